@@ -37,6 +37,11 @@ pub enum Hosts {
 }
 
 impl Hosts {
+    /// The host, if a list names it.
+    pub(crate) fn listed(&self, host: &Nqn) -> Option<Nqn> {
+        matches!(self, Hosts::List(hosts) if hosts.contains(host)).then(|| host.clone())
+    }
+
     /// Whether the host of this name may connect.
     pub fn allow(&self, host: &Nqn) -> bool {
         match self {

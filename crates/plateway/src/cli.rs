@@ -64,7 +64,7 @@ pub(crate) enum Command {
     )]
     Apply(ApplyArgs),
     /// Show exports, sessions, disks and counters of a running server
-    Status(ServerArgs),
+    Status(StatusArgs),
     /// List the disks of a running server, reopen a failed one, or accept one that is not the known one
     Disks(DisksArgs),
     /// Print what a running server serves, as a configuration
@@ -88,6 +88,10 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run targets and initiators in a simulated world with faults from a seed
     Sim(SimArgs),
+    /// Print what can be asked of the control socket, as OpenAPI
+    Api,
+    /// Print what plateway.toml may hold, as JSON Schema, for editors
+    Schema,
     /// Print the NVMe/TCP PDUs and AoE messages of a capture, one a line
     Dissect(DissectArgs),
     /// Print the completions of a shell
@@ -258,7 +262,24 @@ impl ConfigArgs {
     }
 }
 
-/// `status`, and every other command that asks a running server.
+/// `status [--watch [SECONDS]]`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatusArgs {
+    /// Show it again and again, with rates per second, until q or Ctrl-C
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = |text: &str| time(text, 100),
+        conflicts_with = "json"
+    )]
+    pub(crate) watch: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// What every command has that asks a running server.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerArgs {
     /// The control socket of the server [default: where serve puts it]
@@ -689,6 +710,8 @@ mod tests {
             "check p.toml --json",
             "apply p.toml --control /run/p.sock --yes --allow-empty",
             "status --json",
+            "status --watch",
+            "status --watch 0.5 --control /run/p.sock",
             "disks list",
             "disks reopen d0 --control /run/p.sock",
             "disks accept d0 --config p.toml --new",
@@ -739,6 +762,8 @@ mod tests {
     fn wrong_lines_say_what_was_expected() {
         for (line, part) in [
             ("serve", "<DISK>"),
+            ("status --watch 0", "expected 0.1 to 3600 seconds"),
+            ("status --watch --json", "cannot be used with"),
             ("serve ram:1GiB --config p.toml", "cannot be used with"),
             ("serve --config p.toml --hosts any", "cannot be used with"),
             ("check p.toml --config p.toml", "cannot be used with"),

@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 mod config;
 mod control;
+mod metrics;
 mod preview;
 mod protocols;
 mod run;

@@ -19,6 +19,7 @@ use crate::config::Checked;
 use crate::config::disk::DiskConfig;
 use crate::config::link::LinkConfig;
 use crate::config::listener::ListenerConfig;
+use crate::config::metrics::MetricsConfig;
 use crate::config::mistake::{Mistake, Mistakes};
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::VolumeConfig;
@@ -144,6 +145,7 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
             Thing::Listener(config) => preview.listeners.push(walk.listener(&config)),
             Thing::Link(config) => preview.links.push(walk.link(&config)),
             Thing::Export(config) => walk.export(&config),
+            Thing::Metrics(config) => preview.listeners.push(walk.metrics(&config)),
         }
     }
     let caveats = |(name, disk): (&String, &DiskSight)| {
@@ -215,11 +217,17 @@ impl Walk<'_> {
     }
 
     fn listener(&mut self, config: &ListenerConfig) -> ListenerRow {
-        let looked = listeners::look(config, self);
+        let looked = listeners::look(&config.address, self);
         ListenerRow {
             address: [(stream_key(config.protocol), config.address.to_string())].into(),
             found: self.finding(config, looked),
         }
+    }
+
+    fn metrics(&mut self, config: &MetricsConfig) -> ListenerRow {
+        let looked = listeners::look(&config.address, self);
+        let address = [("metrics", config.address.to_string())].into();
+        ListenerRow { address, found: self.finding(config, looked) }
     }
 
     fn link(&mut self, config: &LinkConfig) -> LinkRow {

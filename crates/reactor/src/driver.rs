@@ -199,6 +199,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         let waited = self.engine.wait(wait, &mut self.done);
         if wait != Wait::NONE {
+            add(&self.counters().sleeps, 1);
             self.inbox().wake_up();
         }
         self.now = self.clock();

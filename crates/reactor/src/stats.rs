@@ -35,6 +35,8 @@ shared_counters! {
     pub struct ShardStats in ShardCells {
         /// Turns of the loop.
         turns: Events,
+        /// Turns that began by waiting for something; the others only looked.
+        sleeps: Events,
         /// System calls: entering the ring, or waiting, receiving and sending; registrations.
         system_calls: Operations,
         /// Connections that came here.

@@ -16,6 +16,7 @@ use contract::{
     Direct, Endpoint, Event, FrameBatch, HostNews, LinkFacts, LinkId, Next, OpenedFrame, Receive,
     SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
+use nvme::controllers::health::TrafficReport;
 use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::server as nvme_tcp;
@@ -270,6 +271,8 @@ pub struct NvmeReport {
     pub controllers: Vec<ControllerReport>,
     /// What all connections did since the start, also those that are gone.
     pub sessions: SessionCounters,
+    /// What hosts did, by subsystem.
+    pub traffic: Vec<TrafficReport>,
 }
 
 impl Protocols {
@@ -533,7 +536,8 @@ impl Protocols {
 
     /// How the protocols are; `sessions` are those that are here.
     pub(crate) fn report<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> ProtocolReport {
-        let mut nvme = NvmeReport { controllers: self.nvme.report(), sessions: self.nvme_ended };
+        let (controllers, traffic) = (self.nvme.report(), self.nvme.traffic_report());
+        let mut nvme = NvmeReport { controllers, sessions: self.nvme_ended, traffic };
         for Session::NvmeTcp(connection) in sessions {
             nvme.sessions += *connection.counters();
         }

@@ -4,7 +4,8 @@ use block::VolumeId;
 use contract::counters::Counter;
 use contract::{ConnectionId, DiskId, ListenerId, Misfits, counters};
 use reservation::Reservation;
-use volume::gate::{Health, RequestCounters};
+use volume::gate::{ErrorCounters, Health, RequestCounters};
+use volume::latency::Latencies;
 
 use crate::protocols::ProtocolReport;
 
@@ -16,7 +17,7 @@ pub struct Report {
     /// Disks, by number.
     pub disks: Vec<DiskReport>,
     /// Volumes, by number.
-    pub volumes: Vec<(VolumeId, RequestCounters)>,
+    pub volumes: Vec<VolumeReport>,
     pub pool: PoolCounters,
     pub counters: ShardCounters,
     pub imports: Vec<ImportReport>,
@@ -41,7 +42,7 @@ pub struct ConnectionReport {
     pub unsent_bytes: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DiskReport {
     pub disk: DiskId,
     pub health: Health,
@@ -49,6 +50,17 @@ pub struct DiskReport {
     pub protected: Option<block::Failure>,
     /// What went through on this shard.
     pub counters: RequestCounters,
+    pub errors: ErrorCounters,
+    pub latencies: Box<Latencies>,
+}
+
+/// What went through a volume on this shard.
+#[derive(Clone, Debug)]
+pub struct VolumeReport {
+    pub volume: VolumeId,
+    pub counters: RequestCounters,
+    pub errors: ErrorCounters,
+    pub latencies: Box<Latencies>,
 }
 
 counters! {

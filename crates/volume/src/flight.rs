@@ -3,6 +3,7 @@
 use block::{Buffer, Extent, Instant, Join, Slot, Ticket, VolumeId};
 use contract::DiskId;
 
+use crate::latency::Class;
 use crate::message::HoldId;
 
 /// A request, or a piece of one, that is in flight.
@@ -23,6 +24,7 @@ pub(crate) struct Flight {
     pub(crate) changes_data: bool,
     /// Whether it promises durability: then its failure protects the disk.
     pub(crate) durable: bool,
+    pub(crate) class: Class,
     pub(crate) what: What,
 }
 

@@ -12,8 +12,10 @@
 
 use core::time::Duration;
 
-use block::{Extent, Failure, Instant, ShardId, Ticket, planted};
+use block::{Extent, Failure, Instant, Outcome, ShardId, Ticket, planted};
 use contract::{Cache, DiskFacts, DiskId, counters};
+
+use crate::latency::Latencies;
 
 /// Who waits for a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,10 @@ pub struct Gate {
     told: Option<Instant>,
     untold: u64,
     pub counters: RequestCounters,
+    pub errors: ErrorCounters,
+    pub latencies: Box<Latencies>,
+    /// When the flush that runs began, on the shard that owns the disk.
+    pub(crate) flush_begun: Instant,
 }
 
 counters! {
@@ -91,6 +97,61 @@ counters! {
     }
 }
 
+counters! {
+    /// Requests that did not end well, by what became of them.
+    pub struct ErrorCounters {
+        /// They reached beyond the end.
+        out_of_range: Operations,
+        /// The disk takes no writes: it is read-only, or a flush failed before.
+        write_protected: Operations,
+        /// The media could not be read there.
+        medium_read: Operations,
+        /// The media could not be written there.
+        medium_write: Operations,
+        /// There was no room left below.
+        no_space: Operations,
+        /// The disk cannot do that.
+        unsupported: Operations,
+        /// The volume or disk was gone or going.
+        removed: Operations,
+        /// The disk was not there at that time.
+        not_ready: Operations,
+        /// They were cancelled before they began.
+        aborted: Operations,
+        /// No answer came in time.
+        timed_out: Operations,
+        /// The error was ours, or of the system below.
+        internal: Operations,
+        /// A compare found a difference.
+        miscompare: Operations,
+    }
+}
+
+impl ErrorCounters {
+    /// Counts what became of a request, if that is an error.
+    #[cold]
+    pub fn count(&mut self, outcome: Outcome) {
+        let failure = match outcome {
+            Outcome::Done => return,
+            Outcome::Miscompare(_) => return self.miscompare += 1,
+            Outcome::NotDone(failure) | Outcome::Unknown(failure) => failure,
+        };
+        *match failure {
+            Failure::OutOfRange => &mut self.out_of_range,
+            Failure::WriteProtected => &mut self.write_protected,
+            Failure::MediumRead => &mut self.medium_read,
+            Failure::MediumWrite => &mut self.medium_write,
+            Failure::NoSpace => &mut self.no_space,
+            Failure::Unsupported => &mut self.unsupported,
+            Failure::Removed => &mut self.removed,
+            Failure::NotReady => &mut self.not_ready,
+            Failure::Aborted => &mut self.aborted,
+            Failure::TimedOut => &mut self.timed_out,
+            Failure::Internal => &mut self.internal,
+        } += 1;
+    }
+}
+
 impl Gate {
     /// The gate of a disk with these facts.
     pub fn new(disk: DiskId, facts: DiskFacts) -> Gate {
@@ -105,6 +166,9 @@ impl Gate {
             told: None,
             untold: 0,
             counters: RequestCounters::default(),
+            errors: ErrorCounters::default(),
+            latencies: Box::default(),
+            flush_begun: Instant::ZERO,
         }
     }
 

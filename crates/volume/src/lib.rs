@@ -12,6 +12,7 @@ mod flight;
 pub mod gate;
 pub mod hold;
 pub mod label;
+pub mod latency;
 pub mod layout;
 pub mod message;
 pub mod volumes;

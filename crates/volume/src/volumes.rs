@@ -24,8 +24,9 @@ use block::{
 use contract::{Ask, DiskFacts, DiskId};
 
 use crate::flight::{Flight, What};
-use crate::gate::{DiskError, Gate, Health, RequestCounters, Waiter};
+use crate::gate::{DiskError, ErrorCounters, Gate, Health, RequestCounters, Waiter};
 use crate::hold::{Held, Server};
+use crate::latency::{Class, Latencies};
 use crate::layout::Layout;
 use crate::message::{HoldId, Message};
 
@@ -74,6 +75,33 @@ struct Volume {
     in_flight: u32,
     removed: bool,
     counters: RequestCounters,
+    errors: ErrorCounters,
+    latencies: Box<Latencies>,
+}
+
+impl Volume {
+    /// A request as it was asked has ended, after so long.
+    #[inline]
+    fn ended(&mut self, class: Class, time: u64, outcome: Outcome) {
+        self.latencies.of_mut(class).record(time);
+        if !outcome.is_done() {
+            self.failed(outcome);
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, outcome: Outcome) {
+        self.counters.errors += 1;
+        self.errors.count(outcome);
+    }
+}
+
+/// What went through a volume on a shard, by requests as they were asked.
+#[derive(Debug)]
+pub struct VolumeCounts<'a> {
+    pub counters: RequestCounters,
+    pub errors: ErrorCounters,
+    pub latencies: &'a Latencies,
 }
 
 /// The volumes and gates of one shard.
@@ -158,6 +186,8 @@ impl Volumes {
                 in_flight: 0,
                 removed: false,
                 counters: RequestCounters::default(),
+                errors: ErrorCounters::default(),
+                latencies: Box::default(),
             },
         );
         assert!(before.is_none(), "volume {} was added twice", volume.0);
@@ -210,9 +240,10 @@ impl Volumes {
         self.gates.iter().map(|(_, gate)| gate)
     }
 
-    /// What went through a volume on this shard, by requests as they were asked.
-    pub fn counters(&self, volume: VolumeId) -> Option<RequestCounters> {
-        Some(self.volumes.get(volume.0)?.counters)
+    /// What went through a volume on this shard.
+    pub fn counts(&self, volume: VolumeId) -> Option<VolumeCounts<'_>> {
+        let Volume { counters, errors, latencies, .. } = self.volumes.get(volume.0)?;
+        Some(VolumeCounts { counters: *counters, errors: *errors, latencies })
     }
 
     /// Requests and pieces that are in flight.
@@ -245,6 +276,7 @@ impl Volumes {
         let size = found.layout.size();
         if let Some(extent) = request.operation.extent() {
             if extent.length.0 == 0 || !extent.fits(size) {
+                found.failed(Outcome::NotDone(Failure::OutOfRange));
                 return self.outbox.refuse(request, Failure::OutOfRange);
             }
             let changes = request.operation.changes_data();
@@ -258,6 +290,7 @@ impl Volumes {
             }
         } else if let Operation::Discard { extents } = &request.operation {
             if extents.iter().any(|extent| !extent.fits(size)) {
+                found.failed(Outcome::NotDone(Failure::OutOfRange));
                 self.outbox.refuse(request, Failure::OutOfRange);
             } else if found.held.blocks(Extent::new(0, size.0)) {
                 found.held.wait(request);
@@ -326,8 +359,12 @@ impl Volumes {
 
     #[inline]
     fn count_lent(&mut self, volume: VolumeId, disk: DiskId, changes: bool, length: ByteCount) {
-        self.volumes[volume.0].counters.count(changes, length.0);
-        self.gates[disk.0].counters.count(changes, length.0);
+        let class = Class::changing(changes);
+        let (found, gate) = (&mut self.volumes[volume.0], &mut self.gates[disk.0]);
+        found.counters.count(changes, length.0);
+        found.latencies.of_mut(class).record_at_once();
+        gate.counters.count(changes, length.0);
+        gate.latencies.of_mut(class).record_at_once();
     }
 
     /// Submits a request with an extent, whole or in pieces.
@@ -354,6 +391,7 @@ impl Volumes {
             begun: now,
             changes_data,
             durable: request.operation.is_durable(),
+            class: Class::changing(changes_data),
             what: What::Whole,
         });
         request.operation.move_to(piece.extent);
@@ -364,19 +402,12 @@ impl Volumes {
     #[cold]
     fn refuse(&mut self, now: Instant, volume: VolumeId, request: Request, failure: Failure) {
         let outcome = Outcome::NotDone(failure);
-        self.count_error(volume, request.ticket, outcome);
-        self.deliver(now, request.complete(outcome));
-    }
-
-    /// Counts what a volume could not do; a step of our own is counted with what it belongs to.
-    #[cold]
-    fn count_error(&mut self, volume: VolumeId, ticket: Ticket, outcome: Outcome) {
-        if let (Outcome::NotDone(_) | Outcome::Unknown(_), Some(found)) =
-            (outcome, self.volumes.get_mut(volume.0))
-            && ticket.machine != self.flights_machine
+        if request.ticket.machine != self.flights_machine
+            && let Some(found) = self.volumes.get_mut(volume.0)
         {
-            found.counters.errors += 1;
+            found.failed(outcome);
         }
+        self.deliver(now, request.complete(outcome));
     }
 
     /// Notes a flight, and gives it its number.
@@ -448,6 +479,11 @@ impl Volumes {
         }
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let flight = self.flights.remove(slot).expect("a disk answers each request once");
+        if flight.class != Class::Flush
+            && let Some(gate) = self.gates.get_mut(flight.disk.0)
+        {
+            gate.latencies.of_mut(flight.class).record(now.0.saturating_sub(flight.begun.0));
+        }
         if !outcome.is_done() {
             self.note_failure(now, &flight, outcome);
         } else if flight.durable
@@ -464,6 +500,10 @@ impl Volumes {
             Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
             Outcome::Miscompare(_) => Some(Failure::Internal),
         };
+        if let Some(gate) = self.gates.get_mut(disk.0) {
+            let time = now.0.saturating_sub(gate.flush_begun.0);
+            gate.latencies.of_mut(Class::Flush).record(time);
+        }
         if let Some(failure) = failure {
             self.tell_error(now, disk, Extent::default(), failure);
             self.protect(now, disk, failure, true);
@@ -482,6 +522,7 @@ impl Volumes {
         let (Outcome::NotDone(failure) | Outcome::Unknown(failure)) = outcome else { return };
         if let Some(gate) = self.gates.get_mut(flight.disk.0) {
             gate.counters.errors += 1;
+            gate.errors.count(outcome);
         }
         if let Some(extent) = self.place_of(flight) {
             self.tell_error(now, flight.disk, extent, failure);
@@ -546,11 +587,12 @@ impl Volumes {
         outcome: Outcome,
         buffer: Buffer,
     ) -> Option<Completion> {
-        let Flight { ticket, volume, extent, number, changes_data, .. } = flight;
+        let Flight { ticket, volume, extent, number, changes_data, class, begun, .. } = flight;
         let found = &mut self.volumes[volume.0];
         found.in_flight -= 1;
-        if !outcome.is_done() {
-            self.count_error(volume, ticket, outcome);
+        // A step of a compare-and-write is none of the volume's requests.
+        if ticket.machine != self.flights_machine {
+            found.ended(class, now.0.saturating_sub(begun.0), outcome);
         }
         if changes_data {
             let found = &mut self.volumes[volume.0];
@@ -584,7 +626,7 @@ impl Volumes {
         match message {
             Message::FlushAsk { disk } => {
                 match self.gates.get(disk.0).map_or(Some(Failure::Removed), Gate::failed) {
-                    None => self.join_flush(disk, Waiter::Shard(from)),
+                    None => self.join_flush(now, disk, Waiter::Shard(from)),
                     failure => {
                         self.outbox.messages.push((from, Message::FlushAnswer { disk, failure }))
                     }

@@ -254,7 +254,7 @@ impl Target {
             ctx.memory.land(disk, place, payload);
             ctx.volumes.landed(volume, disk, extent.length);
             self.remember_over(ctx.now, &judged.key, true);
-            self.exports[id.0].count_write(extent.length.0, &mut self.counters);
+            self.exports[id.0].count_write(judged.key.source, extent.length.0, &mut self.counters);
             return self.succeed(asked);
         }
         let taken = self.take(id, extent, ctx);
@@ -601,9 +601,11 @@ impl super::Exported {
 
     /// A write of so many bytes was carried out.
     #[inline]
-    pub(super) fn count_write(&mut self, length: u64, counters: &mut TargetCounters) {
-        self.traffic.writes += 1;
-        self.traffic.write_bytes += length;
+    pub(super) fn count_write(&mut self, source: u64, length: u64, counters: &mut TargetCounters) {
+        self.count(source, |traffic| {
+            traffic.writes += 1;
+            traffic.write_bytes += length;
+        });
         counters.writes += 1;
         counters.write_bytes += length;
     }

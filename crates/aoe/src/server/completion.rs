@@ -45,7 +45,7 @@ impl Target {
                     ctx.pool.give(exported.accounts.of(flight.account), ctx.memory, buffer);
                 }
                 if outcome.is_done() {
-                    exported.count_write(length, &mut self.counters);
+                    exported.count_write(flight.key.source, length, &mut self.counters);
                 }
                 let lasts = flight.durable || planted("answered-before-it-lasts");
                 if outcome.is_done() && exported.export.cache_volatile && !lasts {
@@ -77,10 +77,13 @@ impl Target {
         ctx: &mut Context<'_>,
     ) {
         let exported = &mut self.exports[id.0];
-        exported.traffic.reads += 1;
-        exported.traffic.read_bytes += u64::from(buffer.len());
+        let length = u64::from(buffer.len());
+        exported.count(to.mac.to_u64(), |traffic| {
+            traffic.reads += 1;
+            traffic.read_bytes += length;
+        });
         self.counters.reads += 1;
-        self.counters.read_bytes += u64::from(buffer.len());
+        self.counters.read_bytes += length;
         let Some((facts, batch)) = self.begin_frame(to.link) else {
             let account = self.exports[id.0].accounts.of(account);
             return ctx.pool.give(account, ctx.memory, buffer);

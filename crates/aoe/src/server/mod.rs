@@ -99,8 +99,8 @@ impl fmt::Display for Notice {
 #[derive(Debug)]
 struct Exported {
     export: Export,
-    /// The allowed stations as sorted numbers; `None` allows all.
-    hosts: Option<Box<[u64]>>,
+    /// The allowed stations as sorted numbers, and what each did; `None` allows all.
+    hosts: Option<HostTable>,
     control: Control,
     /// The mask as sorted numbers.
     mask: Box<[u64]>,
@@ -256,7 +256,7 @@ impl Target {
             return Err(*taken);
         }
         let mut exported = Exported {
-            hosts: sorted_hosts(&export.hosts),
+            hosts: HostTable::of(&export.hosts),
             mask: Box::default(),
             control: Control::default(),
             active: Vec::new(),
@@ -292,7 +292,7 @@ impl Target {
             id.0
         );
         let is_news = old.sectors != export.sectors || old.buffers != export.buffers;
-        exported.hosts = sorted_hosts(&export.hosts);
+        exported.set_hosts(&export.hosts);
         exported.export = export;
         exported.export.buffers = exported.export.buffers.clamp(BUFFERS_MIN, BUFFERS_MAX);
         if is_news {
@@ -347,6 +347,16 @@ impl Target {
     /// What went through an export.
     pub fn traffic(&self, id: ExportId) -> Option<Traffic> {
         Some(self.exports.get(id.0)?.traffic)
+    }
+
+    /// What each station did that the export's list of hosts names; an export for all has none.
+    pub fn host_traffic(
+        &self,
+        id: ExportId,
+    ) -> impl Iterator<Item = (MacAddress, Traffic)> + use<'_> {
+        let hosts = self.exports.get(id.0).and_then(|exported| exported.hosts.as_ref());
+        let each = hosts.into_iter().flat_map(|hosts| hosts.stations.iter().zip(&hosts.traffic));
+        each.map(|(station, traffic)| (MacAddress::from_u64(*station), *traffic))
     }
 
     /// What was done since the start.
@@ -447,7 +457,29 @@ impl Exported {
         let is_among = |list: &[u64]| list.binary_search(&source.to_u64()).is_ok();
         let is_masked = || !self.mask.is_empty() && !is_among(&self.mask);
         let is_out = is_masked() && !planted("mask-is-not-looked-at");
-        self.hosts.as_deref().is_none_or(is_among) && !is_out
+        self.hosts.as_ref().is_none_or(|hosts| is_among(&hosts.stations)) && !is_out
+    }
+
+    /// A station was given what it read, or what it wrote was carried out.
+    #[inline]
+    fn count(&mut self, source: u64, count: impl Fn(&mut Traffic)) {
+        count(&mut self.traffic);
+        if let Some(hosts) = &mut self.hosts
+            && let Ok(index) = hosts.stations.binary_search(&source)
+        {
+            count(&mut hosts.traffic[index]);
+        }
+    }
+
+    /// Other stations are allowed; what those did that stay is kept.
+    fn set_hosts(&mut self, hosts: &Hosts) {
+        let before = core::mem::replace(&mut self.hosts, HostTable::of(hosts));
+        let (Some(before), Some(now)) = (before, &mut self.hosts) else { return };
+        for (station, traffic) in now.stations.iter().zip(&mut now.traffic) {
+            if let Ok(index) = before.stations.binary_search(station) {
+                *traffic = before.traffic[index];
+            }
+        }
     }
 
     fn set_control(&mut self, control: Control) {
@@ -462,10 +494,18 @@ fn sorted(stations: &[MacAddress]) -> Box<[u64]> {
     sorted
 }
 
-fn sorted_hosts(hosts: &Hosts) -> Option<Box<[u64]>> {
-    match hosts {
-        Hosts::Any => None,
-        Hosts::List(list) => Some(sorted(list)),
+/// The stations that a list names, in order, and what each did.
+#[derive(Debug)]
+struct HostTable {
+    stations: Box<[u64]>,
+    traffic: Box<[Traffic]>,
+}
+
+impl HostTable {
+    fn of(hosts: &Hosts) -> Option<HostTable> {
+        let Hosts::List(list) = hosts else { return None };
+        let stations = sorted(list);
+        Some(HostTable { traffic: vec![Traffic::default(); stations.len()].into(), stations })
     }
 }
 

@@ -6,11 +6,12 @@
 //! awaited) is made by the shard: remove the namespace on every shard, await what is in flight,
 //! then go on.
 
+use std::collections::BTreeMap;
+
 use block::{Instant, Slot};
 use wire::nvme::Nqn;
 
 use super::controller::Controller;
-use super::health::Traffic;
 use super::{CloseReason, ControllerRef, Controllers, Export};
 use crate::limits::NAMESPACES_MAX;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
@@ -51,14 +52,14 @@ impl Controllers {
         // A new one is one that nobody could see before.
         let slot = *self.export_of.entry(subsystem.nqn.clone()).or_insert_with(|| {
             let subsystem = Subsystem { hosts: Hosts::List(Vec::new()), ..subsystem.clone() };
-            self.exports.insert(Export {
-                subsystem,
-                by_nsid: Vec::new(),
-                traffic: Traffic::default(),
-            })
+            self.exports.insert(Export { subsystem, by_nsid: Vec::new(), ended: BTreeMap::new() })
         });
         let export = self.exports.get_mut(slot).expect("names lead to exports");
         let old = core::mem::replace(&mut export.subsystem, subsystem).hosts;
+        for (host, traffic) in core::mem::take(&mut export.ended) {
+            let listed = host.and_then(|host| hosts.listed(&host));
+            *export.ended.entry(listed).or_default() += traffic;
+        }
         let kept = |nsid: u32| namespaces.iter().any(|namespace| namespace.nsid == nsid);
         let gone = export.namespaces().map(|old| old.nsid).filter(|&nsid| !kept(nsid));
         for nsid in gone.collect::<Vec<_>>() {

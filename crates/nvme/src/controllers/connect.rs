@@ -15,6 +15,7 @@ use wire::nvme::fabrics::{Connect, ConnectData, ConnectInvalid, FabricsType};
 use wire::nvme::{Command, Status};
 
 use super::controller::{Controller, IoQueue, Phase};
+use super::health::Traffic;
 use super::{
     Answer, Association, ControllerRef, Controllers, Host, KeyState, MachineKey, Message, Mistaken,
     Queue, QueueHandle, QueueView, Reply, Timer,
@@ -364,9 +365,20 @@ impl Controllers {
         mistaken: Mistaken,
     ) -> Slot {
         let (key, id, who) = (asked.key, asked.connect.queue_id, Arc::clone(&asked.who));
-        let (heard, stopped, open) = (now, false, true);
-        let queue =
-            Queue { key, id, controller, owner, export, who, heard, stopped, open, mistaken };
+        let (heard, stopped, open, traffic) = (now, false, true, Traffic::default());
+        let queue = Queue {
+            key,
+            id,
+            controller,
+            owner,
+            export,
+            who,
+            heard,
+            stopped,
+            open,
+            traffic,
+            mistaken,
+        };
         let slot = self.queues.insert(queue);
         self.keys.insert(key, KeyState::Queue(slot));
         slot

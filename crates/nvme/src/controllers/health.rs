@@ -1,11 +1,14 @@
 //! What the health and error logs tell: what hosts read and wrote, and which commands failed.
 //!
 //! A connection gathers both during a turn and gives them to its shard
-//! ([`Controllers::count_traffic`], [`Controllers::commands_failed`]). Traffic is kept per
-//! subsystem on each shard; failures go to the shard that owns the controller. Whoever reads one of
-//! the two logs asks all shards for their part: mail is first in, first out, so their failures are
-//! there before their answers, and a host finds every command in the log that it saw fail. Units:
-//! bytes and commands. Spec: NVMe base, "Error Information", "SMART / Health Information".
+//! ([`Controllers::count_traffic`], [`Controllers::commands_failed`]). A queue keeps its traffic, and
+//! a subsystem, on each shard and by host, that of its queues that are gone; failures go to the shard
+//! that owns the controller. Whoever reads one of the two logs asks all shards for their part: mail
+//! is first in, first out, so their failures are there before their answers, and a host finds every
+//! command in the log that it saw fail. Units: bytes and commands. Spec: NVMe base, "Error
+//! Information", "SMART / Health Information".
+
+use std::collections::BTreeMap;
 
 use block::{Instant, ShardId, Slot};
 use contract::counters;
@@ -14,7 +17,7 @@ use wire::nvme::log::{ErrorEntry, GetLog, LogId, TransportType};
 use wire::nvme::{Command, Nqn, Status};
 
 use super::controller::Controller;
-use super::{Answer, ControllerRef, Controllers, MachineKey, Message, QueueHandle, Reply};
+use super::{Answer, ControllerRef, Controllers, MachineKey, Message, Queue, QueueHandle, Reply};
 use crate::limits::ERROR_ENTRIES_MAX;
 use crate::log;
 
@@ -32,6 +35,15 @@ counters! {
         /// Commands that failed because the medium did.
         media_errors: Operations,
     }
+}
+
+/// What a host did with a subsystem through one shard.
+#[derive(Clone, Debug)]
+pub struct TrafficReport {
+    pub subsystem: Nqn,
+    /// None of all hosts that its list does not name.
+    pub host: Option<Nqn>,
+    pub traffic: Traffic,
 }
 
 impl Traffic {
@@ -141,10 +153,55 @@ impl Controllers {
     /// A host read and wrote so much on this queue.
     #[inline]
     pub fn count_traffic(&mut self, queue: QueueHandle, traffic: &Traffic) {
-        let export = self.queues.get(queue.0).and_then(|queue| queue.export);
-        if let Some(export) = export.and_then(|slot| self.exports.get_mut(slot)) {
-            export.traffic += *traffic;
+        if let Some(queue) = self.queues.get_mut(queue.0) {
+            queue.traffic += *traffic;
         }
+    }
+
+    /// A queue is gone: what went through it is kept.
+    pub(super) fn keep_traffic(&mut self, queue: &Queue) {
+        let export = queue.export.and_then(|slot| self.exports.get_mut(slot));
+        if let Some(export) = export.filter(|_| !queue.traffic.is_empty()) {
+            *export.ended.entry(export.subsystem.hosts.listed(&queue.who.host.nqn)).or_default() +=
+                queue.traffic;
+        }
+    }
+
+    /// What went through this shard to a subsystem, by the hosts that its list names; that of all
+    /// others is under none.
+    fn traffic(&self, slot: Slot) -> BTreeMap<Option<Nqn>, Traffic> {
+        let Some(export) = self.exports.get(slot) else { return BTreeMap::new() };
+        let hosts = &export.subsystem.hosts;
+        let ended = export
+            .ended
+            .iter()
+            .map(|(host, traffic)| (host.as_ref().and_then(|host| hosts.listed(host)), *traffic));
+        let queues = self.queues.iter().map(|(_, queue)| queue);
+        let queues = queues.filter(|queue| queue.export == Some(slot));
+        let mut all = BTreeMap::<_, Traffic>::new();
+        for (host, traffic) in
+            ended.chain(queues.map(|queue| (hosts.listed(&queue.who.host.nqn), queue.traffic)))
+        {
+            *all.entry(host).or_default() += traffic;
+        }
+        all
+    }
+
+    /// What went through this shard, by subsystem and by the hosts that its list names; that of all
+    /// others is under none.
+    pub fn traffic_report(&self) -> Vec<TrafficReport> {
+        let all = self.exports.iter().flat_map(|(slot, export)| {
+            let of_host = |(host, traffic)| {
+                let subsystem = export.subsystem.nqn.clone();
+                TrafficReport { subsystem, host, traffic }
+            };
+            self.traffic(slot).into_iter().map(of_host)
+        });
+        all.collect()
+    }
+
+    fn traffic_of(&self, slot: Option<Slot>) -> Traffic {
+        slot.map(|slot| self.traffic(slot).into_values().sum()).unwrap_or_default()
     }
 
     /// Those commands of this queue failed.
@@ -173,7 +230,7 @@ impl Controllers {
     ) -> Result<Answer, Status> {
         let wanted = log::parse(command)?;
         log::check_offset(&wanted, log::shared_size(wanted.id))?;
-        let (controller, export) = self.controller_and_export(name);
+        let (controller, _) = self.controller_and_export(name);
         let key = controller.admin_key;
         let subsystem = controller.who.subsystem.clone();
         let reader = LogReader {
@@ -182,7 +239,7 @@ impl Controllers {
             command_id: command.command_id(),
             wanted,
             left: self.shards - 1,
-            traffic: export.map_or_else(Traffic::default, |export| export.traffic),
+            traffic: self.traffic_of(controller.export),
         };
         if reader.left == 0 {
             return Ok(Answer::Now(self.shared_log(now, &reader).expect("the controller asks")));
@@ -194,8 +251,7 @@ impl Controllers {
 
     /// What went to a subsystem through this shard, for the owner of a controller that reads a log.
     pub(super) fn answer_traffic(&mut self, from: ShardId, ask: Slot, subsystem: &Nqn) {
-        let export = self.export_of.get(subsystem).and_then(|slot| self.exports.get(*slot));
-        let traffic = export.map_or_else(Traffic::default, |export| export.traffic);
+        let traffic = self.traffic_of(self.export_of.get(subsystem).copied());
         self.send(from, Message::TrafficAnswer { ask, traffic });
     }
 

@@ -50,6 +50,7 @@ impl Controllers {
         let Some(slot) = self.queue_of(key) else { return };
         self.keys.remove(&key);
         let queue = self.queues.remove(slot).expect("keys lead to queues");
+        self.keep_traffic(&queue);
         self.draining -= 1;
         if queue.id == 0 {
             let controller =

@@ -38,7 +38,7 @@ mod configure;
 mod connect;
 pub(crate) mod controller;
 mod events;
-pub(crate) mod health;
+pub mod health;
 mod identity;
 pub(crate) mod keep_alive;
 mod lifecycle;
@@ -226,8 +226,9 @@ pub struct Controllers {
 pub(crate) struct Export {
     pub(crate) subsystem: Subsystem,
     by_nsid: Vec<Option<Namespace>>,
-    /// What went through this shard.
-    traffic: health::Traffic,
+    /// What went through queues of this shard that are gone, by the hosts that the list names; of
+    /// all others under none.
+    ended: BTreeMap<Option<Nqn>, health::Traffic>,
 }
 
 /// A queue whose connection is on this shard.
@@ -247,6 +248,7 @@ struct Queue {
     stopped: bool,
     /// Whether it takes commands; else it drains.
     open: bool,
+    traffic: health::Traffic,
     /// NSIDs that are closed to it until its controller has identified them.
     mistaken: Mistaken,
 }

@@ -39,8 +39,7 @@ pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
         Ok(changes) => (Some(served(&client, &defaults)?), changes),
         // A socket that was named must answer; the usual one need not.
         Err(ClientError::Absent { .. }) if args.control.is_none() => {
-            let steps =
-                Plan::initial(&checked.args).steps.iter().map(ToString::to_string).collect();
+            let steps = Plan::initial(&checked.args).steps.iter().map(Into::into).collect();
             (
                 None,
                 Changes {

@@ -50,6 +50,8 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Discover(args) => args.target.discover(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Api => print_json(&crate::control::openapi()),
+        Command::Schema => print_json(&crate::config::schema::schema()),
         Command::Dissect(args) => dissect::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
@@ -100,7 +102,7 @@ fn print_changes(changes: &Changes) -> miette::Result<()> {
     }
     match changes.steps.as_slice() {
         [] => print("nothing changes\n"),
-        steps => print(&format!("{}\n", steps.join("\n"))),
+        steps => print(&steps.iter().map(|step| format!("{step}\n")).collect::<String>()),
     }?;
     if !changes.needs.is_empty() {
         let (lines, needs) = (changes.in_use.join("\n"), changes.needs.join(" "));

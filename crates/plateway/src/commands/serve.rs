@@ -8,6 +8,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Instant;
 
@@ -56,8 +57,10 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     running.when_a_disk_changes(move || drop(follows.send(Input::Follow)));
     // Of what changed before somebody listened.
     let _ = inputs.send(Input::Follow);
-    let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
-    let _serving = socket.serve(ask)?;
+    let asking: control::Asking =
+        Arc::new(move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok());
+    running.answer_metrics(asking.clone())?;
+    let _serving = socket.serve(asking)?;
     if checked.args.exports.is_empty() {
         log("nothing is exported: name exports in the configuration, then: plateway apply");
     }
@@ -114,7 +117,7 @@ impl Server<'_> {
             // What may be overwritten or taken away a person says each time, never a signal.
             Ok(checked) => match running.apply(&checked.args, &Consent::default()) {
                 Ok(applied) => {
-                    applied.steps.iter().for_each(|line| log(line));
+                    applied.steps.iter().for_each(|step| log(&step.text));
                     let warnings = applied.warnings.iter().cloned();
                     checked.warnings.lines().chain(warnings).for_each(|line| log(&line));
                     log(&format!("the configuration was applied: {} steps", applied.steps.len()));
@@ -172,6 +175,10 @@ impl Server<'_> {
                 Ok(status) => Reply::Status(Box::new(status)),
                 Err(error) => refuse(error.line()),
             },
+            Ask::Metrics => match running.metrics() {
+                Ok(text) => Reply::Metrics(text),
+                Err(error) => refuse(error.line()),
+            },
             Ask::Config => Reply::Text(config::text::config_text(&running.args())),
             Ask::Difference { name, text } => match self.read(&name, &text) {
                 Ok(checked) => match difference(running, &checked) {
@@ -221,10 +228,11 @@ fn difference(running: &Running, checked: &Checked) -> Result<Changes, ApplyErro
     let plan = running.difference(&checked.args)?;
     let taken = running.taken(&plan, &checked.args).map_err(ApplyError::NotAsked)?;
     Ok(Changes {
-        steps: plan.steps.iter().map(ToString::to_string).collect(),
+        steps: plan.steps.iter().map(Into::into).collect(),
         warnings: checked.warnings.lines().collect(),
         in_use: taken.lines(),
         needs: taken.flags().into_iter().map(str::to_owned).collect(),
+        ..Changes::default()
     })
 }
 

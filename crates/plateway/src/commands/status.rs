@@ -1,17 +1,24 @@
-//! `plateway status`: how a running server is, as tables or as the JSON of the control socket.
+//! `plateway status`: how a running server is, as tables or as the JSON of the control socket; with
+//! `--watch` again and again.
+
+mod watch;
 
 use block::ByteCount;
 use comfy_table::Table;
 use serde_json::Value;
 
-use crate::cli::ServerArgs;
+use crate::cli::StatusArgs;
 use crate::control::status::{Disk, Link};
 use crate::control::{Status, table_of};
 
 /// Shows.
-pub(crate) fn run(args: &ServerArgs) -> miette::Result<()> {
-    let status = super::client(args.control.as_deref()).status()?;
-    super::show(args.json, &status, || text(&status))
+pub(crate) fn run(args: &StatusArgs) -> miette::Result<()> {
+    let client = super::client(args.server.control.as_deref());
+    if let Some(interval) = args.watch {
+        return watch::run(&client, interval);
+    }
+    let status = client.status()?;
+    super::show(args.server.json, &status, || text(&status))
 }
 
 fn text(status: &Status) -> String {

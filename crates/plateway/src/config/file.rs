@@ -11,6 +11,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, SeqAccess, Visitor};
+use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
@@ -19,6 +20,7 @@ use super::export::LowExport;
 use super::link::LowLink;
 use super::listener::LowListener;
 use super::mistake::{Mistake, Span, nearest};
+use super::schema::{Valued, table_schema};
 use super::server::LowServer;
 use super::volume::LowVolume;
 
@@ -154,12 +156,25 @@ pub(crate) struct TableReader<'i, 'm> {
     entries: DeTable<'i>,
     known: &'static [&'static str],
     mistakes: &'m mut Vec<Mistake>,
+    /// What it would take, where it only says so.
+    wanted: Option<Vec<(&'static str, Value)>>,
+}
+
+/// What a table may hold: each key, and the schema of its value.
+pub(super) fn wanted<T: Written>() -> Vec<(&'static str, Value)> {
+    let (title, known, mut mistakes) = (T::TITLE, T::KEYS, Vec::new());
+    let (entries, wanted) = (DeTable::new(), Some(Vec::new()));
+    let mut table =
+        TableReader { title, span: 0..0, entries, known, mistakes: &mut mistakes, wanted };
+    T::read(&mut table);
+    table.wanted.unwrap_or_default()
 }
 
 impl<'i, 'm> TableReader<'i, 'm> {
     /// Reads the whole of a table; a key that nobody took is a mistake.
     fn read<T: Written>(span: Span, entries: DeTable<'i>, mistakes: &'m mut Vec<Mistake>) -> T {
-        let mut table = TableReader { title: T::TITLE, span, entries, known: T::KEYS, mistakes };
+        let (title, known, wanted) = (T::TITLE, T::KEYS, None);
+        let mut table = TableReader { title, span, entries, known, mistakes, wanted };
         let low = T::read(&mut table);
         table.finish();
         low
@@ -175,7 +190,17 @@ impl<'i, 'm> TableReader<'i, 'm> {
     }
 
     /// Takes a value; `expected` is what the message says where its type is wrong.
-    pub(crate) fn take<T: Deserialize<'i>>(&mut self, key: &'static str, expected: &str) -> Low<T> {
+    pub(crate) fn take<T: Deserialize<'i> + Valued>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+    ) -> Low<T> {
+        if let Some(wanted) = &mut self.wanted {
+            let mut schema = T::schema();
+            schema["description"] = expected.into();
+            wanted.push((key, schema));
+            return None;
+        }
         let value = self.remove(key)?;
         let (span, seen) = (value.span(), value.get_ref().type_str());
         match T::deserialize(ValueDeserializer::from(value)) {
@@ -196,12 +221,20 @@ impl<'i, 'm> TableReader<'i, 'm> {
 
     /// Takes a table, written `[key]` or `key = { ... }`.
     pub(crate) fn table<T: Written>(&mut self, key: &'static str) -> Option<T> {
+        if let Some(wanted) = &mut self.wanted {
+            wanted.push((key, table_schema::<T>()));
+            return None;
+        }
         let value = self.remove(key)?;
         self.nested(value)
     }
 
     /// Takes an array of tables, written `[[key]]`.
     fn tables<T: Written>(&mut self, key: &'static str) -> Vec<T> {
+        if let Some(wanted) = &mut self.wanted {
+            wanted.push((key, json!({ "type": "array", "items": table_schema::<T>() })));
+            return Vec::new();
+        }
         let Some(value) = self.remove(key) else { return Vec::new() };
         let span = value.span();
         let message = match value.into_inner() {

@@ -76,7 +76,7 @@ pub(crate) enum LinkAccess {
 
 impl LinkAccess {
     /// Every spelling, in the order of the documentation.
-    const NAMES: [(&str, LinkAccess); 2] =
+    pub(super) const NAMES: [(&str, LinkAccess); 2] =
         [("packet", LinkAccess::Packet), ("xdp", LinkAccess::Xdp)];
 }
 

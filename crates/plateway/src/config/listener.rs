@@ -77,7 +77,7 @@ impl Configured for ListenerConfig {
     }
 
     fn excludes(&self, other: &Thing) -> bool {
-        matches!(other, Thing::Listener(other) if self.address.overlaps(&other.address))
+        other.tcp_address().is_some_and(|other| self.address.overlaps(other))
     }
 
     fn text(&self) -> String {

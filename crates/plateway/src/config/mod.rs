@@ -6,12 +6,13 @@
 //! ```
 //!
 //! Read `model.rs` first: it says what a configuration is, and then `thing.rs`. Each kind of thing
-//! has a room (`disk.rs`, `volume.rs`, `listener.rs`, `link.rs`, `export.rs`, and `server.rs`
-//! beside them): its keys, their checks, and how it may change. `file.rs` reads tables,
+//! has a room (`disk.rs`, `volume.rs`, `listener.rs`, `link.rs`, `export.rs`, `metrics.rs`, and
+//! `server.rs` beside them): its keys, their checks, and how it may change. `file.rs` reads tables,
 //! `resolve.rs` has what all checks need, `mistake.rs` how they are shown, `places.rs` where things
 //! were written, `plan.rs` the difference of two configurations, `text.rs` how one is written out;
-//! `uri.rs`, `size.rs` and `address.rs` are the words. For users: docs/configuration.md. Not here:
-//! what belongs to one protocol (`protocols`); opening, serving or changing anything.
+//! `schema.rs` what editors may know of it; `uri.rs`, `size.rs` and `address.rs` are the words. For
+//! users: docs/configuration.md. Not here: what belongs to one protocol (`protocols`); opening,
+//! serving or changing anything.
 
 pub(crate) mod address;
 pub(crate) mod defaults;
@@ -21,12 +22,14 @@ pub(crate) mod export;
 pub(crate) mod file;
 pub(crate) mod link;
 pub(crate) mod listener;
+pub(crate) mod metrics;
 pub(crate) mod mistake;
 pub(crate) mod model;
 pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod quick;
 pub(crate) mod resolve;
+pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod size;
 pub(crate) mod text;

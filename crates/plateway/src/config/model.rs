@@ -9,6 +9,7 @@
 use super::disk::DiskConfig;
 use super::link::LinkConfig;
 use super::listener::ListenerConfig;
+use super::metrics::MetricsConfig;
 use super::server::Server;
 use super::thing::Thing;
 use super::volume::VolumeConfig;
@@ -19,6 +20,7 @@ use crate::protocols::ExportConfig;
 pub(crate) struct HiArgs {
     /// What cannot change while the server runs.
     pub(crate) server: Server,
+    pub(crate) metrics: Option<MetricsConfig>,
     pub(crate) disks: Vec<DiskConfig>,
     pub(crate) volumes: Vec<VolumeConfig>,
     pub(crate) listeners: Vec<ListenerConfig>,
@@ -32,6 +34,7 @@ impl HiArgs {
     pub(crate) fn new(server: Server) -> Self {
         Self {
             server,
+            metrics: None,
             disks: Vec::new(),
             volumes: Vec::new(),
             listeners: Vec::new(),
@@ -47,6 +50,7 @@ impl HiArgs {
         let listeners = self.listeners.iter().cloned().map(Thing::Listener);
         let links = self.links.iter().cloned().map(Thing::Link);
         let exports = self.exports.iter().cloned().map(Thing::Export);
-        disks.chain(volumes).chain(listeners).chain(links).chain(exports)
+        let metrics = self.metrics.iter().cloned().map(Thing::Metrics);
+        disks.chain(volumes).chain(listeners).chain(links).chain(exports).chain(metrics)
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct Flags {
     /// Spin this long on a quiet connection before sleeping, in microseconds [default: 0]
     #[arg(long, value_name = "US")]
     pub(crate) poll_us: Option<u32>,
+    /// Where monitoring reads metrics, such as 127.0.0.1:9899; nowhere unless given
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<String>,
     /// The control socket [default: /run/plateway/control.sock, or in the user's runtime directory]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<String>,
@@ -117,6 +120,7 @@ impl Flags {
             }
         };
         take("--driver", &self.driver.map(|driver| driver.to_string()), &mut server.driver);
+        take("--metrics", &self.metrics, &mut server.metrics);
         take("--control", &self.control, &mut server.control);
         take("--state", &self.state, &mut server.state);
         if let Some(memory) = &self.memory {

@@ -38,12 +38,14 @@ pub(crate) fn resolve(
         resolver.names("volume", low.volumes.iter().map(|volume| (&volume.name, &volume.span)));
     let volumes = resolver.volumes(&low.volumes, &disk_names);
     let listeners = resolver.listeners(&low.listeners, server.connections_max);
+    let metrics = resolver.metrics(&low.server, &listeners);
     let mut links = resolver.links(&low.links, &low.listeners);
     let exports = resolver.exports(low, &volume_names, &volumes, &mut links);
     let links = links.0.into_iter().map(|(link, _)| link).collect();
     let places = resolver.places;
     let broken = mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
-    (!broken).then_some((HiArgs { server, disks, volumes, listeners, links, exports }, places))
+    (!broken)
+        .then_some((HiArgs { server, metrics, disks, volumes, listeners, links, exports }, places))
 }
 
 /// The names of disks or volumes in the order of the file; thousands are found as quickly as one.
@@ -77,6 +79,11 @@ pub(crate) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
+    /// Where a thing was written.
+    pub(super) fn place_of(&self, title: &str) -> Span {
+        self.places.find(title, "")
+    }
+
     /// Notes where a thing, or a key of it, was written.
     pub(crate) fn place(&mut self, title: String, key: &str, span: Span) {
         self.places.put(title, key, span);

@@ -29,6 +29,7 @@ table! {
         control: String = "the path of a socket in quotes",
         state: String = "the path of a directory in quotes",
         driver: String = "\"auto\", \"io_uring\" or \"epoll\"",
+        metrics: String = "an address in quotes, such as \"127.0.0.1:9899\"",
         max_connections: i64 = NUMBER,
         max_connections_per_host: i64 = NUMBER,
     }

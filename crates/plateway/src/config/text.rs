@@ -3,11 +3,13 @@
 use std::fmt::{Display, Write as _};
 
 use super::model::HiArgs;
+use super::thing::{Configured, Thing};
 
 /// The whole configuration, as a file.
 pub(crate) fn config_text(args: &HiArgs) -> String {
     let mut text = args.server.text();
-    for thing in args.things() {
+    text.extend(args.metrics.iter().map(Configured::text));
+    for thing in args.things().filter(|thing| !matches!(thing, Thing::Metrics(_))) {
         let _ = write!(text, "\n{}", thing.text());
     }
     text
@@ -43,6 +45,8 @@ mod tests {
     #[test]
     fn a_configuration_written_out_reads_back_as_the_same() {
         let text = r#"
+[server]
+metrics = "[::1]:9899"
 [[disk]]
 name = "a"
 uri = "delay:5,file:/srv/a \"b\".img?create=64MiB"

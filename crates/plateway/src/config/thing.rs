@@ -1,5 +1,5 @@
-//! What a configuration consists of: disks, volumes, listeners, links and exports; and a step,
-//! which adds, removes or changes one.
+//! What a configuration consists of: disks, volumes, listeners, links, exports and where metrics are
+//! read; and a step, which adds, removes or changes one.
 //!
 //! Each kind says of itself ([`Configured`]) what it is called, what it stands on, which others
 //! cannot be there beside it, and what becomes of it where it is to be otherwise. So there is one
@@ -11,9 +11,11 @@ use std::ops::Deref;
 
 use block::ByteCount;
 
+use super::address::HostPort;
 use super::disk::DiskConfig;
 use super::link::LinkConfig;
 use super::listener::ListenerConfig;
+use super::metrics::MetricsConfig;
 use super::plan::Refused;
 use super::volume::VolumeConfig;
 use crate::protocols::ExportConfig;
@@ -76,6 +78,7 @@ pub(crate) enum Thing {
     Listener(ListenerConfig),
     Link(LinkConfig),
     Export(ExportConfig),
+    Metrics(MetricsConfig),
 }
 
 impl Thing {
@@ -87,6 +90,16 @@ impl Thing {
             Thing::Listener(_) => 2,
             Thing::Link(_) => 3,
             Thing::Export(_) => 4,
+            Thing::Metrics(_) => 5,
+        }
+    }
+
+    /// Where it listens, if it does.
+    pub(super) fn tcp_address(&self) -> Option<&HostPort> {
+        match self {
+            Thing::Listener(one) => Some(&one.address),
+            Thing::Metrics(one) => Some(&one.address),
+            _ => None,
         }
     }
 }
@@ -101,6 +114,7 @@ impl Deref for Thing {
             Thing::Listener(one) => one,
             Thing::Link(one) => one,
             Thing::Export(one) => &**one,
+            Thing::Metrics(one) => one,
         }
     }
 }

@@ -28,7 +28,7 @@ const CHUNK_MAX: u64 = 64 << 20;
 /// `block_size` where none is given.
 pub(crate) const BLOCK_SIZE_DEFAULT: u32 = 512;
 
-const LAYOUTS: [&str; 3] = ["single", "concat", "stripe"];
+pub(super) const LAYOUTS: [&str; 3] = ["single", "concat", "stripe"];
 
 table! {
     LowVolume = "[[volume]]" {

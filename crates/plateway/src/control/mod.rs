@@ -1,8 +1,11 @@
 //! The control socket: HTTP over a Unix socket that only its owner may use, on which `status`,
 //! `apply`, `check`, `disks` and `reservation` talk to a server.
 //!
+//! What can be asked is told by `GET /openapi.json`, and by `plateway api`:
+//!
 //! ```text
 //!   GET  /v1/status                    Status as JSON
+//!   GET  /v1/metrics                   what is counted, as OpenMetrics (docs/metrics.md)
 //!   GET  /v1/config                    what is served, as a configuration
 //!   POST /v1/check?name=FILE           a configuration; Changes as JSON: what apply would do
 //!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done;
@@ -26,7 +29,7 @@ pub(crate) mod status;
 mod table;
 
 pub(crate) use client::{Client, ClientError};
-pub(crate) use server::{Answering, Ask, Reply};
+pub(crate) use server::{Answering, Ask, Asking, Reply, metrics, openapi};
 pub(crate) use socket::ControlSocket;
-pub(crate) use status::{Changes, Keyed, Status, counted};
+pub(crate) use status::{Changes, Keyed, Status, StepLine, counted};
 pub(crate) use table::{Column, table, table_of};

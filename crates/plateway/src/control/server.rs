@@ -11,9 +11,11 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{get, post};
 use serde::Deserialize;
 use tokio::sync::oneshot;
+use utoipa::{IntoParams, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::socket::Owned;
 use super::status::{Changes, Status};
@@ -32,6 +34,8 @@ pub(crate) enum Ask {
     Status,
     /// What is served.
     Config,
+    /// What is counted, for monitoring.
+    Metrics,
     /// What `apply` would do.
     Difference {
         /// What messages call the configuration.
@@ -68,6 +72,8 @@ pub(crate) enum Reply {
     Status(Box<Status>),
     /// Something for people.
     Text(String),
+    /// OpenMetrics.
+    Metrics(String),
     /// Steps.
     Changes(Changes),
     /// It cannot be done, and why.
@@ -103,24 +109,36 @@ impl Drop for Serving {
     }
 }
 
-type Asking = Arc<dyn Fn(Ask, Answering) -> bool + Send + Sync>;
+/// Takes a question to the control thread; false where it is not there any more.
+pub(crate) type Asking = Arc<dyn Fn(Ask, Answering) -> bool + Send + Sync>;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Named {
+    /// What messages call the configuration.
     name: Option<String>,
-    /// Names of volumes, separated by commas.
-    overwrite: Option<String>,
-    #[serde(default)]
-    yes: bool,
-    #[serde(default)]
-    allow_empty: bool,
 }
 
 impl Named {
     fn or_default(self) -> String {
         self.name.unwrap_or_else(|| "plateway.toml".to_owned())
     }
+}
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Consenting {
+    /// Names of volumes, separated by commas, whose disks are labelled whatever they hold.
+    overwrite: Option<String>,
+    /// Whether what is in use may be taken away.
+    #[serde(default)]
+    yes: bool,
+    /// Whether the last export may be taken away.
+    #[serde(default)]
+    allow_empty: bool,
+}
+
+impl Consenting {
     fn consent(&self) -> Consent {
         let names = self.overwrite.iter().flat_map(|names| names.split(','));
         let overwrite = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -128,15 +146,19 @@ impl Named {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Sized {
     /// Bytes; none is all that its disks have.
     bytes: Option<u64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct OfHost {
+    /// Its NQN or MAC address.
     host: String,
+    /// Whether it may lose what it uses.
     #[serde(default)]
     yes: bool,
 }
@@ -150,11 +172,11 @@ impl OfHost {
 pub(super) fn serve(
     listener: UnixListener,
     owned: Owned,
-    ask: impl Fn(Ask, Answering) -> bool + Send + Sync + 'static,
+    asking: Asking,
 ) -> std::io::Result<Serving> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let routes = routes(Arc::new(ask));
+    let routes = routes(asking);
     let (end, told_to_end) = oneshot::channel();
     let (alive, ended) = mpsc::channel();
     std::thread::Builder::new().name("control".to_owned()).spawn(move || {
@@ -173,56 +195,162 @@ pub(super) fn serve(
     Ok(Serving { end: Some(end), ended, _owned: owned })
 }
 
+/// The routes, and what they are.
+fn router() -> OpenApiRouter<Asking> {
+    #[derive(OpenApi)]
+    #[openapi(info(
+        title = "Plateway",
+        description = "The control socket of a server: HTTP over a Unix socket. Keys stay: later \
+                       versions add keys and rename none. Errors are texts for people: 409 where it \
+                       cannot be done, 400 where there is no such request, 503 while the server ends."
+    ))]
+    struct Api;
+    OpenApiRouter::with_openapi(Api::openapi())
+        .routes(routes!(status))
+        .routes(routes!(config))
+        .routes(routes!(metrics_text))
+        .routes(routes!(check))
+        .routes(routes!(apply))
+        .routes(routes!(reopen))
+        .routes(routes!(resize))
+        .routes(routes!(add_host, remove_host))
+        .routes(routes!(clear_reservation))
+        .routes(routes!(openapi_text))
+}
+
+/// What can be asked, as OpenAPI.
+pub(crate) fn openapi() -> utoipa::openapi::OpenApi {
+    router().into_openapi()
+}
+
 fn routes(asking: Asking) -> Router {
-    Router::new()
-        .route("/v1/status", get(async |State(asking)| reply(&asking, Ask::Status).await))
-        .route("/v1/config", get(async |State(asking)| reply(&asking, Ask::Config).await))
-        .route(
-            "/v1/check",
-            post(async |State(asking), Query(named): Query<Named>, text: String| {
-                reply(&asking, Ask::Difference { name: named.or_default(), text }).await
-            }),
-        )
-        .route(
-            "/v1/apply",
-            post(async |State(asking), Query(named): Query<Named>, text: String| {
-                let consent = named.consent();
-                reply(&asking, Ask::Apply { name: named.or_default(), text, consent }).await
-            }),
-        )
-        .route(
-            "/v1/disks/{name}/reopen",
-            post(async |State(asking), Path(disk): Path<String>| {
-                reply(&asking, Ask::Reopen { disk }).await
-            }),
-        )
-        .route(
-            "/v1/volumes/{name}/resize",
-            post(async |State(asking), Path(volume): Path<String>, Query(size): Query<Sized>| {
-                let edit = Edit::Resize { volume, bytes: size.bytes };
-                reply(&asking, Ask::Edit { edit, yes: false }).await
-            }),
-        )
-        .route(
-            "/v1/volumes/{name}/hosts",
-            post(async |State(asking), Path(volume): Path<String>, Query(one): Query<OfHost>| {
-                reply(&asking, one.edit(volume, true)).await
-            })
-            .delete(
-                async |State(asking), Path(volume): Path<String>, Query(one): Query<OfHost>| {
-                    reply(&asking, one.edit(volume, false)).await
-                },
-            ),
-        )
-        .route(
-            "/v1/volumes/{name}/reservation/clear",
-            post(async |State(asking), Path(volume): Path<String>| {
-                reply(&asking, Ask::ClearReservation { volume }).await
-            }),
-        )
+    let (router, _) = router().split_for_parts();
+    router
         .fallback(async || (StatusCode::BAD_REQUEST, "expected a request such as GET /v1/status\n"))
         .layer(DefaultBodyLimit::max(CONFIG_MAX))
         .with_state(asking)
+}
+
+/// How the server is.
+#[utoipa::path(get, path = "/v1/status", responses(
+    (status = OK, body = Status), (status = 503, body = String)
+))]
+async fn status(State(asking): State<Asking>) -> Response {
+    reply(&asking, Ask::Status).await
+}
+
+/// What is served, as a configuration.
+#[utoipa::path(get, path = "/v1/config", responses(
+    (status = OK, body = String, content_type = "text/plain"), (status = 503, body = String)
+))]
+async fn config(State(asking): State<Asking>) -> Response {
+    reply(&asking, Ask::Config).await
+}
+
+/// What is counted, as OpenMetrics.
+#[utoipa::path(get, path = "/v1/metrics", responses(
+    (status = OK, body = String, content_type = "application/openmetrics-text"),
+    (status = 503, body = String)
+))]
+async fn metrics_text(State(asking): State<Asking>) -> Response {
+    reply(&asking, Ask::Metrics).await
+}
+
+/// What applying a configuration would do.
+#[utoipa::path(post, path = "/v1/check", params(Named),
+    request_body(content = String, content_type = "text/plain", description = "A configuration"),
+    responses((status = OK, body = Changes), (status = 409, body = String), (status = 503, body = String))
+)]
+async fn check(State(asking): State<Asking>, Query(named): Query<Named>, text: String) -> Response {
+    reply(&asking, Ask::Difference { name: named.or_default(), text }).await
+}
+
+/// Brings the server to a configuration.
+#[utoipa::path(post, path = "/v1/apply", params(Named, Consenting),
+    request_body(content = String, content_type = "text/plain", description = "A configuration"),
+    responses((status = OK, body = Changes), (status = 409, body = String), (status = 503, body = String))
+)]
+async fn apply(
+    State(asking): State<Asking>,
+    Query(named): Query<Named>,
+    Query(consenting): Query<Consenting>,
+    text: String,
+) -> Response {
+    let consent = consenting.consent();
+    reply(&asking, Ask::Apply { name: named.or_default(), text, consent }).await
+}
+
+/// Lets a disk take writes again.
+#[utoipa::path(post, path = "/v1/disks/{name}/reopen",
+    params(("name" = String, Path, description = "The disk's name")),
+    responses((status = OK, body = String), (status = 409, body = String), (status = 503, body = String))
+)]
+async fn reopen(State(asking): State<Asking>, Path(disk): Path<String>) -> Response {
+    reply(&asking, Ask::Reopen { disk }).await
+}
+
+/// Brings a volume to another size.
+#[utoipa::path(post, path = "/v1/volumes/{name}/resize",
+    params(("name" = String, Path, description = "The volume's name"), Sized),
+    responses((status = OK, body = Changes), (status = 409, body = String), (status = 503, body = String))
+)]
+async fn resize(
+    State(asking): State<Asking>,
+    Path(volume): Path<String>,
+    Query(size): Query<Sized>,
+) -> Response {
+    let edit = Edit::Resize { volume, bytes: size.bytes };
+    reply(&asking, Ask::Edit { edit, yes: false }).await
+}
+
+/// Lets a host use a volume.
+#[utoipa::path(post, path = "/v1/volumes/{name}/hosts",
+    params(("name" = String, Path, description = "The volume's name"), OfHost),
+    responses((status = OK, body = Changes), (status = 409, body = String), (status = 503, body = String))
+)]
+async fn add_host(
+    State(asking): State<Asking>,
+    Path(volume): Path<String>,
+    Query(one): Query<OfHost>,
+) -> Response {
+    reply(&asking, one.edit(volume, true)).await
+}
+
+/// Shuts a host out of a volume.
+#[utoipa::path(delete, path = "/v1/volumes/{name}/hosts",
+    params(("name" = String, Path, description = "The volume's name"), OfHost),
+    responses((status = OK, body = Changes), (status = 409, body = String), (status = 503, body = String))
+)]
+async fn remove_host(
+    State(asking): State<Asking>,
+    Path(volume): Path<String>,
+    Query(one): Query<OfHost>,
+) -> Response {
+    reply(&asking, one.edit(volume, false)).await
+}
+
+/// Frees a volume, whoever holds it.
+#[utoipa::path(post, path = "/v1/volumes/{name}/reservation/clear",
+    params(("name" = String, Path, description = "The volume's name")),
+    responses((status = OK, body = String), (status = 409, body = String), (status = 503, body = String))
+)]
+async fn clear_reservation(State(asking): State<Asking>, Path(volume): Path<String>) -> Response {
+    reply(&asking, Ask::ClearReservation { volume }).await
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", responses((status = OK, body = Object)))]
+async fn openapi_text() -> Json<utoipa::openapi::OpenApi> {
+    Json(openapi())
+}
+
+/// What is counted, of the control thread; none if it is ending or cannot tell.
+pub(crate) async fn metrics(asking: &Asking) -> Option<String> {
+    let (answer, answered) = oneshot::channel();
+    match asking(Ask::Metrics, Answering(answer)).then_some(answered)?.await {
+        Ok(Reply::Metrics(text)) => Some(text),
+        _ => None,
+    }
 }
 
 async fn reply(asking: &Asking, ask: Ask) -> Response {
@@ -236,6 +364,9 @@ async fn reply(asking: &Asking, ask: Ask) -> Response {
         Ok(Reply::Changes(changes)) => Json(changes).into_response(),
         Ok(Reply::Text(text)) => {
             ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+        }
+        Ok(Reply::Metrics(text)) => {
+            ([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response()
         }
         Ok(Reply::Refused(why)) => (StatusCode::CONFLICT, why).into_response(),
         Err(_) => ending(),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 
-use super::server::{Answering, Ask, Serving, serve};
+use super::server::{Asking, Serving, serve};
 use crate::run::RunError;
 
 /// A socket that listens, and is not answered yet.
@@ -91,12 +91,9 @@ impl ControlSocket {
 
     /// Answers from now on, in a thread of its own: `ask` takes each request to the control thread
     /// and says whether it is there.
-    pub(crate) fn serve(
-        self,
-        ask: impl Fn(Ask, Answering) -> bool + Clone + Send + Sync + 'static,
-    ) -> Result<Serving, RunError> {
+    pub(crate) fn serve(self, asking: Asking) -> Result<Serving, RunError> {
         let ControlSocket { listener, owned } = self;
-        serve(listener, owned, ask)
+        serve(listener, owned, asking)
             .map_err(|error| RunError::new(format!("cannot answer the control socket: {error}")))
     }
 }

@@ -4,7 +4,9 @@
 //! Units: bytes, nanoseconds and counts, as the names end. Counters begin with the object, and are
 //! sums over shards; their keys and meanings stand where they are counted ([`Keyed`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::iter::Sum;
 use std::ops::Deref;
 
@@ -14,13 +16,19 @@ use reactor::{LinkCounters, ShardStats};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use shard::report::{PoolCounters, ShardCounters};
+use utoipa::openapi::schema::{Schema, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr};
+use utoipa::{PartialSchema, ToSchema};
 use volume::gate::RequestCounters;
 
+use crate::config::thing::Step;
 use crate::protocols::ProtocolStatus;
 
 /// How a server is.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Status {
+    #[serde(default)]
+    pub(crate) schema_version: SchemaVersion,
     /// Of the program.
     pub(crate) version: String,
     /// Of the server.
@@ -37,6 +45,9 @@ pub(crate) struct Status {
     pub(crate) cpu_ns: u64,
     /// Of the data path.
     pub(crate) memory: Memory,
+    /// Where metrics are read, if they are.
+    #[serde(default)]
+    pub(crate) metrics: Option<String>,
     /// Listening addresses.
     pub(crate) listeners: Vec<Listener>,
     /// What each protocol shows to hosts, and who is there.
@@ -51,7 +62,7 @@ pub(crate) struct Status {
     /// Connections of hosts.
     pub(crate) connections: Vec<Connection>,
     #[serde(flatten)]
-    pub(crate) counters: Keyed<ShardCounters>,
+    pub(crate) counters: ShardKeys,
     /// Connections that a bound refused.
     pub(crate) refused: u64,
     pub(crate) volumes: Vec<Volume>,
@@ -61,19 +72,19 @@ pub(crate) struct Status {
 }
 
 /// The memory budget of the data path.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Memory {
     /// `memory` of the configuration.
     pub(crate) budget_bytes: u64,
     #[serde(flatten)]
-    pub(crate) pool: Keyed<PoolCounters>,
+    pub(crate) pool: PoolKeys,
     /// What sockets may make the kernel hold at most, of `max_connections` connections; none where
     /// the system does not let it be bounded.
     pub(crate) sockets_max_bytes: Option<u64>,
 }
 
 /// A listening address.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Listener {
     /// As configured, under the key of its protocol; a string.
     #[serde(flatten)]
@@ -89,7 +100,7 @@ pub(crate) struct Listener {
 }
 
 /// A link that is open. Frames count from the start.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Link {
     /// Its name.
     pub(crate) interface: String,
@@ -111,10 +122,10 @@ pub(crate) struct Link {
     /// Exports on it, or remote disks.
     pub(crate) uses: u64,
     #[serde(flatten)]
-    pub(crate) counters: Keyed<LinkCounters>,
+    pub(crate) counters: LinkKeys,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Connection {
     /// Its other side.
     pub(crate) peer: String,
@@ -131,7 +142,7 @@ pub(crate) struct Connection {
     pub(crate) unsent_bytes: u64,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Volume {
     pub(crate) name: String,
     /// Layout and disks.
@@ -150,11 +161,11 @@ pub(crate) struct Volume {
     /// Who may use it alone, if it is held.
     #[serde(default)]
     pub(crate) reservation: Option<Reservation>,
-    pub(crate) counters: Keyed<RequestCounters>,
+    pub(crate) counters: RequestKeys,
 }
 
 /// The reservation of a volume that is held.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Reservation {
     /// `write-exclusive` or `exclusive-access`, with `-registrants` or `-all` where more than the
     /// holder may.
@@ -165,7 +176,7 @@ pub(crate) struct Reservation {
     pub(crate) registrants: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Disk {
     pub(crate) name: String,
     /// Where its blocks are.
@@ -192,23 +203,25 @@ pub(crate) struct Disk {
     /// What the initiators of a remote disk counted, where they do.
     #[serde(default)]
     pub(crate) remote_counters: BTreeMap<String, u64>,
-    pub(crate) counters: Keyed<RequestCounters>,
+    pub(crate) counters: RequestKeys,
 }
 
 /// What a shard has done.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Work {
     /// Its number.
     pub(crate) shard: u16,
     #[serde(flatten)]
-    pub(crate) counters: Keyed<ShardStats>,
+    pub(crate) counters: WorkKeys,
 }
 
 /// Steps that were, or would be, carried out.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Changes {
-    /// A line each; none where nothing changes.
-    pub(crate) steps: Vec<String>,
+    #[serde(default)]
+    pub(crate) schema_version: SchemaVersion,
+    /// None where nothing changes.
+    pub(crate) steps: Vec<StepLine>,
     /// What is probably not meant, or was done without.
     pub(crate) warnings: Vec<String>,
     /// What they take away from those who use it, a line for each thing.
@@ -217,6 +230,53 @@ pub(crate) struct Changes {
     /// What `apply` has to be told to carry them out, such as `--yes`.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
+}
+
+/// A step that was, or would be, carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct StepLine {
+    pub(crate) action: Action,
+    /// Its kind and name, such as `disk d0`.
+    pub(crate) thing: String,
+    /// For people: the same and what it is, or what changes.
+    pub(crate) text: String,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Action {
+    Add,
+    Remove,
+    Change,
+}
+
+impl From<&Step> for StepLine {
+    fn from(step: &Step) -> Self {
+        let action = match step {
+            Step::Add(_) => Action::Add,
+            Step::Remove(_) => Action::Remove,
+            Step::Change { .. } | Step::Resize { .. } => Action::Change,
+        };
+        Self { action, thing: step.thing().title(), text: step.to_string() }
+    }
+}
+
+impl fmt::Display for StepLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Which keys there are and what they mean: it grows where one comes to mean something else, which
+/// new keys do not.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SchemaVersion(u32);
+
+impl Default for SchemaVersion {
+    fn default() -> Self {
+        Self(1)
+    }
 }
 
 /// Counters under the keys that are their names. What another version does not tell is 0.
@@ -235,6 +295,32 @@ impl<T> Deref for Keyed<T> {
 
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+type PoolKeys = Keyed<PoolCounters>;
+type ShardKeys = Keyed<ShardCounters>;
+type LinkKeys = Keyed<LinkCounters>;
+type RequestKeys = Keyed<RequestCounters>;
+type WorkKeys = Keyed<ShardStats>;
+
+impl<T: Counters> PartialSchema for Keyed<T> {
+    fn schema() -> RefOr<Schema> {
+        let number = |meaning| {
+            let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+            number.description(Some(meaning))
+        };
+        let all = T::LIST.iter().fold(ObjectBuilder::new(), |all, one| {
+            all.property(one.name, number(one.meaning)).required(one.name)
+        });
+        all.into()
+    }
+}
+
+impl<T: Counters> ToSchema for Keyed<T> {
+    fn name() -> Cow<'static, str> {
+        let whole = std::any::type_name::<T>();
+        Cow::Borrowed(whole.rsplit("::").next().unwrap_or(whole))
     }
 }
 

@@ -19,6 +19,7 @@ use comfy_table::Table;
 use contract::{Intake, LinkId};
 use serde::{Deserialize, Serialize};
 use shard::{ImportSettings, Protocol, Report, StoredValue};
+use utoipa::ToSchema;
 
 /// What `dissect` makes of a protocol on frames, and of one on connections.
 pub(crate) use self::aoe::dissect::Talk as FrameTalk;
@@ -36,6 +37,7 @@ use crate::config::resolve::Resolver;
 use crate::config::thing::Configured;
 use crate::config::uri::{Parser, UriError};
 use crate::config::volume::VolumeConfig;
+use crate::metrics::Families;
 use crate::run::look::Inventory;
 use crate::run::state::StateDirectory;
 use crate::run::{RunError, Running};
@@ -356,7 +358,7 @@ pub(crate) fn carried_on(mtu: u32) -> Result<String, String> {
 }
 
 /// What `status` says of each protocol.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ProtocolStatus {
     #[serde(flatten)]
     nvme: nvme_tcp::status::Status,
@@ -379,6 +381,47 @@ impl ProtocolStatus {
     pub(crate) fn dropped(&self) -> [(&'static str, &BTreeMap<String, u64>); 1] {
         [("aoe frames dropped", &self.aoe.aoe_drops)]
     }
+}
+
+/// What a host did with an export.
+#[derive(Clone, Debug)]
+pub(crate) struct HostTraffic {
+    pub(crate) protocol: &'static str,
+    /// As hosts know it, and on which links.
+    pub(crate) export: String,
+    /// None of those that no list names.
+    pub(crate) host: Option<String>,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) write_bytes: u64,
+}
+
+impl HostTraffic {
+    /// What sets it apart from others.
+    pub(crate) fn key(&self) -> (&'static str, &str, Option<&str>) {
+        (self.protocol, &self.export, self.host.as_deref())
+    }
+
+    pub(crate) fn add(&mut self, other: &HostTraffic) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.read_bytes += other.read_bytes;
+        self.write_bytes += other.write_bytes;
+    }
+}
+
+/// What hosts did, on each shard.
+pub(crate) fn host_traffic(running: &Running, reports: &[Report]) -> Vec<HostTraffic> {
+    nvme_tcp::metrics::host_traffic(reports)
+        .chain(aoe::metrics::host_traffic(running, reports))
+        .collect()
+}
+
+/// What monitoring reads of each protocol; `disks` are the shards' numbers and their names.
+pub(crate) fn metrics(reports: &[Report], disks: &[(u32, String)], families: &mut Families) {
+    nvme_tcp::metrics::metrics(reports, families);
+    aoe::metrics::metrics(reports, disks, families);
 }
 
 /// A value that is to be stored, as a line; none if it says nothing.

@@ -12,12 +12,13 @@ use super::unmade::unmade_last;
 use crate::config::model::HiArgs;
 use crate::config::plan::{Plan, Refused, plan};
 use crate::config::thing::{Step, Thing};
+use crate::control::StepLine;
 
 /// What was done.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// A line for each step, as `check` shows it.
-    pub(crate) steps: Vec<String>,
+    /// As `check` shows them.
+    pub(crate) steps: Vec<StepLine>,
     /// What deserves to be told beside.
     pub(crate) warnings: Vec<String>,
 }
@@ -100,7 +101,7 @@ impl Running {
         for (at, step) in steps.iter().enumerate() {
             match self.check_unmade(step, to).and_then(|()| self.carry_out(step, &going)) {
                 Ok(warnings) => {
-                    applied.steps.push(step.to_string());
+                    applied.steps.push(step.into());
                     applied.warnings.extend(warnings);
                 }
                 // A member that became too small, say: the disk has that size all the same.
@@ -158,6 +159,7 @@ impl Running {
                 Thing::Listener(listener) => self.add_listener(listener)?,
                 Thing::Link(link) => return self.add_link(link),
                 Thing::Export(export) => self.add_export(export)?,
+                Thing::Metrics(metrics) => self.add_metrics(metrics)?,
             },
             Step::Remove(thing) => match thing {
                 Thing::Disk(disk) => return self.remove_disk(&disk.name),
@@ -165,6 +167,7 @@ impl Running {
                 Thing::Listener(listener) => self.remove_listener(listener)?,
                 Thing::Link(link) => self.remove_link(link),
                 Thing::Export(export) => self.remove_export(export, going)?,
+                Thing::Metrics(_) => self.remove_metrics(),
             },
             Step::Change { from, to } => match (from, to) {
                 (Thing::Disk(from), Thing::Disk(to)) => return self.resize_disk(from, to),

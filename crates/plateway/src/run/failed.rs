@@ -144,6 +144,8 @@ impl Running {
             Thing::Disk(disk) => disk.required,
             Thing::Volume(volume) => volume.layout.disks().iter().any(required),
             Thing::Listener(_) | Thing::Link(_) | Thing::Export(_) => true,
+            // What is watched is more than who watches.
+            Thing::Metrics(_) => false,
         }
     }
 

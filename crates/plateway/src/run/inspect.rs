@@ -42,11 +42,15 @@ impl Running {
 
     /// How everything is.
     pub(crate) fn status(&self) -> Result<Status, RunError> {
-        let reports = self.shards.reports()?;
+        Ok(self.status_of(&self.shards.reports()?))
+    }
+
+    pub(super) fn status_of(&self, reports: &[Report]) -> Status {
         let handle = self.shards.handle();
         let stats = handle.stats();
         let server = &self.server;
-        Ok(Status {
+        Status {
+            schema_version: status::SchemaVersion::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             driver: handle.choice().kind.to_string(),
@@ -60,25 +64,36 @@ impl Running {
                 sockets_max_bytes: reactor::buffer_bound()
                     .map(|bound| 2 * u64::from(bound) * u64::from(server.connections_max)),
             },
-            listeners: self.listeners.values().map(|one| listener(one, &reports)).collect(),
-            protocols: ProtocolStatus::of(self, &reports),
+            metrics: self.metrics.listener.as_ref().map(|open| open.address.to_string()),
+            listeners: self.listeners.values().map(|one| listener(one, reports)).collect(),
+            protocols: ProtocolStatus::of(self, reports),
             links: self.link_statuses(),
             misfits: counted(reports.iter().flat_map(|report| report.misfits.each())),
-            connections: self.connections(&reports),
+            connections: self.connections(reports),
             counters: Keyed::sum(reports.iter().map(|report| report.counters)),
             refused: stats.iter().map(|shard| shard.refused).sum(),
-            volumes: self.volume_statuses(&reports),
+            volumes: self.volume_statuses(reports),
             disks: self
                 .disks
                 .values()
-                .map(|disk| self.disk_status(disk, &reports))
+                .map(|disk| self.disk_status(disk, reports))
                 .chain(self.failed.things().filter_map(failed_disk))
                 .collect(),
             work: (0..)
                 .zip(stats)
                 .map(|(shard, stats)| status::Work { shard, counters: Keyed(stats) })
                 .collect(),
-        })
+        }
+    }
+
+    /// The shards' numbers of volumes, and their names.
+    pub(crate) fn volume_names(&self) -> Vec<(u32, String)> {
+        self.volumes.iter().map(|(name, volume)| (volume.id.0, name.clone())).collect()
+    }
+
+    /// The shards' numbers of disks, and their names.
+    pub(crate) fn disk_names(&self) -> Vec<(u32, String)> {
+        self.disks.iter().map(|(name, disk)| (disk.id.0, name.clone())).collect()
     }
 
     fn link_statuses(&self) -> Vec<status::Link> {
@@ -143,7 +158,7 @@ impl Running {
     fn volume_statuses(&self, reports: &[Report]) -> Vec<status::Volume> {
         let one = |(name, volume): (&String, &OpenVolume)| {
             let mine = reports.iter().flat_map(|report| &report.volumes);
-            let counters = mine.filter(|(id, _)| *id == volume.id).map(|(_, counters)| *counters);
+            let counters = mine.filter(|one| one.volume == volume.id).map(|one| one.counters);
             let problem = self.problem(volume);
             status::Volume {
                 state: if problem.is_some() { "degraded" } else { "ok" }.to_owned(),

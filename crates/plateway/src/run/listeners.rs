@@ -20,14 +20,14 @@ use crate::config::listener::ListenerConfig;
 use crate::config::thing::Configured;
 
 /// Looks whether an address can be had: what was found, in a few words.
-pub(crate) fn look(
-    config: &ListenerConfig,
-    inventory: &impl Inventory,
-) -> Result<String, RunError> {
-    let address = &config.address;
-    let is_served =
-        |other: &ListenerConfig| other.address == *address || other.address.overlaps(address);
-    if inventory.served().is_some_and(|served| served.args.listeners.iter().any(is_served)) {
+pub(crate) fn look(address: &HostPort, inventory: &impl Inventory) -> Result<String, RunError> {
+    let is_served = |other: &HostPort| other == address || other.overlaps(address);
+    let served = inventory.served().map(|served| &served.args);
+    let taken = served.into_iter().flat_map(|args| {
+        let metrics = args.metrics.iter().map(|one| &one.address);
+        args.listeners.iter().map(|one| &one.address).chain(metrics)
+    });
+    if taken.into_iter().any(is_served) {
         return Ok("the server has it now".to_owned());
     }
     take_each(address, bind)?;
@@ -54,7 +54,7 @@ fn bind(address: SocketAddr) -> io::Result<SocketAddr> {
 ///
 /// A socket of IPv6 takes no IPv4 of its own accord here, and `[::]` means every address, so that
 /// of IPv4 is taken beside it.
-fn take_each(
+pub(super) fn take_each(
     address: &HostPort,
     mut take: impl FnMut(SocketAddr) -> io::Result<SocketAddr>,
 ) -> Result<(), RunError> {
@@ -86,7 +86,7 @@ fn cannot_listen(address: &HostPort, one: SocketAddr, error: &io::Error) -> RunE
 impl Running {
     /// Listens at the first address of the host that can be bound.
     pub(super) fn add_listener(&mut self, config: &ListenerConfig) -> Result<(), RunError> {
-        retry_in_use(|| look(config, self))?;
+        retry_in_use(|| look(&config.address, self))?;
         let options = options(config);
         let mut open =
             OpenListener { config: config.clone(), addresses: Vec::new(), ids: Vec::new() };

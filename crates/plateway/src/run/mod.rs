@@ -26,6 +26,7 @@ mod labels;
 pub(crate) mod links;
 pub(crate) mod listeners;
 pub(crate) mod look;
+mod metrics;
 pub(crate) mod open;
 mod reopen;
 mod reservations;
@@ -74,6 +75,7 @@ use exports::OpenExport;
 use failed::FailedThings;
 use links::{ImportLink, OpenLink};
 use look::{Inventory, Member};
+use metrics::Metrics;
 use shape::Part;
 use shards::Shards;
 use state::StateDirectory;
@@ -104,6 +106,7 @@ pub(crate) struct Running {
     import_links: BTreeMap<(Ethernet, EtherType), ImportLink>,
     /// What is configured and could not be had at the start.
     failed: FailedThings,
+    metrics: Metrics,
     numbers: Numbers,
     /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for
     /// which somebody said so.
@@ -224,6 +227,7 @@ impl Running {
             exports: IndexMap::new(),
             import_links: BTreeMap::new(),
             failed: FailedThings::default(),
+            metrics: Metrics::default(),
             numbers: Numbers::default(),
             overwrite: overwrite.to_vec(),
             overwritten: Vec::new(),
@@ -250,6 +254,7 @@ impl Running {
     pub(crate) fn args(&self) -> HiArgs {
         let mut args = HiArgs {
             server: self.server.clone(),
+            metrics: self.metrics.listener.as_ref().map(|open| open.config.clone()),
             disks: self.disks.values().map(|disk| disk.config.clone()).collect(),
             volumes: self.volumes.values().map(|volume| volume.config.clone()).collect(),
             listeners: self.listeners.values().map(|listener| listener.config.clone()).collect(),
@@ -263,6 +268,7 @@ impl Running {
                 Thing::Listener(one) => args.listeners.push(one),
                 Thing::Link(one) => args.links.push(one),
                 Thing::Export(one) => args.exports.push(one),
+                Thing::Metrics(one) => args.metrics = Some(one),
             }
         }
         args

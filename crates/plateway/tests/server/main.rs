@@ -1,5 +1,6 @@
 //! The program as a process: `serve` and the commands that talk to it.
 
+mod api;
 mod apply;
 mod check;
 #[path = "../common/client.rs"]
@@ -16,3 +17,4 @@ mod reopen;
 mod reservations;
 mod serve;
 mod service;
+mod watch;

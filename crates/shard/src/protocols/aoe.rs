@@ -10,6 +10,7 @@ use aoe::server::{Ask, Context, Drops, Target, TargetCounters, Traffic};
 use aoe::{Control, ExportId};
 use block::{MachineId, ShardId, VolumeId};
 use reservation::replica::{Message, Replicas};
+use wire::ethernet::MacAddress;
 
 use super::AoeExport;
 
@@ -20,6 +21,8 @@ pub struct AoeReport {
     pub drops: Drops,
     /// What went through each export on this shard, by number.
     pub exports: Vec<(ExportId, Traffic)>,
+    /// Of that, what each station did that an export's list of hosts names.
+    pub hosts: Vec<(ExportId, MacAddress, Traffic)>,
 }
 
 /// A shard's part of AoE.
@@ -101,12 +104,17 @@ impl AoeTarget {
         }
     }
 
+    fn hosts_of(&self, id: ExportId) -> impl Iterator<Item = (ExportId, MacAddress, Traffic)> {
+        self.target.host_traffic(id).map(move |(mac, traffic)| (id, mac, traffic))
+    }
+
     pub(super) fn report(&self) -> AoeReport {
         let traffic = |id: &ExportId| Some((*id, self.target.traffic(*id)?));
         AoeReport {
             counters: self.target.counters(),
             drops: *self.target.drops(),
             exports: self.exports.iter().filter_map(traffic).collect(),
+            hosts: self.exports.iter().flat_map(|id| self.hosts_of(*id)).collect(),
         }
     }
 }

@@ -8,11 +8,12 @@ use block::{Instant, Memory, PAGE_SIZE, ShardId, Slot, VolumeId};
 use contract::{Effect, SessionEnd};
 use reservation::Reservation;
 use volume::Layout;
+use volume::volumes::VolumeCounts;
 
 use super::{Place, Shard};
 use crate::mail::{Answer, Mail, News, Order};
 use crate::protocols::ExportKey;
-use crate::report::{ConnectionReport, DiskReport, PoolCounters, Report};
+use crate::report::{ConnectionReport, DiskReport, PoolCounters, Report, VolumeReport};
 
 /// An order that is answered later.
 #[derive(Debug)]
@@ -201,10 +202,7 @@ impl Shard {
             volumes: self
                 .members
                 .keys()
-                .filter_map(|volume| {
-                    let volume = VolumeId(*volume);
-                    Some((volume, self.volumes.counters(volume)?))
-                })
+                .filter_map(|volume| self.volume(VolumeId(*volume)))
                 .collect(),
             pool: PoolCounters {
                 pool_bytes: u64::from(self.pool.total()) * page,
@@ -221,12 +219,19 @@ impl Shard {
         }
     }
 
+    fn volume(&self, volume: VolumeId) -> Option<VolumeReport> {
+        let VolumeCounts { counters, errors, latencies } = self.volumes.counts(volume)?;
+        Some(VolumeReport { volume, counters, errors, latencies: Box::new(*latencies) })
+    }
+
     fn disks(&self) -> Vec<DiskReport> {
         let report = |gate: &volume::gate::Gate| DiskReport {
             disk: gate.disk,
             health: gate.health,
             protected: gate.protected(),
             counters: gate.counters,
+            errors: gate.errors,
+            latencies: gate.latencies.clone(),
         };
         self.volumes.gates().map(report).collect()
     }

@@ -8,6 +8,7 @@ use block::{
 
 use super::{Notice, Volumes};
 use crate::gate::{Gate, Start, Waiter};
+use crate::latency::Class;
 use crate::message::Message;
 
 impl Volumes {
@@ -21,30 +22,33 @@ impl Volumes {
         let volatile = gates.iter().filter(|gate| !gate.is_write_through());
         let disks: Vec<DiskId> = volatile.map(|gate| gate.disk).collect();
         let Some(first) = disks.first() else {
+            self.volumes[volume.0].latencies.of_mut(Class::Flush).record_at_once();
             return self.deliver(now, request.complete(Outcome::Done));
         };
         let first = (volume, *first);
-        let parent = self.begin_joined(now, first, request.ticket, None, disks.len());
+        let parent =
+            self.begin_joined(now, first, request.ticket, (Class::Flush, None), disks.len());
         for disk in disks {
-            let ticket =
-                self.begin_piece(now, (volume, disk, Extent::default()), (parent, 0), false);
-            self.join_flush(disk, Waiter::Here(ticket));
+            let at = (volume, disk, Extent::default());
+            let ticket = self.begin_piece(now, at, (parent, 0), (Class::Flush, false));
+            self.join_flush(now, disk, Waiter::Here(ticket));
         }
     }
 
     /// Lets somebody wait for the disk's next flush, and starts it if none runs.
-    pub(super) fn join_flush(&mut self, disk: DiskId, waiter: Waiter) {
+    pub(super) fn join_flush(&mut self, now: Instant, disk: DiskId, waiter: Waiter) {
         if self.gates[disk.0].flush(waiter) == Start::Flush {
-            self.start_flush(disk);
+            self.start_flush(now, disk);
         }
     }
 
-    pub(super) fn start_flush(&mut self, disk: DiskId) {
+    pub(super) fn start_flush(&mut self, now: Instant, disk: DiskId) {
         let owner = disk.owner(self.shards);
         if owner != self.shard {
             self.outbox.messages.push((owner, Message::FlushAsk { disk }));
             return;
         }
+        self.gates[disk.0].flush_begun = now;
         let ticket =
             Ticket { machine: self.gates_machine, generation: 0, slot: disk.0, shard: self.shard };
         self.outbox.submit.push((disk, Request { ticket, operation: Operation::Flush }));
@@ -55,7 +59,7 @@ impl Volumes {
         let Some(gate) = self.gates.get_mut(disk.0) else { return };
         let (waiters, start) = gate.flushed();
         if start == Start::Flush {
-            self.start_flush(disk);
+            self.start_flush(now, disk);
         }
         self.tell_flushed(now, disk, waiters, failure);
     }

@@ -7,6 +7,7 @@ use block::{Completion, Extent, Failure, Instant, Operation, Request, ShardId, S
 
 use super::Volumes;
 use crate::flight::{CompareAndWrite, Flight, Step, What};
+use crate::latency::Class;
 use crate::message::{HoldId, Message};
 
 impl Volumes {
@@ -33,6 +34,7 @@ impl Volumes {
             begun: now,
             changes_data: false,
             durable,
+            class: Class::Write,
             what,
         });
         self.holding.push((hold, slot));
@@ -79,10 +81,9 @@ impl Volumes {
             unreachable!("only compare-and-writes have steps");
         };
         self.holding.retain(|(hold, _)| *hold != work.hold);
-        self.volumes[volume.0].in_flight -= 1;
-        if !completion.outcome.is_done() {
-            self.count_error(volume, flight.ticket, completion.outcome);
-        }
+        let found = &mut self.volumes[volume.0];
+        found.in_flight -= 1;
+        found.ended(Class::Write, now.0.saturating_sub(flight.begun.0), completion.outcome);
         self.outbox.complete.push(Completion {
             ticket: flight.ticket,
             outcome: completion.outcome,

@@ -8,6 +8,7 @@ use contract::DiskId;
 
 use super::Volumes;
 use crate::flight::{Flight, What};
+use crate::latency::Class;
 use crate::layout::Piece;
 
 impl Volumes {
@@ -17,7 +18,7 @@ impl Volumes {
         now: Instant,
         (volume, disk): (VolumeId, DiskId),
         ticket: Ticket,
-        changed: Option<Extent>,
+        (class, changed): (Class, Option<Extent>),
         pieces: usize,
     ) -> Slot {
         self.volumes[volume.0].in_flight += 1;
@@ -30,18 +31,19 @@ impl Volumes {
             begun: now,
             changes_data: changed.is_some(),
             durable: false,
+            class,
             what: What::Joined(Box::new(Join::new(pieces))),
         })
     }
 
-    /// Notes a piece, of this extent of its disk, which begins `start` bytes into the payload of its request; returns the
-    /// ticket under which its disk is asked.
+    /// Notes a piece, of this extent of its disk, which begins `start` bytes into the payload of its
+    /// request; returns the ticket under which its disk is asked.
     pub(super) fn begin_piece(
         &mut self,
         now: Instant,
         (volume, disk, extent): (VolumeId, DiskId, Extent),
         (parent, start): (Slot, u64),
-        durable: bool,
+        (class, durable): (Class, bool),
     ) -> Ticket {
         self.take_off(Flight {
             ticket: Ticket::default(),
@@ -52,6 +54,7 @@ impl Volumes {
             begun: now,
             changes_data: false,
             durable,
+            class,
             what: What::Piece { parent, start: start as u32 },
         })
     }
@@ -71,7 +74,8 @@ impl Volumes {
             return self.refuse(now, volume, request, Failure::WriteProtected);
         }
         let Request { ticket, operation } = request;
-        let changed = changes_data.then_some(extent);
+        let class = Class::changing(changes_data);
+        let changed = (class, changes_data.then_some(extent));
         let first = (volume, pieces[0].disk);
         let parent = self.begin_joined(now, first, ticket, changed, pieces.len());
         let (mut rest, mut start) = (Some(operation), 0);
@@ -80,7 +84,8 @@ impl Volumes {
             let (mut operation, more) = cut(whole, extent.length.0);
             rest = more;
             self.gates[disk.0].counters.count(changes_data, extent.length.0);
-            let ticket = self.begin_piece(now, (volume, disk, extent), (parent, start), durable);
+            let at = (volume, disk, extent);
+            let ticket = self.begin_piece(now, at, (parent, start), (class, durable));
             start += extent.length.0;
             operation.move_to(extent);
             self.outbox.submit.push((disk, Request { ticket, operation }));
@@ -103,15 +108,18 @@ impl Volumes {
         // A discard is a hint: a disk that cannot give space back has done it.
         by_disk.retain(|disk, _| self.gates[disk.0].facts.discards);
         let Some(first) = by_disk.keys().next() else {
+            self.volumes[volume.0].latencies.of_mut(Class::Write).record_at_once();
             return self.deliver(now, request.complete(Outcome::Done));
         };
         let first = (volume, *first);
-        let parent = self.begin_joined(now, first, request.ticket, Some(all), by_disk.len());
+        let parent =
+            self.begin_joined(now, first, request.ticket, (Class::Write, Some(all)), by_disk.len());
         for (disk, extents) in by_disk {
             let bytes = extents.iter().map(|extent| extent.length.0).sum();
             self.gates[disk.0].counters.count(true, bytes);
             let extent = extents.first().copied().unwrap_or_default();
-            let ticket = self.begin_piece(now, (volume, disk, extent), (parent, 0), false);
+            let at = (volume, disk, extent);
+            let ticket = self.begin_piece(now, at, (parent, 0), (Class::Write, false));
             let operation = Operation::Discard { extents };
             self.outbox.submit.push((disk, Request { ticket, operation }));
         }

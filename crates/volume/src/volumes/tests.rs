@@ -502,7 +502,7 @@ fn what_a_disk_could_not_do_is_told_with_its_place_and_counted_once_at_disk_and_
     let failed = Outcome::NotDone(Failure::MediumWrite);
     let errors = |host: &Host| {
         let gates = host.shards[0].gates().map(|gate| gate.counters.errors);
-        (host.shards[0].counters(VOLUME).unwrap().errors, gates.collect::<Vec<_>>())
+        (host.shards[0].counts(VOLUME).unwrap().counters.errors, gates.collect::<Vec<_>>())
     };
     // Of a request on both disks, the part on the second.
     host.ask(0, 1, write(0, 8192));
@@ -575,7 +575,7 @@ fn a_loan_is_found_where_one_disk_has_all_of_a_read() {
     assert_eq!(find(512, 4096), None, "it lies on two disks");
     assert_eq!(find((2 << 20) - 512, 1024), None, "it reaches beyond the end");
     assert_eq!(find(0, 0), None, "it is empty");
-    let counters = host.shards[0].counters(VOLUME).expect("it is there");
+    let counters = host.shards[0].counts(VOLUME).expect("it is there").counters;
     assert_eq!((counters.reads, counters.read_bytes), (1, 512));
     assert_eq!(host.shards[0].in_flight(), 0);
     assert_eq!(host.shards[0].find_loan(VolumeId(7), Extent::new(0, 512), &lender()), None);
@@ -589,11 +589,76 @@ fn a_write_lands_where_one_disk_has_all_of_it_and_no_hold_stands_in_the_way() {
     let first = Extent::new(0, 512);
     let found = host.shards[0].find_landing(VOLUME, first, &lender());
     assert_eq!(found, Some((DiskId(0), Extent::new(1 << 20, 512))));
-    assert_eq!(host.shards[0].counters(VOLUME).expect("it is there").writes, 0, "not yet");
+    assert_eq!(host.shards[0].counts(VOLUME).expect("it is there").counters.writes, 0, "not yet");
     host.shards[0].landed(VOLUME, DiskId(0), ByteCount(512));
-    assert_eq!(host.shards[0].counters(VOLUME).expect("it is there").writes, 1);
+    assert_eq!(host.shards[0].counts(VOLUME).expect("it is there").counters.writes, 1);
     host.ask(0, 7, compare_and_write(0));
     assert_eq!(host.shards[0].find_landing(VOLUME, first, &lender()), None, "it is held");
     let other = Extent::new(512, 512);
     assert!(host.shards[0].find_landing(VOLUME, other, &lender()).is_some());
+}
+
+/// How many of a class took how long in all.
+fn took(latencies: &Latencies, class: Class) -> (u64, u64) {
+    let histogram = latencies.of(class);
+    (histogram.buckets().map(|(_, count)| count).sum(), histogram.sum())
+}
+
+#[test]
+fn requests_and_their_pieces_are_timed_by_the_turns_in_which_they_come_and_end() {
+    let mut host = Host::new(1, 3, Cache::Volatile);
+    let read = Operation::Read { extent: Extent::new(0, 512), buffer: Buffer::reserved(512, 0) };
+    host.ask(0, 1, read);
+    host.ask(0, 2, write(2048, 8192));
+    host.ask(0, 3, compare_and_write(0));
+    host.ask(0, 4, Operation::Flush);
+    let mut later = NOW;
+    loop {
+        later = later + core::time::Duration::from_nanos(1000);
+        let asks = host.in_flight(0);
+        if asks.is_empty() {
+            break;
+        }
+        for (_, request) in asks {
+            let completion = request.complete(Outcome::Done);
+            let told = host.shards[0].handle_completion(later, completion);
+            host.shards[0].outbox.complete.extend(told);
+        }
+    }
+    assert_eq!(host.done(0).len(), 4);
+    let volume = host.shards[0].counts(VOLUME).expect("it is there").latencies;
+    // The compare-and-write took two steps, which are none of the volume's requests.
+    assert_eq!(took(volume, Class::Read), (1, 1000));
+    assert_eq!(took(volume, Class::Write), (2, 1000 + 2000));
+    assert_eq!(took(volume, Class::Flush), (1, 1000));
+    let gates = host.shards[0].gates().map(|gate| took(&gate.latencies, Class::Write));
+    assert_eq!(gates.collect::<Vec<_>>(), [(2, 2000), (1, 1000), (1, 1000)]);
+    let gates = host.shards[0].gates().map(|gate| took(&gate.latencies, Class::Flush));
+    assert_eq!(gates.collect::<Vec<_>>(), [(1, 1000); 3]);
+}
+
+#[test]
+fn what_did_not_end_well_is_counted_once_by_its_kind_whatever_way_it_ended() {
+    let mut host = Host::new(1, 3, Cache::Volatile);
+    host.ask(0, 1, write(1 << 30, 512));
+    host.ask(0, 2, write(2048, 8192));
+    for (_, request) in host.in_flight(0) {
+        host.answer(0, request, Outcome::NotDone(Failure::NoSpace));
+    }
+    host.ask(0, 3, Operation::Flush);
+    for (_, request) in host.in_flight(0) {
+        host.answer(0, request, Outcome::NotDone(Failure::MediumWrite));
+    }
+    host.ask(0, 4, write(0, 512));
+    let of_volume = host.shards[0].counts(VOLUME).expect("it is there");
+    let expected = ErrorCounters {
+        out_of_range: 1,
+        no_space: 1,
+        medium_write: 1,
+        write_protected: 1,
+        ..ErrorCounters::default()
+    };
+    assert_eq!((of_volume.errors, of_volume.counters.errors), (expected, 4));
+    let no_space = host.shards[0].gates().map(|gate| gate.errors.no_space).sum::<u64>();
+    assert_eq!(no_space, 3);
 }

@@ -243,3 +243,25 @@ fn a_stored_reservation_holds_from_the_start() {
     let again = world.target.add_export(crate::ExportId(1), export, Default::default());
     assert_eq!(again, Err(LINK));
 }
+
+#[test]
+fn what_each_listed_station_did_is_counted_and_kept_while_it_is_listed() {
+    let list =
+        |stations: &[[u8; 6]]| Hosts::List(stations.iter().copied().map(MacAddress).collect());
+    let mut world = World::with(1500, |export| export.hosts = list(&[A, B]));
+    world.answer(&read(A, 1, 0, 2));
+    world.answer(&write(A, 2, 0, 1, 1));
+    world.answer(&write(B, 3, 0, 2, 1));
+    let of = |world: &World, source| {
+        let all = world.target.host_traffic(EXPORT);
+        let mut mine = all.filter(|(mac, _)| *mac == MacAddress(source));
+        mine.next().map(|(_, traffic)| (traffic.read_bytes, traffic.write_bytes))
+    };
+    assert_eq!((of(&world, A), of(&world, B)), (Some((1024, 512)), Some((0, 512))));
+    world.renew(|export| export.hosts = list(&[A]));
+    assert_eq!((of(&world, A), of(&world, B)), (Some((1024, 512)), None));
+    world.renew(|export| export.hosts = Hosts::Any);
+    world.answer(&read(B, 4, 0, 1));
+    assert_eq!(of(&world, B), None);
+    assert_eq!(world.target.traffic(EXPORT).map(|all| all.read_bytes), Some(1536));
+}

@@ -233,6 +233,15 @@ fn health_and_errors_are_those_of_all_shards() {
     assert_eq!((health.host_reads, health.host_writes), (4, 1));
     assert_eq!((health.data_units_read, health.data_units_written), (2, 2));
     assert_eq!((health.media_errors, health.error_entries), (1, 41));
+    // What went through a queue stays with its host when the queue is gone.
+    let reads = |world: &mut World| {
+        let told = world.of(far).traffic_report();
+        told.iter().map(|one| (one.host.is_some(), one.traffic.reads)).collect::<Vec<_>>()
+    };
+    let before = reads(&mut world);
+    assert_eq!(before.iter().map(|(_, reads)| reads).sum::<u64>(), 2, "{before:?}");
+    world.drained(far);
+    assert_eq!(reads(&mut world), before);
 }
 
 #[test]

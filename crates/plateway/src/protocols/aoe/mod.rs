@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod discover;
 pub(crate) mod dissect;
 pub(crate) mod import;
+pub(crate) mod metrics;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod uri;

@@ -9,14 +9,18 @@ use comfy_table::Table;
 use contract::Counters;
 use serde::{Deserialize, Serialize};
 use shard::Report;
+use utoipa::ToSchema;
 
 use crate::config::link::Ethernet;
 use crate::control::{Keyed, counted, table_of};
 use crate::run::Running;
 
+type TrafficKeys = Keyed<Traffic>;
+
 /// The keys stay: later versions add some and rename none.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[schema(as = AoeStatus)]
 pub(crate) struct Status {
     /// Volumes at a shelf and slot.
     aoe_exports: Vec<Export>,
@@ -27,7 +31,8 @@ pub(crate) struct Status {
 }
 
 /// A volume at a shelf and slot.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = AoeExport)]
 struct Export {
     shelf: u16,
     slot: u8,
@@ -42,7 +47,7 @@ struct Export {
     /// Commands that it says it holds.
     buffers: u16,
     #[serde(flatten)]
-    traffic: Keyed<Traffic>,
+    traffic: TrafficKeys,
 }
 
 impl Status {

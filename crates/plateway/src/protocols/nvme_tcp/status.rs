@@ -7,12 +7,14 @@ use comfy_table::Table;
 use contract::Counters;
 use serde::{Deserialize, Serialize};
 use shard::Report;
+use utoipa::ToSchema;
 
 use crate::control::{counted, table_of};
 use crate::run::Running;
 
 /// The keys stay: later versions add some and rename none.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = NvmeStatus)]
 pub(crate) struct Status {
     /// Namespaces that hosts may see.
     exports: Vec<Export>,
@@ -24,7 +26,8 @@ pub(crate) struct Status {
 }
 
 /// A namespace.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = NvmeExport)]
 struct Export {
     /// SUBNQN.
     subsystem: String,
@@ -39,7 +42,8 @@ struct Export {
 }
 
 /// A host's session with a subsystem.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = NvmeController)]
 struct Controller {
     /// SUBNQN.
     subsystem: String,

@@ -1,0 +1,85 @@
+//! What the control socket says of itself, against what it does.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::{Server, configuration, plateway, text};
+
+const V0: (&str, &str) = ("v0", "disks = [\"d0\"]");
+
+/// Asks; returns the code and the body.
+fn ask(directory: &Path, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut socket = UnixStream::connect(directory.join("a.sock")).expect("a server");
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+    write!(socket, "{head}Content-Length: {length}\r\n\r\n{body}").expect("it listens");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let code = head.split(' ').nth(1).expect("a code").parse().expect("a number");
+    (code, body.to_owned())
+}
+
+fn json_of(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+#[test]
+fn every_documented_request_is_answered_as_documented() {
+    let home = tempfile::tempdir().unwrap();
+    let config = configuration(&[("d0", "ram:8MiB")], &[V0]);
+    let _server = Server::configured(home.path(), &config);
+    let document = json_of(&text(&plateway().arg("api").output().unwrap().stdout));
+    assert_eq!(document, json_of(&ask(home.path(), "GET", "/openapi.json", "").1));
+    assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")));
+    let paths = document["paths"].as_object().expect("paths");
+    assert_eq!(paths.len(), 8, "{paths:?}");
+    for (path, methods) in paths {
+        for (method, told) in methods.as_object().expect("methods") {
+            let body =
+                if path.ends_with("check") || path.ends_with("apply") { &*config } else { "" };
+            let known = if path.contains("disks") { "d0" } else { "v0" };
+            let method = method.to_uppercase();
+            let (code, body) = ask(home.path(), &method, &path.replace("{name}", known), body);
+            assert!(told["summary"].is_string(), "{path}: {told}");
+            let answer = &told["responses"][code.to_string()];
+            assert!(answer.is_object(), "{path}: {code} is not documented: {body}");
+            let Some(schema) = answer.pointer("/content/application~1json/schema") else {
+                continue;
+            };
+            let answer = json_of(&body);
+            if path != "/openapi.json" {
+                assert_eq!(answer["schema_version"], 1, "{path}: {answer}");
+            }
+            let mut whole = json!({ "components": document["components"] });
+            whole.as_object_mut().unwrap().extend(schema.as_object().expect("a schema").clone());
+            let judge = jsonschema::validator_for(&whole).expect("a schema");
+            let wrong: Vec<String> =
+                judge.iter_errors(&answer).map(|error| error.to_string()).collect();
+            assert!(wrong.is_empty(), "{path}: {wrong:?}: {answer:#}");
+        }
+    }
+}
+
+#[test]
+fn steps_are_objects() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = Server::configured(home.path(), &configuration(&[("d0", "ram:8MiB")], &[V0]));
+    let poll = "poll_us = 50\n[[disk]]\nname = \"d1\"\nuri = \"ram:1MiB\"\n";
+    let config = configuration(&[("d0", "ram:8MiB")], &[V0]);
+    let config = config.replacen("127.0.0.1:0\"\n", &format!("127.0.0.1:0\"\n{poll}"), 1);
+    let (_, body) = ask(home.path(), "POST", "/v1/check", &config);
+    let steps = json_of(&body)["steps"].clone();
+    let expected = json!([
+        { "action": "add", "thing": "disk d1", "text": "+ disk d1: ram:1MiB" },
+        {
+            "action": "change",
+            "thing": "listener nvme 127.0.0.1:0",
+            "text": "~ listener nvme 127.0.0.1:0: poll_us 0 -> 50"
+        },
+    ]);
+    assert_eq!(steps, expected);
+}
