@@ -293,7 +293,8 @@ impl Play {
         let rate = if fails { 1000 } else { 0 };
         (behaviour.write_fails, behaviour.flush_fails, behaviour.read_fails) = (rate, rate, rate);
         disk.set_behaviour(behaviour);
-        let mut outcome = disk.perform(&mut request.operation, &mut self.memory, &mut self.random);
+        let mut outcome =
+            disk.perform(&mut request.operation, 0, &mut self.memory, &mut self.random);
         if let (Outcome::NotDone(failure), true) = (outcome, unknown) {
             outcome = Outcome::Unknown(failure);
         }
@@ -382,7 +383,7 @@ impl Play {
                     self.seen.insert(first, id);
                 }
             }
-            Kind::Flush if done => self.oracle.flushed(start),
+            Kind::Flush if done => self.oracle.flushed(start, |_| false),
             Kind::Read | Kind::Compare | Kind::Other | Kind::Flush => {}
         }
         self.memory.release(buffer);

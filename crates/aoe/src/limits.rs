@@ -31,6 +31,9 @@ pub const SWEEPS_MAX: usize = 16;
 /// bursts.
 pub const SWEEP_BURST: u32 = 64;
 pub const SWEEP_PACE: Duration = Duration::from_millis(1);
+/// An announcement is not answered, so it is made again so long after it was made before, in case
+/// it was lost.
+pub const ANNOUNCED_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
 /// A command that waited for so long is not carried out: its initiator has asked again, or given
 /// up.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -66,6 +69,8 @@ pub const RTO_WRITE_MIN: Duration = Duration::from_millis(120);
 pub const RTO_MAX: Duration = Duration::from_secs(10);
 /// Time-outs in a row after which a path is asked who it is.
 pub const TIMEOUTS_SUSPECT: u32 = 4;
+/// Between two that are told of stations which have a disk's address and are another disk.
+pub const REFUSALS_REST: Duration = Duration::from_secs(1);
 /// Commands on a path before anything is known of it.
 pub const WINDOW_FIRST: u32 = 8;
 

@@ -145,6 +145,11 @@ impl Pool {
         }
     }
 
+    /// Somebody in line needs nothing any more: they are to be tried as if pages had come back.
+    pub fn try_lines(&mut self) {
+        self.returned = true;
+    }
+
     /// Whether pages came back since the lines were last tried: then its head may be served.
     #[inline]
     pub fn has_returned(&self) -> bool {

@@ -24,6 +24,42 @@ pub struct ByteOffset(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteCount(pub u64);
 
+/// For people: as it is, where at most four digits of a binary unit say it (`64 MiB`), else three
+/// digits of a decimal one, as drives are sold (`1.00 TB`). `{:#}` adds the bytes where these do not
+/// say all, for sizes that are compared.
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0;
+        let binary = [("EiB", 60), ("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        let exact = binary.into_iter().map(|(unit, shift)| (bytes >> shift, unit, shift));
+        let mut exact = exact.filter(|(number, _, shift)| {
+            (1..10_000).contains(number) && bytes.trailing_zeros() >= *shift
+        });
+        if let Some((number, unit, _)) = exact.next() {
+            return f.pad(&format!("{number} {unit}"));
+        }
+        if bytes < 10_000 {
+            return f.pad(&format!("{bytes} bytes"));
+        }
+        let (mut value, mut unit) = (bytes as f64 / 1e3, "kB");
+        for larger in ["MB", "GB", "TB", "PB", "EB"] {
+            // What would be rounded to four digits.
+            if value >= 999.5 {
+                (value, unit) = (value / 1e3, larger);
+            }
+        }
+        let digits = match value {
+            value if value < 9.995 => 2,
+            value if value < 99.95 => 1,
+            _ => 0,
+        };
+        match f.alternate() {
+            true => f.pad(&format!("{value:.digits$} {unit} ({bytes} bytes)")),
+            false => f.pad(&format!("{value:.digits$} {unit}")),
+        }
+    }
+}
+
 /// The size of a logical block: 512 or 4096 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockSize {
@@ -171,5 +207,25 @@ mod tests {
         assert!(!a.overlaps(Extent::new(512, 512)));
         assert!(a.overlaps(Extent::new(511, 1)));
         assert!(!a.overlaps(Extent::new(100, 0)) || a.overlaps(Extent::new(100, 1)));
+    }
+
+    #[test]
+    fn a_number_of_bytes_can_be_read() {
+        for (bytes, plain, exact) in [
+            (0, "0 bytes", "0 bytes"),
+            (512, "512 bytes", "512 bytes"),
+            (4096, "4 KiB", "4 KiB"),
+            (9_999, "9999 bytes", "9999 bytes"),
+            (999_936, "1.00 MB", "1.00 MB (999936 bytes)"),
+            (1536 << 20, "1536 MiB", "1536 MiB"),
+            (10 << 40, "10 TiB", "10 TiB"),
+            (1_000_204_886_016, "1.00 TB", "1.00 TB (1000204886016 bytes)"),
+            (12_345_678, "12.3 MB", "12.3 MB (12345678 bytes)"),
+            (123_456, "123 kB", "123 kB (123456 bytes)"),
+            (u64::MAX, "18.4 EB", "18.4 EB (18446744073709551615 bytes)"),
+        ] {
+            let count = ByteCount(bytes);
+            assert_eq!((count.to_string(), format!("{count:#}")), (plain.into(), exact.into()));
+        }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Bench {
     /// Nanoseconds that a request takes.
     pub(crate) service_ns: u64,
     pub(crate) writes: u64,
+    pub(crate) durable_writes: u64,
+    pub(crate) trims: u64,
     pub(crate) flushes: u64,
     /// The most requests that were in flight at once.
     pub(crate) depth_seen: usize,
@@ -48,6 +50,8 @@ impl Bench {
             clears: true,
             service_ns: 1_000,
             writes: 0,
+            durable_writes: 0,
+            trims: 0,
             flushes: 0,
             depth_seen: 0,
             phases: Vec::new(),
@@ -96,8 +100,9 @@ impl Bench {
             Operation::Read { .. } if fails => outcome = Outcome::NotDone(Failure::MediumRead),
             Operation::Write { .. } if fails => outcome = Outcome::NotDone(Failure::MediumWrite),
             Operation::Read { .. } => {}
-            Operation::Write { .. } => {
+            Operation::Write { durable, .. } => {
                 self.writes += 1;
+                self.durable_writes += u64::from(*durable);
                 if self.lose_writes_from.is_some_and(|from| self.writes >= from) {
                     let request = Request { ticket: Ticket::default(), operation };
                     return (Outcome::Done, request.complete(Outcome::Done).buffer);
@@ -107,6 +112,7 @@ impl Bench {
                 outcome = Outcome::NotDone(Failure::Unsupported);
             }
             Operation::WriteZeroes { .. } => {}
+            Operation::Discard { .. } => self.trims += 1,
             Operation::Flush => self.flushes += 1,
             other => panic!("the lab does not ask for {}", other.name()),
         }

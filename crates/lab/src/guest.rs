@@ -6,9 +6,12 @@
 //! nothing in flight and no buffers, and is handed back to whoever sent it. Errors: none here; what
 //! requests came to is the guest's business.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use block::{Account, Buffer, Instant, Memory, Operation, Outcome};
+
+use crate::load::{Tally, Verified};
 
 /// One of the volumes that a guest was sent to, by its number in the order in which they were
 /// named.
@@ -80,6 +83,7 @@ pub struct Progress {
     bytes: AtomicU64,
     durable: AtomicU64,
     stop: AtomicBool,
+    measured: OnceLock<(Tally, Verified)>,
 }
 
 impl Progress {
@@ -111,6 +115,16 @@ impl Progress {
     pub(crate) fn tell(&self, requests: u64, bytes: u64) {
         self.requests.store(requests, Relaxed);
         self.bytes.store(bytes, Relaxed);
+    }
+
+    /// Of a load whose window is over: what it counted there, whatever comes of the requests that it
+    /// waits for.
+    pub fn measured(&self) -> Option<&(Tally, Verified)> {
+        self.measured.get()
+    }
+
+    pub(crate) fn tell_measured(&self, tally: &Tally, verified: &Verified) {
+        let _ = self.measured.set((tally.clone(), *verified));
     }
 
     pub(crate) fn tell_durable(&self, durable: u64) {

@@ -26,11 +26,13 @@ use block::{Account, Buffer, Extent, Instant, Operation, Outcome};
 
 use crate::guest::{Desk, Guest, Phase, Place, Progress};
 use crate::stamp;
-use crate::workload::{Draw, Part, Stream, Workload};
+use crate::workload::{Draw, Kind, Part, Stream, Workload};
 use ledger::{Judgement, Ledger};
 pub use ledger::{LEDGER_BLOCKS_MAX, Mismatch, Verified};
-pub use tally::{FirstError, Side, Tally};
+pub use tally::{FirstError, Second, Side, Tally};
 
+/// How long it works at most without looking whether it is to stop.
+const BEAT: Duration = Duration::from_secs(1);
 /// Errors after which a load that has more errors than successes ends.
 const ERRORS_ENOUGH: u64 = 100;
 
@@ -49,10 +51,25 @@ pub struct Plan {
     pub warm_up: Duration,
     /// How long it counts then.
     pub time: Duration,
+    /// Whether each write is to be durable when it is completed.
+    pub sync: bool,
+    /// After how many writes a job flushes.
+    pub fsync: Option<u32>,
     /// Whether to check what is read.
     pub verify: bool,
     /// Decides what is drawn, and marks what is written.
     pub seed: u64,
+}
+
+impl Plan {
+    /// Bytes that are worked on: fewer than the workload's where a record is kept of each block.
+    pub fn range_bytes(&self) -> u64 {
+        let Workload { range_bytes, block_bytes, .. } = self.workload;
+        match self.verify {
+            true => range_bytes.min(LEDGER_BLOCKS_MAX * u64::from(block_bytes)),
+            false => range_bytes,
+        }
+    }
 }
 
 /// One shard's part of a load.
@@ -75,6 +92,8 @@ pub struct Load {
     tally: Tally,
     progress: Arc<Progress>,
     requests: u64,
+    /// The last turn.
+    turned: Instant,
 }
 
 #[derive(Debug)]
@@ -85,6 +104,8 @@ struct Job {
     held: Option<Draw>,
     free: Vec<u32>,
     ledger: Option<Ledger>,
+    /// Writes since the last flush.
+    unflushed: u32,
     /// Of an open loop: the next request's place in the schedule, which all jobs share.
     due_index: u64,
 }
@@ -95,7 +116,7 @@ struct Slot {
     began: Instant,
     offset: u64,
     job: u32,
-    write: bool,
+    kind: Kind,
     account: Account,
 }
 
@@ -109,11 +130,8 @@ impl Load {
         step: usize,
         progress: Arc<Progress>,
     ) -> Load {
-        let workload = &mut plan.workload;
-        if plan.verify {
-            let most = LEDGER_BLOCKS_MAX * u64::from(workload.block_bytes);
-            workload.range_bytes = workload.range_bytes.min(most);
-        }
+        plan.workload.range_bytes = plan.range_bytes();
+        let workload = &plan.workload;
         assert!(workload.blocks() > 0, "a range of {} bytes", workload.range_bytes);
         if plan.verify && workload.blocks() < u64::from(plan.jobs) {
             // Parts of their own need a block each.
@@ -134,6 +152,7 @@ impl Load {
             tally: Tally::default(),
             progress,
             requests: 0,
+            turned: Instant::ZERO,
             jobs,
             plan,
         };
@@ -158,11 +177,6 @@ impl Load {
         &self.verified
     }
 
-    /// Bytes of the volume that were worked on.
-    pub fn range_bytes(&self) -> u64 {
-        self.plan.workload.range_bytes
-    }
-
     /// Moves on to the phase that the time asks for.
     fn advance(&mut self, now: Instant) {
         if self.phase == Phase::New {
@@ -173,7 +187,7 @@ impl Load {
         if self.phase == Phase::Warming && now >= self.phase_ends {
             self.phase = Phase::Measuring;
             self.phase_ends = now + self.plan.time;
-            self.tally.open(now);
+            self.tally.open(now, self.plan.time);
         }
         let hopeless =
             || self.tally.errors >= ERRORS_ENOUGH && self.tally.errors > self.requests / 2;
@@ -184,6 +198,7 @@ impl Load {
         {
             self.phase = Phase::Draining;
             self.tally.close(now);
+            self.progress.tell_measured(&self.tally, &self.verified);
         }
     }
 
@@ -209,6 +224,10 @@ impl Load {
             if began > now {
                 return;
             }
+            if self.plan.fsync.is_some_and(|every| job.unflushed >= every) {
+                self.submit_flush(desk, index, now);
+                continue;
+            }
             let Some(draw) = job.next_draw() else {
                 self.stalled = true;
                 return;
@@ -218,6 +237,7 @@ impl Load {
             }
             let job = &mut self.jobs[index];
             job.due_index += u64::from(self.plan.jobs);
+            job.unflushed += u32::from(draw.kind == Kind::Write);
             if let Some(ledger) = &mut job.ledger {
                 ledger.begin(draw.block);
             }
@@ -228,41 +248,55 @@ impl Load {
     /// short.
     #[inline]
     fn submit(&mut self, desk: &mut dyn Desk, index: usize, draw: Draw, began: Instant) -> bool {
-        let Draw { write, block } = draw;
+        let Draw { kind, block } = draw;
         let length = self.plan.workload.block_bytes;
         let job = &mut self.jobs[index];
-        let offset = (job.part.first + block) * u64::from(length);
+        let offset = self.plan.workload.offset_bytes + (job.part.first + block) * u64::from(length);
         let number = *job.free.last().expect("the caller saw a free slot");
         let slot = &mut self.slots[number as usize];
-        let Some(mut buffer) = desk.take(&mut slot.account, length, (offset % 4096) as u32) else {
-            (job.held, self.stalled) = (Some(draw), true);
-            return false;
-        };
-        job.free.pop();
-        (slot.began, slot.offset, slot.write) = (began, offset, write);
         let extent = Extent::new(offset, u64::from(length));
-        let operation = if write {
-            match &job.ledger {
-                Some(ledger) => {
+        let operation = if kind == Kind::Trim {
+            Operation::Discard { extents: vec![extent] }
+        } else {
+            let phase = (offset % 4096) as u32;
+            let Some(mut buffer) = desk.take(&mut slot.account, length, phase) else {
+                (job.held, self.stalled) = (Some(draw), true);
+                return false;
+            };
+            match (kind, &job.ledger) {
+                (Kind::Write, Some(ledger)) => {
                     let generation = ledger.generation(block) + 1;
                     stamp::fill(&mut self.scratch, offset, generation, self.plan.seed);
                     desk.memory().write(&mut buffer, 0, &self.scratch);
+                    Operation::Write { extent, buffer, durable: self.plan.sync }
                 }
-                None => {
+                (Kind::Write, None) => {
                     // Enough to make each write's data its own; the rest is what the pages held.
                     let memory = desk.memory();
                     memory.materialize(&mut buffer);
                     let header = stamp::header(offset, self.requests, self.plan.seed);
                     memory.write(&mut buffer, 0, &header);
+                    Operation::Write { extent, buffer, durable: self.plan.sync }
                 }
+                _ => Operation::Read { extent, buffer },
             }
-            Operation::Write { extent, buffer, durable: false }
-        } else {
-            Operation::Read { extent, buffer }
         };
+        job.free.pop();
+        (slot.began, slot.offset, slot.kind) = (began, offset, kind);
         self.in_flight += 1;
         desk.submit(self.place, number, operation);
         true
+    }
+
+    /// Flushes what a job wrote, in a slot that is free.
+    fn submit_flush(&mut self, desk: &mut dyn Desk, index: usize, began: Instant) {
+        let job = &mut self.jobs[index];
+        let number = job.free.pop().expect("the caller saw a free slot");
+        job.unflushed = 0;
+        let slot = &mut self.slots[number as usize];
+        (slot.began, slot.offset, slot.kind) = (began, 0, Kind::Flush);
+        self.in_flight += 1;
+        desk.submit(self.place, number, Operation::Flush);
     }
 
     /// Reads back the next blocks that were written, as many as may be in flight.
@@ -271,7 +305,7 @@ impl Load {
             let job = &mut self.jobs[index];
             let written = || {
                 let block = job.ledger.as_mut()?.next_written()?;
-                Some(Draw { write: false, block })
+                Some(Draw { kind: Kind::Read, block })
             };
             let Some(draw) = job.held.take().or_else(written) else { return };
             let now = desk.now();
@@ -316,8 +350,9 @@ impl Load {
         let slot = &self.slots[number as usize];
         let job = &mut self.jobs[slot.job as usize];
         let Some(ledger) = &mut job.ledger else { return };
-        let block = slot.offset / u64::from(self.plan.workload.block_bytes) - job.part.first;
-        if slot.write {
+        let Workload { offset_bytes, block_bytes, .. } = self.plan.workload;
+        let block = (slot.offset - offset_bytes) / u64::from(block_bytes) - job.part.first;
+        if slot.kind == Kind::Write {
             ledger.end_write(block, outcome);
             return;
         }
@@ -352,27 +387,32 @@ impl Guest for Load {
         let now = desk.now();
         self.in_flight -= 1;
         self.advance(now);
-        if buffer.is_empty() {
+        if self.flushing && self.phase == Phase::Draining {
             // The flush before reading back.
             if !outcome.is_done() {
-                self.tally.fail("flush", 0, outcome);
+                self.tally.fail(now, Kind::Flush, 0, outcome);
             }
             return;
         }
-        if self.plan.verify {
+        let kind = self.slots[number as usize].kind;
+        if self.plan.verify && kind != Kind::Flush {
             self.check(desk, number, outcome, &buffer);
         }
         let slot = &mut self.slots[number as usize];
-        let bytes = buffer.len();
-        desk.give(&mut slot.account, buffer);
+        if !buffer.is_empty() {
+            desk.give(&mut slot.account, buffer);
+        }
         let index = slot.job as usize;
-        self.requests += 1;
+        let bytes = match kind {
+            Kind::Flush => 0,
+            Kind::Read | Kind::Write | Kind::Trim => u64::from(self.plan.workload.block_bytes),
+        };
+        self.requests += u64::from(kind != Kind::Flush);
         if !outcome.is_done() {
-            let name = if slot.write { "write" } else { "read" };
-            self.tally.fail(name, slot.offset, outcome);
+            self.tally.fail(now, kind, slot.offset, outcome);
         } else if self.phase == Phase::Measuring {
             let latency = now.0.saturating_sub(slot.began.0);
-            self.tally.count(slot.write, u64::from(bytes), latency);
+            self.tally.count(now, kind, bytes, latency);
         }
         self.jobs[index].free.push(number);
         self.start(desk, index);
@@ -380,7 +420,8 @@ impl Guest for Load {
 
     fn handle_turn(&mut self, desk: &mut dyn Desk) {
         let fresh = self.phase == Phase::New;
-        self.advance(desk.now());
+        self.turned = desk.now();
+        self.advance(self.turned);
         if fresh || self.stalled || self.plan.rate.is_some() {
             self.start_all(desk);
         }
@@ -401,7 +442,7 @@ impl Guest for Load {
         let rate = self.plan.rate;
         let waiting = self.jobs.iter().filter(|job| rate.is_some() && !job.free.is_empty());
         let due = waiting.map(|job| due_at(self.tally.began, job.due_index, rate.unwrap_or(1)));
-        due.chain([self.phase_ends]).min()
+        due.chain([self.phase_ends, self.turned + BEAT]).min()
     }
 
     fn phase(&self) -> Phase {
@@ -421,6 +462,7 @@ impl Job {
             free: Vec::with_capacity(plan.depth as usize),
             ledger: plan.verify.then(|| Ledger::new(part.count)),
             // Jobs take the places of the common schedule in turn.
+            unflushed: 0,
             due_index: u64::from(number),
         }
     }

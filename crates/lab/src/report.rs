@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use block::ByteCount;
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 
@@ -42,7 +43,13 @@ pub struct Report {
     /// Requests a second that were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
-    /// Bytes of the disk that were worked on.
+    /// Whether each write was to be durable when it was completed.
+    pub sync: bool,
+    /// After how many writes a job flushed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fsync: Option<u32>,
+    /// Where on the disk it worked, and on how many bytes.
+    pub offset_bytes: u64,
     pub range_bytes: u64,
     /// What the offsets and the data were drawn from.
     pub seed: u64,
@@ -55,6 +62,8 @@ pub struct Report {
     /// What checking came to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
+    /// Whether the end of requests was not waited for, as nothing came back any more.
+    pub gave_up: bool,
     /// What to know before believing the figures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -77,6 +86,12 @@ pub struct Counted {
     /// Writes alone, of a mix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<Part>,
+    /// Trims alone, of a mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trim: Option<Part>,
+    /// Flushes, which are no part of `requests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush: Option<Part>,
     /// Requests that failed, at any time.
     pub errors: u64,
     /// The first of them.
@@ -201,17 +216,23 @@ impl Verify {
 
 impl Counted {
     pub fn of(tally: &Tally) -> Counted {
-        let (seconds, Tally { reads, writes, errors, first_error, .. }) =
+        let (seconds, Tally { reads, writes, trims, flushes, errors, first_error, .. }) =
             (tally.window().as_secs_f64(), tally);
-        let is_mix = reads.requests() > 0 && writes.requests() > 0;
+        let sides = [reads, writes, trims];
+        let is_mix = sides.iter().filter(|side| side.requests() > 0).count() > 1;
+        let part = |side: &Side| (side.requests() > 0).then(|| Part::of(side, seconds));
+        let [read, write, trim] = sides.map(|side| part(side).filter(|_| is_mix));
         let mut all = reads.clone();
         all.add(writes);
+        all.add(trims);
         Counted {
             seconds,
             requests: all.requests(),
             all: Part::of(&all, seconds),
-            read: is_mix.then(|| Part::of(reads, seconds)),
-            write: is_mix.then(|| Part::of(writes, seconds)),
+            read,
+            write,
+            trim,
+            flush: part(flushes),
             errors: *errors,
             first_error: first_error
                 .map(|error| format!("{} at {}: {}", error.operation, error.offset, error.outcome)),
@@ -222,7 +243,9 @@ impl Counted {
 impl Report {
     /// Whether the data were right and every request was answered as asked.
     pub fn is_good(&self) -> bool {
-        self.counted.errors == 0 && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
+        self.counted.errors == 0
+            && !self.gave_up
+            && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
     }
 }
 
@@ -272,16 +295,29 @@ impl fmt::Display for Grouped {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { disk, pattern, block_bytes, queue_depth, jobs, .. } = self;
-        let Counted { seconds, all, read, write, errors, first_error, .. } = &self.counted;
+        let Counted { seconds, all, read, write, trim, flush, errors, first_error, .. } =
+            &self.counted;
         let plural = if *jobs == 1 { "" } else { "s" };
-        write!(f, "{disk}\n{pattern}, {block_bytes} bytes, ")?;
+        write!(f, "{disk}\n{pattern}, {}, ", ByteCount(u64::from(*block_bytes)))?;
         match self.rate {
             Some(rate) => write!(f, "open loop at {} a second", Grouped(rate))?,
             None => write!(f, "closed loop")?,
         }
+        match (self.sync, self.fsync) {
+            (true, _) => write!(f, ", each write durable")?,
+            (false, Some(1)) => write!(f, ", a flush after each write")?,
+            (false, Some(every)) => write!(f, ", a flush after {every} writes")?,
+            (false, None) => {}
+        }
         writeln!(f, ", {jobs} job{plural} x depth {queue_depth}, {seconds:.1} s\n")?;
         let mut line = |name: &str, text: String| writeln!(f, "  {name:<12}{text}");
-        let parts = [("IOPS", Some(all)), ("  reads", read.as_ref()), ("  writes", write.as_ref())];
+        let parts = [
+            ("IOPS", Some(all)),
+            ("  reads", read.as_ref()),
+            ("  writes", write.as_ref()),
+            ("  trims", trim.as_ref()),
+            ("flushes", flush.as_ref()),
+        ];
         let parts = parts.into_iter().filter_map(|(name, part)| Some((name, part?)));
         for (name, part) in parts.clone() {
             let (iops, megabytes) =

@@ -1,4 +1,5 @@
-//! Which requests a job makes: in order or at random, reads or writes, of which size and where.
+//! Which requests a job makes: in order or at random, reads, writes or trims, of which size and
+//! where.
 //!
 //! Units: bytes; offsets are multiples of the block size from the start of the range on. A stream
 //! is decided by its seed. A share of reads is drawn for each request, so that a mix has no period.
@@ -13,10 +14,36 @@ pub struct Workload {
     pub random: bool,
     /// Of a hundred requests, how many read.
     pub read_percent: u8,
+    /// Of a hundred requests, how many trim; the rest writes.
+    pub trim_percent: u8,
     /// Bytes of a request: a multiple of 512, at most 1 MiB.
     pub block_bytes: u32,
-    /// Bytes of the volume that are worked on, from its start.
+    /// Where on the volume the range begins: a multiple of `block_bytes`.
+    pub offset_bytes: u64,
+    /// Bytes of the volume that are worked on.
     pub range_bytes: u64,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    #[default]
+    Read,
+    Write,
+    Trim,
+    /// None is drawn: it follows writes.
+    Flush,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Trim => "trim",
+            Kind::Flush => "flush",
+        }
+    }
 }
 
 impl Workload {
@@ -25,7 +52,7 @@ impl Workload {
         self.range_bytes / u64::from(self.block_bytes)
     }
 
-    /// Whether any request writes.
+    /// Whether any request changes anything.
     pub fn writes(&self) -> bool {
         self.read_percent < 100
     }
@@ -55,8 +82,8 @@ pub struct Part {
 /// A request to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// Whether it writes.
-    pub write: bool,
+    /// What for.
+    pub kind: Kind,
     /// The block, counted from the start of the part.
     pub block: u64,
 }
@@ -66,6 +93,7 @@ pub struct Draw {
 pub struct Stream {
     random: bool,
     read_percent: u64,
+    trim_percent: u64,
     blocks: u64,
     next: u64,
     source: Random,
@@ -78,6 +106,7 @@ impl Stream {
         Stream {
             random: workload.random,
             read_percent: u64::from(workload.read_percent),
+            trim_percent: u64::from(workload.trim_percent),
             blocks: part.count,
             next: 0,
             source: Random::new(seed),
@@ -99,12 +128,17 @@ impl Stream {
             self.next = if block + 1 == self.blocks { 0 } else { block + 1 };
             block
         };
-        let write = match self.read_percent {
-            100 => false,
-            0 => true,
-            percent => self.source.below(100) >= percent,
+        let kind = match (self.read_percent, self.trim_percent) {
+            (100, _) => Kind::Read,
+            (_, 100) => Kind::Trim,
+            (0, 0) => Kind::Write,
+            (reads, trims) => match self.source.below(100) {
+                drawn if drawn < reads => Kind::Read,
+                drawn if drawn < reads + trims => Kind::Trim,
+                _ => Kind::Write,
+            },
         };
-        Draw { write, block }
+        Draw { kind, block }
     }
 }
 
@@ -113,7 +147,9 @@ mod tests {
     use super::*;
 
     fn workload(random: bool, read_percent: u8, blocks: u64) -> Workload {
-        Workload { random, read_percent, block_bytes: 4096, range_bytes: blocks * 4096 + 512 }
+        let range_bytes = blocks * 4096 + 512;
+        let (trim_percent, block_bytes, offset_bytes) = (0, 4096, 0);
+        Workload { random, read_percent, trim_percent, block_bytes, offset_bytes, range_bytes }
     }
 
     #[test]
@@ -143,10 +179,23 @@ mod tests {
             (0..10_000).map(|_| stream.draw()).collect::<Vec<_>>()
         };
         let draws = draw(1);
-        let writes = draws.iter().filter(|draw| draw.write).count();
+        let writes = draws.iter().filter(|draw| draw.kind == Kind::Write).count();
         assert!((2_200..2_800).contains(&writes), "{writes} writes of 10000 at 75 percent reads");
         assert!(draws.iter().all(|draw| draw.block < 1000));
         assert_eq!(draws, draw(1));
         assert_ne!(draws, draw(2));
+    }
+
+    #[test]
+    fn a_mix_has_its_share_of_trims() {
+        let workload = Workload { trim_percent: 10, ..workload(true, 60, 1000) };
+        let mut stream = Stream::new(&workload, workload.part(0, 1, false), 1);
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            counts[stream.draw().kind as usize] += 1;
+        }
+        let [reads, writes, trims] = counts;
+        assert!((5_700..6_300).contains(&reads) && (800..1_200).contains(&trims), "{counts:?}");
+        assert_eq!(reads + writes + trims, 10_000);
     }
 }

@@ -79,6 +79,11 @@ pub const QUEUE_QUIET: Duration = Duration::from_secs(3);
 /// A queue that has not answered the probe for so long is silent: its connection carries nothing
 /// any more.
 pub const QUEUE_SILENT: Duration = Duration::from_secs(3);
+/// The same while the probe stands behind commands with their data in the capsule: a target that is
+/// short of memory for those reads nothing more, not even the probe, until its disk has answered
+/// some. With [`QUEUE_QUIET`] a third of what a disk is given before it is stuck: a request may meet
+/// two silent queues, one after the other, and still has time.
+pub const QUEUE_SILENT_BEHIND_DATA: Duration = Duration::from_secs(17);
 /// A silence so soon after the last one doubles the patience with the next: a target that is slow
 /// for all is not helped by reconnects.
 pub const SILENCE_AGAIN: Duration = Duration::from_secs(60);
@@ -104,5 +109,8 @@ const _: () = {
     assert!(DIRECT_RECEIVE_MIN > CAPSULE_DATA_MAX);
     assert!(HANDSHAKE.as_secs() <= PDU_COMPLETE.as_secs());
     // A silent queue is noticed before its requests could be taken for those of a stuck disk.
-    assert!(QUEUE_QUIET.as_secs() + QUEUE_SILENT.as_secs() < DISK_STUCK.as_secs());
+    assert!(QUEUE_SILENT.as_secs() < QUEUE_SILENT_BEHIND_DATA.as_secs());
+    assert!(
+        3 * (QUEUE_QUIET.as_secs() + QUEUE_SILENT_BEHIND_DATA.as_secs()) <= DISK_STUCK.as_secs()
+    );
 };

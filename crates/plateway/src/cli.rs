@@ -7,11 +7,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::quick::Flags;
-use crate::config::size::parse_fio_size;
+use crate::config::size::{parse_fio_size, parse_size};
 use crate::config::uri::DiskUri;
 use crate::protocols::{DiscoverFlags, DiscoveryTarget, StreamTalk, parse_target};
 
@@ -66,6 +67,14 @@ pub(crate) enum Command {
     Status(ServerArgs),
     /// List the disks of a running server, reopen a failed one, or accept one that is not the known one
     Disks(DisksArgs),
+    /// Print what a running server serves, as a configuration
+    Config(ServerArgs),
+    /// Write a first configuration, with comments, to be edited
+    Init(InitArgs),
+    /// Change a volume of a running server
+    Volume(VolumeArgs),
+    /// Let a host use a volume of a running server, or no longer
+    Host(HostArgs),
     /// Free a volume of a running server that a host has reserved
     Reservation(ReservationArgs),
     /// Measure a disk: IOPS, MB/s, latency percentiles, CPU per I/O
@@ -88,6 +97,87 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder
     Man(ManArgs),
+}
+
+/// `init [FILE]`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InitArgs {
+    /// The file, which must not be there
+    #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    pub(crate) file: PathBuf,
+}
+
+/// `volume resize VOLUME SIZE`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VolumeArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: VolumeAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// An action on a volume.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum VolumeAction {
+    /// Give a volume another size, as `size` of the configuration does; hosts are told
+    #[command(
+        after_help = "It is a step of apply. The configuration file stays as it is: write it there, too."
+    )]
+    Resize {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its size, at most what its disks have: 10GiB, or all
+        #[arg(value_parser = size_or_all)]
+        size: AllOr,
+    },
+}
+
+/// A size, or all that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllOr(pub(crate) Option<u64>);
+
+fn size_or_all(text: &str) -> Result<AllOr, String> {
+    match text {
+        "all" => Ok(AllOr(None)),
+        size => parse_size(size).map(|bytes| AllOr(Some(bytes))).map_err(|error| error.to_string()),
+    }
+}
+
+/// `host add VOLUME HOST`, `host remove VOLUME HOST`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "HOST is an NQN over NVMe/TCP, a MAC address over AoE. All namespaces of a subsystem have the same hosts.\n\
+    It is a step of apply. The configuration file stays as it is: write it there, too."
+)]
+pub(crate) struct HostArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: HostAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// What becomes of a host.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum HostAction {
+    /// Let it use the exports of a volume
+    Add {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its NQN or MAC address
+        host: String,
+    },
+    /// Let it use them no longer
+    Remove {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its NQN or MAC address
+        host: String,
+        /// Also where it is connected
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// `completions SHELL`
@@ -113,7 +203,8 @@ pub(crate) struct ManArgs {
     plateway serve file:/srv/a.img --aoe eth1/7.0 --hosts 02:00:00:00:00:01\n  \
     plateway serve --config plateway.toml\n\n\
     Each DISK is a volume of its own: the first is nqn.2026-11.net.plateway:v0, namespace 1.\n\
-    SIGHUP applies the configuration again; SIGTERM drains for at most 5 s, a second one exits.")]
+    SIGHUP applies the configuration again; SIGTERM drains for at most 5 s and flushes;\n\
+    where that fails it names the volumes and ends with code 1. A second one exits at once.")]
 pub(crate) struct ServeArgs {
     /// The configuration to serve in place of disks
     #[arg(long, value_name = "FILE")]
@@ -253,10 +344,12 @@ pub(crate) enum DisksAction {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     plateway bench nvme+tcp://127.0.0.1:4420/nqn.2026-11.net.plateway:v0/1 --rw randread --bs 4k --iodepth 32\n  \
-    plateway bench ram:1GiB --rw randrw=75 --numjobs 4 --time 10\n  \
+    plateway bench ram:1GiB --rw randrw=75 --numjobs 4 --time 10s --svg bench.svg --log bench.csv\n  \
+    plateway bench file:/srv/a.img --rw randwrite --fsync 1 --offset 1g --size 4g --overwrite\n  \
     plateway bench volume:v0 --config plateway.toml --rw write --bs 128k --overwrite\n\n\
     --rate makes it an open loop: requests start on schedule, and latency counts from the schedule.\n\
-    Sizes are fio's: 4k is 4096 bytes. Writes refuse a disk that holds data unless --overwrite is given.")]
+    Sizes are fio's: 4k is 4096 bytes. Writes refuse a disk that holds data unless --overwrite is given.\n\
+    Where nothing comes back for 30 s, or for 10 s at the end, it ends and tells what came.")]
 pub(crate) struct BenchArgs {
     /// The disk to measure
     #[arg(value_name = "DISK")]
@@ -264,7 +357,7 @@ pub(crate) struct BenchArgs {
     /// The configuration that names the volume of volume:NAME
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// read, write, randread, randwrite, or a mix: rw=75 and randrw=75 read three quarters
+    /// read, write, trim, randread, randwrite, randtrim, or a mix: rw=75 and randrw=75 read three quarters, and rw=70,10 trims a tenth, too
     #[arg(long, value_name = "PATTERN", default_value = "randread")]
     pub(crate) rw: Pattern,
     /// Bytes of a request
@@ -276,21 +369,39 @@ pub(crate) struct BenchArgs {
     /// Jobs, each with a connection of its own where the disk is remote
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) numjobs: u32,
-    /// Seconds to measure
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) time: u64,
-    /// Seconds to run before measuring
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=3_600))]
-    pub(crate) warmup: u64,
-    /// Requests a second, of all jobs together, whether or not earlier ones have come back
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// How long to measure: 10s, 2m, 1h, 500ms
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = |text: &str| time(text, 1))]
+    pub(crate) time: Duration,
+    /// How long to run before measuring
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| time(text, 0))]
+    pub(crate) warmup: Duration,
+    /// Requests a second (10k is 10,000), of all jobs together, whether or not earlier ones have come back
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) rate: Option<u64>,
+    /// Where on the disk to begin
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_fio_size)]
+    pub(crate) offset: u64,
+    /// Bytes of the disk to work on [default: all behind the offset]
+    #[arg(long, value_name = "SIZE", value_parser = parse_fio_size)]
+    pub(crate) size: Option<u64>,
+    /// Each write is durable when it is completed (FUA)
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Each job flushes after N writes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) fsync: Option<u32>,
     /// Check what is read against what was written
     #[arg(long)]
     pub(crate) verify: bool,
     /// Write even where the disk holds data
     #[arg(long)]
     pub(crate) overwrite: bool,
+    /// Write a line for each second: requests, bytes, errors, latencies (CSV)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// Draw how latencies are distributed, and what came back in each second
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     /// The control socket of the target, to count its CPU time as well
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
@@ -446,36 +557,53 @@ pub(crate) struct Pattern {
     pub(crate) random: bool,
     /// Of a hundred requests, how many read: 0 to 100.
     pub(crate) read_percent: u8,
+    /// Of a hundred requests, how many trim; the rest writes.
+    pub(crate) trim_percent: u8,
+}
+
+impl Pattern {
+    /// Whether anything is changed.
+    pub(crate) fn writes(self) -> bool {
+        self.read_percent < 100
+    }
 }
 
 impl FromStr for Pattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (word, percent) =
-            text.split_once('=').map_or((text, None), |(word, percent)| (word, Some(percent)));
-        let (random, read_percent) = match word {
-            "read" => (false, 100),
-            "write" => (false, 0),
-            "randread" => (true, 100),
-            "randwrite" => (true, 0),
-            "rw" | "readwrite" => (false, 50),
-            "randrw" => (true, 50),
+        let (word, share) =
+            text.split_once('=').map_or((text, None), |(word, share)| (word, Some(share)));
+        let (random, read_percent, trim_percent) = match word {
+            "read" => (false, 100, 0),
+            "write" => (false, 0, 0),
+            "trim" => (false, 0, 100),
+            "randread" => (true, 100, 0),
+            "randwrite" => (true, 0, 0),
+            "randtrim" => (true, 0, 100),
+            "rw" | "readwrite" => (false, 50, 0),
+            "randrw" => (true, 50, 0),
             _ => {
                 return Err(format!(
-                    "expected read, write, randread, randwrite, rw=75 or randrw=75, seen {text:?}"
+                    "expected read, write, trim, randread, randwrite, randtrim, rw=75 or randrw=75, seen {text:?}"
                 ));
             }
         };
-        match percent {
-            None => Ok(Self { random, read_percent }),
-            Some(_) if read_percent != 50 => {
-                Err(format!("only rw and randrw take a percentage, seen {text:?}"))
-            }
-            Some(percent) => match percent.parse() {
-                Ok(read_percent @ 0..=100) => Ok(Self { random, read_percent }),
-                _ => Err(format!("expected reads of 0 to 100 percent, seen {percent:?}")),
-            },
+        let Some(share) = share else { return Ok(Self { random, read_percent, trim_percent }) };
+        if read_percent != 50 {
+            return Err(format!("only rw and randrw take a percentage, seen {text:?}"));
+        }
+        let (reads, trims) =
+            share.split_once(',').map_or((share, None), |(reads, trims)| (reads, Some(trims)));
+        let percent = |what: &str, text: &str| match text.parse() {
+            Ok(percent @ 0..=100) => Ok(percent),
+            _ => Err(format!("expected {what} of 0 to 100 percent, seen {text:?}")),
+        };
+        let read_percent = percent("reads", reads)?;
+        let trim_percent = trims.map_or(Ok(0), |trims| percent("trims", trims))?;
+        match read_percent + trim_percent {
+            0..=100 => Ok(Self { random, read_percent, trim_percent }),
+            sum => Err(format!("expected at most 100 percent together, seen {sum}")),
         }
     }
 }
@@ -483,12 +611,48 @@ impl FromStr for Pattern {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let random = if self.random { "rand" } else { "" };
-        match self.read_percent {
-            100 => write!(f, "{random}read"),
-            0 => write!(f, "{random}write"),
-            percent => write!(f, "{random}rw={percent}"),
+        match (self.read_percent, self.trim_percent) {
+            (100, _) => write!(f, "{random}read"),
+            (_, 100) => write!(f, "{random}trim"),
+            (0, 0) => write!(f, "{random}write"),
+            (reads, 0) => write!(f, "{random}rw={reads}"),
+            (reads, trims) => write!(f, "{random}rw={reads},{trims}"),
         }
     }
+}
+
+/// A time of at least so many milliseconds and at most a day: a number of seconds, or one with a
+/// unit.
+fn time(text: &str, least_ms: u64) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => -1.0,
+    };
+    let number: f64 = number.parse().unwrap_or(-1.0);
+    let (least, time) = (least_ms as f64 / 1e3, number * seconds);
+    match number >= 0.0 && seconds > 0.0 && (least..=86_400.0).contains(&time) {
+        true => Ok(Duration::from_secs_f64(time)),
+        false => Err(format!("expected a time such as 10s, 2m or 500ms, up to 24h, seen {text:?}")),
+    }
+}
+
+/// A number of at least one, with `k` for thousands and `m` for millions.
+fn count(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let (number, factor) = match (lower.strip_suffix('k'), lower.strip_suffix('m')) {
+        (Some(number), _) => (number, 1_000),
+        (_, Some(number)) => (number, 1_000_000),
+        _ => (&*lower, 1),
+    };
+    let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    number
+        .filter(|number| *number > 0)
+        .ok_or_else(|| format!("expected a number such as 500 or 10k, seen {text:?}"))
 }
 
 /// The size of a request: a multiple of 512 bytes, at most 1 MiB.
@@ -529,8 +693,16 @@ mod tests {
             "disks reopen d0 --control /run/p.sock",
             "disks accept d0 --config p.toml --new",
             "disks accept file:/a --state /s --json",
+            "config --control /run/p.sock",
+            "init p.toml",
+            "volume resize v0 10GiB --control /run/p.sock",
+            "volume resize v0 all --json",
+            "host add v0 nqn.2026-11.a:h",
+            "host remove v0 02:00:00:00:00:01 --yes --json",
             "reservation clear v0 --control /run/p.sock --json",
             "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
+            "bench ram:1GiB --time 2m --warmup 500ms --rate 10k --offset 1g --size 4g --sync --log a.csv --svg a.svg",
+            "bench ram:1GiB --time 0.5 --rw randtrim --fsync 1",
             "bench volume:v0 --config p.toml --rw write --bs 128k --warmup 0 --control /run/p.sock",
             "copy file:/a ram:1GiB --no-verify --overwrite --resume --json --iodepth 8 --bs 1m",
             "copy file:/a file:/b --resume --verify-rest",
@@ -572,7 +744,13 @@ mod tests {
             ("check p.toml --config p.toml", "cannot be used with"),
             ("serve ram:1GiB --driver uring", "possible values: auto, io_uring, epoll"),
             ("bench ram:1G", "column 5: unit \"G\""),
-            ("bench ram:1GiB --rw trim", "expected read, write, randread"),
+            ("bench ram:1GiB --rw erase", "expected read, write, trim, randread"),
+            ("bench ram:1GiB --rw rw=70,40", "at most 100 percent together"),
+            ("bench ram:1GiB --rw rw=70,x", "expected trims of 0 to 100 percent"),
+            ("bench ram:1GiB --time 0", "expected a time such as 10s"),
+            ("bench ram:1GiB --time 2d", "expected a time such as 10s"),
+            ("bench ram:1GiB --rate 0", "expected a number such as 500 or 10k"),
+            ("bench ram:1GiB --rate many", "expected a number such as 500 or 10k"),
             ("bench ram:1GiB --rw randread=5", "only rw and randrw take a percentage"),
             ("bench ram:1GiB --rw rw=101", "expected reads of 0 to 100 percent"),
             ("bench ram:1GiB --bs 1000", "expected a multiple of 512 bytes up to 1m"),
@@ -589,11 +767,28 @@ mod tests {
 
     #[test]
     fn patterns_round_trip() {
-        for text in ["read", "write", "randread", "randwrite", "rw=75", "randrw=1"] {
+        for text in [
+            "read",
+            "write",
+            "trim",
+            "randread",
+            "randwrite",
+            "randtrim",
+            "rw=75",
+            "randrw=1",
+            "rw=70,10",
+            "randrw=0,1",
+        ] {
             assert_eq!(text.parse::<Pattern>().unwrap().to_string(), text);
         }
-        assert_eq!("randrw".parse(), Ok(Pattern { random: true, read_percent: 50 }));
-        assert_eq!("randrw=100".parse(), Ok(Pattern { random: true, read_percent: 100 }));
+        assert_eq!(
+            "randrw".parse(),
+            Ok(Pattern { random: true, read_percent: 50, trim_percent: 0 })
+        );
+        assert_eq!(
+            "randrw=100".parse(),
+            Ok(Pattern { random: true, read_percent: 100, trim_percent: 0 })
+        );
     }
 
     #[test]

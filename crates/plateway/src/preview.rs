@@ -38,6 +38,9 @@ pub(crate) struct Preview {
     pub(crate) listeners: Vec<ListenerRow>,
     /// Those that only exports name come last.
     pub(crate) links: Vec<LinkRow>,
+    /// What is to be known of what it would serve all the same.
+    #[serde(skip)]
+    pub(crate) caveats: Vec<String>,
     /// What a start would refuse.
     #[serde(skip)]
     pub(crate) mistakes: Mistakes,
@@ -143,6 +146,10 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
             Thing::Export(config) => walk.export(&config),
         }
     }
+    let caveats = |(name, disk): (&String, &DiskSight)| {
+        disk.caveats.iter().map(|caveat| format!("disk {name}: {caveat}")).collect::<Vec<_>>()
+    };
+    preview.caveats = walk.disks.iter().flat_map(caveats).collect();
     preview.mistakes = checked.places.locate(walk.mistakes);
     preview
 }

@@ -8,9 +8,10 @@ mod common;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use common::{Server, flat, plateway, text};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// `plateway bench` for the shortest time that it takes.
@@ -178,7 +179,7 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     for (args, reason) in [
         (&["file:missing"][..], "missing"),
-        (&["ram:512", "--bs", "4k"][..], "at least one request of 4096"),
+        (&["ram:512", "--bs", "4k"][..], "at least one request of 4 KiB"),
         (&["volume:v0", "--config", "missing.toml"][..], "missing.toml"),
     ] {
         let output = bench(directory.path(), args);
@@ -186,4 +187,70 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
         let said = flat(&output.stderr);
         assert!(said.contains(reason), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn durable_writes_flushes_trims_and_a_region_are_asked_and_written_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("a"), vec![0; 4 << 20]).unwrap();
+    let region = ["file:a", "--rw", "randwrite", "--offset", "1m", "--size", "1m"];
+    let files = ["--fsync", "4", "--log", "a.csv", "--svg", "a.svg"];
+    let written = report(here, &[&region[..], &files].concat());
+    assert_eq!(
+        (&written["offset_bytes"], &written["range_bytes"]),
+        (&(1 << 20).into(), &(1 << 20).into())
+    );
+    assert!(written.pointer("/flush/latency_ns/p99").is_some_and(Value::is_number), "{written:#}");
+    let bytes = fs::read(here.join("a")).unwrap();
+    let zeros = |range: std::ops::Range<usize>| bytes[range].iter().all(|byte| *byte == 0);
+    assert!(zeros(0..1 << 20) && !zeros(1 << 20..2 << 20) && zeros(2 << 20..4 << 20));
+    let log = fs::read_to_string(here.join("a.csv")).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(lines[0].starts_with("second,requests,bytes,") && lines.len() >= 2, "{log}");
+    let requests: u64 =
+        lines[1..].iter().map(|line| line.split(',').nth(1).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(Value::from(requests), written["requests"]);
+    let picture = fs::read_to_string(here.join("a.svg")).unwrap();
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
+    for word in ["writes", "flushes", "requests a second", "latency"] {
+        assert!(picture.contains(word), "{word}");
+    }
+    for args in [&["--rw", "randtrim"][..], &["--rw", "randrw=50,25", "--sync"]] {
+        let seen = report(here, &[&["file:a", "--overwrite"][..], args].concat());
+        assert!(seen["requests"].as_u64() > Some(0), "{seen:#}");
+    }
+    for (args, why) in [
+        (&["file:a", "--offset", "4m"][..], "expected at least one request"),
+        (&["file:a", "--offset", "512"], "expected a multiple of --bs"),
+        (&["file:a", "--rw", "trim", "--verify", "--overwrite"], "may be anything"),
+    ] {
+        let output = bench(here, args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(flat(&output.stderr).contains(why), "{args:?}: {}", flat(&output.stderr));
+    }
+}
+
+#[test]
+fn a_target_that_goes_away_ends_it_with_what_came_until_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "ram:16MiB");
+    let uri = format!("nvme+tcp://{}/nqn.2026-11.net.plateway:v0/1", server.address);
+    let mut command = plateway();
+    command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+    command.args(["bench", &uri, "--time", "3", "--warmup", "0", "--json", "--log", "a.csv"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    server.wait_for("reads", |status| status["volumes"][0]["counters"]["reads"].as_u64() > Some(0));
+    server.signal(Signal::KILL);
+    // Its requests alone have 30 s to be answered in; the end is waited for that is promised.
+    let began = std::time::Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < common::HANG, "{:?}", began.elapsed());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["gave_up"], true);
+    assert!(report["requests"].as_u64() > Some(0), "{report:#}");
+    assert!(flat(&output.stderr).contains("did not answer any more"), "{}", flat(&output.stderr));
+    assert!(directory.path().join("a.csv").exists());
 }

@@ -45,6 +45,52 @@ fn a_file_is_copied_and_compared() {
 }
 
 #[test]
+fn the_end_of_a_file_that_is_left_out_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = 1_000_001 / 4096 * 4096;
+    fs::write(directory.path().join("a"), pattern(1_000_001)).unwrap();
+    let destination = format!("file:b?create={}", 1_000_001 / 512 * 512);
+    let output = copy(directory.path(), &["file:a", &destination]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let args = ["file:a?tail=ignore", destination.as_str()];
+    let output = copy(directory.path(), &args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let left_out = 1_000_001 - fs::metadata(directory.path().join("b")).unwrap().len();
+    assert!(said.contains("left out: the last "), "{said}");
+    let output = copy(directory.path(), &[args[0], args[1], "--overwrite", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(report["left_out_bytes"].as_u64() >= Some(left_out), "{report}");
+    let copied = fs::read(directory.path().join("b")).unwrap();
+    assert!(copied[..whole] == pattern(1_000_001)[..whole]);
+}
+
+#[test]
+fn what_is_only_read_is_not_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a");
+    fs::write(&path, pattern(1 << 20)).unwrap();
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
+    let config =
+        "[[disk]]\nname = \"d\"\nuri = \"file:a\"\n[[volume]]\nname = \"v\"\ndisks = [\"d\"]\n";
+    fs::write(directory.path().join("p.toml"), config).unwrap();
+    for args in [
+        &["check", "p.toml"][..],
+        &["copy", "file:a", "ram:1MiB"],
+        &["copy", "volume:v", "ram:1MiB", "--config", "p.toml"],
+        &["bench", "file:a", "--rw", "randread", "--time", "1", "--warmup", "0"],
+    ] {
+        let mut command = plateway();
+        command.current_dir(directory.path());
+        command.env("STATE_DIRECTORY", directory.path().join("state"));
+        let output = command.args(args).output().expect("it runs");
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), then, "{args:?}");
+    }
+}
+
+#[test]
 fn a_destination_that_holds_data_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("a"), pattern(1 << 20)).unwrap();
@@ -202,7 +248,7 @@ fn an_interrupted_copy_goes_on_between_the_same_disks_alone() {
     for other in ["elsewhere/b", "a"] {
         exchange(other);
         let before = fs::read(here.join("b")).unwrap();
-        refuse(here, &args, "is not what it was: expected file ");
+        refuse(here, &args, "is not what it was: expected ");
         assert!(fs::read(here.join("b")).unwrap() == before);
         exchange(other);
     }

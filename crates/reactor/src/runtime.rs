@@ -59,6 +59,9 @@ impl Default for Config {
     }
 }
 
+/// How long disk threads may take to end after the shards, which have waited for their work.
+const WORKERS_GRACE: Duration = Duration::from_secs(1);
+
 /// Starts reactors.
 #[derive(Debug)]
 pub struct Reactor;
@@ -324,8 +327,8 @@ impl<M: Send + 'static> Handle<M> {
         self.shared.inboxes.iter().all(|inbox| inbox.is_sleeping())
     }
 
-    /// Closes all connections without a word, waits for what is with the kernel (a few seconds at
-    /// most), and ends the threads. Whoever wants to drain asks the machines to, before.
+    /// Closes all connections without a word, waits for what is with the kernel and with disk threads
+    /// (a few seconds at most), and ends the threads; those of a disk that hangs are left alone. Whoever wants to drain asks the machines to, before.
     pub fn stop(mut self) {
         self.end();
     }
@@ -339,7 +342,7 @@ impl<M: Send + 'static> Handle<M> {
             // A panic has ended the process already.
             let _ = thread.join();
         }
-        self.shared.workers.stop();
+        self.shared.workers.stop(WORKERS_GRACE);
     }
 }
 

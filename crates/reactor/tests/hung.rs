@@ -11,6 +11,7 @@ mod common;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, UNIX_EPOCH};
 
@@ -87,7 +88,8 @@ impl Filesystem for Hanging {
             Access::Direct => FopenFlags::FOPEN_DIRECT_IO,
             Access::Cached => FopenFlags::empty(),
         };
-        reply.opened(FileHandle(0), flags);
+        // A process that ends closes what it left open, and its file system would have to answer.
+        reply.opened(FileHandle(0), flags | FopenFlags::FOPEN_NOFLUSH);
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -162,8 +164,10 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Unmounts, before the directory goes.
+        // Unmounts, before the directory goes; by force where a file was left open.
         drop(self.session.take());
+        let point = self.directory.path().join("fuse");
+        let _ = Command::new("umount").arg("--lazy").arg(point).stderr(Stdio::null()).status();
     }
 }
 
@@ -215,6 +219,27 @@ fn others_are_served_while_one_hangs(mounted: &Mounted, spec: &OpenSpec, access:
     });
 }
 
+/// A reactor is stopped while a disk hangs, which it leaves open.
+fn a_stop_leaves_what_hangs_alone(access: Access) {
+    on_each_engine(|driver| {
+        let mounted = Mounted::new(access).unwrap();
+        let spec = &OpenSpec::File { path: mounted.file(), create: None, tail: Tail::Refuse };
+        let (handle, arena) = common::start(&Config { driver, ..two_shards() });
+        let hung = Arc::new(Disk::open(spec, &arena).unwrap());
+        handle.add_disk(DiskId(1), &hung);
+        let hang = mounted.hang();
+        handle.send(ShardId(0), Note::Command(suite::Command::Pile(DiskId(1), DEPTH)));
+        mounted.wait_for_question();
+        let (told, stopped) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            handle.stop();
+            told.send(())
+        });
+        stopped.recv_timeout(common::HANG).expect("it stops");
+        drop(hang);
+    });
+}
+
 #[test]
 fn a_disk_that_hangs_delays_no_other_disk() {
     for access in [Access::Direct, Access::Cached] {
@@ -226,6 +251,7 @@ fn a_disk_that_hangs_delays_no_other_disk() {
         let path = mounted.file();
         let file = OpenSpec::File { path: path.clone(), create: None, tail: Tail::Refuse };
         others_are_served_while_one_hangs(&mounted, &file, access);
+        a_stop_leaves_what_hangs_alone(access);
         if access == Access::Direct {
             eprintln!("a device");
             match LoopDevice::over(&path) {

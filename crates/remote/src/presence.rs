@@ -4,7 +4,7 @@
 use core::fmt::Display;
 use std::collections::VecDeque;
 
-use block::{Failure, Instant};
+use block::{ByteCount, Failure, Instant};
 use contract::DiskFacts;
 
 use crate::disk::Disk;
@@ -103,11 +103,11 @@ impl Presence {
 
     /// News of a disk at `address` in words; `state` is how it is now.
     pub fn tell(&self, news: &InitiatorNews, address: impl Display, state: impl Display) -> String {
-        let size = self.facts.as_ref().map_or(0, |facts| facts.size.0);
+        let size = self.facts.as_ref().map_or(ByteCount(0), |facts| facts.size);
         match news {
-            InitiatorNews::Connected => format!("{state}, {size} bytes"),
+            InitiatorNews::Connected => format!("{state}, {size}"),
             InitiatorNews::Lost(why) => format!("lost {address}: {why}"),
-            InitiatorNews::FactsChanged => format!("changed: it has {size} bytes now"),
+            InitiatorNews::FactsChanged => format!("changed: it has {size:#} now"),
             InitiatorNews::Unusable(why) => format!("cannot be used any more: {why}"),
             InitiatorNews::Refused(why) => why.clone(),
         }

@@ -271,8 +271,8 @@ fn people_are_told_what_changed_and_in_which_words() {
     while let Some(news) = disk.presence.news.pop_front() {
         told.push(disk.presence.tell(&news, "7.3", "connected"));
     }
-    let connected = "connected, 1024 bytes";
-    let changed = "changed: it has 1024 bytes now";
+    let connected = "connected, 1 KiB";
+    let changed = "changed: it has 1 KiB now";
     assert_eq!(told, [connected, changed, "lost 7.3: it is silent", connected]);
     let refused = InitiatorNews::Refused("another disk".to_owned());
     assert_eq!(disk.presence.tell(&refused, "7.3", ""), "another disk");

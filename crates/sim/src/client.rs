@@ -21,7 +21,7 @@ use testkit::oracle::Content;
 use crate::disk::SECTOR;
 use crate::fairness::Fairness;
 use crate::world::World;
-use crate::writer::{Log, Write, Writer};
+use crate::writer::{Ids, Log, Write, Writer};
 
 /// The volume on a client.
 pub const VOLUME: VolumeId = VolumeId(0);
@@ -161,6 +161,8 @@ enum Kind {
 #[derive(Debug)]
 pub struct Client {
     random: Random,
+    /// The writes of its host.
+    ids: Ids,
     work: Option<Work>,
     visits: BTreeMap<u32, Visit>,
     account: Account,
@@ -183,9 +185,10 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(random: Random, writer: Writer) -> Client {
+    pub(crate) fn new(random: Random, writer: Writer, ids: Ids) -> Client {
         Client {
             random,
+            ids,
             work: None,
             visits: BTreeMap::new(),
             account: Account::default(),
@@ -439,8 +442,12 @@ impl Client {
                 }
                 self.writer.end(at, write, done, durable || self.is_durable);
             }
-            Kind::Flush if done && !self.is_durable => self.writer.log.push(Log::Flushed { start }),
-            Kind::Flush => {}
+            Kind::Flush if self.is_durable => {}
+            Kind::Flush => {
+                let by = self.ids;
+                let log = if done { Log::Flushed { start, by } } else { Log::Doubted { by } };
+                self.writer.log.push(log);
+            }
         }
         context.give(&mut self.account, completion.buffer);
         if let Some(expected) = completion.expected {

@@ -15,9 +15,9 @@ use volume::{Layout, Member};
 use crate::client::{Client, Simulated, VOLUME};
 use crate::disk::SECTOR;
 use crate::run::{MILLISECOND, Run, Start};
-use crate::setup::Setup;
+use crate::setup::{Fault, Setup};
 use crate::world::World;
-use crate::writer::Writer;
+use crate::writer::{Ids, Writer};
 use crate::{over_aoe, over_nvme};
 
 /// The number of orders that prepare a shard.
@@ -30,8 +30,10 @@ const IMPORT_REST: u64 = 1_000 * MILLISECOND;
 pub(crate) struct ClientState {
     pub(crate) host: usize,
     pub(crate) working: bool,
-    /// What the import of each shard said of the disk.
+    /// What the import of each shard said of the disk, when it was found.
     facts: Vec<Option<DiskFacts>>,
+    /// Its size, as each was told last.
+    pub(crate) told: Vec<u64>,
     /// Shards that have the volume.
     ready: usize,
     /// The numbers of the next writes of its shards after a restart.
@@ -43,7 +45,8 @@ impl ClientState {
     /// those of writers from `first` on.
     pub(crate) fn new(host: usize, shards: u16, first: u64) -> ClientState {
         let next_ids = (first..first + u64::from(shards)).collect();
-        ClientState { host, working: false, facts: Vec::new(), ready: 0, next_ids }
+        let (facts, told) = (Vec::new(), Vec::new());
+        ClientState { host, working: false, facts, told, ready: 0, next_ids }
     }
 
     /// Bytes of its volume, once all shards found the disk. It may have grown between two answers.
@@ -58,7 +61,8 @@ impl Run {
         let now = self.world.instant();
         let shards = self.setup.client_shards;
         let host = self.clients[index].host;
-        let writers = self.clients.len() * usize::from(shards) + self.nvme.raw_hosts.len();
+        let writers = self.writers();
+        let ids = self.ids_of(index);
         let same_tags = self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags);
         let is_aoe = self.setup.is_aoe(index);
         let mut workers = Vec::new();
@@ -70,7 +74,7 @@ impl Run {
             }
             let first = self.clients[index].next_ids[usize::from(shard)];
             let random = self.random.fork();
-            let mut client = Client::new(random, Writer::new(first, writers as u64));
+            let mut client = Client::new(random, Writer::new(first, writers as u64), ids);
             client.is_durable = is_aoe;
             let mut made = Simulated::new(Shard::new(now, settings));
             workers.push(made.look_after(client));
@@ -86,6 +90,7 @@ impl Run {
         let state = &mut self.clients[index];
         (state.working, state.ready) = (false, 0);
         state.facts = vec![None; usize::from(shards)];
+        state.told = vec![0; usize::from(shards)];
         for shard in 0..usize::from(shards) {
             self.import(index, shard);
         }
@@ -97,6 +102,16 @@ impl Run {
         let order = Order::AddImport { disk: import_disk(index), settings: Box::new(settings) };
         let mail = Mail::Order { number: self.orders, order: Box::new(order) };
         self.world.order(self.clients[index].host, shard, mail);
+    }
+
+    fn writers(&self) -> usize {
+        self.clients.len() * usize::from(self.setup.client_shards) + self.nvme.raw_hosts.len()
+    }
+
+    /// The writes of a client, in all of its lives.
+    pub(crate) fn ids_of(&self, index: usize) -> Ids {
+        let count = u64::from(self.setup.client_shards);
+        Ids { first: index as u64 * count + 1, count, step: self.writers() as u64 }
     }
 
     /// Orders something before anybody can reach the shard; its answer is nobody's concern.
@@ -115,7 +130,7 @@ impl Run {
     }
 
     /// Takes what clients' shards wrote to their control thread.
-    pub(crate) fn read_clients_control(&mut self) {
+    pub(crate) fn read_clients_control(&mut self) -> Result<(), String> {
         for index in 0..self.clients.len() {
             let host = self.clients[index].host;
             while let Some((from, mail)) = self.world.hosts[host].control.pop_front() {
@@ -123,8 +138,15 @@ impl Run {
                     Mail::Answer { number: PREPARES, .. } => continue,
                     Mail::Answer { answer, .. } => answer,
                     Mail::News(news) => {
-                        if matches!(*news, News::DiskProtected(..)) {
-                            self.reopen_import(index);
+                        match *news {
+                            News::DiskProtected(..) => self.reopen_import(index),
+                            News::Import(_, told) if told.starts_with("lost") => {
+                                self.lost_import(index, &told)?;
+                            }
+                            News::DiskChanged(_, facts) => {
+                                self.clients[index].told[from.index()] = facts.size.0;
+                            }
+                            _ => {}
                         }
                         continue;
                     }
@@ -132,6 +154,7 @@ impl Run {
                 };
                 match *answer {
                     Answer::Import(Ok(facts)) => {
+                        self.clients[index].told[from.index()] = facts.size.0;
                         self.clients[index].facts[from.index()] = Some(facts);
                         if let Some(length) = self.clients[index].size() {
                             let member = Member { disk: import_disk(index), base: 0, length };
@@ -156,6 +179,17 @@ impl Run {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A client gave its target up.
+    fn lost_import(&mut self, index: usize, told: &str) -> Result<(), String> {
+        self.did.counts.lost += 1;
+        let is_well = self.setup.is_strict() && !self.setup.is_aoe(index);
+        match is_well && self.setup.faults[Fault::Garbage] == 0 {
+            true => Err(format!("client {index} {told}, and nothing was wrong")),
+            false => Ok(()),
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Behaviour {
     pub sticks: u64,
     /// Whether a flush does nothing and says it did.
     pub lies: bool,
+    /// The chance that a write lands in two parts, one after the other.
+    pub parts: u64,
     /// Whether reads lease pages and writes keep them, as RAM disks do.
     pub leases: bool,
 }
@@ -146,11 +148,23 @@ impl SimDisk {
         sectors(extent).flat_map(|number| self.read_sector(number)).collect()
     }
 
-    /// Carries a request out, now. The payload of a read is filled; a write's is left to rubbish by
-    /// the caller.
+    /// Lets the first sectors of a write land, `most` of them; returns how many did.
+    pub fn land_part(&mut self, extent: Extent, bytes: &[u8], most: u64) -> u64 {
+        if extent.end().0 > self.media.len() as u64 {
+            return 0;
+        }
+        for (number, sector) in sectors(extent).zip(bytes.chunks(SECTOR)).take(most as usize) {
+            self.write_sector(number, sector, false);
+        }
+        most
+    }
+
+    /// Carries a request out, now, but for the first `landed` sectors of a write. The payload of a
+    /// read is filled; a write's is left to rubbish by the caller.
     pub fn perform(
         &mut self,
         operation: &mut Operation,
+        landed: u64,
         memory: &mut SimMemory,
         random: &mut Random,
     ) -> Outcome {
@@ -186,7 +200,8 @@ impl SimDisk {
                 if fails && durable && random.chance(1, 2) {
                     return self.lose(*extent, &bytes, random);
                 }
-                for (number, sector) in sectors(*extent).zip(bytes.chunks(SECTOR)) {
+                let rest = sectors(*extent).zip(bytes.chunks(SECTOR)).skip(landed as usize);
+                for (number, sector) in rest {
                     if !fails || random.chance(1, 2) {
                         self.write_sector(number, sector, durable && !fails);
                     }

@@ -34,6 +34,16 @@ impl Run {
         }
     }
 
+    /// Lets some time pass.
+    pub(crate) fn pass(&mut self, time: u64) -> Result<(), String> {
+        let until = self.world.now + time;
+        self.world.alarm_at(until);
+        while self.world.now < until {
+            self.step()?;
+        }
+        Ok(())
+    }
+
     /// Whether a watcher has seen what is exported now.
     fn has_seen_all(&self, watcher: &Watcher) -> bool {
         let last = watcher.last_seen.as_ref();

@@ -58,10 +58,8 @@ impl Run {
         match fault {
             Fault::Cut => {
                 // What comes later than KATO finds nobody; and what it asks for has to end before
-                // the quiesce time. Where hosts are fenced, both ends hear of a cut at once: commands
-                // held back past a fence are not modelled.
-                let fences = self.setup.lan.as_ref().is_some_and(|lan| lan.control);
-                let hold = if fences { 0 } else { self.setup.keep_alive_ms * MILLISECOND / 2 };
+                // the quiesce time.
+                let hold = self.setup.keep_alive_ms * MILLISECOND / 2;
                 self.world.cut_a_link(false, hold);
             }
             Fault::Silence => self.world.cut_a_link(true, 0),
@@ -130,6 +128,9 @@ impl Run {
         self.world.kill(host, false);
         // What is on its way from a host that is not there any more is judged when it comes.
         self.oracle.lift_fences();
+        // Nor does anybody know what it was told.
+        let ids = self.ids_of(index);
+        self.oracle.doubted(|id| ids.contain(id));
         for Write { id, first, count } in under_way {
             self.oracle.end(now + PATIENCE, id, first, count, false, false);
         }

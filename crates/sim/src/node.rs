@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use block::{Completion, Instant, Random};
-use contract::{ConnectionId, Endpoint, Event, Loss, Machine};
+use contract::{ConnectionId, Endpoint, Event, Loss, Machine, SendBatch};
 use testkit::Pipe;
 
 use crate::memory::SimMemory;
@@ -40,6 +40,8 @@ pub(crate) struct Open {
     pub(crate) pipe: Pipe,
     /// The loss that comes after what was received.
     pub(crate) loss: Option<Loss>,
+    /// A batch that has left and was not given back.
+    pub(crate) kept: Option<SendBatch>,
 }
 
 impl<M: Machine> Node<M> {
@@ -69,7 +71,7 @@ impl<M: Machine> Node<M> {
         socket.generation += 1;
         let mut pipe = Pipe::default();
         pipe.may_leave = true;
-        socket.open = Some(Open { link, end, pipe, loss: None });
+        socket.open = Some(Open { link, end, pipe, loss: None, kept: None });
         ConnectionId { slot: slot as u32, generation: socket.generation }
     }
 

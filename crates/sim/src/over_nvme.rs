@@ -17,7 +17,7 @@ use shard::{ImportSettings, Order, Protocol};
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
-use crate::run::{Run, TARGET};
+use crate::run::{MILLISECOND, Run, TARGET};
 use crate::setup::{Fault, Setup};
 use crate::writer::Writer;
 use exports::Exports;
@@ -135,6 +135,12 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
         depth: 1 + setup.work.depth / 2,
         interval_us: setup.work.interval_us / 2,
         resets: setup.raw_resets,
+        keep_alive: if setup.raw_keep_alive {
+            setup.keep_alive_ms.next_multiple_of(1_000) * MILLISECOND
+        } else {
+            0
+        },
+        deaf: setup.raw_deaf,
         digests: digests(setup),
         strict: setup.is_strict(),
     }

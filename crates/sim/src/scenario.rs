@@ -121,6 +121,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.shards = 1 + random.below(2) as u16;
             setup.clients = 4;
             setup.client_shards = 1;
+            setup.raw_hosts = random.below(5) as usize;
             setup.pages = 300 + random.below(300) as u32;
             setup.disk_size = 4 << 20;
             // Each wait is long, so that many others come meanwhile.
@@ -133,6 +134,29 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.timing.segment_max = 64 << 10;
             setup.requests = 40 + random.below(40);
             setup.trouble_ms = 400;
+        },
+    ),
+    scenario(
+        "patience",
+        "disks that take seconds, small writes that fill the pool, and a short Keep Alive: nobody is taken for silent",
+        |random, setup| {
+            setup.shards = 1 + random.below(2) as u16;
+            setup.clients = 2;
+            setup.raw_hosts = random.below(3) as usize;
+            setup.pages = 24 + random.below(100) as u32;
+            setup.block_size = 512;
+            setup.behaviour.latency_us = 1_000_000 << random.below(4);
+            setup.behaviour.leases = false;
+            setup.timing.network_us = 200;
+            // All of it in capsules.
+            setup.work.request_max = 16;
+            setup.work.depth = 24;
+            setup.queues = 1 + random.below(2) as u16;
+            setup.depth = 64;
+            setup.keep_alive_ms = 1_000;
+            setup.raw_keep_alive = true;
+            setup.requests = 300;
+            setup.trouble_ms = 60_000;
         },
     ),
     scenario(
@@ -165,6 +189,25 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.raw_hosts = 1 + random.below(2) as usize;
             setup.raw_resets = true;
             setup.behaviour.latency_us = 2_000 << random.below(6);
+        },
+    ),
+    scenario(
+        "driver",
+        "a driver that keeps what it was given as long as it may: batches come back late, writes land in parts, and hosts stop reading",
+        |random, setup| {
+            setup.trouble_ms *= 2;
+            setup.raw_hosts = 1 + random.below(2) as usize;
+            setup.raw_resets = random.chance(1, 2);
+            setup.raw_keep_alive = random.chance(1, 2);
+            setup.raw_deaf = true;
+            setup.timing.keep_us = 2_000 << random.below(8);
+            setup.behaviour.parts = 300;
+            setup.behaviour.leases = random.chance(1, 3);
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            if random.chance(1, 2) {
+                setup.faults[Fault::Cut] = 1_000 + random.below(4_000);
+                setup.faults[Fault::Kill] = if random.chance(1, 2) { 6_000 } else { 0 };
+            }
         },
     ),
     scenario("garbage", "peers that mean no good connect beside the good ones", |random, setup| {
@@ -337,6 +380,25 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     ),
     scenario(
+        "aoe-short",
+        "a target of AoE with the least memory, and disks that are slower than commands wait: what is dropped is asked again",
+        |random, setup| {
+            setup.trouble_ms = 60_000;
+            (setup.shards, setup.clients) = (1 + random.below(2) as u16, 3);
+            setup.pages = 150 + random.below(250) as u32;
+            setup.requests *= 4;
+            setup.work.depth = 24;
+            setup.work.request_max = 128;
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 2_000_000 << random.below(3);
+            // Somebody may wait longer than he likes.
+            setup.faults[Fault::Reopen] = 30_000;
+            let mut lan = Lan::draw(random);
+            (lan.window, lan.buffers) = (128, 512);
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
         "aoe-plain",
         "a target of AoE that knows neither order nor copies: an initiator keeps its writes apart by itself",
         |random, setup| {
@@ -406,6 +468,8 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.requests *= 30;
             setup.work.depth = 8 + random.below(16) as usize;
             setup.work.hot = 8;
+            // So much of it goes in segments that are not the smallest.
+            setup.timing.segment_max = setup.timing.segment_max.max(1_024);
             setup.behaviour.leases = false;
             setup.behaviour.latency_us = 32_000 << random.below(5);
             setup.timing.network_us = match random.chance(1, 2) {

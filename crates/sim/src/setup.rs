@@ -45,6 +45,10 @@ pub struct Setup {
     pub raw_hosts: usize,
     /// Whether the lives of raw hosts end soon, in resets and losses.
     pub raw_resets: bool,
+    /// Whether raw hosts have a KATO, that of the clients, and end in silence now and then.
+    pub raw_keep_alive: bool,
+    /// Whether raw hosts stop reading for a while now and then, and ask as much as they may.
+    pub raw_deaf: bool,
     /// Requests that each client makes, about.
     pub requests: u64,
     pub faults: Faults,
@@ -151,6 +155,7 @@ impl Setup {
                 mail_us: 1 + random.below(3_000),
                 turn_us: 1 + random.below(200),
                 segment_max: 64 << random.below(11),
+                keep_us: 0,
             },
             work: Work {
                 blocks: 0,
@@ -166,6 +171,8 @@ impl Setup {
             keep_alive_ms: 1_000 + random.below(4_000),
             raw_hosts: 0,
             raw_resets: false,
+            raw_keep_alive: false,
+            raw_deaf: false,
             requests: 40 + random.below(160),
             faults: Faults::default(),
             trouble_ms: 3_000 + random.below(6_000),

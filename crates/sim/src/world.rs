@@ -41,6 +41,8 @@ pub struct Timing {
     pub turn_us: u64,
     /// The longest segment, in bytes.
     pub segment_max: u64,
+    /// Until a batch that has left is given back; 0 is at once.
+    pub keep_us: u64,
 }
 
 /// A machine with several shards, disks and an address.
@@ -68,10 +70,12 @@ enum What<Mail> {
     Turn { host: usize, life: u32, shard: usize },
     Deliver { link: usize, to: End },
     Transmit { link: usize, from: End },
+    Part { id: u64 },
     Apply { id: u64 },
     Answer { id: u64 },
     Mail { host: usize, life: u32, to: usize, from: ShardId, mail: Mail },
     Connect { host: usize, life: u32, shard: usize, token: u64, address: SocketAddr },
+    Sent { host: usize, life: u32, shard: usize, connection: ConnectionId },
     LateWrite { host: usize, disk: DiskId, offset: u64, bytes: Vec<u8> },
     Frames { id: u64 },
     Frame { to: usize, bytes: Vec<u8> },
@@ -104,6 +108,10 @@ counters! {
         kills: Events,
         /// Hosts that lost their power.
         power_cuts: Events,
+        /// Batches that were given back long after they had left.
+        kept: Events,
+        /// Writes that landed in parts.
+        parts: Operations,
     }
 }
 
@@ -278,6 +286,7 @@ impl<M: Machine> World<M> {
             }
             What::Deliver { link, to } => self.deliver(link, to),
             What::Transmit { link, from } => self.transmit(link, from),
+            What::Part { id } => self.land_part(id),
             What::Apply { id } => self.apply(id),
             What::Answer { id } => self.answer(id),
             What::Mail { host, life, to, from, mail } => {
@@ -289,6 +298,11 @@ impl<M: Machine> World<M> {
             What::Connect { host, life, shard, token, address } => {
                 if self.is_alive(host, life) {
                     self.connect(host, shard, token, address);
+                }
+            }
+            What::Sent { host, life, shard, connection } => {
+                if self.is_alive(host, life) {
+                    self.give_back(host, shard, connection);
                 }
             }
             What::Frames { id } => self.leave(id),
@@ -311,7 +325,7 @@ impl<M: Machine> World<M> {
                 block::Memory::write(&mut memory, &mut buffer, 0, &bytes);
                 let extent = block::Extent::new(offset, bytes.len() as u64);
                 let mut write = Operation::Write { extent, buffer, durable: true };
-                disk.perform(&mut write, &mut memory, &mut self.random);
+                disk.perform(&mut write, 0, &mut memory, &mut self.random);
             }
         }
         Some(None)
@@ -505,11 +519,18 @@ impl<M: Machine> World<M> {
         let length = bytes.len() as u64;
         self.trace.note(Instant(self.now), "segment", &[link as u64, from as u64, length]);
         self.trace.note_bytes(&bytes);
-        if let Some(batch) = batch {
-            inbox.push_back(Event::Sent { connection, batch });
-        } else {
-            inbox.push_back(Event::SendProgress { connection });
-            self.schedule(0, What::Transmit { link, from });
+        match batch {
+            Some(batch) if self.timing.keep_us > 0 && !ends => {
+                open.kept = Some(batch);
+                self.injected.kept += 1;
+                let delay = self.draw_us(self.timing.keep_us);
+                self.schedule(delay, What::Sent { host, life, shard, connection });
+            }
+            Some(batch) => inbox.push_back(Event::Sent { connection, batch }),
+            None => {
+                inbox.push_back(Event::SendProgress { connection });
+                self.schedule(0, What::Transmit { link, from });
+            }
         }
         let flow = &mut self.links[link].flows[1 - from];
         flow.outstanding += bytes.len();
@@ -518,6 +539,16 @@ impl<M: Machine> World<M> {
         if ends {
             self.finish_close(host, shard, connection);
         }
+    }
+
+    /// A batch that has left some time ago comes back, unless the machine was told of a loss: then
+    /// it does with the end.
+    fn give_back(&mut self, host: usize, shard: usize, connection: ConnectionId) {
+        let node = &mut self.hosts[host].nodes[shard];
+        let Some(open) = node.find(connection).filter(|open| !open.pipe.lost) else { return };
+        let Some(batch) = open.kept.take() else { return };
+        node.inbox.push_back(Event::Sent { connection, batch });
+        self.wake(host, shard);
     }
 
     fn push_segment(&mut self, link: usize, to: End, mut segment: Segment) {
@@ -573,6 +604,7 @@ impl<M: Machine> World<M> {
         // bytes is a reset.
         let unread = open.pipe.close != Some(true) && open.pipe.unread() > 0;
         let lost_data = batch.is_some() || unread;
+        let batch = batch.or(open.kept);
         node.inbox.push_back(Event::Closed { connection, direct, batch });
         self.links[open.link].ends[open.end] = None;
         let last = if lost_data { Segment::Reset } else { Segment::End };

@@ -24,6 +24,23 @@ impl Write {
     }
 }
 
+/// The writes of a host: those of all of its shards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ids {
+    pub(crate) first: WriteId,
+    pub(crate) count: u64,
+    pub(crate) step: u64,
+}
+
+impl Ids {
+    /// Of somebody whose flushes cover what anybody can see, and no more.
+    pub(crate) const NONE: Ids = Ids { first: 0, count: 0, step: 1 };
+
+    pub(crate) fn contain(self, id: WriteId) -> bool {
+        id >= self.first && (id - self.first) % self.step < self.count
+    }
+}
+
 /// What somebody did.
 #[derive(Debug)]
 pub(crate) enum Log {
@@ -50,6 +67,11 @@ pub(crate) enum Log {
     /// A flush that began at `start` is done.
     Flushed {
         start: u64,
+        by: Ids,
+    },
+    /// A flush failed: what it was to cover may be gone.
+    Doubted {
+        by: Ids,
     },
     Read {
         start: u64,
@@ -77,7 +99,8 @@ impl Log {
             }
             Log::Changed { .. } => {}
             Log::Never { write: Write { id, first, count } } => oracle.never(id, first, count),
-            Log::Flushed { start } => oracle.flushed(start),
+            Log::Flushed { start, by } => oracle.flushed(start, |id| by.contain(id)),
+            Log::Doubted { by } => oracle.doubted(|id| by.contain(id)),
             Log::Read { start, end, first, bytes } => oracle.check(start, end, first, &bytes)?,
             Log::Swapped { start, end, write, expected } => {
                 oracle.swapped((start, end), write.first, write.id, &expected)?;

@@ -23,7 +23,8 @@ struct Virtual {
 impl Virtual {
     fn new(seed: u64) -> Virtual {
         // Segments are as long as they may be: scenes count what is shown.
-        let timing = Timing { network_us: 50, mail_us: 20, turn_us: 10, segment_max: 1 << 20 };
+        let timing =
+            Timing { network_us: 50, mail_us: 20, turn_us: 10, segment_max: 1 << 20, keep_us: 0 };
         let mut world = World::new(Random::new(seed), timing, Trace::new(false));
         world.cuts = false;
         world.add_host();
@@ -149,7 +150,8 @@ impl Wire {
     }
 
     fn new(seed: u64) -> Wire {
-        let timing = Timing { network_us: 50, mail_us: 20, turn_us: 10, segment_max: 1 << 20 };
+        let timing =
+            Timing { network_us: 50, mail_us: 20, turn_us: 10, segment_max: 1 << 20, keep_us: 0 };
         let mut world = World::new(Random::new(seed), timing, Trace::new(false));
         world.ethernet.faults = LinkFaults {
             lost: 100,

@@ -15,13 +15,15 @@ use sim::{Failed, run_seed};
 const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices.
-const LINES: [(&str, &str); 25] = [
+const LINES: [(&str, &str); 27] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
     ("answered-before-it-lasts", "aoe-crash"),
     ("fua-is-forgotten", "power"),
     ("part-that-failed-is-forgotten", "disks"),
+    ("flush-vouches-for-lost-writes", "power"),
+    ("writes-of-other-shards-are-forgotten", "shards"),
     // A read returns the right data or an error.
     ("bad-data-is-written", "corruption"),
     ("bad-data-is-read", "corruption"),

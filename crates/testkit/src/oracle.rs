@@ -47,6 +47,9 @@ struct Entry {
     /// The latest read that saw it, from when to when: what had ended before that came before it.
     seen: Option<(u64, u64)>,
     durable: bool,
+    /// Its writer was told that it is done, and not since that it may be gone: a flush that its
+    /// writer is told is done covers it, whatever came between.
+    promised: bool,
     /// A power cut came before its answer, which may be older than the cut: then it says nothing of
     /// what is there now.
     shaken: bool,
@@ -70,6 +73,7 @@ impl Entry {
             known: None,
             seen: None,
             durable: false,
+            promised: false,
             shaken: false,
             swapped: None,
             follows: None,
@@ -159,6 +163,7 @@ impl Oracle {
             for entry in block.iter_mut().filter(|entry| entry.id == id) {
                 entry.end = Some(entry.fenced.unwrap_or(now));
                 if done {
+                    entry.promised = true;
                     entry.durable |= durable && self.flushes_count;
                     if entry.durable || !entry.shaken {
                         entry.known = Some(now);
@@ -227,8 +232,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// A flush that began at `start` is done: what had ended by then lasts.
-    pub fn flushed(&mut self, start: u64) {
+    /// A flush that began at `start` is done: what had ended by then lasts. Of the writes of whoever
+    /// asked for it, whose `is_its`, so does what a power cut may have taken since, unless it was
+    /// told so ([`doubted`](Self::doubted)).
+    pub fn flushed(&mut self, start: u64, is_its: impl Fn(WriteId) -> bool) {
         if !self.flushes_count {
             return;
         }
@@ -236,11 +243,25 @@ impl Oracle {
         self.dirty.retain(|number| {
             let block = &mut blocks[*number as usize];
             for entry in block.iter_mut() {
-                entry.durable |= entry.known.is_some() && entry.end.is_some_and(|end| end < start);
+                let Some(end) = entry.end.filter(|end| *end < start) else { continue };
+                if entry.promised && is_its(entry.id) {
+                    entry.known.get_or_insert(end);
+                }
+                entry.durable |= entry.known.is_some();
             }
             prune(block);
             block.iter().any(|entry| !entry.durable)
         });
+    }
+
+    /// A flush of somebody failed, or who asked for it is not there any more: what was not flushed
+    /// may be gone, and that is known.
+    pub fn doubted(&mut self, is_its: impl Fn(WriteId) -> bool) {
+        for number in &self.dirty {
+            for entry in &mut self.blocks[*number as usize] {
+                entry.promised &= !is_its(entry.id);
+            }
+        }
     }
 
     /// The target lost its power: what does not last may be gone.
@@ -380,6 +401,23 @@ mod tests {
     }
 
     #[test]
+    fn a_flush_covers_what_its_host_was_told_is_done_also_across_a_power_cut() {
+        for (is_told, is_its) in [(false, true), (true, true), (false, false)] {
+            let mut oracle = Oracle::new(1, true);
+            oracle.begin(10, 1, Content::Pattern, 0, 1);
+            oracle.end(20, 1, 0, 1, true, false);
+            oracle.power_cut(30);
+            assert!(oracle.check(31, 32, 0, &block(0)).is_ok(), "it may be gone");
+            if is_told {
+                oracle.doubted(|id| id == 1);
+            }
+            oracle.flushed(40, |_| is_its);
+            let is_wrong = is_its && !is_told;
+            assert_eq!(oracle.check(41, 42, 0, &block(0)).is_err(), is_wrong);
+        }
+    }
+
+    #[test]
     fn what_was_seen_once_stays() {
         let mut oracle = Oracle::new(1, true);
         oracle.begin(10, 1, Content::Pattern, 0, 1);
@@ -481,7 +519,7 @@ mod tests {
             oracle.begin(at, id, Content::Pattern, 0, 1);
             oracle.end(at + 1, id, 0, 1, true, false);
             if id == 1 {
-                oracle.flushed(20);
+                oracle.flushed(20, |_| false);
             }
         }
         oracle.power_cut(32);
@@ -505,7 +543,7 @@ mod tests {
         oracle.begin(10, 1, Content::Pattern, 0, 1);
         oracle.power_cut(11);
         oracle.end(20, 1, 0, 1, true, false);
-        oracle.flushed(30);
+        oracle.flushed(30, |_| false);
         assert!(oracle.check(40, 41, 0, &block(0)).is_ok());
     }
 

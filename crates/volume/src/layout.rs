@@ -73,7 +73,12 @@ impl fmt::Display for LayoutError {
                 write!(f, "expected a chunk that is a power of two of 4096 or more, seen {chunk}")
             }
             LayoutError::Small { index, length, needed } => {
-                write!(f, "member {index} has {length} bytes for data, expected at least {needed}")
+                write!(
+                    f,
+                    "member {index} has {:#} for data, expected at least {:#}",
+                    ByteCount(*length),
+                    ByteCount(*needed)
+                )
             }
         }
     }
@@ -294,7 +299,7 @@ mod tests {
     #[test]
     fn what_is_no_layout_says_why() {
         let error = Layout::stripe(members(&[4096, 8192]), 8192).unwrap_err();
-        assert_eq!(error.to_string(), "member 0 has 4096 bytes for data, expected at least 8192");
+        assert_eq!(error.to_string(), "member 0 has 4 KiB for data, expected at least 8 KiB");
         assert_eq!(Layout::stripe(members(&[8192]), 5000), Err(LayoutError::Chunk(5000)));
         assert!(Layout::concat(Vec::new()).is_err());
     }

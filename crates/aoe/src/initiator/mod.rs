@@ -132,6 +132,8 @@ pub struct Initiator {
     paths: Vec<Path>,
     /// What the disk is; `None` before it answered.
     device: Option<IdentifyDevice>,
+    /// When it was last told of a station that is another disk.
+    refusal_told: Option<Instant>,
     disk: Disk,
     commands: Commands,
     /// Jobs of which commands are to be made.
@@ -165,6 +167,7 @@ impl Initiator {
             ports: settings.links.iter().map(port).collect(),
             paths: Vec::new(),
             device: None,
+            refusal_told: None,
             disk: Disk::default(),
             commands: Commands::new(
                 settings.window.into(),

@@ -11,7 +11,7 @@ use super::commands::Command;
 use super::paths::{Echo, Path, PathState};
 use super::sending::IDENTIFY_LBA;
 use super::{Initiator, InitiatorNews, facts};
-use crate::limits::PATHS_MAX;
+use crate::limits::{PATHS_MAX, REFUSALS_REST};
 use crate::received::Received;
 
 impl Initiator {
@@ -116,7 +116,11 @@ impl Initiator {
                 path.mac, path.link, self.settings.address
             );
             self.disk.presence.fault = why.clone();
-            self.disk.presence.news.push_back(InitiatorNews::Refused(why));
+            // Somebody may invent stations as fast as frames come.
+            if self.refusal_told.is_none_or(|told| now.since(told) >= REFUSALS_REST) {
+                self.refusal_told = Some(now);
+                self.disk.presence.news.push_back(InitiatorNews::Refused(why));
+            }
             return self.note_life();
         }
         if path.sectors == 0 || !told {

@@ -334,6 +334,26 @@ fn stations_of_one_disk_are_used_at_once_and_another_disk_is_refused() {
 }
 
 #[test]
+fn invented_stations_are_told_of_once_a_second() {
+    let mut world = World::two_paths();
+    world.news();
+    let mut told = Vec::new();
+    for number in 0..100u8 {
+        let rogue = [2, 9, 9, 9, 9, number];
+        world.tell(LinkId(0), rogue, 0, 64, 17);
+        let asked = world.one();
+        world.identify(LinkId(0), rogue, tag_of(&asked), 8);
+        told.extend(world.news());
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
+    world.until(world.now + crate::limits::REFUSALS_REST);
+    world.tell(LinkId(0), [2, 9, 9, 9, 9, 1], 0, 64, 17);
+    let asked = world.one();
+    world.identify(LinkId(0), [2, 9, 9, 9, 9, 1], tag_of(&asked), 8);
+    assert_eq!(world.news().len(), 1);
+}
+
+#[test]
 fn what_a_dead_path_had_goes_by_another_and_writes_only_once_their_copies_are_dead() {
     let mut world = World::two_paths();
     world.read(1, 10, 1);

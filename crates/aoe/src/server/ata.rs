@@ -290,8 +290,7 @@ impl Target {
         match self.exports[asked.id.0].known(&self.repeats, asked.now, &judged.key) {
             Known::New => false,
             Known::Done => {
-                self.counters.repeated_answered += 1;
-                self.succeed(asked);
+                self.answer_again(asked, judged);
                 true
             }
             Known::Superseded => {
@@ -303,6 +302,14 @@ impl Target {
                 true
             }
         }
+    }
+
+    /// Answers a copy of a write that was done.
+    #[cold]
+    fn answer_again(&mut self, asked: &Asked<'_>, judged: &Judged) {
+        self.repeats.answered_again(asked.now, &judged.key);
+        self.counters.repeated_answered += 1;
+        self.succeed(asked);
     }
 
     /// Memory for sectors; `None` and counted if there is none, so that the initiator asks again.
@@ -419,8 +426,7 @@ impl Target {
             return true;
         }
         if exported.known(&self.repeats, asked.now, &judged.key) == Known::Done {
-            self.counters.repeated_answered += 1;
-            self.succeed(asked);
+            self.answer_again(asked, &judged);
             return true;
         }
         self.repeats.refuse(asked.now, &judged.key);

@@ -122,7 +122,7 @@ impl Target {
         let Flight { record, key, mut reply, .. } = self.forget(slot);
         let is_done = outcome.is_done();
         if record != 0 && !self.repeats.end(now, record, is_done) {
-            // It was below for so long that its record is gone: its second begins now all the same.
+            // It was below for so long that its record is gone: its time begins now all the same.
             self.remember_over(now, &key, is_done);
         }
         let (status, error) = registers(outcome);

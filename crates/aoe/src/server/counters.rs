@@ -75,7 +75,7 @@ counters! {
         waited: Frames,
         /// Flushes, each for all writes of an export that were completed before.
         flushes: Operations,
-        /// Times that a write, or a thousand, were forgotten before their second was over.
+        /// Times that a write, or a thousand, were forgotten before their time was over.
         repeats_lapsed: Events,
         /// Bytes that are held to know repeated writes.
         repeat_bytes: Bytes now,

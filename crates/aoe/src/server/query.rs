@@ -2,7 +2,9 @@
 //!
 //! A query for one export is answered at once. One for many (a wildcard), and announcements, go out
 //! [`SWEEP_BURST`] at a time, a millisecond apart, so that a forged query to thousands of exports does
-//! not fill the ring of whoever is named in it, and holds nobody up here.
+//! not fill the ring of whoever is named in it, and holds nobody up here. Nobody answers an
+//! announcement, and who missed it would never hear that a disk has grown: it is made three times
+//! ([`ANNOUNCED_AGAIN`]).
 
 use std::collections::VecDeque;
 
@@ -14,7 +16,7 @@ use wire::ethernet::MacAddress;
 use super::Target;
 use crate::export::{ExportId, FIRMWARE, Hosts};
 use crate::head::{Head, Reply};
-use crate::limits::{SWEEP_BURST, SWEEP_PACE, SWEEPS_MAX};
+use crate::limits::{ANNOUNCED_AGAIN, SWEEP_BURST, SWEEP_PACE, SWEEPS_MAX};
 use crate::received::Received;
 
 /// What goes out in bursts.
@@ -24,8 +26,10 @@ pub(super) struct Sweeps {
     queries: VecDeque<Sweep>,
     /// Exports that are to be announced once all shards show them as they are now, and where.
     held: Vec<(ExportId, LinkId)>,
-    /// Exports that are to be announced, and where.
-    announcements: VecDeque<(ExportId, LinkId)>,
+    /// Exports that are to be announced, where, and how often they were.
+    announcements: VecDeque<(ExportId, LinkId, usize)>,
+    /// Those that were announced once, and twice, and when they are to be again; in order.
+    again: [VecDeque<(Instant, ExportId, LinkId)>; ANNOUNCED_AGAIN.len()],
     /// When the next burst is due.
     next: Instant,
 }
@@ -49,18 +53,35 @@ impl Sweeps {
 
     /// An export is to be announced on a link.
     pub(super) fn announce(&mut self, id: ExportId, link: LinkId) {
-        self.announcements.push_back((id, link));
+        self.announcements.push_back((id, link, 0));
     }
 
     /// What was held is to be announced now.
     pub(super) fn announce_held(&mut self) {
-        self.announcements.extend(self.held.drain(..));
+        self.announcements.extend(self.held.drain(..).map(|(id, link)| (id, link, 0)));
+    }
+
+    /// An export was announced for the first time, or once more.
+    fn announced(&mut self, now: Instant, id: ExportId, link: LinkId, before: usize) {
+        if let Some(again) = self.again.get_mut(before) {
+            again.push_back((now + ANNOUNCED_AGAIN[before], id, link));
+        }
+    }
+
+    /// What is to be announced once more, and is due.
+    fn announce_again(&mut self, now: Instant) {
+        for (again, before) in self.again.iter_mut().zip(1..) {
+            while let Some((_, id, link)) = again.pop_front_if(|(at, ..)| *at <= now) {
+                self.announcements.push_back((id, link, before));
+            }
+        }
     }
 
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let is_empty = self.queries.is_empty() && self.announcements.is_empty();
-        (!is_empty).then_some(self.next)
+        let again = self.again.iter().filter_map(|again| Some(again.front()?.0)).min();
+        Instant::earliest((!is_empty).then_some(self.next), again)
     }
 }
 
@@ -132,10 +153,15 @@ impl Target {
     #[cold]
     pub(super) fn sweep(&mut self, now: Instant) {
         let mut left = SWEEP_BURST;
+        self.sweeps.announce_again(now);
         while left > 0
-            && let Some((id, link)) = self.sweeps.announcements.pop_front()
+            && let Some((id, link, before)) = self.sweeps.announcements.pop_front()
         {
-            left = left.saturating_sub(self.announce(id, link));
+            let frames = self.announce(id, link);
+            left = left.saturating_sub(frames);
+            if frames > 0 {
+                self.sweeps.announced(now, id, link, before);
+            }
         }
         while left > 0
             && let Some(mut sweep) = self.sweeps.queries.pop_front()

@@ -1,8 +1,8 @@
-//! Writes of a moment ago, so that a copy of one is not carried out behind a newer write.
+//! Writes of the last moments, so that a copy of one is not carried out behind a newer write.
 //!
-//! A *repeat* has the source, address, tag, header and payload CRC of a write of the last second.
-//! Its second begins when the write is answered. What the target does with a repeat is in `ata`;
-//! what is remembered, and for how long, is decided here:
+//! A *repeat* has the source, address, tag, header and payload CRC of a write of the last moments
+//! ([`MEMORY`]). Its time begins when the write is answered, and anew whenever a copy is. What the
+//! target does with a repeat is in `ata`; what is remembered, and for how long, is decided here:
 //!
 //! ```text
 //!   sets    by source, address and tag: 8 marks of (fingerprint, number)
@@ -21,10 +21,10 @@
 //! chain, as it supersedes nothing.
 //!
 //! Memory is bounded: at most [`CHUNKS_MAX`] chunks (12 MiB) beside 2 MiB of marks, taken in the
-//! course of use, and given back after [`QUIET`]. A chunk is used again a second after the last
-//! write of it was answered; a write that is below for longer finds its record gone when it is
-//! done, and gets a new one ([`Repeats::end`]). A shard that takes more than 262,144 writes in a
-//! second remembers so many of them; what is lost before its time, a chunk or a mark, is counted
+//! course of use, and given back after [`QUIET`]. A chunk is used again when the time of its last
+//! write is over; a write that is below for longer finds its record gone when it is done, and gets
+//! a new one ([`Repeats::end`]). A shard that takes more than 262,144 writes in that time remembers
+//! so many of them; what is lost before its time, a chunk or a mark, is counted
 //! ([`Repeats::lapsed`]). Nothing is remembered across a restart. `docs/faults.md` says what that
 //! means.
 
@@ -34,8 +34,10 @@ use block::{Instant, planted};
 
 use crate::export::ExportId;
 
-/// For so long a write is remembered.
-pub(super) const MEMORY: Duration = Duration::from_secs(1);
+/// For so long a write is remembered after its answer. An Ethernet keeps a frame for a second at
+/// most. An initiator sends copies until an answer reaches it, which takes up to a second, and the
+/// last of them is on its way for another.
+pub(super) const MEMORY: Duration = Duration::from_secs(2);
 /// After so long without a write the memory is given back.
 const QUIET: Duration = Duration::from_secs(3);
 
@@ -142,7 +144,7 @@ struct Chunk {
     records: Vec<Record>,
 }
 
-/// The writes of the last second of one shard.
+/// The writes of the last moments of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     sets: Vec<[u64; WAYS]>,
@@ -263,7 +265,7 @@ impl Repeats {
         record.is_some_and(|record| Self::is_young(now, record) && Self::key(record) == *key)
     }
 
-    /// Whether its second is not over, which has not begun while it is below.
+    /// Whether its time is not over, which has not begun while it is below.
     fn is_young(now: Instant, record: &Record) -> bool {
         State::of(record) == State::Running || now.since(Instant(record[4])) < MEMORY
     }
@@ -334,11 +336,20 @@ impl Repeats {
         number
     }
 
-    /// A remembered write is over; its second begins now. Returns whether it was still remembered:
+    /// A remembered write is over; its time begins now. Returns whether it was still remembered:
     /// what was below for very long may not be, and then has to begin and end anew.
     #[inline]
     pub(super) fn end(&mut self, now: Instant, number: u32, done: bool) -> bool {
         self.set_state(now, number, if done { State::Done } else { State::Failed })
+    }
+
+    /// A copy of a write that was done is answered: its time begins anew. The answers before may
+    /// all have been lost, and copies sent until this one arrives.
+    #[cold]
+    pub(super) fn answered_again(&mut self, now: Instant, key: &Key) {
+        if let Some(number) = self.find(now, key) {
+            self.set_state(now, number, State::Done);
+        }
     }
 
     /// A write is refused and not carried out: neither are its copies.

@@ -1,4 +1,4 @@
-//! What a load counted: requests, bytes, latencies, errors.
+//! What a load counted: requests, bytes, latencies, errors; all together, and second by second.
 //!
 //! Units: nanoseconds, bytes. Latencies are kept in HDR histograms, three digits exact up to ten
 //! minutes; longer ones count as ten minutes.
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use block::{Instant, Outcome};
 use hdrhistogram::Histogram;
+
+use crate::workload::Kind;
 
 /// The longest latency that is told apart.
 const LATENCY_MAX_NS: u64 = 600_000_000_000;
@@ -48,6 +50,18 @@ pub struct FirstError {
     pub outcome: Outcome,
 }
 
+/// What came back in one second of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Without flushes.
+    pub requests: u64,
+    pub bytes: u64,
+    pub errors: u64,
+    /// Of all latencies together.
+    pub latency_sum_ns: u64,
+    pub latency_max_ns: u64,
+}
+
 /// What a load counted in its window.
 #[derive(Clone, Debug)]
 pub struct Tally {
@@ -55,6 +69,11 @@ pub struct Tally {
     pub reads: Side,
     /// Writes.
     pub writes: Side,
+    pub trims: Side,
+    /// Those that follow writes.
+    pub flushes: Side,
+    /// From the beginning of the window on.
+    pub series: Vec<Second>,
     /// Requests that failed, at any time.
     pub errors: u64,
     /// The first of them.
@@ -71,6 +90,9 @@ impl Default for Tally {
         Tally {
             reads: Side::new(),
             writes: Side::new(),
+            trims: Side::new(),
+            flushes: Side::new(),
+            series: Vec::new(),
             errors: 0,
             first_error: None,
             stalls: 0,
@@ -82,8 +104,11 @@ impl Default for Tally {
 }
 
 impl Tally {
-    pub(super) fn open(&mut self, now: Instant) {
+    /// The window begins, and is to be as long as `time`.
+    pub(super) fn open(&mut self, now: Instant, time: Duration) {
         self.opened = Some(now);
+        // And what comes late.
+        self.series.reserve(time.as_secs() as usize + 2);
     }
 
     pub(super) fn close(&mut self, now: Instant) {
@@ -91,16 +116,44 @@ impl Tally {
     }
 
     #[inline]
-    pub(super) fn count(&mut self, write: bool, bytes: u64, latency_ns: u64) {
-        let side = if write { &mut self.writes } else { &mut self.reads };
+    pub(super) fn count(&mut self, now: Instant, kind: Kind, bytes: u64, latency_ns: u64) {
+        let side = match kind {
+            Kind::Read => &mut self.reads,
+            Kind::Write => &mut self.writes,
+            Kind::Trim => &mut self.trims,
+            Kind::Flush => &mut self.flushes,
+        };
         side.bytes += bytes;
         side.latency.saturating_record(latency_ns);
+        if kind != Kind::Flush
+            && let Some(second) = self.second(now)
+        {
+            second.requests += 1;
+            second.bytes += bytes;
+            second.latency_sum_ns += latency_ns;
+            second.latency_max_ns = second.latency_max_ns.max(latency_ns);
+        }
+    }
+
+    #[inline]
+    fn second(&mut self, now: Instant) -> Option<&mut Second> {
+        let index = now.since(self.opened?).as_secs() as usize;
+        if index >= self.series.len() {
+            self.series.resize(index + 1, Second::default());
+        }
+        self.series.get_mut(index)
     }
 
     #[cold]
-    pub(super) fn fail(&mut self, operation: &'static str, offset: u64, outcome: Outcome) {
+    pub(super) fn fail(&mut self, now: Instant, kind: Kind, offset: u64, outcome: Outcome) {
         self.errors += 1;
+        let operation = kind.name();
         self.first_error.get_or_insert(FirstError { operation, offset, outcome });
+        if self.closed.is_none()
+            && let Some(second) = self.second(now)
+        {
+            second.errors += 1;
+        }
     }
 
     /// How long the window was open.
@@ -111,15 +164,26 @@ impl Tally {
         }
     }
 
-    /// Requests in the window.
+    /// Requests in the window, without flushes.
     pub fn requests(&self) -> u64 {
-        self.reads.requests() + self.writes.requests()
+        self.reads.requests() + self.writes.requests() + self.trims.requests()
     }
 
     /// Adds what another shard counted in the same window.
     pub fn add(&mut self, other: &Tally) {
         self.reads.add(&other.reads);
         self.writes.add(&other.writes);
+        self.trims.add(&other.trims);
+        self.flushes.add(&other.flushes);
+        let length = self.series.len().max(other.series.len());
+        self.series.resize(length, Second::default());
+        for (second, other) in self.series.iter_mut().zip(&other.series) {
+            second.requests += other.requests;
+            second.bytes += other.bytes;
+            second.errors += other.errors;
+            second.latency_sum_ns += other.latency_sum_ns;
+            second.latency_max_ns = second.latency_max_ns.max(other.latency_max_ns);
+        }
         self.errors += other.errors;
         self.stalls += other.stalls;
         self.first_error = self.first_error.or(other.first_error);

@@ -5,7 +5,9 @@ use crate::fake::Bench;
 use crate::stamp::Finding;
 
 fn plan(random: bool, read_percent: u8, verify: bool) -> Plan {
-    let workload = Workload { random, read_percent, block_bytes: 4096, range_bytes: 1 << 20 };
+    let (trim_percent, block_bytes, offset_bytes, range_bytes) = (0, 4096, 0, 1 << 20);
+    let workload =
+        Workload { random, read_percent, trim_percent, block_bytes, offset_bytes, range_bytes };
     Plan {
         workload,
         jobs: 2,
@@ -13,6 +15,8 @@ fn plan(random: bool, read_percent: u8, verify: bool) -> Plan {
         rate: None,
         warm_up: Duration::from_micros(100),
         time: Duration::from_millis(2),
+        sync: false,
+        fsync: None,
         verify,
         seed: 42,
     }
@@ -175,4 +179,73 @@ fn it_ends_when_asked_to() {
     let load = Load::new(plan(true, 0, true), Place(0), 0, 1, progress);
     let load = bench.run(load);
     assert_eq!(load.phase(), Phase::Done);
+}
+
+#[test]
+fn a_job_flushes_after_so_many_writes_and_flushes_are_counted_apart() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let load = run(&mut bench, Plan { fsync: Some(4), ..plan(true, 0, false) });
+    let Tally { writes, flushes, .. } = load.tally();
+    assert!(flushes.requests() > 100, "{} flushes", flushes.requests());
+    assert!(bench.writes.abs_diff(4 * bench.flushes) <= 2 * 4, "{bench:?}");
+    assert_eq!(load.tally().requests(), writes.requests());
+    assert_eq!((bench.durable_writes, flushes.bytes), (0, 0));
+    let mut bench = Bench::new(&[1 << 20]);
+    run(&mut bench, Plan { sync: true, ..plan(true, 50, false) });
+    assert!(bench.writes > 0 && bench.durable_writes == bench.writes && bench.flushes == 0);
+}
+
+#[test]
+fn trims_are_requests_of_their_own_kind() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let mut plan = plan(true, 0, false);
+    plan.workload.trim_percent = 100;
+    let load = run(&mut bench, plan);
+    let trims = &load.tally().trims;
+    assert!(bench.trims > 0 && bench.writes == 0 && trims.requests() > 0);
+    assert_eq!(trims.bytes, trims.requests() * 4096);
+}
+
+#[test]
+fn a_region_is_kept_to_and_verified() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let mut plan = plan(true, 50, true);
+    (plan.workload.offset_bytes, plan.workload.range_bytes) = (256 << 10, 128 << 10);
+    let load = run(&mut bench, plan);
+    assert!(load.verified().checked > 0 && load.verified().wrong == 0, "{:?}", load.verified());
+    let written = bench.volumes[0].iter().enumerate().filter(|(_, byte)| **byte != 0);
+    let mut written = written.map(|(at, _)| at);
+    let first = written.next().unwrap();
+    let last = written.next_back().unwrap();
+    assert!(first >= 256 << 10 && last < 384 << 10, "{first} to {last}");
+}
+
+#[test]
+fn each_second_of_the_window_is_counted() {
+    let mut bench = Bench::new(&[1 << 20]);
+    bench.service_ns = 1_000_000;
+    let time = Duration::from_millis(2_500);
+    let load = run(&mut bench, Plan { time, ..plan(true, 100, false) });
+    let series = &load.tally().series;
+    assert_eq!(series.len(), 3, "{series:?}");
+    assert!(series[..2].iter().all(|second| second.requests.abs_diff(1000) <= 1), "{series:?}");
+    let sum: u64 = series.iter().map(|second| second.requests).sum();
+    assert_eq!(sum, load.tally().requests());
+    assert!(series.iter().all(|second| second.latency_max_ns >= 8_000_000), "{series:?}");
+}
+
+#[test]
+fn what_was_measured_is_there_while_requests_are_still_waited_for() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let progress = Arc::<Progress>::default();
+    let plan = Plan { warm_up: Duration::from_secs(3600), ..plan(true, 100, false) };
+    let mut load = Load::new(plan, Place(0), 0, 1, progress.clone());
+    load.handle_turn(&mut bench);
+    assert!(progress.measured().is_none());
+    progress.stop();
+    // Nothing comes back, and it is woken all the same.
+    assert!(load.poll_timeout().unwrap() <= bench.now() + BEAT);
+    load.handle_turn(&mut bench);
+    assert_eq!((load.phase(), load.in_flight), (Phase::Draining, 8));
+    assert!(progress.measured().is_some());
 }

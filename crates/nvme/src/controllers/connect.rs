@@ -364,8 +364,9 @@ impl Controllers {
         mistaken: Mistaken,
     ) -> Slot {
         let (key, id, who) = (asked.key, asked.connect.queue_id, Arc::clone(&asked.who));
-        let heard = now;
-        let queue = Queue { key, id, controller, owner, export, who, heard, open: true, mistaken };
+        let (heard, stopped, open) = (now, false, true);
+        let queue =
+            Queue { key, id, controller, owner, export, who, heard, stopped, open, mistaken };
         let slot = self.queues.insert(queue);
         self.keys.insert(key, KeyState::Queue(slot));
         slot

@@ -4,7 +4,8 @@
 //! A command only stores the time. When a controller's time may be over, its owner looks at what it
 //! heard itself and then asks the shards that have I/O queues of it; only if none has heard a
 //! command within KATO is the controller failed. A queue that goes leaves behind when it was last
-//! heard. So an I/O costs one store, and a controller one
+//! heard. A queue whose stream we have stopped, for want of memory or because its host does not read,
+//! is not silent: what it says waits unread. So an I/O costs one store, and a controller one
 //! timer each KATO. A discovery controller without KATO has two minutes. Spec: NVMe base, "Keep
 //! Alive".
 
@@ -73,9 +74,9 @@ impl Controllers {
     pub(super) fn keep_alive_due(&mut self, now: Instant, name: ControllerRef) {
         let Some(controller) = self.controller_mut(name) else { return };
         controller.keep_alive_at = None;
-        let queues = controller.local_queues();
-        let heard = queues.iter().filter_map(|slot| self.queues.get(*slot));
-        let latest = heard.map(|queue| queue.heard).max();
+        let queues = controller.local_queues().into_iter().chain(controller.admin);
+        let heard = queues.filter_map(|slot| self.queues.get(slot));
+        let latest = heard.map(|queue| queue.heard(now)).max();
         let controller = self.controllers.get_mut(&name.id).expect("just seen");
         controller.heard = controller.heard.max(latest.unwrap_or(Instant::ZERO));
         controller.excuse(now);
@@ -97,7 +98,8 @@ impl Controllers {
     /// How long no queue of another shard's controller has been heard here.
     pub(super) fn quiet(&self, now: Instant, name: ControllerRef) -> Option<Duration> {
         let slots = self.foreign.get(&name)?;
-        let heard = slots.iter().filter_map(|slot| self.queues.get(*slot)).map(|queue| queue.heard);
+        let heard =
+            slots.iter().filter_map(|slot| self.queues.get(*slot)).map(|queue| queue.heard(now));
         Some(now.since(heard.max()?))
     }
 

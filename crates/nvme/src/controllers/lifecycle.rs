@@ -57,11 +57,11 @@ impl Controllers {
             controller.admin = None;
             self.end_failed(queue.controller);
         } else if queue.owner == self.shard {
-            self.owned_queue_gone(now, queue.controller, queue.id, queue.heard);
+            self.owned_queue_gone(now, queue.controller, queue.id, queue.heard(now));
         } else {
             self.forget_foreign(queue.controller, slot);
             let (controller, queue_id) = (queue.controller, queue.id);
-            let quiet = now.since(queue.heard);
+            let quiet = now.since(queue.heard(now));
             self.send(queue.owner, Message::QueueGone { controller, queue_id, quiet });
         }
         self.answer_hosts(now);

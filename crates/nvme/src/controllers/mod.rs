@@ -243,6 +243,8 @@ struct Queue {
     who: Arc<Association>,
     /// When its last command came.
     heard: Instant,
+    /// Whether we do not read what it says: commands may wait there.
+    stopped: bool,
     /// Whether it takes commands; else it drains.
     open: bool,
     /// NSIDs that are closed to it until its controller has identified them.
@@ -265,6 +267,13 @@ enum Timer {
     KeepAlive(ControllerRef),
     /// A Connect that was held has to be answered.
     HostHold,
+}
+
+impl Queue {
+    /// When its host was last heard, or could not be.
+    fn heard(&self, now: Instant) -> Instant {
+        if self.stopped { now } else { self.heard }
+    }
 }
 
 impl Export {
@@ -311,6 +320,14 @@ impl Controllers {
             messages: VecDeque::new(),
             events: VecDeque::new(),
             host_news: VecDeque::new(),
+        }
+    }
+
+    /// A connection stopped its stream, or goes on with it. Meanwhile its host may have said
+    /// anything, and is not silent.
+    pub fn stream_stopped(&mut self, now: Instant, key: MachineKey, stopped: bool) {
+        if let Some(queue) = self.queue_of(key).and_then(|slot| self.queues.get_mut(slot)) {
+            (queue.heard, queue.stopped) = (now, stopped);
         }
     }
 

@@ -76,7 +76,7 @@ impl Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}, fei {:#x}", self.fes, self.rule, self.fei)
+        write!(f, "{}: {} (byte {} of the PDU)", self.fes, self.rule, self.fei)
     }
 }
 

@@ -4,13 +4,18 @@
 //! each job. Warm-up and window are the load's own (`lab::load`); processor time is read at the
 //! edges of the window, here by the shards and at the target over its control socket. Where a
 //! thread of the bench was busy for more than 90% of the window, the report says that it may have
-//! measured itself. Exit code 1: an error, a request that failed, or data that were wrong.
+//! measured itself. Where nothing comes back any more, it ends with what came. Exit code 1: an error,
+//! a request that failed or did not come back, or data that were wrong.
 
 mod environment;
+mod picture;
 
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use block::ByteCount;
 use indicatif::ProgressBar;
 use lab::load::{Load, Plan, Tally, Verified};
 use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
@@ -28,24 +33,47 @@ use environment::environment;
 /// From here on a thread of the bench may be what limits: the rest goes to waiting between turns.
 const BUSY: f64 = 0.9;
 
+/// For how long it is believed that a disk will answer while it is measured ...
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// ... and once nothing new is asked.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
 /// Measures.
 pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
-    let report = measure(args)?;
+    let session = open(args)?;
+    let (report, tally) = match measure(&session, args) {
+        Ok(measured) => measured,
+        Err(error) => {
+            // It says why nothing was measured; what closing says comes of the same.
+            let _ = session.close();
+            return Err(error);
+        }
+    };
     super::show(args.json, &report, || format!("{report}\n"))?;
+    if let Some(path) = &args.log {
+        write(path, &picture::log(&tally))?;
+    }
+    if let Some(path) = &args.svg {
+        let title = format!("{}: {}, {}", report.disk, report.pattern, ByteCount(args.bs));
+        let text = picture::draw(&title, &tally);
+        write(
+            path,
+            &text.map_err(|why| miette::miette!("cannot draw {}: {why}", path.display()))?,
+        )?;
+    }
+    match report.gave_up {
+        true => session.abandon(),
+        false => session.close()?,
+    }
     match report.is_good() {
         true => Ok(()),
         false => Err(miette::miette!("{}", what_failed(&report))),
     }
 }
 
-/// Opens the disk, measures, and closes it.
-fn measure(args: &BenchArgs) -> miette::Result<Report> {
-    let session = open(args)?;
-    let report = measure_in(&session, args);
-    let closed = session.close();
-    let report = report?;
-    closed?;
-    Ok(report)
+fn write(path: &Path, text: &str) -> miette::Result<()> {
+    std::fs::write(path, text)
+        .map_err(|error| miette::miette!("cannot write {}: {error}", path.display()))
 }
 
 /// Opens the disk, with shards and queues for the jobs.
@@ -61,7 +89,7 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
     };
     let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
     Session::open(&Opening {
-        disks: std::slice::from_ref(&disk),
+        disks: &[(disk, !args.rw.writes())],
         config: args.config.as_deref(),
         shards,
         in_flight,
@@ -69,18 +97,27 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
 }
 
 /// Measures an open disk.
-fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
+fn measure(session: &Session, args: &BenchArgs) -> miette::Result<(Report, Tally)> {
     let volume = &session.volumes()[0];
     check_size(args, volume.bytes, volume.block_size)?;
+    let rest = volume.bytes - args.offset;
     let workload = Workload {
         random: args.rw.random,
         read_percent: args.rw.read_percent,
+        trim_percent: args.rw.trim_percent,
         block_bytes: args.bs as u32,
-        range_bytes: volume.bytes,
+        offset_bytes: args.offset,
+        range_bytes: args.size.map_or(rest, |size| size.min(rest)),
     };
+    if args.verify && args.rw.trim_percent > 0 {
+        return Err(miette::miette!("--verify: what a trim leaves may be anything"));
+    }
+    if args.rw.trim_percent > 0 && !volume.discards {
+        return Err(miette::miette!("{} takes no trims", args.disk));
+    }
     if workload.writes() {
         if volume.read_only {
-            return Err(miette::miette!("{} takes no writes", args.disk));
+            return Err(miette::miette!("{} is read-only", args.disk));
         }
         if !args.overwrite {
             session.refuse_data(0, &args.disk)?;
@@ -91,8 +128,10 @@ fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
         jobs: args.numjobs,
         depth: args.iodepth,
         rate: args.rate,
-        warm_up: Duration::from_secs(args.warmup),
-        time: Duration::from_secs(args.time),
+        warm_up: args.warmup,
+        time: args.time,
+        sync: args.sync,
+        fsync: args.fsync,
         verify: args.verify,
         seed: seed(),
     };
@@ -103,8 +142,12 @@ fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
 /// What a load came to, with the figures of the target.
 struct Run {
     outcome: Outcome<Load>,
+    /// Of each shard, what was counted until the window closed.
+    measured: Vec<(Tally, Verified)>,
     target_ns: Option<u64>,
     stopped: bool,
+    /// Nothing came back for a long time while it was measured.
+    silent: bool,
 }
 
 /// Sends the jobs to the shards and watches them.
@@ -119,6 +162,7 @@ fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> mie
     let mut line = Line::new(plan);
     let cpu_ns = || Some(target?.status().ok()?.cpu_ns);
     let (mut opened, mut closed) = (None, None);
+    let (mut heard, mut silent) = (Heard::default(), false);
     let outcome = session.run(loads.collect(), |reading| {
         if interrupted.is_raised() {
             shares.iter().for_each(|progress| progress.stop());
@@ -132,23 +176,60 @@ fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> mie
             _ => {}
         }
         line.tell(&shares, reading);
+        let silence = heard.silence(shares.iter().map(|one| one.requests()).sum(), reading);
+        match shares.iter().all(|progress| progress.measured().is_some()) {
+            true if silence > DRAIN_MAX => return ControlFlow::Break(()),
+            false if silence > SILENCE_MAX && !silent => {
+                silent = true;
+                shares.iter().for_each(|progress| progress.stop());
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
     })?;
     line.end();
     let target_ns = opened.zip(closed).map(|(opened, closed)| closed.saturating_sub(opened));
-    Ok(Run { outcome, target_ns, stopped: interrupted.is_raised() })
+    let measured = match outcome.gave_up {
+        true => shares.iter().filter_map(|progress| progress.measured().cloned()).collect(),
+        false => {
+            outcome.guests.iter().map(|load| (load.tally().clone(), *load.verified())).collect()
+        }
+    };
+    Ok(Run { outcome, measured, target_ns, stopped: interrupted.is_raised(), silent })
+}
+
+/// When something came back last, or a phase began.
+struct Heard {
+    requests: u64,
+    at: Instant,
+}
+
+impl Default for Heard {
+    fn default() -> Heard {
+        Heard { requests: 0, at: Instant::now() }
+    }
+}
+
+impl Heard {
+    /// For how long nothing came back.
+    fn silence(&mut self, requests: u64, reading: Option<&Reading>) -> Duration {
+        if requests != self.requests || reading.is_some() {
+            *self = Heard { requests, at: Instant::now() };
+        }
+        self.at.elapsed()
+    }
 }
 
 /// The report of a load.
-fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
-    let Run { outcome, target_ns, stopped } = run;
+fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> (Report, Tally) {
+    let Run { outcome, measured, target_ns, stopped, silent } = run;
     let mut tally = Tally::default();
     let mut verified = Verified::default();
-    let mut range_bytes = plan.workload.range_bytes;
-    for load in &outcome.guests {
-        tally.add(load.tally());
-        verified.add(load.verified());
-        range_bytes = load.range_bytes();
+    for (one, checked) in &measured {
+        tally.add(one);
+        verified.add(checked);
     }
+    let range_bytes = plan.range_bytes();
     let counted = Counted::of(&tally);
     let each = |ns: u64| match counted.requests {
         0 => 0.0,
@@ -167,17 +248,27 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
         shards: session.shards(),
         closed_or_open_loop: if plan.rate.is_some() { "open" } else { "closed" },
         rate: plan.rate,
+        sync: plan.sync,
+        fsync: plan.fsync,
+        offset_bytes: plan.workload.offset_bytes,
         range_bytes,
         seed: plan.seed,
         counted,
         cpu_us_per_io,
         bench_thread_busy: busy(&outcome.readings, session.shards()),
         verify: plan.verify.then(|| Verify::of(&verified)),
+        gave_up: outcome.gave_up,
         notes: Vec::new(),
         environment: environment(session.driver()),
     };
     report.notes = notes(&report, &tally, plan, stopped);
-    report
+    if silent || outcome.gave_up {
+        report.notes.push(format!(
+            "{} did not answer any more: what came back until then is told",
+            args.disk
+        ));
+    }
+    (report, tally)
 }
 
 /// What to know before believing the figures.
@@ -205,8 +296,8 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
     }
     if report.range_bytes < plan.workload.range_bytes {
         notes.push(format!(
-            "only the first {} bytes were used, as --verify keeps a record of each block",
-            report.range_bytes
+            "only the first {} were used, as --verify keeps a record of each block",
+            ByteCount(report.range_bytes)
         ));
     }
     if let Some(verify) = &report.verify
@@ -220,6 +311,9 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
 /// Why the exit code is 1.
 fn what_failed(report: &Report) -> String {
     let wrong = report.verify.as_ref().filter(|verify| verify.wrong > 0);
+    if report.gave_up && wrong.is_none() {
+        return format!("{} did not answer any more", report.disk);
+    }
     match (wrong, &report.counted.first_error) {
         (Some(verify), _) => {
             let first = verify.first.as_deref().unwrap_or("unknown");
@@ -281,11 +375,22 @@ fn check_size(args: &BenchArgs, bytes: u64, block_size: u32) -> miette::Result<(
             args.disk
         ));
     }
-    if bytes < args.bs {
+    if !args.offset.is_multiple_of(args.bs) {
         return Err(miette::miette!(
-            "{} holds {bytes} bytes: expected at least one request of {}",
-            args.disk,
+            "--offset {}: expected a multiple of --bs, which is {}",
+            args.offset,
             args.bs
+        ));
+    }
+    let rest = bytes.saturating_sub(args.offset).min(args.size.unwrap_or(u64::MAX));
+    if rest < args.bs {
+        return Err(miette::miette!(
+            "{} has {}: expected at least one request of {}, seen {} from offset {} on",
+            args.disk,
+            ByteCount(bytes),
+            ByteCount(args.bs),
+            ByteCount(rest),
+            args.offset
         ));
     }
     Ok(())

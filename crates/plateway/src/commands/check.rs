@@ -4,11 +4,11 @@
 //! First what was found (disks, volumes, members, listeners, links), then the steps; what would be
 //! refused ends it with exit code 1, each at its line.
 
+use block::ByteCount;
 use serde::Serialize;
 
 use crate::cli::ConfigArgs;
 use crate::config::quick::Flags;
-use crate::config::size::Size;
 use crate::config::{self, Checked, defaults::Defaults, plan::Plan};
 use crate::control::{Changes, Client, ClientError, table_of};
 use crate::preview::{DiskRow, MemberRow, Preview, preview};
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     let socket = args.control.as_ref().unwrap_or(&checked.args.server.control);
     let client = Client::new(socket);
     let text = super::read(args.file())?;
-    let (served, changes) = match client.check(args.file(), text) {
+    let (served, mut changes) = match client.check(args.file(), text) {
         Ok(changes) => (Some(served(&client, &defaults)?), changes),
         // A socket that was named must answer; the usual one need not.
         Err(ClientError::Absent { .. }) if args.control.is_none() => {
@@ -54,6 +54,7 @@ pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     };
     let mut found = preview(&checked, served.as_ref(), &args.overwrite);
     let mistakes = std::mem::take(&mut found.mistakes);
+    changes.warnings.append(&mut found.caveats);
     let server = served.map(|_| socket.display().to_string());
     if args.json {
         let lines = mistakes.lines().collect();
@@ -173,5 +174,5 @@ fn blocks(disk: &DiskRow) -> String {
 }
 
 fn size(bytes: Option<u64>) -> String {
-    bytes.map_or("-".to_owned(), |bytes| Size(bytes).to_string())
+    bytes.map_or("-".to_owned(), |bytes| ByteCount(bytes).to_string())
 }

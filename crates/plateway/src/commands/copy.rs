@@ -10,16 +10,15 @@ mod ends;
 mod shelf;
 
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use block::Extent;
-use indicatif::{HumanBytes, ProgressBar};
+use block::{ByteCount, Extent};
+use indicatif::ProgressBar;
 use lab::copier::{Copier, Failed, Plan};
 use lab::journal::{End, Ending, Journal, Logbook, Shelf, Start, Verify};
-use lab::report::Grouped;
 use lab::{Phase, Place, Progress};
 use serde::Serialize;
 
@@ -81,7 +80,7 @@ pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
     };
     // A resume goes on with a file that is there, and makes none.
     let wanted = if args.resume { destination.as_it_is() } else { destination.clone() };
-    let disks = [source.clone(), wanted];
+    let disks = [(source.clone(), true), (wanted, false)];
     let in_flight = 2 * u64::from(args.iodepth) * args.bs.max(4096);
     let opening = Opening { disks: &disks, config: config.as_deref(), shards: 1, in_flight };
     let session = Session::open(&opening)?;
@@ -307,8 +306,8 @@ fn copy(
     if !copier.is_complete() {
         let message = format!(
             "interrupted: the first {} of {} are at {} and durable",
-            binary(copier.durable()),
-            binary(size),
+            ByteCount(copier.durable()),
+            ByteCount(size),
             args.destination
         );
         return Err(Ended::new(INTERRUPTED, message).help(help).into());
@@ -340,35 +339,30 @@ fn copy(
 impl Copied {
     fn text(&self) -> String {
         let Copied { bytes, copied_from, holes_bytes, compared_bytes, seconds, .. } = *self;
-        let mut text = format!("{} bytes copied", Grouped(bytes - copied_from));
+        let mut text = format!("{} copied", ByteCount(bytes - copied_from));
         if copied_from > 0 {
-            text += &format!(" behind the first {}", binary(copied_from));
+            text += &format!(" behind the first {}", ByteCount(copied_from));
         }
         if holes_bytes > 0 {
-            text += &format!(", {} of them holes", binary(holes_bytes));
+            text += &format!(", {} of them holes", ByteCount(holes_bytes));
         }
         text += &match self.compared_from {
-            Some(0) => format!("; compared all {}: the same", binary(compared_bytes)),
+            Some(0) => format!("; compared all {}: the same", ByteCount(compared_bytes)),
             Some(from) => format!(
                 "; compared the last {}: the same; the first {} were not read back",
-                binary(compared_bytes),
-                binary(from)
+                ByteCount(compared_bytes),
+                ByteCount(from)
             ),
             None => "; nothing was compared".to_owned(),
         };
         let rate = self.bytes_per_second / 1e6;
         text += &format!(" ({seconds:.1} s, {rate:.0} MB/s)\n");
         if self.left_out_bytes > 0 {
-            let (left, source) = (Grouped(self.left_out_bytes), &self.source);
-            text += &format!("left out: the last {left} bytes of {source}, which fill no block\n");
+            let (left, source) = (ByteCount(self.left_out_bytes), &self.source);
+            text += &format!("left out: the last {left} of {source}, which fill no block\n");
         }
         text
     }
-}
-
-/// A size for people.
-fn binary(bytes: u64) -> String {
-    HumanBytes(bytes).to_string().replace(".00 ", " ")
 }
 
 fn open_end(session: &Session, place: Place, name: Option<String>) -> miette::Result<OpenEnd> {
@@ -397,20 +391,22 @@ fn check_sizes(session: &Session, args: &CopyArgs) -> miette::Result<()> {
     if destination.bytes < size {
         return Err(miette::miette!(
             help = "give it at least that size; a file is made as large with file:PATH?create=SIZE",
-            "{} is too small: expected at least the {size} bytes of {}, seen {}",
+            "{} is too small: expected at least the {:#} of {}, seen {:#}",
             args.destination,
+            ByteCount(size),
             args.source,
-            destination.bytes
+            ByteCount(destination.bytes)
         ));
     }
     if destination.read_only {
-        return Err(miette::miette!("{} takes no writes", args.destination));
+        return Err(miette::miette!("{} is read-only", args.destination));
     }
     let block = u64::from(destination.block_size.max(source.block_size));
     if !size.is_multiple_of(block) || !args.bs.is_multiple_of(block) {
         return Err(miette::miette!(
-            "expected sizes in whole blocks of {block}, seen {size} bytes to copy in pieces of {}",
-            args.bs
+            "expected sizes in whole blocks of {block}, seen {:#} to copy in pieces of {:#}",
+            ByteCount(size),
+            ByteCount(args.bs)
         ));
     }
     Ok(())
@@ -496,6 +492,7 @@ fn carry(
         if let Some(keeper) = &mut keeper {
             keeper.advance(progress.durable());
         }
+        ControlFlow::Continue(())
     })?;
     bar.line.finish_and_clear();
     let copier = outcome.guests.pop().ok_or_else(|| miette::miette!("the copy got lost"))?;
@@ -514,7 +511,7 @@ struct Bar {
 
 impl Bar {
     fn new(plan: &Plan) -> Bar {
-        let template = "{msg} {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta} left";
+        let template = "{msg} {bar:32} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta} left";
         let (copies, compare) = (plan.size - plan.from, &plan.compare);
         let line = super::progress_bar(copies, template);
         Bar { line, copies, compares: compare.end - compare.start }
@@ -616,13 +613,13 @@ mod tests {
             seconds: 1.0,
             bytes_per_second: 1e6,
         };
-        let all = "41,943,040 bytes copied; compared all 40 MiB: the same (1.0 s, 1 MB/s)\n";
+        let all = "40 MiB copied; compared all 40 MiB: the same (1.0 s, 1 MB/s)\n";
         assert_eq!(copied.text(), all);
         (copied.copied_from, copied.compared_from) = (17 << 20, Some(17 << 20));
         (copied.compared_bytes, copied.holes_bytes) = (23 << 20, 1 << 19);
         assert_eq!(
             copied.text(),
-            "24,117,248 bytes copied behind the first 17 MiB, 512 KiB of them holes; compared the \
+            "23 MiB copied behind the first 17 MiB, 512 KiB of them holes; compared the \
              last 23 MiB: the same; the first 17 MiB were not read back (1.0 s, 1 MB/s)\n"
         );
         (copied.compared_from, copied.left_out_bytes) = (None, 65);

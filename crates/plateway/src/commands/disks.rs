@@ -44,7 +44,10 @@ fn named(disk: &str, file: Option<&Path>) -> miette::Result<(DiskConfig, std::pa
                 "{error}"
             )
         })?;
-        return Ok((DiskConfig { name: disk.to_owned(), uri, required: false }, defaults.state));
+        return Ok((
+            DiskConfig { name: disk.to_owned(), uri, required: false, read_only: false },
+            defaults.state,
+        ));
     };
     let args = config::load(file, &defaults)?.args;
     let names: Vec<&str> = args.disks.iter().map(|disk| disk.name.as_str()).collect();

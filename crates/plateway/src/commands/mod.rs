@@ -11,6 +11,8 @@ mod copy;
 mod demo;
 mod disks;
 pub(crate) mod dissect;
+mod edit;
+mod init;
 mod pages;
 mod reservation;
 mod serve;
@@ -38,6 +40,10 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Apply(args) => apply::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Disks(args) => disks::run(&args),
+        Command::Config(args) => edit::config(&args),
+        Command::Init(args) => init::run(&args),
+        Command::Volume(args) => edit::volume(&args),
+        Command::Host(args) => edit::host(&args),
         Command::Reservation(args) => reservation::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Copy(args) => copy::run(&args),

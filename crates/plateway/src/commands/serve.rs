@@ -4,13 +4,14 @@
 //! socket wants something, and does one thing after the other. Standard output has what is served,
 //! ending in a line `ready: KEY ADDRESS` for each address that is listened at and `ready: KEY LINK`
 //! for each link; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code
-//! 0, a second one ends at once with 130; SIGHUP reads the configuration again.
+//! 0, or 1 where that failed; a second one ends at once with 130; SIGHUP reads the configuration again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Instant;
 
+use block::ByteCount;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -18,7 +19,6 @@ use crate::cli::ServeArgs;
 use crate::config::defaults::Defaults;
 use crate::config::model::HiArgs;
 use crate::config::quick::Flags;
-use crate::config::size::Size;
 use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
 use crate::protocols;
@@ -92,10 +92,10 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     drop(coming);
     service.stopping();
     log("stopping: draining for at most 5 s; a second signal ends at once");
-    for line in running.shut_down() {
-        log(&line);
+    match running.shut_down().as_slice() {
+        [] => Ok(()),
+        missed => Err(RunError::new(format!("it did not end well: {}", missed.join("; "))).into()),
     }
-    Ok(())
 }
 
 /// What it was started with, which every later configuration is read beside.
@@ -147,6 +147,24 @@ impl Server<'_> {
         format!("plateway apply {file} --control {} {flags}", self.control.display())
     }
 
+    fn apply(&self, running: &mut Running, name: &str, text: &str, consent: &Consent) -> Reply {
+        let checked = match self.read(name, text) {
+            Ok(checked) => checked,
+            Err(mistakes) => return Reply::Refused(mistakes),
+        };
+        match running.apply(&checked.args, consent) {
+            Ok(Applied { steps, warnings }) => {
+                let warnings = checked.warnings.lines().chain(warnings).collect();
+                Reply::Changes(Changes { steps, warnings, ..Changes::default() })
+            }
+            Err(ApplyError::Taken(taken)) => {
+                let command = self.to_type(Path::new(name), &taken);
+                Reply::Refused(format!("{}\nto have it: {command}", ApplyError::Taken(taken)))
+            }
+            Err(why) => Reply::Refused(why.to_string()),
+        }
+    }
+
     fn answer(&self, running: &mut Running, ask: Ask) -> Reply {
         let refuse = Reply::Refused;
         match ask {
@@ -162,19 +180,24 @@ impl Server<'_> {
                 },
                 Err(mistakes) => refuse(mistakes),
             },
-            Ask::Apply { name, text, consent } => match self.read(&name, &text) {
-                Ok(checked) => match running.apply(&checked.args, &consent) {
-                    Ok(Applied { steps, warnings }) => {
-                        let warnings = checked.warnings.lines().chain(warnings).collect();
-                        Reply::Changes(Changes { steps, warnings, ..Changes::default() })
+            Ask::Apply { name, text, consent } => self.apply(running, &name, &text, &consent),
+            Ask::Edit { edit, yes } => match edit.of(&running.args()) {
+                Ok(args) => {
+                    // Read again, it passes what a file passes.
+                    let text = config::text::config_text(&args);
+                    let consent = Consent { yes, ..Consent::default() };
+                    let mut reply = self.apply(running, "what is served", &text, &consent);
+                    if let Reply::Changes(changes) = &mut reply
+                        && !changes.steps.is_empty()
+                    {
+                        changes.warnings.push(
+                            "the configuration file does not say so: write it there, or the next apply, reload or start takes it back"
+                                .to_owned(),
+                        );
                     }
-                    Err(ApplyError::Taken(taken)) => {
-                        let command = self.to_type(Path::new(&name), &taken);
-                        refuse(format!("{}\nto have it: {command}", ApplyError::Taken(taken)))
-                    }
-                    Err(why) => refuse(why.to_string()),
-                },
-                Err(mistakes) => refuse(mistakes),
+                    reply
+                }
+                Err(why) => refuse(why),
             },
             Ask::Reopen { disk } => told(running.reopen(&disk)),
             Ask::ClearReservation { volume } => told(running.clear_reservation(&volume)),
@@ -222,7 +245,7 @@ fn introduction(running: &Running) -> String {
             name,
             place,
             export.volume().to_owned(),
-            Size(facts.bytes).to_string(),
+            ByteCount(facts.bytes).to_string(),
             hosts,
         ]);
     }

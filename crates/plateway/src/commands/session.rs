@@ -7,6 +7,7 @@
 //! Units: bytes. Errors name the disk and what was seen.
 
 use std::fmt::Debug;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,8 +38,8 @@ const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
-    /// The disks, in the order of their places.
-    pub(crate) disks: &'a [DiskUri],
+    /// The disks, in the order of their places, each with whether it is only read.
+    pub(crate) disks: &'a [(DiskUri, bool)],
     /// The configuration that names volumes.
     pub(crate) config: Option<&'a Path>,
     /// Threads to carry the work.
@@ -63,6 +64,8 @@ pub(crate) struct Outcome<G> {
     pub(crate) guests: Vec<G>,
     /// What was read when they changed their phases, in order of arrival.
     pub(crate) readings: Vec<Reading>,
+    /// Whether the others were not waited for.
+    pub(crate) gave_up: bool,
 }
 
 impl Session {
@@ -110,11 +113,11 @@ impl Session {
     }
 
     /// Sends a guest to each shard, from shard 0 on, and waits until all are done. `watch` is called
-    /// at every tick, and with every reading.
+    /// at every tick, and with every reading; where it breaks, nobody is waited for any longer.
     pub(crate) fn run<G: Guest + Debug + Send + 'static>(
         &self,
         guests: Vec<G>,
-        mut watch: impl FnMut(Option<&Reading>),
+        mut watch: impl FnMut(Option<&Reading>) -> ControlFlow<()>,
     ) -> miette::Result<Outcome<G>> {
         assert!(guests.len() <= usize::from(self.shards), "a shard is given one guest");
         let volumes: Vec<_> = self.volumes.iter().map(|volume| volume.id).collect();
@@ -126,31 +129,33 @@ impl Session {
         }
         drop(tell);
         let (mut readings, mut done) = (Vec::new(), Vec::new());
-        while left > 0 {
+        let mut flow = ControlFlow::Continue(());
+        while left > 0 && flow.is_continue() {
             match told.recv_timeout(TICK) {
                 Ok(Told::Phase(reading)) => {
-                    watch(Some(&reading));
+                    flow = watch(Some(&reading));
                     readings.push(reading);
                 }
                 Ok(Told::Done(shard, guest)) => {
                     done.push((shard, *guest));
                     left -= 1;
                 }
-                Err(RecvTimeoutError::Timeout) => watch(None),
+                Err(RecvTimeoutError::Timeout) => flow = watch(None),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(miette::miette!("the shards are gone"));
                 }
             }
         }
         done.sort_by_key(|(shard, _)| *shard);
-        Ok(Outcome { guests: done.into_iter().map(|(_, guest)| guest).collect(), readings })
+        let guests = done.into_iter().map(|(_, guest)| guest).collect();
+        Ok(Outcome { guests, readings, gave_up: left > 0 })
     }
 
     /// Whether a disk is blank; what was found where it is not.
     pub(crate) fn probe(&self, place: u8) -> miette::Result<Verdict> {
         let size = self.volumes[usize::from(place)].bytes;
         let probe = Probe::new(Place(place), size, Arc::new(Progress::default()));
-        let outcome = self.run(vec![probe], |_| {})?;
+        let outcome = self.run(vec![probe], |_| ControlFlow::Continue(()))?;
         let verdict = outcome.guests.first().and_then(Probe::verdict);
         verdict.ok_or_else(|| miette::miette!("the disk was not examined"))
     }
@@ -168,6 +173,11 @@ impl Session {
         ))
     }
 
+    /// Leaves everything as it is, since a disk does not answer: the process is about to end.
+    pub(crate) fn abandon(self) {
+        std::mem::forget(self);
+    }
+
     /// Makes everything durable and closes the disks.
     pub(crate) fn close(self) -> miette::Result<()> {
         match self.running.shut_down().as_slice() {
@@ -182,16 +192,18 @@ fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiAr
     let defaults = Defaults::of_this_machine();
     let mut args = HiArgs::new(server(opening, &defaults));
     let mut names = Vec::new();
-    for (index, uri) in opening.disks.iter().enumerate() {
+    for (index, (uri, read_only)) in opening.disks.iter().enumerate() {
+        let read_only = *read_only;
         if let DiskUri::Volume { name } = uri {
-            names.push(take_volume(opening.config, name, &defaults, &mut args)?);
+            names.push(take_volume(opening.config, name, read_only, &defaults, &mut args)?);
             continue;
         }
         // Names that no configuration can have, so that they meet none; the place tells two alike
         // (two RAM disks) apart.
         let place = if index == 0 { String::new() } else { format!(" ({})", index + 1) };
         let (disk, volume) = (format!("{uri}{place}"), format!("{uri}{place}"));
-        args.disks.push(DiskConfig { name: disk.clone(), uri: uri.clone(), required: true });
+        let (name, uri) = (disk.clone(), uri.clone());
+        args.disks.push(DiskConfig { name, uri, required: true, read_only });
         args.volumes.push(VolumeConfig {
             name: volume.clone(),
             layout: Layout::Single { disk },
@@ -226,6 +238,7 @@ fn server(opening: &Opening<'_>, defaults: &Defaults) -> Server {
 fn take_volume(
     config: Option<&Path>,
     name: &str,
+    read_only: bool,
     defaults: &Defaults,
     into: &mut HiArgs,
 ) -> miette::Result<String> {
@@ -260,7 +273,7 @@ fn take_volume(
     for disk in &args.disks {
         let used = volume.layout.disks().contains(&disk.name);
         if used && !into.disks.iter().any(|known| known.name == disk.name) {
-            into.disks.push(DiskConfig { required: true, ..disk.clone() });
+            into.disks.push(DiskConfig { required: true, read_only, ..disk.clone() });
         }
     }
     into.volumes.push(volume.clone());

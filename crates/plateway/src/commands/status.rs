@@ -1,10 +1,10 @@
 //! `plateway status`: how a running server is, as tables or as the JSON of the control socket.
 
+use block::ByteCount;
 use comfy_table::Table;
 use serde_json::Value;
 
 use crate::cli::ServerArgs;
-use crate::config::size::Size;
 use crate::control::status::{Disk, Link};
 use crate::control::{Status, table_of};
 
@@ -19,18 +19,18 @@ fn text(status: &Status) -> String {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let head = format!(
         "plateway {} (pid {}), {}, shards on CPU {:?}, up {:.0} s, {:.2} s of CPU\n\
-         memory {}: pool {} of {} in use, at most {}; {} waits, {} wait now\n\
-         connections: {} now, {} accepted, {} refused, {} closed for misbehaviour\n",
+         memory {}: buffers use {} of {}, {} at most so far; requests that waited for memory: {}, now: {}\n\
+         connections: {} now, {} accepted, {} refused, {} closed by protocol errors\n",
         status.version,
         status.pid,
         status.driver_reason,
         status.shards,
         seconds(status.uptime_ns),
         seconds(status.cpu_ns),
-        Size(memory.budget_bytes),
-        Size(memory.pool.pool_used_bytes),
-        Size(memory.pool.pool_bytes),
-        Size(memory.pool.pool_used_max_bytes),
+        ByteCount(memory.budget_bytes),
+        ByteCount(memory.pool.pool_used_bytes),
+        ByteCount(memory.pool.pool_bytes),
+        ByteCount(memory.pool.pool_used_max_bytes),
         memory.pool.waits,
         memory.pool.waiting,
         status.connections.len(),
@@ -76,9 +76,9 @@ pub(super) fn disks(status: &Status) -> Table {
         &[
             ("disk", |one| one.name.clone()),
             ("uri", |one| one.uri.clone()),
-            ("size", |one| Size(one.bytes).to_string()),
+            ("size", |one| ByteCount(one.bytes).to_string()),
             ("state", |one| match (&one.protected, &one.remote) {
-                (Some(why), _) => format!("{}, takes no writes: {why}", one.state),
+                (Some(why), _) => format!("{}, read-only: {why}", one.state),
                 (None, Some(remote)) => format!("{} ({remote})", one.state),
                 (None, None) => one.state.clone(),
             }),
@@ -99,13 +99,13 @@ fn volumes(status: &Status) -> Table {
             ("volume", |one| one.name.clone()),
             ("state", |one| one.state.clone()),
             ("layout", |one| one.layout.clone()),
-            ("size", |one| Size(one.bytes).to_string()),
+            ("size", |one| ByteCount(one.bytes).to_string()),
             ("block", |one| one.block_size.to_string()),
             ("uuid", |one| one.uuid.clone()),
             ("reads", |one| one.counters.reads.to_string()),
             ("writes", |one| one.counters.writes.to_string()),
-            ("read", |one| Size(one.counters.read_bytes).to_string()),
-            ("written", |one| Size(one.counters.write_bytes).to_string()),
+            ("read", |one| ByteCount(one.counters.read_bytes).to_string()),
+            ("written", |one| ByteCount(one.counters.write_bytes).to_string()),
             ("errors", |one| one.counters.errors.to_string()),
         ],
     )
@@ -147,16 +147,24 @@ fn links(status: &Status) -> Table {
                 let vlan = one.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
                 format!("{}{vlan}", one.interface)
             }),
-            ("for", |one| format!("{} {}", one.uses, one.used_for)),
+            ("for", |one| {
+                let used_for = match one.uses {
+                    1 => one.used_for.trim_end_matches('s'),
+                    _ => &one.used_for,
+                };
+                format!("{} {used_for}", one.uses)
+            }),
             ("mac", |one| one.mac.clone().unwrap_or("-".to_owned())),
             ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
-            ("received by", |one| if one.up { one.method.clone() } else { "down".to_owned() }),
+            ("state", |one| if one.up { one.method.clone() } else { "down".to_owned() }),
             ("ring", |one| one.counters.ring_frames.to_string()),
-            ("promised", |one| one.promised.to_string()),
+            ("buffers", |one| one.promised.to_string()),
             ("received", |one| {
-                format!("{} ({})", one.counters.received, Size(one.counters.received_bytes))
+                format!("{} ({})", one.counters.received, ByteCount(one.counters.received_bytes))
             }),
-            ("sent", |one| format!("{} ({})", one.counters.sent, Size(one.counters.sent_bytes))),
+            ("sent", |one| {
+                format!("{} ({})", one.counters.sent, ByteCount(one.counters.sent_bytes))
+            }),
             ("dropped", |one| one.counters.dropped.to_string()),
             ("not sent", |one| one.counters.send_failed.to_string()),
         ],
@@ -167,8 +175,8 @@ fn links(status: &Status) -> Table {
 fn overcommitted(link: &Link) -> Option<String> {
     (link.up && link.promised > link.counters.ring_frames).then(|| {
         format!(
-            "interface {}: its exports promise to hold {} commands, and its receive ring holds {} frames: bursts of all initiators at once \
-             lose some, which are sent again; {} were dropped so far (smaller buffers of the exports promise less)",
+            "interface {}: the buffers of its exports are {} commands, and its receive ring holds {} frames: bursts of all hosts at once \
+             lose some, which are sent again; {} were dropped so far (smaller buffers = of the exports avoid it)",
             link.interface, link.promised, link.counters.ring_frames, link.counters.dropped
         )
     })

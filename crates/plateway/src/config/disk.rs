@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use block::ByteCount;
 use toml::Spanned;
 
 use super::file::{NAME, table};
@@ -13,7 +14,7 @@ use super::mistake::{Mistake, Span};
 use super::plan::Refused;
 use super::resolve::Resolver;
 use super::text::quoted;
-use super::thing::{Change, Configured, Thing};
+use super::thing::{Change, Configured, SIZE_KEY, Thing};
 use super::uri::{DiskUri, UriError};
 
 table! {
@@ -33,6 +34,8 @@ pub(crate) struct DiskConfig {
     pub(crate) uri: DiskUri,
     /// Whether a start without it is none.
     pub(crate) required: bool,
+    /// Whether nobody writes to it: what `bench` reads, and what `copy` copies.
+    pub(crate) read_only: bool,
 }
 
 /// What a disk is called in steps.
@@ -50,7 +53,13 @@ impl Configured for DiskConfig {
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
-        vec![("", self.uri.to_string())]
+        let size = match self.uri.innermost() {
+            DiskUri::Null { bytes } | DiskUri::File { create_bytes: Some(bytes), .. } => {
+                ByteCount(*bytes).to_string()
+            }
+            _ => "as it is".to_owned(),
+        };
+        vec![(SIZE_KEY, size)]
     }
 
     fn excludes(&self, other: &Thing) -> bool {
@@ -162,7 +171,7 @@ impl Resolver<'_> {
             }
             self.place(disk_title(&name), "", written.span());
             let required = one.required.as_ref().is_some_and(|required| *required.get_ref());
-            disks.push(DiskConfig { name, uri, required });
+            disks.push(DiskConfig { name, uri, required, read_only: false });
             spans.push(written.span());
         }
         disks

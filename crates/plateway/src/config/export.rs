@@ -59,6 +59,28 @@ impl<T: fmt::Display> fmt::Display for Hosts<T> {
     }
 }
 
+impl<T: fmt::Display + PartialEq + Clone> Hosts<T> {
+    /// The same, where this host may use it or may not.
+    pub(crate) fn with(&self, host: T, may: bool) -> Result<Self, String> {
+        let Hosts::List(list) = self else {
+            return Err(
+                "it is exported to any host: name the hosts in the configuration".to_owned()
+            );
+        };
+        let mut list = list.clone();
+        let at = list.iter().position(|one| *one == host);
+        match (at, may) {
+            (None, true) => list.push(host),
+            (Some(_), true) => {}
+            (Some(at), false) => drop(list.remove(at)),
+            (None, false) => {
+                return Err(format!("{host} is not among the hosts, which are: {self}"));
+            }
+        }
+        Ok(Hosts::List(list))
+    }
+}
+
 impl<T: fmt::Display> Hosts<T> {
     /// As a file has them.
     pub(crate) fn text(&self) -> String {

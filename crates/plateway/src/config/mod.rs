@@ -16,6 +16,7 @@
 pub(crate) mod address;
 pub(crate) mod defaults;
 pub(crate) mod disk;
+pub(crate) mod edit;
 pub(crate) mod export;
 pub(crate) mod file;
 pub(crate) mod link;
@@ -142,4 +143,4 @@ fn check_texts(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

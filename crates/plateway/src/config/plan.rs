@@ -11,8 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use block::ByteCount;
+
 use super::model::HiArgs;
-use super::size::Size;
 use super::thing::{Change, Step, Thing};
 
 /// What `apply` does, in order.
@@ -34,11 +35,11 @@ pub(crate) enum Refused {
     #[error(
         "disk {name} is in memory and cannot change from {} to {} without losing its data; \
          remove it in one apply and add it in the next, or give the new one another name",
-        Size(*from_bytes), Size(*to_bytes)
+        ByteCount(*from_bytes), ByteCount(*to_bytes)
     )]
     RamResize { name: String, from_bytes: u64, to_bytes: u64 },
     /// A file made smaller.
-    #[error("disk {name} cannot shrink from {} to {}: what lies beyond would be lost", Size(*from_bytes), Size(*to_bytes))]
+    #[error("disk {name} cannot shrink from {} to {}: what lies beyond would be lost", ByteCount(*from_bytes), ByteCount(*to_bytes))]
     FileShrink { name: String, from_bytes: u64, to_bytes: u64 },
 }
 

@@ -17,7 +17,7 @@ pub(super) fn defaults() -> Defaults {
 }
 
 /// What a text that must be good means.
-pub(super) fn good(text: &str) -> HiArgs {
+pub(crate) fn good(text: &str) -> HiArgs {
     match check("p.toml", text, &defaults()) {
         Ok(checked) => checked.args,
         Err(found) => panic!("{:#?}", found.lines().collect::<Vec<_>>()),

@@ -9,12 +9,17 @@
 use std::fmt;
 use std::ops::Deref;
 
+use block::ByteCount;
+
 use super::disk::DiskConfig;
 use super::link::LinkConfig;
 use super::listener::ListenerConfig;
 use super::plan::Refused;
 use super::volume::VolumeConfig;
 use crate::protocols::ExportConfig;
+
+/// The key of what is a size, among the values that change in place.
+pub(super) const SIZE_KEY: &str = "size";
 
 /// What every kind of thing says of itself.
 pub(crate) trait Configured {
@@ -109,13 +114,19 @@ pub(crate) enum Step {
     Remove(Thing),
     /// In place. Where both are the same it follows what it stands on.
     Change { from: Thing, to: Thing },
+    /// A disk was given another size from outside, and its volume is to have it. It comes last, and
+    /// nothing undoes it: that is the size that the disk has.
+    Resize { disk: Thing, from_bytes: u64, to_bytes: u64 },
 }
 
 impl Step {
     /// The thing, as it is to be where it changes.
     pub(crate) fn thing(&self) -> &Thing {
         match self {
-            Step::Add(thing) | Step::Remove(thing) | Step::Change { to: thing, .. } => thing,
+            Step::Add(thing)
+            | Step::Remove(thing)
+            | Step::Change { to: thing, .. }
+            | Step::Resize { disk: thing, .. } => thing,
         }
     }
 
@@ -125,6 +136,9 @@ impl Step {
             Step::Add(thing) => Step::Remove(thing),
             Step::Remove(thing) => Step::Add(thing),
             Step::Change { from, to } => Step::Change { from: to, to: from },
+            Step::Resize { disk, from_bytes, to_bytes } => {
+                Step::Resize { disk, from_bytes: to_bytes, to_bytes: from_bytes }
+            }
         }
     }
 }
@@ -139,17 +153,23 @@ impl fmt::Display for Step {
                 hosts.map_or(Ok(()), |(_, hosts)| write!(f, ", hosts {hosts}"))
             }
             Step::Remove(thing) => write!(f, "- {}{}", thing.title(), thing.details()),
+            Step::Change { from, to } if from == to => {
+                write!(f, "~ resize {}: size follows its disks", from.title())
+            }
             Step::Change { from, to } => {
-                write!(f, "~ {}:", from.title())?;
-                if from == to {
-                    return f.write_str(" size follows its disks");
-                }
-                for ((key, from), (_, to)) in from.values().into_iter().zip(to.values()) {
-                    if from != to {
-                        write!(f, " {key}{}{from} -> {to}", if key.is_empty() { "" } else { " " })?;
-                    }
+                let (title, values) = (from.title(), from.values().into_iter().zip(to.values()));
+                let changed: Vec<_> = values.filter(|(from, to)| from != to).collect();
+                let is_size = changed.iter().all(|((key, _), _)| *key == SIZE_KEY);
+                write!(f, "~ {}{title}:", if is_size { "resize " } else { "" })?;
+                for ((key, from), (_, to)) in changed {
+                    write!(f, " {key} {from} -> {to}")?;
                 }
                 Ok(())
+            }
+            Step::Resize { disk, from_bytes, to_bytes } => {
+                let (title, from, to) =
+                    (disk.title(), ByteCount(*from_bytes), ByteCount(*to_bytes));
+                write!(f, "~ resize {title}: {SIZE_KEY} {from} -> {to}, as it is now")
             }
         }
     }

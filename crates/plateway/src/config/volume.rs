@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
+use block::ByteCount;
 use toml::Spanned;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
@@ -17,7 +18,7 @@ use super::plan::Refused;
 use super::resolve::{Names, Resolver};
 use super::size::Size;
 use super::text::{list, quoted};
-use super::thing::{Change, Configured, Thing};
+use super::thing::{Change, Configured, SIZE_KEY, Thing};
 
 /// `chunk` where none is given.
 pub(crate) const CHUNK_DEFAULT: u64 = 64 << 10;
@@ -84,7 +85,7 @@ impl fmt::Display for Layout {
             Layout::Single { disk } => write!(f, "single on {disk}"),
             Layout::Concat { disks } => write!(f, "concat of {}", disks.join(" ")),
             Layout::Stripe { disks, chunk_bytes } => {
-                write!(f, "stripe over {}, chunk {}", disks.join(" "), Size(*chunk_bytes))
+                write!(f, "stripe over {}, chunk {}", disks.join(" "), ByteCount(*chunk_bytes))
             }
         }
     }
@@ -103,7 +104,7 @@ impl Configured for VolumeConfig {
     fn details(&self) -> String {
         let mut text = format!(": {}, blocks of {}", self.layout, self.block_size);
         if let Some(bytes) = self.size_bytes {
-            let _ = write!(text, ", size {}", Size(bytes));
+            let _ = write!(text, ", size {}", ByteCount(bytes));
         }
         if let Some(uuid) = self.uuid {
             let _ = write!(text, ", uuid {uuid}");
@@ -113,7 +114,7 @@ impl Configured for VolumeConfig {
 
     fn values(&self) -> Vec<(&'static str, String)> {
         let all = || "all of its disks".to_owned();
-        vec![("size", self.size_bytes.map_or_else(all, |bytes| Size(bytes).to_string()))]
+        vec![(SIZE_KEY, self.size_bytes.map_or_else(all, |bytes| ByteCount(bytes).to_string()))]
     }
 
     fn stands_on(&self) -> Vec<String> {

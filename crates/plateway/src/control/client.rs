@@ -11,6 +11,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 
 use super::status::{Changes, Status};
+use crate::config::edit::Edit;
 use crate::run::Consent;
 
 /// A server's control socket.
@@ -87,6 +88,23 @@ impl Client {
     /// What is served, as a configuration.
     pub(crate) fn config(&self) -> Result<String, ClientError> {
         self.ask(Method::GET, "/v1/config", String::new())
+    }
+
+    /// Changes one value of what is served.
+    pub(crate) fn edit(&self, edit: &Edit, yes: bool) -> Result<Changes, ClientError> {
+        let at = |volume: &str| format!("/v1/volumes/{}", escaped(Path::new(volume)));
+        let (method, path) = match edit {
+            Edit::Resize { volume, bytes: Some(bytes) } => {
+                (Method::POST, format!("{}/resize?bytes={bytes}", at(volume)))
+            }
+            Edit::Resize { volume, bytes: None } => (Method::POST, at(volume) + "/resize"),
+            Edit::Host { volume, host, may } => {
+                let (host, yes) = (escaped(Path::new(host)), if yes { "&yes=true" } else { "" });
+                let method = if *may { Method::POST } else { Method::DELETE };
+                (method, format!("{}/hosts?host={host}{yes}", at(volume)))
+            }
+        };
+        self.json(method, &path, String::new())
     }
 
     /// Lets a disk take writes again.

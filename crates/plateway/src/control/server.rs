@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use super::socket::Owned;
 use super::status::{Changes, Status};
+use crate::config::edit::Edit;
 use crate::run::Consent;
 
 /// The largest configuration.
@@ -46,6 +47,8 @@ pub(crate) enum Ask {
         text: String,
         consent: Consent,
     },
+    /// A change of one value.
+    Edit { edit: Edit, yes: bool },
     /// That a disk takes writes again.
     Reopen {
         /// Its name.
@@ -125,6 +128,25 @@ impl Named {
     }
 }
 
+#[derive(Deserialize)]
+struct Sized {
+    /// Bytes; none is all that its disks have.
+    bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct OfHost {
+    host: String,
+    #[serde(default)]
+    yes: bool,
+}
+
+impl OfHost {
+    fn edit(self, volume: String, may: bool) -> Ask {
+        Ask::Edit { edit: Edit::Host { volume, host: self.host, may }, yes: self.yes }
+    }
+}
+
 pub(super) fn serve(
     listener: UnixListener,
     owned: Owned,
@@ -173,6 +195,24 @@ fn routes(asking: Asking) -> Router {
             post(async |State(asking), Path(disk): Path<String>| {
                 reply(&asking, Ask::Reopen { disk }).await
             }),
+        )
+        .route(
+            "/v1/volumes/{name}/resize",
+            post(async |State(asking), Path(volume): Path<String>, Query(size): Query<Sized>| {
+                let edit = Edit::Resize { volume, bytes: size.bytes };
+                reply(&asking, Ask::Edit { edit, yes: false }).await
+            }),
+        )
+        .route(
+            "/v1/volumes/{name}/hosts",
+            post(async |State(asking), Path(volume): Path<String>, Query(one): Query<OfHost>| {
+                reply(&asking, one.edit(volume, true)).await
+            })
+            .delete(
+                async |State(asking), Path(volume): Path<String>, Query(one): Query<OfHost>| {
+                    reply(&asking, one.edit(volume, false)).await
+                },
+            ),
         )
         .route(
             "/v1/volumes/{name}/reservation/clear",

@@ -172,7 +172,7 @@ pub(crate) struct Disk {
     pub(crate) uri: String,
     /// Its size.
     pub(crate) bytes: u64,
-    /// `well`, `errors`, `slow`, `stuck`, `closed`, or `failed`.
+    /// `ok`, `errors`, `slow`, `stuck`, `closed`, or `failed`.
     pub(crate) state: String,
     /// Why it is failed, if so; it is tried again.
     #[serde(default)]

@@ -21,13 +21,15 @@ pub(super) enum Request {
     Flush,
 }
 
+/// What came of an access, with the bytes of a read.
+pub(super) type Ended = (Outcome, Vec<u8>);
+
 /// An access, and who waits for it.
 #[derive(Debug)]
 pub(super) struct Access {
     volume: VolumeId,
     request: Request,
-    /// Where the outcome goes, with the bytes of a read.
-    answer: Sender<(Outcome, Vec<u8>)>,
+    answer: Sender<Ended>,
     account: Account,
     state: State,
 }
@@ -40,11 +42,7 @@ enum State {
 }
 
 impl Access {
-    pub(super) fn new(
-        volume: VolumeId,
-        request: Request,
-        answer: Sender<(Outcome, Vec<u8>)>,
-    ) -> Access {
+    pub(super) fn new(volume: VolumeId, request: Request, answer: Sender<Ended>) -> Access {
         // It waits for disks alone, so it takes of the reserve, for which it stands in no line.
         let account = Account::new(Class::Immediate);
         Access { volume, request, answer, account, state: State::WaitsForMemory }

@@ -25,7 +25,7 @@ impl Allowance {
     }
 
     /// The line with what was left out before it, unless it is left out itself.
-    pub(super) fn take(&mut self, now: Instant, line: impl FnOnce() -> String) -> Option<String> {
+    pub(super) fn take(&mut self, now: Instant, line: String) -> Option<String> {
         while self.left < self.burst && now >= self.refilled + self.every {
             self.left += 1;
             self.refilled += self.every;
@@ -39,8 +39,8 @@ impl Allowance {
         }
         self.left -= 1;
         Some(match std::mem::take(&mut self.left_out) {
-            0 => line(),
-            count => format!("{} ({count} more like it were not shown)", line()),
+            0 => line,
+            count => format!("{line} ({count} more like it were not shown)"),
         })
     }
 }

@@ -61,9 +61,13 @@ fn undone(not_undone: &[String]) -> String {
 }
 
 impl Running {
-    /// The steps from what is served to `to`.
+    /// The steps from what is served to `to`, and to the sizes that disks were given from outside.
     pub(crate) fn difference(&self, to: &HiArgs) -> Result<Plan, ApplyError> {
-        plan(&self.args(), to).map_err(ApplyError::Refused)
+        let mut plan = plan(&self.args(), to).map_err(ApplyError::Refused)?;
+        let touched = |title: &str| plan.steps.iter().any(|step| step.thing().title() == title);
+        let resized = self.resized_disks(touched);
+        plan.steps.extend(resized);
+        Ok(plan)
     }
 
     /// Brings the server to `to`, and volumes to sizes that their disks were given from outside.
@@ -99,6 +103,10 @@ impl Running {
                     applied.steps.push(step.to_string());
                     applied.warnings.extend(warnings);
                 }
+                // A member that became too small, say: the disk has that size all the same.
+                Err(why) if matches!(step, Step::Resize { .. }) => {
+                    applied.warnings.push(why.line());
+                }
                 Err(why) => {
                     let not_undone = self.undo(&steps[..at], &failed);
                     let (step, why) = (step.to_string(), Box::new(why));
@@ -107,9 +115,6 @@ impl Running {
             }
         }
         self.arrange(to);
-        let (resized, warnings) = self.follow_disks();
-        applied.steps.extend(resized);
-        applied.warnings.extend(warnings);
         Ok(applied)
     }
 
@@ -148,7 +153,7 @@ impl Running {
         }
         match step {
             Step::Add(thing) => match thing {
-                Thing::Disk(disk) => self.add_disk(disk)?,
+                Thing::Disk(disk) => return self.add_disk(disk),
                 Thing::Volume(volume) => self.add_volume(volume)?,
                 Thing::Listener(listener) => self.add_listener(listener)?,
                 Thing::Link(link) => return self.add_link(link),
@@ -168,6 +173,11 @@ impl Running {
                 (_, Thing::Export(export)) => self.change_export(export)?,
                 _ => unreachable!("{step}: it is replaced"),
             },
+            Step::Resize { disk, .. } => {
+                if let Thing::Disk(disk) = disk {
+                    self.follow(&disk.name)?;
+                }
+            }
         }
         Ok(None)
     }

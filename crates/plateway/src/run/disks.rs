@@ -15,10 +15,11 @@ use block::{ByteCount, ShardId};
 use contract::{DiskFacts, DiskId};
 use reactor::disk::marks::Marks;
 use reactor::disk::probe::{Identity, Probe, unmade_file};
-use reactor::disk::{Access, Disk, OpenError};
+use reactor::disk::{Access, Disk, OpenError, Rights};
 use reactor::look_at_interface;
 use shard::{Answer, ImportSettings, Order};
 
+use super::caveats;
 use super::error::RunError;
 use super::event_log::log;
 use super::identity::{self, Blocks, Identities};
@@ -40,11 +41,16 @@ use crate::protocols::RemoteUri;
 /// asked.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
+/// After so much waiting people are told for what.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// What was seen of a disk.
 #[derive(Debug)]
 pub(crate) struct DiskSight {
     /// What would be done with it, in a few words.
     pub(crate) words: String,
+    /// What is to be known of it besides.
+    pub(crate) caveats: Vec<String>,
     /// As the server names it.
     uri: DiskUri,
     /// None where it was not asked.
@@ -77,6 +83,7 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
     let served = inventory.served();
     let mut sight = DiskSight {
         words: "not contacted".to_owned(),
+        caveats: Vec::new(),
         uri: served.map_or_else(|| config.uri.clone(), |served| served.located(&config.uri)),
         facts: None,
         access: Some("remote"),
@@ -101,7 +108,12 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
     open::spec_of(config)?;
     let uri = sight.uri.clone();
     match uri.innermost() {
-        DiskUri::Ram { bytes } => sight.see_memory(*bytes, "memory, zeros at first"),
+        DiskUri::Ram { bytes } => {
+            sight.see_memory(*bytes, "memory, zeros at first");
+            if !sight.is_served {
+                sight.caveats = caveats::of_memory(*bytes);
+            }
+        }
         DiskUri::Null { bytes } => sight.see_memory(*bytes, "discards writes, reads zeros"),
         DiskUri::File { path, create_bytes, tail } => {
             match (Probe::file(path, *tail), *create_bytes) {
@@ -113,7 +125,8 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
                     if let Some(backing) = identity::backing(&uri) {
                         sight.lost = Identities::new(inventory.state()).lost(config, &backing)?;
                     }
-                    sight.words = format!("would be created with {}", Size(bytes));
+                    sight.words = format!("would be created with {}", ByteCount(bytes));
+                    sight.caveats = caveats::of_unmade(path, bytes);
                     (sight.facts, sight.access) = (Some(facts), None);
                     (sight.identity, sight.content) = (Some(identity), Content::Unmade);
                 }
@@ -161,6 +174,12 @@ impl DiskSight {
         let mut facts = probe.facts();
         let seen = facts.size.0;
         self.words = match create {
+            // A restart would refuse it.
+            Some(expected) if seen != expected && self.is_served => format!(
+                "served now, with {}: write create={} before the next start",
+                ByteCount(seen),
+                Size(seen)
+            ),
             Some(expected)
                 if seen != expected && !served.is_some_and(|one| one.grows(config, seen)) =>
             {
@@ -172,17 +191,17 @@ impl DiskSight {
                     "disk {}: {}: expected a file that may grow from {} to {}, seen one that may not be written",
                     config.name,
                     path.display(),
-                    Size(seen),
-                    Size(wanted)
+                    ByteCount(seen),
+                    ByteCount(wanted)
                 ))
                 .help("allow this user to write it, or leave create out"));
             }
             Some(wanted) if seen < wanted => {
                 facts.size = ByteCount(wanted);
-                format!("would grow from {} to {}", Size(seen), Size(wanted))
+                format!("would grow from {} to {}", ByteCount(seen), ByteCount(wanted))
             }
             _ if self.is_served => "served now".to_owned(),
-            _ if probe.tail() > 0 => format!("there, without its last {} bytes", probe.tail()),
+            _ if probe.tail() > 0 => format!("there, without its last {}", ByteCount(probe.tail())),
             _ if facts.read_only => "there, read only".to_owned(),
             _ => "there".to_owned(),
         };
@@ -194,6 +213,7 @@ impl DiskSight {
             Some(blocks) => Some(identities.recognise(config, &blocks)?),
             None => None,
         };
+        self.caveats = caveats::of_probe(path, &probe);
         self.facts = Some(facts);
         self.access = Some(access_name(probe.access()));
         self.identity = Some(probe.identity().clone());
@@ -305,7 +325,7 @@ pub(crate) fn accept(
         }
         Ok(probe) if !new => {
             let (marks, bytes) = (probe.marks(), probe.facts().size.0);
-            let words = format!("is known by {marks} from now on, with {bytes} bytes");
+            let words = format!("is known by {marks} from now on, with {:#}", ByteCount(bytes));
             let known = identities.accept(
                 name,
                 &backing,
@@ -322,10 +342,13 @@ pub(crate) fn accept(
 }
 
 impl Running {
-    pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<(), RunError> {
-        let disk = self.open_disk(config)?;
+    /// Opens a disk and keeps it. Returns what deserves to be told.
+    pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<Option<String>, RunError> {
+        let mut disk = self.open_disk(config)?;
+        let caveats = std::mem::take(&mut disk.caveats);
         self.disks.insert(config.name.clone(), disk);
-        Ok(())
+        let told = || format!("disk {}: {}", config.name, caveats.join("; "));
+        Ok((!caveats.is_empty()).then(told))
     }
 
     /// Opens a disk and makes it known to all shards.
@@ -337,7 +360,8 @@ impl Running {
                 .inspect_err(|_| self.close_import_links(&config.name))?;
             let backing = identity::backing(&config.uri);
             let config = config.clone();
-            return Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing });
+            let caveats = Vec::new();
+            return Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats });
         }
         retry_in_use(|| self.open_local(config))
     }
@@ -366,7 +390,8 @@ impl Running {
         let sight = look(config, self)?;
         let fresh = matches!(sight.content, Content::Unmade);
         let backing = if fresh { identity::backing(&config.uri) } else { sight.backing };
-        let disk = Disk::open(&open::spec_of(config)?, &self.arena)
+        let rights = if config.read_only { Rights::Read } else { Rights::Write };
+        let disk = Disk::open_for(rights, &open::spec_of(config)?, &self.arena)
             .map_err(|error| open::refused(config, &error))?;
         let (id, name) = (DiskId(self.numbers.disk.next()), &config.name);
         self.shards.event_log().name(id, name);
@@ -379,7 +404,8 @@ impl Running {
             facts: facts.clone(),
         });
         told.inspect_err(|_| drop(self.let_go(id, name, true)))?;
-        Ok(OpenDisk { id, config: config.clone(), local: Some(disk), facts, fresh, backing })
+        let (config, caveats) = (config.clone(), sight.caveats);
+        Ok(OpenDisk { id, config, local: Some(disk), facts, fresh, backing, caveats })
     }
 
     /// Has every shard reach a remote disk; if one cannot, none keeps it.
@@ -391,9 +417,16 @@ impl Running {
         settings: &ImportSettings,
     ) -> Result<DiskFacts, RunError> {
         let what = format!("reach disk {}", config.name);
-        let limit = ORDER_LIMIT + settings.connect_deadline();
+        let tries = settings.connect_deadline();
         let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
-        let answers = self.shards.order(&what, limit, add);
+        let waits = || {
+            log(&format!(
+                "{}: not reached yet, trying for {} s",
+                described(config),
+                tries.as_secs()
+            ));
+        };
+        let answers = self.shards.order_with(&what, ORDER_LIMIT + tries, PATIENCE, waits, add);
         self.imported(disk, config, (uri, settings), answers)
     }
 

@@ -1,9 +1,9 @@
 //! News of the shards as log lines on standard error, and what they say of disks.
 //!
-//! Every shard tells its own view: a disk that three shards see slow is told once. Hosts that come,
-//! go or are refused, peers that misbehave, and errors of each disk are told of at a bounded rate
-//! each, and what was left out is counted. Units: none; times by
-//! the system's clock.
+//! Every shard tells its own view: a disk that three shards see slow is told once. No line is
+//! written that takes nothing from an allowance, since others cause most of them: peers that
+//! misbehave, hosts that come, go or are refused, stations that have the address of a disk, disks
+//! that err. What was left out is counted. Units: none; times by the system's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -17,10 +17,23 @@ use volume::gate::{DiskError, Health};
 
 use super::allowance::Allowance;
 
-/// So many lines about peers are written at once ...
-const PEERS_BURST: u32 = 10;
+/// Lines that may be left out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Peers,
+    Hosts,
+    Refusals,
+    Warnings,
+    /// Each disk has its own, and what its target's network says hides nothing of what it does.
+    Import(DiskId),
+    Disk(DiskId),
+    Errors(DiskId),
+}
+
+/// So many lines of a kind are written at once ...
+const BURST: u32 = 10;
 /// ... and then one for each of these.
-const PEERS_EVERY: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(5);
 /// The same of hosts that come and go: a machine room that starts anew is told whole.
 const HOSTS_BURST: u32 = 200;
 const HOSTS_EVERY: Duration = Duration::from_secs(1);
@@ -31,8 +44,18 @@ const ERRORS_EVERY: Duration = Duration::from_secs(10);
 /// A disk that had an error is not well for so long.
 const ERRORS_LAST: Duration = Duration::from_secs(60);
 
+impl Kind {
+    fn allowance(self, now: Instant) -> Allowance {
+        match self {
+            Kind::Hosts => Allowance::new(HOSTS_BURST, HOSTS_EVERY, now),
+            Kind::Errors(_) => Allowance::new(ERRORS_BURST, ERRORS_EVERY, now),
+            _ => Allowance::new(BURST, EVERY, now),
+        }
+    }
+}
+
 /// What was told so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct EventLog {
     names: BTreeMap<DiskId, String>,
     links: BTreeMap<LinkId, String>,
@@ -40,37 +63,11 @@ pub(super) struct EventLog {
     protected: BTreeSet<DiskId>,
     /// Disks of this machine, which know what the system said.
     local: BTreeMap<DiskId, Weak<Disk>>,
-    errors: BTreeMap<DiskId, Errors>,
+    /// The last of each disk.
+    errors: BTreeMap<DiskId, Instant>,
     /// What each shard knows of the remote disks.
     remote: BTreeMap<DiskId, BTreeMap<ShardId, DiskFacts>>,
-    peers: Allowance,
-    hosts: Allowance,
-    refusals: Allowance,
-}
-
-/// Of one disk.
-#[derive(Debug)]
-struct Errors {
-    last: Instant,
-    lines: Allowance,
-}
-
-impl Default for EventLog {
-    fn default() -> Self {
-        let now = Instant::now();
-        EventLog {
-            names: BTreeMap::new(),
-            links: BTreeMap::new(),
-            health: BTreeMap::new(),
-            protected: BTreeSet::new(),
-            local: BTreeMap::new(),
-            errors: BTreeMap::new(),
-            remote: BTreeMap::new(),
-            peers: Allowance::new(PEERS_BURST, PEERS_EVERY, now),
-            hosts: Allowance::new(HOSTS_BURST, HOSTS_EVERY, now),
-            refusals: Allowance::new(PEERS_BURST, PEERS_EVERY, now),
-        }
-    }
+    allowances: BTreeMap<Kind, Allowance>,
 }
 
 impl EventLog {
@@ -98,7 +95,7 @@ impl EventLog {
 
     /// Whether a disk had an error a short while ago.
     pub(super) fn had_error(&self, disk: DiskId, now: Instant) -> bool {
-        self.errors.get(&disk).is_some_and(|errors| now < errors.last + ERRORS_LAST)
+        self.errors.get(&disk).is_some_and(|last| now < *last + ERRORS_LAST)
     }
 
     /// Whether a disk takes no writes since something failed.
@@ -135,70 +132,80 @@ impl EventLog {
     }
 
     fn line(&mut self, news: &News, now: Instant) -> Option<String> {
-        match news {
+        let (kind, line) = self.words(news, now)?;
+        let allowance = self.allowances.entry(kind).or_insert_with(|| kind.allowance(now));
+        if let News::DiskError(error) = news {
+            allowance.leave_out(error.untold);
+        }
+        allowance.take(now, line)
+    }
+
+    /// What news are in words, if people are told.
+    fn words(&mut self, news: &News, now: Instant) -> Option<(Kind, String)> {
+        Some(match news {
             News::DiskHealth(disk, health) => {
                 let before = self.health.insert(*disk, *health).unwrap_or(Health::Well);
                 let name = self.name_of(*disk);
                 let slow = block::limits::DISK_SLOW.as_secs();
                 let stuck = block::limits::DISK_STUCK.as_secs();
-                match health {
-                    health if *health == before => None,
-                    Health::Well => Some(format!("disk {name} answers again")),
+                let line = match health {
+                    health if *health == before => return None,
+                    Health::Well => format!("disk {name} answers again"),
                     Health::Slow => {
-                        Some(format!("disk {name} is slow: a request is older than {slow} s"))
+                        format!("disk {name} is slow: a request is older than {slow} s")
                     }
-                    Health::Stuck => Some(format!(
+                    Health::Stuck => format!(
                         "disk {name} is stuck: a request is older than {stuck} s, its paths are failed; \
                          plateway disks list shows it"
-                    )),
-                }
+                    ),
+                };
+                (Kind::Disk(*disk), line)
             }
-            News::DiskError(error) => self.error_line(error, now),
+            News::DiskError(error) => {
+                self.errors.insert(error.disk, now);
+                (Kind::Errors(error.disk), self.error_line(error))
+            }
             News::DiskProtected(disk, failure) => {
                 let name = self.name_of(*disk);
-                self.protected.insert(*disk).then(|| {
-                    format!(
-                        "disk {name} takes no writes any more: {failure}; once its cause is repaired: \
-                         plateway disks reopen {name}"
-                    )
-                })
+                let is_new = self.protected.insert(*disk);
+                let line = format!(
+                    "disk {name} is read-only from now on: {failure}; once its cause is repaired: \
+                     plateway disks reopen {name}"
+                );
+                (Kind::Disk(*disk), is_new.then_some(line)?)
             }
             // Its size is told by what follows it, and by `News::Import`.
-            News::DiskChanged(..) => None,
+            News::DiskChanged(..) => return None,
             // Whoever stores it says what went wrong.
-            News::Store { .. } => None,
-            News::Warning(text) => Some(format!("warning: {}", self.with_links(text))),
+            News::Store { .. } => return None,
+            News::Warning(text) => (Kind::Warnings, format!("warning: {}", self.with_links(text))),
             News::Import(disk, what) => {
-                Some(format!("disk {}: {}", self.name_of(*disk), self.with_links(what)))
+                let line = format!("disk {}: {}", self.name_of(*disk), self.with_links(what));
+                (Kind::Import(*disk), line)
             }
             News::Closed { peer, reason } => {
-                self.peers.take(now, || format!("connection of {peer} closed: {reason}"))
+                (Kind::Peers, format!("connection of {peer} closed: {reason}"))
             }
-            News::Host(news) => {
-                let is_refused = matches!(news.event, HostEvent::Refused(_));
-                let allowance = if is_refused { &mut self.refusals } else { &mut self.hosts };
-                allowance.take(now, || news.to_string())
-            }
-        }
+            News::Host(news) => match news.event {
+                HostEvent::Refused(_) => (Kind::Refusals, news.to_string()),
+                _ => (Kind::Hosts, news.to_string()),
+            },
+        })
     }
 
-    fn error_line(&mut self, error: &DiskError, now: Instant) -> Option<String> {
-        let DiskError { disk, extent, failure, untold } = *error;
+    fn error_line(&self, error: &DiskError) -> String {
+        let DiskError { disk, extent, failure, .. } = *error;
         let name = self.name_of(disk);
         let place = Some(extent).filter(|extent| extent.length.0 > 0);
         let said = self.local.get(&disk).and_then(Weak::upgrade);
         let said = said.and_then(|local| local.error_at(place));
         let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-        let new = || Allowance::new(ERRORS_BURST, ERRORS_EVERY, now);
-        let errors = self.errors.entry(disk).or_insert_with(|| Errors { last: now, lines: new() });
-        errors.last = now;
-        errors.lines.leave_out(untold);
-        errors.lines.take(now, || match place {
+        match place {
             Some(Extent { offset, length }) => {
                 format!("disk {name}: {failure} at {}, {} bytes{said}", offset.0, length.0)
             }
             None => format!("disk {name}: a flush failed, {failure}{said}"),
-        })
+        }
     }
 
     /// A text in which shards named links by their numbers, with the names of interfaces.
@@ -317,10 +324,34 @@ mod tests {
         let peer = "127.0.0.1:1".parse().unwrap();
         let news = News::Closed { peer, reason: "garbage".to_owned() };
         let told = (0..1000).filter(|_| event_log.line(&news, start).is_some()).count();
-        assert_eq!(told, PEERS_BURST as usize);
-        let line = event_log.line(&news, start + PEERS_EVERY).unwrap();
+        assert_eq!(told, BURST as usize);
+        let line = event_log.line(&news, start + EVERY).unwrap();
         assert!(line.contains("990 more"), "{line}");
-        assert_eq!(event_log.line(&news, start + PEERS_EVERY), None);
+        assert_eq!(event_log.line(&news, start + EVERY), None);
+    }
+
+    #[test]
+    fn no_news_are_told_without_end_and_those_of_a_disk_hide_nothing_of_others() {
+        let mut event_log = EventLog::default();
+        let now = Instant::now();
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let flap = |round: usize| if round.is_multiple_of(2) { Health::Slow } else { Health::Well };
+        let refused = |disk| News::Import(DiskId(disk), "another disk".to_owned());
+        let floods: [&dyn Fn(usize) -> News; 4] = [
+            &|_| refused(1),
+            &|round| News::DiskHealth(DiskId(2), flap(round)),
+            &|_| News::Warning("an address is used twice".to_owned()),
+            &|_| News::Closed { peer, reason: "garbage".to_owned() },
+        ];
+        for flood in floods {
+            let lines = (0..1000).filter(|round| event_log.line(&flood(*round), now).is_some());
+            assert_eq!(lines.count(), BURST as usize, "{:?}", flood(0));
+        }
+        assert!(event_log.line(&refused(3), now).is_some());
+        let protected = News::DiskProtected(DiskId(1), block::Failure::MediumWrite);
+        assert!(event_log.line(&protected, now).is_some());
+        let line = event_log.line(&refused(1), now + EVERY).unwrap();
+        assert!(line.contains("990 more"), "{line}");
     }
 
     #[test]
@@ -337,7 +368,7 @@ mod tests {
         assert!(line.contains("add \"nqn.2026-11.net.plateway:me\""), "{line}");
         let told = (0..100).filter(|_| event_log.line(&refused, now).is_some()).count();
         assert_eq!(told, 9);
-        let line = event_log.line(&refused, now + PEERS_EVERY).unwrap();
+        let line = event_log.line(&refused, now + EVERY).unwrap();
         assert!(line.ends_with("(91 more like it were not shown)"), "{line}");
         // Others are told all the same.
         let line = event_log.line(&news(HostEvent::Connected), now).unwrap();

@@ -164,14 +164,15 @@ impl Running {
                 let failed = self.failed.remove(&title)?;
                 Some(self.give_up(&failed).map(|()| None))
             }
+            Step::Resize { .. } => None,
             Step::Change { .. } if !self.failed.contains(&title) => None,
             Step::Change { to: Thing::Disk(disk), .. } => {
                 let before = self.failed.remove(&title)?;
                 let opened = self.give_up(&before).and_then(|()| self.add_disk(disk));
                 Some(match opened {
-                    Ok(()) => {
+                    Ok(told) => {
                         self.failed.hurry(Instant::now());
-                        Ok(None)
+                        Ok(told)
                     }
                     Err(error) => {
                         self.failed.insert(before.thing, before.why, Instant::now());
@@ -290,7 +291,10 @@ impl Running {
         let backing = identity::backing(&config.uri);
         let config = config.clone();
         let name = config.name.clone();
-        self.disks.insert(name, OpenDisk { id, config, local: None, facts, fresh: false, backing });
+        self.disks.insert(
+            name,
+            OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats: Vec::new() },
+        );
         Ok(true)
     }
 
@@ -333,7 +337,12 @@ mod tests {
     fn tries_are_twice_as_far_apart_each_time_up_to_a_minute_and_end_with_the_last_failure() {
         let mut failed = FailedThings::default();
         let uri = "ram:1MiB".parse().unwrap();
-        let disk = Thing::Disk(DiskConfig { name: "d0".to_owned(), uri, required: false });
+        let disk = Thing::Disk(DiskConfig {
+            name: "d0".to_owned(),
+            uri,
+            required: false,
+            read_only: false,
+        });
         let mut now = Instant::now();
         assert!(!failed.take_due(now + PAUSE_MAX));
         failed.insert(disk.clone(), String::new(), now);

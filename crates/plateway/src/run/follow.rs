@@ -1,15 +1,17 @@
 //! Volumes follow their disks: a device that was grown, a file, and a remote disk whose target says
 //! that it has another size.
 //!
-//! A local disk is asked at each `apply`. A remote one tells by itself: each shard hears of it, and
+//! A local disk is asked at each `apply`, whose plan says so in a step of its own (`resize`). A remote one tells by itself: each shard hears of it, and
 //! what may be relied on is the smallest size that a shard knows, so a volume grows when all shards
 //! reach what is new and shrinks with the first. A volume of one disk is resized, and hosts get the
 //! event; a concat or stripe grows where its layout lets it, and is never cut: a member that became
 //! too small is told in the log and in the status until it is large enough again. Units: bytes.
 
+use block::ByteCount;
+
 use super::error::RunError;
-use super::{OpenVolume, Running, shape};
-use crate::config::size::Size;
+use super::{OpenDisk, OpenVolume, Running, shape};
+use crate::config::thing::{Step, Thing};
 
 impl Running {
     /// Has `call` called, in another thread, whenever
@@ -23,48 +25,46 @@ impl Running {
     pub(crate) fn follow_remote_disks(&mut self) -> Vec<String> {
         let remote = self.disks.values().filter(|disk| disk.is_remote());
         let names: Vec<String> = remote.map(|disk| disk.config.name.clone()).collect();
-        let followed = names.iter().filter_map(|name| self.follow(name));
+        let followed = names.iter().filter_map(|name| self.follow(name).transpose());
         followed.map(|done| done.unwrap_or_else(|error| error.line())).collect()
     }
 
-    /// Brings volumes to what all disks are like now. Returns what was done, and what could not be.
-    pub(super) fn follow_disks(&mut self) -> (Vec<String>, Vec<String>) {
-        let (mut steps, mut warnings) = (Vec::new(), Vec::new());
-        for name in self.disks.keys().cloned().collect::<Vec<_>>() {
-            let disk = &self.disks[&name];
-            // New facts would let a local disk take writes again, and that is for `disks reopen`.
-            if !disk.is_remote() && self.shards.event_log().is_protected(disk.id) {
-                continue;
-            }
-            match self.follow(&name) {
-                Some(Ok(step)) => steps.push(format!("~ {step}")),
-                Some(Err(error)) => warnings.push(error.line()),
-                None => {}
-            }
-        }
-        (steps, warnings)
-    }
-
-    /// Looks at a disk, and brings its volume to it if it has another size.
-    fn follow(&mut self, name: &str) -> Option<Result<String, RunError>> {
-        let before = self.disks.get(name)?.facts.size;
-        let followed = match self.refresh_disk(name) {
-            Ok(true) => self.volume_follows(name),
-            Ok(false) => return None,
-            Err(error) => Err(error),
+    /// The steps for disks that have another size than volumes know, but those that a plan touches
+    /// already. Looks, and changes nothing.
+    pub(super) fn resized_disks(&self, touched: impl Fn(&str) -> bool) -> Vec<Step> {
+        let one = |disk: &OpenDisk| {
+            let known = disk.facts.size.0;
+            let seen = match &disk.local {
+                // New facts would let it take writes again, and that is for `disks reopen`.
+                Some(_) if self.shards.event_log().is_protected(disk.id) => None,
+                // What cannot be asked is told by the requests that fail.
+                Some(local) => local.size_now().ok(),
+                None => self.shards.event_log().remote_facts(disk.id).map(|facts| facts.size),
+            }?;
+            let disk = Thing::Disk(disk.config.clone());
+            (seen.0 != known && !touched(&disk.title())).then_some(Step::Resize {
+                disk,
+                from_bytes: known,
+                to_bytes: seen.0,
+            })
         };
-        let now = self.disks.get(name)?.facts.size;
-        match followed {
-            Ok(()) if now == before => None,
-            Ok(()) => {
-                let (before, now) = (Size(before.0), Size(now.0));
-                Some(Ok(format!("disk {name}: {before} -> {now}, as it is now")))
-            }
-            Err(error) => Some(Err(error)),
-        }
+        self.disks.values().filter_map(one).collect()
     }
 
-    fn volume_follows(&mut self, disk: &str) -> Result<(), RunError> {
+    /// Looks at a disk, and brings its volume to it if it has another size: that, in a line.
+    pub(super) fn follow(&mut self, name: &str) -> Result<Option<String>, RunError> {
+        let Some(before) = self.disks.get(name).map(|disk| disk.facts.size) else {
+            return Ok(None);
+        };
+        if self.refresh_disk(name)? {
+            self.volume_follows(name)?;
+        }
+        let now = self.disk(name)?.facts.size;
+        let told = || format!("disk {name}: {} -> {}, as it is now", before, now);
+        Ok((now != before).then(told))
+    }
+
+    pub(super) fn volume_follows(&mut self, disk: &str) -> Result<(), RunError> {
         let uses = |volume: &&OpenVolume| volume.config.layout.disks().iter().any(|d| d == disk);
         let Some(volume) = self.volumes.values().find(uses) else { return Ok(()) };
         if volume.labelled.is_some()
@@ -87,10 +87,10 @@ impl Running {
             let (needed, seen) = (member.base + member.length, self.disks.get(name)?.facts.size.0);
             (seen < needed).then(|| {
                 format!(
-                    "volume {}: disk {name} is too small: expected at least {}, seen {}",
+                    "volume {}: disk {name} is too small: expected at least {:#}, seen {:#}",
                     volume.config.name,
-                    Size(needed),
-                    Size(seen)
+                    ByteCount(needed),
+                    ByteCount(seen)
                 )
             })
         });

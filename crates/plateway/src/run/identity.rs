@@ -13,9 +13,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
+use block::ByteCount;
 use reactor::disk::Tail;
 use reactor::disk::marks::Marks;
 use serde::Deserialize;
@@ -24,7 +25,6 @@ use uuid::Uuid;
 use super::error::RunError;
 use super::state::StateDirectory;
 use crate::config::disk::{DiskConfig, disk_title};
-use crate::config::size::Size;
 use crate::config::text::quoted;
 use crate::config::uri::DiskUri;
 use crate::config::volume::parse_uuid;
@@ -121,8 +121,9 @@ impl Identities {
         }
         if seen.bytes < known.bytes {
             let error = RunError::unrecognised(format!(
-                "disk {name} has shrunk: expected at least {} bytes, seen {}",
-                known.bytes, seen.bytes
+                "disk {name} has shrunk: expected at least {:#}, seen {:#}",
+                ByteCount(known.bytes),
+                ByteCount(seen.bytes)
             ));
             return Err(error.help(format!(
                 "give it its former size back; {}",
@@ -144,7 +145,8 @@ impl Identities {
         if known.is_none() && !stored.volume.iter().any(|entry| entry.backing == backing) {
             return Ok(None);
         }
-        let bytes = known.map(|known| format!(" of {}", Size(known.bytes))).unwrap_or_default();
+        let bytes =
+            known.map(|known| format!(" of {}", ByteCount(known.bytes))).unwrap_or_default();
         let error = RunError::unrecognised(format!(
             "disk {name}: expected its file{bytes}, seen none: create makes a file once, and this one was there"
         ))
@@ -232,10 +234,10 @@ impl Identities {
     }
 
     fn read(&self, name: &str) -> Result<Stored, RunError> {
-        match fs::read_to_string(self.0.path().join(FILE)) {
-            Ok(text) => toml::from_str(&text)
+        match self.0.read(Path::new(FILE)) {
+            Ok(Some(text)) => toml::from_str(&text)
                 .map_err(|error| self.failed(name, "understand", &error.to_string())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stored::default()),
+            Ok(None) => Ok(Stored::default()),
             Err(error) => Err(self.failed(name, "read", &error.to_string())),
         }
     }
@@ -296,6 +298,8 @@ fn text(stored: &Stored) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -327,12 +331,16 @@ mod tests {
         Blocks { backing: backing.to_owned(), marks: marks(&[("serial", serial)]), bytes }
     }
 
+    fn sda() -> DiskConfig {
+        let (name, uri) = ("d0".to_owned(), "/dev/sda".parse().unwrap());
+        DiskConfig { name, uri, required: false, read_only: false }
+    }
+
     #[test]
     fn a_disk_is_known_by_what_it_is() {
         let directory = tempfile::tempdir().unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk =
-            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
+        let disk = sda();
         let (sda, sdb) = (blocks("/dev/sda", "A", 8), blocks("/dev/sdb", "B", 8));
         for seen in [&sda, &sdb] {
             identities.of(&seen.backing, "v", false).unwrap();
@@ -369,8 +377,7 @@ mod tests {
         );
         fs::write(directory.path().join(FILE), old).unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk =
-            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
+        let disk = sda();
         let seen = blocks("/dev/sda", "A", 8);
         let key = identities.recognise(&disk, &seen).unwrap();
         assert_eq!(identities.of(&key, "v0", false).unwrap().to_string(), uuid);
@@ -387,8 +394,7 @@ mod tests {
     fn what_is_accepted_keeps_the_identity_unless_it_is_new() {
         let directory = tempfile::tempdir().unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk =
-            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
+        let disk = sda();
         let first = identities.of("/dev/sda", "v", false).unwrap();
         identities.note("d0", "/dev/sda", &blocks("/dev/sda", "A", 8)).unwrap();
         let restored = blocks("/dev/sda", "B", 4);

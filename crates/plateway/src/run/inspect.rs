@@ -190,7 +190,7 @@ impl Running {
             state: match health {
                 _ if access == "closed" => "closed",
                 Health::Well if had_error => "errors",
-                Health::Well => "well",
+                Health::Well => "ok",
                 Health::Slow => "slow",
                 Health::Stuck => "stuck",
             }

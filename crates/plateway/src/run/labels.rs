@@ -12,7 +12,7 @@ use ::volume::assemble::{self, Found, Refusal, Verdict};
 use ::volume::label::{
     LABEL_AREA, LABEL_OFFSETS, LABEL_SIZE, Label, LabelError, LabelLayout, SetLabel,
 };
-use block::VolumeId;
+use block::{ByteCount, VolumeId};
 use std::fmt::Display;
 use uuid::Uuid;
 
@@ -100,7 +100,7 @@ pub(super) fn judge(
         None => Due::Form(
             held.map(|(part, found)| {
                 let disk = &part.name;
-                format!("volume {name}: disk {disk}: --overwrite gives up what it held: {found}")
+                format!("volume {name}: disk {disk}: --overwrite: what it held is lost: {found}")
             })
             .collect(),
         ),
@@ -148,8 +148,10 @@ pub(crate) fn examine<E: Display>(
             return Ok(Found::Blank);
         }
         return Err(RunError::new(format!(
-            "volume {}: disk {name} has {bytes} bytes, expected at least {least} for a label and data",
-            volume.name
+            "volume {}: disk {name} has {:#}, expected at least {:#} for a label and data",
+            volume.name,
+            ByteCount(bytes),
+            ByteCount(least)
         ))
         .key(disk_title(name)));
     }
@@ -210,8 +212,9 @@ fn check_length(volume: &str, part: &Part, labelled: u64) -> Result<(), RunError
     match bytes.saturating_sub(LABEL_AREA) >= labelled {
         true => Ok(()),
         false => Err(RunError::new(format!(
-            "volume {volume}: disk {disk} has shrunk: expected {} bytes, seen {bytes}",
-            LABEL_AREA + labelled
+            "volume {volume}: disk {disk} has shrunk: expected {:#}, seen {:#}",
+            ByteCount(LABEL_AREA + labelled),
+            ByteCount(bytes)
         ))
         .help("give the disk its former size back: what lies beyond its end is part of the volume")
         .key(disk_title(disk))),

@@ -12,6 +12,7 @@ mod access;
 mod allowance;
 mod apply;
 pub(crate) mod backing;
+mod caveats;
 pub(crate) mod disks;
 mod error;
 mod event_log;
@@ -127,6 +128,8 @@ struct OpenDisk {
     fresh: bool,
     /// By what its blocks are known; none of those that a restart loses.
     backing: Option<String>,
+    /// What was to be known of it when it was opened.
+    caveats: Vec<String>,
 }
 
 impl OpenDisk {
@@ -304,27 +307,28 @@ impl Running {
         }
         // Draining lets go of remote disks, so their volumes are made durable before; what was
         // written there since is with their target, which stays.
-        let is_remote = |running: &Running, volume: &OpenVolume| {
-            volume.config.layout.disks().iter().any(|disk| running.is_remote(disk))
-        };
-        let remote = self.volumes.values().filter(|volume| is_remote(&self, volume));
-        missed.extend(remote.filter_map(|volume| self.last_flush(volume)));
+        let (remote, local): (Vec<_>, Vec<_>) = self.volumes.values().partition(|volume| {
+            volume.config.layout.disks().iter().any(|disk| self.is_remote(disk))
+        });
+        missed.extend(self.last_flush(&remote));
         let drain = limits::SHUTDOWN_DRAIN;
         if let Err(error) = self.shards.order("drain", drain, || Order::Drain) {
             missed.push(error.line());
         }
-        let local = self.volumes.values().filter(|volume| !is_remote(&self, volume));
-        missed.extend(local.filter_map(|volume| self.last_flush(volume)));
+        missed.extend(self.last_flush(&local));
         self.shards.stop();
         missed
     }
 
-    fn last_flush(&self, volume: &OpenVolume) -> Option<String> {
-        let why = self.shards.flush(volume.id, LAST_FLUSH).err()?;
-        Some(format!(
-            "volume {}: the last flush failed: {why}; what hosts did not flush themselves may be lost",
-            volume.config.name
-        ))
+    fn last_flush(&self, volumes: &[&OpenVolume]) -> Vec<String> {
+        let named = volumes.iter().map(|volume| (volume.id, &volume.config.name));
+        let missed = |(name, done): (&String, Result<(), String>)| {
+            let why = done.err()?;
+            Some(format!(
+                "volume {name}: the last flush failed: {why}; what hosts did not flush themselves may be lost"
+            ))
+        };
+        self.shards.flush_all(named, LAST_FLUSH).into_iter().filter_map(missed).collect()
     }
 
     fn is_remote(&self, disk: &str) -> bool {

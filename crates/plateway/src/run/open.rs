@@ -99,7 +99,7 @@ mod tests {
 
     fn spec(uri: &str) -> Result<OpenSpec, RunError> {
         let uri = uri.parse().unwrap();
-        spec_of(&DiskConfig { name: "d0".to_owned(), uri, required: false })
+        spec_of(&DiskConfig { name: "d0".to_owned(), uri, required: false, read_only: false })
     }
 
     #[test]

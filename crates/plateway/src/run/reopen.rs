@@ -32,11 +32,9 @@ impl Running {
             ))
             .help("plateway disks list"));
         };
-        let id = disk.id;
         if disk.is_remote() {
             let facts = disk.facts.clone();
             self.renewed(name, facts)?;
-            self.shards.event_log().forget(id);
             return Ok(format!(
                 "disk {name} takes requests again; its connection is kept by itself"
             ));
@@ -51,7 +49,6 @@ impl Running {
                 "was opened anew"
             }
         };
-        self.shards.event_log().forget(id);
         Ok(format!(
             "disk {name} {done} and takes writes; what was acknowledged since its last good flush may be lost"
         ))
@@ -82,12 +79,20 @@ impl Running {
         self.renewed(name, facts)
     }
 
-    /// Tells all shards what a reopened disk is like; it takes writes again.
+    /// Tells all shards what a reopened disk is like; it takes writes again. If it came back
+    /// otherwise, its volume follows, and so do the exports: a cache that is volatile now has to be
+    /// flushed for hosts that are told of none, or they have to be told.
     fn renewed(&mut self, name: &str, facts: contract::DiskFacts) -> Result<(), RunError> {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
-        disk.facts = facts.clone();
+        let before = std::mem::replace(&mut disk.facts, facts.clone());
         let id = disk.id;
         let renew = || Order::RenewDisk { disk: id, facts: facts.clone() };
-        self.order(&format!("renew disk {name}"), renew)
+        self.order(&format!("renew disk {name}"), renew)?;
+        self.shards.event_log().forget(id);
+        if facts == before {
+            return Ok(());
+        }
+        self.note_disk(name);
+        self.volume_follows(name)
     }
 }

@@ -7,9 +7,12 @@
 use std::time::{Duration, Instant};
 
 use super::error::RunError;
+use super::event_log::log;
 
 /// For how long something in use is tried again.
 const RETRIED_FOR: Duration = Duration::from_secs(3);
+/// After so much waiting people are told.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -19,9 +22,13 @@ pub(super) fn retry_in_use<T>(
     mut attempt: impl FnMut() -> Result<T, RunError>,
 ) -> Result<T, RunError> {
     let begun = Instant::now();
+    let mut is_told = false;
     loop {
         match attempt() {
             Err(error) if error.is_in_use() && begun.elapsed() < RETRIED_FOR => {
+                if begun.elapsed() > PATIENCE && !std::mem::replace(&mut is_told, true) {
+                    log(&format!("{error}: trying for {} s", RETRIED_FOR.as_secs()));
+                }
                 std::thread::sleep(PAUSE);
             }
             result => return result,

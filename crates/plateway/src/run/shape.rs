@@ -8,12 +8,11 @@
 
 use ::volume::label::LABEL_AREA;
 use ::volume::{Layout, Member};
-use block::VolumeId;
+use block::{ByteCount, VolumeId};
 use contract::{Cache, DiskFacts, DiskId};
 use uuid::Uuid;
 
 use super::error::RunError;
-use crate::config::size::Size;
 use crate::config::volume::{self, VolumeConfig};
 
 /// A disk of a volume.
@@ -100,19 +99,18 @@ pub(crate) fn size(volume: &VolumeConfig, layout: &Layout) -> Result<u64, RunErr
     let there = there - there % u64::from(volume.block_size);
     match volume.size_bytes {
         Some(wanted) if wanted > there => Err(RunError::new(format!(
-            "volume {}: size {}: expected at most the {} that its disks hold, seen {}",
+            "volume {}: size {:#}: expected at most the {:#} that its disks hold",
             volume.name,
-            Size(wanted),
-            Size(there),
-            Size(wanted)
+            ByteCount(wanted),
+            ByteCount(there)
         ))
         .key("size")),
         Some(wanted) => Ok(wanted),
         None if there == 0 => Err(RunError::new(format!(
-            "volume {}: expected disks with at least one block of {}, seen {} bytes",
+            "volume {}: expected disks with at least one block of {}, seen {:#}",
             volume.name,
             volume.block_size,
-            layout.size().0
+            layout.size()
         ))),
         None => Ok(there),
     }

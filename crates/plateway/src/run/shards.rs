@@ -17,7 +17,7 @@ use block::{Extent, Outcome, ShardId, VolumeId};
 use reactor::Handle;
 use shard::{Answer, InternalClient, Mail, News, Order, Report};
 
-use super::access::{Access, Request};
+use super::access::{Access, Ended, Request};
 use super::error::RunError;
 use super::event_log::EventLog;
 use super::store::{Job, Store};
@@ -167,6 +167,18 @@ impl Shards {
         limit: Duration,
         order: impl Fn() -> Order,
     ) -> Result<Vec<Answer>, RunError> {
+        self.order_with(what, limit, limit, || {}, order)
+    }
+
+    /// The same; `waits` is called once, where not all have answered after `patience`.
+    pub(super) fn order_with(
+        &self,
+        what: &str,
+        limit: Duration,
+        patience: Duration,
+        waits: impl FnOnce(),
+        order: impl Fn() -> Order,
+    ) -> Result<Vec<Answer>, RunError> {
         let number = self.number.fetch_add(1, Relaxed);
         #[cfg(test)]
         if let Some(left) = self.orders_left.get() {
@@ -183,18 +195,24 @@ impl Shards {
             self.handle().send(shard, Mail::Order { number, order: Box::new(order()) });
         }
         let until = Instant::now() + limit;
+        let mut waits = (patience < limit).then_some((Instant::now() + patience, waits));
         let mut answers: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
         while answers.iter().any(Option::is_none) {
-            match self.answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let next = waits.as_ref().map_or(until, |(at, _)| *at);
+            match self.answers.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok((from, of, answer)) if of == number => answers[from.index()] = Some(answer),
                 // Of an order that was given up before.
                 Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if waits.is_some() => {
+                    let (_, waits) = waits.take().expect("as was seen");
+                    waits();
+                }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let silent = (0..).zip(&answers).filter(|(_, answer)| answer.is_none());
                     let silent: Vec<String> =
                         silent.map(|(shard, _): (u16, _)| shard.to_string()).collect();
                     return Err(RunError::new(format!(
-                        "{what}: expected an answer within {} s, seen none of shard {}",
+                        "{what}: no answer within {} s of shard {}",
                         limit.as_secs(),
                         silent.join(", ")
                     )));
@@ -245,6 +263,18 @@ impl Shards {
         self.access(volume, Request::Flush, limit).map(drop)
     }
 
+    /// The same of several, all at once; each with what came of it.
+    pub(super) fn flush_all<T>(
+        &self,
+        volumes: impl IntoIterator<Item = (VolumeId, T)>,
+        limit: Duration,
+    ) -> Vec<(T, Result<(), String>)> {
+        let begun = volumes.into_iter().map(|(id, it)| (it, self.begin(id, Request::Flush)));
+        let begun: Vec<_> = begun.collect();
+        let until = Instant::now() + limit;
+        begun.into_iter().map(|(it, told)| (it, end(&told, until, limit).map(drop))).collect()
+    }
+
     /// Lets an internal client work on a shard; what it comes to it tells by itself.
     pub(super) fn add_client(&self, shard: ShardId, client: impl InternalClient + 'static) {
         let number = self.number.fetch_add(1, Relaxed);
@@ -258,13 +288,14 @@ impl Shards {
         request: Request,
         limit: Duration,
     ) -> Result<Vec<u8>, String> {
+        end(&self.begin(volume, request), Instant::now() + limit, limit)
+    }
+
+    /// Begins an access.
+    fn begin(&self, volume: VolumeId, request: Request) -> Receiver<Ended> {
         let (answer, told) = mpsc::channel();
         self.add_client(ShardId(0), Access::new(volume, request, answer));
-        match told.recv_timeout(limit) {
-            Ok((Outcome::Done, bytes)) => Ok(bytes),
-            Ok((outcome, _)) => Err(outcome.to_string()),
-            Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
-        }
+        told
     }
 
     /// Ends the threads of the shards.
@@ -285,6 +316,15 @@ impl Shards {
         if let Some(handle) = Arc::into_inner(handle) {
             handle.stop();
         }
+    }
+}
+
+/// What came of an access that has `until` to end, `limit` after it began.
+fn end(told: &Receiver<Ended>, until: Instant, limit: Duration) -> Result<Vec<u8>, String> {
+    match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        Ok((Outcome::Done, bytes)) => Ok(bytes),
+        Ok((outcome, _)) => Err(outcome.to_string()),
+        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
     }
 }
 

@@ -62,6 +62,22 @@ impl StateDirectory {
         File::open(directory)?.sync_all()
     }
 
+    /// What a file of the directory holds, if it is there.
+    ///
+    /// A server that was killed may have left a rename that no sync followed. What is told to hosts
+    /// has to be there after a power cut, too, so the directory is synced before it is read; of one
+    /// on a file system that takes no writes nothing is unsynced.
+    pub(crate) fn read(&self, name: &Path) -> io::Result<Option<String>> {
+        let path = self.0.join(name);
+        let directory = path.parent().unwrap_or(&self.0);
+        let read = sync_directory(directory).and_then(|()| fs::read_to_string(&path));
+        match read {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a file of the directory durably; one that is not there is removed.
     pub(crate) fn remove(&self, name: &Path) -> io::Result<()> {
         let path = self.0.join(name);
@@ -92,14 +108,14 @@ impl StateDirectory {
             RunError::new(format!("cannot {doing} {}: {seen}", path.display()))
                 .help("targets know this machine by it: mend it, or remove it to get a new one")
         };
-        match fs::read_to_string(&path) {
-            Ok(text) => {
+        match self.read(Path::new(HOST)) {
+            Ok(Some(text)) => {
                 let line = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
                 parse_uuid(line).map_err(|expected| {
                     fail("understand", format!("expected {expected}, seen {line:?}"))
                 })
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(None) => {
                 let host = self.made_host();
                 // What cannot be stored is made again, and is the same.
                 let _ = self.write(Path::new(HOST), &host_text(host));
@@ -138,6 +154,15 @@ fn host_of_older(seed: &[u8]) -> Uuid {
         place.copy_from_slice(&crc32c(&text).to_be_bytes());
     }
     Uuid::new_v8(id)
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    let opened = File::open(directory)?;
+    let is_fixed = || {
+        let seen = rustix::fs::fstatvfs(&opened);
+        seen.is_ok_and(|seen| seen.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    };
+    opened.sync_all().or_else(|error| if is_fixed() { Ok(()) } else { Err(error) })
 }
 
 /// Makes a directory and those above it durably, for its owner alone.
@@ -200,6 +225,19 @@ mod tests {
         assert_eq!(one[0] ^ two[0], one[4] ^ two[4]);
         let (one, two) = (words(host_of(b"one")), words(host_of(b"two")));
         assert_ne!(one[0] ^ two[0], one[4] ^ two[4]);
+    }
+
+    #[test]
+    fn what_is_read_is_there_to_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::new(&directory.path().join("state"));
+        let name = Path::new("aoe/one");
+        assert_eq!(state.read(name).unwrap(), None);
+        state.replace(name, "1").unwrap();
+        assert_eq!(state.read(name).unwrap().as_deref(), Some("1"));
+        assert_eq!(state.read(Path::new("aoe/two")).unwrap(), None);
+        // The directories of procfs cannot be synced: what is in them is not believed.
+        assert!(StateDirectory::new(Path::new("/proc/self")).read(Path::new("comm")).is_err());
     }
 
     #[test]

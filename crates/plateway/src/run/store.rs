@@ -19,12 +19,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::{fs, io};
 
 use block::ShardId;
 use reactor::Handle;
@@ -80,7 +80,7 @@ impl Running {
             self.store().keep_in_memory(&mut place);
         }
         let stored = place.load()?;
-        self.store().put(key, place);
+        self.store().put(key, place)?;
         Ok(stored)
     }
 
@@ -91,6 +91,18 @@ impl Running {
             disk.is_some_and(|disk| identity::backing(&disk.config.uri).is_some())
         };
         config.uuid.is_some() || config.layout.disks().iter().all(is_known)
+    }
+}
+
+impl At {
+    fn is(&self, other: &At) -> bool {
+        match (self, other) {
+            (At::File(state, name), At::File(other, same)) => {
+                (state.path(), name) == (other.path(), same)
+            }
+            (At::Memory(kept), At::Memory(other)) => Arc::ptr_eq(kept, other),
+            _ => false,
+        }
     }
 }
 
@@ -116,11 +128,9 @@ impl Place {
         };
         let text = match &self.at {
             At::Memory(kept) => lock(kept).clone(),
-            At::File(state, name) => match fs::read_to_string(state.path().join(name)) {
-                Ok(text) => Some(text),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(fail("read", error.to_string())),
-            },
+            At::File(state, name) => {
+                state.read(name).map_err(|error| fail("read", error.to_string()))?
+            }
         };
         let Some(text) = text else { return Ok(T::default()) };
         let mut lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -200,11 +210,15 @@ impl Store {
         }
     }
 
-    /// From now on this value is stored there.
-    fn put(&self, key: StoreKey, place: Place) {
+    /// From now on this value is stored there, and no other: two would undo each other's changes.
+    fn put(&self, key: StoreKey, place: Place) -> Result<(), RunError> {
         let mut places = lock(&self.places);
+        if places.known.iter().any(|(other, known)| *other != key && known.at.is(&place.at)) {
+            return Err(RunError::new(format!("the {} has an owner already", place.what)));
+        }
         places.known.retain(|(other, _)| *other != key);
         places.known.push((key, place));
+        Ok(())
     }
 
     /// Nothing changes this value any more.
@@ -253,6 +267,8 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use ::aoe::Control;
     use reservation::Reservation;
     use wire::ethernet::MacAddress;
@@ -304,6 +320,29 @@ mod tests {
             );
             assert!(error.contains(path.to_str().unwrap()), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
+        }
+    }
+
+    #[test]
+    fn a_value_has_one_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store { places: Arc::default(), thread: None };
+        let place = || place(&StateDirectory::new(directory.path()));
+        let in_memory = || {
+            let mut place = place();
+            store.keep_in_memory(&mut place);
+            place
+        };
+        let [first, second] = [0, 1].map(|id| StoreKey::AoeControl(::aoe::ExportId(id)));
+        for place in [&place as &dyn Fn() -> Place, &in_memory] {
+            store.put(first, place()).unwrap();
+            // It may be told again where it is.
+            store.put(first, place()).unwrap();
+            let error = store.put(second, place()).unwrap_err().line();
+            assert!(error.contains("volume v0 at 7.0 has an owner already"), "{error}");
+            store.forget(first);
+            store.put(second, place()).unwrap();
+            store.forget(second);
         }
     }
 

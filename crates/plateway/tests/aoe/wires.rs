@@ -50,7 +50,7 @@ fn two_interfaces_carry_one_export_and_one_is_enough() {
     assert!(before.len() == 2 && before.iter().all(|count| *count > 200), "{before:?}");
     // More is promised than a ring holds, and status says so.
     let shown = server.ask(&["status"]);
-    let promise = "interface veth1: its exports promise to hold 1024 commands";
+    let promise = "interface veth1: the buffers of its exports are 1024 commands";
     assert!(shown.replace('\n', " ").contains(promise), "{shown}");
     // One cable is pulled: the other carries everything.
     lan.pull(INTERFACE);

@@ -203,6 +203,13 @@ impl Server {
         self.has_ended();
     }
 
+    /// Waits for the end of one that was told to end and cannot do so well; returns its log.
+    pub(crate) fn wait_for_failure(mut self) -> String {
+        let status = self.child.wait().expect("it ends");
+        assert_eq!(status.code(), Some(1), "{}", self.log());
+        self.log()
+    }
+
     /// Ends it in whatever it does.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");

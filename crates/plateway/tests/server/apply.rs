@@ -165,16 +165,26 @@ fn a_disk_that_grows_takes_its_volume_with_it() {
     let config = |uri| configuration(&[("d0", uri)], &[v0]);
     let server = Server::configured(directory.path(), &config("file:a.img?create=8MiB"));
     let uuid = server.uuid();
-    let done = server.apply(&config("file:a.img?create=16MiB"));
-    assert!(done.contains("~ volume v0"), "{done}");
+    let larger = config("file:a.img?create=16MiB");
+    let shown = server.check(&larger);
+    let steps = ["~ resize disk d0: size ", "~ resize volume v0: size follows its disks"];
+    assert!(steps.iter().all(|step| shown.contains(step)), "{shown}");
+    let done = server.apply(&larger);
+    assert!(steps.iter().all(|step| done.contains(step)), "{done}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 16 << 20);
     // From outside, as an administrator would grow a device.
     let file =
         std::fs::OpenOptions::new().write(true).open(directory.path().join("a.img")).unwrap();
     file.set_len(32 << 20).unwrap();
-    let done = server.apply(&config("file:a.img?create=16MiB"));
-    assert!(done.contains("as it is now"), "{done}");
+    let step = "~ resize disk d0: size 16 MiB -> 32 MiB, as it is now";
+    let shown = server.check(&larger);
+    assert!(shown.contains(step) && shown.contains("write create=32MiB"), "{shown}");
+    assert_eq!(server.status()["volumes"][0]["bytes"], 16 << 20, "check changed it");
+    let done = server.apply(&larger);
+    assert!(done.contains(step), "{done}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 32 << 20);
+    let done = server.apply(&larger);
+    assert!(done.contains("nothing changes"), "{done}");
     assert_eq!(server.uuid(), uuid);
 }
 
@@ -257,4 +267,29 @@ fn a_volume_may_lie_on_disks_of_another_server() {
     above.stop();
     let above = Server::configured(directory.path(), &config);
     assert_eq!(above.uuid(), uuid);
+}
+
+#[test]
+fn one_value_is_changed_by_the_steps_of_apply() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = "[[disk]]\nname = \"d0\"\nuri = \"ram:8MiB\"\n[[volume]]\nname = \"v0\"\ndisks = [\"d0\"]\n\
+        [[export]]\nvolume = \"v0\"\nnvme = { subsystem = \"nqn.2026-11.a:v0\", nsid = 1, hosts = [] }\n";
+    let server = Server::configured(directory.path(), &configuration(&[], &[]));
+    let config = configuration(&[], &[]) + config;
+    server.apply(&config);
+    let done = server.ask(&["volume", "resize", "v0", "4MiB"]);
+    assert!(done.contains("~ resize volume v0: size all of its disks -> 4 MiB"), "{done}");
+    assert_eq!(server.status()["volumes"][0]["bytes"], 4 << 20);
+    let host = "nqn.2026-11.net.plateway:me";
+    let done = server.ask(&["host", "add", "v0", host]);
+    assert!(done.contains(&format!("hosts none -> {host}")), "{done}");
+    let shown = server.ask(&["config"]);
+    assert!(shown.contains(host) && shown.contains("size = \"4MiB\""), "{shown}");
+    // What runs is not what the file says, and that is what check shows.
+    assert!(server.check(&config).contains(&format!("hosts {host} -> none")));
+    let done = server.ask(&["host", "remove", "v0", host]);
+    assert!(done.contains(&format!("hosts {host} -> none")), "{done}");
+    let done = server.ask(&["volume", "resize", "v0", "all"]);
+    assert!(done.contains("4 MiB -> all of its disks"), "{done}");
+    assert_eq!(server.status()["volumes"][0]["bytes"], 8 << 20);
 }

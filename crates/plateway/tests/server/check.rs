@@ -49,7 +49,7 @@ fn without_a_server_everything_is_new_and_nothing_is_made() {
     for part in [
         "no server answers",
         "+ disk a: file:a.img?create=8MiB",
-        "would be created with 8MiB",
+        "would be created with 8 MiB",
         "memory, zeros at first",
         "under a new identity",
         "free; the system would choose a port",
@@ -89,7 +89,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         "none/a.img: cannot make it",
         "expected a regular file, found a directory",
         "`lsblk -p` lists the block devices",
-        "create=524288 was asked for, but the file is there and has 1048576 bytes",
+        "512 KiB were asked for by create, but the file is there and has 1 MiB",
         "expected a disk of this machine inside delay: and faulty:",
     ] {
         assert!(err.contains(part), "{part}: {err}");
@@ -249,7 +249,7 @@ fn a_size_that_the_disks_do_not_hold_is_refused_at_its_line() {
     let volume = "disks = [\"a\"]\nsize = \"2MiB\"";
     let (code, _, err) = check_of(here, &[("a", "ram:1MiB")], &[("v", volume)]);
     assert_eq!(code, 1);
-    assert!(err.contains("expected at most the 1MiB that its disks hold, seen 2MiB"), "{err}");
+    assert!(err.contains("size 2 MiB: expected at most the 1 MiB that its disks hold"), "{err}");
     assert!(err.contains(":12:8]"), "{err}");
 }
 
@@ -266,4 +266,22 @@ fn an_address_that_somebody_has_is_refused_unless_it_is_the_server() {
     // A server has an address that the system chose, and is asked about it by name.
     let server = Server::configured(here, &configuration(&[], &[]));
     assert!(server.check(&configuration(&[], &[])).contains("the server has it now"));
+}
+
+#[test]
+fn what_holds_less_than_it_promises_or_is_an_image_is_told_by_check_and_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    std::fs::write(here.join("vm.qcow2"), [&b"QFI\xfb"[..], &[0; 8188]].concat()).unwrap();
+    let disks = [("d0", "file:vm.qcow2"), ("d1", "ram:900TiB")];
+    let volumes = [("v0", "disks = [\"d0\"]"), ("v1", "disks = [\"d1\"]")];
+    let path = write(here, &configuration(&disks, &volumes));
+    let output = plateway().current_dir(here).args(["check", &path]).output().unwrap();
+    let said = flat(&[output.stdout, output.stderr].concat());
+    for part in ["disk d0: vm.qcow2 looks like a qcow2 image", "disk d1: 900 TiB of memory where "]
+    {
+        assert!(said.contains(part), "{said}");
+    }
+    let server = Server::configured(here, &configuration(&disks[..1], &volumes[..1]));
+    assert!(server.log().contains("vm.qcow2 looks like a qcow2 image"), "{}", server.log());
 }

@@ -45,7 +45,7 @@ fn cut(directory: &Path, bytes: u64) {
 fn a_file_that_is_cut_while_it_is_served_errs_aloud_until_it_is_reopened() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
-    assert_eq!(state(&server.status()), "well");
+    assert_eq!(state(&server.status()), "ok");
     cut(directory.path(), 1 << 20);
     let lba = (4 << 20) / BLOCK as u64;
     let controller = connect(&server);
@@ -58,7 +58,7 @@ fn a_file_that_is_cut_while_it_is_served_errs_aloud_until_it_is_reopened() {
     assert!(server.log().lines().count() < 50, "{}", server.log());
     cut(directory.path(), 8 << 20);
     server.ask(&["disks", "reopen", "d0"]);
-    assert_eq!(state(&server.status()), "well");
+    assert_eq!(state(&server.status()), "ok");
     assert!(queue.try_read(lba).is_success());
 }
 

@@ -54,7 +54,7 @@ fn a_disk_that_is_missing_fails_alone_and_heals_when_it_is_there() {
     let mut host = Host::reads(&server, "nqn.2026-11.net.plateway:v1");
     server.wait_for("reads", |status| status["volumes"][1]["counters"]["reads"].as_u64() > Some(0));
     host.check();
-    assert_eq!(state(&server.status(), "disks", "d1"), "well");
+    assert_eq!(state(&server.status(), "disks", "d1"), "ok");
     assert!(server.apply(&config).contains("nothing changes"));
 }
 
@@ -133,7 +133,7 @@ fn a_set_with_a_member_away_is_not_assembled_and_no_file_is_made_beside_it() {
     assert!(!image("d1.img").exists());
     // The first is back: still no file is made where labels say that one is lost.
     fs::rename(image("d0.img.away"), image("d0.img")).unwrap();
-    server.wait_for("the first disk", |status| state(status, "disks", "d0") == "well");
+    server.wait_for("the first disk", |status| state(status, "disks", "d0") == "ok");
     server.ask(&["disks", "reopen", "d1"]);
     assert_eq!(state(&server.status(), "volumes", "s"), "failed");
     assert!(!image("d1.img").exists());

@@ -89,8 +89,10 @@ fn create_changes_no_file_that_is_there() {
         let mut said = all_refuse(here, &[("a", uri)], SINGLE).to_vec();
         said.push(refuse(here, &["copy", "ram:1MiB", uri]));
         for said in said {
-            let seen =
-                format!("create=8388608 was asked for, but the file is there and has {bytes}");
+            let seen = format!(
+                "8 MiB were asked for by create, but the file is there and has {} MiB",
+                bytes / MIB
+            );
             assert!(said.contains(&seen) && said.contains(advice), "{said}");
         }
         assert_eq!(size(here, "a.img"), bytes);
@@ -117,7 +119,7 @@ fn a_member_that_was_cut_is_not_grown_and_one_that_is_gone_is_not_made() {
 
     truncate(here, "b.img", 4 * MIB);
     for said in all_refuse(here, &MEMBERS, STRIPE) {
-        assert!(said.contains("the file is there and has 4194304 bytes"), "{said}");
+        assert!(said.contains("the file is there and has 4 MiB"), "{said}");
     }
     assert_eq!(size(here, "b.img"), 4 * MIB);
     truncate(here, "b.img", 8 * MIB);
@@ -189,17 +191,17 @@ fn apply_grows_a_file_only_where_create_says_from_what_to_what() {
     let grown = Resized::of("file:a.img?create=8MiB");
     let larger = [("a", "file:a.img?create=16MiB")];
     let shown = grown.server.check(&configuration(&larger, &[("v0", SINGLE)]));
-    assert!(shown.contains("would grow from 8MiB to 16MiB"), "{shown}");
+    assert!(shown.contains("would grow from 8 MiB to 16 MiB"), "{shown}");
     grown.apply(&larger);
     assert_eq!((size(grown.directory.path(), "a.img"), grown.bytes()), (16 * MIB, 16 * MIB));
     // A change that is none of its size says nothing of it.
     truncate(grown.directory.path(), "a.img", 4 * MIB);
-    grown.refuse("file:a.img?create=32MiB", "but the file is there and has 4194304 bytes");
+    grown.refuse("file:a.img?create=32MiB", "but the file is there and has 4 MiB");
     grown.server.stop();
 
     // Where `create` was not, nobody knows what the size was to be.
     let plain = Resized::of("file:a.img");
-    let there = "but the file is there and has 8388608 bytes";
+    let there = "but the file is there and has 8 MiB";
     plain.refuse("file:a.img?create=16MiB", there);
     plain.refuse("file:a.img?create=4MiB", there);
     plain.apply(&[("a", "file:a.img?create=8MiB")]);
@@ -255,20 +257,17 @@ fn a_file_that_was_served_is_refused_when_it_is_gone_cut_or_another_until_it_is_
     };
     // Its file system is not mounted.
     fs::rename(here.join("a.img"), here.join("kept")).unwrap();
-    refused(uri, &["expected its file of 8MiB, seen none", "a.img' --state /", "/state --new"]);
+    refused(uri, &["expected its file of 8 MiB, seen none", "a.img' --state /", "/state --new"]);
     assert!(!here.join("a.img").exists(), "it was made");
     fs::rename(here.join("kept"), here.join("a.img")).unwrap();
     assert_eq!(serve_once(here, uri), first);
     // It was cut, and was grown by hand.
     truncate(here, "a.img", 4 * MIB);
-    refused(
-        plain,
-        &["has shrunk: expected at least 8388608 bytes, seen 4194304", "accept 'file:/"],
-    );
+    refused(plain, &["has shrunk: expected at least 8 MiB, seen 4 MiB", "accept 'file:/"]);
     truncate(here, "a.img", 16 * MIB);
     assert_eq!(serve_once(here, plain), first);
     truncate(here, "a.img", 8 * MIB);
-    refused(plain, &["has shrunk: expected at least 16777216 bytes"]);
+    refused(plain, &["has shrunk: expected at least 16 MiB"]);
     accept(here, &[]);
     assert_eq!(serve_once(here, plain), first);
     // It was restored from a backup.
@@ -308,7 +307,7 @@ fn no_member_of_a_set_is_made_where_all_of_them_were_there() {
         fs::rename(here.join(format!("{name}.img")), here.join(format!("{name}.kept"))).unwrap();
     }
     for said in all_refuse(here, &MEMBERS, STRIPE) {
-        assert!(said.contains("disk a: expected its file of 8MiB, seen none"), "{said}");
+        assert!(said.contains("disk a: expected its file of 8 MiB, seen none"), "{said}");
     }
     assert!(!here.join("a.img").exists() && !here.join("b.img").exists());
 }
@@ -325,7 +324,7 @@ fn a_size_that_was_followed_while_it_was_served_is_the_one_that_is_expected() {
     server.stop();
     truncate(here, "a.img", 8 * MIB);
     for said in all_refuse(here, &[("a", "file:a.img")], SINGLE) {
-        assert!(said.contains("expected at least 16777216 bytes"), "{said}");
+        assert!(said.contains("expected at least 16 MiB"), "{said}");
     }
     truncate(here, "a.img", 16 * MIB);
     let server = Server::configured(here, &single);

@@ -39,8 +39,8 @@ fn a_volume_follows_its_remote_disk_to_the_last_host() {
         assert_eq!(status["volumes"][0]["problem"], Value::Null);
     }
     let told = above.log();
-    assert!(told.contains("disk d0: 64MiB -> 256MiB, as it is now"), "{told}");
-    assert!(told.contains("-> 32MiB, as it is now"), "{told}");
+    assert!(told.contains("disk d0: 64 MiB -> 256 MiB, as it is now"), "{told}");
+    assert!(told.contains("-> 32 MiB, as it is now"), "{told}");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_member_that_became_too_small_is_told_and_nothing_is_cut() {
     let status = above.wait_for("the problem", |status| !status["volumes"][0]["problem"].is_null());
     let problem = status["volumes"][0]["problem"].as_str().unwrap();
     assert!(
-        problem.contains("disk y is too small: expected at least 16MiB, seen 8MiB"),
+        problem.contains("disk y is too small: expected at least 16 MiB, seen 8 MiB"),
         "{problem}"
     );
     assert_eq!(status["volumes"][0]["bytes"], 30 << 20);

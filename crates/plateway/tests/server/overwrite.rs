@@ -39,7 +39,7 @@ fn serve_takes_disks_of_another_set_only_when_told_and_says_what_was_on_them() {
     // From then on it is a set like any other.
     let server = serve(&["--overwrite", "new"]).unwrap_or_else(|log| panic!("{log}"));
     assert_eq!(server.uuid(), new);
-    assert!(!server.log().contains("gives up"), "{}", server.log());
+    assert!(!server.log().contains("is lost"), "{}", server.log());
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn apply_takes_foreign_data_only_when_told_and_a_signal_never_does() {
     let output = server.command(&["apply", &path, "--overwrite", "s"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let told = text(&output.stderr);
-    assert!(told.contains("disk a: --overwrite gives up what it held: other data"), "{told}");
+    assert!(told.contains("disk a: --overwrite: what it held is lost: other data"), "{told}");
     assert!(!told.contains("disk b"), "a blank disk gives up nothing: {told}");
-    assert!(server.log().contains("disk a: --overwrite gives up"), "{}", server.log());
+    assert!(server.log().contains("disk a: --overwrite: what it held is lost"), "{}", server.log());
     assert_eq!(server.status()["volumes"][0]["bytes"], 14 << 20);
 }
 

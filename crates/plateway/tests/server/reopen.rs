@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use rustix::process::Signal;
 use wire::nvme::Status;
 
 use crate::client::{BLOCK, Controller, Queue};
@@ -71,7 +72,7 @@ fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
     let status = server.status();
     let why = status["disks"][0]["protected"].as_str().expect("a reason");
     assert!(!why.is_empty());
-    assert!(server.ask(&["disks", "list"]).contains("takes no writes"));
+    assert!(server.ask(&["disks", "list"]).contains("read-only: "));
     server.wait_for("the log line", |_| server.log().contains("plateway disks reopen d0"));
 
     // The next flush may meet a fault of its own; then it is the same again.
@@ -89,10 +90,37 @@ fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
 }
 
 #[test]
+fn a_server_that_cannot_make_all_durable_names_the_volume_and_ends_with_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = format!("faulty:{SEED},file:a.img?create=8MiB");
+    let server = Server::of(directory.path(), "a", &disk);
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    fail_a_flush(&mut controller.queue(1, false));
+    drop(controller);
+    server.signal(Signal::TERM);
+    let log = server.wait_for_failure();
+    assert!(log.contains("volume v0: the last flush failed"), "{log}");
+}
+
+#[test]
 fn a_disk_is_reopened_by_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
     assert!(server.ask(&["disks", "reopen", "d0"]).contains("takes writes"));
     let refused = server.refuse(&["disks", "reopen", "d7"]);
     assert!(refused.contains("d0") && refused.contains("d7"), "{refused}");
+}
+
+#[test]
+fn a_disk_that_comes_back_larger_is_shown_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let mut queue = controller.queue(1, false);
+    let beyond = (8 << 20) / BLOCK as u64;
+    assert!(!queue.try_read(beyond).is_success());
+    let file = std::fs::File::options().write(true).open(directory.path().join("a.img")).unwrap();
+    file.set_len(16 << 20).unwrap();
+    server.ask(&["disks", "reopen", "d0"]);
+    assert!(queue.try_read(beyond).is_success(), "the export has the former size");
 }

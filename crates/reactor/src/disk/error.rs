@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use block::ByteCount;
+
 use crate::memory::ArenaError;
 
 /// Why a disk cannot be opened.
@@ -21,8 +23,10 @@ pub enum OpenError {
     /// The file is there with another size, in bytes, than that of `create`, which makes files and
     /// changes none.
     #[error(
-        "{}: create={expected} was asked for, but the file is there and has {seen} bytes; {}",
+        "{}: {:#} were asked for by create, but the file is there and has {:#}; {}",
         path.display(),
+        ByteCount(*expected),
+        ByteCount(*seen),
         what_to_do(path, *expected, *seen)
     )]
     OtherSize { path: PathBuf, expected: u64, seen: u64 },
@@ -36,7 +40,7 @@ pub enum OpenError {
     )]
     Ragged { path: PathBuf, seen: u64, block: u32 },
     /// The file, device or kind of disk holds no whole block, or is not made of blocks.
-    #[error("{what}: {bytes} bytes; expected one or more blocks of 512 bytes")]
+    #[error("{what}: {}; expected one or more blocks of 512 bytes", ByteCount(*bytes))]
     BadSize { what: String, bytes: u64 },
     /// There is no address space for it.
     #[error("{0}")]

@@ -50,6 +50,15 @@ pub enum Tail {
     Ignore,
 }
 
+/// What a disk is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Reads alone: nothing is asked of a file that could change it, nor when it was last changed.
+    Read,
+    /// Writes as well, where they are allowed.
+    Write,
+}
+
 /// An open file or block device.
 #[derive(Debug)]
 pub(super) struct FileDisk {
@@ -90,13 +99,18 @@ impl FileDisk {
         path: &Path,
         create: Option<u64>,
         tail: Tail,
+        rights: Rights,
     ) -> Result<FileDisk, OpenError> {
         if let Some(bytes) = create.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(512)) {
             return Err(OpenError::BadSize { what: path.display().to_string(), bytes });
         }
         let missing = create.is_some() && is_missing(path);
-        let creating = if missing { OFlags::CREATE } else { OFlags::empty() };
-        let (fd, read_only) = open(path, OFlags::CLOEXEC | creating)?;
+        // What is made is written.
+        let (creating, rights) = match missing {
+            true => (OFlags::CREATE, Rights::Write),
+            false => (OFlags::empty(), rights),
+        };
+        let (fd, read_only) = open(path, OFlags::CLOEXEC | creating, rights)?;
         expect(path, &fd, FileType::RegularFile, "a regular file")?;
         lock(path, &fd, read_only)?;
         let Some(expected) = create else { return Self::of_file(path, fd, read_only, tail) };
@@ -154,8 +168,8 @@ impl FileDisk {
     }
 
     /// Opens a block device that nobody else uses.
-    pub(super) fn open_device(path: &Path) -> Result<FileDisk, OpenError> {
-        let (fd, read_only) = open(path, OFlags::CLOEXEC | OFlags::EXCL)?;
+    pub(super) fn open_device(path: &Path, rights: Rights) -> Result<FileDisk, OpenError> {
+        let (fd, read_only) = open(path, OFlags::CLOEXEC | OFlags::EXCL, rights)?;
         expect(path, &fd, FileType::BlockDevice, "a block device")?;
         Self::of_device(path, fd, read_only)
     }
@@ -231,13 +245,21 @@ impl FileDisk {
 
     /// Looks at the size again.
     pub(super) fn refresh(&self) -> io::Result<()> {
-        let size = if self.device {
-            rustix::fs::seek(&self.fd, SeekFrom::End(0))?
-        } else {
-            rustix::fs::fstat(&self.fd)?.st_size as u64
-        };
-        self.size.store(size, Ordering::Relaxed);
+        self.size.store(self.look_at_size()?, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The size that it has by now, in whole blocks.
+    pub(super) fn size_now(&self) -> io::Result<ByteCount> {
+        let size = self.look_at_size()?;
+        Ok(ByteCount(size - size % u64::from(self.facts.logical_block)))
+    }
+
+    fn look_at_size(&self) -> io::Result<u64> {
+        Ok(match self.device {
+            true => rustix::fs::seek(&self.fd, SeekFrom::End(0))?,
+            false => rustix::fs::fstat(&self.fd)?.st_size as u64,
+        })
     }
 
     /// Keeps what the system said of something that went wrong.
@@ -294,14 +316,19 @@ impl FileDisk {
     }
 }
 
-/// Opens for reading and writing, or for reading alone where writing is not allowed; says which.
-fn open(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), OpenError> {
+/// Opens for reading and writing, or for reading alone where writing is neither allowed nor wanted;
+/// says whether it is for reading alone.
+fn open(path: &Path, flags: OFlags, rights: Rights) -> Result<(OwnedFd, bool), OpenError> {
     // O_NONBLOCK, lest a FIFO keep us waiting. It goes at once: io_uring would answer EAGAIN
     // instead of sleeping for us.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mode = Mode::RUSR | Mode::WUSR;
-    let opened = match rustix::fs::open(path, flags | OFlags::RDWR, mode) {
-        Ok(fd) => Ok((fd, false)),
+    let wanted = match rights {
+        Rights::Read => OFlags::RDONLY,
+        Rights::Write => OFlags::RDWR,
+    };
+    let opened = match rustix::fs::open(path, flags | wanted, mode) {
+        Ok(fd) => Ok((fd, rights == Rights::Read)),
         Err(first @ (Errno::ACCESS | Errno::ROFS | Errno::PERM)) => {
             match rustix::fs::open(path, (flags - OFlags::CREATE) | OFlags::RDONLY, mode) {
                 // It is not there because it could not be made.

@@ -119,7 +119,7 @@ mod tests {
     use std::fs::{File, OpenOptions};
     use std::process::{Command, Stdio};
 
-    use super::super::file::{FileDisk, Tail};
+    use super::super::file::{FileDisk, Rights, Tail};
     use super::super::probe::Probe;
     use super::super::tests::Directory;
     use super::*;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn serve(path: &Path) -> Result<FileDisk, OpenError> {
-        FileDisk::open_file(path, None, Tail::Refuse)
+        FileDisk::open_file(path, None, Tail::Refuse, Rights::Write)
     }
 
     fn images() -> Vec<(Directory, std::path::PathBuf)> {

@@ -3,8 +3,10 @@
 //! A path says where blocks are looked for, and a device number in which order the kernel met them;
 //! neither stays. A device is marked by its WWID, else its serial number (`/sys`, without udev), a
 //! partition by its PARTUUID besides, a mapped or md device by its UUID; a file by its file
-//! system's UUID (else by what is mounted), its inode and, where it is told, its birth. What is not
-//! told is no mark, so an empty value knows nothing. Nothing fails and nothing is changed here.
+//! system's UUID (else by what is mounted), its inode and, where it is told, its birth; a loop by
+//! its file. What is not told is no mark, so an empty value knows nothing. A device that says nothing
+//! of itself is known until the next boot alone ([`Marks::until_boot`]), by the number that the
+//! kernel gives each disk that appears. Nothing fails and nothing is changed here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +21,7 @@ const FS_IOC_GETFSUUID: rustix::ioctl::Opcode = 0x8011_1500;
 /// `FUSE_SUPER_MAGIC`: many a server of these makes up inodes anew at each mount.
 const FUSE: u64 = 0x6573_5546;
 /// Marks of which one alone tells blocks from all others.
-const TELLING: [&str; 6] = ["inode", "wwid", "serial", "partuuid", "uuid", "backing"];
+const TELLING: [&str; 7] = ["inode", "wwid", "serial", "partuuid", "uuid", "backing", "disk"];
 
 /// The marks by their kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,35 @@ impl Marks {
         }
     }
 
+    /// Of an open file or block device, with what tells it from others only until the next boot
+    /// where nothing else does; `None` where nothing does.
+    pub fn until_boot(fd: impl AsFd) -> Option<Marks> {
+        let mut marks = Marks::of(&fd);
+        let stat = rustix::fs::fstat(&fd).ok()?;
+        if !marks.are_telling() && FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
+            marks.put_appearance(Path::new("/sys"), stat.st_rdev);
+        }
+        marks.are_telling().then_some(marks)
+    }
+
+    fn are_telling(&self) -> bool {
+        TELLING.iter().any(|kind| self.0.contains_key(*kind))
+    }
+
+    /// Which of all disks that appeared since the boot a device is, or is a part of.
+    fn put_appearance(&mut self, sys: &Path, number: u64) {
+        let at = folder(sys, number);
+        let whole = at.canonicalize().map(|at| at.join("..")).unwrap_or_else(|_| at.clone());
+        let read = |path: PathBuf| fs::read_to_string(path).ok();
+        let number = read(at.join("diskseq")).or_else(|| read(whole.join("diskseq")));
+        let boot = read("/proc/sys/kernel/random/boot_id".into());
+        let appeared = number.zip(boot);
+        self.put(
+            "disk",
+            appeared.map(|(number, boot)| format!("{} of boot {boot}", number.trim())),
+        );
+    }
+
     /// Whether these are the blocks that once had these marks; none where both have no mark in
     /// common, as after the kernel learned of others.
     pub fn are(&self, known: &Marks) -> Option<bool> {
@@ -44,7 +75,7 @@ impl Marks {
 
     /// Whether they are the very marks of blocks that nothing else has.
     pub fn find(&self, known: &Marks) -> bool {
-        self == known && TELLING.iter().any(|kind| self.0.contains_key(*kind))
+        self == known && self.are_telling()
     }
 
     fn put(&mut self, kind: &str, value: Option<String>) -> bool {
@@ -62,9 +93,14 @@ impl fmt::Display for Marks {
     }
 }
 
-fn of_device(sys: &Path, number: u64) -> Marks {
+/// What the kernel says of a block device.
+fn folder(sys: &Path, number: u64) -> PathBuf {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let at = sys.join(format!("dev/block/{major}:{minor}"));
+    sys.join(format!("dev/block/{major}:{minor}"))
+}
+
+fn of_device(sys: &Path, number: u64) -> Marks {
+    let at = folder(sys, number);
     let read = |path: PathBuf| fs::read_to_string(path).ok();
     let mut marks = Marks::default();
     let mut disk = at.clone();
@@ -89,6 +125,14 @@ fn of_device(sys: &Path, number: u64) -> Marks {
     }
     if first(&mut marks, "backing", &["loop/backing_file"]) {
         first(&mut marks, "offset", &["loop/offset"]);
+        // The same name may lead to another file by now, or to none.
+        let file = fs::File::open(&marks.0["backing"]).ok();
+        let stat = file.as_ref().and_then(|file| rustix::fs::fstat(file).ok());
+        if let Some((file, stat)) = file.zip(stat)
+            && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        {
+            marks.0.extend(of_file(&file, &stat).0);
+        }
     }
     marks
 }
@@ -191,13 +235,14 @@ mod tests {
         disk("sda/sda1", "8:1", &part);
         disk("vda", "253:0", &[("serial", "  S1 \n")]);
         disk("dm-0", "252:0", &[("dm/uuid", "LVM-x\n"), ("serial", "")]);
-        disk("loop0", "7:0", &[("loop/backing_file", "/srv/a\n"), ("loop/offset", "0\n")]);
+        let loop0 = [("loop/backing_file", "/no/such/a\n"), ("loop/offset", "0\n")];
+        disk("loop0", "7:0", &loop0);
         disk("null", "250:0", &[("size", "8\n")]);
         assert_eq!(at(8, 0), marks(&[("wwid", "naa.5")]));
         assert_eq!(at(8, 1), marks(&[("partuuid", "0f-1"), ("wwid", "naa.5")]));
         assert_eq!(at(253, 0), marks(&[("serial", "S1")]));
         assert_eq!(at(252, 0), marks(&[("uuid", "LVM-x")]));
-        assert_eq!(at(7, 0), marks(&[("backing", "/srv/a"), ("offset", "0")]));
+        assert_eq!(at(7, 0), marks(&[("backing", "/no/such/a"), ("offset", "0")]));
         assert_eq!((at(250, 0), at(9, 9)), (marks(&[]), marks(&[])));
         // After a boot the kernel met them in another order.
         let (sda, vda) = (at(8, 0), at(253, 0));
@@ -208,6 +253,34 @@ mod tests {
         disk("sda/sda2", "8:18", &[("partition", "2\n"), ("start", "2048\n")]);
         let second = marks(&[("partition", "2"), ("start", "2048"), ("wwid", "naa.5")]);
         assert_eq!(at(8, 18), second);
+    }
+
+    #[test]
+    fn a_loop_is_known_by_its_file_and_what_says_nothing_until_the_boot() {
+        let directory = tempfile::tempdir().unwrap();
+        let (sys, file) = (directory.path(), directory.path().join("a"));
+        fs::write(&file, [7; 4096]).unwrap();
+        let part = sys.join("devices/loop0/loop0p1");
+        fs::create_dir_all(sys.join("devices/loop0/loop")).unwrap();
+        fs::create_dir_all(&part).unwrap();
+        fs::create_dir_all(sys.join("dev/block")).unwrap();
+        let told = file.display().to_string();
+        fs::write(sys.join("devices/loop0/loop/backing_file"), told).unwrap();
+        symlink(sys.join("devices/loop0"), sys.join("dev/block/7:0")).unwrap();
+        let at = || of_device(sys, rustix::fs::makedev(7, 0));
+        let first = at();
+        assert!(Marks::of(fs::File::open(&file).unwrap()).are(&first) == Some(true), "{first}");
+        fs::rename(&file, sys.join("b")).unwrap();
+        fs::write(&file, [7; 4096]).unwrap();
+        assert_eq!(at().are(&first), Some(false), "another file by the same name");
+        // A disk and its partition that appeared at one time.
+        fs::write(sys.join("devices/loop0/diskseq"), "9\n").unwrap();
+        symlink(&part, sys.join("dev/block/7:1")).unwrap();
+        for minor in [0, 1] {
+            let mut marks = Marks::default();
+            marks.put_appearance(sys, rustix::fs::makedev(7, minor));
+            assert!(marks.are_telling() && marks.0["disk"].starts_with("9 of boot "), "{marks}");
+        }
     }
 
     #[test]

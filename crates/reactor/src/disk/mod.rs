@@ -32,7 +32,7 @@ use contract::DiskFacts;
 use crate::memory::{Arena, ShardMemory};
 
 pub use error::OpenError;
-pub use file::{Access, Tail};
+pub use file::{Access, Rights, Tail};
 pub(crate) use work::{Call, Work};
 
 use faulty::{Fate, Faulty};
@@ -139,9 +139,18 @@ impl OpenSpec {
 }
 
 impl Disk {
-    /// Opens a disk. It is this process's alone until it is dropped: another server that opens the
-    /// same file or device is refused.
+    /// Opens a disk to be served. It is this process's alone until it is dropped: another server that
+    /// opens the same file or device is refused.
     pub fn open(spec: &OpenSpec, arena: &Arc<Arena>) -> Result<Disk, OpenError> {
+        Disk::open_for(Rights::Write, spec, arena)
+    }
+
+    /// The same, with no more rights to a file or device than these.
+    pub fn open_for(
+        rights: Rights,
+        spec: &OpenSpec,
+        arena: &Arc<Arena>,
+    ) -> Result<Disk, OpenError> {
         let mut instruments = Vec::new();
         let mut spec = spec;
         let backing = loop {
@@ -162,10 +171,11 @@ impl Disk {
                     break Backing::Null(NullDisk(whole_blocks("null", *bytes)?));
                 }
                 OpenSpec::File { path, create, tail } => {
-                    break Backing::File(Arc::new(FileDisk::open_file(path, *create, *tail)?));
+                    let opened = FileDisk::open_file(path, *create, *tail, rights)?;
+                    break Backing::File(Arc::new(opened));
                 }
                 OpenSpec::BlockDevice { path } => {
-                    break Backing::File(Arc::new(FileDisk::open_device(path)?));
+                    break Backing::File(Arc::new(FileDisk::open_device(path, rights)?));
                 }
             }
         };
@@ -188,6 +198,14 @@ impl Disk {
             disk.refresh()?;
         }
         Ok(self.facts())
+    }
+
+    /// The size that it has by now, in whole blocks; nothing follows it yet.
+    pub fn size_now(&self) -> std::io::Result<ByteCount> {
+        match &self.backing {
+            Backing::File(disk) => disk.size_now(),
+            Backing::Ram(_) | Backing::Null(_) => Ok(self.facts().size),
+        }
     }
 
     /// How a file or device is accessed; `None` for memory.

@@ -192,6 +192,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
+    use super::super::file::Rights;
     use super::super::tests::Directory;
     use super::*;
 
@@ -209,7 +210,7 @@ mod tests {
             let seen = (probe.facts(), probe.access());
             let after = fs::metadata(&path).unwrap();
             assert_eq!((before.len(), before.mtime_nsec()), (after.len(), after.mtime_nsec()));
-            let disk = FileDisk::open_file(&path, None, Tail::Refuse).unwrap();
+            let disk = FileDisk::open_file(&path, None, Tail::Refuse, Rights::Write).unwrap();
             let discards = disk.facts().discards;
             let facts = DiskFacts { discards, discard_zeroes: discards, ..seen.0 };
             assert_eq!((facts, seen.1), (disk.facts(), disk.access()));
@@ -220,7 +221,8 @@ mod tests {
     fn a_file_that_a_server_has_is_in_use_and_readable_all_the_same() {
         for directory in Directory::everywhere() {
             let path = directory.file("a.img");
-            let disk = FileDisk::open_file(&path, Some(1 << 20), Tail::Refuse).unwrap();
+            let disk =
+                FileDisk::open_file(&path, Some(1 << 20), Tail::Refuse, Rights::Write).unwrap();
             let probe = Probe::file(&path, Tail::Refuse).unwrap();
             assert!(probe.in_use().is_some());
             assert_eq!(probe.read_page(0).unwrap(), [0; PAGE]);

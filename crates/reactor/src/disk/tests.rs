@@ -353,3 +353,25 @@ fn a_faulty_disk_fails_but_never_lies() {
     }
     assert!(failed_reads > 0 && failed_writes > 0);
 }
+
+#[test]
+fn what_is_opened_to_be_read_is_not_changed_and_takes_no_writes() {
+    everywhere(|memory, path| {
+        fs::write(path, [7; 8192]).unwrap();
+        let then = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+        let open = |rights| Disk::open_for(rights, &file_spec(path, None), memory.arena()).unwrap();
+        let read = open(Rights::Read);
+        let flags = rustix::fs::fcntl_getfl(read.fd().unwrap()).unwrap();
+        assert_eq!(flags & rustix::fs::OFlags::RWMODE, rustix::fs::OFlags::RDONLY);
+        let facts = read.facts();
+        drop(read);
+        assert!(facts.read_only && !facts.discards, "{facts:?}");
+        assert_eq!(fs::metadata(path).unwrap().modified().unwrap(), then);
+        assert!(!open(Rights::Write).facts().read_only);
+        // What is made has to be written.
+        fs::remove_file(path).unwrap();
+        let made = Disk::open_for(Rights::Read, &file_spec(path, Some(4096)), memory.arena());
+        assert_eq!(made.unwrap().facts().size.0, 4096);
+    });
+}

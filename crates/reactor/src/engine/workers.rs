@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use block::Failure;
 use contract::DiskId;
@@ -146,6 +147,8 @@ impl<J> Queue<J> {
 struct State {
     queue: Queue<Job>,
     threads: Vec<thread::JoinHandle<()>>,
+    /// Threads that have not ended.
+    alive: usize,
     over: bool,
 }
 
@@ -156,13 +159,16 @@ pub(crate) struct Workers {
     stack: usize,
     state: Mutex<State>,
     work: Condvar,
+    /// A thread ended.
+    ended: Condvar,
 }
 
 impl Workers {
     /// Threads that will run on these CPUs.
     pub(crate) fn new(cpus: Vec<usize>) -> Workers {
-        let state = State { queue: Queue::new(), threads: Vec::new(), over: false };
-        Workers { cpus, stack: STACK, state: Mutex::new(state), work: Condvar::new() }
+        let state = State { queue: Queue::new(), threads: Vec::new(), alive: 0, over: false };
+        let (state, work, ended) = (Mutex::new(state), Condvar::new(), Condvar::new());
+        Workers { cpus, stack: STACK, state, work, ended }
     }
 
     /// Hands work for a disk to a thread; it comes back to `to`.
@@ -188,6 +194,7 @@ impl Workers {
                 match builder.spawn(move || workers.run()) {
                     Ok(thread) => {
                         state.queue.starting += 1;
+                        state.alive += 1;
                         state.threads.push(thread);
                     }
                     // Those there are will do it, more slowly.
@@ -204,14 +211,18 @@ impl Workers {
         }
     }
 
-    /// Ends the threads once they have done what was given; waits for them.
-    pub(crate) fn stop(&self) {
+    /// Ends the threads once they have done what was given, and waits for them, but not for longer
+    /// than `grace`: one whose disk does not answer is left to it, with the memory that it holds.
+    pub(crate) fn stop(&self, grace: Duration) {
         let mut state = lock(&self.state);
         state.over = true;
         let threads = std::mem::take(&mut state.threads);
-        drop(state);
         self.work.notify_all();
-        for thread in threads {
+        let waited = self.ended.wait_timeout_while(state, grace, |state| state.alive > 0);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let all_ended = state.alive == 0;
+        drop(state);
+        for thread in threads.into_iter().filter(|_| all_ended) {
             // A panic of a disk thread has ended the process already.
             let _ = thread.join();
         }
@@ -231,7 +242,8 @@ impl Workers {
                 state = lock(&self.state);
                 state.queue.ended(disk);
             } else if state.over {
-                return;
+                state.alive -= 1;
+                return self.ended.notify_one();
             } else {
                 state.queue.idle += 1;
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -382,6 +394,6 @@ mod tests {
         assert_eq!(verify(&workers), not_ready, "and the next is tried again");
         let workers = Arc::new(Workers::new(process::allowed_cpus()));
         assert_eq!(verify(&workers), Outcome::Done);
-        workers.stop();
+        workers.stop(Duration::MAX);
     }
 }

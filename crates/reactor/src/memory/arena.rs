@@ -45,7 +45,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, MutexGuard};
 
-use block::PAGE_SIZE;
+use block::{ByteCount, PAGE_SIZE};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
@@ -124,13 +124,13 @@ pub(crate) struct ArenaReport {
 /// Why the arena could not be made, or not grow. All are bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
-    #[error("the system refused {bytes} bytes of address space: {source}")]
+    #[error("the system refused {} of address space: {source}", ByteCount(*bytes))]
     Refused { bytes: u64, source: io::Error },
     /// More was to be added than the reserved address space holds beside what pools and RAM disks
     /// use already.
     #[error(
-        "{bytes} bytes do not fit: {used} of the {capacity} bytes of reserved address space are \
-         spoken for"
+        "{} do not fit: pools and disks in memory use {} of at most {}",
+        ByteCount(*bytes), ByteCount(*used), ByteCount(*capacity)
     )]
     Full { bytes: u64, used: u64, capacity: u64 },
 }

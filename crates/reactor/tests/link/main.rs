@@ -783,6 +783,9 @@ fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
             sent(&[0x81, 0, 0x20, 6], 1),
             sent(&[0x81, 0, 0x20, 5], 2),
             sent(&[0x81, 0, 0x60, 0], 3),
+            // An S-tag of the same VLAN, alone and before another tag: neither takes it.
+            sent(&[0x88, 0xa8, 0x20, 5], 5),
+            sent(&[0x88, 0xa8, 0x20, 5, 0x81, 0, 0x20, 5], 6),
             sent(&[], 4),
         ];
         bench.send(ON_RIGHT, 1, frames);
@@ -792,7 +795,10 @@ fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
             (ON_RIGHT, LinkId(3), None, seen(3)),
             (ON_RIGHT, LinkId(3), None, seen(4)),
         ];
-        assert_eq!(bench.shown((1, 4), 3), expected);
+        assert_eq!(bench.shown((1, 6), 3), expected);
+        // Nothing of the others comes late.
+        bench.send(ON_RIGHT, 2, vec![sent(&[0x81, 0, 0x20, 5], 7)]);
+        assert_eq!(bench.shown((2, 1), 1), [(ON_LEFT, LEFT, Some(0x2005), seen(7))]);
         // A second one cannot have the same door.
         let error = bench.handle.add_link(LinkId(4), &bench.options("left", None, one(ON_LEFT)));
         assert!(error.unwrap_err().to_string().contains("already"));

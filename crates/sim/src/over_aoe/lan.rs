@@ -5,7 +5,9 @@
 //! stored by the control thread after a while, or not; what is stored survives kills and power
 //! cuts. Units: virtual nanoseconds, bytes of the volume.
 
-use aoe::limits::TAG_PARTITIONS_MAX;
+use core::time::Duration;
+
+use aoe::limits::{ANNOUNCED_AGAIN, TAG_PARTITIONS_MAX};
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
 use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};
@@ -227,6 +229,22 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// Whether whoever imports the volume over AoE knows how large it is now. Frames that say so may
+    /// be lost; not all of them.
+    pub(crate) fn look_at_sizes(&mut self) -> Result<(), String> {
+        if self.setup.lan.is_none() || self.setup.faults[Fault::Grow] == 0 {
+            return Ok(());
+        }
+        self.pass(ANNOUNCED_AGAIN.iter().sum::<Duration>().as_nanos() as u64)?;
+        for index in (0..self.clients.len()).filter(|index| self.setup.is_aoe(*index)) {
+            let told = &self.clients[index].told;
+            if told.iter().any(|size| *size != self.size) {
+                return Err(format!("client {index} knows {told:?} bytes of {}", self.size));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a client was answered what it had no right to: it began when it was shut out, and

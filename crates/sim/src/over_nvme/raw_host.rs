@@ -6,6 +6,7 @@
 //!   resting -> greeting, Connect, CC.EN=1, CSTS.RDY? -> I/O queues, who is it? -> live -> reset -> (live again, or resting)
 //!      ^                                                                          |----> shutdown -----------> resting
 //!      |<-------------------------------------------------------------------------+----> a connection is cut -----|
+//!      |<-------------------------------------------------------------------------+----> silence, until KATO -----|
 //! ```
 //! It tells the oracle of its writes. A write ends with its answer; with the answer to a reset that
 //! covers it, or to an abort that says that it succeeded (after either nothing may reach the media
@@ -34,7 +35,7 @@ use wire::nvme_tcp::Digests;
 use crate::client::SimWorld;
 use crate::disk::SECTOR;
 use crate::over_nvme::swap::UUID;
-use crate::writer::{Log, Writer};
+use crate::writer::{Ids, Log, Writer};
 use line::Line;
 pub(crate) use watcher::{Seen, Watcher};
 use work::{Asked, NSID, Pair};
@@ -43,6 +44,8 @@ const MILLISECOND: u64 = 1_000_000;
 /// After the loss of its connections nothing of a host reaches the media any more: resets arrive
 /// within milliseconds, and disks answer within a second.
 const QUIESCE: u64 = 10_000 * MILLISECOND;
+/// So late the target may notice that KATO is over: shards ask each other first.
+const LATE: u64 = 1_000 * MILLISECOND;
 /// So long the target may be silent while something is asked.
 const PATIENCE: u64 = 120_000 * MILLISECOND;
 
@@ -61,6 +64,10 @@ pub struct HostBehaviour {
     pub interval_us: u64,
     /// Whether lives end soon, in resets, shutdowns and losses.
     pub resets: bool,
+    /// KATO, in nanoseconds, a multiple of a second; 0 for none. Lives may end in silence then.
+    pub keep_alive: u64,
+    /// Whether it stops reading for a while now and then.
+    pub deaf: bool,
     /// Digests to ask for.
     pub digests: Digests,
     /// Whether nothing else goes wrong: then every error must have been provoked.
@@ -88,6 +95,10 @@ counters! {
         losses: Events,
         /// R2Ts.
         grants: Events,
+        /// Times that it was silent, and given up in time.
+        expired: Events,
+        /// Times that it did not read for a while.
+        deafs: Events,
     }
 }
 
@@ -104,6 +115,8 @@ enum Phase {
     ShuttingDown(u64),
     /// The admin connection was cut: the target must close the others.
     Orphaned,
+    /// It says nothing more: the target must close all, after KATO and not before.
+    Silent,
     Done,
 }
 
@@ -141,6 +154,8 @@ pub struct RawHost {
     /// When it was last given a turn.
     now: u64,
     heard_at: u64,
+    /// Until when it does not read.
+    deaf_until: u64,
     alarm: Option<u64>,
     stopping: bool,
     pub(crate) writer: Writer,
@@ -173,6 +188,7 @@ impl RawHost {
             poll_at: None,
             now: 0,
             heard_at: 0,
+            deaf_until: 0,
             alarm: None,
             stopping: false,
             writer,
@@ -205,7 +221,9 @@ impl RawHost {
     /// Hears what came, and goes on. An error is the target's fault.
     pub(crate) fn drive(&mut self, world: &mut SimWorld, target: usize) -> Result<(), String> {
         self.now = world.now;
-        self.hear(world)?;
+        if self.deaf_until <= self.now {
+            self.hear(world)?;
+        }
         self.notice_losses(world)?;
         match self.phase {
             Phase::Resting(_) if self.stopping => self.phase = Phase::Done,
@@ -214,6 +232,9 @@ impl RawHost {
             _ => {}
         }
         self.poll(world);
+        if self.alive_at().is_some_and(|at| at <= self.now) {
+            self.lines[0].ask(world, Command::keep_alive(), &[], Asked::Alive);
+        }
         for line in &mut self.lines {
             line.serve_grants(world, &self.pairs);
         }
@@ -232,21 +253,45 @@ impl RawHost {
         let phase = match self.phase {
             Phase::Resting(until) => Some(until),
             Phase::Orphaned => Some(self.heard_at + PATIENCE + 1),
-            Phase::Live if !self.stopping && self.under_way() < self.behaviour.depth => {
-                Some(self.next_at)
-            }
+            Phase::Silent => Some(self.given_up_by() + 1).filter(|by| *by > self.now),
+            Phase::Live if !self.stopping && self.under_way() < self.depth() => Some(self.next_at),
             _ => None,
         };
+        let deaf = Some(self.deaf_until).filter(|until| *until > self.now);
         let asked = self.lines.iter().any(Line::is_waiting);
         let patience = asked.then_some(self.heard_at + PATIENCE + 1);
         let grants = self.lines.iter().filter_map(Line::next_grant);
-        let next = phase.into_iter().chain(patience).chain(self.poll_at).chain(grants).min();
+        let next = phase.into_iter().chain(patience).chain(self.poll_at).chain(grants);
+        let next = next.chain(self.alive_at()).chain(deaf).min();
         let Some(next) = next else { return };
         if self.alarm.is_none_or(|alarm| alarm <= self.now || next < alarm) {
             let next = next.max(self.now + 1);
             self.alarm = Some(next);
             world.alarm_at(next);
         }
+    }
+
+    /// When it asked something last.
+    fn said_at(&self) -> u64 {
+        self.lines.iter().map(|line| line.said_at).max().unwrap_or(0)
+    }
+
+    /// When it has to say that it lives.
+    fn alive_at(&self) -> Option<u64> {
+        let lives = matches!(self.phase, Phase::Queues | Phase::Live);
+        let half = self.behaviour.keep_alive / 2;
+        (lives && half > 0).then(|| self.said_at() + half)
+    }
+
+    /// When the target must have given it up, if it is silent: KATO after the last that it said was
+    /// taken, which was before it was answered.
+    fn given_up_by(&self) -> u64 {
+        self.said_at().max(self.heard_at) + self.behaviour.keep_alive + LATE
+    }
+
+    /// Commands that it may have under way. Deaf, it asks as much as one queue takes.
+    fn depth(&self) -> usize {
+        if self.deaf_until > self.now { 28 } else { self.behaviour.depth }
     }
 
     /// Commands on I/O queues that are not answered.
@@ -302,7 +347,9 @@ impl RawHost {
                     subsystem: self.subsystem.clone(),
                     host: Some(self.nqn.clone()),
                 };
-                let command = Command::connect(&connect(at as u16, 0));
+                let keep_alive_ms =
+                    if at == 0 { self.behaviour.keep_alive / MILLISECOND } else { 0 };
+                let command = Command::connect(&connect(at as u16, keep_alive_ms as u32));
                 let asked = Asked::Step(step);
                 self.lines[at].ask(world, command, &data.emit(), asked);
                 Ok(())
@@ -316,6 +363,11 @@ impl RawHost {
                     self.identified(world, &seen);
                     Ok(())
                 }
+                Asked::Alive => match entry.status.is_success() || self.phase != Phase::Live {
+                    true => Ok(()),
+                    false if !self.behaviour.strict => Ok(()),
+                    false => Err(format!("Keep Alive was answered: {entry}")),
+                },
                 asked => {
                     self.actions.answered += 1;
                     self.answered(asked, &entry)
@@ -382,7 +434,7 @@ impl RawHost {
                 if status.shst() == SHUTDOWN_COMPLETE {
                     self.actions.shutdowns += 1;
                     // What was acknowledged before is durable now.
-                    self.writer.log.push(Log::Flushed { start });
+                    self.writer.log.push(Log::Flushed { start, by: Ids::NONE });
                     self.hang_up(world, false);
                     return Ok(());
                 }
@@ -409,7 +461,8 @@ impl RawHost {
         }
         self.phase = Phase::Live;
         self.next_at = self.now;
-        let most = if self.behaviour.resets { 40 } else { 400 };
+        let is_short = self.behaviour.resets || self.behaviour.keep_alive > 0;
+        let most = if is_short { 40 } else { 400 };
         self.left = 1 + self.random.below(most);
     }
 
@@ -449,9 +502,13 @@ impl RawHost {
         while !self.stopping
             && self.left > 0
             && self.next_at <= self.now
-            && self.under_way() < self.behaviour.depth
+            && self.under_way() < self.depth()
         {
             self.left -= 1;
+            if self.behaviour.deaf && self.random.chance(1, 40) {
+                self.actions.deafs += 1;
+                self.deaf_until = self.now + self.random.below(3_000 * MILLISECOND);
+            }
             self.work(world);
             if self.random.chance(1, self.behaviour.depth as u64) {
                 let most = 2 * self.behaviour.interval_us * self.behaviour.depth as u64 * 1_000;
@@ -469,6 +526,10 @@ impl RawHost {
         }
         // Life ends while commands are under way, mostly.
         if self.under_way() > 0 && self.random.chance(1, 4) {
+            return;
+        }
+        if self.behaviour.keep_alive > 0 && self.random.chance(1, 3) {
+            self.phase = Phase::Silent;
             return;
         }
         match self.random.below(if self.behaviour.resets { 6 } else { 2 }) {
@@ -493,7 +554,7 @@ impl RawHost {
     }
 
     fn reset(&mut self, world: &mut SimWorld) {
-        self.phase = Phase::Resetting;
+        (self.phase, self.deaf_until) = (Phase::Resetting, 0);
         for line in &mut self.lines[1..] {
             line.may_end = true;
         }
@@ -504,14 +565,39 @@ impl RawHost {
     }
 
     fn shut_down(&mut self, world: &mut SimWorld) {
-        self.phase = Phase::ShuttingDown(self.now);
+        (self.phase, self.deaf_until) = (Phase::ShuttingDown(self.now), 0);
         for line in &mut self.lines[1..] {
             line.may_end = true;
         }
         self.ask_admin(world, Step::Shutdown, configure(true, 1));
     }
 
+    /// Whether the target gives a silent host up, and when.
+    fn await_expiry(&mut self, world: &mut SimWorld) -> Result<(), String> {
+        let over = self.lines.iter().filter(|line| line.is_over(world)).count();
+        let is_early = over > 0 && self.now < self.said_at() + self.behaviour.keep_alive;
+        let waits = self.lines.iter().any(Line::is_waiting);
+        let is_late = over == 0 && !waits && self.now > self.given_up_by();
+        if self.behaviour.strict && (is_early || is_late) {
+            let when = if is_early { "before" } else { "long after" };
+            return Err(format!(
+                "a silent host is not given up, or {when} its time: {}",
+                self.state()
+            ));
+        }
+        if over == self.lines.len() {
+            self.actions.expired += 1;
+            self.hang_up(world, false);
+        } else if is_late {
+            self.lose(world);
+        }
+        Ok(())
+    }
+
     fn notice_losses(&mut self, world: &mut SimWorld) -> Result<(), String> {
+        if self.phase == Phase::Silent {
+            return self.await_expiry(world);
+        }
         if self.phase == Phase::Orphaned {
             if self.lines.iter().all(|line| line.is_over(world)) {
                 self.hang_up(world, false);

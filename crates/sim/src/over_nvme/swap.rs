@@ -116,14 +116,7 @@ impl Run {
 
     /// Hosts hear some time after it that the volume is back, and are refused until then.
     pub(crate) fn let_news_spread(&mut self) -> Result<(), String> {
-        if self.did.counts.swaps > 0 {
-            let until = self.world.now + 1_000 * MILLISECOND;
-            self.world.alarm_at(until);
-            while self.world.now < until {
-                self.step()?;
-            }
-        }
-        Ok(())
+        if self.did.counts.swaps > 0 { self.pass(1_000 * MILLISECOND) } else { Ok(()) }
     }
 
     /// Whether the other volume is as it was.

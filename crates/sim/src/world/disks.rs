@@ -5,7 +5,7 @@ use block::{Buffer, Failure, Instant, Operation, Outcome, Request};
 use contract::{DiskId, Machine};
 
 use super::{What, World};
-use crate::disk::SimDisk;
+use crate::disk::{SECTOR, SimDisk};
 
 /// A request that a disk has.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) struct Pending {
     pub(super) disk: DiskId,
     pub(super) request: Request,
     pub(super) outcome: Option<Outcome>,
+    /// Sectors of a write that have landed before the rest.
+    pub(super) landed: u64,
     /// It is never answered, and takes no effect, not even when its host dies: how long a disk may
     /// hang and still write is a promise about the disk that nobody on the wire can check
     /// (docs/decisions/0006).
@@ -44,7 +46,8 @@ impl<M: Machine> World<M> {
         self.next_number += 1;
         let id = self.next_number;
         let stuck = self.random.chance(behaviour.sticks, 1000);
-        let pending = Pending { host, life, shard, disk, request, outcome: None, stuck };
+        let (outcome, landed) = (None, 0);
+        let pending = Pending { host, life, shard, disk, request, outcome, landed, stuck };
         self.pending.insert(id, pending);
         if stuck {
             self.trace.note(Instant(self.now), "stuck", &[host as u64, u64::from(disk.0)]);
@@ -56,10 +59,29 @@ impl<M: Machine> World<M> {
             return true;
         }
         let apply = self.draw_us(behaviour.latency_us);
+        if behaviour.parts > 0 && apply > 0 && self.random.chance(behaviour.parts, 1000) {
+            let part = self.random.below(apply);
+            self.schedule(part, What::Part { id });
+        }
         self.schedule(apply, What::Apply { id });
         let more = self.draw_us(behaviour.latency_us / 2);
         self.schedule(apply + more, What::Answer { id });
         false
+    }
+
+    /// The first part of a write takes effect.
+    pub(super) fn land_part(&mut self, id: u64) {
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        let Operation::Write { extent, buffer, durable: false } = &pending.request.operation else {
+            return;
+        };
+        let host = &mut self.hosts[pending.host];
+        let bytes = host.nodes[pending.shard].memory.bytes(buffer);
+        let disk = host.disks.get_mut(&pending.disk).expect("disks stay");
+        let most = self.random.below(bytes.len() as u64 / SECTOR as u64 + 1);
+        pending.landed = disk.land_part(*extent, &bytes, most);
+        self.injected.parts += u64::from(pending.landed > 0);
+        self.trace.note(Instant(self.now), "part", &[extent.offset.0, pending.landed]);
     }
 
     /// A disk's request takes effect.
@@ -68,7 +90,8 @@ impl<M: Machine> World<M> {
         let host = &mut self.hosts[pending.host];
         let memory = &mut host.nodes[pending.shard].memory;
         let disk = host.disks.get_mut(&pending.disk).expect("disks stay");
-        let outcome = disk.perform(&mut pending.request.operation, memory, &mut self.random);
+        let Pending { request, landed, .. } = pending;
+        let outcome = disk.perform(&mut request.operation, *landed, memory, &mut self.random);
         pending.outcome = Some(outcome);
         // What comes back from a write may hold anything, or be gone.
         if let Operation::Write { buffer, .. } = &mut pending.request.operation {

@@ -25,12 +25,12 @@ fn write(repeats: &mut Repeats, now: Instant, key: Key) -> u32 {
 }
 
 #[test]
-fn a_copy_within_a_second_is_known_and_then_forgotten() {
+fn a_copy_within_two_seconds_is_known_and_then_forgotten() {
     let mut repeats = Repeats::default();
     write(&mut repeats, at(0), key(1, 100, 8));
     let look = |repeats: &Repeats, now, key: Key| repeats.look_up(now, &key, 0, 0);
-    assert_eq!(look(&repeats, at(999_999), key(1, 100, 8)), Known::Done);
-    assert_eq!(look(&repeats, at(1_000_000), key(1, 100, 8)), Known::New);
+    assert_eq!(look(&repeats, at(1_999_999), key(1, 100, 8)), Known::Done);
+    assert_eq!(look(&repeats, at(2_000_000), key(1, 100, 8)), Known::New);
     for other in [
         Key { source: 2, ..key(1, 100, 8) },
         Key { export: ExportId(4), ..key(1, 100, 8) },
@@ -41,6 +41,20 @@ fn a_copy_within_a_second_is_known_and_then_forgotten() {
     ] {
         assert_eq!(look(&repeats, at(1), other), Known::New, "{other:?}");
     }
+}
+
+#[test]
+fn a_copy_that_is_answered_makes_its_time_begin_anew() {
+    let mut repeats = Repeats::default();
+    write(&mut repeats, at(0), key(1, 100, 8));
+    repeats.answered_again(at(1_500_000), &key(1, 100, 8));
+    // What is not known stays so.
+    repeats.answered_again(at(1_500_000), &key(2, 100, 8));
+    let look = |now, tag| repeats.look_up(now, &key(tag, 100, 8), 0, 0);
+    assert_eq!(look(at(3_499_999), 1), Known::Done);
+    assert_eq!(look(at(3_500_000), 1), Known::New);
+    assert_eq!(look(at(1_500_001), 2), Known::New);
+    assert_eq!(repeats.poll_timeout(), Some(at(1_500_000) + QUIET));
 }
 
 #[test]
@@ -84,28 +98,28 @@ fn one_that_failed_is_carried_out_again_unless_its_sectors_were_written_since() 
 }
 
 #[test]
-fn one_that_was_refused_is_refused_for_a_second_and_supersedes_nothing() {
+fn one_that_was_refused_is_refused_for_two_seconds_and_supersedes_nothing() {
     let mut repeats = Repeats::default();
     let look = |repeats: &Repeats, micros, tag| repeats.look_up(at(micros), &key(tag, 5, 1), 0, 0);
     write(&mut repeats, at(0), key(1, 5, 1));
     repeats.refuse(at(1), &key(2, 5, 1));
     assert_eq!(look(&repeats, 2, 1), Known::Done);
     assert_eq!(look(&repeats, 2, 2), Known::Refused);
-    // Refused again, it is one record still, and its second begins anew.
+    // Refused again, it is one record still, and its time begins anew.
     let last = repeats.last;
     repeats.refuse(at(600_000), &key(2, 5, 1));
-    assert_eq!((repeats.last, look(&repeats, 1_500_000, 2)), (last, Known::Refused));
-    assert_eq!(look(&repeats, 1_600_000, 2), Known::New);
+    assert_eq!((repeats.last, look(&repeats, 2_500_000, 2)), (last, Known::Refused));
+    assert_eq!(look(&repeats, 2_600_000, 2), Known::New);
     // Behind a newer write it is superseded all the same.
-    repeats.refuse(at(2_000_000), &key(3, 5, 1));
-    write(&mut repeats, at(2_000_001), key(4, 5, 1));
-    assert_eq!(look(&repeats, 2_000_002, 3), Known::Superseded);
+    repeats.refuse(at(3_000_000), &key(3, 5, 1));
+    write(&mut repeats, at(3_000_001), key(4, 5, 1));
+    assert_eq!(look(&repeats, 3_000_002, 3), Known::Superseded);
     // A copy that is refused takes nothing from what was done, and ends what failed.
-    repeats.refuse(at(2_000_003), &key(4, 5, 1));
-    assert_eq!(look(&repeats, 2_000_004, 4), Known::Done);
-    fail(&mut repeats, at(2_000_005), key(6, 5, 1));
-    repeats.refuse(at(2_000_006), &key(6, 5, 1));
-    assert_eq!(look(&repeats, 2_000_007, 6), Known::Refused);
+    repeats.refuse(at(3_000_003), &key(4, 5, 1));
+    assert_eq!(look(&repeats, 3_000_004, 4), Known::Done);
+    fail(&mut repeats, at(3_000_005), key(6, 5, 1));
+    repeats.refuse(at(3_000_006), &key(6, 5, 1));
+    assert_eq!(look(&repeats, 3_000_007, 6), Known::Refused);
 }
 
 #[test]
@@ -116,7 +130,7 @@ fn a_slow_write_is_remembered_from_its_end_on() {
     // Its record stays as long as nobody needs the room.
     assert_eq!(repeats.look_up(at(2_000_000), &key(1, 5, 1), 0, 0), Known::New);
     assert!(repeats.end(at(2_000_000), slow, true));
-    assert_eq!(repeats.look_up(at(2_999_999), &key(1, 5, 1), 0, 0), Known::Done);
+    assert_eq!(repeats.look_up(at(3_999_999), &key(1, 5, 1), 0, 0), Known::Done);
     // Quiet begins when the last is over, and what is over was written by the copies' way.
     repeats.handle_timeout(at(4_999_999));
     assert!(repeats.bytes() > 0);
@@ -128,7 +142,7 @@ fn a_slow_write_is_remembered_from_its_end_on() {
     assert!(!repeats.end(at(6_000_000 + SLOW), given_back, true));
     let again = repeats.begin(at(7_000_000 + SLOW), &key(2, 5, 1));
     assert!(repeats.end(at(7_000_000 + SLOW), again, true));
-    assert_eq!(repeats.look_up(at(7_999_999 + SLOW), &key(2, 5, 1), 0, 0), Known::Done);
+    assert_eq!(repeats.look_up(at(8_999_999 + SLOW), &key(2, 5, 1), 0, 0), Known::Done);
     let recycled = repeats.begin(at(2 * SLOW), &key(3, 5, 1));
     for tag in 0..20_000 {
         write(&mut repeats, at(2 * SLOW + u64::from(tag) * 1000), key(tag, 9000, 1));
@@ -138,7 +152,7 @@ fn a_slow_write_is_remembered_from_its_end_on() {
 }
 
 #[test]
-fn a_thousand_writes_are_kept_for_a_second_after_the_last_of_them_is_over() {
+fn a_thousand_writes_are_kept_for_two_seconds_after_the_last_of_them_is_over() {
     let mut repeats = Repeats::default();
     let slow = repeats.begin(at(0), &key(1, 5, 1));
     for tag in 2..1100 {
@@ -146,9 +160,9 @@ fn a_thousand_writes_are_kept_for_a_second_after_the_last_of_them_is_over() {
     }
     assert!(repeats.end(at(1_500_000), slow, true));
     for tag in 2000..4000 {
-        write(&mut repeats, at(2_000_000), key(tag, 9000, 1));
+        write(&mut repeats, at(3_000_000), key(tag, 9000, 1));
     }
-    assert_eq!(repeats.look_up(at(2_400_000), &key(1, 5, 1), 0, 0), Known::Done);
+    assert_eq!(repeats.look_up(at(3_400_000), &key(1, 5, 1), 0, 0), Known::Done);
     assert_eq!(repeats.lapsed(), 0);
 }
 
@@ -161,12 +175,12 @@ fn a_mark_that_falls_out_of_its_set_while_young_is_counted() {
         write(&mut repeats, at(0), key(tag(number), 8 * u64::from(number), 8));
     }
     assert_eq!(repeats.lapsed(), 0);
-    write(&mut repeats, at(999_999), key(tag(8), 64, 8));
+    write(&mut repeats, at(1_999_999), key(tag(8), 64, 8));
     assert_eq!(repeats.lapsed(), 1);
-    assert_eq!(repeats.look_up(at(999_999), &key(tag(0), 0, 8), 0, 0), Known::New);
-    assert_eq!(repeats.look_up(at(999_999), &key(tag(1), 8, 8), 0, 0), Known::Done);
-    write(&mut repeats, at(1_000_000), key(tag(9), 72, 8));
-    assert_eq!(repeats.lapsed(), 1, "its second was over");
+    assert_eq!(repeats.look_up(at(1_999_999), &key(tag(0), 0, 8), 0, 0), Known::New);
+    assert_eq!(repeats.look_up(at(1_999_999), &key(tag(1), 8, 8), 0, 0), Known::Done);
+    write(&mut repeats, at(2_000_000), key(tag(9), 72, 8));
+    assert_eq!(repeats.lapsed(), 1, "its time was over");
 }
 
 #[test]

@@ -173,11 +173,11 @@ fn a_copy_of_a_refused_write_undoes_nothing_once_the_volume_is_free() {
     world.answer(&reserve(A, 1, &[A]));
     let refused = write(B, 1, 0, 1, 1);
     assert_eq!(world.answer(&refused)[14..16], [0x1c, 6]);
-    world.pass(Duration::from_millis(900));
+    world.pass(Duration::from_millis(1900));
     // Asked again, it is refused again, and for as long.
     assert_eq!(world.answer(&refused)[14..16], [0x1c, 6]);
     world.answer(&reserve(A, 1, &[]));
-    world.pass(Duration::from_millis(900));
+    world.pass(Duration::from_millis(1900));
     world.silence(&refused);
     world.answer(&write(B, 2, 0, 2, 1));
     world.silence(&refused);

@@ -1,5 +1,7 @@
 //! Queries, config strings, wildcards and announcements.
 
+use core::time::Duration;
+
 use contract::LinkFacts;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -7,6 +9,7 @@ use wire::ethernet::MacAddress;
 use super::world::*;
 use crate::control::Control;
 use crate::export::{ExportId, Hosts};
+use crate::limits::ANNOUNCED_AGAIN;
 
 /// Sub-command, sector count, buffer count and string of an answer to a query.
 fn told(frame: &[u8]) -> (u8, u8, u16, &[u8]) {
@@ -163,6 +166,32 @@ fn exports_are_announced_at_the_start_and_when_something_changes() {
     world.renew(|export| export.sectors = 2000);
     world.run();
     assert_eq!(world.take().len(), 1);
+}
+
+#[test]
+fn an_announcement_is_made_three_times_in_case_it_was_lost() {
+    let mut world = World::new();
+    world.renew(|export| export.sectors = 2000);
+    world.run();
+    let first = world.take();
+    assert_eq!(first.len(), 1);
+    for rest in ANNOUNCED_AGAIN {
+        world.pass(rest - Duration::from_millis(3));
+        world.run();
+        assert_eq!(world.take(), [[0u8; 0]; 0]);
+        world.pass(Duration::from_millis(3));
+        world.run();
+        assert_eq!(world.take(), first);
+    }
+    assert_eq!(world.target.poll_timeout(), None, "it is idle");
+    // Not where the link is down by then, nor of what is not there any more.
+    world.renew(|export| export.sectors = 1000);
+    world.run();
+    world.target.link_down(LINK);
+    world.pass(Duration::from_secs(10));
+    world.run();
+    assert_eq!(world.take().len(), 1);
+    assert_eq!(world.target.poll_timeout(), None);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use wire::ethernet::{EtherType, MacAddress};
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
+use crate::limits::{ANNOUNCED_AGAIN, SWEEP_PACE};
 use crate::server::{Ask, Context, Notice, Target};
 
 pub(super) const LINK: LinkId = LinkId(0);
@@ -115,9 +116,18 @@ impl World {
         let mut world = World::empty();
         world.up(LINK, facts(mtu));
         world.add(EXPORT, change);
-        world.run();
-        world.sent.clear();
+        world.hear_announcements();
         world
+    }
+
+    /// All announcements leave, for the last time too.
+    pub(super) fn hear_announcements(&mut self) {
+        self.run();
+        for rest in ANNOUNCED_AGAIN {
+            self.pass(rest);
+            self.run();
+        }
+        self.sent.clear();
     }
 
     /// The same, whose volumes answer when they are told to, with another export.
@@ -234,15 +244,17 @@ impl World {
         self.target.handle_timeout(self.shard.now);
     }
 
-    /// Turns until nothing is left to do; time passes where only that is waited for.
+    /// Turns until nothing is left to do; a burst's time passes where only that is waited for.
     pub(super) fn run(&mut self) {
         loop {
             self.turn();
             if self.shard.below.held.is_empty() {
                 let sweeps = self.target.sweeps.poll_timeout();
                 match sweeps {
-                    Some(at) => self.shard.now = self.shard.now.max(at),
-                    None => return,
+                    Some(at) if at <= self.shard.now + SWEEP_PACE => {
+                        self.shard.now = self.shard.now.max(at)
+                    }
+                    _ => return,
                 }
             }
         }

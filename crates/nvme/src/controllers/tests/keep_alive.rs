@@ -174,3 +174,30 @@ fn a_host_that_waits_for_its_reset_is_not_silent() {
         assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
     }
 }
+
+/// What it says waits unread, its Keep Alive too.
+#[test]
+fn a_host_that_is_not_read_is_not_silent() {
+    for stopped in ["the admin queue", "an I/O queue", "one of another shard"] {
+        let (mut world, line, view) = World::ready_as(2, &ask());
+        let (near, _) = world.join(&Ask::io(0, view.controller, 1));
+        let (far, _) = world.join(&Ask::io(1, view.controller, 2));
+        let queue = match stopped {
+            "the admin queue" => line,
+            "an I/O queue" => near,
+            _ => far,
+        };
+        let now = world.now;
+        world.of(queue).stream_stopped(now, queue.key, true);
+        for _ in 0..10 {
+            world.pass(seconds(4));
+        }
+        assert!(world.closes.is_empty(), "{stopped} is not read");
+        let now = world.now;
+        world.of(queue).stream_stopped(now, queue.key, false);
+        world.pass(seconds(4));
+        assert!(world.closes.is_empty(), "{stopped} was not read until 4 s ago");
+        world.pass(seconds(1));
+        assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired), "{stopped}");
+    }
+}

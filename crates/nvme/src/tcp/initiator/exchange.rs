@@ -26,6 +26,8 @@ pub(super) struct Exchange {
     /// Bytes received of a read, and bytes of a payload that were asked for.
     pub(super) received: u32,
     pub(super) granted: u32,
+    /// What it sends is in its capsule.
+    pub(super) is_laden: bool,
     /// A data digest was wrong.
     pub(super) bad_digest: bool,
     /// R2Ts that cannot be answered yet.

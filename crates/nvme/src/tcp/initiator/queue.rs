@@ -25,7 +25,9 @@ use super::exchange::{Disk, Grant, Job};
 use super::facts::Limits;
 use super::framing::{Fault, Framing, PayloadPart, broken, fault, terminated};
 use super::outcome::verdict;
-use crate::limits::{GRANTS_MAX, QUEUE_DEPTH_MAX, QUEUE_QUIET, QUEUE_SILENT};
+use crate::limits::{
+    GRANTS_MAX, QUEUE_DEPTH_MAX, QUEUE_QUIET, QUEUE_SILENT, QUEUE_SILENT_BEHIND_DATA,
+};
 use crate::tcp::pdu_stream::{Front, PduHead, Violation, peek};
 use data::Incoming;
 
@@ -70,6 +72,8 @@ pub(super) struct Queue {
     outstanding: u32,
     /// Those of the outstanding that are large reads.
     large_reads: u32,
+    /// Those that have their data in the capsule.
+    laden: u32,
     incoming: Option<Incoming>,
     pub(super) news: Option<QueueNews>,
     /// A command made in this period of the keep-alive timer was answered.
@@ -90,6 +94,7 @@ impl Queue {
             free: Vec::new(),
             outstanding: 0,
             large_reads: 0,
+            laden: 0,
             incoming: None,
             news: None,
             answered_period: u32::MAX,
@@ -143,8 +148,12 @@ impl Queue {
         if self.outstanding == 0 || !self.live {
             return None;
         }
-        let limit = if self.probing { QUEUE_QUIET + QUEUE_SILENT } else { QUEUE_QUIET };
-        Some(self.heard + limit * slack)
+        if !self.probing {
+            return Some(self.heard + QUEUE_QUIET * slack);
+        }
+        let least = if self.laden > 0 { QUEUE_SILENT_BEHIND_DATA } else { QUEUE_SILENT };
+        let silent = ((QUEUE_QUIET + QUEUE_SILENT) * slack).max(QUEUE_QUIET + least);
+        Some(self.heard + silent)
     }
 
     /// Asks a quiet queue for a sign of life; returns whether it was asked before and is silent.
@@ -184,8 +193,10 @@ impl Queue {
         let wire = &mut job.wire;
         (wire.slot, wire.batch) = (slot, self.framing.gathering_number());
         (wire.received, wire.granted, wire.grants, wire.bad_digest) = (0, 0, 0, false);
+        wire.is_laden = sends > 0 && sends <= limits.capsule;
+        self.laden += u32::from(wire.is_laden);
         let command = command.with_command_id(id);
-        if sends == 0 || sends > limits.capsule {
+        if !wire.is_laden {
             self.framing.push_command(command);
             return;
         }
@@ -347,6 +358,7 @@ impl Queue {
         job.wire.grants = 0;
         self.answered_period = job.wire.period;
         self.large_reads -= u32::from(is_large_read(job));
+        self.laden -= u32::from(job.wire.is_laden);
         self.outstanding -= 1;
         if job.place == PayloadPlace::Home {
             self.free_slot(slot);
@@ -461,7 +473,7 @@ impl Queue {
         self.framing.closed();
         (self.live, self.probing) = (false, false);
         (self.incoming, self.news) = (None, None);
-        (self.outstanding, self.large_reads) = (0, 0);
+        (self.outstanding, self.large_reads, self.laden) = (0, 0, 0);
         let mut lost = Vec::new();
         for slot in 0..self.slots.len() as u16 {
             let index = self.slots[usize::from(slot)].job;

@@ -13,6 +13,7 @@ use contract::{Direct, Loss, SendBatch, SessionEnd};
 use wire::nvme::Status;
 use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
 
+use super::receive::Stream;
 use super::slots::CommandState;
 use super::{Connection, Context, Fused, State};
 use crate::controllers::CloseReason;
@@ -56,7 +57,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::Lost(Loss::EndOfStream) => f.write_str("the host closed"),
             Reason::Lost(Loss::Error(error)) => write!(f, "lost with system error {error}"),
-            Reason::Violation(violation) => write!(f, "the host broke a rule: {violation}"),
+            Reason::Violation(violation) => write!(f, "protocol error of the host: {violation}"),
             Reason::Terminated(fes) => write!(f, "the host terminated it: {fes}"),
             Reason::Asked(reason) => write!(f, "closed by its controller: {reason:?}"),
             Reason::Ended(end) => write!(f, "closed by the server: {end:?}"),
@@ -209,7 +210,7 @@ impl Connection {
         }
         if self.intake.asked > 0
             && let Some(since) = self.oldest_data()
-            && self.is_over(since + DATA_AFTER_R2T, now)
+            && self.is_over(self.since_read(since, now) + DATA_AFTER_R2T, now)
         {
             return self.end_after_send(Reason::TimedOut(TimeLimit::Data), ctx);
         }
@@ -224,6 +225,15 @@ impl Connection {
         }
         self.arm(limit);
         false
+    }
+
+    /// Since when, at the earliest, the host may be late with what was asked for at `since`: what
+    /// stands in a stream that we do not read may be there.
+    fn since_read(&self, since: Instant, now: Instant) -> Instant {
+        match self.intake.stream {
+            Stream::OutOfMemory(_) | Stream::Unread => now,
+            _ => since.max(self.intake.resumed),
+        }
     }
 
     /// Since when the command that waits longest for its data had none.

@@ -1,7 +1,7 @@
 //! What comes back: completions from the volumes become replies, batches that left give their
 //! buffers back.
 
-use block::{Buffer, Completion, Failure, Loan, Operation, Outcome, VolumeId, planted};
+use block::{Buffer, Class, Completion, Failure, Loan, Operation, Outcome, VolumeId, planted};
 use contract::SendBatch;
 use wire::nvme::Status;
 
@@ -89,8 +89,8 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) {
         let account = match flight.kind {
-            Kind::Capsule | Kind::Pair(_) => &mut self.capsules,
-            Kind::Read | Kind::Transfer => &mut self.transfers,
+            Kind::Capsule | Kind::Pair(_, Class::Immediate) => &mut self.capsules,
+            Kind::Read | Kind::Transfer | Kind::Pair(_, Class::Transfer) => &mut self.transfers,
         };
         let ranges = self.ranges.remove(&slot);
         for buffer in [Some(buffer), expected, ranges].into_iter().flatten() {
@@ -106,7 +106,7 @@ impl Connection {
             self.slots.remove(slot);
             return self.drained_maybe(ctx);
         }
-        let Kind::Pair(second) = flight.kind else { return self.finish(slot, status) };
+        let Kind::Pair(second, _) = flight.kind else { return self.finish(slot, status) };
         let (of_first, of_second) = statuses_of_fused(outcome);
         self.finish(slot, of_first);
         self.finish(second, of_second);
@@ -128,7 +128,7 @@ impl Connection {
         let batch = self.take_back(batch, ctx);
         self.outbox.came_back(batch);
         if self.intake.stream == Stream::Unread && !self.outbox.is_crowded() {
-            self.intake.stream = Stream::Resuming;
+            self.resume(ctx);
         }
     }
 

@@ -2,18 +2,23 @@
 //! request.
 //!
 //! The memory of both is taken with the first, so that a pair never waits for memory while it holds
-//! some; their data come in the capsules or are asked for one by one. A pair that cannot be: either
+//! some. If the data are in the capsules it is that of capsules, and the stream stops where there is
+//! none. If they are asked for it is that of transfers, since it hangs on H2CData further back, and
+//! the pair waits in line like them. What a pair is shows with its first; one whose data are in
+//! one capsule alone, which no known host sends, needs memory of transfers at once or is
+//! interrupted: its data cannot wait anywhere. A pair that cannot be: either
 //! command gets its own status, or 0x009 because its mate failed, or 0x00A because its mate is
 //! missing. A first whose data are still on their way is answered once they came. A first whose
 //! second does not come within the time for data fails with 0x00A. Spec: NVMe base, "Fused
 //! Operations"; NVM command set, "Compare and Write".
 
-use block::{Buffer, Extent, Operation, VolumeId};
+use block::{Buffer, Class, Extent, Operation, VolumeId};
 use reservation::{Access, InForce};
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Status};
 
 use super::capsule::check_place;
+use super::memory::Need;
 use super::slots::{CommandState, Incoming, JudgedIo, Kind, Pair};
 use super::{Connection, Context, Fused, State};
 use crate::controllers::QueueHandle;
@@ -102,14 +107,26 @@ impl Connection {
         let (_, extent) = self.judge_first(command, namespace, ctx.reservations)?;
         let in_capsule = check_place(command, data)?;
         let (length, phase) = (extent.length.0 as u32, io::phase(&extent));
-        let Some((expected, replacement)) = self.pair_memory(length, phase, ctx) else {
+        let need = Need { length, phase, count: 2 };
+        let (class, memory) = match in_capsule {
+            true => (Class::Immediate, self.pair_memory(need, ctx)),
+            false => (Class::Transfer, self.pair_transfer_memory(need, ctx)),
+        };
+        if in_capsule && memory.is_none() {
             return Ok(false);
+        }
+        let has_memory = memory.is_some();
+        let [expected, replacement] = match memory {
+            Some(buffers) => buffers.map(Incoming::new),
+            None => [(); 2].map(|()| Incoming::without_memory(length)),
         };
         let mut pair = Pair {
             first: JudgedIo::new(command, queue, ctx),
-            expected: Incoming::new(expected),
+            expected,
             second: None,
-            replacement: Incoming::new(replacement),
+            replacement,
+            need,
+            class,
             fate: None,
             since: ctx.now,
         };
@@ -117,8 +134,10 @@ impl Connection {
             fill(&mut pair.expected, data, ctx);
         }
         let slot = self.occupy(command, CommandState::Pair(Box::new(pair)));
-        if !in_capsule {
-            self.ask_for_data(slot, ctx);
+        match (in_capsule, has_memory) {
+            (true, _) => {}
+            (false, true) => self.ask_for_data(slot, ctx),
+            (false, false) => self.join_line(slot),
         }
         self.note_fused(Fused::Pending(slot));
         self.arm(ctx.now + DATA_AFTER_R2T);
@@ -167,15 +186,92 @@ impl Connection {
                 return self.fail_first(first, fate, ctx);
             }
         };
+        if !self.suits(first, in_capsule, ctx) {
+            self.refuse(command, Status::COMMAND_INTERRUPTED);
+            return self.fail_first(first, Status::FUSED_FAILED, ctx);
+        }
+        let pair = self.slots.pair(first);
         if in_capsule {
             fill(&mut pair.replacement, data, ctx);
         }
+        let is_asked = !in_capsule && !pair.is_in_line();
         let second = self.occupy(command, CommandState::Second(first));
         self.slots.pair(first).second = Some((second, *command));
-        if !in_capsule {
+        if is_asked {
             self.ask_for_data(second, ctx);
         }
         self.try_pair(first, ctx);
+    }
+
+    /// Whether the memory of a pair, or its place in line, suits the way of its second's data. One
+    /// whose first came with its data, and whose second does not, takes memory of transfers for
+    /// both, if there is some at once.
+    fn suits(&mut self, first: u16, in_capsule: bool, ctx: &mut Context<'_>) -> bool {
+        let pair = self.slots.pair(first);
+        if in_capsule || pair.class == Class::Transfer {
+            return !(in_capsule && pair.is_in_line());
+        }
+        let need = pair.need;
+        let Some(pages) = self.pair_transfer_memory(need, ctx) else { return false };
+        // The buffers are as many pages as those that the pair has: the accounts change places.
+        for buffer in pages {
+            ctx.pool.give(&mut self.capsules, ctx.memory, buffer);
+        }
+        self.slots.pair(first).class = Class::Transfer;
+        true
+    }
+
+    /// The pair whose first is in `first` was the first in line for memory: judges it anew and takes
+    /// memory for both. False when there is none.
+    pub(super) fn pair_goes_on(&mut self, first: u16, ctx: &mut Context<'_>) -> bool {
+        let pair = self.slots.pair(first);
+        let (compare, second, need) = (pair.first, pair.second, pair.need);
+        if let Err(status) = self.judge_pair(&compare, ctx) {
+            if second.is_none() {
+                self.note_fused(Fused::Refused);
+            }
+            self.fail_pair(first, second, status, Status::FUSED_FAILED, ctx);
+            return true;
+        }
+        // The namespace is the same, and so are its blocks: what is needed has not changed.
+        let taken = ctx.pool.take_two(&mut self.transfers, need.length, need.phase);
+        let Some([expected, replacement]) = taken else {
+            ctx.pool.keep(&self.transfers, need.pages());
+            return false;
+        };
+        let pair = self.slots.pair(first);
+        (pair.expected.buffer, pair.replacement.buffer) = (expected, replacement);
+        self.ask_for_data(first, ctx);
+        if let Some((second, _)) = second {
+            self.ask_for_data(second, ctx);
+        }
+        true
+    }
+
+    /// What a pair concerns, if it still may.
+    fn judge_pair(
+        &self,
+        compare: &JudgedIo,
+        ctx: &Context<'_>,
+    ) -> Result<(VolumeId, Extent), Status> {
+        let namespace = compare.namespace_again(ctx)?;
+        self.judge_first(&compare.command, namespace, ctx.reservations)
+    }
+
+    /// Ends a pair that is not carried out, or its first alone if that is all there is.
+    fn fail_pair(
+        &mut self,
+        first: u16,
+        second: Option<(u16, Command)>,
+        of_first: Status,
+        of_second: Status,
+        ctx: &mut Context<'_>,
+    ) {
+        self.dissolve(first, ctx);
+        self.finish(first, of_first);
+        if let Some((second, _)) = second {
+            self.finish(second, of_second);
+        }
     }
 
     /// The first of a pair will not get its second.
@@ -187,14 +283,17 @@ impl Connection {
     /// Goes on with a pair if all that it waits for is there.
     pub(super) fn try_pair(&mut self, first: u16, ctx: &mut Context<'_>) {
         let pair = self.slots.pair(first);
-        if !pair.expected.is_whole() {
+        let is_in_line = pair.is_in_line();
+        if !pair.expected.is_whole() && !is_in_line {
             return;
         }
         if let Some(fate) = pair.fate {
             let corrupt = pair.expected.corrupt;
-            self.dissolve(first, ctx);
+            if is_in_line {
+                self.leave_line(first, ctx);
+            }
             let status = if corrupt { Status::TRANSIENT_TRANSPORT_ERROR } else { fate };
-            return self.finish(first, status);
+            return self.fail_pair(first, None, status, status, ctx);
         }
         let Some((second, write)) = pair.second.filter(|_| pair.replacement.is_whole()) else {
             return;
@@ -204,38 +303,38 @@ impl Connection {
             (true, _) => Err((Status::TRANSIENT_TRANSPORT_ERROR, Status::FUSED_FAILED)),
             (_, true) => Err((Status::FUSED_FAILED, Status::TRANSIENT_TRANSPORT_ERROR)),
             // The namespace may have changed while the data were coming.
-            _ => compare
-                .namespace_again(ctx)
-                .and_then(|it| self.judge_first(&compare.command, it, ctx.reservations))
-                .map_err(|status| (status, Status::FUSED_FAILED)),
+            _ => self.judge_pair(&compare, ctx).map_err(|status| (status, Status::FUSED_FAILED)),
         };
         let (volume, extent) = match judged {
             Ok(judged) => judged,
             Err((of_first, of_second)) => {
-                self.dissolve(first, ctx);
-                self.finish(first, of_first);
-                return self.finish(second, of_second);
+                let second = Some((second, write));
+                return self.fail_pair(first, second, of_first, of_second, ctx);
             }
         };
-        let (expected, replacement) = self.pair_buffers(first);
+        let (class, expected, replacement) = self.pair_buffers(first);
         let durable = write.force_unit_access() || compare.command.force_unit_access();
-        *self.slots.state(first) = CommandState::in_flight(Kind::Pair(second));
+        *self.slots.state(first) = CommandState::in_flight(Kind::Pair(second, class));
         let expected = Box::new(expected);
         let operation = Operation::CompareAndWrite { extent, expected, replacement, durable };
         self.submit(first, volume, operation, ctx);
     }
 
-    fn pair_buffers(&mut self, first: u16) -> (Buffer, Buffer) {
+    fn pair_buffers(&mut self, first: u16) -> (Class, Buffer, Buffer) {
         let pair = self.slots.pair(first);
         let expected = core::mem::take(&mut pair.expected.buffer);
-        (expected, core::mem::take(&mut pair.replacement.buffer))
+        (pair.class, expected, core::mem::take(&mut pair.replacement.buffer))
     }
 
     /// Gives the memory of a pair back.
     pub(super) fn dissolve(&mut self, first: u16, ctx: &mut Context<'_>) {
-        let (expected, replacement) = self.pair_buffers(first);
-        ctx.pool.give(&mut self.capsules, ctx.memory, expected);
-        ctx.pool.give(&mut self.capsules, ctx.memory, replacement);
+        let (class, expected, replacement) = self.pair_buffers(first);
+        let account = match class {
+            Class::Transfer => &mut self.transfers,
+            Class::Immediate => &mut self.capsules,
+        };
+        ctx.pool.give(account, ctx.memory, expected);
+        ctx.pool.give(account, ctx.memory, replacement);
     }
 }
 

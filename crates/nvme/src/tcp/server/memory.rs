@@ -16,6 +16,9 @@ use super::{Connection, Context};
 use crate::io::{self, Work};
 use crate::limits::DATA_AFTER_R2T;
 
+/// A place in line whose command has left: no slot has this number.
+const LEFT: u16 = u16::MAX;
+
 /// Memory that somebody waits for: `count` buffers of one length and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
@@ -25,7 +28,7 @@ pub(super) struct Need {
 }
 
 impl Need {
-    fn pages(self) -> u32 {
+    pub(super) fn pages(self) -> u32 {
         u32::from(self.count) * pages_for(self.length, self.phase)
     }
 }
@@ -57,10 +60,15 @@ impl Connection {
             (Class::Immediate, _) => return false,
             (Class::Transfer, _) => {
                 let Some(&slot) = self.intake.waiting.front() else { return false };
-                let CommandState::Waiting(waiting) = self.slots.state(slot) else {
-                    panic!("slot {slot} is in line for memory and does not wait");
+                if slot == LEFT {
+                    return true;
+                }
+                let need = match self.slots.state(slot) {
+                    CommandState::Waiting(waiting) => waiting.need,
+                    CommandState::Pair(pair) if pair.is_in_line() => pair.need,
+                    state => panic!("slot {slot} is in line for memory and is {state:?}"),
                 };
-                (&self.transfers, waiting.need)
+                (&self.transfers, need)
             }
         };
         let found = pool.would_grant(account, need.pages());
@@ -75,17 +83,17 @@ impl Connection {
         }
         match class {
             Class::Transfer => {
-                while let Some(&slot) = self.intake.waiting.front() {
-                    if !self.go_on(slot, ctx) {
+                while let Some(slot) = self.intake.waiting.pop_front() {
+                    if slot != LEFT && !self.go_on(slot, ctx) {
+                        self.intake.waiting.push_front(slot);
                         break;
                     }
-                    self.intake.waiting.pop_front();
                 }
             }
             Class::Immediate => {
                 let Stream::OutOfMemory(need) = self.intake.stream else { return };
                 if self.reserve(need, ctx) {
-                    self.intake.stream = Stream::Resuming;
+                    self.resume(ctx);
                 } else {
                     ctx.pool.keep(&self.capsules, need.pages());
                 }
@@ -136,21 +144,17 @@ impl Connection {
         buffer
     }
 
-    /// Two buffers for a fused pair, or `None`: then the stream stops.
-    pub(super) fn pair_memory(
-        &mut self,
-        length: u32,
-        phase: u32,
-        ctx: &mut Context<'_>,
-    ) -> Option<(Buffer, Buffer)> {
-        let need = Need { length, phase, count: 2 };
+    /// Two buffers for a fused pair whose data are in their capsules, as its first says, or `None`:
+    /// then the stream stops.
+    pub(super) fn pair_memory(&mut self, need: Need, ctx: &mut Context<'_>) -> Option<[Buffer; 2]> {
+        let Need { length, phase, .. } = need;
         let fits = |buffer: &Buffer| buffer.len() == length && buffer.phase() == phase;
         let held = self.intake.reserved.len() == 2 && self.intake.reserved.iter().all(fits);
         if !held && !self.reserve(need, ctx) {
             self.pause(need);
             return None;
         }
-        Some((self.intake.reserved.pop()?, self.intake.reserved.pop()?))
+        Some([self.intake.reserved.pop()?, self.intake.reserved.pop()?])
     }
 
     fn pause(&mut self, need: Need) {
@@ -172,22 +176,48 @@ impl Connection {
         ctx.pool.take(&mut self.transfers, length, phase)
     }
 
+    /// Two buffers for a fused pair whose data are to be asked for, under the same terms.
+    pub(super) fn pair_transfer_memory(
+        &mut self,
+        need: Need,
+        ctx: &mut Context<'_>,
+    ) -> Option<[Buffer; 2]> {
+        if !self.intake.waiting.is_empty() {
+            return None;
+        }
+        ctx.pool.take_two(&mut self.transfers, need.length, need.phase)
+    }
+
     /// Puts a command in line for memory.
     pub(super) fn wait(&mut self, command: &Command, length: u32, phase: u32, ctx: &Context<'_>) {
         let judged = self.judged(command, ctx);
         let waiting = Waiting { judged, need: Need { length, phase, count: 1 } };
         let slot = self.occupy(command, CommandState::Waiting(Box::new(waiting)));
+        self.join_line(slot);
+    }
+
+    /// The command in `slot` is the last in line for memory.
+    pub(super) fn join_line(&mut self, slot: u16) {
         self.counters.waits += 1;
         self.intake.waiting.push_back(slot);
     }
 
-    /// The command in `slot` is the first in line: judges it anew and takes its memory. False when
+    /// The command in `slot` ends without the memory that it is in line for. Its place stays until
+    /// the line is tried: what comes meanwhile is behind those who stand there.
+    pub(super) fn leave_line(&mut self, slot: u16, ctx: &mut Context<'_>) {
+        let place = self.intake.waiting.iter_mut().find(|waiting| **waiting == slot);
+        *place.expect("it is in line") = LEFT;
+        ctx.pool.try_lines();
+    }
+
+    /// The command in `slot` was the first in line: judges it anew and takes its memory. False when
     /// there is none.
     fn go_on(&mut self, slot: u16, ctx: &mut Context<'_>) -> bool {
-        let CommandState::Waiting(waiting) = self.slots.state(slot) else {
-            panic!("slot {slot} is in line for memory and does not wait");
+        let Waiting { judged, need } = match self.slots.state(slot) {
+            CommandState::Waiting(waiting) => **waiting,
+            CommandState::Pair(_) => return self.pair_goes_on(slot, ctx),
+            state => panic!("slot {slot} is in line for memory and is {state:?}"),
         };
-        let Waiting { judged, need } = **waiting;
         let work = match self.judge_again(&judged, ctx) {
             Ok(work) => work,
             Err(status) => {

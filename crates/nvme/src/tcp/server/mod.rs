@@ -126,6 +126,9 @@ struct Intake {
     stream: Stream,
     /// When the PDU began that is not whole.
     begun: Option<Instant>,
+    /// When the stream, which we had stopped, went on last: before that its host was not late with
+    /// anything in it.
+    resumed: Instant,
     /// Reads whose pages can be lent, by command identifier. They have no slot: they are answered
     /// before anything else is heard of the connection.
     loans: Vec<Loan<u16>>,
@@ -133,7 +136,7 @@ struct Intake {
     asked: u32,
     /// Those of them whose data are worth a direct receive.
     asked_large: u32,
-    /// Commands in line for memory, the oldest first.
+    /// Commands in line for memory, the oldest first, and places whose commands have left.
     waiting: VecDeque<u16>,
     /// Memory taken for the capsule at the front of the stream.
     reserved: Vec<Buffer>,

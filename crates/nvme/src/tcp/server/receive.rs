@@ -109,6 +109,7 @@ impl Connection {
                 }
                 Step::Pause => {
                     self.intake.begun = None;
+                    ctx.shared.stream_stopped(ctx.now, self.key(), true);
                     return Receive { consumed: at, next: Next::Pause };
                 }
                 Step::End => break,
@@ -127,6 +128,12 @@ impl Connection {
             }
         }
         Receive { consumed: bytes.len(), next: Next::Pause }
+    }
+
+    /// What stopped the stream is over: the capsule at its front is shown again.
+    pub(super) fn resume(&mut self, ctx: &mut Context<'_>) {
+        (self.intake.stream, self.intake.resumed) = (Stream::Resuming, ctx.now);
+        ctx.shared.stream_stopped(ctx.now, self.key(), false);
     }
 
     /// A direct receive is complete. See [`contract::Machine::handle_direct`].

@@ -6,7 +6,7 @@
 //! while idle, so that an idle connection of depth 1024 holds nothing, and one that waits for
 //! events next to nothing. Nothing allocates once grown.
 
-use block::{Buffer, Instant};
+use block::{Buffer, Class, Instant};
 use wire::nvme::{Command, Status};
 
 use super::Context;
@@ -40,7 +40,7 @@ pub(super) enum CommandState {
     /// Holds its whole buffer and has asked for the data (R2T). Boxed, as `Waiting` is, because a
     /// slot of a small command is moved about a million times a second.
     Granted(Box<Grant>),
-    /// The first of a fused pair, with the memory of both.
+    /// The first of a fused pair, with the memory of both, or in line for it.
     Pair(Box<Pair>),
     /// The second of a fused pair; its data are kept by the first, in this slot.
     Second(u16),
@@ -122,6 +122,11 @@ impl Incoming {
         Incoming { buffer, length, received: 0, corrupt: false, since: None }
     }
 
+    /// Data that have no memory yet.
+    pub(super) fn without_memory(length: u32) -> Incoming {
+        Incoming { length, ..Incoming::new(Buffer::empty()) }
+    }
+
     pub(super) fn is_whole(&self) -> bool {
         self.received == self.length
     }
@@ -137,10 +142,21 @@ pub(super) struct Pair {
     pub(super) second: Option<(u16, Command)>,
     /// What it writes; the memory is taken with the first's, so that nobody waits while holding.
     pub(super) replacement: Incoming,
+    /// The memory of both.
+    pub(super) need: Need,
+    /// Whose memory it is: of transfers, if data of either have to be asked for.
+    pub(super) class: Class,
     /// Set when the first can only fail; it is answered once its data are whole.
     pub(super) fate: Option<Status>,
     /// When it came.
     pub(super) since: Instant,
+}
+
+impl Pair {
+    /// Whether it is in line for memory: nothing was asked for, and something is missing.
+    pub(super) fn is_in_line(&self) -> bool {
+        self.expected.since.is_none() && !self.expected.is_whole()
+    }
 }
 
 /// A command that the volume works on.
@@ -171,8 +187,8 @@ pub(super) enum Kind {
     Capsule,
     /// Gives a buffer that was granted back, if there is one.
     Transfer,
-    /// Answers both of a fused pair; the second has this slot.
-    Pair(u16),
+    /// Answers both of a fused pair, whose second has this slot and whose memory is of this class.
+    Pair(u16, Class),
 }
 
 /// The outstanding commands of a connection.

@@ -1,25 +1,22 @@
-//! Which disks the ends of a copy are, when they were last changed, and where a file has holes.
+//! The ends of a copy: what is to be known of them again, when they were last changed, and where a
+//! file has holes.
 //!
-//! An identity is the disk's own, whatever path or name leads to it. **A file** is known by its
-//! file system (the UUID of the device that it lies on; else what is mounted), its inode, and when
-//! it was made where that is told. **A block device** is known by what its hardware says (WWID,
-//! serial number), by the UUID of the device mapper or RAID, by the file behind a loop; a partition
-//! by its disk and its start. A device that says nothing is known until the next boot, by the number
-//! that the kernel gives each disk that appears. **A remote disk** is known by what it answers to
-//! the question who it is, and **a set** by its label. Device numbers, which a boot deals anew,
-//! identify nothing. What has no identity cannot be known again, and a copy of it is not resumed.
+//! An end is its disk, whatever path or name leads to it. What a file or device is, its marks say
+//! (`reactor::disk::marks`). **A remote disk** is known by what it answers to the question who it is,
+//! and **a set** by its label. What has no identity cannot be known again, and a copy of it is not
+//! resumed.
 //!
 //! Units: bytes. Errors: none; what cannot be found out is not known.
 
-use std::fs;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use block::Extent;
 use lab::journal::End;
-use rustix::fs::{AtFlags, SeekFrom, Statx, StatxFlags, makedev};
+use reactor::disk::marks::Marks;
+use rustix::fs::{OFlags, SeekFrom};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -64,10 +61,10 @@ impl Look {
         let (DiskUri::File { path, .. } | DiskUri::BlockDevice { path }) = uri.innermost() else {
             return Ok(Look::default());
         };
-        let flags = StatxFlags::ALL | StatxFlags::MNT_ID;
-        let stat = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), flags)?;
-        let changed = is_file(&stat).then(|| changed(&stat));
-        Ok(Look { identity: identity_of(&stat), changed })
+        // Lest a FIFO keep us waiting.
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        Ok(Look { identity: identity_of(&file), changed: changed(&file) })
     }
 
     /// An end, with what was seen of it here in place of what was seen of it later or before.
@@ -87,51 +84,49 @@ pub(super) struct OpenEnd {
     /// `None` where the next process could not know it again.
     pub(super) end: Option<End>,
     /// The file or device.
-    fd: Option<OwnedFd>,
-    is_file: bool,
+    file: Option<File>,
 }
 
 impl OpenEnd {
     pub(super) fn new(name: Option<String>, backing: Backing, uuid: Uuid, bytes: u64) -> OpenEnd {
-        let (identity, fd) = match backing {
+        let (identity, file) = match backing {
             Backing::Memory => (None, None),
-            Backing::Open(fd) => (stat_of(&fd).and_then(|stat| identity_of(&stat)), Some(fd)),
+            Backing::Open(fd) => {
+                let file = File::from(fd);
+                (identity_of(&file), Some(file))
+            }
             Backing::Remote(identity) => (identity, None),
             Backing::Set => (Some(format!("volume {uuid}")), None),
         };
-        let is_file = fd.as_ref().and_then(stat_of).is_some_and(|stat| is_file(&stat));
+        let changed = file.as_ref().and_then(changed);
         let named = name.zip(identity);
-        let end = named.map(|(name, identity)| End { name, identity, bytes, changed: None });
-        let mut open = OpenEnd { end, fd, is_file };
-        let changed = open.changed();
-        if let Some(end) = &mut open.end {
-            end.changed = changed;
-        }
-        open
+        let end = named.map(|(name, identity)| End { name, identity, bytes, changed });
+        OpenEnd { end, file }
     }
 
     /// When it was last changed.
     pub(super) fn changed(&self) -> Option<String> {
-        let stat = stat_of(self.fd.as_ref()?).filter(is_file)?;
-        Some(changed(&stat))
+        changed(self.file.as_ref()?)
     }
 
     /// The same, of a file that is made durable with that time.
     pub(super) fn changed_durably(&self) -> Option<String> {
-        rustix::fs::fsync(self.fd.as_ref()?).ok()?;
+        self.file.as_ref()?.sync_all().ok()?;
         self.changed()
     }
 
     /// Bytes of a file behind the `bytes` that a disk of it has.
     pub(super) fn left_out(&self, bytes: u64) -> u64 {
-        let stat = self.fd.as_ref().filter(|_| self.is_file).and_then(stat_of);
-        stat.map_or(0, |stat| stat.stx_size.saturating_sub(bytes))
+        let file = self.file.as_ref().and_then(regular);
+        file.map_or(0, |file| file.len().saturating_sub(bytes))
     }
 
     /// What of the first `bytes` was never written, in whole pages (the last may be shorter).
     pub(super) fn holes(&self, bytes: u64) -> Vec<Extent> {
-        let Some(fd) = self.fd.as_ref().filter(|_| self.is_file) else { return Vec::new() };
-        let seek = |to: SeekFrom| rustix::fs::seek(fd, to);
+        let Some(file) = self.file.as_ref().filter(|file| regular(file).is_some()) else {
+            return Vec::new();
+        };
+        let seek = |to: SeekFrom| rustix::fs::seek(file, to);
         let (mut holes, mut at) = (Vec::new(), 0);
         while at < bytes && holes.len() < HOLES_MAX {
             let Ok(start) = seek(SeekFrom::Hole(at)) else { break };
@@ -152,87 +147,23 @@ impl OpenEnd {
     }
 }
 
-fn stat_of(fd: impl AsFd) -> Option<Statx> {
-    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::ALL | StatxFlags::MNT_ID).ok()
+/// Which disk it is, as a journal has it.
+fn identity_of(file: &File) -> Option<String> {
+    Marks::until_boot(file).map(|marks| marks.to_string())
 }
 
-fn is_file(stat: &Statx) -> bool {
-    rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_file()
+fn regular(file: &File) -> Option<Metadata> {
+    file.metadata().ok().filter(Metadata::is_file)
 }
 
-fn changed(stat: &Statx) -> String {
-    format!("{}.{:09}", stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec)
-}
-
-fn identity_of(stat: &Statx) -> Option<String> {
-    match is_file(stat) {
-        true => of_file(stat),
-        false => of_device(stat.stx_rdev_major, stat.stx_rdev_minor),
-    }
-}
-
-fn of_file(stat: &Statx) -> Option<String> {
-    let told = |of: StatxFlags| stat.stx_mask & of.bits() != 0;
-    let mount = told(StatxFlags::MNT_ID).then_some(stat.stx_mnt_id)?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let (kind, source) = mount_of(&mounts, mount)?;
-    let device = makedev(stat.stx_dev_major, stat.stx_dev_minor);
-    let below = || fs::metadata(&source).ok().map(|found| found.rdev()).filter(|rdev| *rdev != 0);
-    let uuid = file_system_uuid(device).or_else(|| file_system_uuid(below()?));
-    let system =
-        uuid.map_or_else(|| format!("{kind} of {source}"), |uuid| format!("{kind} {uuid}"));
-    let born = match told(StatxFlags::BTIME) {
-        true => format!(", made at {}.{:09}", stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
-        false => String::new(),
-    };
-    Some(format!("file {} on {system}{born}", stat.stx_ino))
-}
-
-/// The kind of file system of a mount, and what is mounted there.
-fn mount_of(mounts: &str, id: u64) -> Option<(String, String)> {
-    let id = id.to_string();
-    let line = mounts.lines().find(|line| line.split(' ').next() == Some(&id))?;
-    // Fields without a fixed number end at a dash; then type, source, options (proc_pid_mountinfo(5)).
-    let mut fields = line.split(' ').skip_while(|field| *field != "-").skip(1);
-    Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
-}
-
-/// The UUID of the file system on a block device, as udev found it.
-fn file_system_uuid(device: u64) -> Option<String> {
-    let mut entries = fs::read_dir("/dev/disk/by-uuid").ok()?.flatten();
-    let leads = |path: &Path| fs::metadata(path).is_ok_and(|found| found.rdev() == device);
-    entries.find(|entry| leads(&entry.path()))?.file_name().into_string().ok()
-}
-
-/// By what the kernel tells of a block device in sysfs.
-fn of_device(major: u32, minor: u32) -> Option<String> {
-    of_device_in(&PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
-}
-
-fn of_device_in(folder: &Path) -> Option<String> {
-    let read = |name: &str| {
-        let text = fs::read_to_string(folder.join(name)).ok()?;
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    };
-    if let (Some(number), Some(start)) = (read("partition"), read("start")) {
-        let disk = of_device_in(folder.canonicalize().ok()?.parent()?)?;
-        return Some(format!("partition {number}, from sector {start}, of {disk}"));
-    }
-    if let Some(file) = read("loop/backing_file") {
-        let file = stat_of(fs::File::open(file).ok()?).and_then(|stat| of_file(&stat))?;
-        let offset = read("loop/offset").unwrap_or_default();
-        return Some(format!("loop from byte {offset} of {file}"));
-    }
-    let told = ["dm/uuid", "md/uuid", "wwid", "device/wwid", "serial", "device/serial"];
-    if let Some((name, said)) = told.iter().find_map(|name| Some((name, read(name)?))) {
-        return Some(format!("{} {said}", name.replace('/', " ")));
-    }
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(format!("disk {} of boot {}", read("diskseq")?, boot.trim()))
+/// When a file was last changed; devices do not tell.
+fn changed(file: &File) -> Option<String> {
+    regular(file).map(|file| format!("{}.{:09}", file.mtime(), file.mtime_nsec()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::{Seek, Write};
 
     use super::*;
@@ -297,30 +228,5 @@ mod tests {
         assert!(holes.iter().all(|hole| hole.offset.0 % PAGE == 0), "{holes:?}");
         assert_eq!(holes.last().unwrap().end().0, (4 << 20) + 512);
         assert_eq!(end.left_out(4 << 20), 512);
-    }
-
-    #[test]
-    fn a_device_is_known_by_what_it_says_and_not_by_its_number() {
-        let directory = tempfile::tempdir().unwrap();
-        let disk = directory.path().join("sda");
-        fs::create_dir_all(disk.join("sda1")).unwrap();
-        fs::create_dir_all(disk.join("device")).unwrap();
-        fs::write(disk.join("diskseq"), "9\n").unwrap();
-        let of = |path: &Path| of_device_in(path).unwrap();
-        assert!(of(&disk).starts_with("disk 9 of boot "), "{}", of(&disk));
-        fs::write(disk.join("device/wwid"), "naa.5000c500a1b2c3d4\n").unwrap();
-        fs::write(disk.join("sda1/partition"), "1\n").unwrap();
-        fs::write(disk.join("sda1/start"), "2048\n").unwrap();
-        assert_eq!(of(&disk), "device wwid naa.5000c500a1b2c3d4");
-        let expected = "partition 1, from sector 2048, of device wwid naa.5000c500a1b2c3d4";
-        assert_eq!(of(&disk.join("sda1")), expected);
-    }
-
-    #[test]
-    fn a_mount_is_found_by_its_number() {
-        let mounts = "21 1 254:0 / / rw - ext4 /dev/vda rw\n\
-                      34 21 0:30 / /mnt rw,relatime shared:1 - nfs4 nas:/export rw,vers=4.2\n";
-        let nfs = Some(("nfs4".to_owned(), "nas:/export".to_owned()));
-        assert_eq!((mount_of(mounts, 34), mount_of(mounts, 3)), (nfs, None));
     }
 }

@@ -54,7 +54,7 @@ fn a_start_adds_everything_from_the_bottom_up() {
     let lines = [
         "+ disk d0: ram:512MiB",
         "+ disk d1: ram:512MiB",
-        "+ volume v0: stripe over d0 d1, chunk 64KiB, blocks of 512, size 512MiB",
+        "+ volume v0: stripe over d0 d1, chunk 64 KiB, blocks of 512, size 512 MiB",
         "+ listener nvme 127.0.0.1:4420",
         "+ export v0: nqn.2026-11.a:v0 namespace 3, hosts nqn.2026-11.a:h",
     ];

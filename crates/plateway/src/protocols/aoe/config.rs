@@ -107,8 +107,8 @@ struct Seen {
 /// What is said of stations.
 const STATIONS: HostWords = HostWords {
     names: "MAC addresses",
-    nobody: "no station may use it",
-    host: "station",
+    nobody: "no host may use it",
+    host: "MAC address",
     help: "name the MAC addresses of initiators as `ip link` shows them: hosts = [\"02:00:00:00:00:01\"], or hosts = \"any\" (as a flag: --hosts any)",
     is_one: |word| word.parse::<MacAddress>().is_ok(),
 };
@@ -313,7 +313,7 @@ impl Resolver<'_> {
                 let message =
                     format!("expected a MAC address such as 02:00:00:00:00:01, seen {seen:?}");
                 let nqn = seen.starts_with("nqn.");
-                let help = nqn.then(|| "NQNs are for nvme; AoE knows stations".to_owned());
+                let help = nqn.then(|| "NQNs are for nvme; AoE knows MAC addresses".to_owned());
                 self.push(Mistake::error(written.span(), message).meant(help));
                 None
             }

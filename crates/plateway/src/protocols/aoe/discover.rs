@@ -47,7 +47,7 @@ pub(crate) fn run(
 ) -> miette::Result<()> {
     if args.protocols.host_nqn.is_some() {
         return Err(miette::miette!(
-            "--host-nqn is for nvme+tcp://: stations of AoE are known by their MAC addresses"
+            "--host-nqn is for nvme+tcp://: hosts are known over AoE by their MAC addresses"
         ));
     }
     let duration = Duration::from_secs(args.time);
@@ -63,7 +63,7 @@ pub(crate) fn run(
         ("config", |entry| entry.config.clone()),
     ];
     let nothing = format!(
-        "no target answered within {} s; targets are silent to stations that their hosts or MAC masks do not name\n",
+        "no target answered within {} s; targets are silent to MAC addresses that neither their hosts nor their MAC masks name\n",
         args.time
     );
     asking::show(args, &entries, &columns, &nothing)

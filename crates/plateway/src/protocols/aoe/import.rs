@@ -46,7 +46,7 @@ impl Remote for TargetUri {
 
     fn who_answers(&self, _: &ImportSettings) -> String {
         format!(
-            "plateway discover aoe://{} shows who answers there; targets are silent to stations that their hosts do not name",
+            "plateway discover aoe://{} shows who answers there; targets are silent to MAC addresses that their hosts do not name",
             self.interfaces.join(",")
         )
     }

@@ -11,6 +11,7 @@ use contract::{EtherType, Intake};
 use shard::{AoeExport, ExportKey, Order, Report, StoreKey};
 use uuid::Uuid;
 use wire::aoe::{Address, sectors_for_mtu};
+use wire::ethernet::MacAddress;
 
 use super::config::TargetConfig;
 use crate::config::export;
@@ -31,6 +32,15 @@ impl Exported for TargetConfig {
         false
     }
 
+    fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>> {
+        let hosts = self.hosts.with(host.parse::<MacAddress>().ok()?, may);
+        Some(hosts.map(|hosts| ExportConfig::Aoe(TargetConfig { hosts, ..self.clone() })))
+    }
+
+    fn shares_hosts(&self, other: &ExportConfig) -> bool {
+        other.as_aoe() == Some(self)
+    }
+
     /// There are no sessions: a station that was answered may be there still, by whatever name.
     fn users(&self, number: u32, to: Option<&ExportConfig>, reports: &[Report]) -> Vec<String> {
         let stays = match (&self.hosts, to.and_then(ExportConfig::as_aoe).map(|to| &to.hosts)) {
@@ -48,7 +58,7 @@ impl Exported for TargetConfig {
             _ if stays => Vec::new(),
             (0, 0) => Vec::new(),
             (reads, writes) => {
-                vec![format!("stations have read {reads} times and written {writes} times")]
+                vec![format!("hosts have read {reads} times and written {writes} times")]
             }
         }
     }
@@ -81,9 +91,10 @@ impl Exported for TargetConfig {
 
     fn hide(&self, running: &Running, number: u32) -> Result<(), RunError> {
         let what = format!("remove export {} as aoe {}", self.volume, self.address);
-        running.order(&what, || Order::RemoveExport(ExportKey::Aoe(ExportId(number))))?;
+        // First: if not all shards let it go, it is shown again under another number, which is to
+        // own what is stored.
         running.store().forget(StoreKey::AoeControl(ExportId(number)));
-        Ok(())
+        running.order(&what, || Order::RemoveExport(ExportKey::Aoe(ExportId(number))))
     }
 }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use ::aoe::ExportId;
 use ::aoe::server::Traffic;
+use block::ByteCount;
 use comfy_table::Table;
 use contract::Counters;
 use serde::{Deserialize, Serialize};
 use shard::Report;
 
 use crate::config::link::Ethernet;
-use crate::config::size::Size;
 use crate::control::{Keyed, counted, table_of};
 use crate::run::Running;
 
@@ -85,8 +85,8 @@ impl Status {
                 ("buffers", |one| one.buffers.to_string()),
                 ("reads", |one| one.traffic.reads.to_string()),
                 ("writes", |one| one.traffic.writes.to_string()),
-                ("read", |one| Size(one.traffic.read_bytes).to_string()),
-                ("written", |one| Size(one.traffic.write_bytes).to_string()),
+                ("read", |one| ByteCount(one.traffic.read_bytes).to_string()),
+                ("written", |one| ByteCount(one.traffic.write_bytes).to_string()),
                 ("over buffers", |one| one.traffic.over_buffers.to_string()),
             ],
         );

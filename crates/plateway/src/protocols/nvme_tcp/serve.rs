@@ -22,6 +22,15 @@ impl Exported for NamespaceConfig {
         true
     }
 
+    fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>> {
+        let hosts = self.hosts.with(host.parse::<Nqn>().ok()?, may);
+        Some(hosts.map(|hosts| ExportConfig::NvmeTcp(NamespaceConfig { hosts, ..self.clone() })))
+    }
+
+    fn shares_hosts(&self, other: &ExportConfig) -> bool {
+        other.as_nvme().is_some_and(|other| other.subsystem == self.subsystem)
+    }
+
     fn users(&self, _: u32, to: Option<&ExportConfig>, reports: &[Report]) -> Vec<String> {
         let stays = |host: &str| match to.and_then(ExportConfig::as_nvme).map(|to| &to.hosts) {
             None => false,

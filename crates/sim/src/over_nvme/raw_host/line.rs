@@ -23,6 +23,8 @@ pub(super) struct Line {
     pub(super) live: bool,
     /// The target may close it.
     pub(super) may_end: bool,
+    /// When it asked something last.
+    pub(super) said_at: u64,
     grants: Vec<(u64, R2T)>,
     random: Random,
 }
@@ -42,6 +44,7 @@ impl Line {
             host: Host::new(digests),
             live: false,
             may_end: false,
+            said_at: world.now,
             grants: Vec::new(),
             random,
         };
@@ -76,6 +79,7 @@ impl Line {
             Asked::Write { .. } | Asked::Pair { .. } => Data::Out(length),
             _ => Data::None,
         };
+        self.said_at = world.now;
         let id = self.host.free_id();
         let bytes = self.host.ask(id, command, asked, moves, data);
         self.say(world, &bytes);

@@ -7,7 +7,7 @@ use wire::nvme::{Command, Completion, Status};
 
 use super::{RawHost, Step, bytes_of};
 use crate::client::SimWorld;
-use crate::writer::{Log, Write};
+use crate::writer::{Ids, Log, Write};
 
 use super::line::Line;
 
@@ -88,6 +88,8 @@ pub(super) struct Pair {
     pub(super) expected: Vec<u8>,
     pub(super) data: Vec<u8>,
     statuses: [Option<Status>; 2],
+    /// The data of one alone are in its capsule: without memory at hand it is interrupted.
+    mixed: bool,
     over: bool,
 }
 
@@ -171,7 +173,8 @@ impl RawHost {
         let number = self.next_pair;
         self.next_pair += 1;
         let statuses = [None; 2];
-        let pair = Pair { start: self.now, write, expected, data, statuses, over: false };
+        let mixed = first_data.is_empty() != second_data.is_empty();
+        let pair = Pair { start: self.now, write, expected, data, statuses, mixed, over: false };
         self.pairs.insert(number, pair);
         let line = &mut self.lines[at];
         line.ask(world, compare, &first_data, Asked::Pair { number, second: false });
@@ -226,7 +229,7 @@ impl RawHost {
             Asked::Flush { start } => {
                 self.expect(status, "a flush")?;
                 if done {
-                    self.writer.log.push(Log::Flushed { start });
+                    self.writer.log.push(Log::Flushed { start, by: Ids::NONE });
                 }
             }
             Asked::Single => {
@@ -275,7 +278,7 @@ impl RawHost {
 
     /// Both halves of a pair were answered.
     fn judge(&mut self, pair: Pair, first: Status, second: Status) -> Result<(), String> {
-        let Pair { start, write, expected, data, over, .. } = pair;
+        let Pair { start, write, expected, data, mixed, over, .. } = pair;
         if over {
             aborted(first, "a compare")?;
             return aborted(second, "a fused write");
@@ -297,7 +300,9 @@ impl RawHost {
             return Ok(());
         }
         self.expect(first, "a compare")?;
-        self.expect(second, "a fused write")?;
+        if !(mixed && second == Status::COMMAND_INTERRUPTED) {
+            self.expect(second, "a fused write")?;
+        }
         self.writer.end(self.now, write, false, false);
         Ok(())
     }

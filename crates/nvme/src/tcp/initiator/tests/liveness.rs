@@ -3,11 +3,11 @@
 
 use core::time::Duration;
 
-use block::Outcome;
+use block::{Account, Class, Memory, Outcome};
 use wire::nvme_tcp::Digests;
 
 use super::pair::{Pair, settings};
-use crate::limits::{QUEUE_QUIET, QUEUE_SILENT, SILENCE_AGAIN};
+use crate::limits::{QUEUE_QUIET, QUEUE_SILENT, QUEUE_SILENT_BEHIND_DATA, SILENCE_AGAIN};
 use crate::tcp::initiator::InitiatorNews;
 
 /// What a reset and a reconnect take beside the silence itself.
@@ -58,7 +58,8 @@ fn a_write_on_a_silent_queue_is_asked_again_as_soon_as_the_reset_is_answered() {
     pair.hush(1);
     let hushed_at = pair.shard.now;
     assert_eq!(pair.finish(1).0, Outcome::Done);
-    assert!(pair.shard.now.since(hushed_at) < QUEUE_QUIET + QUEUE_SILENT + REST, "no quiesce time");
+    let noticed = QUEUE_QUIET + QUEUE_SILENT_BEHIND_DATA + REST;
+    assert!(pair.shard.now.since(hushed_at) < noticed, "no quiesce time");
     assert_eq!(pair.log.iter().filter(|name| **name == "write").count(), 2);
 }
 
@@ -99,6 +100,41 @@ fn a_sign_of_life_has_room_beside_a_full_queue() {
     }
     (0..6).for_each(|slot| assert_eq!(pair.finish(slot).0, Outcome::Done));
     assert!(losses(&pair).is_empty(), "{:?}", pair.news);
+}
+
+/// Not even the probe is read before there is memory for the capsules before it.
+#[test]
+fn a_target_that_has_no_memory_for_capsules_is_not_silent() {
+    let mut pair = connected(9);
+    let mut held = Vec::new();
+    loop {
+        let mut account = Account::new(Class::Immediate);
+        let Some(buffer) = pair.shard.pool.take(&mut account, 4096, 0) else { break };
+        held.push((account, buffer));
+    }
+    (0..8).for_each(|slot| pair.write(slot, u64::from(slot) * 4096, &[7; 4096]));
+    let until = pair.shard.now + QUEUE_QUIET + QUEUE_SILENT_BEHIND_DATA / 2;
+    pair.run_until("some time later", move |pair| pair.shard.now >= until);
+    for (mut account, buffer) in held {
+        let memory: &mut dyn Memory = &mut pair.shard.memory;
+        pair.shard.pool.give(&mut account, memory, buffer);
+    }
+    (0..8).for_each(|slot| assert_eq!(pair.finish(slot).0, Outcome::Done));
+    assert!(losses(&pair).is_empty(), "{:?}", pair.news);
+    assert_eq!(pair.log.iter().filter(|name| **name == "write").count(), 8, "each is asked once");
+}
+
+#[test]
+fn a_queue_that_is_silent_behind_small_writes_is_noticed_within_half_a_minute() {
+    let mut pair = connected(10);
+    pair.hush(1);
+    let hushed_at = pair.shard.now;
+    pair.write(1, 0, &[1; 4096]);
+    assert_eq!(pair.finish(1).0, Outcome::Done);
+    let took = pair.shard.now.since(hushed_at);
+    let usual = QUEUE_QUIET + QUEUE_SILENT_BEHIND_DATA;
+    assert!((usual..usual + REST).contains(&took), "{took:?}");
+    assert_eq!(losses(&pair), ["I/O queue 1 is silent"]);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! 27: fused compare and write, and all the ways in which a pair is none.
 
-use block::{Failure, Operation};
+use block::{Class, Failure, Operation};
 use wire::nvme::command::{Fuse, SglDescriptor};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
+use super::memory::{give, hog};
 use super::transfer::IO;
-use super::world::{ALL_DIGESTS, BOTH, World, capsule, pattern, statuses};
+use super::world::{ALL_DIGESTS, BOTH, Said, World, capsule, pattern, statuses};
 use crate::limits::DATA_AFTER_R2T;
 
 pub(super) fn compare(lba: u64) -> Command {
@@ -233,4 +234,112 @@ fn a_first_whose_cid_is_in_use_fails_its_second() {
     assert_eq!(current(&world), before);
     world.grant(IO, &r2t, &pattern(512, 2), 512);
     assert_eq!(statuses(&mut world), [(1, Status::SUCCESS)]);
+}
+
+/// Its memory hangs on data further back in the stream: were it that of capsules, the next capsule
+/// that finds none would wait for what stands behind it.
+#[test]
+fn pairs_whose_data_are_asked_for_hold_no_memory_of_capsules() {
+    let mut world = World::connected(Digests::NONE);
+    for id in (10..50).step_by(2) {
+        world.command(IO, compare(1).with_command_id(id));
+        world.command(IO, write(1).with_command_id(id + 1));
+    }
+    let mut grants = world.said(IO);
+    assert_eq!(world.links[IO].connection.pages_of(Class::Immediate), 0);
+    world.command_with(IO, Command::write(1, 8, 1, 512).with_command_id(1), &pattern(512, 1));
+    assert_eq!(statuses(&mut world), [(1, Status::SUCCESS)]);
+    let expected = current(&world);
+    let mut answered = 0;
+    while let Some(said) = grants.pop() {
+        let r2t = said.r2t();
+        world.grant(IO, &r2t, &expected, 512);
+        world.wake(IO);
+        let (responses, more): (Vec<_>, Vec<_>) =
+            world.said(IO).into_iter().partition(|said| matches!(said, Said::Response(_)));
+        assert!(responses.iter().all(|said| said.status().is_success()), "{responses:?}");
+        answered += responses.len();
+        grants.extend(more);
+    }
+    assert_eq!(answered, 40);
+    assert_eq!(world.links[IO].connection.pages(), 0);
+}
+
+#[test]
+fn a_pair_whose_data_are_asked_for_waits_for_memory_in_line() {
+    // Its second comes before there is memory, or after.
+    for second_waits in [true, false] {
+        let mut world = World::connected(Digests::NONE);
+        let (expected, new) = (current(&world), pattern(512, 4));
+        let held = hog(&mut world, Class::Transfer, 4096);
+        world.command(IO, compare(1));
+        if second_waits {
+            world.command(IO, write(1));
+        }
+        assert!(world.said(IO).is_empty() && !world.links[IO].pipe.is_paused());
+        assert!(world.wake(IO), "it is in line");
+        give(&mut world, held);
+        assert!(!world.wake(IO));
+        if !second_waits {
+            world.command(IO, write(1));
+        }
+        let said = world.said(IO);
+        world.grant(IO, &said[0].r2t(), &expected, 512);
+        world.grant(IO, &said[1].r2t(), &new, 512);
+        assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
+        assert_eq!(current(&world), new);
+        assert_eq!(world.links[IO].connection.pages(), 0);
+    }
+}
+
+#[test]
+fn a_first_that_waits_for_memory_and_gets_no_second_leaves_the_line() {
+    let mut world = World::connected(Digests::NONE);
+    let held = hog(&mut world, Class::Transfer, 4096);
+    world.command(IO, compare(1));
+    world.command(IO, Command::flush(1).with_command_id(3));
+    assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING), (3, Status::SUCCESS)]);
+    world.command(IO, compare(1));
+    world.pass(IO, DATA_AFTER_R2T);
+    assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING)]);
+    assert!(!world.wake(IO), "its place goes when the line is tried");
+    // Or the connection ends before there is memory.
+    world.command(IO, compare(1));
+    world.command(IO, write(1));
+    give(&mut world, held);
+    world.with(IO, |connection, ctx| connection.handle_lost(contract::Loss::Error(104), ctx));
+    world.run();
+}
+
+#[test]
+fn a_pair_with_the_data_of_one_in_its_capsule_needs_memory_of_transfers_at_once() {
+    for first_inside in [true, false] {
+        let mut world = World::connected(Digests::NONE);
+        let (expected, new) = (current(&world), pattern(512, 4));
+        let send = |world: &mut World| match first_inside {
+            true => {
+                world.command_with(IO, compare(1), &expected);
+                world.command(IO, write(1));
+            }
+            false => {
+                world.command(IO, compare(1));
+                world.command_with(IO, write(1), &new);
+            }
+        };
+        let held = hog(&mut world, Class::Transfer, 4096);
+        send(&mut world);
+        let interrupted = [(2, Status::COMMAND_INTERRUPTED), (1, Status::FUSED_FAILED)];
+        assert_eq!(statuses(&mut world), interrupted);
+        assert_eq!(world.links[IO].connection.pages(), 0);
+        give(&mut world, held);
+        assert!(!world.wake(IO));
+        send(&mut world);
+        assert_eq!(world.links[IO].connection.pages_of(Class::Immediate), 0);
+        assert_eq!(world.links[IO].connection.pages_of(Class::Transfer), 2);
+        let r2t = world.said_one(IO).r2t();
+        world.grant(IO, &r2t, if first_inside { &new } else { &expected }, 512);
+        assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
+        assert_eq!(current(&world), new);
+        assert_eq!(world.links[IO].connection.pages(), 0);
+    }
 }

@@ -114,3 +114,26 @@ fn a_fused_pair_is_a_write_and_is_judged_anew() {
         assert!(world.log.is_empty(), "{name}");
     }
 }
+
+#[test]
+fn a_fused_pair_that_waits_for_memory_is_judged_anew() {
+    for (name, change, status) in CHANGES.into_iter().chain([RESERVED_FOR_WRITES]) {
+        for second_waits in [true, false] {
+            let mut world = World::connected(Digests::NONE);
+            let pages = hog(&mut world, Class::Transfer, 4096);
+            world.command(IO, compare(1));
+            if second_waits {
+                world.command(IO, write(1));
+            }
+            change(&mut world);
+            give(&mut world, pages);
+            assert!(!world.wake(IO), "{name}");
+            if !second_waits {
+                world.command(IO, write(1));
+            }
+            let refused = [(1, status), (2, Status::FUSED_FAILED)];
+            assert_eq!(statuses(&mut world), refused, "{name}");
+            assert!(world.log.is_empty(), "{name}");
+        }
+    }
+}

@@ -5,8 +5,9 @@ use block::{Account, Buffer, Class, Memory};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
-use super::transfer::IO;
+use super::transfer::{ADMIN, IO};
 use super::world::{ALL_DIGESTS, Said, World, pattern};
+use crate::limits::DATA_AFTER_R2T;
 
 /// Takes pages of the pool until `class` finds none of `length` any more.
 pub(super) fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account, Buffer)> {
@@ -145,4 +146,49 @@ fn who_waits_for_memory_may_be_closed() {
             world.run();
         }
     }
+}
+
+/// Its data, which were asked for, and its signs of life stand behind the capsule that stopped the
+/// stream.
+#[test]
+fn a_host_whose_stream_we_stopped_is_late_with_nothing() {
+    let mut world = World::connected(Digests::NONE);
+    let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384).with_command_id(1)).r2t();
+    let held = hog(&mut world, Class::Immediate, 4096);
+    world.command_with(IO, Command::write(1, 64, 1, 512).with_command_id(2), &[2; 512]);
+    for _ in 0..3 {
+        world.pass(IO, DATA_AFTER_R2T);
+        assert_eq!(world.links[IO].pipe.close, None);
+    }
+    give(&mut world, held);
+    assert!(!world.wake(IO));
+    assert_eq!(world.said_one(IO).response().command_id, 2);
+    world.pass(IO, DATA_AFTER_R2T - core::time::Duration::from_secs(1));
+    assert_eq!(world.links[IO].pipe.close, None, "it was read again 29 s ago");
+    assert!(world.granted(IO, &r2t, &pattern(16_384, 1), 16_384).status().is_success());
+    // Once it is read its time runs.
+    world.ask(IO, Command::write(1, 0, 32, 16_384).with_command_id(1)).r2t();
+    world.pass(IO, DATA_AFTER_R2T);
+    assert!(world.links[IO].pipe.close.is_some());
+}
+
+#[test]
+fn the_controller_is_told_while_the_stream_is_stopped() {
+    let mut world = World::connected(Digests::NONE);
+    let keep_alive = Command::set_features(0x0f, 0, 5000, 0);
+    assert!(world.ask(ADMIN, keep_alive).status().is_success());
+    let seconds = core::time::Duration::from_secs;
+    let expire = |world: &mut World| {
+        world.pass(IO, seconds(6));
+        let now = world.shard.now;
+        world.shard.shared.handle_timeout(now);
+        world.run();
+        world.links[IO].pipe.close.is_some()
+    };
+    let held = hog(&mut world, Class::Immediate, 4096);
+    world.command_with(IO, Command::write(1, 64, 1, 512), &[2; 512]);
+    assert!(!expire(&mut world) && !expire(&mut world), "it is not read");
+    give(&mut world, held);
+    assert!(!world.wake(IO));
+    assert!(expire(&mut world), "it is read, and silent");
 }

@@ -1,0 +1,101 @@
+//! A change of one value of what is served: the configuration that results, which is applied like any
+//! other. So it is the same steps, and nothing else changes what is served.
+//!
+//! Errors are for whoever asked: what was expected, and what is there.
+
+use super::model::HiArgs;
+
+/// A change of one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// The `size` of a volume; none is all that its disks have.
+    Resize { volume: String, bytes: Option<u64> },
+    /// Whether a host may use the exports of a volume.
+    Host { volume: String, host: String, may: bool },
+}
+
+impl Edit {
+    /// The configuration with it.
+    pub(crate) fn of(&self, args: &HiArgs) -> Result<HiArgs, String> {
+        let mut args = args.clone();
+        match self {
+            Edit::Resize { volume, bytes } => {
+                let names = volumes(&args);
+                let found = args.volumes.iter_mut().find(|one| one.name == *volume);
+                found.ok_or_else(|| none(volume, &names))?.size_bytes = *bytes;
+            }
+            Edit::Host { volume, host, may } => {
+                let names = volumes(&args);
+                let of_volume: Vec<_> =
+                    args.exports.iter().filter(|one| one.volume() == volume).cloned().collect();
+                if of_volume.is_empty() {
+                    return Err(match names.contains(volume) {
+                        true => format!("volume {volume} is not exported"),
+                        false => none(volume, &names),
+                    });
+                }
+                let mut is_known = false;
+                for export in &mut args.exports {
+                    if !of_volume.iter().any(|one| one.shares_hosts(export)) {
+                        continue;
+                    }
+                    if let Some(changed) = export.with_host(host, *may) {
+                        *export = changed?;
+                        is_known = true;
+                    }
+                }
+                if !is_known {
+                    return Err(format!(
+                        "expected a host as the exports of volume {volume} name them (an NQN over NVMe/TCP, a MAC address over AoE), seen {host:?}"
+                    ));
+                }
+            }
+        }
+        Ok(args)
+    }
+}
+
+fn volumes(args: &HiArgs) -> Vec<String> {
+    args.volumes.iter().map(|volume| volume.name.clone()).collect()
+}
+
+fn none(volume: &str, names: &[String]) -> String {
+    format!("there is no volume {volume}: expected one of {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::good;
+    use super::*;
+
+    #[test]
+    fn a_host_is_named_in_all_exports_of_its_subsystem_and_in_no_other() {
+        let export = |volume: &str, subsystem: &str, nsid: u32| {
+            format!(
+                "[[disk]]\nname = \"{volume}\"\nuri = \"ram:1MiB\"\n[[volume]]\nname = \"{volume}\"\ndisks = [\"{volume}\"]\n\
+                 [[export]]\nvolume = \"{volume}\"\nnvme = {{ subsystem = \"nqn.2026-11.a:{subsystem}\", nsid = {nsid}, hosts = [\"nqn.2026-11.a:h\"] }}\n"
+            )
+        };
+        let args = good(&[export("a", "s", 1), export("b", "s", 2), export("c", "t", 1)].concat());
+        let edit = |host: &str, may| Edit::Host { volume: "a".into(), host: host.into(), may };
+        let hosts = |args: &HiArgs| -> Vec<String> {
+            args.exports.iter().map(|export| export.values()[0].1.clone()).collect()
+        };
+        let (h, both) = ("nqn.2026-11.a:h", "nqn.2026-11.a:h, nqn.2026-11.a:i");
+        let more = edit("nqn.2026-11.a:i", true).of(&args).unwrap();
+        assert_eq!(hosts(&more), [both, both, h]);
+        assert_eq!(edit("nqn.2026-11.a:i", true).of(&more), Ok(more.clone()), "twice");
+        let less = edit("nqn.2026-11.a:i", false).of(&more).unwrap();
+        assert_eq!(less, args);
+        let none = edit(h, false).of(&args).unwrap();
+        assert_eq!(hosts(&none), ["none", "none", h]);
+        for (edit, why) in [
+            (edit("nqn.2026-11.a:x", false), "is not among the hosts"),
+            (edit("02:00:00:00:00:01", true), "expected a host as the exports"),
+            (Edit::Resize { volume: "x".into(), bytes: None }, "expected one of a, b, c"),
+        ] {
+            let error = edit.of(&args).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
