@@ -151,8 +151,8 @@ impl VolumeSight {
             return Ok(());
         }
         let (name, disk) = (&config.name, &config.layout.disks()[0]);
-        let Ok(found @ Found::Label(_)) = inventory.examine(config, disk)? else { return Ok(()) };
-        let Found::Label(label) = &found else { unreachable!("it was just seen") };
+        let found = inventory.examine(config, disk)?.unwrap_or(Found::Blank);
+        let Found::Label(label) = &found else { return Ok(()) };
         if config.uuid.is_some_and(|uuid| uuid != Uuid::from_bytes(label.set.uuid)) {
             return Ok(());
         }
