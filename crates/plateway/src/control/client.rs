@@ -25,14 +25,14 @@ pub(crate) struct Client {
 pub(crate) enum ClientError {
     /// No server is there.
     #[error("no server answers on the control socket {path}: {seen}")]
-    #[diagnostic(help(
-        "is `plateway serve` running? Name its socket with --control, or the configuration that names it"
-    ))]
+    #[diagnostic(help("{help}"))]
     Absent {
         /// The socket.
         path: String,
         /// What the system said.
         seen: String,
+        /// What to do.
+        help: &'static str,
     },
     /// The server said no.
     #[error("{0}")]
@@ -130,8 +130,17 @@ impl Client {
         serde_json::from_str(&text).map_err(|error| self.strange(&error))
     }
 
-    fn absent(&self, seen: &dyn std::fmt::Display) -> ClientError {
-        ClientError::Absent { path: self.path.display().to_string(), seen: seen.to_string() }
+    fn absent(&self, seen: &(dyn std::error::Error + 'static)) -> ClientError {
+        let kind = seen.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let help = match kind {
+            Some(std::io::ErrorKind::PermissionDenied) => {
+                "the socket is for the user that the server runs as: try it with sudo"
+            }
+            _ => {
+                "is `plateway serve` running? Its socket is the key `control` of [server] in its configuration: name it with --control"
+            }
+        };
+        ClientError::Absent { path: self.path.display().to_string(), seen: seen.to_string(), help }
     }
 
     fn strange(&self, seen: &dyn std::fmt::Display) -> ClientError {

@@ -39,9 +39,15 @@ impl Running {
                 "disk {name} takes requests again; its connection is kept by itself"
             ));
         }
+        let was_protected = self.shards.event_log().is_protected(disk.id);
         let done = match disk.local.as_ref().map(|local| local.refresh()) {
             Some(Ok(facts)) => {
                 self.renewed(name, facts)?;
+                if !was_protected {
+                    return Ok(format!(
+                        "disk {name} took writes all the time, and does; nothing was lost"
+                    ));
+                }
                 "is open as before"
             }
             Some(Err(_)) | None => {
