@@ -262,13 +262,13 @@ impl ConfigArgs {
     }
 }
 
-/// `status [--watch [SECONDS]]`
+/// `status [--watch [TIME]]`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatusArgs {
     /// Show it again and again, with rates per second, until q or Ctrl-C
     #[arg(
         long,
-        value_name = "SECONDS",
+        value_name = "TIME",
         num_args = 0..=1,
         default_missing_value = "1",
         value_parser = |text: &str| time(text, 100),
@@ -762,7 +762,7 @@ mod tests {
     fn wrong_lines_say_what_was_expected() {
         for (line, part) in [
             ("serve", "<DISK>"),
-            ("status --watch 0", "expected 0.1 to 3600 seconds"),
+            ("status --watch 0", "expected a time such as"),
             ("status --watch --json", "cannot be used with"),
             ("serve ram:1GiB --config p.toml", "cannot be used with"),
             ("serve --config p.toml --hosts any", "cannot be used with"),

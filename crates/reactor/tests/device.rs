@@ -1,16 +1,19 @@
-//! Block devices, by a loop device on both engines. In a program of its own, since a child that is
-//! started holds for a moment every descriptor of its parent, and with them the locks of files that
-//! other tests let go. Where no loop device can be made, it says so and passes.
+//! Block devices, by a loop device on both engines, and a file that QEMU opens. In a program of its
+//! own and one after the other, since a child that is started holds for a moment every descriptor of
+//! its parent, and with them the locks of files that other tests let go. Where no loop device can be
+//! made, or there is no qemu-io, it says so and passes.
 
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use block::{ByteCount, ShardId};
 use contract::{Cache, DiskId};
 use reactor::Config;
-use reactor::disk::{Access, Disk, OpenSpec};
+use reactor::disk::{Access, Disk, OpenSpec, Tail};
+use reactor::memory::Arena;
 use tempfile::TempDir;
 use testkit::suite::{self, Note, Report};
 
@@ -39,6 +42,36 @@ impl Drop for WriteThrough {
 }
 
 #[test]
+fn what_children_are_needed_for() {
+    a_block_device_is_accessed_directly_and_is_one_servers_alone();
+    qemu_itself_is_refused_and_let_in_afterwards();
+}
+
+fn qemu_itself_is_refused_and_let_in_afterwards() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.img");
+    std::fs::File::create(&path).unwrap().set_len(SIZE).unwrap();
+    let qemu = || {
+        let mut command = Command::new("qemu-io");
+        command.args(["-f", "raw", "-c", "read 0 4k"]).arg(&path);
+        command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::null());
+        command.status().map(|status| status.success())
+    };
+    match qemu() {
+        Ok(true) => {}
+        other => return eprintln!("skipped: qemu-io is not to be had: {other:?}"),
+    }
+    let arena = Arc::new(Arena::new(1).unwrap());
+    let disk = Disk::open(
+        &OpenSpec::File { path: path.clone(), create: None, tail: Tail::Refuse },
+        &arena,
+    )
+    .unwrap();
+    assert!(!qemu().unwrap(), "it opens what is served");
+    drop(disk);
+    assert!(qemu().unwrap());
+}
+
 fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("disk");

@@ -91,6 +91,7 @@ impl EventLog {
         self.health.remove(&disk);
         self.protected.remove(&disk);
         self.errors.remove(&disk);
+        self.allowances.remove(&Kind::Errors(disk));
     }
 
     /// Whether a disk had an error a short while ago.
