@@ -10,7 +10,7 @@ ARGS ?=
 # rustup's cargo before Debian's, and sbin for mke2fs and depmod, which an ordinary user's PATH leaves out.
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps deps-build deps-bench build deb demo test bench interop fuzz lint
+.PHONY: help deps deps-build deps-bench build deb demo test bench interop fuzz mutants lint
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,6 +35,9 @@ interop: deps ## the real Linux initiators and iPXE, whole matrix (some hours)
 
 fuzz: deps ## every fuzz target for an hour each
 	@cargo xtask fuzz --seconds 3600 $(ARGS)
+
+mutants: deps ## one-line bugs that no test notices, of a sample (three hours at most)
+	@cargo xtask mutants $(ARGS)
 
 lint: deps-build ## formatting, clippy and the walls between the rooms
 	@cargo xtask lint $(ARGS)

@@ -2,12 +2,14 @@
 //!
 //! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `rooms` checks
 //! the walls between the crates, `release` builds the static binary and proves that it is static,
-//! `package` makes the Debian package, `fuzz` runs the fuzz targets, `bench` measures, `interop`
-//! hands over to the guests in `interop/`. Nothing here is part of the product, so this may use the
-//! clock, files and processes freely; errors are `anyhow` and end the program with code 1.
+//! `package` makes the Debian package, `fuzz` runs the fuzz targets, `mutants` looks for bugs that no
+//! test notices, `bench` measures, `interop` hands over to the guests in `interop/`. Nothing here
+//! is part of the product, so this may use the clock, files and processes freely; errors are
+//! `anyhow` and end the program with code 1.
 
 mod bench;
 mod fuzz;
+mod mutants;
 mod package;
 mod release;
 mod rooms;
@@ -53,6 +55,8 @@ enum Chore {
     Bench(bench::Options),
     /// Replay the stored corpora, then fuzz each target for a while.
     Fuzz(fuzz::Options),
+    /// Put one-line bugs into the sources and list those that no test notices (docs/mutants.md).
+    Mutants(mutants::Options),
     /// Build the static release binary and run a scenario of interop/run against it.
     Interop {
         /// Arguments of `interop/run`, for instance `guest-full --suite sid`.
@@ -95,6 +99,7 @@ fn run(chore: Chore) -> Result<bool> {
         }
         Chore::Bench(options) => bench::run(&tree, &options),
         Chore::Fuzz(options) => fuzz::run(&tree, &options),
+        Chore::Mutants(options) => mutants::run(&tree, &options),
         Chore::Interop { args } => {
             let binary = release::build(&tree)?;
             let mut command = tree.command("interop/run");
