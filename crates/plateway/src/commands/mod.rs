@@ -17,6 +17,7 @@ mod pages;
 mod reservation;
 mod serve;
 mod session;
+mod sessions;
 mod sim;
 mod status;
 mod workload_host;
@@ -44,6 +45,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Init(args) => init::run(&args),
         Command::Volume(args) => edit::volume(&args),
         Command::Host(args) => edit::host(&args),
+        Command::Session(args) => sessions::run(&args),
         Command::Reservation(args) => reservation::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Copy(args) => copy::run(&args),
