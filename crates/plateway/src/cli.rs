@@ -288,6 +288,9 @@ pub(crate) struct ServerArgs {
     /// The control socket of the server [default: where serve puts it]
     #[arg(long, value_name = "SOCKET", global = true)]
     pub(crate) control: Option<PathBuf>,
+    /// The configuration of the server, which says where its control socket is, and names its disks
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -377,9 +380,6 @@ pub(crate) enum DisksAction {
         /// Its name in the configuration, or the disk as serve was given it
         #[arg(value_name = "DISK")]
         disk: String,
-        /// The configuration that names it
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
         /// The directory of identities [default: the configuration's, else where serve puts it]
         #[arg(long, value_name = "DIRECTORY")]
         state: Option<PathBuf>,
@@ -398,9 +398,6 @@ pub(crate) enum DisksAction {
         /// Its name in the configuration, or the disk as serve was given it
         #[arg(value_name = "DISK")]
         disk: String,
-        /// The configuration that names it
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
         /// Its set cannot be assembled afterwards, and that is meant
         #[arg(long)]
         yes: bool,
@@ -758,6 +755,7 @@ mod tests {
             "status --json",
             "status --watch",
             "status --watch 0.5 --control /run/p.sock",
+            "status --config p.toml --json",
             "disks list",
             "disks reopen d0 --control /run/p.sock",
             "disks accept d0 --config p.toml --new",

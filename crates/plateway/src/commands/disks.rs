@@ -16,26 +16,27 @@ use crate::run::state::StateDirectory;
 
 /// Lists disks or reopens one.
 pub(crate) fn run(args: &DisksArgs) -> miette::Result<()> {
-    let client = super::client(args.server.control.as_deref());
+    let config = args.server.config.as_deref();
+    let client = || super::client(&args.server);
     match &args.action {
         DisksAction::List => {
-            let status = client.status()?;
+            let status = client()?.status()?;
             super::show(args.server.json, &status.disks, || {
                 format!("{}\n", super::status::disks(&status))
             })
         }
         DisksAction::Reopen { name } => {
-            let done = client.reopen(name)?;
+            let done = client()?.reopen(name)?;
             super::show(args.server.json, &done, || format!("{done}\n"))
         }
-        DisksAction::Accept { disk, config, state, new } => {
-            let (disk, directory) = named(disk, config.as_deref())?;
+        DisksAction::Accept { disk, state, new } => {
+            let (disk, directory) = named(disk, config)?;
             let directory = StateDirectory::new(state.as_deref().unwrap_or(&directory));
             let done = accept(&disk, directory, *new)?;
             super::show(args.server.json, &done, || format!("{done}\n"))
         }
-        DisksAction::Wipe { disk, config, yes } => {
-            let done = wipe(&named(disk, config.as_deref())?.0, *yes)?;
+        DisksAction::Wipe { disk, yes } => {
+            let done = wipe(&named(disk, config)?.0, *yes)?;
             super::show(args.server.json, &done, || format!("{done}\n"))
         }
     }

@@ -4,7 +4,7 @@ use crate::cli::{SessionAction, SessionArgs};
 use crate::control::table_of;
 
 pub(crate) fn run(args: &SessionArgs) -> miette::Result<()> {
-    let client = super::client(args.server.control.as_deref());
+    let client = super::client(&args.server)?;
     match &args.action {
         SessionAction::List => {
             let sessions = client.status()?.protocols.sessions();

@@ -143,7 +143,7 @@ impl Client {
                 "the socket is for the user that the server runs as, and for its control_group: try it with sudo"
             }
             _ => {
-                "is `plateway serve` running? Its socket is the key `control` of [server] in its configuration: name it with --control"
+                "is `plateway serve` running? Its socket is the key `control` of [server] in its configuration: name it with --control, or the configuration with --config"
             }
         };
         ClientError::Absent { path: self.path.display().to_string(), seen: seen.to_string(), help }
