@@ -93,7 +93,7 @@ fn client(server: &ServerArgs) -> miette::Result<Client> {
     Ok(match (&server.control, &server.config) {
         (Some(named), _) => Client::new(named),
         (None, Some(file)) => Client::new(&config::load(file, &defaults)?.args.server.control),
-        (None, None) => Client::new(&defaults.control),
+        (None, None) => Client::new(defaults.asked()),
     })
 }
 

@@ -28,6 +28,7 @@ pub(crate) mod listeners;
 pub(crate) mod look;
 mod metrics;
 pub(crate) mod open;
+mod reach;
 mod reopen;
 mod reservations;
 mod retry;
@@ -69,7 +70,7 @@ use crate::config::listener::ListenerConfig;
 use crate::config::model::HiArgs;
 use crate::config::plan::Plan;
 use crate::config::server::{DriverChoice, Server};
-use crate::config::thing::{Configured, Thing};
+use crate::config::thing::{Configured, Step, Thing};
 use crate::config::uri::DiskUri;
 use crate::config::volume::VolumeConfig;
 use disks::DiskSight;
@@ -78,6 +79,7 @@ use failed::FailedThings;
 use links::{ImportLink, OpenLink};
 use look::{Inventory, Member};
 use metrics::Metrics;
+use reach::PATIENCE;
 use shape::Part;
 use shards::Shards;
 use state::StateDirectory;
@@ -85,6 +87,9 @@ use unmade::unmade_last;
 
 /// How long volumes may take to become durable at the end.
 const LAST_FLUSH: Duration = Duration::from_secs(30);
+/// How long a start waits for its remote disks, which are tried for 10 s: what is there is served
+/// meanwhile.
+const START_LIMIT: Duration = Duration::from_secs(15);
 
 /// A server that runs. Dropping it stops the shards without a word to hosts.
 ///
@@ -237,12 +242,27 @@ impl Running {
             unmade: BTreeMap::new(),
             started: Instant::now(),
         };
-        for step in &unmade_last(Plan::initial(args).steps) {
-            warnings.extend(running.carry_out_or_fail(step, args)?);
+        let steps = unmade_last(Plan::initial(args).steps);
+        running.begin_remote(&steps)?;
+        // Most are there at once, and then what stands on them is shown with the rest.
+        running.wait_for_remote(Instant::now() + PATIENCE);
+        running.failed.reached_for().for_each(|line| log(&line));
+        for step in &steps {
+            if matches!(step, Step::Add(Thing::Disk(disk)) if matches!(disk.uri, DiskUri::Remote(_)))
+            {
+                continue;
+            }
+            let told = running.carry_out_or_fail(step, args)?;
+            if !running.failed.contains(&step.thing().title()) {
+                warnings.extend(told);
+            }
         }
         running.overwrite.clear();
         // They were logged when they were given up.
         running.overwritten.clear();
+        running.wait_for_remote(Instant::now() + START_LIMIT);
+        running.arrange(args);
+        warnings.extend(running.failed.lines());
         running.order("complete the configuration", || Order::ConfigurationComplete)?;
         Ok((running, warnings))
     }
