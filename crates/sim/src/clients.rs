@@ -201,6 +201,9 @@ impl Run {
             work.blocks = self.clients[index].size().map_or(0, |size| size / SECTOR as u64);
             let mut client = client_of(&self.world, host, shard);
             work.request_max = work.request_max.min(work.blocks);
+            if let Some(lan) = self.setup.lan.as_ref().filter(|_| self.setup.is_aoe(index)) {
+                work.depth = lan.depth.unwrap_or(work.depth);
+            }
             client.begin(work);
             if self.healed {
                 client.stop();

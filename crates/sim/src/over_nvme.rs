@@ -99,6 +99,10 @@ impl Run {
         }
         for watcher in &mut self.nvme.watchers {
             watcher.drive(&mut self.world, TARGET)?;
+            let (since, events) = watcher.told;
+            if watcher.events > 0 {
+                self.nvme.exports.check_events(&watcher.nqn, since, events)?;
+            }
             self.did.counts.events += core::mem::take(&mut watcher.events);
             for seen in watcher.seen.drain(..) {
                 self.did.counts.logs += 1;

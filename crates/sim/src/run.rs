@@ -137,6 +137,8 @@ counters! {
         events: Events,
         /// Times that hosts were denied.
         denials: Events,
+        /// Times that the target drained and ended.
+        stops: Events,
         /// Subsystems that went.
         removals: Events,
         /// Times that another volume took the volume's place.
@@ -271,6 +273,8 @@ pub(crate) struct Run {
     pub(crate) orders: u64,
     /// A removal of the volume under way.
     pub(crate) replug: Option<Orders>,
+    /// A stop of the target under way.
+    pub(crate) stop: Option<Orders>,
     pub(crate) clients: Vec<ClientState>,
     pub(crate) next_fault: Plan,
     pub(crate) nvme: NvmeState,
@@ -325,6 +329,7 @@ impl Run {
             is_to_announce: false,
             orders: 0,
             replug: None,
+            stop: None,
             clients,
             next_fault: Plan::default(),
             nvme,
@@ -457,7 +462,7 @@ impl Run {
         self.world.start(TARGET, machines);
         self.carry_virtual_links(TARGET);
         self.unanswered = 0;
-        self.replug = None;
+        (self.replug, self.stop) = (None, None);
         self.nvme.exports.restart(self.world.now);
         self.listen();
         for disk in 0..self.setup.disks {
@@ -529,11 +534,17 @@ impl Run {
                     if core::mem::take(&mut self.lan.is_to_export) {
                         self.set_aoe_export();
                     } else if core::mem::take(&mut self.is_to_announce) {
+                        let orders = self.next_orders();
                         self.order_all(|| Order::AnnounceExports);
+                        self.nvme.exports.announced(orders);
                     }
                 }
                 self.nvme.exports.answered(self.world.now, number);
                 self.swap_answered(number);
+                if self.stop.as_mut().is_some_and(|orders| orders.answered(number)) {
+                    self.stopped()?;
+                    continue;
+                }
                 if self.replug.as_mut().is_some_and(|orders| orders.answered(number)) {
                     self.replug = None;
                     self.order_all(|| Order::ForgetVolume(VOLUME));

@@ -69,13 +69,17 @@ pub struct Lan {
     pub plain: bool,
     /// Links of each host, each on a LAN of its own.
     pub links: u32,
+    /// The longest that a link is down, in milliseconds.
+    pub link_down_ms: u64,
     /// MTUs that links may have.
     pub mtus: &'static [u32],
     /// The VLAN in which all is sent.
     pub vlan: Option<u16>,
     /// How the Ethernet behaves until the world heals.
     pub faults: LinkFaults,
-    /// Commands that a client has outstanding at most, and that the export holds.
+    /// Requests that a client of AoE has under way, if not as many as others.
+    pub depth: Option<usize>,
+    /// Commands that a client has outstanding at most.
     pub window: u16,
     /// Commands that the export holds.
     pub buffers: u16,
@@ -84,6 +88,10 @@ pub struct Lan {
     pub same_tags: bool,
     /// A target that died is down for so long, in milliseconds.
     pub down_ms: u64,
+    /// Bytes of the config string that the target begins with.
+    pub config: usize,
+    /// Whether the station that means no good asks more at once than can be answered.
+    pub floods: bool,
     /// Whether somebody changes config strings, masks and reservations.
     pub control: bool,
     /// The chance, in thousandths, that the control thread cannot store something.
@@ -106,13 +114,17 @@ impl Lan {
             inside: false,
             plain: false,
             links: 1,
+            link_down_ms: 3_000,
             mtus: MTUS[random.below(4) as usize],
             vlan: random.chance(1, 4).then_some(7),
             faults,
+            depth: None,
             window: 2 << random.below(7),
             buffers: 2 << random.below(7),
             same_tags: false,
             down_ms: 0,
+            config: 0,
+            floods: false,
             control: false,
             not_stored: 0,
         }
@@ -253,15 +265,18 @@ pub enum Fault {
     Hostile,
     /// Another volume takes the place of the volume, or gives it back.
     Swap,
+    /// The target is stopped as a service is: it drains, and is started again.
+    Stop,
 }
 
 impl Fault {
     /// All of them, in the order in which those that are due at once happen.
     #[rustfmt::skip]
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 17] = [
         Fault::Cut, Fault::Silence, Fault::Corrupt, Fault::Kill, Fault::Power, Fault::KillClient,
         Fault::Grow, Fault::Replug, Fault::Reopen, Fault::Garbage, Fault::Hush, Fault::Hosts,
         Fault::Subsystems, Fault::Link, Fault::Hostile, Fault::Swap,
+        Fault::Stop,
     ];
 }
 

@@ -69,7 +69,8 @@ fn scenarios_do_what_they_say() {
     let cuts = did("cuts").injected;
     assert!(cuts.cuts > cuts.late_cuts && cuts.late_cuts > 0, "{cuts:?}");
     assert!(did("silence").injected.hushes > 0);
-    assert!(did("kills").injected.kills > 0);
+    let kills = did("kills");
+    assert!(kills.injected.kills > kills.counts.stops && kills.counts.stops > 0, "{kills:?}");
     let shards = did("shards");
     assert!(shards.client_shards > 1 && shards.injected.cuts > 0, "{shards:?}");
     let Counts { logs, events, .. } = did("discovery").counts;
@@ -105,6 +106,7 @@ fn scenarios_do_what_they_say() {
     let copies = calm.aoe.target.repeated_answered + calm.aoe.drops.repeated_in_flight;
     assert!(copies == 0 && calm.aoe.target.writes > 0, "{calm:?}");
     let crash = did("aoe-crash");
+    assert!(crash.counts.stops > 0, "{crash:?}");
     assert!(crash.injected.power_cuts > 0 && crash.aoe.target.flushes > 0, "{crash:?}");
     assert!(did("aoe-restart").injected.kills > 0);
     // Few frames are under way when an MTU shrinks.
@@ -112,6 +114,10 @@ fn scenarios_do_what_they_say() {
     assert!(fates.downs > 0 && fates.mtus > 0 && fates.oversize > 0, "{fates:?}");
     let aoe::server::Drops { no_memory, stale, .. } = activity("aoe-short", 200..216).aoe.drops;
     assert!(no_memory > 0 && stale > 0, "{no_memory} {stale}");
+    let Activity { fates, injected, aoe, .. } = did("aoe-flood");
+    assert!(fates.overrun > 0 && injected.kept > 0, "{fates:?} {injected:?}");
+    let drops = aoe.drops;
+    assert!(drops.unsent > 0 && drops.too_large > 0 && drops.no_match > 0, "{drops:?}");
     let plain = did("aoe-plain");
     let known = plain.aoe.target.waited
         + plain.aoe.target.repeated_answered

@@ -82,6 +82,7 @@ impl Run {
     pub(crate) fn plug_lan(&mut self) {
         let Some(lan) = self.setup.lan.clone() else { return };
         self.world.ethernet.faults = lan.faults;
+        self.lan.control = Control::with(&vec![0x63; lan.config], &[]).expect("it is not too long");
         let clients: Vec<usize> = (0..self.clients.len())
             .filter(|index| self.setup.is_aoe(*index))
             .map(|index| self.clients[index].host)
@@ -101,7 +102,8 @@ impl Run {
             for (host, intake) in hosts.chain([(TARGET, serving)]) {
                 let mtu = lan.mtus[self.random.below(lan.mtus.len() as u64) as usize];
                 let mac = mac_of(host, link);
-                let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64 };
+                let is_shared = !matches!(intake.spread, Spread::One(..));
+                let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64, is_shared };
                 let intake = if lan.inside { Pseudowire::around(intake) } else { intake };
                 self.world.plug(host, LinkId(link), link as usize, facts, intake);
             }
@@ -121,7 +123,8 @@ impl Run {
             let station = self.world.plug_station(0, mac_of(CONTROL_HOST + 1, 0));
             let target = MacAddress(mac_of(TARGET, 0));
             let victims = macs().into_iter().flatten().collect();
-            let hostile = Hostile::new(self.random.fork(), station, target, lan.vlan, victims);
+            let mut hostile = Hostile::new(self.random.fork(), station, target, lan.vlan, victims);
+            hostile.floods = lan.floods;
             self.lan.hostile = Some(hostile);
         }
     }
@@ -231,14 +234,18 @@ impl Run {
         }
     }
 
-    /// Whether whoever imports the volume over AoE knows how large it is now. Frames that say so may
-    /// be lost; not all of them.
+    /// Whether whoever imports the volume knows how large it is now: each association is told by an
+    /// event, each host of AoE by frames, which may be lost; not all of them.
     pub(crate) fn look_at_sizes(&mut self) -> Result<(), String> {
-        if self.setup.lan.is_none() || self.setup.faults[Fault::Grow] == 0 {
+        if self.setup.faults[Fault::Grow] == 0 {
             return Ok(());
         }
-        self.pass(ANNOUNCED_AGAIN.iter().sum::<Duration>().as_nanos() as u64)?;
-        for index in (0..self.clients.len()).filter(|index| self.setup.is_aoe(*index)) {
+        match self.setup.lan {
+            Some(_) => self.pass(ANNOUNCED_AGAIN.iter().sum::<Duration>().as_nanos() as u64)?,
+            // A connection that went silent is noticed by its KATO, and made anew.
+            None => self.pass(30_000 * MILLISECOND)?,
+        }
+        for index in 0..self.clients.len() {
             let told = &self.clients[index].told;
             if told.iter().any(|size| *size != self.size) {
                 return Err(format!("client {index} knows {told:?} bytes of {}", self.size));

@@ -71,6 +71,8 @@ pub(crate) struct Watcher {
     pub(crate) last_seen: Option<BTreeSet<Nqn>>,
     /// Events heard since they were last counted.
     pub(crate) events: u64,
+    /// When this connection was made, and the events that it told.
+    pub(crate) told: (u64, u64),
 }
 
 impl Watcher {
@@ -98,6 +100,7 @@ impl Watcher {
             seen: Vec::new(),
             last_seen: None,
             events: 0,
+            told: (0, 0),
         }
     }
 
@@ -123,7 +126,7 @@ impl Watcher {
         if self.line.is_none() && self.rest_until <= self.now {
             self.stays = self.stopping || self.random.chance(2, 3);
             self.line = Some(Line::connect(world, target, self.digests, self.random.fork()));
-            self.heard_at = self.now;
+            (self.heard_at, self.told) = (self.now, (self.now, 0));
         }
         self.hear(world)?;
         self.keep_on(world);
@@ -247,6 +250,7 @@ impl Watcher {
                     return Err(format!("a watcher was told {event:?}"));
                 }
                 self.events += 1;
+                self.told.1 += 1;
                 self.settled = false;
                 self.ask(world, Command::async_event_request(), Asked::Event);
                 self.read(world);
