@@ -61,7 +61,7 @@ impl Run {
         let now = self.world.instant();
         let shards = self.setup.client_shards;
         let host = self.clients[index].host;
-        let writers = self.writers();
+        let writers = self.setup.writers();
         let ids = self.ids_of(index);
         let same_tags = self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags);
         let is_aoe = self.setup.is_aoe(index);
@@ -74,7 +74,7 @@ impl Run {
             }
             let first = self.clients[index].next_ids[usize::from(shard)];
             let random = self.random.fork();
-            let mut client = Client::new(random, Writer::new(first, writers as u64), ids);
+            let mut client = Client::new(random, Writer::new(first, writers), ids);
             client.is_durable = is_aoe;
             let mut made = Simulated::new(Shard::new(now, settings));
             workers.push(made.look_after(client));
@@ -104,14 +104,10 @@ impl Run {
         self.world.order(self.clients[index].host, shard, mail);
     }
 
-    fn writers(&self) -> usize {
-        self.clients.len() * usize::from(self.setup.client_shards) + self.nvme.raw_hosts.len()
-    }
-
     /// The writes of a client, in all of its lives.
     pub(crate) fn ids_of(&self, index: usize) -> Ids {
         let count = u64::from(self.setup.client_shards);
-        Ids { first: index as u64 * count + 1, count, step: self.writers() as u64 }
+        Ids { first: index as u64 * count + 1, count, step: self.setup.writers() }
     }
 
     /// Orders something before anybody can reach the shard; its answer is nobody's concern.

@@ -215,6 +215,9 @@ impl Run {
         if let Some(controller) = &mut self.lan.controller {
             controller.stop();
         }
+        if let Some(host) = &mut self.lan.plain_host {
+            host.stop();
+        }
         for disk in self.world.hosts[TARGET].disks.values_mut() {
             let Behaviour { volatile, lies, leases, .. } = disk.behaviour();
             let calm =

@@ -22,7 +22,7 @@ use crate::setup::{Fault, Setup};
 use crate::writer::Writer;
 use exports::Exports;
 use garbage::Garbage;
-use raw_host::{HostBehaviour, RawHost, Watcher};
+use raw_host::{HostBehaviour, QUEUE_ENTRIES, RawHost, Watcher};
 use swap::Swap;
 
 const LISTENER: ListenerId = ListenerId(0);
@@ -48,7 +48,7 @@ pub(crate) struct NvmeState {
 impl NvmeState {
     /// The raw hosts are the writers behind the `visitors`.
     pub(crate) fn new(random: &mut Random, setup: &Setup, visitors: u64) -> NvmeState {
-        let writers = visitors + setup.raw_hosts as u64;
+        let writers = setup.writers();
         let raw_host = |index: usize| {
             let writer = Writer::new(visitors + index as u64 + 1, writers);
             RawHost::new(random.fork(), behaviour(setup), subsystem_name(), index, writer)
@@ -136,7 +136,7 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
         unit: setup.work.unit,
         span: 4,
         queues: setup.queues,
-        depth: 1 + setup.work.depth / 2,
+        depth: if setup.raw_greedy { QUEUE_ENTRIES } else { 1 + setup.work.depth / 2 },
         interval_us: setup.work.interval_us / 2,
         resets: setup.raw_resets,
         keep_alive: if setup.raw_keep_alive {
@@ -145,6 +145,7 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
             0
         },
         deaf: setup.raw_deaf,
+        greedy: setup.raw_greedy,
         digests: digests(setup),
         strict: setup.is_strict(),
     }

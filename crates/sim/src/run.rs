@@ -521,6 +521,7 @@ impl Run {
                 && let News::Closed { peer, reason } = &**news
                 && self.setup.is_strict()
                 && self.setup.faults[Fault::Garbage] == 0
+                && !self.setup.raw_greedy
             {
                 return Err(format!("the target left {peer}, who did nothing wrong: {reason}"));
             }

@@ -211,6 +211,22 @@ pub const SCENARIOS: &[Scenario] = &[
             }
         },
     ),
+    scenario(
+        "greedy",
+        "raw hosts fill their queues to the last entry, and some never read again",
+        |random, setup| {
+            setup.trouble_ms = 150_000;
+            setup.clients = 1;
+            setup.requests *= 4;
+            setup.raw_hosts = 1 + random.below(2) as usize;
+            setup.raw_greedy = true;
+            setup.raw_keep_alive = random.chance(1, 2);
+            // What is asked at once is more than the network holds.
+            setup.block_size = 4096;
+            setup.pages *= 2;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+        },
+    ),
     scenario("garbage", "peers that mean no good connect beside the good ones", |random, setup| {
         setup.raw_hosts = random.below(2) as usize;
         setup.faults[Fault::Garbage] = 20 + random.below(300);
@@ -421,6 +437,19 @@ pub const SCENARIOS: &[Scenario] = &[
             lan.links = 2;
             lan.mtus = &[900, 1500, 9000];
             lan.config = 1_000;
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
+        "aoe-tags",
+        "a host of AoE whose tags fall together and are those of others, beside clients: writes are forgotten before their time, and that is counted",
+        |random, setup| {
+            setup.trouble_ms *= 2;
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+            let mut lan = Lan::draw(random);
+            lan.plain_host = true;
+            // A copy of what was forgotten is carried out again.
+            lan.faults.repeated = 0;
             setup.lan = Some(lan);
         },
     ),

@@ -49,6 +49,9 @@ pub struct Setup {
     pub raw_keep_alive: bool,
     /// Whether raw hosts stop reading for a while now and then, and ask as much as they may.
     pub raw_deaf: bool,
+    /// Whether raw hosts fill their queues to the last entry, use no more CIDs than a queue has
+    /// entries, and stop reading for ever now and then.
+    pub raw_greedy: bool,
     /// Requests that each client makes, about.
     pub requests: u64,
     pub faults: Faults,
@@ -88,6 +91,8 @@ pub struct Lan {
     pub same_tags: bool,
     /// A target that died is down for so long, in milliseconds.
     pub down_ms: u64,
+    /// Whether there is a host whose tags fall together.
+    pub plain_host: bool,
     /// Bytes of the config string that the target begins with.
     pub config: usize,
     /// Whether the station that means no good asks more at once than can be answered.
@@ -123,6 +128,7 @@ impl Lan {
             buffers: 2 << random.below(7),
             same_tags: false,
             down_ms: 0,
+            plain_host: false,
             config: 0,
             floods: false,
             control: false,
@@ -185,6 +191,7 @@ impl Setup {
             raw_resets: false,
             raw_keep_alive: false,
             raw_deaf: false,
+            raw_greedy: false,
             requests: 40 + random.below(160),
             faults: Faults::default(),
             trouble_ms: 3_000 + random.below(6_000),
@@ -221,6 +228,14 @@ impl Setup {
         self.faults.are_only(&[Fault::Garbage, Fault::Hostile])
             && disks_are_well
             && !self.is_controlled()
+    }
+
+    /// How many write: their writes are numbered in turn. First the shards of clients, then raw
+    /// hosts, then the one of AoE.
+    pub(crate) fn writers(&self) -> u64 {
+        let clients = self.clients as u64 * u64::from(self.client_shards);
+        let plain_host = self.lan.as_ref().is_some_and(|lan| lan.plain_host);
+        clients + self.raw_hosts as u64 + u64::from(plain_host)
     }
 
     /// Whether somebody shuts clients out.

@@ -16,7 +16,7 @@ use sim::{Failed, run_seed};
 const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices.
-const LINES: [(&str, &str); 30] = [
+const LINES: [(&str, &str); 33] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -48,6 +48,9 @@ const LINES: [(&str, &str); 30] = [
     ("who-waits-for-a-hold-is-forgotten", "fused"),
     ("heard-elsewhere-is-forgotten", "calm"),
     ("memory-is-not-given-back", "aoe"),
+    ("who-never-reads-is-kept", "greedy"),
+    ("last-entry-is-refused", "greedy"),
+    ("held-event-keeps-its-cid", "discovery"),
     // A change is told once, and by everybody.
     ("changes-are-told-again", "discovery"),
     ("one-controller-is-told", "change"),

@@ -73,8 +73,8 @@ fn scenarios_do_what_they_say() {
     assert!(kills.injected.kills > kills.counts.stops && kills.counts.stops > 0, "{kills:?}");
     let shards = did("shards");
     assert!(shards.client_shards > 1 && shards.injected.cuts > 0, "{shards:?}");
-    let Counts { logs, events, .. } = did("discovery").counts;
-    assert!(logs > 0 && events > 0, "{logs} {events}");
+    let Activity { nvme, counts: Counts { logs, events, .. }, .. } = did("discovery");
+    assert!(logs > 0 && events > 0 && nvme.forgotten > 0, "{logs} {events} {nvme:?}");
     let Counts { denials, removals, .. } = did("access").counts;
     assert!(denials > 0 && removals > 0, "{denials} {removals}");
     assert!(did("change").counts.swaps > 0);
@@ -85,6 +85,8 @@ fn scenarios_do_what_they_say() {
     assert!(did("line").nvme.waits > 100, "few waited for memory");
     let Activity { nvme, counts, raw, .. } = activity("patience", 200..216);
     assert!(nvme.waits > 0 && raw.expired > 0 && counts.lost == 0, "{nvme:?} {raw:?} {counts:?}");
+    let Actions { fulls, left, .. } = did("greedy").raw;
+    assert!(fulls > 0 && left > 0, "{fulls} {left}");
     let Activity { injected, raw, counts, .. } = did("driver");
     assert!(injected.kept > 0 && injected.parts > 0, "{injected:?}");
     assert!(raw.deafs > 0 && raw.expired > 0 && raw.grants > 0, "{raw:?}");
@@ -118,6 +120,8 @@ fn scenarios_do_what_they_say() {
     assert!(fates.overrun > 0 && injected.kept > 0, "{fates:?} {injected:?}");
     let drops = aoe.drops;
     assert!(drops.unsent > 0 && drops.too_large > 0 && drops.no_match > 0, "{drops:?}");
+    let tags = did("aoe-tags");
+    assert!(tags.aoe.target.repeats_lapsed > 0, "{:?}", tags.aoe.target);
     let plain = did("aoe-plain");
     let known = plain.aoe.target.waited
         + plain.aoe.target.repeated_answered

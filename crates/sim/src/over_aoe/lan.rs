@@ -18,11 +18,12 @@ use testkit::aoe::Station;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
-use super::{ControlHost, hostile::Hostile};
+use super::{ControlHost, PlainHost, hostile::Hostile};
 use crate::client::{Disguise, Simulated, VOLUME};
 use crate::clients::client_of;
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
 use crate::setup::{Fault, Lan, Setup};
+use crate::writer::Writer;
 
 /// Where the volume is.
 pub(crate) const ADDRESS: Address = Address::new(7, 0);
@@ -45,6 +46,7 @@ pub(crate) struct LanState {
     /// Since when hosts of other protocols are shut out.
     pub(crate) fenced: Option<u64>,
     pub(crate) hostile: Option<Hostile>,
+    pub(crate) plain_host: Option<PlainHost>,
 }
 
 /// The MAC address of a host on a link.
@@ -118,6 +120,14 @@ impl Run {
                 control.reserve_often();
             }
             self.lan.controller = Some(control);
+        }
+        if lan.plain_host {
+            let macs = [CONTROL_HOST + 2, TARGET].map(|host| MacAddress(mac_of(host, 0)));
+            let station = self.world.plug_station(0, macs[0].0);
+            let writers = self.setup.writers();
+            let (random, writer) = (self.random.fork(), Writer::new(writers, writers));
+            let host = PlainHost::new(random, station, macs, lan.vlan, writer);
+            self.lan.plain_host = Some(host);
         }
         if self.setup.faults[Fault::Hostile] > 0 {
             let station = self.world.plug_station(0, mac_of(CONTROL_HOST + 1, 0));
@@ -206,8 +216,14 @@ impl Run {
         }
     }
 
-    /// Lets the raw AoE host do what is its turn.
+    /// Lets raw AoE hosts do what is their turn.
     pub(crate) fn drive_lan(&mut self) -> Result<(), String> {
+        if let Some(host) = &mut self.lan.plain_host {
+            host.drive(&mut self.world)?;
+            for log in core::mem::take(&mut host.writer.log) {
+                log.tell(&mut self.oracle)?;
+            }
+        }
         let Some(controller) = &mut self.lan.controller else { return Ok(()) };
         controller.drive(&mut self.world, &mut self.did.counts)?;
         let since = controller.reserved_since();
