@@ -17,7 +17,7 @@ impl Run {
                 let host = self.clients[index].host;
                 let shards = 0..self.clients[index].next_ids.len();
                 let world = &self.world;
-                self.clients[index].working
+                self.clients[index].is_settled()
                     && shards.into_iter().all(|shard| client_of(world, host, shard).is_quiet())
             });
             let watched = self.nvme.watchers.iter().all(|watcher| self.has_seen_all(watcher));

@@ -17,8 +17,8 @@ pub(crate) type Plan = [u64; Fault::ALL.len()];
 impl Fault {
     /// Whether the target must be up for it.
     fn needs_target(self) -> bool {
-        use Fault::{Corrupt, Cut, Hostile, Hush, KillClient, Link, Silence};
-        !matches!(self, Cut | Silence | Corrupt | KillClient | Hush | Link | Hostile)
+        use Fault::{Corrupt, Cut, Hostile, Hush, KillClient, Link, Silence, Unimport};
+        !matches!(self, Cut | Silence | Corrupt | KillClient | Hush | Link | Hostile | Unimport)
     }
 }
 
@@ -67,6 +67,11 @@ impl Run {
             Fault::Kill => self.kill_target(false),
             Fault::Power => self.kill_target(true),
             Fault::Stop => self.stop_target(),
+            Fault::Unexport => self.unexport(),
+            Fault::Unimport => {
+                let index = self.random.below(self.clients.len() as u64) as usize;
+                self.unimport(index);
+            }
             Fault::KillClient => {
                 let index = self.random.below(self.clients.len() as u64) as usize;
                 self.kill_client(index);

@@ -29,6 +29,7 @@ const LISTENER: ListenerId = ListenerId(0);
 /// Where the target listens.
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 4420);
 const NQN: &str = "nqn.2026-11.net.plateway:sim";
+const NQN_SECOND: &str = "nqn.2026-11.net.plateway:sim-second";
 /// The longest reply here.
 const REPLY_MAX: u32 = 4096;
 /// Bytes that an answer takes that is not sent: the headers of its data and of the response, with
@@ -83,7 +84,11 @@ impl Run {
     pub(crate) fn export(&mut self) {
         if !self.nvme.exports.removed {
             let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
-            let namespaces = self.exported().into_iter().collect();
+            let namespaces: Vec<_> = self.exported().into_iter().collect();
+            if self.setup.twice {
+                let second = Subsystem::new(second_name(), Hosts::Any);
+                self.order_export(Subsystem { namespaces: namespaces.clone(), ..second });
+            }
             self.order_export(Subsystem { namespaces, ..subsystem });
         }
     }
@@ -156,6 +161,11 @@ pub(crate) fn subsystem_name() -> Nqn {
     Nqn::new(NQN).expect("a valid name")
 }
 
+/// Another, with the same volume.
+fn second_name() -> Nqn {
+    Nqn::new(NQN_SECOND).expect("a valid name")
+}
+
 fn digests(setup: &Setup) -> Digests {
     Digests { header: setup.digests, data: setup.digests }
 }
@@ -170,7 +180,7 @@ pub(crate) fn client_name(index: usize) -> Nqn {
 pub(crate) fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     let mut settings = Settings::new(
         ADDRESS.into(),
-        subsystem_name(),
+        if setup.uses_second(client) { second_name() } else { subsystem_name() },
         1,
         client_name(client),
         [client as u8 + 1; 16],

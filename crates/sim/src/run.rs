@@ -141,6 +141,10 @@ counters! {
         stops: Events,
         /// Subsystems that went.
         removals: Events,
+        /// Times that an export over AoE went.
+        unexports: Events,
+        /// Times that a client let go of its remote disk.
+        unimports: Events,
         /// Times that another volume took the volume's place.
         swaps: Events,
         /// Changes that an AoE host was answered.
@@ -250,6 +254,8 @@ impl Orders {
 pub(crate) enum Start {
     Target,
     Client(usize),
+    /// An export over AoE that went.
+    Export,
     /// A shard of a client asks for a disk that was refused it.
     Import {
         client: usize,
@@ -437,6 +443,7 @@ impl Run {
             match start {
                 Start::Target => self.start_target(),
                 Start::Client(index) => self.start_client(index),
+                Start::Export => self.export_again(),
                 Start::Import { client, shard } => self.import(client, shard),
             }
         }
@@ -463,6 +470,7 @@ impl Run {
         self.carry_virtual_links(TARGET);
         self.unanswered = 0;
         (self.replug, self.stop) = (None, None);
+        self.lan.forget_unexported();
         self.nvme.exports.restart(self.world.now);
         self.listen();
         for disk in 0..self.setup.disks {
@@ -498,7 +506,11 @@ impl Run {
 
     /// What [`order_all`](Self::order_all) orders next.
     pub(crate) fn next_orders(&self) -> Orders {
-        let left = self.world.hosts[TARGET].nodes.len();
+        self.orders_of(self.world.hosts[TARGET].nodes.len())
+    }
+
+    /// The next orders, so many.
+    pub(crate) fn orders_of(&self, left: usize) -> Orders {
         Orders { numbers: self.orders + 1..=self.orders + left as u64, left }
     }
 
@@ -542,6 +554,7 @@ impl Run {
                 }
                 self.nvme.exports.answered(self.world.now, number);
                 self.swap_answered(number);
+                self.unexport_answered(number);
                 if self.stop.as_mut().is_some_and(|orders| orders.answered(number)) {
                     self.stopped()?;
                     continue;

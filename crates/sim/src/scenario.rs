@@ -174,6 +174,39 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     ),
     scenario(
+        "twice",
+        "one volume in two subsystems: hosts of both write, others take its place, it grows, and connections are cut",
+        |random, setup| {
+            setup.trouble_ms *= 3;
+            setup.twice = true;
+            setup.clients = 2 + random.below(2) as usize;
+            setup.raw_hosts = random.below(2) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.faults[Fault::Cut] = if random.chance(1, 2) { 2_000 } else { 0 };
+            setup.faults[Fault::Swap] = if random.chance(1, 2) { 3_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 3) { 3_000 } else { 0 };
+            setup.faults[Fault::Hosts] = if random.chance(1, 3) { 5_000 } else { 0 };
+        },
+    ),
+    scenario(
+        "imports",
+        "clients let go of their remote disks, with requests under way, and ask for them again; targets die, lose power and are stopped",
+        |random, setup| {
+            setup.trouble_ms *= 3;
+            setup.clients = 1 + random.below(2) as usize;
+            setup.client_shards = 1 + random.below(3) as u16;
+            setup.behaviour.latency_us = 2_000 << random.below(7);
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = false;
+            setup.faults[Fault::Unimport] = 2_000 + random.below(4_000);
+            setup.faults[Fault::Cut] = if random.chance(1, 2) { 2_000 } else { 0 };
+            setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Stop] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Power] = if random.chance(1, 3) { 8_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
+        },
+    ),
+    scenario(
         "fused",
         "raw hosts send compare-and-write pairs, halves of them and aborts, beside the clients",
         |random, setup| {
@@ -454,6 +487,53 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     ),
     scenario(
+        "aoe-admin",
+        "exports over AoE go and come back, the volume grows and is replugged, its disks err and are reopened, hosts let go of it; the power goes at any step",
+        |random, setup| {
+            setup.trouble_ms *= 5;
+            setup.clients = 1 + random.below(3) as usize;
+            setup.twice = random.chance(1, 2);
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            if random.chance(1, 3) {
+                setup.behaviour.read_fails = 5;
+                setup.behaviour.write_fails = 5;
+                setup.behaviour.flush_fails = 20;
+                setup.faults[Fault::Reopen] = 1_000;
+            }
+            setup.faults[Fault::Unexport] = 1_000 + random.below(4_000);
+            setup.faults[Fault::Unimport] = if random.chance(1, 2) { 5_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 3) { 4_000 } else { 0 };
+            setup.faults[Fault::Replug] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Stop] = if random.chance(1, 3) { 8_000 } else { 0 };
+            setup.faults[Fault::Power] = if random.chance(1, 2) { 8_000 } else { 0 };
+            let mut lan = Lan::draw(random);
+            lan.mixed = random.chance(1, 3);
+            lan.survives_kills(random, false);
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
+        "aoe-cached",
+        "a target of AoE that answers what lies in its cache, as others do: hosts flush it, and it loses power",
+        |random, setup| {
+            setup.trouble_ms = 150_000;
+            setup.clients = 1 + random.below(2) as usize;
+            setup.requests *= 10;
+            setup.behaviour.volatile = true;
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.faults[Fault::Power] = 20_000 + random.below(20_000);
+            let mut lan = Lan::draw(random);
+            lan.cached = true;
+            // So long that whoever asks meanwhile notices, and is told when it is back.
+            lan.down_ms = 30_000;
+            lan.faults.lost = 0;
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
         "aoe-plain",
         "a target of AoE that knows neither order nor copies: an initiator keeps its writes apart by itself",
         |random, setup| {
@@ -503,6 +583,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.behaviour.leases = random.chance(1, 4);
             setup.behaviour.latency_us = 2_000 << random.below(5);
             setup.faults[Fault::Cut] = if random.chance(1, 2) { 4_000 } else { 0 };
+            setup.twice = random.chance(1, 3);
             let mut lan = Lan::draw(random);
             lan.mixed = true;
             if random.chance(1, 2) {
@@ -537,6 +618,7 @@ pub const SCENARIOS: &[Scenario] = &[
             let mut lan = Lan::draw(random);
             lan.mixed = true;
             lan.control = true;
+            setup.twice = random.chance(1, 3);
             lan.depth = Some(2);
             lan.not_stored = if random.chance(1, 4) { 200 } else { 0 };
             lan.survives_kills(random, false);

@@ -37,6 +37,9 @@ pub struct Setup {
     /// I/O queues of each client.
     pub queues: u16,
     pub depth: u16,
+    /// Whether the volume is exported twice: in two subsystems, at two addresses. Hosts are dealt
+    /// out.
+    pub twice: bool,
     /// Whether header and data digests are on.
     pub digests: bool,
     /// KATO of the clients, in milliseconds.
@@ -66,6 +69,9 @@ pub struct Setup {
 pub struct Lan {
     /// Whether every second client is on NVMe/TCP all the same.
     pub mixed: bool,
+    /// Whether the target answers what lies in a volatile cache, and says that it has one: its hosts
+    /// have to flush.
+    pub cached: bool,
     /// Whether all live on virtual links over those that are there.
     pub inside: bool,
     /// Whether the target knows neither order nor copies, and carries out each frame as it comes.
@@ -116,6 +122,7 @@ impl Lan {
         };
         Lan {
             mixed: false,
+            cached: false,
             inside: false,
             plain: false,
             links: 1,
@@ -185,6 +192,7 @@ impl Setup {
             },
             queues: 1 + random.below(4) as u16,
             depth: 2 << random.below(6),
+            twice: false,
             digests: random.chance(1, 2),
             keep_alive_ms: 1_000 + random.below(4_000),
             raw_hosts: 0,
@@ -228,6 +236,12 @@ impl Setup {
         self.faults.are_only(&[Fault::Garbage, Fault::Hostile])
             && disks_are_well
             && !self.is_controlled()
+    }
+
+    /// Whether a client is one of those that use the second export.
+    pub(crate) fn uses_second(&self, client: usize) -> bool {
+        let own = if self.lan.as_ref().is_some_and(|lan| lan.mixed) { client / 2 } else { client };
+        self.twice && own % 2 == 1
     }
 
     /// How many write: their writes are numbered in turn. First the shards of clients, then raw
@@ -282,16 +296,20 @@ pub enum Fault {
     Swap,
     /// The target is stopped as a service is: it drains, and is started again.
     Stop,
+    /// An export over AoE goes, and comes back after a while.
+    Unexport,
+    /// A client lets go of its remote disk, and asks for it again.
+    Unimport,
 }
 
 impl Fault {
     /// All of them, in the order in which those that are due at once happen.
     #[rustfmt::skip]
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 19] = [
         Fault::Cut, Fault::Silence, Fault::Corrupt, Fault::Kill, Fault::Power, Fault::KillClient,
         Fault::Grow, Fault::Replug, Fault::Reopen, Fault::Garbage, Fault::Hush, Fault::Hosts,
         Fault::Subsystems, Fault::Link, Fault::Hostile, Fault::Swap,
-        Fault::Stop,
+        Fault::Stop, Fault::Unexport, Fault::Unimport,
     ];
 }
 

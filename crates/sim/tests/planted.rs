@@ -16,7 +16,7 @@ use sim::{Failed, run_seed};
 const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices.
-const LINES: [(&str, &str); 33] = [
+const LINES: [(&str, &str); 37] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -26,6 +26,8 @@ const LINES: [(&str, &str); 33] = [
     ("flush-vouches-for-lost-writes", "power"),
     ("writes-of-other-shards-are-forgotten", "shards"),
     ("stop-forgets-frames", "aoe-crash"),
+    ("remote-cache-is-not-flushed", "aoe-cached"),
+    ("new-start-is-not-seen", "aoe-cached"),
     // A read returns the right data or an error.
     ("bad-data-is-written", "corruption"),
     ("bad-data-is-read", "corruption"),
@@ -33,6 +35,8 @@ const LINES: [(&str, &str); 33] = [
     ("queue-is-drained-early", "resets"),
     ("reset-is-answered-early", "resets"),
     ("replayed-at-once", "cuts"),
+    ("export-is-gone-early", "aoe-admin"),
+    ("volume-is-let-go-early", "imports"),
     ("reservation-in-force-early", "aoe-fence"),
     ("mask-is-not-looked-at", "aoe-control"),
     // Each block is one register.

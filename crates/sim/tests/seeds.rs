@@ -120,6 +120,10 @@ fn scenarios_do_what_they_say() {
     assert!(fates.overrun > 0 && injected.kept > 0, "{fates:?} {injected:?}");
     let drops = aoe.drops;
     assert!(drops.unsent > 0 && drops.too_large > 0 && drops.no_match > 0, "{drops:?}");
+    let Activity { counts: admin, .. } = did("aoe-admin");
+    assert!(admin.unexports > 0 && admin.unimports > 0 && admin.stops > 0, "{admin:?}");
+    assert!(did("imports").counts.unimports > 0 && did("twice").counts.swaps > 0);
+    assert!(did("aoe-cached").injected.power_cuts > 0);
     let tags = did("aoe-tags");
     assert!(tags.aoe.target.repeats_lapsed > 0, "{:?}", tags.aoe.target);
     let plain = did("aoe-plain");

@@ -159,10 +159,14 @@ impl Shard {
         }
         for pending in core::mem::take(&mut self.pending) {
             match pending {
-                Pending::Quiesce { number, volume } if self.volumes.is_drained(volume) => {
+                Pending::Quiesce { number, volume }
+                    if self.volumes.is_drained(volume) || planted("volume-is-let-go-early") =>
+                {
                     self.answer(number, Answer::Done);
                 }
-                Pending::Export { number, ref key } if self.protocols.is_gone(key) => {
+                Pending::Export { number, ref key }
+                    if self.protocols.is_gone(key) || planted("export-is-gone-early") =>
+                {
                     self.answer(number, Answer::Done);
                 }
                 Pending::Drain { number } if self.is_drained() => {
