@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use block::{Instant, Slot, planted};
 use wire::nvme::Nqn;
 
-use super::controller::Controller;
+use super::controller::{Controller, Phase};
 use super::{CloseReason, ControllerRef, Controllers, Export};
 use crate::limits::NAMESPACES_MAX;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
@@ -89,6 +89,19 @@ impl Controllers {
         }
         let export = self.exports.remove(slot).expect("names lead to exports");
         self.discovery_changed(|host| export.subsystem.hosts.allow(host));
+    }
+
+    /// Fails the controllers of a host that are owned here, which may connect again. Returns how many
+    /// there were.
+    pub fn close_sessions(&mut self, now: Instant, host: &Nqn) -> u32 {
+        let wanted = |controller: &Controller| {
+            controller.who.host.nqn == *host && controller.phase != Phase::Failed
+        };
+        let named = self.controllers_where(wanted);
+        for name in &named {
+            self.fail(now, *name, CloseReason::Administrator);
+        }
+        named.len() as u32
     }
 
     /// From now on this lies under a number of a subsystem, or nothing: commands to it get 0x00B

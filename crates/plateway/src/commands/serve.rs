@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let checked = config::load_with_flags(args.config.as_deref(), &flags, &defaults)?;
     checked.warnings.lines().for_each(|line| log(&line));
     // First, so that two servers never touch the same disks, and signals are never lost.
-    let socket = control::ControlSocket::open(&checked.args.server.control)?;
+    let socket = control::ControlSocket::open(&checked.args.server)?;
     let (inputs, coming) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
@@ -207,6 +207,7 @@ impl Server<'_> {
                 Err(why) => refuse(why),
             },
             Ask::Reopen { disk } => told(running.reopen(&disk)),
+            Ask::CloseSessions { host } => told(running.close_sessions(&host)),
             Ask::ClearReservation { volume } => told(running.clear_reservation(&volume)),
         }
     }

@@ -27,6 +27,7 @@ table! {
         shards: Vec<Spanned<i64>> = "a list of CPUs such as [0, 1]",
         memory: LowSize = SIZE,
         control: String = "the path of a socket in quotes",
+        control_group: String = "the name of a group in quotes",
         state: String = "the path of a directory in quotes",
         driver: String = "\"auto\", \"io_uring\" or \"epoll\"",
         metrics: String = "an address in quotes, such as \"127.0.0.1:9899\"",
@@ -44,6 +45,8 @@ pub(crate) struct Server {
     pub(crate) memory_bytes: u64,
     /// The control socket.
     pub(crate) control: PathBuf,
+    /// The group that may use it beside its owner; on this machine there is one of the name.
+    pub(crate) control_group: Option<String>,
     /// The directory of identities.
     pub(crate) state: PathBuf,
     /// How effects are performed.
@@ -86,16 +89,17 @@ impl fmt::Display for DriverChoice {
 
 impl Server {
     /// As a file has it, key by key.
-    fn values(&self) -> [(&'static str, String); 7] {
+    fn values(&self) -> [(&'static str, Option<String>); 8] {
         let path = |path: &Path| quoted(&path.display().to_string());
         [
-            ("shards", format!("{:?}", self.shards)),
-            ("memory", quoted(&Size(self.memory_bytes).to_string())),
-            ("control", path(&self.control)),
-            ("state", path(&self.state)),
-            ("driver", quoted(&self.driver.to_string())),
-            ("max_connections", self.connections_max.to_string()),
-            ("max_connections_per_host", self.connections_per_host_max.to_string()),
+            ("shards", Some(format!("{:?}", self.shards))),
+            ("memory", Some(quoted(&Size(self.memory_bytes).to_string()))),
+            ("control", Some(path(&self.control))),
+            ("control_group", self.control_group.as_deref().map(quoted)),
+            ("state", Some(path(&self.state))),
+            ("driver", Some(quoted(&self.driver.to_string()))),
+            ("max_connections", Some(self.connections_max.to_string())),
+            ("max_connections_per_host", Some(self.connections_per_host_max.to_string())),
         ]
     }
 
@@ -103,7 +107,9 @@ impl Server {
     pub(super) fn changes(&self, to: &Server) -> Vec<Refused> {
         let pairs = self.values().into_iter().zip(to.values());
         let changed = pairs.filter(|((_, from), (_, to))| from != to);
-        let plain = |value: String| value.trim_matches('"').to_owned();
+        let plain = |value: Option<String>| {
+            value.map_or_else(|| "none".to_owned(), |value| value.trim_matches('"').to_owned())
+        };
         changed
             .map(|((key, from), (_, to))| Refused::NeedsRestart {
                 key,
@@ -116,7 +122,7 @@ impl Server {
     pub(super) fn text(&self) -> String {
         let mut text = String::from("[server]\n");
         for (key, value) in self.values() {
-            let _ = writeln!(text, "{key} = {value}");
+            let _ = value.map(|value| writeln!(text, "{key} = {value}"));
         }
         text
     }
@@ -164,6 +170,16 @@ impl Resolver<'_> {
                 format!("the path of a socket has at most {SOCKET_PATH_MAX} bytes, seen {seen}");
             self.error(written.span(), message);
         }
+        let control_group = low.control_group.as_ref().map(|written| {
+            let name = written.get_ref();
+            if let Err(seen) = group_id(name) {
+                let message = format!(
+                    "control_group: expected a group of this machine, seen {name:?}: {seen}"
+                );
+                self.error(written.span(), message);
+            }
+            name.clone()
+        });
         let limit = 1..=CONNECTIONS_LIMIT;
         let connections_max =
             self.number(&low.max_connections, "max_connections", limit).unwrap_or(CONNECTIONS_MAX);
@@ -176,6 +192,7 @@ impl Resolver<'_> {
             shards,
             memory_bytes,
             control,
+            control_group,
             state: self.path(&low.state, "state").unwrap_or_else(|| defaults.state.clone()),
             driver: self.word(&low.driver, "driver", &DriverChoice::NAMES),
             connections_max,
@@ -209,6 +226,15 @@ impl Resolver<'_> {
             shards.push((number, span));
         }
         shards.into_iter().map(|(number, _)| number).collect()
+    }
+}
+
+/// The number of a group of this machine.
+pub(crate) fn group_id(name: &str) -> Result<nix::unistd::Gid, String> {
+    match nix::unistd::Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid),
+        Ok(None) => Err("there is no group of this name".to_owned()),
+        Err(errno) => Err(errno.desc().to_owned()),
     }
 }
 

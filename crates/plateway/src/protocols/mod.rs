@@ -377,10 +377,29 @@ impl ProtocolStatus {
         self.nvme.tables().into_iter().chain(self.aoe.tables()).collect()
     }
 
+    /// Of the protocols that have such.
+    pub(crate) fn sessions(&self) -> Vec<Session> {
+        self.nvme.sessions().collect()
+    }
+
     /// What was dropped, and why.
     pub(crate) fn dropped(&self) -> [(&'static str, &BTreeMap<String, u64>); 1] {
         [("aoe frames dropped", &self.aoe.aoe_drops)]
     }
+}
+
+/// A host that is connected.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Session {
+    pub(crate) protocol: &'static str,
+    /// The name that it told.
+    pub(crate) host: String,
+    /// Its address.
+    pub(crate) peer: String,
+    /// What it uses, as hosts know it.
+    pub(crate) export: String,
+    /// What it is doing.
+    pub(crate) state: String,
 }
 
 /// What a host did with an export.

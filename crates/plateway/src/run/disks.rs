@@ -453,7 +453,7 @@ impl Running {
                             .transient()
                             .help(uri.who_answers(settings)));
                     }
-                    Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}
+                    Answer::Done | Answer::Report(_) | Answer::Closed(_) | Answer::Refused(_) => {}
                 }
             }
             let nobody = || RunError::new(format!("disk {}: no shard reached it", config.name));

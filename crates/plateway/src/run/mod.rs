@@ -32,12 +32,14 @@ pub(crate) mod open;
 mod reopen;
 mod reservations;
 mod retry;
+mod sessions;
 pub(crate) mod shape;
 mod shards;
 pub(crate) mod state;
 pub(crate) mod store;
 mod unmade;
 pub(crate) mod volumes;
+mod wipe;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

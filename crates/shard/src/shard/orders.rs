@@ -120,6 +120,10 @@ impl Shard {
                 let end = SessionEnd::ListenerRemoved;
                 self.close_where(now, end, memory, |place| place.endpoint.listener == listener);
             }
+            Order::CloseSessions { host } => {
+                let closed = self.protocols.close_sessions(now, &host);
+                return self.answer(number, Answer::Closed(closed));
+            }
             Order::Drain => {
                 self.draining = true;
                 self.pending.push(Pending::Drain { number });

@@ -6,7 +6,7 @@
 //! (`fused`).
 
 use block::limits::LOANS_TOGETHER;
-use block::{Buffer, Extent, Loan, Operation, VolumeId, planted};
+use block::{Buffer, Class, Extent, Loan, Operation, VolumeId, planted};
 use wire::nvme::command::{AdminOpcode, Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
@@ -154,7 +154,8 @@ impl Connection {
                     let Some(memory) = self.capsule_memory(data.len() as u32, 0, ctx) else {
                         return Ok(false);
                     };
-                    let slot = self.occupy(command, CommandState::in_flight(Kind::Capsule));
+                    let state = CommandState::in_flight(Kind::Ranges(Class::Immediate));
+                    let slot = self.occupy(command, state);
                     self.discard(slot, volume, extents, memory, ctx);
                     Ok(true)
                 }
@@ -332,7 +333,8 @@ impl Connection {
             .and_then(|namespace| Ok((namespace.volume, io::ranges(command, data, namespace)?)));
         let status = match extents {
             Ok((volume, extents)) if !extents.is_empty() => {
-                *self.slots.state(slot) = CommandState::in_flight(Kind::Transfer);
+                let state = CommandState::in_flight(Kind::Ranges(Class::Transfer));
+                *self.slots.state(slot) = state;
                 let memory = Buffer::reserved(buffer.len(), buffer.phase());
                 ctx.memory.release(buffer);
                 return self.discard(slot, volume, extents, memory, ctx);
