@@ -14,6 +14,7 @@ mod apply;
 pub(crate) mod backing;
 mod caveats;
 pub(crate) mod disks;
+mod durable;
 mod error;
 mod event_log;
 pub(crate) mod exports;

@@ -6,7 +6,7 @@
 //! (`fused`).
 
 use block::limits::LOANS_TOGETHER;
-use block::{Buffer, Class, Extent, Loan, Operation, VolumeId};
+use block::{Buffer, Class, Extent, Loan, Operation, VolumeId, planted};
 use wire::nvme::command::{AdminOpcode, Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
@@ -51,14 +51,22 @@ impl Connection {
 
     /// Forgets the held Asynchronous Event Request whose CID another command has. SPDK's host, when
     /// it shuts down, gives the CIDs of its held requests to the commands that it shuts down with;
-    /// two requests of one CID it does not make. Returns whether there was one.
+    /// two requests of one CID it does not make. One that has just been answered is told now. Returns
+    /// whether there was one.
     #[cold]
     fn forget_event_request(&mut self, command: &Command, ctx: &mut Context<'_>) -> bool {
         let State::Admin(queue) = &self.state else { return false };
         let is_one =
             !command.is_fabrics() && command.admin_opcode() == AdminOpcode::ASYNC_EVENT_REQUEST;
-        let command_id = command.command_id();
-        if is_one || !ctx.shared.forget_event_request(queue.view.handle, command_id) {
+        let (handle, command_id) = (queue.view.handle, command.command_id());
+        if is_one || planted("held-event-keeps-its-cid") {
+            return false;
+        }
+        if let Some(reply) = ctx.shared.take_event_reply(handle, command_id) {
+            self.handle_reply(reply, ctx);
+            return true;
+        }
+        if !ctx.shared.forget_event_request(handle, command_id) {
             return false;
         }
         let slot = self.slots.find(command_id).expect("a held request has a slot");
