@@ -21,7 +21,6 @@ use shard::{Answer, ImportSettings, Order};
 
 use super::caveats;
 use super::error::RunError;
-use super::event_log::log;
 use super::identity::{self, Blocks, Identities};
 use super::labels;
 use super::look::{Inventory, Member};
@@ -35,6 +34,7 @@ use crate::config::disk::{DiskConfig, disk_title};
 use crate::config::size::Size;
 use crate::config::uri::{DiskUri, check_name};
 use crate::config::volume::VolumeConfig;
+use crate::log::Event;
 use crate::protocols::RemoteUri;
 
 /// How long a disk that is removed may take to become durable, and then to give back what it was
@@ -420,11 +420,9 @@ impl Running {
         let tries = settings.connect_deadline();
         let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
         let waits = || {
-            log(&format!(
-                "{}: not reached yet, trying for {} s",
-                described(config),
-                tries.as_secs()
-            ));
+            let (what, tries) = (described(config), tries.as_secs());
+            let words = format!("{what}: not reached yet, trying for {tries} s");
+            Event::warn(words).disk(&config.name).tell();
         };
         let answers = self.shards.order_with(&what, ORDER_LIMIT + tries, PATIENCE, waits, add);
         self.imported(disk, config, (uri, settings), answers)
@@ -611,7 +609,7 @@ impl Running {
         match identities.note(name, key, &blocks) {
             Ok(()) => disk.backing = Some(blocks.backing),
             // It is served all the same: what it is was looked at before.
-            Err(error) => log(&format!("disk {}", error.line())),
+            Err(error) => Event::warn(format!("disk {}", error.line())).disk(name).tell(),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::config::disk::DiskConfig;
 use crate::config::model::HiArgs;
 use crate::config::thing::{Step, Thing};
 use crate::config::uri::DiskUri;
+use crate::log::Event;
 
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -214,8 +215,8 @@ impl Running {
     }
 
     /// Tries what is failed, if it is time to, and takes up what came of remote disks that are being
-    /// reached. Returns what is new, a line each.
-    pub(crate) fn try_failed(&mut self, now: Instant) -> Vec<String> {
+    /// reached. Returns what is new.
+    pub(crate) fn try_failed(&mut self, now: Instant) -> Vec<Event> {
         let is_due = self.failed.take_due(now);
         let mut told = Vec::new();
         for title in self.failed.titles() {
@@ -244,17 +245,21 @@ impl Running {
     }
 
     /// Notes whether a thing is there now.
-    fn tried(&mut self, title: &str, tried: Result<bool, RunError>, told: &mut Vec<String>) {
+    fn tried(&mut self, title: &str, tried: Result<bool, RunError>, told: &mut Vec<Event>) {
+        let Some(failed) = self.failed.things.get(title) else { return };
+        let thing = failed.thing.clone();
+        let about = |event: Event| event.about(&thing);
         match tried {
             Ok(true) => {
                 self.failed.remove(title);
-                told.push(format!("{title} is there and served"));
+                told.push(about(Event::info(format!("{title} is there and served"))));
             }
             // It is being reached.
             Ok(false) => {}
             Err(error) => {
                 if self.failed.explain(title, error.line()) {
-                    told.push(format!("{title} is still failed: {}", error.line()));
+                    let words = format!("{title} is still failed: {}", error.line());
+                    told.push(about(Event::error(words)));
                 }
             }
         }
@@ -321,8 +326,7 @@ impl Running {
         }
         let now = Instant::now();
         self.failed.hurry(now);
-        let told = self.try_failed(now);
-        told.iter().for_each(|line| super::log(line));
+        self.try_failed(now).into_iter().for_each(Event::tell);
         Some(match self.failed.things.get(&title) {
             None => format!("{title} is there and served"),
             Some(FailedThing { reaching: Some(_), .. }) => format!("{title} is being reached"),

@@ -58,7 +58,6 @@ use uuid::Uuid;
 
 pub(crate) use apply::{Applied, ApplyError};
 pub(crate) use error::RunError;
-pub(crate) use event_log::log;
 pub(crate) use in_use::{Consent, Taken};
 
 use crate::config::disk::DiskConfig;
@@ -70,6 +69,7 @@ use crate::config::server::{DriverChoice, Server};
 use crate::config::thing::{Configured, Thing};
 use crate::config::uri::DiskUri;
 use crate::config::volume::VolumeConfig;
+use crate::log::Event;
 use disks::DiskSight;
 use exports::OpenExport;
 use failed::FailedThings;
@@ -292,6 +292,12 @@ impl Running {
             }
         }
         self.renew_failed(to);
+    }
+
+    /// Tells what came of a change of the configuration, unless there are too many of them; whether
+    /// it did.
+    pub(crate) fn tell_apply(&self, event: Event) -> bool {
+        self.shards.event_log().tell_apply(event)
     }
 
     /// What runs and why, in one line.
