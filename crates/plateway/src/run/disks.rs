@@ -21,7 +21,6 @@ use shard::Order;
 
 use super::caveats;
 use super::error::RunError;
-use super::event_log::log;
 use super::identity::{self, Blocks, Identities};
 use super::labels;
 use super::look::{Inventory, Member};
@@ -34,6 +33,7 @@ use crate::config::disk::{DiskConfig, disk_title};
 use crate::config::size::Size;
 use crate::config::uri::{DiskUri, check_name};
 use crate::config::volume::VolumeConfig;
+use crate::log::Event;
 
 /// How long a disk that is removed may take to become durable, and then to give back what it was
 /// asked.
@@ -526,7 +526,7 @@ impl Running {
         match identities.note(name, key, &blocks) {
             Ok(()) => disk.backing = Some(blocks.backing),
             // It is served all the same: what it is was looked at before.
-            Err(error) => log(&format!("disk {}", error.line())),
+            Err(error) => Event::warn(format!("disk {}", error.line())).disk(name).tell(),
         }
     }
 

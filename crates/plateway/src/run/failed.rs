@@ -26,6 +26,7 @@ use crate::config::disk::DiskConfig;
 use crate::config::model::HiArgs;
 use crate::config::thing::{Step, Thing};
 use crate::config::uri::DiskUri;
+use crate::log::Event;
 
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -63,18 +64,19 @@ impl FailedThings {
         self.things.values().map(|failed| (&failed.thing, &*failed.why))
     }
 
-    /// What is to be told of them, a line each.
-    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
-        self.things.iter().map(|(title, failed)| match &failed.reaching {
-            Some(reaching) => reaching.words(),
-            None if failed.is_waiting => format!("{title} {}", failed.why),
-            None => format!("{title} failed and is tried again: {}", failed.why),
-        })
+    /// What is to be told of them.
+    pub(super) fn events(&self) -> impl Iterator<Item = Event> {
+        let event = |(title, failed): (&String, &FailedThing)| match &failed.reaching {
+            Some(reaching) => reaching.waits(),
+            None if failed.is_waiting => Event::warn(format!("{title} {}", failed.why)),
+            None => Event::error(format!("{title} failed and is tried again: {}", failed.why)),
+        };
+        self.things.iter().map(move |thing| event(thing).about(&thing.1.thing))
     }
 
     /// What people are told who wait for remote disks.
-    pub(super) fn reached_for(&self) -> impl Iterator<Item = String> {
-        self.things.values().filter_map(|failed| Some(failed.reaching.as_ref()?.words()))
+    pub(super) fn reached_for(&self) -> impl Iterator<Item = Event> {
+        self.things.values().filter_map(|failed| Some(failed.reaching.as_ref()?.waits()))
     }
 
     /// Something failed now.
@@ -226,8 +228,8 @@ impl Running {
     }
 
     /// Tries what is failed, if it is time to, and takes up what came of remote disks that are being
-    /// reached. Returns what is new, a line each.
-    pub(crate) fn try_failed(&mut self, now: Instant) -> Vec<String> {
+    /// reached. Returns what is new.
+    pub(crate) fn try_failed(&mut self, now: Instant) -> Vec<Event> {
         let is_due = self.failed.take_due(now);
         let mut told = Vec::new();
         for title in self.failed.titles() {
@@ -255,17 +257,21 @@ impl Running {
     }
 
     /// Notes whether a thing is there now.
-    fn tried(&mut self, title: &str, tried: Result<bool, RunError>, told: &mut Vec<String>) {
+    fn tried(&mut self, title: &str, tried: Result<bool, RunError>, told: &mut Vec<Event>) {
+        let Some(failed) = self.failed.things.get(title) else { return };
+        let thing = failed.thing.clone();
+        let about = |event: Event| event.about(&thing);
         match tried {
             Ok(true) => {
                 self.failed.remove(title);
-                told.push(format!("{title} is there and served"));
+                told.push(about(Event::info(format!("{title} is there and served"))));
             }
             // It is being reached.
             Ok(false) => {}
             Err(error) => {
                 if self.failed.explain(title, error.line()) {
-                    told.push(format!("{title} is still failed: {}", error.line()));
+                    let words = format!("{title} is still failed: {}", error.line());
+                    told.push(about(Event::error(words)));
                 }
             }
         }
@@ -356,8 +362,7 @@ impl Running {
         }
         let now = Instant::now();
         self.failed.hurry(now);
-        let told = self.try_failed(now);
-        told.iter().for_each(|line| super::log(line));
+        self.try_failed(now).into_iter().for_each(Event::tell);
         Some(match self.failed.things.get(&title) {
             None => format!("{title} is there and served"),
             Some(FailedThing { reaching: Some(_), .. }) => format!("{title} is being reached"),

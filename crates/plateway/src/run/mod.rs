@@ -62,7 +62,6 @@ use uuid::Uuid;
 
 pub(crate) use apply::{Applied, ApplyError};
 pub(crate) use error::RunError;
-pub(crate) use event_log::log;
 pub(crate) use in_use::{Consent, Taken};
 
 use crate::config::disk::DiskConfig;
@@ -74,6 +73,7 @@ use crate::config::server::{DriverChoice, Server};
 use crate::config::thing::{Configured, Step, Thing};
 use crate::config::uri::DiskUri;
 use crate::config::volume::VolumeConfig;
+use crate::log::Event;
 use disks::DiskSight;
 use exports::OpenExport;
 use failed::FailedThings;
@@ -247,7 +247,7 @@ impl Running {
         running.begin_remote(&steps)?;
         // Most are there at once, and then what stands on them is shown with the rest.
         running.wait_for_remote(Instant::now() + PATIENCE);
-        running.failed.reached_for().for_each(|line| log(&line));
+        running.failed.reached_for().for_each(Event::tell);
         for step in &steps {
             if matches!(step, Step::Add(Thing::Disk(disk)) if matches!(disk.uri, DiskUri::Remote(_)))
             {
@@ -263,7 +263,7 @@ impl Running {
         running.overwritten.clear();
         running.wait_for_remote(Instant::now() + START_LIMIT);
         running.arrange(args);
-        warnings.extend(running.failed.lines());
+        running.failed.events().for_each(Event::tell);
         running.order("complete the configuration", || Order::ConfigurationComplete)?;
         Ok((running, warnings))
     }
@@ -315,6 +315,12 @@ impl Running {
             }
         }
         self.renew_failed(to);
+    }
+
+    /// Tells what came of a change of the configuration, unless there are too many of them; whether
+    /// it did.
+    pub(crate) fn tell_apply(&self, event: Event) -> bool {
+        self.shards.event_log().tell_apply(event)
     }
 
     /// What runs and why, in one line.

@@ -17,11 +17,11 @@ use shard::{Answer, ImportSettings, Order};
 
 use super::disks::{described, look};
 use super::error::RunError;
-use super::event_log::log;
 use super::open::{Lookup, look_up, looked_up};
 use super::shards::{ORDER_LIMIT, Pending};
 use super::{OpenDisk, Running, identity};
 use crate::config::disk::DiskConfig;
+use crate::log::Event;
 use crate::protocols::RemoteUri;
 
 /// After so much waiting people are told for what.
@@ -50,6 +50,10 @@ pub(super) enum Reached {
 
 impl Reaching {
     /// What people are told who wait for it.
+    pub(super) fn waits(&self) -> Event {
+        Event::warn(self.words()).disk(&self.config.name)
+    }
+
     pub(super) fn words(&self) -> String {
         let disk = described(&self.config);
         match &self.stage {
@@ -145,7 +149,7 @@ impl Running {
             };
             if !is_told && reaching.begun.elapsed() >= PATIENCE {
                 is_told = true;
-                log(&reaching.words());
+                reaching.waits().tell();
             }
             self.shards.bell().wait(PATIENCE);
         }

@@ -114,7 +114,15 @@ impl Shards {
             let (bell, pending) = (bell.clone(), pending.clone());
             std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
                 while !stopping.load(Relaxed) {
-                    match handle.receive_mail(Duration::from_secs(86_400)) {
+                    let due = lock(&event_log).due();
+                    let pause = due.map_or(Duration::from_secs(86_400), |due| {
+                        due.saturating_duration_since(Instant::now())
+                    });
+                    let mail = handle.receive_mail(pause);
+                    if due.is_some() {
+                        lock(&event_log).tell_left_out();
+                    }
+                    match mail {
                         Some((from, Mail::Answer { number, answer })) => {
                             if let Some(answers) = lock(&pending).get_mut(&number) {
                                 answers[from.index()] = Some(*answer);
@@ -131,7 +139,7 @@ impl Shards {
                                 continue;
                             }
                             let mut event_log = lock(&event_log);
-                            event_log.tell(&news);
+                            event_log.tell(from, &news);
                             if let News::DiskChanged(disk, facts) = *news {
                                 event_log.note_remote(disk, from, facts);
                                 drop(event_log);
