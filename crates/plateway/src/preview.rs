@@ -201,7 +201,10 @@ impl Walk<'_> {
 
     fn volume(&mut self, config: &VolumeConfig) -> VolumeRow {
         let mut sight = VolumeSight::default();
-        let looked = sight.look(config, self);
+        let mut looked = sight.look(config, self);
+        if let Some(why) = self.served.and_then(|served| served.why_volume_failed(config)) {
+            (sight.words, looked) = (format!("failed: {why}"), Ok(()));
+        }
         if let (Ok(()), Some(uuid)) = (&looked, sight.uuid) {
             self.volumes.entry(uuid).or_insert_with(|| config.name.clone());
         }

@@ -229,6 +229,45 @@ fn a_remote_disk_is_reached_while_the_server_answers_changes_and_ends() {
 }
 
 #[test]
+fn a_damaged_label_keeps_its_own_set_dark_and_no_other_volume() {
+    let home = tempfile::tempdir().unwrap();
+    let here = home.path();
+    let disks = [
+        ("a", "file:a.img?create=8MiB"),
+        ("b", "file:b.img?create=8MiB"),
+        ("d0", "file:d0.img?create=8MiB"),
+    ];
+    let volumes = [("s", "layout = \"stripe\"\ndisks = [\"a\", \"b\"]"), V0];
+    let config = configuration(&disks, &volumes);
+    let server = Server::configured(here, &config);
+    let uuid = server.uuid();
+    server.stop();
+    let b = here.join("b.img");
+    let whole = fs::read(&b).unwrap();
+    let mut damaged = whole.clone();
+    for at in [0, 65_536] {
+        damaged[at + 100] ^= 0xff;
+    }
+    for (bytes, seen) in [(&damaged, "a damaged label"), (&vec![0; whole.len()], "a blank disk")] {
+        fs::write(&b, bytes).unwrap();
+        let server = Server::configured(here, &config);
+        let status = server.status();
+        assert_eq!(state(&status, "volumes", "v0"), "ok");
+        assert_eq!(state(&status, "volumes", "s"), "failed");
+        assert!(server.log().contains(seen), "{seen}: {}", server.log());
+        assert!(server.check(&config).contains("nothing changes"));
+        assert_eq!(&fs::read(&b).unwrap(), bytes, "nothing is written to it");
+        fs::write(&b, &whole).unwrap();
+        server.wait_for("the set", is_ok("s"));
+        let status = server.status();
+        let all = status["volumes"].as_array().unwrap();
+        let set = all.iter().find(|one| one["name"] == "s").unwrap();
+        assert_eq!(set["uuid"], uuid.as_str());
+        server.stop();
+    }
+}
+
+#[test]
 fn remote_disks_of_a_start_are_reached_side_by_side_and_hold_nothing_else() {
     let home = tempfile::tempdir().unwrap();
     let here = home.path();

@@ -150,9 +150,11 @@ fn a_label_is_wiped_only_when_told_and_never_under_a_server() {
     assert!(flat(&twice.stderr).contains("seen none"), "{}", flat(&twice.stderr));
 
     // The set is one no more.
-    let left = Server::try_configured(here, &stripe("s", r#"["a", "b"]"#), &[]);
-    let left = left.err().expect("a member has no label");
-    assert!(left.contains("disk a: expected") && left.contains("seen a blank disk"), "{left}");
+    let server = Server::configured(here, &stripe("s", r#"["a", "b"]"#));
+    let log = server.log();
+    assert!(log.contains("disk a: expected") && log.contains("seen a blank disk"), "{log}");
+    assert_eq!(server.status()["volumes"][0]["state"], "failed");
+    server.stop();
     let alone = ["file:a.img", "--nvme", "127.0.0.1:0", "--hosts", "any"];
     Server::try_start(here, "q", &alone).unwrap_or_else(|log| panic!("{log}")).stop();
 }
