@@ -1,6 +1,7 @@
 //! The chores of the repository: `cargo xtask help`, or `make` for the short list.
 //!
-//! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `rooms` checks
+//! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `record` sees
+//! what the tests passed by, `rooms` checks
 //! the walls between the crates, `release` builds the static binary and proves that it is static,
 //! `package` makes the Debian package, `fuzz` runs the fuzz targets, `mutants` looks for bugs that no
 //! test notices, `bench` measures, `interop` hands over to the guests in `interop/`. Nothing here
@@ -11,6 +12,7 @@ mod bench;
 mod fuzz;
 mod mutants;
 mod package;
+mod record;
 mod release;
 mod rooms;
 mod steps;

@@ -12,6 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::record;
 use crate::tree::{self, Tree};
 
 /// Builds `plateway` for release; returns the binary's path.
@@ -39,6 +40,11 @@ pub(crate) fn binary(tree: &Tree) -> PathBuf {
 /// Refuses a program that asks for a dynamic loader.
 pub(crate) fn check_static(path: &Path) -> Result<()> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(
+        !bytes.windows(record::VARIABLE.len()).any(|some| some == record::VARIABLE.as_bytes()),
+        "{} has the record of tests in it",
+        path.display()
+    );
     match interpreter(&bytes).with_context(|| path.display().to_string())? {
         None => {
             println!("{}: {} bytes, no interpreter", path.display(), bytes.len());

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::tree::Tree;
-use crate::{fuzz, package, release, rooms};
+use crate::{fuzz, package, record, release, rooms};
 
 /// One row of the table.
 pub(crate) struct Step {
@@ -88,7 +88,17 @@ pub(crate) const STEPS: &[Step] = &[
         name: "unit",
         proves: "each rule that has a test beside its code",
         needs: None,
-        run: Run::Command(|tree| tree.cargo(&["test", "--workspace"])),
+        run: Run::Command(|tree| {
+            let mut command = tree.cargo(&["test", "--workspace"]);
+            command.env(record::VARIABLE, record::begin(tree));
+            command
+        }),
+    },
+    Step {
+        name: "record",
+        proves: "those pass through every option, key, route, status, refusal and kind of mail",
+        needs: Some("unit"),
+        run: Run::Check("compare what they recorded with what there is", record::check),
     },
     Step {
         name: "release",
@@ -98,7 +108,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "static",
-        proves: "the release binary asks for no dynamic loader",
+        proves: "the release binary asks for no dynamic loader, and records nothing",
         needs: Some("release"),
         run: Run::Check("read its ELF program headers", |tree| {
             release::check_static(&release::binary(tree)).map(|()| true)

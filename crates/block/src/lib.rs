@@ -3,7 +3,8 @@
 //!
 //! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time,
 //! tickets, tables by slot and by number, how parts are joined, a seeded random source, CRC32C, and
-//! the bounds that hold for every protocol (`limits`), and errors that tests plant (`planted`). What deliberately does not: protocol names,
+//! the bounds that hold for every protocol (`limits`), errors that tests plant (`planted`) and
+//! what they passed through (`record`). What deliberately does not: protocol names,
 //! I/O, threads, clocks, unsafe code. Read `request` first, then `buffer` and `memory`.
 
 pub mod buffer;
@@ -15,6 +16,7 @@ pub mod memory;
 pub mod planted;
 pub mod pool;
 pub mod random;
+pub mod record;
 pub mod request;
 pub mod table;
 pub mod ticket;

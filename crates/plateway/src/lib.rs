@@ -14,6 +14,8 @@ mod log;
 mod metrics;
 mod preview;
 mod protocols;
+#[cfg(debug_assertions)]
+mod recorded;
 mod run;
 mod service;
 
@@ -29,6 +31,8 @@ pub fn main() -> ExitCode {
     let hook = miette::set_hook(Box::new(move |_| {
         Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())
     }));
+    #[cfg(debug_assertions)]
+    recorded::options();
     let done = hook.map_err(Into::into).and_then(|()| commands::run(cli::Cli::parse().command));
     log::end(&done);
     done.map_or_else(|error| commands::exit_code(&error).into(), |()| ExitCode::SUCCESS)

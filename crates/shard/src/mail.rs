@@ -7,7 +7,8 @@
 //! that was under way, which every room tolerates.
 
 use block::VolumeId;
-use contract::{DiskFacts, DiskId, HostNews, LinkId, ListenerId, VirtualLinks};
+use block::record::passed_variant;
+use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, ListenerId, VirtualLinks};
 use reservation::{Reservation, replica};
 use volume::Layout;
 use volume::gate::{DiskError, Health};
@@ -51,6 +52,41 @@ pub enum Mail {
     },
     /// To the control thread: something that people should know.
     News(Box<News>),
+}
+
+impl Mail {
+    /// Where tests record what they passed through: this kind of mail was.
+    #[inline]
+    pub(crate) fn passed(&self) {
+        passed_variant("mail", self);
+        match self {
+            Mail::Volume(message) => passed_variant("mail", message),
+            Mail::Protocol(message) => {
+                passed_variant("mail", message);
+                match message {
+                    ProtocolMessage::Nvme(message) => passed_variant("mail", message),
+                    ProtocolMessage::Aoe(message) => passed_variant("mail", message),
+                }
+            }
+            Mail::Reservation(message) => passed_variant("mail", message),
+            Mail::Stored { key, .. } => passed_variant("mail", key),
+            Mail::Order { order, .. } => passed_variant("mail", &**order),
+            Mail::Answer { answer, .. } => passed_variant("mail", &**answer),
+            Mail::News(news) => {
+                passed_variant("mail", &**news);
+                match &**news {
+                    News::Import(_, event, _) => passed_variant("mail", event),
+                    News::Host(HostNews { event, .. }) => {
+                        passed_variant("mail", event);
+                        if let HostEvent::Refused(why) = event {
+                            passed_variant("mail", why);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
 }
 
 /// What the control thread wants.

@@ -463,8 +463,10 @@ impl Machine for Shard {
     #[inline]
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {
         let mut effect = self.effects.pop_front();
-        if let Some(Effect::SendFrames { batch, .. }) = &mut effect {
-            self.frames.encapsulate(batch);
+        match &mut effect {
+            Some(Effect::SendFrames { batch, .. }) => self.frames.encapsulate(batch),
+            Some(Effect::Mail { mail, .. }) => mail.passed(),
+            _ => {}
         }
         effect
     }

@@ -15,6 +15,7 @@
 
 use block::checksum::crc32c;
 use block::limits::{DISCARD_RANGES_MAX, LOANS_TOGETHER};
+use block::record::passed;
 use block::{Buffer, Extent, Instant, Loan, Operation, PAGE_SIZE, Slot, Table};
 use reservation::{Access, Registrant};
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
@@ -386,6 +387,7 @@ impl Target {
             }
             let Reply { to, head } = flight.reply;
             self.counters.refused += 1;
+            passed("status", ErrorCode::RESERVED);
             self.send(&Reply { to, head: head.refused(ErrorCode::RESERVED) });
             return self.drop_waiting(slot, ctx);
         }
@@ -447,6 +449,7 @@ impl Target {
             return;
         }
         self.counters.failed += 1;
+        passed("status", format_args!("ErrorBits {:#04x}", error.0));
         let mut reply = self.ata_reply(asked);
         reply.head.finish(Status::FAILED, error, None);
         self.send(&reply);

@@ -7,6 +7,7 @@
 //! meanwhile. The volume's gate groups the flushes of several exports and shards once more. No
 //! memory and no ring slot is held for durability: a write's pages are given back when it is done.
 
+use block::record::passed;
 use block::{Buffer, Completion, Instant, Loan, Operation, Outcome, Slot, Ticket, planted};
 use wire::ethernet::EtherType;
 
@@ -131,6 +132,7 @@ impl Target {
         let (status, error) = registers(outcome);
         let count = is_done.then_some(0);
         self.counters.failed += u64::from(!is_done);
+        passed("status", format_args!("ErrorBits {:#04x}", error.0));
         reply.head.finish(status, error, count);
         self.send(&reply);
     }

@@ -3,6 +3,7 @@
 //! The order of the checks is the order in which silence is owed: nothing is answered before the
 //! source is known to be one that the export hears.
 
+use block::record::passed;
 use contract::{FrameBatch, LinkFacts, LinkId, OpenedFrame, Station};
 use wire::aoe::{Command, ErrorCode, Header, VERSION};
 use wire::ethernet::EtherType;
@@ -109,6 +110,7 @@ impl Target {
     #[cold]
     pub(super) fn refuse(&mut self, received: &Received<'_>, id: ExportId, code: ErrorCode) {
         self.counters.refused += 1;
+        passed("status", code);
         let Reply { to, head } = self.reply(received, id);
         self.send(&Reply { to, head: head.refused(code) });
     }

@@ -23,6 +23,8 @@ use super::mistake::{Mistake, Span, nearest};
 use super::schema::{Valued, table_schema};
 use super::server::LowServer;
 use super::volume::LowVolume;
+#[cfg(debug_assertions)]
+use crate::recorded;
 
 /// A configuration as written.
 #[derive(Debug, Default)]
@@ -203,8 +205,14 @@ impl<'i, 'm> TableReader<'i, 'm> {
         }
         let value = self.remove(key)?;
         let (span, seen) = (value.span(), value.get_ref().type_str());
+        #[cfg(debug_assertions)]
+        let word = value.get_ref().as_str().map(str::to_owned);
         match T::deserialize(ValueDeserializer::from(value)) {
-            Ok(read) => Some(Spanned::new(span, read)),
+            Ok(read) => {
+                #[cfg(debug_assertions)]
+                recorded::key(self.title, key, word.as_deref());
+                Some(Spanned::new(span, read))
+            }
             Err(error) => {
                 let at = error.span().unwrap_or(span.clone());
                 let within = if at == span {
@@ -226,6 +234,8 @@ impl<'i, 'm> TableReader<'i, 'm> {
             return None;
         }
         let value = self.remove(key)?;
+        #[cfg(debug_assertions)]
+        recorded::key(self.title, key, None);
         self.nested(value)
     }
 
@@ -236,6 +246,8 @@ impl<'i, 'm> TableReader<'i, 'm> {
             return Vec::new();
         }
         let Some(value) = self.remove(key) else { return Vec::new() };
+        #[cfg(debug_assertions)]
+        recorded::key(self.title, key, None);
         let span = value.span();
         let message = match value.into_inner() {
             DeValue::Array(items) => {

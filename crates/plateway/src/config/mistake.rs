@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use block::record::passed_here;
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity};
 
 /// Bytes of the sources.
@@ -30,12 +31,15 @@ pub(crate) struct Mistake {
 
 impl Mistake {
     /// A mistake that makes the configuration unusable.
+    #[track_caller]
     pub(crate) fn error(span: Span, message: impl Into<String>) -> Self {
+        passed_here("refusal");
         let (severity, message) = (Severity::Error, message.into());
         Self { severity, message, span, also: None, help: None }
     }
 
     /// Something that works but is probably not what was meant.
+    #[track_caller]
     pub(crate) fn warning(span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(span, message) }
     }

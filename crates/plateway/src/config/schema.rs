@@ -60,7 +60,7 @@ pub(super) fn table_schema<T: Written>() -> Value {
 }
 
 /// The words that keys of a table take, where they are few.
-fn words(title: &str) -> Vec<(&'static str, Vec<&'static str>)> {
+pub(crate) fn words(title: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     let accesses = || LinkAccess::NAMES.iter().map(|(name, _)| *name).collect();
     match title {
         "[server]" => {

@@ -1,6 +1,8 @@
 //! Why something of a running server could not be done: the object, what was expected, what was
 //! seen, and what to do next.
 
+use block::record::passed_here;
+
 use crate::config::mistake::Mistake;
 use crate::config::places::Places;
 
@@ -32,12 +34,15 @@ enum Kind {
 
 impl RunError {
     /// What happened to which object.
+    #[track_caller]
     pub(crate) fn new(message: impl Into<String>) -> Self {
+        passed_here("refusal");
         let (help, key, beside) = (None, String::new(), None);
         Self { message: message.into(), help, key, beside, kind: Kind::Other }
     }
 
     /// Of a disk that is not the one that is known there.
+    #[track_caller]
     pub(super) fn unrecognised(message: String) -> Self {
         Self { kind: Kind::Unrecognised, ..Self::new(message) }
     }

@@ -8,6 +8,7 @@
 use core::fmt;
 
 use block::limits::{LAST_SEND_PROGRESS, SEND_PROGRESS};
+use block::record::passed;
 use block::{Instant, planted};
 use contract::{Direct, Loss, SendBatch, SessionEnd};
 use wire::nvme::Status;
@@ -122,6 +123,7 @@ impl Connection {
     /// The peer broke the rules: it is told so, and the connection ends.
     #[cold]
     pub(super) fn violated(&mut self, violation: Violation, pdu: &[u8], ctx: &mut Context<'_>) {
+        passed("status", violation.fes);
         let mut bytes = [0; TermReq::SIZE_MAX];
         let length = violation.term_req(PduType::C2H_TERM_REQ, pdu).emit(&mut bytes);
         self.outbox.push_raw(&bytes[..length]);

@@ -42,6 +42,7 @@ mod tests;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use block::record::passed;
 use block::{Account, Buffer, Class, Instant, Loan, Operation, Request, VolumeId, limits};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
 use reservation::{Access, InForce, Registrant};
@@ -465,6 +466,7 @@ impl Connection {
     #[inline]
     fn answer_with(&mut self, command_id: u16, status: Status, result: u64) {
         self.counters.failed += u64::from(!status.is_success());
+        passed("status", status.name().unwrap_or_default());
         let sq_head = self.advance();
         self.outbox.push_response(Entry { result, sq_head, command_id, status }, self.digests);
     }
