@@ -95,6 +95,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
             }
             Ok(Input::Follow) => {
                 running.follow_remote_disks().into_iter().for_each(Event::tell);
+                running.keep_protection();
             }
             Ok(Input::Ask(ask, answering)) => answering.answer(server.answer(&mut running, ask)),
             Err(RecvTimeoutError::Timeout) => {}

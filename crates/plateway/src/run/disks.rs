@@ -376,7 +376,8 @@ impl Running {
             disk: id,
             facts: facts.clone(),
         });
-        told.inspect_err(|_| drop(self.let_go(id, name, true)))?;
+        told.and_then(|()| self.protect_again(id, name, backing.as_deref()))
+            .inspect_err(|_| drop(self.let_go(id, name, true)))?;
         let (config, caveats) = (config.clone(), sight.caveats);
         Ok(OpenDisk { id, config, local: Some(disk), facts, fresh, backing, caveats })
     }

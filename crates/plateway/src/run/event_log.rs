@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use block::{Extent, ShardId};
+use block::{Extent, Failure, ShardId};
 use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId};
 use reactor::disk::Disk;
 use shard::{ImportEvent, News};
@@ -27,7 +27,8 @@ pub(super) struct EventLog {
     names: BTreeMap<DiskId, String>,
     links: BTreeMap<LinkId, String>,
     health: BTreeMap<DiskId, Health>,
-    protected: BTreeSet<DiskId>,
+    /// Disks that take no writes, and why.
+    protected: BTreeMap<DiskId, Failure>,
     /// Disks of this machine, which know what the system said.
     local: BTreeMap<DiskId, Weak<Disk>>,
     /// The last of each disk.
@@ -70,7 +71,12 @@ impl EventLog {
 
     /// Whether a disk takes no writes since something failed.
     pub(super) fn is_protected(&self, disk: DiskId) -> bool {
-        self.protected.contains(&disk)
+        self.protected.contains_key(&disk)
+    }
+
+    /// Disks that take no writes since something failed, and what that was.
+    pub(super) fn protected(&self) -> &BTreeMap<DiskId, Failure> {
+        &self.protected
     }
 
     /// A shard reached a remote disk and found this, if it has not told of something newer.
@@ -149,7 +155,7 @@ impl EventLog {
             }
             News::DiskProtected(disk, failure) => {
                 let name = self.name_of(*disk);
-                let is_new = self.protected.insert(*disk);
+                let is_new = self.protected.insert(*disk, *failure).is_none();
                 let event = Event::error(format!(
                     "disk {name} is read-only from now on: {failure}; once its cause is repaired: \
                      plateway disks reopen {name}"

@@ -29,6 +29,7 @@ pub(crate) mod listeners;
 pub(crate) mod look;
 mod metrics;
 pub(crate) mod open;
+mod protection;
 mod reach;
 mod reopen;
 mod reservations;
@@ -351,6 +352,7 @@ impl Running {
             missed.push(error.line());
         }
         missed.extend(self.last_flush(&local));
+        self.keep_protection();
         self.shards.stop();
         missed
     }

@@ -193,6 +193,7 @@ impl Running {
         let nobody = || RunError::new(format!("disk {}: no shard reached it", config.name));
         let facts = reached.ok_or_else(nobody)?;
         let (backing, config) = (identity::backing(&config.uri), config.clone());
+        self.protect_again(id, &config.name, backing.as_deref())?;
         Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats: Vec::new() })
     }
 }
