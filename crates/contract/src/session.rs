@@ -185,7 +185,7 @@ impl fmt::Display for HostNews {
             HostEvent::Left(why) => write!(f, "host {host} left {export}: {why}"),
             HostEvent::Refused(Refused::NotNamed) => write!(
                 f,
-                "host {host} at {peer} was refused: it is not among the hosts of {export}; to let it in, add \"{host}\" to them"
+                "host {host} at {peer} was refused: it is not among the hosts of {export}; to let it in, add {host:?} to them"
             ),
             HostEvent::Refused(Refused::NotExported) => {
                 write!(f, "host {host} at {peer} was refused: {export} is not exported")

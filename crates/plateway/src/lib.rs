@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 mod config;
 mod control;
+mod log;
 mod metrics;
 mod preview;
 mod protocols;
@@ -29,11 +30,6 @@ pub fn main() -> ExitCode {
         Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())
     }));
     let done = hook.map_err(Into::into).and_then(|()| commands::run(cli::Cli::parse().command));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("Error: {error:?}");
-            ExitCode::from(commands::exit_code(&error))
-        }
-    }
+    log::end(&done);
+    done.map_or_else(|error| commands::exit_code(&error).into(), |()| ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ use reactor::Pulse;
 use sd_notify::NotifyState;
 use shard::Mail;
 
-use crate::run::log;
+use crate::log::Event;
 
 /// How often the shards are looked at within the time of the watchdog: one look may come late, or
 /// find a shard in a long turn.
@@ -31,7 +31,9 @@ impl Service {
     /// What is configured is served; `status` says it in a line.
     pub(crate) fn ready(pulse: Pulse<Mail>, status: &str) -> Service {
         if let Err(error) = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(status)]) {
-            log(&format!("the service manager cannot be told that the server is ready: {error}"));
+            let words =
+                format!("the service manager cannot be told that the server is ready: {error}");
+            Event::warn(words).tell();
         }
         let limit = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero());
         Service { watchdog: limit.and_then(|limit| watch(pulse, limit / LOOKS)) }
@@ -73,7 +75,9 @@ fn watch(pulse: Pulse<Mail>, pause: Duration) -> Option<Sender<()>> {
     match std::thread::Builder::new().name("watchdog".to_owned()).spawn(watching) {
         Ok(_) => Some(alive),
         Err(error) => {
-            log(&format!("no thread for the watchdog, so the manager will end this: {error}"));
+            let words =
+                format!("no thread for the watchdog, so the manager will end this: {error}");
+            Event::error(words).tell();
             None
         }
     }

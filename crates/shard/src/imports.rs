@@ -19,7 +19,7 @@ use contract::{
     ConnectionId, DiskFacts, DiskId, Effect, FrameBatch, LinkFacts, LinkId, OpenedFrame,
 };
 
-use crate::mail::Mail;
+use crate::mail::{ImportEvent, Mail};
 use crate::remote::{Answered, FrameInitiator, ImportSettings, Remote, StreamInitiator};
 use crate::report::ImportReport;
 use crate::shard::Settings;
@@ -94,7 +94,7 @@ pub(crate) struct Imports {
     /// there are none.
     pub(crate) ready: Vec<(u64, DiskId, Result<DiskFacts, String>)>,
     /// What people should know.
-    pub(crate) news: Vec<(DiskId, String)>,
+    pub(crate) news: Vec<(DiskId, ImportEvent, String)>,
     unsettled: bool,
 }
 
@@ -270,9 +270,9 @@ impl Imports {
         for import in self.live.values_mut().chain(&mut self.retired) {
             import.remote.settle(now, memory);
             self.effects.extend(from_fn(|| import.remote.poll_effect(import.serial)));
-            while let Some((news, changed)) = import.remote.poll_news() {
-                import.renewed |= changed;
-                self.news.push((import.disk, news));
+            while let Some((event, words)) = import.remote.poll_news() {
+                import.renewed |= event == ImportEvent::Changed;
+                self.news.push((import.disk, event, words));
             }
             if let Some(ready) = import.poll_ready(now) {
                 // What it gave up may have left effects for the next settle.

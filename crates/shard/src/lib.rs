@@ -18,7 +18,7 @@ pub mod shard;
 mod timers;
 
 pub use client::{ClientContext, InternalClient};
-pub use mail::{Answer, Mail, News, Order};
+pub use mail::{Answer, ImportEvent, Mail, News, Order};
 pub use protocols::{AoeExport, Export, ExportKey, Protocol, StoreKey, StoredValue};
 pub use remote::ImportSettings;
 pub use report::Report;

@@ -7,7 +7,7 @@
 //! that was under way, which every room tolerates.
 
 use block::VolumeId;
-use contract::{DiskFacts, DiskId, HostNews, ListenerId, VirtualLinks};
+use contract::{DiskFacts, DiskId, HostNews, LinkId, ListenerId, VirtualLinks};
 use reservation::{Reservation, replica};
 use volume::Layout;
 use volume::gate::{DiskError, Health};
@@ -148,6 +148,20 @@ pub enum Answer {
     Refused(String),
 }
 
+/// What happened to a remote disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportEvent {
+    /// For the first time or again.
+    Reached,
+    Lost,
+    /// It is not as it was: its size, for one.
+    Changed,
+    /// It is reached, and cannot be used any more.
+    Unusable,
+    /// Somebody who says that he is the disk is not.
+    Refused,
+}
+
 /// What a shard tells unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
@@ -157,8 +171,10 @@ pub enum News {
     DiskError(DiskError),
     /// A disk takes no more writes until it is reopened.
     DiskProtected(DiskId, block::Failure),
-    /// A remote disk was lost, is back, or has another size.
-    Import(DiskId, String),
+    /// A remote disk was lost, is back, or has another size; in words.
+    Import(DiskId, ImportEvent, String),
+    /// A link of the driver's is up, or down.
+    Link(LinkId, bool),
     /// What this shard knows of a remote disk now, which is not what it knew before: volumes on it
     /// may have to follow.
     DiskChanged(DiskId, DiskFacts),

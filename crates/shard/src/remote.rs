@@ -12,11 +12,11 @@ use contract::{
     ConnectionId, Counters, Direct, DiskFacts, Effect, Event, FrameBatch, LinkFacts, LinkId, Next,
     OpenedFrame, Receive,
 };
-use nvme::tcp::initiator as nvme_tcp;
+use nvme::tcp::initiator::{self as nvme_tcp, InitiatorNews};
 use wire::aoe::Address;
 
 use crate::dispatch::dispatch;
-use crate::mail::Mail;
+use crate::mail::{ImportEvent, Mail};
 use crate::protocols::FrameProtocol;
 use crate::shard::Settings;
 
@@ -157,19 +157,19 @@ impl Remote {
         })
     }
 
-    /// News in words, and whether they are that the disk's facts changed.
-    pub(crate) fn poll_news(&mut self) -> Option<(String, bool)> {
-        match self {
-            Remote::Stream(StreamInitiator::NvmeTcp(initiator)) => {
-                let news = initiator.poll_news()?;
-                Some((initiator.tell(&news), news == nvme_tcp::InitiatorNews::FactsChanged))
-            }
-            Remote::Frame(FrameInitiator::Aoe(initiator)) => {
-                let news = initiator.poll_news()?;
-                let changed = news == aoe::initiator::InitiatorNews::FactsChanged;
-                Some((initiator.tell(&news), changed))
-            }
-        }
+    /// News, and the same in words.
+    pub(crate) fn poll_news(&mut self) -> Option<(ImportEvent, String)> {
+        each!(self, initiator => {
+            let news = initiator.poll_news()?;
+            let event = match &news {
+                InitiatorNews::Connected => ImportEvent::Reached,
+                InitiatorNews::Lost(_) => ImportEvent::Lost,
+                InitiatorNews::FactsChanged => ImportEvent::Changed,
+                InitiatorNews::Unusable(_) => ImportEvent::Unusable,
+                InitiatorNews::Refused(_) => ImportEvent::Refused,
+            };
+            Some((event, initiator.tell(&news)))
+        })
     }
 
     pub(crate) fn facts(&self) -> Option<DiskFacts> {

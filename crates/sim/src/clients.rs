@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 use contract::{DiskFacts, DiskId};
 use reservation::Reservation;
 use shard::ImportSettings;
-use shard::{Answer, Mail, News, Order, Shard};
+use shard::{Answer, ImportEvent, Mail, News, Order, Shard};
 use volume::{Layout, Member};
 
 use crate::client::{Client, Simulated, VOLUME};
@@ -191,7 +191,7 @@ impl Run {
                     Mail::News(news) => {
                         match *news {
                             News::DiskProtected(..) => self.reopen_import(index),
-                            News::Import(_, told) if told.starts_with("lost") => {
+                            News::Import(_, ImportEvent::Lost, told) => {
                                 self.lost_import(index, &told)?;
                             }
                             News::DiskChanged(_, facts) => {

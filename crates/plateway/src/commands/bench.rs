@@ -357,7 +357,8 @@ fn target(args: &BenchArgs) -> Option<control::Client> {
         let client = control::Client::new(named);
         let told = client.status();
         let told = told.inspect_err(|error| {
-            crate::run::log(&format!("{error}: its processor time is not counted"));
+            let words = format!("{error}: its processor time is not counted");
+            crate::log::Event::warn(words).tell();
         });
         return told.is_ok().then_some(client);
     }

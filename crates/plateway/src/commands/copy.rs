@@ -29,7 +29,7 @@ use super::session::{Interrupt, Opening, Session};
 use crate::cli::CopyArgs;
 use crate::config::defaults::Defaults;
 use crate::config::uri::DiskUri;
-use crate::run::log;
+use crate::log::Event;
 
 const SOURCE: Place = Place(0);
 const DESTINATION: Place = Place(1);
@@ -154,7 +154,7 @@ impl Records {
             && let Err(error) =
                 FileShelf::open(&self.state, folder.clone()).and_then(|mut shelf| shelf.remove())
         {
-            log(&format!("warning: cannot remove the journal of the copy: {error}"));
+            Event::warn(format!("cannot remove the journal of the copy: {error}")).tell();
         }
     }
 
@@ -183,7 +183,7 @@ impl Records {
             }
             match FileShelf::read(&self.state, folder) {
                 Ok(None) => {
-                    log(&format!("warning: {path}: {error}: this copy cannot be resumed"));
+                    Event::warn(format!("{path}: {error}: this copy cannot be resumed")).tell();
                     Ok(None)
                 }
                 _ => Err(miette::miette!(
@@ -209,13 +209,13 @@ impl Keeper {
         if let Err(error) = self.logbook.advance(&mut self.shelf, durable)
             && !std::mem::replace(&mut self.told, true)
         {
-            log(&format!("warning: cannot write the journal of the copy: {error}"));
+            Event::warn(format!("cannot write the journal of the copy: {error}")).tell();
         }
     }
 
     fn close(mut self, ending: Ending, changed: Option<String>) {
         if let Err(error) = self.logbook.close(&mut self.shelf, ending, changed) {
-            log(&format!("warning: cannot write the journal of the copy: {error}"));
+            Event::warn(format!("cannot write the journal of the copy: {error}")).tell();
         }
     }
 }

@@ -316,7 +316,8 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            crate::run::log(&format!("cannot remove {}: {error}", self.path.display()));
+            let words = format!("cannot remove {}: {error}", self.path.display());
+            crate::log::Event::warn(words).tell();
         }
     }
 }

@@ -93,7 +93,7 @@ fn client(server: &ServerArgs) -> miette::Result<Client> {
     Ok(match (&server.control, &server.config) {
         (Some(named), _) => Client::new(named),
         (None, Some(file)) => Client::new(&config::load(file, &defaults)?.args.server.control),
-        (None, None) => Client::new(&defaults.control),
+        (None, None) => Client::new(defaults.asked()),
     })
 }
 
@@ -107,7 +107,7 @@ fn read(file: &Path) -> miette::Result<String> {
 /// Prints steps, and warnings on standard error.
 fn print_changes(changes: &Changes) -> miette::Result<()> {
     for line in &changes.warnings {
-        crate::run::log(line);
+        crate::log::Event::warn(line).tell();
     }
     match changes.steps.as_slice() {
         [] => print("nothing changes\n"),

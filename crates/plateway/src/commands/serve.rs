@@ -22,8 +22,9 @@ use crate::config::model::HiArgs;
 use crate::config::quick::Flags;
 use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
+use crate::log::Event;
 use crate::protocols;
-use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken, log};
+use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken};
 use crate::service::Service;
 
 /// What the control thread is asked.
@@ -40,19 +41,28 @@ enum Input {
 
 /// Serves.
 pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
-    abort_on_panic();
+    crate::log::abort_on_panic();
     let defaults = Defaults::of_this_machine();
     let flags = args.flags.clone();
-    let checked = config::load_with_flags(args.config.as_deref(), &flags, &defaults)?;
-    checked.warnings.lines().for_each(|line| log(&line));
+    let checked = config::load_with_flags(args.config.as_deref(), &flags, &defaults);
+    let checked = checked.inspect_err(|error| {
+        crate::log::start(flags.log.unwrap_or_default(), flags.log_level.unwrap_or_default());
+        // People are shown each in its line of the file.
+        if let (config::ConfigError::Wrong(mistakes), false) = (error, crate::log::is_for_people())
+        {
+            mistakes.lines().for_each(|line| Event::error(line).tell());
+        }
+    })?;
+    crate::log::start(checked.args.server.log, checked.args.server.log_level);
+    checked.warnings.lines().for_each(|line| Event::warn(line).tell());
     // First, so that two servers never touch the same disks, and signals are never lost.
     let socket = control::ControlSocket::open(&checked.args.server)?;
     let (inputs, coming) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
     let (mut running, warnings) = Running::start(&checked.args, &args.overwrite)?;
-    log(&running.driver().reason);
-    warnings.iter().for_each(|line| log(line));
+    Event::info(&*running.driver().reason).tell();
+    warnings.iter().for_each(|line| Event::warn(line).tell());
     let follows = inputs.clone();
     running.when_a_disk_changes(move || drop(follows.send(Input::Follow)));
     // Of what changed before somebody listened.
@@ -62,10 +72,10 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     running.answer_metrics(asking.clone())?;
     let _serving = socket.serve(asking)?;
     if checked.args.exports.is_empty() {
-        log("nothing is exported: name exports in the configuration, then: plateway apply");
+        let words = "nothing is exported: name exports in the configuration, then: plateway apply";
+        Event::warn(words).tell();
     }
-    // Hosts are served whether or not anybody reads it.
-    let _ = super::print(&introduction(&running)).inspect_err(|error| log(&error.to_string()));
+    introduce(introduction(&running));
     let service = Service::ready(running.pulse(), &served(&running));
 
     let control = checked.args.server.control.clone();
@@ -84,17 +94,17 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
                 service.reloaded(&served(&running));
             }
             Ok(Input::Follow) => {
-                running.follow_remote_disks().iter().for_each(|line| log(line));
+                running.follow_remote_disks().into_iter().for_each(Event::tell);
             }
             Ok(Input::Ask(ask, answering)) => answering.answer(server.answer(&mut running, ask)),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        running.try_failed(Instant::now()).iter().for_each(|line| log(line));
+        running.try_failed(Instant::now()).into_iter().for_each(Event::tell);
     }
     // Whoever asks from now on, or waits for an answer, is told at once that there is none.
     drop(coming);
     service.stopping();
-    log("stopping: draining for at most 5 s; a second signal ends at once");
+    Event::info("stopping: draining for at most 5 s; a second signal ends at once").tell();
     match running.shut_down().as_slice() {
         [] => Ok(()),
         missed => Err(RunError::new(format!("it did not end well: {}", missed.join("; "))).into()),
@@ -115,25 +125,19 @@ impl Server<'_> {
         let path = self.args.config.as_deref();
         match config::load_with_flags(path, &self.flags, &self.defaults) {
             // What may be overwritten or taken away a person says each time, never a signal.
-            Ok(checked) => match running.apply(&checked.args, &Consent::default()) {
-                Ok(applied) => {
-                    applied.steps.iter().for_each(|step| log(&step.text));
-                    let warnings = applied.warnings.iter().cloned();
-                    checked.warnings.lines().chain(warnings).for_each(|line| log(&line));
-                    log(&format!("the configuration was applied: {} steps", applied.steps.len()));
+            Ok(checked) => {
+                let applied = running.apply(&checked.args, &Consent::default());
+                log_apply(running, &checked, &applied);
+                if let (Err(ApplyError::Taken(taken)), Some(path)) = (&applied, path) {
+                    Event::warn(format!("to have it: {}", self.to_type(path, taken))).tell();
                 }
-                Err(why) => {
-                    log(&format!("the configuration was not applied: {why}"));
-                    if let (ApplyError::Taken(taken), Some(path)) = (&why, path) {
-                        log(&format!("to have it: {}", self.to_type(path, taken)));
-                    }
-                }
-            },
-            Err(config::ConfigError::Wrong(mistakes)) => {
-                mistakes.lines().for_each(|line| log(&line));
-                log(&format!("the configuration was not applied: {mistakes}"));
             }
-            Err(error) => log(&format!("the configuration was not applied: {error}")),
+            Err(error) => {
+                if let config::ConfigError::Wrong(mistakes) = &error {
+                    mistakes.lines().for_each(|line| Event::warn(line).tell());
+                }
+                Event::warn(format!("the configuration was not applied: {error}")).tell();
+            }
         }
     }
 
@@ -155,7 +159,9 @@ impl Server<'_> {
             Ok(checked) => checked,
             Err(mistakes) => return Reply::Refused(mistakes),
         };
-        match running.apply(&checked.args, consent) {
+        let applied = running.apply(&checked.args, consent);
+        log_apply(running, &checked, &applied);
+        match applied {
             Ok(Applied { steps, warnings }) => {
                 let warnings = checked.warnings.lines().chain(warnings).collect();
                 Reply::Changes(Changes { steps, warnings, ..Changes::default() })
@@ -213,11 +219,31 @@ impl Server<'_> {
     }
 }
 
+/// What came of a configuration, in the log.
+fn log_apply(running: &Running, checked: &Checked, applied: &Result<Applied, ApplyError>) {
+    let Applied { steps, warnings } = match applied {
+        Ok(applied) => applied,
+        Err(why) => {
+            let why = why.to_string().replace(":\n", ": ").replace('\n', "; ");
+            let words = format!("the configuration was not applied: {why}");
+            running.tell_apply(Event::warn(words));
+            return;
+        }
+    };
+    let words = format!("the configuration was applied: {} steps", steps.len());
+    let summary = if steps.is_empty() { Event::debug(words) } else { Event::info(words) };
+    if running.tell_apply(summary) {
+        steps.iter().for_each(|step| Event::info(&*step.text).tell());
+        let warnings = checked.warnings.lines().chain(warnings.iter().cloned());
+        warnings.for_each(|line| Event::warn(line).tell());
+    }
+}
+
 /// What was done for somebody is told to them and logged.
 fn told(done: Result<String, RunError>) -> Reply {
     match done {
         Ok(done) => {
-            log(&done);
+            Event::info(&*done).tell();
             Reply::Text(done)
         }
         Err(error) => Reply::Refused(error.line()),
@@ -297,12 +323,13 @@ fn watch_signals(inputs: Sender<Input>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A server with a broken part would serve wrong answers or none: it ends, with a message, and is
-/// started again.
-fn abort_on_panic() {
-    let message = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        message(panic);
-        std::process::abort();
-    }));
+/// Prints what is served, in a thread of its own: hosts are served whether or not anybody reads it.
+fn introduce(text: String) {
+    let print = move || {
+        let told = super::print(&text);
+        let _ = told.inspect_err(|error| Event::warn(error.to_string()).tell());
+    };
+    if let Err(error) = std::thread::Builder::new().name("introduction".to_owned()).spawn(print) {
+        Event::warn(format!("no thread that prints what is served: {error}")).tell();
+    }
 }

@@ -30,9 +30,10 @@ use crate::config::server::{DriverChoice, MEMORY_PER_SHARD_MIN, Server};
 use crate::config::uri::DiskUri;
 use crate::config::volume::{BLOCK_SIZE_DEFAULT, Layout, VolumeConfig};
 use crate::control;
+use crate::log::Event;
 use crate::run::backing::Backing;
 use crate::run::shape::VolumeFacts;
-use crate::run::{RunError, Running, log};
+use crate::run::{RunError, Running};
 
 /// How often a waiting command reads progress and signals.
 const TICK: Duration = Duration::from_millis(100);
@@ -86,7 +87,7 @@ impl Session {
     fn open_with(opening: &Opening<'_>, block_size: u32) -> miette::Result<Session> {
         let (args, names) = configuration(opening, block_size)?;
         let (running, warnings) = Running::start(&args, &[])?;
-        warnings.iter().for_each(|line| log(line));
+        warnings.iter().for_each(|line| Event::warn(line).tell());
         let volumes: Result<Vec<VolumeFacts>, RunError> =
             names.iter().map(|name| running.volume_facts(name)).collect();
         let shards = args.server.shards.len() as u16;
@@ -241,6 +242,8 @@ fn server(opening: &Opening<'_>, defaults: &Defaults) -> Server {
         control_group: None,
         state: defaults.state.clone(),
         driver: DriverChoice::Auto,
+        log: Default::default(),
+        log_level: Default::default(),
         connections_max: CONNECTIONS_MAX,
         connections_per_host_max: CONNECTIONS_MAX,
     }
@@ -261,7 +264,7 @@ fn take_volume(
         ));
     };
     let checked = crate::config::load(path, defaults)?;
-    checked.warnings.lines().for_each(|line| log(&line));
+    checked.warnings.lines().for_each(|line| Event::warn(line).tell());
     let args = checked.args;
     let Some(volume) = args.volumes.iter().find(|volume| volume.name == name) else {
         let names: Vec<&str> = args.volumes.iter().map(|volume| volume.name.as_str()).collect();

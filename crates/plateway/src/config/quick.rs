@@ -16,6 +16,7 @@ use super::file::{Low, LowArgs, LowSize, LowWords};
 use super::mistake::{Mistake, Span};
 use super::server::DriverChoice;
 use super::volume::LowVolume;
+use crate::log::{Format, Level};
 use crate::protocols::{self, LowExports};
 
 /// What `serve` makes a configuration of, or overrides one with.
@@ -34,6 +35,13 @@ pub(crate) struct Flags {
     /// How I/O is done; auto takes io_uring where it works
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) driver: Option<DriverChoice>,
+    /// How the log is written: auto is fields and priorities for journald, else text, in colour on a
+    /// terminal
+    #[arg(long, value_enum, ignore_case = true)]
+    pub(crate) log: Option<Format>,
+    /// The least grave that is logged [default: info]
+    #[arg(long, value_enum, ignore_case = true)]
+    pub(crate) log_level: Option<Level>,
     /// CPUs to pin shards to, such as 0,1; one shard a core unless given
     #[arg(long, value_name = "CPU[,CPU]")]
     pub(crate) shards: Option<String>,
@@ -120,6 +128,8 @@ impl Flags {
             }
         };
         take("--driver", &self.driver.map(|driver| driver.to_string()), &mut server.driver);
+        take("--log", &self.log.map(|log| log.to_string()), &mut server.log);
+        take("--log-level", &self.log_level.map(|level| level.to_string()), &mut server.log_level);
         take("--metrics", &self.metrics, &mut server.metrics);
         take("--control", &self.control, &mut server.control);
         take("--state", &self.state, &mut server.state);

@@ -12,6 +12,7 @@ use super::file::{LowArgs, LowSize, LowWords, Written, wanted};
 use super::link::LinkAccess;
 use super::server::DriverChoice;
 use super::volume::LAYOUTS;
+use crate::log::{Format, Level};
 
 /// The keys without which a table is a mistake, whatever else it holds.
 const REQUIRED: [(&str, &[&str]); 6] = [
@@ -63,7 +64,11 @@ fn words(title: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     let accesses = || LinkAccess::NAMES.iter().map(|(name, _)| *name).collect();
     match title {
         "[server]" => {
-            vec![("driver", DriverChoice::NAMES.iter().map(|(name, _)| *name).collect())]
+            vec![
+                ("driver", DriverChoice::NAMES.iter().map(|(name, _)| *name).collect()),
+                ("log", Format::NAMES.iter().map(|(name, _)| *name).collect()),
+                ("log_level", Level::NAMES.iter().map(|(name, _)| *name).collect()),
+            ]
         }
         "[[volume]]" => vec![("layout", LAYOUTS.to_vec())],
         "[[link]]" => vec![("access", accesses())],

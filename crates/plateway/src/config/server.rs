@@ -14,6 +14,7 @@ use super::plan::Refused;
 use super::resolve::Resolver;
 use super::size::Size;
 use super::text::quoted;
+use crate::log::{Format, Level};
 
 /// The least memory of the data path for each shard.
 pub(crate) const MEMORY_PER_SHARD_MIN: u64 = POOL_PAGES_MIN as u64 * PAGE_SIZE as u64;
@@ -30,6 +31,8 @@ table! {
         control_group: String = "the name of a group in quotes",
         state: String = "the path of a directory in quotes",
         driver: String = "\"auto\", \"io_uring\" or \"epoll\"",
+        log: String = "\"auto\", \"text\" or \"json\"",
+        log_level: String = "\"error\", \"warn\", \"info\" or \"debug\"",
         metrics: String = "an address in quotes, such as \"127.0.0.1:9899\"",
         max_connections: i64 = NUMBER,
         max_connections_per_host: i64 = NUMBER,
@@ -45,12 +48,16 @@ pub(crate) struct Server {
     pub(crate) memory_bytes: u64,
     /// The control socket.
     pub(crate) control: PathBuf,
-    /// The group that may use it beside its owner; on this machine there is one of the name.
+    /// The group that may use it beside its owner.
     pub(crate) control_group: Option<String>,
     /// The directory of identities.
     pub(crate) state: PathBuf,
     /// How effects are performed.
     pub(crate) driver: DriverChoice,
+    /// How the log is written.
+    pub(crate) log: Format,
+    /// The least grave that is written.
+    pub(crate) log_level: Level,
     /// Connections of all listeners together.
     pub(crate) connections_max: u32,
     /// Connections from one remote address.
@@ -89,7 +96,7 @@ impl fmt::Display for DriverChoice {
 
 impl Server {
     /// As a file has it, key by key.
-    fn values(&self) -> [(&'static str, Option<String>); 8] {
+    fn values(&self) -> [(&'static str, Option<String>); 10] {
         let path = |path: &Path| quoted(&path.display().to_string());
         [
             ("shards", Some(format!("{:?}", self.shards))),
@@ -98,6 +105,8 @@ impl Server {
             ("control_group", self.control_group.as_deref().map(quoted)),
             ("state", Some(path(&self.state))),
             ("driver", Some(quoted(&self.driver.to_string()))),
+            ("log", Some(quoted(&self.log.to_string()))),
+            ("log_level", Some(quoted(&self.log_level.to_string()))),
             ("max_connections", Some(self.connections_max.to_string())),
             ("max_connections_per_host", Some(self.connections_per_host_max.to_string())),
         ]
@@ -171,14 +180,8 @@ impl Resolver<'_> {
             self.error(written.span(), message);
         }
         let control_group = low.control_group.as_ref().map(|written| {
-            let name = written.get_ref();
-            if let Err(seen) = group_id(name) {
-                let message = format!(
-                    "control_group: expected a group of this machine, seen {name:?}: {seen}"
-                );
-                self.error(written.span(), message);
-            }
-            name.clone()
+            self.place("[server]".to_owned(), "control_group", written.span());
+            written.get_ref().clone()
         });
         let limit = 1..=CONNECTIONS_LIMIT;
         let connections_max =
@@ -195,6 +198,8 @@ impl Resolver<'_> {
             control_group,
             state: self.path(&low.state, "state").unwrap_or_else(|| defaults.state.clone()),
             driver: self.word(&low.driver, "driver", &DriverChoice::NAMES),
+            log: self.word(&low.log, "log", &Format::NAMES),
+            log_level: self.word(&low.log_level, "log_level", &Level::NAMES),
             connections_max,
             connections_per_host_max,
         }
@@ -226,15 +231,6 @@ impl Resolver<'_> {
             shards.push((number, span));
         }
         shards.into_iter().map(|(number, _)| number).collect()
-    }
-}
-
-/// The number of a group of this machine.
-pub(crate) fn group_id(name: &str) -> Result<nix::unistd::Gid, String> {
-    match nix::unistd::Group::from_name(name) {
-        Ok(Some(group)) => Ok(group.gid),
-        Ok(None) => Err("there is no group of this name".to_owned()),
-        Err(errno) => Err(errno.desc().to_owned()),
     }
 }
 

@@ -100,6 +100,8 @@ fn the_defaults_of_the_documentation_are_those_of_the_code() {
         ("chunk", size::Size(volume::CHUNK_DEFAULT).to_string()),
         ("block_size", volume::BLOCK_SIZE_DEFAULT.to_string()),
         ("driver", server::DriverChoice::default().to_string()),
+        ("log", crate::log::Format::default().to_string()),
+        ("log_level", crate::log::Level::default().to_string()),
         ("link", link::LinkAccess::default().to_string()),
         ("access", link::LinkAccess::default().to_string()),
         ("buffers", aoe::limits::BUFFERS_DEFAULT.to_string()),

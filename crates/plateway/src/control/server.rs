@@ -200,7 +200,8 @@ pub(super) fn serve(
                 Err(error) => Err(error),
             };
             if let Err(error) = served {
-                crate::run::log(&format!("the control socket is not answered any more: {error}"));
+                let words = format!("the control socket is not answered any more: {error}");
+                crate::log::Event::error(words).tell();
             }
         });
     })?;

@@ -11,11 +11,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{Gid, Group};
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 
 use super::server::{Asking, Serving, serve};
-use crate::config::server::{Server, group_id};
+use crate::config::server::Server;
 use crate::run::RunError;
 
 /// A socket that listens, and is not answered yet.
@@ -39,7 +40,7 @@ impl Owned {
         let fail = |doing: &str, seen: &dyn std::fmt::Display| {
             RunError::new(format!("control socket {path}: cannot {doing}: {seen}"))
         };
-        let group = group_id(name).map_err(|seen| fail(&format!("find group {name}"), &seen))?;
+        let group = group(name)?;
         let seen = fs::metadata(&self.path).map_err(|error| fail("look at it", &error))?;
         if seen.gid() != group.as_raw() {
             chown(&self.path, None, Some(group.as_raw())).map_err(|error| {
@@ -52,6 +53,19 @@ impl Owned {
         let mode = fs::Permissions::from_mode(0o660);
         fs::set_permissions(&self.path, mode).map_err(|error| fail("let its group use it", &error))
     }
+}
+
+/// The number of a group that this machine must have.
+pub(crate) fn group(name: &str) -> Result<Gid, RunError> {
+    let seen = match Group::from_name(name) {
+        Ok(Some(group)) => return Ok(group.gid),
+        Ok(None) => "none of this name".to_owned(),
+        Err(errno) => errno.desc().to_owned(),
+    };
+    let message = format!("control_group {name}: expected a group of this machine, seen {seen}");
+    Err(RunError::new(message)
+        .help(format!("`getent group {name}` shows it; groupadd makes one"))
+        .key("control_group"))
 }
 
 impl Drop for Owned {
@@ -155,21 +169,21 @@ mod tests {
         let path = directory.path().join("control.sock");
         let socket = ControlSocket::open_for_owner(&path).unwrap();
         let own = fs::metadata(&path).unwrap().gid();
-        let own = nix::unistd::Group::from_gid(own.into()).unwrap().expect("a group with a name");
+        let own = Group::from_gid(own.into()).unwrap().expect("a group with a name");
         // Its own group is not changed, which takes no right.
         socket.owned.give_to(&own.name).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         let other = if own.name == "daemon" { "root" } else { "daemon" };
         match socket.owned.give_to(other) {
             Ok(()) => {
-                let other = group_id(other).unwrap().as_raw();
+                let other = group(other).unwrap().as_raw();
                 assert_eq!(fs::metadata(&path).unwrap().gid(), other);
             }
             // Without rights.
             Err(error) => assert!(error.line().contains("give it to group"), "{}", error.line()),
         }
         let error = socket.owned.give_to("no-such-group").unwrap_err();
-        assert!(error.line().contains("no group of this name"), "{}", error.line());
+        assert!(error.line().contains("seen none of this name"), "{}", error.line());
     }
 
     #[test]

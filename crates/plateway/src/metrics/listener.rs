@@ -75,7 +75,7 @@ impl Listener {
                 tokio::select! {
                     _ = told_to_end => {}
                     error = accept(socket, source) => {
-                        crate::run::log(&format!("metrics are not read any more: {error}"));
+                        crate::log::Event::error(format!("metrics are not read any more: {error}")).tell();
                     }
                 }
             });

@@ -241,16 +241,18 @@ pub(crate) trait Remote: fmt::Display {
         None
     }
 
-    /// Where its target listens, if it does.
+    /// Where its target listens, if it does; the name of that host is looked up.
     fn listener(&self) -> Option<&HostPort> {
         None
     }
 
-    /// How the shards reach it; `links` are open.
+    /// How the shards reach it; `links` are open, and `addresses`, one at least, are those of its
+    /// listener, if it has one.
     fn settings(
         &self,
         state: &StateDirectory,
         links: &[LinkId],
+        addresses: &[SocketAddr],
     ) -> Result<ImportSettings, RunError>;
 
     /// What to do about one that cannot be reached.

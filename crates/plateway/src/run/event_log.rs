@@ -1,7 +1,7 @@
-//! News of the shards as log lines on standard error, and what they say of disks.
+//! News of the shards as events of the log, and what they say of disks.
 //!
-//! Every shard tells its own view: a disk that three shards see slow is told once. No line is
-//! written that takes nothing from an allowance, since others cause most of them: peers that
+//! Every shard tells its own view: a disk that three shards see slow is told once. Nothing is told
+//! that takes nothing from an allowance, since others cause most of it: peers that
 //! misbehave, hosts that come, go or are refused, stations that have the address of a disk, disks
 //! that err. What was left out is counted. Units: none; times by the system's clock.
 
@@ -10,49 +10,16 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use block::{Extent, ShardId};
-use contract::{DiskFacts, DiskId, HostEvent, LinkId};
+use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId};
 use reactor::disk::Disk;
-use shard::News;
+use shard::{ImportEvent, News};
 use volume::gate::{DiskError, Health};
 
-use super::allowance::Allowance;
+use super::allowance::{Key, Limits, network};
+use crate::log::Event;
 
-/// Lines that may be left out together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Peers,
-    Hosts,
-    Refusals,
-    Warnings,
-    /// Each disk has its own, and what its target's network says hides nothing of what it does.
-    Import(DiskId),
-    Disk(DiskId),
-    Errors(DiskId),
-}
-
-/// So many lines of a kind are written at once ...
-const BURST: u32 = 10;
-/// ... and then one for each of these.
-const EVERY: Duration = Duration::from_secs(5);
-/// The same of hosts that come and go: a machine room that starts anew is told whole.
-const HOSTS_BURST: u32 = 200;
-const HOSTS_EVERY: Duration = Duration::from_secs(1);
-
-/// The same of errors of one disk.
-const ERRORS_BURST: u32 = 5;
-const ERRORS_EVERY: Duration = Duration::from_secs(10);
 /// A disk that had an error is not well for so long.
 const ERRORS_LAST: Duration = Duration::from_secs(60);
-
-impl Kind {
-    fn allowance(self, now: Instant) -> Allowance {
-        match self {
-            Kind::Hosts => Allowance::new(HOSTS_BURST, HOSTS_EVERY, now),
-            Kind::Errors(_) => Allowance::new(ERRORS_BURST, ERRORS_EVERY, now),
-            _ => Allowance::new(BURST, EVERY, now),
-        }
-    }
-}
 
 /// What was told so far.
 #[derive(Debug, Default)]
@@ -67,7 +34,9 @@ pub(super) struct EventLog {
     errors: BTreeMap<DiskId, Instant>,
     /// What each shard knows of the remote disks.
     remote: BTreeMap<DiskId, BTreeMap<ShardId, DiskFacts>>,
-    allowances: BTreeMap<Kind, Allowance>,
+    /// The shards that see a link down.
+    down: BTreeMap<LinkId, BTreeSet<ShardId>>,
+    limits: Limits,
 }
 
 impl EventLog {
@@ -91,7 +60,7 @@ impl EventLog {
         self.health.remove(&disk);
         self.protected.remove(&disk);
         self.errors.remove(&disk);
-        self.allowances.remove(&Kind::Errors(disk));
+        self.limits.forget(Key::Errors(disk));
     }
 
     /// Whether a disk had an error a short while ago.
@@ -125,88 +94,134 @@ impl EventLog {
         self.remote.get(&disk)?.values().min_by_key(|facts| facts.size).cloned()
     }
 
-    /// Tells what is new.
-    pub(super) fn tell(&mut self, news: &News) {
-        if let Some(line) = self.line(news, Instant::now()) {
-            log(&line);
-        }
+    /// Tells what is new, which a shard says.
+    pub(super) fn tell(&mut self, from: ShardId, news: &News) {
+        self.event(from, news, Instant::now()).map(Event::tell);
     }
 
-    fn line(&mut self, news: &News, now: Instant) -> Option<String> {
-        let (kind, line) = self.words(news, now)?;
-        let allowance = self.allowances.entry(kind).or_insert_with(|| kind.allowance(now));
-        if let News::DiskError(error) = news {
-            allowance.leave_out(error.untold);
-        }
-        allowance.take(now, line)
+    /// Tells what came of a change of the configuration, unless there are too many of them; whether
+    /// it did.
+    pub(super) fn tell_apply(&mut self, event: Event) -> bool {
+        let told = self.limits.take(Key::Applies, 0, event, Instant::now());
+        told.map(Event::tell).is_some()
+    }
+
+    /// When [`tell_left_out`](Self::tell_left_out) wants to be called.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.limits.due()
+    }
+
+    /// Tells how much was left out of what does not go on.
+    pub(super) fn tell_left_out(&mut self) {
+        self.limits.left_out(Instant::now()).into_iter().for_each(Event::tell);
+    }
+
+    fn event(&mut self, from: ShardId, news: &News, now: Instant) -> Option<Event> {
+        let (key, event) = self.words(from, news, now)?;
+        let untold = if let News::DiskError(error) = news { error.untold } else { 0 };
+        self.limits.take(key, untold, event, now)
     }
 
     /// What news are in words, if people are told.
-    fn words(&mut self, news: &News, now: Instant) -> Option<(Kind, String)> {
+    fn words(&mut self, from: ShardId, news: &News, now: Instant) -> Option<(Key, Event)> {
         Some(match news {
             News::DiskHealth(disk, health) => {
                 let before = self.health.insert(*disk, *health).unwrap_or(Health::Well);
                 let name = self.name_of(*disk);
                 let slow = block::limits::DISK_SLOW.as_secs();
                 let stuck = block::limits::DISK_STUCK.as_secs();
-                let line = match health {
+                let event = match health {
                     health if *health == before => return None,
-                    Health::Well => format!("disk {name} answers again"),
-                    Health::Slow => {
-                        format!("disk {name} is slow: a request is older than {slow} s")
-                    }
-                    Health::Stuck => format!(
+                    Health::Well => Event::info(format!("disk {name} answers again")),
+                    Health::Slow => Event::warn(format!(
+                        "disk {name} is slow: a request is older than {slow} s"
+                    )),
+                    Health::Stuck => Event::error(format!(
                         "disk {name} is stuck: a request is older than {stuck} s, its paths are failed; \
                          plateway disks list shows it"
-                    ),
+                    )),
                 };
-                (Kind::Disk(*disk), line)
+                (Key::Disk(*disk), event.disk(&name))
             }
             News::DiskError(error) => {
                 self.errors.insert(error.disk, now);
-                (Kind::Errors(error.disk), self.error_line(error))
+                (Key::Errors(error.disk), self.error_event(error))
             }
             News::DiskProtected(disk, failure) => {
                 let name = self.name_of(*disk);
                 let is_new = self.protected.insert(*disk);
-                let line = format!(
+                let event = Event::error(format!(
                     "disk {name} is read-only from now on: {failure}; once its cause is repaired: \
                      plateway disks reopen {name}"
-                );
-                (Kind::Disk(*disk), is_new.then_some(line)?)
+                ));
+                (Key::Disk(*disk), is_new.then_some(event.disk(&name))?)
             }
             // Its size is told by what follows it, and by `News::Import`.
             News::DiskChanged(..) => return None,
             // Whoever stores it says what went wrong.
             News::Store { .. } => return None,
-            News::Warning(text) => (Kind::Warnings, format!("warning: {}", self.with_links(text))),
-            News::Import(disk, what) => {
-                let line = format!("disk {}: {}", self.name_of(*disk), self.with_links(what));
-                (Kind::Import(*disk), line)
+            News::Warning(text) => (Key::Warnings, Event::warn(self.with_links(text))),
+            News::Import(disk, what, words) => {
+                let name = self.name_of(*disk);
+                let words = format!("disk {name}: {}", self.with_links(words));
+                let event = match what {
+                    ImportEvent::Reached | ImportEvent::Changed => Event::info(words),
+                    ImportEvent::Lost | ImportEvent::Refused => Event::warn(words),
+                    ImportEvent::Unusable => Event::error(words),
+                };
+                (Key::Import(*disk), event.disk(&name))
+            }
+            News::Link(link, is_up) => {
+                let was_up = self.down.get(link).is_none_or(BTreeSet::is_empty);
+                let down = self.down.entry(*link).or_default();
+                let _ = if *is_up { down.remove(&from) } else { down.insert(from) };
+                let is_up = down.is_empty();
+                if is_up {
+                    self.down.remove(link);
+                }
+                let name = self.with_links(&link.to_string());
+                let event = match (was_up, is_up) {
+                    (true, false) => Event::warn(format!("link {name} is down")),
+                    (false, true) => Event::info(format!("link {name} is up again")),
+                    _ => return None,
+                };
+                (Key::Link(*link), event.link(&name))
             }
             News::Closed { peer, reason } => {
-                (Kind::Peers, format!("connection of {peer} closed: {reason}"))
+                let words = format!("connection of {peer} closed: {reason}");
+                (Key::Peer(network(peer.ip())), Event::warn(words).peer(peer))
             }
-            News::Host(news) => match news.event {
-                HostEvent::Refused(_) => (Kind::Refusals, news.to_string()),
-                _ => (Kind::Hosts, news.to_string()),
-            },
+            News::Host(news) => {
+                let HostNews { host, export, peer, event } = news;
+                let by = network(peer.ip());
+                let (key, event) = match event {
+                    HostEvent::Refused(_) => (Key::Refusal(by), Event::warn(news.to_string())),
+                    HostEvent::Connected | HostEvent::Left(_) => {
+                        (Key::Host(by), Event::info(news.to_string()))
+                    }
+                };
+                (key, event.host(host).export(export).peer(peer))
+            }
         })
     }
 
-    fn error_line(&self, error: &DiskError) -> String {
+    fn error_event(&self, error: &DiskError) -> Event {
         let DiskError { disk, extent, failure, .. } = *error;
         let name = self.name_of(disk);
         let place = Some(extent).filter(|extent| extent.length.0 > 0);
-        let said = self.local.get(&disk).and_then(Weak::upgrade);
-        let said = said.and_then(|local| local.error_at(place));
-        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-        match place {
-            Some(Extent { offset, length }) => {
-                format!("disk {name}: {failure} at {}, {} bytes{said}", offset.0, length.0)
-            }
-            None => format!("disk {name}: a flush failed, {failure}{said}"),
-        }
+        let local = self.local.get(&disk).and_then(Weak::upgrade);
+        let system = local.and_then(|local| local.error_at(place));
+        let errno = system.as_ref().and_then(std::io::Error::raw_os_error);
+        let said = system.map(|said| format!(": {said}")).unwrap_or_default();
+        let event = match place {
+            Some(Extent { offset, length }) => Event::error(format!(
+                "disk {name}: {failure} at {}, {} bytes{said}",
+                offset.0, length.0
+            ))
+            .place(offset.0, length.0),
+            None => Event::error(format!("disk {name}: a flush failed, {failure}{said}")),
+        };
+        event.disk(&name).errno(errno)
     }
 
     /// A text in which shards named links by their numbers, with the names of interfaces.
@@ -221,17 +236,16 @@ impl EventLog {
     }
 }
 
-/// Writes a line for people to standard error, which may be closed.
-pub(crate) fn log(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "plateway: {line}");
-}
-
 #[cfg(test)]
 mod tests {
-    use contract::HostNews;
-
+    use super::super::allowance::{BURST, ERRORS_EVERY, EVERY};
     use super::*;
+
+    impl EventLog {
+        fn line(&mut self, news: &News, now: Instant) -> Option<String> {
+            self.event(ShardId(0), news, now).map(|event| event.line())
+        }
+    }
 
     #[test]
     fn a_disk_that_several_shards_see_slow_is_told_once() {
@@ -256,7 +270,7 @@ mod tests {
         };
         let news = News::Warning(notice.to_string());
         let line = event_log.line(&news, Instant::now()).unwrap();
-        assert!(line.starts_with("warning: 7.0 "), "{line}");
+        assert!(line.starts_with("7.0 "), "{line}");
         assert!(line.contains("02:00:00:00:00:09 on eth1 vlan 5"), "{line}");
     }
 
@@ -337,7 +351,8 @@ mod tests {
         let now = Instant::now();
         let peer = "127.0.0.1:1".parse().unwrap();
         let flap = |round: usize| if round.is_multiple_of(2) { Health::Slow } else { Health::Well };
-        let refused = |disk| News::Import(DiskId(disk), "another disk".to_owned());
+        let refused =
+            |disk| News::Import(DiskId(disk), ImportEvent::Refused, "another disk".to_owned());
         let floods: [&dyn Fn(usize) -> News; 4] = [
             &|_| refused(1),
             &|round| News::DiskHealth(DiskId(2), flap(round)),

@@ -12,6 +12,7 @@ use block::ByteCount;
 use super::error::RunError;
 use super::{OpenDisk, OpenVolume, Running, shape};
 use crate::config::thing::{Step, Thing};
+use crate::log::Event;
 
 impl Running {
     /// Has `call` called, in another thread, whenever
@@ -21,12 +22,16 @@ impl Running {
     }
 
     /// Brings volumes to the sizes that their remote disks have now. Returns what was done and what
-    /// could not be, a line each.
-    pub(crate) fn follow_remote_disks(&mut self) -> Vec<String> {
+    /// could not be.
+    pub(crate) fn follow_remote_disks(&mut self) -> Vec<Event> {
         let remote = self.disks.values().filter(|disk| disk.is_remote());
         let names: Vec<String> = remote.map(|disk| disk.config.name.clone()).collect();
-        let followed = names.iter().filter_map(|name| self.follow(name).transpose());
-        followed.map(|done| done.unwrap_or_else(|error| error.line())).collect()
+        let mut one = |name: &String| {
+            let done = self.follow(name).transpose()?;
+            let event = done.map_or_else(|error| Event::error(error.line()), Event::info);
+            Some(event.disk(name))
+        };
+        names.iter().filter_map(&mut one).collect()
     }
 
     /// The steps for disks that have another size than volumes know, but those that a plan touches

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::error::RunError;
-use super::event_log::log;
+use crate::log::Event;
 
 /// For how long something in use is tried again.
 const RETRIED_FOR: Duration = Duration::from_secs(3);
@@ -27,7 +27,8 @@ pub(super) fn retry_in_use<T>(
         match attempt() {
             Err(error) if error.is_in_use() && begun.elapsed() < RETRIED_FOR => {
                 if begun.elapsed() > PATIENCE && !std::mem::replace(&mut is_told, true) {
-                    log(&format!("{error}: trying for {} s", RETRIED_FOR.as_secs()));
+                    let words = format!("{error}: trying for {} s", RETRIED_FOR.as_secs());
+                    Event::warn(words).tell();
                 }
                 std::thread::sleep(PAUSE);
             }

@@ -32,10 +32,10 @@ use shard::{Mail, StoreKey, StoredValue};
 use uuid::Uuid;
 
 use super::error::RunError;
-use super::event_log::log;
 use super::state::StateDirectory;
 use super::{Running, identity};
 use crate::config::volume::VolumeConfig;
+use crate::log::Event;
 use crate::protocols::stored_text;
 
 /// Where a value is stored, and what it is.
@@ -250,9 +250,10 @@ fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
                 let path = place.path().unwrap_or_default();
                 if complained.insert(path.clone()) {
                     let (what, path) = (&place.what, path.display());
-                    log(&format!(
+                    let words = format!(
                         "cannot store the {what}: {path}: {error}; initiators are refused the change"
-                    ));
+                    );
+                    Event::error(words).tell();
                 }
                 false
             }

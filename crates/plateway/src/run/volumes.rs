@@ -15,7 +15,6 @@ use shard::{Order, StoreKey};
 use uuid::Uuid;
 
 use super::error::RunError;
-use super::event_log::log;
 use super::identity::Identities;
 use super::labels::{self, Due, Set};
 use super::look::{self, Inventory};
@@ -25,6 +24,7 @@ use super::{OpenDisk, OpenVolume, Running};
 use crate::config::disk::disk_title;
 use crate::config::uri::check_name;
 use crate::config::volume::VolumeConfig;
+use crate::log::Event;
 
 /// How long what is in flight may take to come back when a volume is removed.
 const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
@@ -209,7 +209,7 @@ impl Running {
             (None, None) => self.new_identity(config)?,
         };
         if let Some(line) = sight.given_up {
-            log(&line);
+            Event::warn(&*line).volume(&config.name).tell();
             self.overwritten.push(line);
         }
         let labelled = sight.set.map(|set| self.label(&parts, uuid, set)).transpose()?;
@@ -253,7 +253,8 @@ impl Running {
             Due::GoOn => {}
             Due::Form(overwritten) => {
                 // Told before it is done: whatever happens then, somebody can know what was there.
-                overwritten.iter().for_each(|line| log(line));
+                let told = overwritten.iter().map(|line| Event::warn(line).volume(&set.label.name));
+                told.for_each(Event::tell);
                 self.overwritten.extend(overwritten);
                 // None of them is a volume of its own any more.
                 let identities = Identities::new(self.state.clone());

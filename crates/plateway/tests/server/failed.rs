@@ -1,7 +1,10 @@
 //! Starts without all disks: what is there is served, what is not is failed, tried again and heals.
 
 use std::fs;
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
 use std::path::Path;
+use std::thread;
 
 use serde_json::Value;
 
@@ -222,5 +225,50 @@ fn a_remote_disk_is_reached_while_the_server_answers_changes_and_ends() {
     // Stopped while it is being reached.
     let server = Server::configured(directory.path(), &config);
     server.ask(&["disks", "reopen", "d1"]);
+    server.stop();
+}
+
+#[test]
+fn remote_disks_of_a_start_are_reached_side_by_side_and_hold_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let here = home.path();
+    // Targets that take a connection and say nothing.
+    let targets = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let uri = |target: &TcpListener| {
+        format!("nvme+tcp://{}/nqn.2026-11.net.plateway:far/1", target.local_addr().unwrap())
+    };
+    let (far, further) = (uri(&targets[0]), uri(&targets[1]));
+    let disks = [("far", far.as_str()), ("further", &further), ("near", "ram:8MiB")];
+    let volumes = [
+        ("v0", "disks = [\"far\"]"),
+        ("v1", "disks = [\"further\"]"),
+        ("v2", "disks = [\"near\"]"),
+    ];
+    let config = configuration(&disks, &volumes);
+    let began = thread::spawn({
+        let (here, config) = (here.to_owned(), config.clone());
+        move || Server::configured(&here, &config)
+    });
+    let (mut first, _) = targets[0].accept().unwrap();
+    let (_second, _) = targets[1].accept().unwrap();
+    // The first is still waited for when the second is asked.
+    first.set_nonblocking(true).unwrap();
+    let mut greeting = [0; 512];
+    let ended = loop {
+        match first.read(&mut greeting) {
+            Ok(0) => break true,
+            Ok(_) => {}
+            Err(error) => break error.kind() != ErrorKind::WouldBlock,
+        }
+    };
+    assert!(!ended, "the first was given up before the second was asked");
+    let server = began.join().expect("it starts");
+    let status = server.status();
+    let states = ["v0", "v1", "v2"].map(|name| state(&status, "volumes", name));
+    assert_eq!(states, ["failed", "failed", "ok"]);
+    let log = server.log();
+    assert!(log.contains("not reached yet, trying for 10 s"), "{log}");
+    let said = log.matches("failed and is tried again").count();
+    assert_eq!(said, 2, "each disk once: {log}");
     server.stop();
 }

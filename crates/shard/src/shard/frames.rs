@@ -10,6 +10,7 @@ use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFram
 
 use super::Shard;
 use crate::machine;
+use crate::mail::News;
 use crate::protocols::FrameProtocol;
 use crate::remote::Answered;
 
@@ -92,6 +93,7 @@ impl Shard {
 
     /// A link of the driver's is up or not what it was; `None`: it is down.
     pub(super) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
+        self.tell(News::Link(link, facts.is_some()));
         self.tell_link(now, link, facts);
         if let Some(carrier) = &mut self.frames.virtual_links {
             carrier.handle_link(link, facts);

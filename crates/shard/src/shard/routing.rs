@@ -285,8 +285,8 @@ impl Shard {
             self.volumes.follow_disk(disk, facts.clone());
             self.tell(News::DiskChanged(disk, facts));
         }
-        for (disk, news) in core::mem::take(&mut self.imports.news) {
-            self.tell(News::Import(disk, news));
+        for (disk, event, words) in core::mem::take(&mut self.imports.news) {
+            self.tell(News::Import(disk, event, words));
         }
     }
 }
