@@ -181,6 +181,9 @@ impl Host {
                         batch.frames.clear();
                         events.push(Event::FramesSent { token, batch });
                     }
+                    // Links are the world's: it knows how they are.
+                    Effect::Mail { to: ShardId::CONTROL, mail: Mail::News(news) }
+                        if matches!(*news, News::Link(..)) => {}
                     Effect::Mail { to: ShardId::CONTROL, mail } => {
                         self.control.push((ShardId(shard as u16), mail));
                     }
