@@ -99,14 +99,18 @@ impl Shard {
         }
     }
 
-    /// What must hold between turns, for simulators and tests: nobody in line would be served now,
-    /// and what the heads need is kept for them. Returns who is in line, in order, and what the pool
+    /// What must hold between turns, for simulators and tests: nothing is left to settle, nobody in
+    /// line would be served now, and what the heads need is kept for them. Returns who is in line, in order, and what the pool
     /// granted so far, of each class.
     ///
     /// # Panics
     ///
     /// When it does not hold.
     pub fn check_lines(&mut self) -> (Vec<Waiter>, [u64; 2]) {
+        let is_left = !self.touched.is_empty()
+            || self.protocols.needs_settle()
+            || self.reservations.needs_settle();
+        assert!(!is_left, "something waits for a turn that nobody asks for");
         let mut pool = self.pool.clone();
         pool.begin_line();
         let mut waiters = Vec::new();
