@@ -140,6 +140,11 @@ impl Limits {
         told
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.allowances.len()
+    }
+
     pub(super) fn forget(&mut self, key: Key) {
         self.allowances.remove(&key);
     }

@@ -390,4 +390,78 @@ mod tests {
         let line = event_log.line(&news(HostEvent::Connected), now).unwrap();
         assert!(line.contains("connected to nqn.x:v0 from 10.0.0.7"), "{line}");
     }
+
+    #[test]
+    fn who_asks_from_many_addresses_hides_nobody_who_was_there_and_is_not_remembered_without_end() {
+        let mut limits = Limits::default();
+        let now = Instant::now();
+        let key = |number: u32| Key::Refusal(network(std::net::Ipv4Addr::from(number).into()));
+        let mut take = |key, now| limits.take(key, 0, Event::warn("refused"), now);
+        assert!(take(key(1), now).is_some());
+        let told = (2..10_000).filter(|number| take(key(*number), now).is_some()).count();
+        // Each that is remembered, and those that share an allowance.
+        assert_eq!(told, 63 + BURST as usize);
+        assert!(take(key(1), now).is_some());
+        // Those that are quiet make room.
+        let later = now + EVERY * (BURST + 1);
+        assert!(take(key(20_000), later).is_some());
+        assert!(limits.len() < 70, "{}", limits.len());
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("::ffff:10.0.0.1"), of("::ffff:10.0.0.2"));
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted_also_where_nothing_like_it_follows() {
+        let mut limits = Limits::default();
+        let now = Instant::now();
+        assert_eq!(limits.due(), None);
+        for _ in 0..BURST + 7 {
+            let _ = limits.take(Key::Warnings, 0, Event::warn("again"), now);
+        }
+        let due = limits.due().expect("something was left out");
+        assert_eq!(limits.left_out(now), []);
+        let told: Vec<String> = limits.left_out(due).iter().map(Event::line).collect();
+        assert_eq!(told, ["again (6 more like it were not shown)"]);
+        assert_eq!((limits.due(), limits.left_out(due + EVERY)), (None, Vec::new()));
+    }
+
+    #[test]
+    fn a_link_that_several_shards_see_down_is_told_once_and_once_when_all_see_it_up() {
+        let mut event_log = EventLog::default();
+        event_log.name_link(LinkId(3), "eth1");
+        let now = Instant::now();
+        let mut told = |shard, is_up| {
+            let event = event_log.event(ShardId(shard), &News::Link(LinkId(3), is_up), now)?;
+            Some(event.line())
+        };
+        let some = |line: &str| Some(line.to_owned());
+        assert_eq!((told(0, true), told(1, true)), (None, None));
+        assert_eq!((told(0, false), told(1, false)), (some("link eth1 is down"), None));
+        assert_eq!((told(0, true), told(1, true)), (None, some("link eth1 is up again")));
+    }
+
+    #[test]
+    fn events_say_what_they_are_about_and_how_grave_they_are() {
+        let mut event_log = EventLog::default();
+        event_log.name(DiskId(3), "d0");
+        let (now, disk) = (Instant::now(), DiskId(3));
+        let (extent, failure) = (Extent::new(8192, 4096), block::Failure::MediumRead);
+        let error = News::DiskError(DiskError { disk, extent, failure, untold: 0 });
+        let lost = |what| News::Import(disk, what, "words".to_owned());
+        for (news, wanted) in [
+            (
+                error,
+                Event::error("disk d0: unrecovered read error at 8192, 4096 bytes")
+                    .place(8192, 4096)
+                    .disk("d0"),
+            ),
+            (lost(ImportEvent::Lost), Event::warn("disk d0: words").disk("d0")),
+            (lost(ImportEvent::Reached), Event::info("disk d0: words").disk("d0")),
+            (lost(ImportEvent::Unusable), Event::error("disk d0: words").disk("d0")),
+        ] {
+            assert_eq!(event_log.event(ShardId(0), &news, now), Some(wanted));
+        }
+    }
 }
