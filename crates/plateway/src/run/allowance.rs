@@ -29,6 +29,8 @@ pub(super) enum Key {
     Disk(DiskId),
     Errors(DiskId),
     Link(LinkId),
+    /// Stations of a link that are refused.
+    Stations(LinkId),
 }
 
 /// So many events of a key are told at once ...

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use block::{Extent, ShardId};
-use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId};
+use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, Peer};
 use reactor::disk::Disk;
 use shard::{ImportEvent, News};
 use volume::gate::{DiskError, Health};
@@ -53,6 +53,14 @@ impl EventLog {
     /// A link has this name.
     pub(super) fn name_link(&mut self, link: LinkId, name: &str) {
         self.links.insert(link, name.to_owned());
+    }
+
+    /// A link is about to be closed: that is no news.
+    pub(super) fn forget_link(&mut self, link: LinkId) {
+        self.links.remove(&link);
+        self.down.remove(&link);
+        self.limits.forget(Key::Link(link));
+        self.limits.forget(Key::Stations(link));
     }
 
     /// A disk was reopened: what was told of it is over.
@@ -172,6 +180,7 @@ impl EventLog {
                 (Key::Import(*disk), event.disk(&name))
             }
             News::Link(link, is_up) => {
+                let name = self.links.get(link)?.clone();
                 let was_up = self.down.get(link).is_none_or(BTreeSet::is_empty);
                 let down = self.down.entry(*link).or_default();
                 let _ = if *is_up { down.remove(&from) } else { down.insert(from) };
@@ -179,7 +188,6 @@ impl EventLog {
                 if is_up {
                     self.down.remove(link);
                 }
-                let name = self.with_links(&link.to_string());
                 let event = match (was_up, is_up) {
                     (true, false) => Event::warn(format!("link {name} is down")),
                     (false, true) => Event::info(format!("link {name} is up again")),
@@ -193,14 +201,25 @@ impl EventLog {
             }
             News::Host(news) => {
                 let HostNews { host, export, peer, event } = news;
-                let by = network(peer.ip());
-                let (key, event) = match event {
-                    HostEvent::Refused(_) => (Key::Refusal(by), Event::warn(news.to_string())),
-                    HostEvent::Connected | HostEvent::Left(_) => {
-                        (Key::Host(by), Event::info(news.to_string()))
+                let is_refused = matches!(event, HostEvent::Refused(_));
+                let say = |words: String| match is_refused {
+                    true => Event::warn(words),
+                    false => Event::info(words),
+                };
+                let (key, event) = match peer {
+                    Peer::Address(address) => {
+                        let by = network(address.ip());
+                        let key = if is_refused { Key::Refusal(by) } else { Key::Host(by) };
+                        (key, say(news.to_string()).peer(address))
+                    }
+                    // Stations can be made up: those of a link have one allowance.
+                    Peer::Link(link) => {
+                        let name = self.with_links(&link.to_string());
+                        let words = self.with_links(&news.to_string());
+                        (Key::Stations(*link), say(words).link(&name))
                     }
                 };
-                (key, event.host(host).export(export).peer(peer))
+                (key, event.host(host).export(export))
             }
         })
     }
@@ -376,7 +395,12 @@ mod tests {
         let now = Instant::now();
         let news = |event| {
             let (host, export) = ("nqn.2026-11.net.plateway:me".to_owned(), "nqn.x:v0".to_owned());
-            News::Host(HostNews { host, export, peer: ([10, 0, 0, 7], 5000).into(), event })
+            News::Host(HostNews {
+                host,
+                export,
+                peer: Peer::Address(([10, 0, 0, 7], 5000).into()),
+                event,
+            })
         };
         let refused = news(HostEvent::Refused(contract::Refused::NotNamed));
         let line = event_log.line(&refused, now).unwrap();
@@ -440,6 +464,8 @@ mod tests {
         assert_eq!((told(0, true), told(1, true)), (None, None));
         assert_eq!((told(0, false), told(1, false)), (some("link eth1 is down"), None));
         assert_eq!((told(0, true), told(1, true)), (None, some("link eth1 is up again")));
+        event_log.forget_link(LinkId(3));
+        assert_eq!(event_log.event(ShardId(0), &News::Link(LinkId(3), false), now), None);
     }
 
     #[test]
