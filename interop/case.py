@@ -93,17 +93,21 @@ class Case:
             command += ["--file", f"{HERE}/scenarios/{name}"]
         for key, value in env.items():
             command += ["--env", f"{key}={value}"]
-        lines = []
-        with subprocess.Popen(command + [f"{HERE}/scenarios/{script}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              text=True, errors="replace") as process:
-            try:
-                for line in process.stdout:
-                    lines.append(line)
-                    print(f"   guest| {line}", end="", flush=True)
-            except BaseException:
-                process.terminate()  # takes its QEMU and taps with it
-                raise
-        return process.returncode, "".join(lines)
+        return boot([*command, f"{HERE}/scenarios/{script}"])
+
+
+def boot(command):
+    """Has `guest` boot a machine and run a script in it; -> (exit code, what it printed). Prints it as it comes."""
+    lines = []
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                print(f"   guest| {line}", end="", flush=True)
+        except BaseException:
+            process.terminate()  # takes its QEMU and taps with it
+            raise
+    return process.returncode, "".join(lines)
 
 
 def stripe_of_four(target):

@@ -27,7 +27,7 @@ pub fn station(number: u8, link: LinkId) -> [u8; 6] {
 /// What a link is, seen by a station.
 pub fn facts(number: u8, link: LinkId) -> LinkFacts {
     let mtu = if link.0 == 0 { 9000 } else { 1500 };
-    LinkFacts { mac: station(number, link), mtu, vlan: None, ring_frames: 64 }
+    LinkFacts { mac: station(number, link), mtu, vlan: None, ring_frames: 64, is_shared: true }
 }
 
 /// A target with all that it asks.

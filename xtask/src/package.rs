@@ -68,6 +68,15 @@ pub(crate) fn check(tree: &Tree) -> Result<bool> {
     }
 }
 
+/// The package that was built last; where there is none, the folder that it would be in.
+pub(crate) fn path(tree: &Tree) -> PathBuf {
+    let folder = tree.target.join("debian");
+    let packages = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let packages = packages.filter(|path| path.extension().is_some_and(|end| end == "deb"));
+    let built = |path: &PathBuf| path.metadata().and_then(|about| about.modified()).ok();
+    packages.max_by_key(built).unwrap_or(folder)
+}
+
 /// How exposed the unit is, where systemd is there to say it.
 fn check_unit(unit: &Path) -> Result<()> {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {

@@ -157,6 +157,16 @@ pub(crate) const STEPS: &[Step] = &[
         run: Run::Command(|tree| interop(tree, "aoe-full")),
     },
     Step {
+        name: "guest-boot",
+        proves: "the package under systemd: file, device and AoE served, reloads, kills, a hang, a boot, drop-ins, purge",
+        needs: Some("package"),
+        run: Run::Command(|tree| {
+            let mut command = interop(tree, "guest-boot");
+            command.arg("--deb").arg(package::path(tree));
+            command
+        }),
+    },
+    Step {
         name: "planted",
         proves: "the guest's checkers notice lost and corrupted data when we plant them",
         needs: Some("release"),

@@ -54,6 +54,8 @@ pub struct LinkFacts {
     pub vlan: Option<u16>,
     /// Frames of this MTU that the receive ring holds.
     pub ring_frames: u32,
+    /// Whether other shards have the link as well.
+    pub is_shared: bool,
 }
 
 impl LinkFacts {

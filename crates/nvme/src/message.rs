@@ -224,6 +224,8 @@ pub enum CloseReason {
     HostRemoved,
     /// The subsystem is not exported any more.
     SubsystemRemoved,
+    /// An administrator asked for it; the host may come again.
+    Administrator,
 }
 
 impl CloseReason {
@@ -236,6 +238,7 @@ impl CloseReason {
             CloseReason::DiskStuck => "a disk of what it uses does not answer",
             CloseReason::HostRemoved => "it is not among the hosts any more",
             CloseReason::SubsystemRemoved => "it is not exported any more",
+            CloseReason::Administrator => "an administrator closed its session",
         }
     }
 }

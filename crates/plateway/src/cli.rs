@@ -65,7 +65,8 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     /// Show exports, sessions, disks and counters of a running server
     Status(StatusArgs),
-    /// List the disks of a running server, reopen a failed one, or accept one that is not the known one
+    /// List the disks of a running server, reopen a failed one, accept one that is not the known one,
+    /// or take the label off one that leaves its set
     Disks(DisksArgs),
     /// Print what a running server serves, as a configuration
     Config(ServerArgs),
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Volume(VolumeArgs),
     /// Let a host use a volume of a running server, or no longer
     Host(HostArgs),
+    /// Show the hosts that are connected to a running server, or close the sessions of one
+    Session(SessionArgs),
     /// Free a volume of a running server that a host has reserved
     Reservation(ReservationArgs),
     /// Measure a disk: IOPS, MB/s, latency percentiles, CPU per I/O
@@ -285,9 +288,38 @@ pub(crate) struct ServerArgs {
     /// The control socket of the server [default: where serve puts it]
     #[arg(long, value_name = "SOCKET", global = true)]
     pub(crate) control: Option<PathBuf>,
+    /// The configuration of the server, which says where its control socket is, and names its disks
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+/// `session list`, `session close HOST`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SessionArgs {
+    /// What to do with them
+    #[command(subcommand)]
+    pub(crate) action: SessionAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// An action on the sessions of hosts.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum SessionAction {
+    /// Show who is connected, from where, to what
+    List,
+    /// Close all sessions of a host
+    #[command(
+        after_help = "What the host has under way ends as if its network had failed: most hosts connect again at once.\n\
+        To keep it out, take it from the hosts: plateway host remove VOLUME HOST. AoE has no sessions."
+    )]
+    Close {
+        /// Its NQN, as list shows it
+        host: String,
+    },
 }
 
 /// `reservation clear VOLUME`
@@ -314,7 +346,7 @@ pub(crate) enum ReservationAction {
     },
 }
 
-/// `disks list`, `disks reopen NAME`, `disks accept NAME`
+/// `disks list`, `disks reopen NAME`, `disks accept NAME`, `disks wipe NAME`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DisksArgs {
     /// What to do with them
@@ -348,9 +380,6 @@ pub(crate) enum DisksAction {
         /// Its name in the configuration, or the disk as serve was given it
         #[arg(value_name = "DISK")]
         disk: String,
-        /// The configuration that names it
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
         /// The directory of identities [default: the configuration's, else where serve puts it]
         #[arg(long, value_name = "DIRECTORY")]
         state: Option<PathBuf>,
@@ -358,6 +387,20 @@ pub(crate) enum DisksAction {
         /// file that is gone may be made
         #[arg(long)]
         new: bool,
+    },
+    /// Take the label of a concat or stripe off a disk that is to leave its set for good
+    #[command(
+        after_help = "The disk is opened by this command, so no server may have it. Its data stay: what a set of other\n\
+        disks, or a volume of its own, finds there is what the set had written. Without --yes it is only said what the\n\
+        disk is a member of."
+    )]
+    Wipe {
+        /// Its name in the configuration, or the disk as serve was given it
+        #[arg(value_name = "DISK")]
+        disk: String,
+        /// Its set cannot be assembled afterwards, and that is meant
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -712,16 +755,21 @@ mod tests {
             "status --json",
             "status --watch",
             "status --watch 0.5 --control /run/p.sock",
+            "status --config p.toml --json",
             "disks list",
             "disks reopen d0 --control /run/p.sock",
             "disks accept d0 --config p.toml --new",
             "disks accept file:/a --state /s --json",
+            "disks wipe d0 --config p.toml --yes",
+            "disks wipe /dev/vdb",
             "config --control /run/p.sock",
             "init p.toml",
             "volume resize v0 10GiB --control /run/p.sock",
             "volume resize v0 all --json",
             "host add v0 nqn.2026-11.a:h",
             "host remove v0 02:00:00:00:00:01 --yes --json",
+            "session list --json",
+            "session close nqn.2026-11.a:h --control /run/p.sock",
             "reservation clear v0 --control /run/p.sock --json",
             "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
             "bench ram:1GiB --time 2m --warmup 500ms --rate 10k --offset 1g --size 4g --sync --log a.csv --svg a.svg",

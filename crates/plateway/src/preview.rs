@@ -23,6 +23,7 @@ use crate::config::metrics::MetricsConfig;
 use crate::config::mistake::{Mistake, Mistakes};
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::VolumeConfig;
+use crate::control;
 use crate::protocols::{ExportConfig, LINK_KEY, stream_key};
 use crate::run::RunError;
 use crate::run::disks::{self, DiskSight};
@@ -138,6 +139,11 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
     let (disks, volumes) = (BTreeMap::new(), BTreeMap::new());
     let mut walk = Walk { checked, served, overwrite, disks, volumes, mistakes: Vec::new() };
     let mut preview = Preview::default();
+    // Of a server that answers it was looked at when it began.
+    let group = checked.args.server.control_group.as_deref().filter(|_| served.is_none());
+    if let Some(Err(error)) = group.map(control::group) {
+        walk.mistakes.push(error.at(&checked.places, "[server]"));
+    }
     for thing in checked.args.things() {
         match thing {
             Thing::Disk(config) => preview.disks.push(walk.disk(&config)),
@@ -195,7 +201,10 @@ impl Walk<'_> {
 
     fn volume(&mut self, config: &VolumeConfig) -> VolumeRow {
         let mut sight = VolumeSight::default();
-        let looked = sight.look(config, self);
+        let mut looked = sight.look(config, self);
+        if let Some(why) = self.served.and_then(|served| served.why_volume_failed(config)) {
+            (sight.words, looked) = (format!("failed: {why}"), Ok(()));
+        }
         if let (Ok(()), Some(uuid)) = (&looked, sight.uuid) {
             self.volumes.entry(uuid).or_insert_with(|| config.name.clone());
         }

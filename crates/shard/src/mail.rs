@@ -123,6 +123,8 @@ pub enum Order {
     /// From now on this machine carries virtual links over those of the driver. There is one, given
     /// before anybody uses its links.
     SetVirtualLinks(Box<dyn VirtualLinks>),
+    /// Close the sessions of a host, which may connect again; answered by [`Answer::Closed`].
+    CloseSessions { host: String },
     /// Finish what is below, then close all connections; answered when all are gone.
     Drain,
     /// Somebody asks volumes from here on until it is over.
@@ -140,6 +142,8 @@ pub enum Answer {
     Import(Result<DiskFacts, String>),
     /// How things are.
     Report(Box<Report>),
+    /// So many sessions were closed.
+    Closed(u32),
     /// It cannot be carried out.
     Refused(String),
 }

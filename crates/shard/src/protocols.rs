@@ -309,6 +309,12 @@ impl Protocols {
         }
     }
 
+    /// Closes the sessions of a host that belong to this shard; returns how many there were.
+    pub(crate) fn close_sessions(&mut self, now: Instant, host: &str) -> u32 {
+        // A name that cannot be an NQN is of no host. AoE has no sessions.
+        Nqn::new(host).map_or(0, |host| self.nvme.close_sessions(now, &host))
+    }
+
     /// All shards have the exports as they are now: who uses them, or looks for some, is told.
     pub(crate) fn announce_exports(&mut self) {
         self.nvme.announce_exports();

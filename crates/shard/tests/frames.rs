@@ -272,7 +272,7 @@ fn layout() -> Layout {
 }
 
 fn facts(mac: [u8; 6]) -> LinkFacts {
-    LinkFacts { mac, mtu: 1500, vlan: None, ring_frames: 256 }
+    LinkFacts { mac, mtu: 1500, vlan: None, ring_frames: 256, is_shared: true }
 }
 
 /// A frame to the target.

@@ -17,6 +17,7 @@ use contract::{
 use reservation::replica;
 use shard::{ClientContext, InternalClient, Mail, Shard};
 use testkit::oracle::Content;
+use wire::ata::IdentifyDevice;
 
 use crate::disk::SECTOR;
 use crate::fairness::Fairness;
@@ -57,6 +58,8 @@ pub(crate) enum Disguise {
     /// All, and under sources of their own: as a target that knows neither order nor copies, and
     /// carries out each frame as it comes.
     All(Originals),
+    /// None; but its answers to IDENTIFY say that a write cache is on.
+    Cached,
 }
 
 /// Sources and tags of frames that were given others, by these.
@@ -105,10 +108,13 @@ impl Disguise {
 
     /// Answers go where they belong, with the tags that are known there.
     fn take_off(&self, batch: &mut FrameBatch) {
-        let (Disguise::Copies(_, originals) | Disguise::All(originals)) = self;
         for frame in &batch.frames {
             let bytes = &mut batch.head[frame.head as usize..][..frame.head_length as usize];
             let vlan = if bytes[12..14] == [0x81, 0x00] { 4 } else { 0 };
+            let (Disguise::Copies(_, originals) | Disguise::All(originals)) = self else {
+                cache(&mut bytes[vlan..]);
+                continue;
+            };
             let place = &mut bytes[Self::TAG_AT + vlan..][..4];
             let tag = u32::from_be_bytes((&*place).try_into().expect("4 bytes"));
             if let Some((source, own)) = originals.get(&tag) {
@@ -116,6 +122,16 @@ impl Disguise {
                 bytes[..6].copy_from_slice(source);
             }
         }
+    }
+}
+
+/// Turns the write cache on in an answer to IDENTIFY, without a VLAN tag: only that and SMART have a
+/// sector in the frame's head.
+fn cache(frame: &mut [u8]) {
+    let Some(sector) = frame.get_mut(36..36 + SECTOR) else { return };
+    if let Ok(identity) = IdentifyDevice::parse(sector) {
+        let identity = IdentifyDevice { write_cache: true, ..identity };
+        sector.copy_from_slice(&identity.emit());
     }
 }
 

@@ -14,7 +14,7 @@ use volume::{Layout, Member};
 
 use crate::client::{Client, Simulated, VOLUME};
 use crate::disk::SECTOR;
-use crate::run::{MILLISECOND, Run, Start};
+use crate::run::{MILLISECOND, Orders, Run, Start};
 use crate::setup::{Fault, Setup};
 use crate::world::World;
 use crate::writer::{Ids, Writer};
@@ -34,8 +34,10 @@ pub(crate) struct ClientState {
     facts: Vec<Option<DiskFacts>>,
     /// Its size, as each was told last.
     pub(crate) told: Vec<u64>,
-    /// Shards that have the volume.
-    ready: usize,
+    /// The orders that give its shards the volume.
+    adding: Option<Orders>,
+    /// Those by which it lets go of its disk.
+    leaving: Option<Orders>,
     /// The numbers of the next writes of its shards after a restart.
     pub(crate) next_ids: Vec<u64>,
 }
@@ -46,7 +48,13 @@ impl ClientState {
     pub(crate) fn new(host: usize, shards: u16, first: u64) -> ClientState {
         let next_ids = (first..first + u64::from(shards)).collect();
         let (facts, told) = (Vec::new(), Vec::new());
-        ClientState { host, working: false, facts, told, ready: 0, next_ids }
+        let (adding, leaving) = (None, None);
+        ClientState { host, working: false, facts, told, adding, leaving, next_ids }
+    }
+
+    /// Whether it works on its disk, and keeps it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.working && self.leaving.is_none()
     }
 
     /// Bytes of its volume, once all shards found the disk. It may have grown between two answers.
@@ -61,10 +69,12 @@ impl Run {
         let now = self.world.instant();
         let shards = self.setup.client_shards;
         let host = self.clients[index].host;
-        let writers = self.writers();
+        let writers = self.setup.writers();
         let ids = self.ids_of(index);
         let same_tags = self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags);
-        let is_aoe = self.setup.is_aoe(index);
+        // AoE knows no flush: what is answered lasts, but where the target has a cache of its own.
+        let cached = self.setup.lan.as_ref().is_some_and(|lan| lan.cached);
+        let is_durable = self.setup.is_aoe(index) && !cached;
         let mut workers = Vec::new();
         let machine = |shard: u16| {
             let mut settings =
@@ -74,8 +84,8 @@ impl Run {
             }
             let first = self.clients[index].next_ids[usize::from(shard)];
             let random = self.random.fork();
-            let mut client = Client::new(random, Writer::new(first, writers as u64), ids);
-            client.is_durable = is_aoe;
+            let mut client = Client::new(random, Writer::new(first, writers), ids);
+            client.is_durable = is_durable;
             let mut made = Simulated::new(Shard::new(now, settings));
             workers.push(made.look_after(client));
             self.prepare_lan(&mut made, host);
@@ -88,12 +98,48 @@ impl Run {
             self.prepare(host, shard, Order::AddClient(client));
         }
         let state = &mut self.clients[index];
-        (state.working, state.ready) = (false, 0);
-        state.facts = vec![None; usize::from(shards)];
-        state.told = vec![0; usize::from(shards)];
-        for shard in 0..usize::from(shards) {
+        state.leaving = None;
+        self.import_all(index);
+    }
+
+    /// Every shard of a client asks for its disk.
+    fn import_all(&mut self, index: usize) {
+        let state = &mut self.clients[index];
+        let shards = state.next_ids.len();
+        (state.working, state.adding) = (false, None);
+        state.facts = vec![None; shards];
+        state.told = vec![0; shards];
+        for shard in 0..shards {
             self.import(index, shard);
         }
+    }
+
+    /// A client lets go of its disk, with requests under way, and asks for it again.
+    pub(crate) fn unimport(&mut self, index: usize) {
+        let state = &self.clients[index];
+        if !state.working || state.leaving.is_some() {
+            return;
+        }
+        self.did.counts.unimports += 1;
+        let shards = state.next_ids.len();
+        self.clients[index].leaving = Some(self.orders_of(shards));
+        self.order_client(index, || Order::QuiesceVolume(VOLUME));
+    }
+
+    /// Nothing of its volume is below on any shard of a client.
+    fn left(&mut self, index: usize) {
+        self.clients[index].leaving = None;
+        // What was told in the name of the disk that is gone, nobody vouches for.
+        let ids = self.ids_of(index);
+        self.oracle.doubted(|id| ids.contain(id));
+        let host = self.clients[index].host;
+        for shard in 0..self.clients[index].next_ids.len() {
+            for order in [Order::ForgetVolume(VOLUME), Order::RemoveDisk(import_disk(index))] {
+                let mail = Mail::Order { number: PREPARES, order: Box::new(order) };
+                self.world.order(host, shard, mail);
+            }
+        }
+        self.import_all(index);
     }
 
     pub(crate) fn import(&mut self, index: usize, shard: usize) {
@@ -104,14 +150,10 @@ impl Run {
         self.world.order(self.clients[index].host, shard, mail);
     }
 
-    fn writers(&self) -> usize {
-        self.clients.len() * usize::from(self.setup.client_shards) + self.nvme.raw_hosts.len()
-    }
-
     /// The writes of a client, in all of its lives.
     pub(crate) fn ids_of(&self, index: usize) -> Ids {
         let count = u64::from(self.setup.client_shards);
-        Ids { first: index as u64 * count + 1, count, step: self.writers() as u64 }
+        Ids { first: index as u64 * count + 1, count, step: self.setup.writers() }
     }
 
     /// Orders something before anybody can reach the shard; its answer is nobody's concern.
@@ -135,8 +177,17 @@ impl Run {
             let host = self.clients[index].host;
             while let Some((from, mail)) = self.world.hosts[host].control.pop_front() {
                 let answer = match mail {
-                    Mail::Answer { number: PREPARES, .. } => continue,
-                    Mail::Answer { answer, .. } => answer,
+                    Mail::Answer { number, answer } => {
+                        let is_last = |orders: &mut Option<Orders>| {
+                            orders.as_mut().is_some_and(|orders| orders.answered(number))
+                        };
+                        if is_last(&mut self.clients[index].leaving) {
+                            self.left(index);
+                        } else if is_last(&mut self.clients[index].adding) {
+                            self.begin_work(index);
+                        }
+                        answer
+                    }
                     Mail::News(news) => {
                         match *news {
                             News::DiskProtected(..) => self.reopen_import(index),
@@ -159,6 +210,8 @@ impl Run {
                         if let Some(length) = self.clients[index].size() {
                             let member = Member { disk: import_disk(index), base: 0, length };
                             let layout = Layout::single(member);
+                            let shards = self.clients[index].next_ids.len();
+                            self.clients[index].adding = Some(self.orders_of(shards));
                             self.order_client(index, || Order::AddVolume {
                                 volume: VOLUME,
                                 layout: layout.clone(),
@@ -170,13 +223,7 @@ impl Run {
                         let start = Start::Import { client: index, shard: from.index() };
                         self.start_after(IMPORT_REST, start);
                     }
-                    _ if self.clients[index].working => {}
-                    _ => {
-                        self.clients[index].ready += 1;
-                        if self.clients[index].ready == self.clients[index].next_ids.len() {
-                            self.begin_work(index);
-                        }
-                    }
+                    _ => {}
                 }
             }
         }
@@ -201,6 +248,9 @@ impl Run {
             work.blocks = self.clients[index].size().map_or(0, |size| size / SECTOR as u64);
             let mut client = client_of(&self.world, host, shard);
             work.request_max = work.request_max.min(work.blocks);
+            if let Some(lan) = self.setup.lan.as_ref().filter(|_| self.setup.is_aoe(index)) {
+                work.depth = lan.depth.unwrap_or(work.depth);
+            }
             client.begin(work);
             if self.healed {
                 client.stop();
@@ -235,7 +285,7 @@ fn import_disk(index: usize) -> DiskId {
 /// Where a client finds the target's volume.
 fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     if let Some(lan) = setup.lan.as_ref().filter(|_| setup.is_aoe(client)) {
-        return over_aoe::import_settings(lan);
+        return over_aoe::import_settings(lan, setup.uses_second(client));
     }
     over_nvme::import_settings(setup, client)
 }

@@ -5,7 +5,7 @@ use shard::{Mail, Order};
 
 use crate::clients::client_of;
 use crate::disk::SECTOR;
-use crate::over_aoe::ControlHost;
+use crate::over_aoe::{ControlHost, PlainHost};
 use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
 
@@ -17,12 +17,13 @@ impl Run {
                 let host = self.clients[index].host;
                 let shards = 0..self.clients[index].next_ids.len();
                 let world = &self.world;
-                self.clients[index].working
+                self.clients[index].is_settled()
                     && shards.into_iter().all(|shard| client_of(world, host, shard).is_quiet())
             });
             let watched = self.nvme.watchers.iter().all(|watcher| self.has_seen_all(watcher));
             let raws = self.nvme.raw_hosts.iter().all(RawHost::is_quiet);
-            let ruled = self.lan.controller.as_ref().is_none_or(ControlHost::is_quiet);
+            let ruled = self.lan.controller.as_ref().is_none_or(ControlHost::is_quiet)
+                && self.lan.plain_host.as_ref().is_none_or(PlainHost::is_quiet);
             let up = self.starts.is_empty();
             if quiet && raws && watched && ruled && up && self.unanswered == 0 {
                 return Ok(());
@@ -72,6 +73,9 @@ impl Run {
         }
         if let Some(controller) = &self.lan.controller {
             text += &format!(" AoE host: {};", controller.state());
+        }
+        if let Some(host) = &self.lan.plain_host {
+            text += &format!(" plain AoE host: {};", host.state());
         }
         for (shard, node) in self.world.hosts[TARGET].nodes.iter().enumerate() {
             text += &format!(" target shard {shard}: {:?};", node.machine.shard().report());

@@ -170,8 +170,13 @@ mod tests {
     use super::*;
 
     fn port(lan: usize, last: u8, intake: Intake) -> Port {
-        let facts =
-            LinkFacts { mac: [2, 0, 0, 0, 0, last], mtu: 1500, vlan: None, ring_frames: 64 };
+        let facts = LinkFacts {
+            mac: [2, 0, 0, 0, 0, last],
+            mtu: 1500,
+            vlan: None,
+            ring_frames: 64,
+            is_shared: true,
+        };
         let owner = Owner::Host { host: 0, link: LinkId(0) };
         Port { lan, owner, facts, intake: Some(intake), is_up: true, last_arrival: 0 }
     }

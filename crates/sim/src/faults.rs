@@ -17,8 +17,8 @@ pub(crate) type Plan = [u64; Fault::ALL.len()];
 impl Fault {
     /// Whether the target must be up for it.
     fn needs_target(self) -> bool {
-        use Fault::{Corrupt, Cut, Hostile, Hush, KillClient, Link, Silence};
-        !matches!(self, Cut | Silence | Corrupt | KillClient | Hush | Link | Hostile)
+        use Fault::{Corrupt, Cut, Hostile, Hush, KillClient, Link, Silence, Unimport};
+        !matches!(self, Cut | Silence | Corrupt | KillClient | Hush | Link | Hostile | Unimport)
     }
 }
 
@@ -66,6 +66,12 @@ impl Run {
             Fault::Corrupt => self.world.corrupt_a_segment(),
             Fault::Kill => self.kill_target(false),
             Fault::Power => self.kill_target(true),
+            Fault::Stop => self.stop_target(),
+            Fault::Unexport => self.unexport(),
+            Fault::Unimport => {
+                let index = self.random.below(self.clients.len() as u64) as usize;
+                self.unimport(index);
+            }
             Fault::KillClient => {
                 let index = self.random.below(self.clients.len() as u64) as usize;
                 self.kill_client(index);
@@ -82,8 +88,8 @@ impl Run {
             Fault::Hosts => self.change_hosts(),
             Fault::Subsystems => self.change_subsystems(),
             Fault::Link => {
-                let mtus = self.setup.lan.as_ref().map_or(&[1500][..], |lan| lan.mtus);
-                self.world.disturb_link(3_000, mtus);
+                let lan = self.setup.lan.as_ref().expect("links are of a LAN");
+                self.world.disturb_link(lan.link_down_ms, lan.mtus);
             }
             Fault::Hostile => crate::over_aoe::disturb(self),
             Fault::Swap => self.swap(),
@@ -109,6 +115,24 @@ impl Run {
             0 => self.start_target(),
             down_ms => self.start_after(down_ms * MILLISECOND, Start::Target),
         }
+    }
+
+    fn stop_target(&mut self) {
+        if self.stop.is_none() {
+            self.stop = Some(self.next_orders());
+            self.order_all(|| Order::Drain);
+        }
+    }
+
+    /// All shards say that they have drained: then nothing is below, and the process ends.
+    pub(crate) fn stopped(&mut self) -> Result<(), String> {
+        self.stop = None;
+        self.did.counts.stops += 1;
+        match self.world.requests_below(TARGET) {
+            0 => self.kill_target(false),
+            below => return Err(format!("the target has drained, and {below} requests are below")),
+        }
+        Ok(())
     }
 
     fn kill_client(&mut self, index: usize) {
@@ -195,6 +219,9 @@ impl Run {
         self.world.calm_ethernet();
         if let Some(controller) = &mut self.lan.controller {
             controller.stop();
+        }
+        if let Some(host) = &mut self.lan.plain_host {
+            host.stop();
         }
         for disk in self.world.hosts[TARGET].disks.values_mut() {
             let Behaviour { volatile, lies, leases, .. } = disk.behaviour();

@@ -1,12 +1,14 @@
 //! What a run knows of AoE: the LANs and what the target exports there, the host that administers
-//! it, and a station that means no good.
+//! it, a host whose tags fall together, and a station that means no good.
 
 mod controller;
 mod hostile;
 mod lan;
+mod plain_host;
 
 pub(crate) use controller::ControlHost;
 pub(crate) use lan::{LanState, disturb, import_settings};
+pub(crate) use plain_host::PlainHost;
 
 use core::ops::AddAssign;
 

@@ -22,13 +22,14 @@ use crate::setup::{Fault, Setup};
 use crate::writer::Writer;
 use exports::Exports;
 use garbage::Garbage;
-use raw_host::{HostBehaviour, RawHost, Watcher};
+use raw_host::{HostBehaviour, QUEUE_ENTRIES, RawHost, Watcher};
 use swap::Swap;
 
 const LISTENER: ListenerId = ListenerId(0);
 /// Where the target listens.
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 4420);
 const NQN: &str = "nqn.2026-11.net.plateway:sim";
+const NQN_SECOND: &str = "nqn.2026-11.net.plateway:sim-second";
 /// The longest reply here.
 const REPLY_MAX: u32 = 4096;
 /// Bytes that an answer takes that is not sent: the headers of its data and of the response, with
@@ -48,7 +49,7 @@ pub(crate) struct NvmeState {
 impl NvmeState {
     /// The raw hosts are the writers behind the `visitors`.
     pub(crate) fn new(random: &mut Random, setup: &Setup, visitors: u64) -> NvmeState {
-        let writers = visitors + setup.raw_hosts as u64;
+        let writers = setup.writers();
         let raw_host = |index: usize| {
             let writer = Writer::new(visitors + index as u64 + 1, writers);
             RawHost::new(random.fork(), behaviour(setup), subsystem_name(), index, writer)
@@ -83,7 +84,11 @@ impl Run {
     pub(crate) fn export(&mut self) {
         if !self.nvme.exports.removed {
             let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
-            let namespaces = self.exported().into_iter().collect();
+            let namespaces: Vec<_> = self.exported().into_iter().collect();
+            if self.setup.twice {
+                let second = Subsystem::new(second_name(), Hosts::Any);
+                self.order_export(Subsystem { namespaces: namespaces.clone(), ..second });
+            }
             self.order_export(Subsystem { namespaces, ..subsystem });
         }
     }
@@ -99,6 +104,10 @@ impl Run {
         }
         for watcher in &mut self.nvme.watchers {
             watcher.drive(&mut self.world, TARGET)?;
+            let (since, events) = watcher.told;
+            if watcher.events > 0 {
+                self.nvme.exports.check_events(&watcher.nqn, since, events)?;
+            }
             self.did.counts.events += core::mem::take(&mut watcher.events);
             for seen in watcher.seen.drain(..) {
                 self.did.counts.logs += 1;
@@ -132,7 +141,7 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
         unit: setup.work.unit,
         span: 4,
         queues: setup.queues,
-        depth: 1 + setup.work.depth / 2,
+        depth: if setup.raw_greedy { QUEUE_ENTRIES } else { 1 + setup.work.depth / 2 },
         interval_us: setup.work.interval_us / 2,
         resets: setup.raw_resets,
         keep_alive: if setup.raw_keep_alive {
@@ -141,6 +150,7 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
             0
         },
         deaf: setup.raw_deaf,
+        greedy: setup.raw_greedy,
         digests: digests(setup),
         strict: setup.is_strict(),
     }
@@ -149,6 +159,11 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
 /// The target's subsystem.
 pub(crate) fn subsystem_name() -> Nqn {
     Nqn::new(NQN).expect("a valid name")
+}
+
+/// Another, with the same volume.
+fn second_name() -> Nqn {
+    Nqn::new(NQN_SECOND).expect("a valid name")
 }
 
 fn digests(setup: &Setup) -> Digests {
@@ -165,7 +180,7 @@ pub(crate) fn client_name(index: usize) -> Nqn {
 pub(crate) fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     let mut settings = Settings::new(
         ADDRESS.into(),
-        subsystem_name(),
+        if setup.uses_second(client) { second_name() } else { subsystem_name() },
         1,
         client_name(client),
         [client as u8 + 1; 16],

@@ -137,8 +137,14 @@ counters! {
         events: Events,
         /// Times that hosts were denied.
         denials: Events,
+        /// Times that the target drained and ended.
+        stops: Events,
         /// Subsystems that went.
         removals: Events,
+        /// Times that an export over AoE went.
+        unexports: Events,
+        /// Times that a client let go of its remote disk.
+        unimports: Events,
         /// Times that another volume took the volume's place.
         swaps: Events,
         /// Changes that an AoE host was answered.
@@ -248,6 +254,8 @@ impl Orders {
 pub(crate) enum Start {
     Target,
     Client(usize),
+    /// An export over AoE that went.
+    Export,
     /// A shard of a client asks for a disk that was refused it.
     Import {
         client: usize,
@@ -271,6 +279,8 @@ pub(crate) struct Run {
     pub(crate) orders: u64,
     /// A removal of the volume under way.
     pub(crate) replug: Option<Orders>,
+    /// A stop of the target under way.
+    pub(crate) stop: Option<Orders>,
     pub(crate) clients: Vec<ClientState>,
     pub(crate) next_fault: Plan,
     pub(crate) nvme: NvmeState,
@@ -325,6 +335,7 @@ impl Run {
             is_to_announce: false,
             orders: 0,
             replug: None,
+            stop: None,
             clients,
             next_fault: Plan::default(),
             nvme,
@@ -432,6 +443,7 @@ impl Run {
             match start {
                 Start::Target => self.start_target(),
                 Start::Client(index) => self.start_client(index),
+                Start::Export => self.export_again(),
                 Start::Import { client, shard } => self.import(client, shard),
             }
         }
@@ -457,7 +469,8 @@ impl Run {
         self.world.start(TARGET, machines);
         self.carry_virtual_links(TARGET);
         self.unanswered = 0;
-        self.replug = None;
+        (self.replug, self.stop) = (None, None);
+        self.lan.forget_unexported();
         self.nvme.exports.restart(self.world.now);
         self.listen();
         for disk in 0..self.setup.disks {
@@ -493,7 +506,11 @@ impl Run {
 
     /// What [`order_all`](Self::order_all) orders next.
     pub(crate) fn next_orders(&self) -> Orders {
-        let left = self.world.hosts[TARGET].nodes.len();
+        self.orders_of(self.world.hosts[TARGET].nodes.len())
+    }
+
+    /// The next orders, so many.
+    pub(crate) fn orders_of(&self, left: usize) -> Orders {
         Orders { numbers: self.orders + 1..=self.orders + left as u64, left }
     }
 
@@ -516,6 +533,7 @@ impl Run {
                 && let News::Closed { peer, reason } = &**news
                 && self.setup.is_strict()
                 && self.setup.faults[Fault::Garbage] == 0
+                && !self.setup.raw_greedy
             {
                 return Err(format!("the target left {peer}, who did nothing wrong: {reason}"));
             }
@@ -529,11 +547,18 @@ impl Run {
                     if core::mem::take(&mut self.lan.is_to_export) {
                         self.set_aoe_export();
                     } else if core::mem::take(&mut self.is_to_announce) {
+                        let orders = self.next_orders();
                         self.order_all(|| Order::AnnounceExports);
+                        self.nvme.exports.announced(orders);
                     }
                 }
                 self.nvme.exports.answered(self.world.now, number);
                 self.swap_answered(number);
+                self.unexport_answered(number);
+                if self.stop.as_mut().is_some_and(|orders| orders.answered(number)) {
+                    self.stopped()?;
+                    continue;
+                }
                 if self.replug.as_mut().is_some_and(|orders| orders.answered(number)) {
                     self.replug = None;
                     self.order_all(|| Order::ForgetVolume(VOLUME));

@@ -39,6 +39,7 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("kills", "the target's process dies and comes back", |random, setup| {
         setup.trouble_ms *= 4;
         setup.faults[Fault::Kill] = 2_000 + random.below(8_000);
+        setup.faults[Fault::Stop] = if random.chance(1, 2) { 8_000 } else { 0 };
         setup.behaviour.latency_us = 2_000 << random.below(5);
         setup.faults[Fault::Cut] = if random.chance(1, 2) { 4_000 } else { 0 };
         setup.raw_hosts = random.below(2) as usize;
@@ -173,6 +174,39 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     ),
     scenario(
+        "twice",
+        "one volume in two subsystems: hosts of both write, others take its place, it grows, and connections are cut",
+        |random, setup| {
+            setup.trouble_ms *= 3;
+            setup.twice = true;
+            setup.clients = 2 + random.below(2) as usize;
+            setup.raw_hosts = random.below(2) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.faults[Fault::Cut] = if random.chance(1, 2) { 2_000 } else { 0 };
+            setup.faults[Fault::Swap] = if random.chance(1, 2) { 3_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 3) { 3_000 } else { 0 };
+            setup.faults[Fault::Hosts] = if random.chance(1, 3) { 5_000 } else { 0 };
+        },
+    ),
+    scenario(
+        "imports",
+        "clients let go of their remote disks, with requests under way, and ask for them again; targets die, lose power and are stopped",
+        |random, setup| {
+            setup.trouble_ms *= 3;
+            setup.clients = 1 + random.below(2) as usize;
+            setup.client_shards = 1 + random.below(3) as u16;
+            setup.behaviour.latency_us = 2_000 << random.below(7);
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = false;
+            setup.faults[Fault::Unimport] = 2_000 + random.below(4_000);
+            setup.faults[Fault::Cut] = if random.chance(1, 2) { 2_000 } else { 0 };
+            setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Stop] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Power] = if random.chance(1, 3) { 8_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
+        },
+    ),
+    scenario(
         "fused",
         "raw hosts send compare-and-write pairs, halves of them and aborts, beside the clients",
         |random, setup| {
@@ -188,7 +222,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.trouble_ms *= 2;
             setup.raw_hosts = 1 + random.below(2) as usize;
             setup.raw_resets = true;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.behaviour.latency_us = 8_000 << random.below(6);
         },
     ),
     scenario(
@@ -208,6 +242,22 @@ pub const SCENARIOS: &[Scenario] = &[
                 setup.faults[Fault::Cut] = 1_000 + random.below(4_000);
                 setup.faults[Fault::Kill] = if random.chance(1, 2) { 6_000 } else { 0 };
             }
+        },
+    ),
+    scenario(
+        "greedy",
+        "raw hosts fill their queues to the last entry, and some never read again",
+        |random, setup| {
+            setup.trouble_ms = 150_000;
+            setup.clients = 1;
+            setup.requests *= 4;
+            setup.raw_hosts = 1 + random.below(2) as usize;
+            setup.raw_greedy = true;
+            setup.raw_keep_alive = random.chance(1, 2);
+            // What is asked at once is more than the network holds.
+            setup.block_size = 4096;
+            setup.pages *= 2;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
         },
     ),
     scenario("garbage", "peers that mean no good connect beside the good ones", |random, setup| {
@@ -281,6 +331,8 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.trouble_ms *= 2;
             setup.faults[Fault::Subsystems] = 100 + random.below(1_000);
             setup.faults[Fault::Hosts] = if random.chance(1, 2) { 2_000 } else { 0 };
+            // That the volume grows is announced to others than watchers.
+            setup.faults[Fault::Grow] = if random.chance(1, 2) { 2_000 } else { 0 };
             setup.faults[Fault::Cut] = if random.chance(1, 3) { 1_000 } else { 0 };
             setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
         },
@@ -335,6 +387,7 @@ pub const SCENARIOS: &[Scenario] = &[
                 setup.faults[Fault::Reopen] = 1_000;
             }
             setup.faults[Fault::Kill] = if random.chance(1, 2) { 8_000 } else { 0 };
+            setup.faults[Fault::Stop] = if random.chance(1, 2) { 8_000 } else { 0 };
             setup.faults[Fault::Power] = 3_000 + random.below(8_000);
             let mut lan = Lan::draw(random);
             lan.survives_kills(random, setup.clients == 1 && setup.client_shards == 1);
@@ -371,9 +424,10 @@ pub const SCENARIOS: &[Scenario] = &[
                 setup.trouble_ms /= 4;
                 setup.requests *= 10;
                 (setup.work.hot, setup.work.request_max) = (4 + random.below(8), 8);
-                setup.faults[Fault::Link] = 100 + random.below(400);
+                setup.faults[Fault::Link] = 50 + random.below(200);
                 lan.links = 2 + random.below(2) as u32;
-                lan.faults.held += 100;
+                lan.link_down_ms = 200;
+                lan.faults.held += 200;
                 lan.faults.hold_ms = 200 + random.below(300);
             }
             setup.lan = Some(lan);
@@ -395,6 +449,87 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.faults[Fault::Reopen] = 30_000;
             let mut lan = Lan::draw(random);
             (lan.window, lan.buffers) = (128, 512);
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
+        "aoe-flood",
+        "more is asked over AoE than rings hold, links carry and a driver takes: what is dropped is asked again",
+        |random, setup| {
+            setup.trouble_ms = 8_000;
+            setup.shards = 1 + random.below(2) as u16;
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+            setup.timing.turn_us = 200;
+            setup.timing.keep_us = 250_000 << random.below(3);
+            setup.faults[Fault::Hostile] = 2_000;
+            setup.faults[Fault::Link] = 1_000;
+            let mut lan = Lan::draw(random);
+            lan.floods = true;
+            lan.faults.wire_us = 5_000;
+            // Of two links one may be too narrow for the config string, which says where the disk is.
+            lan.links = 2;
+            lan.mtus = &[900, 1500, 9000];
+            lan.config = 1_000;
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
+        "aoe-tags",
+        "a host of AoE whose tags fall together and are those of others, beside clients: writes are forgotten before their time, and that is counted",
+        |random, setup| {
+            setup.trouble_ms *= 2;
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+            let mut lan = Lan::draw(random);
+            lan.plain_host = true;
+            // A copy of what was forgotten is carried out again.
+            lan.faults.repeated = 0;
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
+        "aoe-admin",
+        "exports over AoE go and come back, the volume grows and is replugged, its disks err and are reopened, hosts let go of it; the power goes at any step",
+        |random, setup| {
+            setup.trouble_ms *= 5;
+            setup.clients = 1 + random.below(3) as usize;
+            setup.twice = random.chance(1, 2);
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            if random.chance(1, 3) {
+                setup.behaviour.read_fails = 5;
+                setup.behaviour.write_fails = 5;
+                setup.behaviour.flush_fails = 20;
+                setup.faults[Fault::Reopen] = 1_000;
+            }
+            setup.faults[Fault::Unexport] = 1_000 + random.below(4_000);
+            setup.faults[Fault::Unimport] = if random.chance(1, 2) { 5_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 3) { 4_000 } else { 0 };
+            setup.faults[Fault::Replug] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Stop] = if random.chance(1, 3) { 8_000 } else { 0 };
+            setup.faults[Fault::Power] = if random.chance(1, 2) { 8_000 } else { 0 };
+            let mut lan = Lan::draw(random);
+            lan.mixed = random.chance(1, 3);
+            lan.survives_kills(random, false);
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
+        "aoe-cached",
+        "a target of AoE that answers what lies in its cache, as others do: hosts flush it, and it loses power",
+        |random, setup| {
+            setup.trouble_ms = 150_000;
+            setup.clients = 1 + random.below(2) as usize;
+            setup.requests *= 10;
+            setup.behaviour.volatile = true;
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.faults[Fault::Power] = 20_000 + random.below(20_000);
+            let mut lan = Lan::draw(random);
+            lan.cached = true;
+            // So long that whoever asks meanwhile notices, and is told when it is back.
+            lan.down_ms = 30_000;
+            lan.faults.lost = 0;
             setup.lan = Some(lan);
         },
     ),
@@ -448,6 +583,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.behaviour.leases = random.chance(1, 4);
             setup.behaviour.latency_us = 2_000 << random.below(5);
             setup.faults[Fault::Cut] = if random.chance(1, 2) { 4_000 } else { 0 };
+            setup.twice = random.chance(1, 3);
             let mut lan = Lan::draw(random);
             lan.mixed = true;
             if random.chance(1, 2) {
@@ -464,14 +600,15 @@ pub const SCENARIOS: &[Scenario] = &[
         |random, setup| {
             setup.trouble_ms = 20_000;
             setup.clients = 2 + random.below(2) as usize;
-            // At any moment something is below and something on its way, at few places.
+            // At any moment much of the fenced is below and on its way, at few places; and who looks
+            // at those and writes there does not wait for himself.
             setup.requests *= 30;
             setup.work.depth = 8 + random.below(16) as usize;
-            setup.work.hot = 8;
-            // So much of it goes in segments that are not the smallest.
+            setup.work.hot = 16;
+            setup.work.request_max = 2 << random.below(3);
             setup.timing.segment_max = setup.timing.segment_max.max(1_024);
             setup.behaviour.leases = false;
-            setup.behaviour.latency_us = 32_000 << random.below(5);
+            setup.behaviour.latency_us = 64_000 << random.below(4);
             setup.timing.network_us = match random.chance(1, 2) {
                 true => 200 + random.below(1_000),
                 false => 10_000 + random.below(100_000),
@@ -481,6 +618,8 @@ pub const SCENARIOS: &[Scenario] = &[
             let mut lan = Lan::draw(random);
             lan.mixed = true;
             lan.control = true;
+            setup.twice = random.chance(1, 3);
+            lan.depth = Some(2);
             lan.not_stored = if random.chance(1, 4) { 200 } else { 0 };
             lan.survives_kills(random, false);
             setup.lan = Some(lan);

@@ -37,6 +37,9 @@ pub struct Setup {
     /// I/O queues of each client.
     pub queues: u16,
     pub depth: u16,
+    /// Whether the volume is exported twice: in two subsystems, at two addresses. Hosts are dealt
+    /// out.
+    pub twice: bool,
     /// Whether header and data digests are on.
     pub digests: bool,
     /// KATO of the clients, in milliseconds.
@@ -49,6 +52,9 @@ pub struct Setup {
     pub raw_keep_alive: bool,
     /// Whether raw hosts stop reading for a while now and then, and ask as much as they may.
     pub raw_deaf: bool,
+    /// Whether raw hosts fill their queues to the last entry, use no more CIDs than a queue has
+    /// entries, and stop reading for ever now and then.
+    pub raw_greedy: bool,
     /// Requests that each client makes, about.
     pub requests: u64,
     pub faults: Faults,
@@ -63,19 +69,26 @@ pub struct Setup {
 pub struct Lan {
     /// Whether every second client is on NVMe/TCP all the same.
     pub mixed: bool,
+    /// Whether the target answers what lies in a volatile cache, and says that it has one: its hosts
+    /// have to flush.
+    pub cached: bool,
     /// Whether all live on virtual links over those that are there.
     pub inside: bool,
     /// Whether the target knows neither order nor copies, and carries out each frame as it comes.
     pub plain: bool,
     /// Links of each host, each on a LAN of its own.
     pub links: u32,
+    /// The longest that a link is down, in milliseconds.
+    pub link_down_ms: u64,
     /// MTUs that links may have.
     pub mtus: &'static [u32],
     /// The VLAN in which all is sent.
     pub vlan: Option<u16>,
     /// How the Ethernet behaves until the world heals.
     pub faults: LinkFaults,
-    /// Commands that a client has outstanding at most, and that the export holds.
+    /// Requests that a client of AoE has under way, if not as many as others.
+    pub depth: Option<usize>,
+    /// Commands that a client has outstanding at most.
     pub window: u16,
     /// Commands that the export holds.
     pub buffers: u16,
@@ -84,6 +97,12 @@ pub struct Lan {
     pub same_tags: bool,
     /// A target that died is down for so long, in milliseconds.
     pub down_ms: u64,
+    /// Whether there is a host whose tags fall together.
+    pub plain_host: bool,
+    /// Bytes of the config string that the target begins with.
+    pub config: usize,
+    /// Whether the station that means no good asks more at once than can be answered.
+    pub floods: bool,
     /// Whether somebody changes config strings, masks and reservations.
     pub control: bool,
     /// The chance, in thousandths, that the control thread cannot store something.
@@ -103,16 +122,22 @@ impl Lan {
         };
         Lan {
             mixed: false,
+            cached: false,
             inside: false,
             plain: false,
             links: 1,
+            link_down_ms: 3_000,
             mtus: MTUS[random.below(4) as usize],
             vlan: random.chance(1, 4).then_some(7),
             faults,
+            depth: None,
             window: 2 << random.below(7),
             buffers: 2 << random.below(7),
             same_tags: false,
             down_ms: 0,
+            plain_host: false,
+            config: 0,
+            floods: false,
             control: false,
             not_stored: 0,
         }
@@ -167,12 +192,14 @@ impl Setup {
             },
             queues: 1 + random.below(4) as u16,
             depth: 2 << random.below(6),
+            twice: false,
             digests: random.chance(1, 2),
             keep_alive_ms: 1_000 + random.below(4_000),
             raw_hosts: 0,
             raw_resets: false,
             raw_keep_alive: false,
             raw_deaf: false,
+            raw_greedy: false,
             requests: 40 + random.below(160),
             faults: Faults::default(),
             trouble_ms: 3_000 + random.below(6_000),
@@ -209,6 +236,20 @@ impl Setup {
         self.faults.are_only(&[Fault::Garbage, Fault::Hostile])
             && disks_are_well
             && !self.is_controlled()
+    }
+
+    /// Whether a client is one of those that use the second export.
+    pub(crate) fn uses_second(&self, client: usize) -> bool {
+        let own = if self.lan.as_ref().is_some_and(|lan| lan.mixed) { client / 2 } else { client };
+        self.twice && own % 2 == 1
+    }
+
+    /// How many write: their writes are numbered in turn. First the shards of clients, then raw
+    /// hosts, then the one of AoE.
+    pub(crate) fn writers(&self) -> u64 {
+        let clients = self.clients as u64 * u64::from(self.client_shards);
+        let plain_host = self.lan.as_ref().is_some_and(|lan| lan.plain_host);
+        clients + self.raw_hosts as u64 + u64::from(plain_host)
     }
 
     /// Whether somebody shuts clients out.
@@ -253,15 +294,22 @@ pub enum Fault {
     Hostile,
     /// Another volume takes the place of the volume, or gives it back.
     Swap,
+    /// The target is stopped as a service is: it drains, and is started again.
+    Stop,
+    /// An export over AoE goes, and comes back after a while.
+    Unexport,
+    /// A client lets go of its remote disk, and asks for it again.
+    Unimport,
 }
 
 impl Fault {
     /// All of them, in the order in which those that are due at once happen.
     #[rustfmt::skip]
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 19] = [
         Fault::Cut, Fault::Silence, Fault::Corrupt, Fault::Kill, Fault::Power, Fault::KillClient,
         Fault::Grow, Fault::Replug, Fault::Reopen, Fault::Garbage, Fault::Hush, Fault::Hosts,
         Fault::Subsystems, Fault::Link, Fault::Hostile, Fault::Swap,
+        Fault::Stop, Fault::Unexport, Fault::Unimport,
     ];
 }
 

@@ -146,7 +146,13 @@ impl Wire {
 
     fn facts(link: u32) -> LinkFacts {
         let mtu = Wire::MTUS[link as usize];
-        LinkFacts { mac: [2, 0, 0, 0, 0, link as u8], mtu, vlan: None, ring_frames: 64 }
+        LinkFacts {
+            mac: [2, 0, 0, 0, 0, link as u8],
+            mtu,
+            vlan: None,
+            ring_frames: 64,
+            is_shared: true,
+        }
     }
 
     fn new(seed: u64) -> Wire {

@@ -69,11 +69,12 @@ fn scenarios_do_what_they_say() {
     let cuts = did("cuts").injected;
     assert!(cuts.cuts > cuts.late_cuts && cuts.late_cuts > 0, "{cuts:?}");
     assert!(did("silence").injected.hushes > 0);
-    assert!(did("kills").injected.kills > 0);
+    let kills = did("kills");
+    assert!(kills.injected.kills > kills.counts.stops && kills.counts.stops > 0, "{kills:?}");
     let shards = did("shards");
     assert!(shards.client_shards > 1 && shards.injected.cuts > 0, "{shards:?}");
-    let Counts { logs, events, .. } = did("discovery").counts;
-    assert!(logs > 0 && events > 0, "{logs} {events}");
+    let Activity { nvme, counts: Counts { logs, events, .. }, .. } = did("discovery");
+    assert!(logs > 0 && events > 0 && nvme.forgotten > 0, "{logs} {events} {nvme:?}");
     let Counts { denials, removals, .. } = did("access").counts;
     assert!(denials > 0 && removals > 0, "{denials} {removals}");
     assert!(did("change").counts.swaps > 0);
@@ -84,6 +85,8 @@ fn scenarios_do_what_they_say() {
     assert!(did("line").nvme.waits > 100, "few waited for memory");
     let Activity { nvme, counts, raw, .. } = activity("patience", 200..216);
     assert!(nvme.waits > 0 && raw.expired > 0 && counts.lost == 0, "{nvme:?} {raw:?} {counts:?}");
+    let Actions { fulls, left, .. } = did("greedy").raw;
+    assert!(fulls > 0 && left > 0, "{fulls} {left}");
     let Activity { injected, raw, counts, .. } = did("driver");
     assert!(injected.kept > 0 && injected.parts > 0, "{injected:?}");
     assert!(raw.deafs > 0 && raw.expired > 0 && raw.grants > 0, "{raw:?}");
@@ -105,6 +108,7 @@ fn scenarios_do_what_they_say() {
     let copies = calm.aoe.target.repeated_answered + calm.aoe.drops.repeated_in_flight;
     assert!(copies == 0 && calm.aoe.target.writes > 0, "{calm:?}");
     let crash = did("aoe-crash");
+    assert!(crash.counts.stops > 0, "{crash:?}");
     assert!(crash.injected.power_cuts > 0 && crash.aoe.target.flushes > 0, "{crash:?}");
     assert!(did("aoe-restart").injected.kills > 0);
     // Few frames are under way when an MTU shrinks.
@@ -112,6 +116,16 @@ fn scenarios_do_what_they_say() {
     assert!(fates.downs > 0 && fates.mtus > 0 && fates.oversize > 0, "{fates:?}");
     let aoe::server::Drops { no_memory, stale, .. } = activity("aoe-short", 200..216).aoe.drops;
     assert!(no_memory > 0 && stale > 0, "{no_memory} {stale}");
+    let Activity { fates, injected, aoe, .. } = did("aoe-flood");
+    assert!(fates.overrun > 0 && injected.kept > 0, "{fates:?} {injected:?}");
+    let drops = aoe.drops;
+    assert!(drops.unsent > 0 && drops.too_large > 0 && drops.no_match > 0, "{drops:?}");
+    let Activity { counts: admin, .. } = did("aoe-admin");
+    assert!(admin.unexports > 0 && admin.unimports > 0 && admin.stops > 0, "{admin:?}");
+    assert!(did("imports").counts.unimports > 0 && did("twice").counts.swaps > 0);
+    assert!(did("aoe-cached").injected.power_cuts > 0);
+    let tags = did("aoe-tags");
+    assert!(tags.aoe.target.repeats_lapsed > 0, "{:?}", tags.aoe.target);
     let plain = did("aoe-plain");
     let known = plain.aoe.target.waited
         + plain.aoe.target.repeated_answered

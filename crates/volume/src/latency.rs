@@ -103,7 +103,8 @@ fn bucket(time: u64) -> usize {
 /// The last time of a bucket that has an end.
 fn end(index: usize) -> u64 {
     let Some(place) = index.checked_sub(1) else { return 1 << FIRST_LOG2 };
-    let (log2, step) = (FIRST_LOG2 + (place as u32 >> STEPS_LOG2), place as u64 & 3);
+    let log2 = FIRST_LOG2 + (place as u32 >> STEPS_LOG2);
+    let step = place as u64 & ((1 << STEPS_LOG2) - 1);
     (1 << log2) + ((step + 1) << (log2 - STEPS_LOG2))
 }
 

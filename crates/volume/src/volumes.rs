@@ -596,7 +596,6 @@ impl Volumes {
             found.ended(class, now.0.saturating_sub(begun.0), outcome);
         }
         if changes_data {
-            let found = &mut self.volumes[volume.0];
             for hold in found.held.came_back(extent, number) {
                 self.tell_owner(now, volume, Message::HoldReady { volume, hold });
             }

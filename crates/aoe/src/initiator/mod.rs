@@ -31,7 +31,7 @@ mod tests;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use block::{ByteCount, Completion, Failure, Instant, Operation, Outcome, Request};
+use block::{ByteCount, Completion, Failure, Instant, Operation, Outcome, Request, planted};
 use contract::{Cache, DiskFacts, FrameBatch, LinkFacts, LinkId, counters};
 use remote::{JobKind, PayloadPlace, Reach, Verdict};
 use wire::aoe::{Address, SECTOR};
@@ -403,7 +403,8 @@ impl Initiator {
         if progress.unanswered > 0 || job.place != PayloadPlace::Home {
             return;
         }
-        if progress.restarts != self.restarts && is_cut && !progress.has_failed() {
+        let is_new_start = progress.restarts != self.restarts && !planted("new-start-is-not-seen");
+        if is_new_start && is_cut && !progress.has_failed() {
             // What was answered before the target was away may be lost.
             progress.restarts = self.restarts;
             if changes && !progress.held {

@@ -193,10 +193,9 @@ impl Target {
     /// many frames that took.
     fn announce(&mut self, id: ExportId, link: LinkId) -> u32 {
         let Some(exported) = self.exports.get(id.0) else { return 0 };
-        if ShardId::owner_of(id.0, self.shards) != self.shard {
-            return 0;
-        }
-        if exported.removed || self.facts(link).is_none() {
+        let Some(facts) = self.facts(link).filter(|_| !exported.removed) else { return 0 };
+        // Of those that have the link one does it: a link of one shard alone has no other.
+        if facts.is_shared && ShardId::owner_of(id.0, self.shards) != self.shard {
             return 0;
         }
         let hears = |mac: &&MacAddress| exported.hears(**mac);

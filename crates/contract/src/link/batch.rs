@@ -241,8 +241,13 @@ mod tests {
     use testkit::Pages;
     use wire::ethernet::MacAddress;
 
-    const FACTS: LinkFacts =
-        LinkFacts { mac: [2, 0, 0, 0, 0, 9], mtu: 1500, vlan: None, ring_frames: 64 };
+    const FACTS: LinkFacts = LinkFacts {
+        mac: [2, 0, 0, 0, 0, 9],
+        mtu: 1500,
+        vlan: None,
+        ring_frames: 64,
+        is_shared: true,
+    };
     const TAGGED: LinkFacts = LinkFacts { vlan: Some(100), ..FACTS };
     const TO: Station =
         Station { link: LinkId(3), mac: MacAddress([2, 0, 0, 0, 0, 1]), priority: 5 };

@@ -154,7 +154,8 @@ mod tests {
     use super::*;
 
     const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
-    const PLAIN: LinkFacts = LinkFacts { mac: OWN, mtu: 1500, vlan: None, ring_frames: 64 };
+    const PLAIN: LinkFacts =
+        LinkFacts { mac: OWN, mtu: 1500, vlan: None, ring_frames: 64, is_shared: true };
     const TAGGED: LinkFacts = LinkFacts { vlan: Some(100), ..PLAIN };
     const MPLS: [u8; 2] = [0x88, 0x47];
 

@@ -8,10 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use block::{Instant, Slot};
+use block::{Instant, Slot, planted};
 use wire::nvme::Nqn;
 
-use super::controller::Controller;
+use super::controller::{Controller, Phase};
 use super::{CloseReason, ControllerRef, Controllers, Export};
 use crate::limits::NAMESPACES_MAX;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
@@ -91,6 +91,19 @@ impl Controllers {
         self.discovery_changed(|host| export.subsystem.hosts.allow(host));
     }
 
+    /// Fails the controllers of a host that are owned here, which may connect again. Returns how many
+    /// there were.
+    pub fn close_sessions(&mut self, now: Instant, host: &Nqn) -> u32 {
+        let wanted = |controller: &Controller| {
+            controller.who.host.nqn == *host && controller.phase != Phase::Failed
+        };
+        let named = self.controllers_where(wanted);
+        for name in &named {
+            self.fail(now, *name, CloseReason::Administrator);
+        }
+        named.len() as u32
+    }
+
     /// From now on this lies under a number of a subsystem, or nothing: commands to it get 0x00B
     /// then.
     fn put_namespace(&mut self, slot: Slot, nsid: u32, namespace: Option<Namespace>) {
@@ -105,7 +118,11 @@ impl Controllers {
             before.into_iter().for_each(|before| self.namespace_left(slot, nsid, before));
             there.into_iter().for_each(|there| self.namespace_came(slot, nsid, there));
         }
-        for name in self.controllers_where(|controller| controller.export == Some(slot)) {
+        let mut concerned = self.controllers_where(|controller| controller.export == Some(slot));
+        if planted("one-controller-is-told") {
+            concerned.truncate(1);
+        }
+        for name in concerned {
             self.untold.entry(name).or_default().insert(nsid);
         }
     }
@@ -140,7 +157,11 @@ impl Controllers {
     /// All shards have the subsystems as they are now: hosts get their events. Not before, since
     /// they look at once at what they are told of, through queues of any shard.
     pub fn announce_exports(&mut self) {
-        for (name, namespaces) in core::mem::take(&mut self.untold) {
+        let untold = match planted("changes-are-told-again") {
+            true => self.untold.clone(),
+            false => core::mem::take(&mut self.untold),
+        };
+        for (name, namespaces) in untold {
             let Some(controller) = self.controller_mut(name) else { continue };
             // The list is bounded by NAMESPACES_MAX, which is what the log holds.
             controller.changed_namespaces.extend(namespaces);

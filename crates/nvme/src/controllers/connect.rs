@@ -193,7 +193,10 @@ impl Controllers {
             return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
         }
         let export = self.allowed_export(&asked.who).inspect_err(|refusal| {
-            let why = match refusal.status.without_hints() {
+            let status = refusal.status.without_hints();
+            let why = match status {
+                // It may come with the rest of the configuration, and the host asks again.
+                _ if status == refusal.status => return,
                 Status::CONNECT_INVALID_HOST => Refused::NotNamed,
                 _ => Refused::NotExported,
             };

@@ -8,7 +8,7 @@ use wire::nvme::Status;
 use wire::nvme::async_event::AsyncEvent;
 
 use super::controller::{Controller, Notice};
-use super::{Answer, ControllerRef, Controllers, QueueHandle, Reply};
+use super::{Answer, ConnectionEvent, ControllerRef, Controllers, MachineKey, QueueHandle, Reply};
 use crate::limits::ASYNC_EVENT_REQUESTS_MAX;
 
 impl Controller {
@@ -52,6 +52,29 @@ impl Controllers {
         let Some(at) = held.iter().position(|held| *held == command_id) else { return false };
         held.remove(at);
         true
+    }
+
+    /// The answer to a request of this CID, if it is on its way to the connection.
+    pub(crate) fn take_event_reply(
+        &mut self,
+        queue: QueueHandle,
+        command_id: u16,
+    ) -> Option<Reply> {
+        let name = self.queues.get(queue.0)?.controller;
+        let key = self.controller_mut(name)?.admin_key;
+        let told = [AsyncEvent::DISCOVERY_CHANGED, AsyncEvent::NAMESPACE_CHANGED];
+        let is_it = |(to, event): &(MachineKey, ConnectionEvent)| match event {
+            ConnectionEvent::Reply(reply) => {
+                let is_told = told.iter().any(|event| reply.result == event.to_result().into());
+                *to == key && reply.command_id == command_id && is_told
+            }
+            _ => false,
+        };
+        let at = self.events.iter().position(is_it)?;
+        match self.events.remove(at)?.1 {
+            ConnectionEvent::Reply(reply) => Some(reply),
+            _ => None,
+        }
     }
 
     /// Tells what there is to tell, if a request is held.

@@ -25,6 +25,7 @@ use lab::{Phase, Place, Progress};
 use super::session::{Interrupt, Opening, Outcome, Session};
 use super::workload_host::Reading;
 use crate::cli::BenchArgs;
+use crate::config::defaults::Defaults;
 use crate::config::uri::DiskUri;
 use crate::control;
 
@@ -352,8 +353,8 @@ fn window(readings: &[Reading], shard: u16) -> Option<(Reading, Reading)> {
 /// Who tells the processor time of the target: the server behind `--control`, or on this machine's
 /// usual socket if it listens where the disk is.
 fn target(args: &BenchArgs) -> Option<control::Client> {
-    let client = super::client(args.control.as_deref());
-    if args.control.is_some() {
+    if let Some(named) = &args.control {
+        let client = control::Client::new(named);
         let told = client.status();
         let told = told.inspect_err(|error| {
             let words = format!("{error}: its processor time is not counted");
@@ -363,6 +364,7 @@ fn target(args: &BenchArgs) -> Option<control::Client> {
     }
     let DiskUri::Remote(uri) = args.disk.innermost() else { return None };
     let wanted = uri.listener()?.to_string();
+    let client = control::Client::new(&Defaults::of_this_machine().control);
     let status = client.status().ok()?;
     let listens = status.listeners.iter().any(|one| one.addresses.contains(&wanted));
     listens.then_some(client)

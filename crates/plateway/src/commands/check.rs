@@ -80,7 +80,14 @@ fn served(client: &Client, defaults: &Defaults) -> miette::Result<Served> {
     let status = client.status()?;
     let directory = std::fs::read_link(format!("/proc/{}/cwd", status.pid));
     let failed = status.disks.into_iter().filter_map(|disk| Some((disk.name, disk.problem?)));
-    Ok(Served { args, directory: directory.unwrap_or_default(), failed: failed.collect() })
+    let volumes = status.volumes.into_iter().filter(|volume| volume.state == "failed");
+    let failed_volumes = volumes.filter_map(|volume| Some((volume.name, volume.problem?)));
+    Ok(Served {
+        args,
+        directory: directory.unwrap_or_default(),
+        failed: failed.collect(),
+        failed_volumes: failed_volumes.collect(),
+    })
 }
 
 fn text_of(found: &Preview) -> String {

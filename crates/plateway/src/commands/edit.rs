@@ -6,7 +6,7 @@ use crate::config::edit::Edit;
 
 /// Prints what is served.
 pub(crate) fn config(args: &ServerArgs) -> miette::Result<()> {
-    let text = super::client(args.control.as_deref()).config()?;
+    let text = super::client(args)?.config()?;
     super::show(args.json, &text, || text.clone())
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn host(args: &HostArgs) -> miette::Result<()> {
 }
 
 fn edit(server: &ServerArgs, edit: &Edit, yes: bool) -> miette::Result<()> {
-    let changes = super::client(server.control.as_deref()).edit(edit, yes)?;
+    let changes = super::client(server)?.edit(edit, yes)?;
     match server.json {
         true => super::print_json(&changes),
         false => super::print_changes(&changes),

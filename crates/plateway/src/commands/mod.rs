@@ -17,6 +17,7 @@ mod pages;
 mod reservation;
 mod serve;
 mod session;
+mod sessions;
 mod sim;
 mod status;
 mod workload_host;
@@ -28,7 +29,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use miette::IntoDiagnostic;
 use serde::Serialize;
 
-use crate::cli::Command;
+use crate::cli::{Command, ServerArgs};
+use crate::config;
 use crate::config::defaults::Defaults;
 use crate::control::{Changes, Client};
 
@@ -44,6 +46,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Init(args) => init::run(&args),
         Command::Volume(args) => edit::volume(&args),
         Command::Host(args) => edit::host(&args),
+        Command::Session(args) => sessions::run(&args),
         Command::Reservation(args) => reservation::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Copy(args) => copy::run(&args),
@@ -83,9 +86,15 @@ pub(crate) fn exit_code(error: &miette::Report) -> u8 {
     error.downcast_ref::<Ended>().map_or(1, |ended| ended.code)
 }
 
-/// The server behind the control socket that was named, or where `serve` puts it.
-fn client(named: Option<&Path>) -> Client {
-    Client::new(named.unwrap_or(&Defaults::of_this_machine().control))
+/// The server behind the control socket that was named, that of the configuration that was named,
+/// or where `serve` puts it.
+fn client(server: &ServerArgs) -> miette::Result<Client> {
+    let defaults = Defaults::of_this_machine();
+    Ok(match (&server.control, &server.config) {
+        (Some(named), _) => Client::new(named),
+        (None, Some(file)) => Client::new(&config::load(file, &defaults)?.args.server.control),
+        (None, None) => Client::new(defaults.asked()),
+    })
 }
 
 /// A configuration's text, which was readable a moment ago.

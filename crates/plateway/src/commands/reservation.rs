@@ -6,7 +6,7 @@ use crate::cli::{ReservationAction, ReservationArgs};
 /// Frees a volume.
 pub(crate) fn run(args: &ReservationArgs) -> miette::Result<()> {
     let ReservationAction::Clear { volume } = &args.action;
-    let client = super::client(args.server.control.as_deref());
+    let client = super::client(&args.server)?;
     let done = client.clear_reservation(volume)?;
     super::show(args.server.json, &done, || format!("{done}\n"))
 }

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     crate::log::start(checked.args.server.log, checked.args.server.log_level);
     checked.warnings.lines().for_each(|line| Event::warn(line).tell());
     // First, so that two servers never touch the same disks, and signals are never lost.
-    let socket = control::ControlSocket::open(&checked.args.server.control)?;
+    let socket = control::ControlSocket::open(&checked.args.server)?;
     let (inputs, coming) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
@@ -213,6 +213,7 @@ impl Server<'_> {
                 Err(why) => refuse(why),
             },
             Ask::Reopen { disk } => told(running.reopen(&disk)),
+            Ask::CloseSessions { host } => told(running.close_sessions(&host)),
             Ask::ClearReservation { volume } => told(running.clear_reservation(&volume)),
         }
     }

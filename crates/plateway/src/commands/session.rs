@@ -20,6 +20,7 @@ use lab::probe::{Probe, Verdict};
 use lab::{Guest, Place, Progress};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use uuid::Uuid;
+use volume::assemble::Found;
 
 use super::workload_host::{Reading, Told, WorkloadHost};
 use crate::config::defaults::Defaults;
@@ -101,6 +102,16 @@ impl Session {
     /// What holds the blocks of the volume of a place.
     pub(crate) fn backing(&self, place: Place) -> miette::Result<Backing> {
         Ok(self.running.backing(&self.names[usize::from(place.0)])?)
+    }
+
+    /// The label of the disk of a place, if it has one or what is left of one.
+    pub(crate) fn label_on(&self, place: Place) -> miette::Result<Option<Found>> {
+        Ok(self.running.label_on(&self.names[usize::from(place.0)])?)
+    }
+
+    /// Takes that away.
+    pub(crate) fn wipe_label(&self, place: Place) -> miette::Result<()> {
+        Ok(self.running.wipe_label(&self.names[usize::from(place.0)])?)
     }
 
     /// Threads that carry work.
@@ -228,6 +239,7 @@ fn server(opening: &Opening<'_>, defaults: &Defaults) -> Server {
         shards,
         memory_bytes: MEMORY_DEFAULT.max(least).max(opening.in_flight.saturating_mul(3) / 2),
         control: defaults.control.clone(),
+        control_group: None,
         state: defaults.state.clone(),
         driver: DriverChoice::Auto,
         log: Default::default(),

@@ -13,7 +13,7 @@ use crate::control::{Status, table_of};
 
 /// Shows.
 pub(crate) fn run(args: &StatusArgs) -> miette::Result<()> {
-    let client = super::client(args.server.control.as_deref());
+    let client = super::client(&args.server)?;
     if let Some(interval) = args.watch {
         return watch::run(&client, interval);
     }

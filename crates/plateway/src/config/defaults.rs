@@ -4,7 +4,7 @@
 //! systemd's `STATE_DIRECTORY` and `RUNTIME_DIRECTORY`, the user's own directories. Everything else
 //! takes a [`Defaults`] as a value, so that tests are the same on every machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Values for keys that are absent.
 #[derive(Clone, Debug)]
@@ -27,7 +27,16 @@ impl Defaults {
         let (control, state) = directories(root, get);
         Self { cpus: cpus(), control, state }
     }
+
+    /// Where a server is asked: the user's own, or the system's where he has none.
+    pub(crate) fn asked(&self) -> &Path {
+        let system = Path::new(SYSTEM_CONTROL);
+        if !self.control.exists() && system.exists() { system } else { &self.control }
+    }
 }
+
+/// The socket of a server that the system runs; a group may be let in.
+const SYSTEM_CONTROL: &str = "/run/plateway/control.sock";
 
 /// The CPUs of our affinity mask: what containers and `taskset` leave us.
 fn cpus() -> Vec<u32> {

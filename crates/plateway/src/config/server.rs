@@ -28,6 +28,7 @@ table! {
         shards: Vec<Spanned<i64>> = "a list of CPUs such as [0, 1]",
         memory: LowSize = SIZE,
         control: String = "the path of a socket in quotes",
+        control_group: String = "the name of a group in quotes",
         state: String = "the path of a directory in quotes",
         driver: String = "\"auto\", \"io_uring\" or \"epoll\"",
         log: String = "\"auto\", \"text\" or \"json\"",
@@ -47,6 +48,8 @@ pub(crate) struct Server {
     pub(crate) memory_bytes: u64,
     /// The control socket.
     pub(crate) control: PathBuf,
+    /// The group that may use it beside its owner.
+    pub(crate) control_group: Option<String>,
     /// The directory of identities.
     pub(crate) state: PathBuf,
     /// How effects are performed.
@@ -93,18 +96,19 @@ impl fmt::Display for DriverChoice {
 
 impl Server {
     /// As a file has it, key by key.
-    fn values(&self) -> [(&'static str, String); 9] {
+    fn values(&self) -> [(&'static str, Option<String>); 10] {
         let path = |path: &Path| quoted(&path.display().to_string());
         [
-            ("shards", format!("{:?}", self.shards)),
-            ("memory", quoted(&Size(self.memory_bytes).to_string())),
-            ("control", path(&self.control)),
-            ("state", path(&self.state)),
-            ("driver", quoted(&self.driver.to_string())),
-            ("log", quoted(&self.log.to_string())),
-            ("log_level", quoted(&self.log_level.to_string())),
-            ("max_connections", self.connections_max.to_string()),
-            ("max_connections_per_host", self.connections_per_host_max.to_string()),
+            ("shards", Some(format!("{:?}", self.shards))),
+            ("memory", Some(quoted(&Size(self.memory_bytes).to_string()))),
+            ("control", Some(path(&self.control))),
+            ("control_group", self.control_group.as_deref().map(quoted)),
+            ("state", Some(path(&self.state))),
+            ("driver", Some(quoted(&self.driver.to_string()))),
+            ("log", Some(quoted(&self.log.to_string()))),
+            ("log_level", Some(quoted(&self.log_level.to_string()))),
+            ("max_connections", Some(self.connections_max.to_string())),
+            ("max_connections_per_host", Some(self.connections_per_host_max.to_string())),
         ]
     }
 
@@ -112,7 +116,9 @@ impl Server {
     pub(super) fn changes(&self, to: &Server) -> Vec<Refused> {
         let pairs = self.values().into_iter().zip(to.values());
         let changed = pairs.filter(|((_, from), (_, to))| from != to);
-        let plain = |value: String| value.trim_matches('"').to_owned();
+        let plain = |value: Option<String>| {
+            value.map_or_else(|| "none".to_owned(), |value| value.trim_matches('"').to_owned())
+        };
         changed
             .map(|((key, from), (_, to))| Refused::NeedsRestart {
                 key,
@@ -125,7 +131,7 @@ impl Server {
     pub(super) fn text(&self) -> String {
         let mut text = String::from("[server]\n");
         for (key, value) in self.values() {
-            let _ = writeln!(text, "{key} = {value}");
+            let _ = value.map(|value| writeln!(text, "{key} = {value}"));
         }
         text
     }
@@ -173,6 +179,10 @@ impl Resolver<'_> {
                 format!("the path of a socket has at most {SOCKET_PATH_MAX} bytes, seen {seen}");
             self.error(written.span(), message);
         }
+        let control_group = low.control_group.as_ref().map(|written| {
+            self.place("[server]".to_owned(), "control_group", written.span());
+            written.get_ref().clone()
+        });
         let limit = 1..=CONNECTIONS_LIMIT;
         let connections_max =
             self.number(&low.max_connections, "max_connections", limit).unwrap_or(CONNECTIONS_MAX);
@@ -185,6 +195,7 @@ impl Resolver<'_> {
             shards,
             memory_bytes,
             control,
+            control_group,
             state: self.path(&low.state, "state").unwrap_or_else(|| defaults.state.clone()),
             driver: self.word(&low.driver, "driver", &DriverChoice::NAMES),
             log: self.word(&low.log, "log", &Format::NAMES),

@@ -113,6 +113,12 @@ impl Client {
         self.ask(Method::POST, &format!("/v1/disks/{disk}/reopen"), String::new())
     }
 
+    /// Closes the sessions of a host.
+    pub(crate) fn close_sessions(&self, host: &str) -> Result<String, ClientError> {
+        let host = escaped(Path::new(host));
+        self.ask(Method::DELETE, &format!("/v1/sessions?host={host}"), String::new())
+    }
+
     /// Frees a volume, whoever holds it.
     pub(crate) fn clear_reservation(&self, volume: &str) -> Result<String, ClientError> {
         let volume = escaped(Path::new(volume));
@@ -134,10 +140,10 @@ impl Client {
         let kind = seen.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         let help = match kind {
             Some(std::io::ErrorKind::PermissionDenied) => {
-                "the socket is for the user that the server runs as: try it with sudo"
+                "the socket is for the user that the server runs as, and for its control_group: try it with sudo"
             }
             _ => {
-                "is `plateway serve` running? Its socket is the key `control` of [server] in its configuration: name it with --control"
+                "is `plateway serve` running? Its socket is the key `control` of [server] in its configuration: name it with --control, or the configuration with --config"
             }
         };
         ClientError::Absent { path: self.path.display().to_string(), seen: seen.to_string(), help }

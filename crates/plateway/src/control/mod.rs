@@ -13,12 +13,13 @@
 //!                                      &yes=true takes away what is in use, &allow_empty=true the
 //!                                      last export
 //!   POST /v1/disks/{name}/reopen       what was done, as a line
+//!   DELETE /v1/sessions?host=NQN       what was done, as a line
 //!   POST /v1/volumes/{name}/reservation/clear
 //!                                      what was done, as a line
 //! ```
 //!
-//! Errors are texts for people, with code 409 (it cannot be done), 400 (no such request) or 503
-//! (the server is ending). Requests are carried out by the control thread one after the other.
+//! Errors are texts for people, with code 409 (it cannot be done), 404 and 405 (no such request),
+//! 400 (it lacks something) or 503 (the server is ending). Requests are carried out by the control thread one after the other.
 //! `socket` is where they come, `server` the requests, `client` the other side, `status` what is
 //! said.
 
@@ -30,6 +31,6 @@ mod table;
 
 pub(crate) use client::{Client, ClientError};
 pub(crate) use server::{Answering, Ask, Asking, Reply, metrics, openapi};
-pub(crate) use socket::ControlSocket;
+pub(crate) use socket::{ControlSocket, group};
 pub(crate) use status::{Changes, Keyed, Status, StepLine, counted};
 pub(crate) use table::{Column, table, table_of};

@@ -58,6 +58,11 @@ pub(crate) enum Ask {
         /// Its name.
         disk: String,
     },
+    /// That the sessions of a host are closed.
+    CloseSessions {
+        /// Its name.
+        host: String,
+    },
     /// That a volume is freed, whoever holds it.
     ClearReservation {
         /// Its name.
@@ -163,6 +168,13 @@ struct OfHost {
     yes: bool,
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Whose {
+    /// The host's NQN.
+    host: String,
+}
+
 impl OfHost {
     fn edit(self, volume: String, may: bool) -> Ask {
         Ask::Edit { edit: Edit::Host { volume, host: self.host, may }, yes: self.yes }
@@ -203,7 +215,8 @@ fn router() -> OpenApiRouter<Asking> {
         title = "Plateway",
         description = "The control socket of a server: HTTP over a Unix socket. Keys stay: later \
                        versions add keys and rename none. Errors are texts for people: 409 where it \
-                       cannot be done, 400 where there is no such request, 503 while the server ends."
+                       cannot be done, 404 and 405 where there is no such request, 400 where it lacks \
+                       something, 503 while the server ends."
     ))]
     struct Api;
     OpenApiRouter::with_openapi(Api::openapi())
@@ -215,6 +228,7 @@ fn router() -> OpenApiRouter<Asking> {
         .routes(routes!(reopen))
         .routes(routes!(resize))
         .routes(routes!(add_host, remove_host))
+        .routes(routes!(close_sessions))
         .routes(routes!(clear_reservation))
         .routes(routes!(openapi_text))
 }
@@ -227,7 +241,7 @@ pub(crate) fn openapi() -> utoipa::openapi::OpenApi {
 fn routes(asking: Asking) -> Router {
     let (router, _) = router().split_for_parts();
     router
-        .fallback(async || (StatusCode::BAD_REQUEST, "expected a request such as GET /v1/status\n"))
+        .fallback(async || (StatusCode::NOT_FOUND, "expected a request such as GET /v1/status\n"))
         .layer(DefaultBodyLimit::max(CONFIG_MAX))
         .with_state(asking)
 }
@@ -328,6 +342,14 @@ async fn remove_host(
     Query(one): Query<OfHost>,
 ) -> Response {
     reply(&asking, one.edit(volume, false)).await
+}
+
+/// Closes the sessions of a host, which may connect again.
+#[utoipa::path(delete, path = "/v1/sessions", params(Whose),
+    responses((status = OK, body = String), (status = 409, body = String), (status = 503, body = String))
+)]
+async fn close_sessions(State(asking): State<Asking>, Query(whose): Query<Whose>) -> Response {
+    reply(&asking, Ask::CloseSessions { host: whose.host }).await
 }
 
 /// Frees a volume, whoever holds it.

@@ -1,19 +1,22 @@
-//! The control socket: one server behind each path, and nobody but its owner in front of it.
+//! The control socket: one server behind each path, and nobody but its owner, and the members of a
+//! group where one is named, in front of it.
 //!
 //! A lock beside the socket (`PATH.lock`) is held for as long as the server lives and ends with it,
 //! however it ends; a socket whose lock is free is stale and is replaced. The socket is made with
-//! mode 0600. Errors name the path, what was seen and what to do.
+//! mode 0600, and then given to the group with 0660. Errors name the path, what was seen and what to do.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{Gid, Group};
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 
 use super::server::{Asking, Serving, serve};
+use crate::config::server::Server;
 use crate::run::RunError;
 
 /// A socket that listens, and is not answered yet.
@@ -30,6 +33,41 @@ pub(super) struct Owned {
     _lock: File,
 }
 
+impl Owned {
+    /// Lets the members of a group use the socket.
+    fn give_to(&self, name: &str) -> Result<(), RunError> {
+        let path = self.path.display();
+        let fail = |doing: &str, seen: &dyn std::fmt::Display| {
+            RunError::new(format!("control socket {path}: cannot {doing}: {seen}"))
+        };
+        let group = group(name)?;
+        let seen = fs::metadata(&self.path).map_err(|error| fail("look at it", &error))?;
+        if seen.gid() != group.as_raw() {
+            chown(&self.path, None, Some(group.as_raw())).map_err(|error| {
+                fail(&format!("give it to group {name}"), &error).help(
+                    "a server that does not run as root must be a member of the group; under systemd: Group=, or \
+                     SupplementaryGroups= and SystemCallFilter=@chown",
+                )
+            })?;
+        }
+        let mode = fs::Permissions::from_mode(0o660);
+        fs::set_permissions(&self.path, mode).map_err(|error| fail("let its group use it", &error))
+    }
+}
+
+/// The number of a group that this machine must have.
+pub(crate) fn group(name: &str) -> Result<Gid, RunError> {
+    let seen = match Group::from_name(name) {
+        Ok(Some(group)) => return Ok(group.gid),
+        Ok(None) => "none of this name".to_owned(),
+        Err(errno) => errno.desc().to_owned(),
+    };
+    let message = format!("control_group {name}: expected a group of this machine, seen {seen}");
+    Err(RunError::new(message)
+        .help(format!("`getent group {name}` shows it; groupadd makes one"))
+        .key("control_group"))
+}
+
 impl Drop for Owned {
     fn drop(&mut self) {
         // Still under the lock: it is ours.
@@ -39,7 +77,15 @@ impl Drop for Owned {
 
 impl ControlSocket {
     /// Makes the socket; an error if another server has it.
-    pub(crate) fn open(path: &Path) -> Result<ControlSocket, RunError> {
+    pub(crate) fn open(server: &Server) -> Result<ControlSocket, RunError> {
+        let socket = ControlSocket::open_for_owner(&server.control)?;
+        if let Some(group) = &server.control_group {
+            socket.owned.give_to(group)?;
+        }
+        Ok(socket)
+    }
+
+    fn open_for_owner(path: &Path) -> Result<ControlSocket, RunError> {
         let fail = |doing: &str, error: &dyn std::fmt::Display| {
             RunError::new(format!("control socket {}: cannot {doing}: {error}", path.display()))
                 .help("name another one with --control or [server] control")
@@ -101,21 +147,43 @@ impl ControlSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_second_server_is_refused_and_a_stale_socket_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sub/control.sock");
-        let first = ControlSocket::open(&path).unwrap();
-        let error = ControlSocket::open(&path).unwrap_err();
+        let first = ControlSocket::open_for_owner(&path).unwrap();
+        let error = ControlSocket::open_for_owner(&path).unwrap_err();
         assert!(error.line().contains("another one that answers"), "{}", error.line());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(first);
         assert!(!path.exists());
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        ControlSocket::open(&path).unwrap();
+        ControlSocket::open_for_owner(&path).unwrap();
+    }
+
+    #[test]
+    fn a_group_is_let_in_where_it_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control.sock");
+        let socket = ControlSocket::open_for_owner(&path).unwrap();
+        let own = fs::metadata(&path).unwrap().gid();
+        let own = Group::from_gid(own.into()).unwrap().expect("a group with a name");
+        // Its own group is not changed, which takes no right.
+        socket.owned.give_to(&own.name).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        let other = if own.name == "daemon" { "root" } else { "daemon" };
+        match socket.owned.give_to(other) {
+            Ok(()) => {
+                let other = group(other).unwrap().as_raw();
+                assert_eq!(fs::metadata(&path).unwrap().gid(), other);
+            }
+            // Without rights.
+            Err(error) => assert!(error.line().contains("give it to group"), "{}", error.line()),
+        }
+        let error = socket.owned.give_to("no-such-group").unwrap_err();
+        assert!(error.line().contains("seen none of this name"), "{}", error.line());
     }
 
     #[test]
@@ -123,7 +191,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("control.sock");
         fs::create_dir(&path).unwrap();
-        assert!(ControlSocket::open(&path).is_err());
+        assert!(ControlSocket::open_for_owner(&path).is_err());
         assert!(path.is_dir());
     }
 }

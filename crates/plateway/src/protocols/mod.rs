@@ -241,16 +241,18 @@ pub(crate) trait Remote: fmt::Display {
         None
     }
 
-    /// Where its target listens, if it does.
+    /// Where its target listens, if it does; the name of that host is looked up.
     fn listener(&self) -> Option<&HostPort> {
         None
     }
 
-    /// How the shards reach it; `links` are open.
+    /// How the shards reach it; `links` are open, and `addresses`, one at least, are those of its
+    /// listener, if it has one.
     fn settings(
         &self,
         state: &StateDirectory,
         links: &[LinkId],
+        addresses: &[SocketAddr],
     ) -> Result<ImportSettings, RunError>;
 
     /// What to do about one that cannot be reached.
@@ -377,10 +379,29 @@ impl ProtocolStatus {
         self.nvme.tables().into_iter().chain(self.aoe.tables()).collect()
     }
 
+    /// Of the protocols that have such.
+    pub(crate) fn sessions(&self) -> Vec<Session> {
+        self.nvme.sessions().collect()
+    }
+
     /// What was dropped, and why.
     pub(crate) fn dropped(&self) -> [(&'static str, &BTreeMap<String, u64>); 1] {
         [("aoe frames dropped", &self.aoe.aoe_drops)]
     }
+}
+
+/// A host that is connected.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Session {
+    pub(crate) protocol: &'static str,
+    /// The name that it told.
+    pub(crate) host: String,
+    /// Its address.
+    pub(crate) peer: String,
+    /// What it uses, as hosts know it.
+    pub(crate) export: String,
+    /// What it is doing.
+    pub(crate) state: String,
 }
 
 /// What a host did with an export.

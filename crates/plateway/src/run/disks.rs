@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use ::volume::assemble::Found;
 
-use block::{ByteCount, ShardId};
+use block::ByteCount;
 use contract::{DiskFacts, DiskId};
 use reactor::disk::marks::Marks;
 use reactor::disk::probe::{Identity, Probe, unmade_file};
 use reactor::disk::{Access, Disk, OpenError, Rights};
 use reactor::look_at_interface;
-use shard::{Answer, ImportSettings, Order};
+use shard::Order;
 
 use super::caveats;
 use super::error::RunError;
@@ -27,7 +27,6 @@ use super::look::{Inventory, Member};
 use super::open;
 use super::retry::retry_in_use;
 use super::shape::Part;
-use super::shards::ORDER_LIMIT;
 use super::state::StateDirectory;
 use super::{OpenDisk, OpenVolume, Running};
 use crate::config::disk::{DiskConfig, disk_title};
@@ -35,14 +34,10 @@ use crate::config::size::Size;
 use crate::config::uri::{DiskUri, check_name};
 use crate::config::volume::VolumeConfig;
 use crate::log::Event;
-use crate::protocols::RemoteUri;
 
 /// How long a disk that is removed may take to become durable, and then to give back what it was
 /// asked.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
-
-/// After so much waiting people are told for what.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What was seen of a disk.
 #[derive(Debug)]
@@ -292,7 +287,7 @@ fn is_missing(error: &OpenError) -> bool {
 
 /// A disk by its name, and its URI where that is not the name (a disk of the command line has no
 /// other).
-fn described(DiskConfig { name, uri, .. }: &DiskConfig) -> String {
+pub(super) fn described(DiskConfig { name, uri, .. }: &DiskConfig) -> String {
     let uri = uri.to_string();
     if *name == uri { format!("disk {name}") } else { format!("disk {name} ({uri})") }
 }
@@ -353,35 +348,13 @@ impl Running {
 
     /// Opens a disk and makes it known to all shards.
     fn open_disk(&mut self, config: &DiskConfig) -> Result<OpenDisk, RunError> {
-        if let DiskUri::Remote(uri) = &config.uri {
-            let (id, settings) = self.prepare_import(config, uri)?;
-            let facts = self
-                .add_import(id, config, uri, &settings)
-                .inspect_err(|_| self.close_import_links(&config.name))?;
-            let backing = identity::backing(&config.uri);
-            let config = config.clone();
-            let caveats = Vec::new();
-            return Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats });
+        match &config.uri {
+            DiskUri::Remote(uri) => {
+                let reaching = self.begin_reaching(config, uri)?;
+                self.wait_for(reaching)
+            }
+            _ => retry_in_use(|| self.open_local(config)),
         }
-        retry_in_use(|| self.open_local(config))
-    }
-
-    /// What is done before the shards can reach a remote disk; its links are open then.
-    pub(super) fn prepare_import(
-        &mut self,
-        config: &DiskConfig,
-        uri: &RemoteUri,
-    ) -> Result<(DiskId, ImportSettings), RunError> {
-        let (id, name) = (DiskId(self.numbers.disk.next()), &config.name);
-        self.shards.event_log().name(id, name);
-        look(config, self)?;
-        let links =
-            self.open_import_links(name, uri).map_err(|error| error.within(&described(config)))?;
-        let settings = uri
-            .settings(&self.state, &links)
-            .map_err(|error| error.within(&format!("disk {name}")))
-            .inspect_err(|_| self.close_import_links(name))?;
-        Ok((id, settings))
     }
 
     /// Opens a disk of this machine, once, and makes it known to all shards.
@@ -406,62 +379,6 @@ impl Running {
         told.inspect_err(|_| drop(self.let_go(id, name, true)))?;
         let (config, caveats) = (config.clone(), sight.caveats);
         Ok(OpenDisk { id, config, local: Some(disk), facts, fresh, backing, caveats })
-    }
-
-    /// Has every shard reach a remote disk; if one cannot, none keeps it.
-    fn add_import(
-        &self,
-        disk: DiskId,
-        config: &DiskConfig,
-        uri: &RemoteUri,
-        settings: &ImportSettings,
-    ) -> Result<DiskFacts, RunError> {
-        let what = format!("reach disk {}", config.name);
-        let tries = settings.connect_deadline();
-        let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
-        let waits = || {
-            let (what, tries) = (described(config), tries.as_secs());
-            let words = format!("{what}: not reached yet, trying for {tries} s");
-            Event::warn(words).disk(&config.name).tell();
-        };
-        let answers = self.shards.order_with(&what, ORDER_LIMIT + tries, PATIENCE, waits, add);
-        self.imported(disk, config, (uri, settings), answers)
-    }
-
-    /// What shards found of a remote disk that they were to reach; if one did not, none keeps it.
-    pub(super) fn imported(
-        &self,
-        disk: DiskId,
-        config: &DiskConfig,
-        (uri, settings): (&RemoteUri, &ImportSettings),
-        answers: Result<Vec<Answer>, RunError>,
-    ) -> Result<DiskFacts, RunError> {
-        let mut reached = None;
-        let result = answers.and_then(|answers| {
-            for (shard, answer) in (0..).map(ShardId).zip(answers) {
-                match answer {
-                    Answer::Import(Ok(facts)) => {
-                        // News of the shard may have been quicker than its answer.
-                        self.shards.event_log().note_reached(disk, shard, facts.clone());
-                        reached = Some(facts);
-                    }
-                    Answer::Import(Err(why)) => {
-                        let why = self.shards.event_log().with_links(&why);
-                        return Err(RunError::new(format!("{}: {why}", described(config)))
-                            .transient()
-                            .help(uri.who_answers(settings)));
-                    }
-                    Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}
-                }
-            }
-            let nobody = || RunError::new(format!("disk {}: no shard reached it", config.name));
-            reached.ok_or_else(nobody)
-        });
-        if result.is_err() {
-            self.shards.event_log().forget_remote(disk);
-            self.order(&format!("let go of disk {}", config.name), || Order::RemoveDisk(disk))?;
-        }
-        result
     }
 
     /// Flushes and closes a disk that no volume uses. Returns what deserves to be told.

@@ -17,14 +17,11 @@
 
 use std::time::{Duration, Instant};
 
-use contract::DiskId;
 use indexmap::IndexMap;
-use shard::{ImportSettings, Order};
 
+use super::Running;
 use super::error::RunError;
-use super::identity;
-use super::shards::Pending;
-use super::{OpenDisk, Running};
+use super::reach::{PATIENCE, Reached, Reaching};
 use crate::config::disk::DiskConfig;
 use crate::config::model::HiArgs;
 use crate::config::thing::{Step, Thing};
@@ -47,15 +44,10 @@ pub(super) struct FailedThings {
 struct FailedThing {
     thing: Thing,
     why: String,
+    /// Whether that is another thing that it stands on.
+    is_waiting: bool,
     /// Of a remote disk: shards are reaching it.
     reaching: Option<Reaching>,
-}
-
-#[derive(Debug)]
-struct Reaching {
-    disk: DiskId,
-    settings: Box<ImportSettings>,
-    pending: Pending,
 }
 
 impl FailedThings {
@@ -72,12 +64,31 @@ impl FailedThings {
         self.things.values().map(|failed| (&failed.thing, &*failed.why))
     }
 
+    /// What is to be told of them.
+    pub(super) fn events(&self) -> impl Iterator<Item = Event> {
+        let event = |(title, failed): (&String, &FailedThing)| match &failed.reaching {
+            Some(reaching) => reaching.waits(),
+            None if failed.is_waiting => Event::warn(format!("{title} {}", failed.why)),
+            None => Event::error(format!("{title} failed and is tried again: {}", failed.why)),
+        };
+        self.things.iter().map(move |thing| event(thing).about(&thing.1.thing))
+    }
+
+    /// What people are told who wait for remote disks.
+    pub(super) fn reached_for(&self) -> impl Iterator<Item = Event> {
+        self.things.values().filter_map(|failed| Some(failed.reaching.as_ref()?.waits()))
+    }
+
     /// Something failed now.
     fn insert(&mut self, thing: Thing, why: String, now: Instant) {
+        self.insert_failed(FailedThing { thing, why, is_waiting: false, reaching: None }, now);
+    }
+
+    fn insert_failed(&mut self, failed: FailedThing, now: Instant) {
         if self.due.is_none() {
             (self.pause, self.due) = (PAUSE_MIN, Some(now + PAUSE_MIN));
         }
-        self.things.insert(thing.title(), FailedThing { thing, why, reaching: None });
+        self.things.insert(failed.thing.title(), failed);
     }
 
     fn remove(&mut self, title: &str) -> Option<FailedThing> {
@@ -160,18 +171,20 @@ impl Running {
             Step::Add(_) => {
                 let why = self.waits_for(thing)?;
                 let told = format!("{title} {why}");
-                self.failed.insert(thing.clone(), why, Instant::now());
+                let thing = thing.clone();
+                let failed = FailedThing { thing, why, is_waiting: true, reaching: None };
+                self.failed.insert_failed(failed, Instant::now());
                 Some(Ok(Some(told)))
             }
             Step::Remove(_) => {
                 let failed = self.failed.remove(&title)?;
-                Some(self.give_up(&failed).map(|()| None))
+                Some(self.let_alone(&failed).map(|()| None))
             }
             Step::Resize { .. } => None,
             Step::Change { .. } if !self.failed.contains(&title) => None,
             Step::Change { to: Thing::Disk(disk), .. } => {
                 let before = self.failed.remove(&title)?;
-                let opened = self.give_up(&before).and_then(|()| self.add_disk(disk));
+                let opened = self.let_alone(&before).and_then(|()| self.add_disk(disk));
                 Some(match opened {
                     Ok(told) => {
                         self.failed.hurry(Instant::now());
@@ -220,11 +233,10 @@ impl Running {
         let is_due = self.failed.take_due(now);
         let mut told = Vec::new();
         for title in self.failed.titles() {
-            let Some(failed) = self.failed.things.get(&title) else { continue };
+            let Some(failed) = self.failed.things.get_mut(&title) else { continue };
             let Thing::Disk(config) = failed.thing.clone() else { continue };
-            let tried = match &failed.reaching {
-                Some(reaching) if reaching.pending.is_answered() => self.reached(&title, &config),
-                Some(_) => continue,
+            let tried = match failed.reaching.take() {
+                Some(reaching) => self.reached(&title, reaching),
                 None if is_due => self.try_disk(&title, &config),
                 None => continue,
             };
@@ -265,7 +277,7 @@ impl Running {
         }
     }
 
-    /// Tries a disk; whether it is there, of which a remote one tells later.
+    /// Tries a disk; whether it is there, which is told later of a remote one.
     fn try_disk(&mut self, title: &str, config: &DiskConfig) -> Result<bool, RunError> {
         let DiskUri::Remote(uri) = &config.uri else {
             let step = Step::Add(Thing::Disk(config.clone()));
@@ -275,46 +287,70 @@ impl Running {
             self.disks.insert(config.name.clone(), disk);
             return Ok(true);
         };
-        let (disk, settings) = self.prepare_import(config, uri)?;
-        let settings = Box::new(settings);
-        let pending =
-            self.shards.begin_order(|| Order::AddImport { disk, settings: settings.clone() });
-        if let Some(failed) = self.failed.things.get_mut(title) {
-            failed.reaching = Some(Reaching { disk, settings, pending });
+        let reaching = self.begin_reaching(config, uri)?;
+        self.reached(title, reaching)
+    }
+
+    /// Goes on with a remote disk; whether it is there.
+    fn reached(&mut self, title: &str, reaching: Reaching) -> Result<bool, RunError> {
+        match self.go_on(reaching)? {
+            Reached::There(disk) => {
+                self.disks.insert(disk.config.name.clone(), disk);
+                Ok(true)
+            }
+            Reached::NotYet(reaching) => {
+                if let Some(failed) = self.failed.things.get_mut(title) {
+                    failed.reaching = Some(reaching);
+                }
+                Ok(false)
+            }
         }
-        Ok(false)
     }
 
-    /// Takes up what the shards answered of a remote disk.
-    fn reached(&mut self, title: &str, config: &DiskConfig) -> Result<bool, RunError> {
-        let reaching = self.failed.things.get_mut(title).and_then(|failed| failed.reaching.take());
-        let (Some(Reaching { disk: id, settings, pending }), DiskUri::Remote(uri)) =
-            (reaching, &config.uri)
-        else {
-            return Ok(false);
-        };
-        let facts = self.imported(id, config, (uri, &settings), Ok(pending.answers()));
-        let facts = facts.inspect_err(|_| self.close_import_links(&config.name))?;
-        let backing = identity::backing(&config.uri);
-        let config = config.clone();
-        let name = config.name.clone();
-        self.disks.insert(
-            name,
-            OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats: Vec::new() },
-        );
-        Ok(true)
+    /// Lets go of what is being reached for a failed thing.
+    fn let_alone(&mut self, failed: &FailedThing) -> Result<(), RunError> {
+        failed.reaching.as_ref().map_or(Ok(()), |reaching| self.give_up(reaching))
     }
 
-    /// Lets go of a disk that is being reached.
-    fn give_up(&mut self, failed: &FailedThing) -> Result<(), RunError> {
-        let (Some(reaching), Thing::Disk(config)) = (&failed.reaching, &failed.thing) else {
-            return Ok(());
-        };
-        let (id, name) = (reaching.disk, &config.name);
-        self.shards.event_log().forget_remote(id);
-        self.order(&format!("let go of disk {name}"), || Order::RemoveDisk(id))?;
-        self.close_import_links(name);
+    /// Begins to reach all remote disks of a start, side by side, and waits for those that are
+    /// required; for the others [`wait_for_remote`](Self::wait_for_remote) does. Until then they are
+    /// failed.
+    pub(super) fn begin_remote(&mut self, steps: &[Step]) -> Result<(), RunError> {
+        let mut required = Vec::new();
+        for step in steps {
+            let Step::Add(thing @ Thing::Disk(config)) = step else { continue };
+            let DiskUri::Remote(uri) = &config.uri else { continue };
+            let (why, reaching) = match self.begin_reaching(config, uri) {
+                Ok(reaching) if config.required => {
+                    required.push((config.name.clone(), reaching));
+                    continue;
+                }
+                Ok(reaching) => ("it is being reached".to_owned(), Some(reaching)),
+                Err(why) if why.is_transient() && !config.required => (why.line(), None),
+                Err(why) => return Err(why),
+            };
+            let failed = FailedThing { thing: thing.clone(), why, is_waiting: false, reaching };
+            self.failed.insert_failed(failed, Instant::now());
+        }
+        for (name, reaching) in required {
+            let disk = self.wait_for(reaching)?;
+            self.disks.insert(name, disk);
+        }
         Ok(())
+    }
+
+    /// Waits until the remote disks of a start are there or failed, or it is `until`. What stands on
+    /// them follows them.
+    pub(super) fn wait_for_remote(&mut self, until: Instant) {
+        loop {
+            // What comes of each is told at the end of the start.
+            self.try_failed(Instant::now());
+            let left = until.saturating_duration_since(Instant::now());
+            if self.failed.reached_for().next().is_none() || left.is_zero() {
+                return;
+            }
+            self.shards.bell().wait(left.min(PATIENCE));
+        }
     }
 
     /// Tries a failed disk at once, because a person asked for it. Returns what came of it, if it is

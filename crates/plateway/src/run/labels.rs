@@ -71,8 +71,22 @@ pub(super) fn judge(
     overwrite: bool,
 ) -> Result<Set, RunError> {
     let name = &volume.name;
-    let verdict = assemble::judge(found, &label, volume.uuid.is_some(), overwrite)
-        .map_err(|refusal| refused(volume, members, refusal))?;
+    // A disk that left its set may be back or mended later. Disks that never were one are refused to
+    // whoever would make them one, and so is an order that is not that of the set.
+    let is_of_set = |found: &Found| match found {
+        Found::Label(label) => match volume.uuid {
+            Some(uuid) => label.set.uuid == uuid.into_bytes(),
+            None => label.set.name == *name,
+        },
+        Found::Blank | Found::Foreign | Found::Damaged(_) => false,
+    };
+    let refuse = |refusal: Refusal| {
+        let has_left = !is_of_set(&found[refusal.index]) && found.iter().any(is_of_set);
+        let error = refused(volume, members, refusal);
+        if has_left { error.transient() } else { error }
+    };
+    let verdict =
+        assemble::judge(found, &label, volume.uuid.is_some(), overwrite).map_err(refuse)?;
     let parts: Vec<&Part> = members.iter().filter_map(|member| member.part.as_ref()).collect();
     let uuid = match verdict {
         Verdict::Assemble { uuid } => {
@@ -217,7 +231,8 @@ fn check_length(volume: &str, part: &Part, labelled: u64) -> Result<(), RunError
             ByteCount(bytes)
         ))
         .help("give the disk its former size back: what lies beyond its end is part of the volume")
-        .key(disk_title(disk))),
+        .key(disk_title(disk))
+        .transient()),
     }
 }
 

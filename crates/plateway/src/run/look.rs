@@ -78,6 +78,8 @@ pub(crate) struct Served {
     pub(crate) directory: PathBuf,
     /// Why its disks are failed that are, by name.
     pub(crate) failed: BTreeMap<String, String>,
+    /// Why its volumes are.
+    pub(crate) failed_volumes: BTreeMap<String, String>,
 }
 
 impl Served {
@@ -102,6 +104,12 @@ impl Served {
     pub(crate) fn why_failed(&self, disk: &DiskConfig) -> Option<&str> {
         let why = self.failed.get(&disk.name)?;
         self.args.disks.iter().any(|now| now.uri == disk.uri).then_some(why)
+    }
+
+    /// Why a volume is failed that is to be as it is.
+    pub(crate) fn why_volume_failed(&self, volume: &VolumeConfig) -> Option<&str> {
+        let why = self.failed_volumes.get(&volume.name)?;
+        self.args.volumes.contains(volume).then_some(why)
     }
 
     /// Whether it has these blocks open, under whatever name.

@@ -14,6 +14,7 @@ mod apply;
 pub(crate) mod backing;
 mod caveats;
 pub(crate) mod disks;
+mod durable;
 mod error;
 mod event_log;
 pub(crate) mod exports;
@@ -28,15 +29,18 @@ pub(crate) mod listeners;
 pub(crate) mod look;
 mod metrics;
 pub(crate) mod open;
+mod reach;
 mod reopen;
 mod reservations;
 mod retry;
+mod sessions;
 pub(crate) mod shape;
 mod shards;
 pub(crate) mod state;
 pub(crate) mod store;
 mod unmade;
 pub(crate) mod volumes;
+mod wipe;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -66,7 +70,7 @@ use crate::config::listener::ListenerConfig;
 use crate::config::model::HiArgs;
 use crate::config::plan::Plan;
 use crate::config::server::{DriverChoice, Server};
-use crate::config::thing::{Configured, Thing};
+use crate::config::thing::{Configured, Step, Thing};
 use crate::config::uri::DiskUri;
 use crate::config::volume::VolumeConfig;
 use crate::log::Event;
@@ -76,6 +80,7 @@ use failed::FailedThings;
 use links::{ImportLink, OpenLink};
 use look::{Inventory, Member};
 use metrics::Metrics;
+use reach::PATIENCE;
 use shape::Part;
 use shards::Shards;
 use state::StateDirectory;
@@ -83,6 +88,9 @@ use unmade::unmade_last;
 
 /// How long volumes may take to become durable at the end.
 const LAST_FLUSH: Duration = Duration::from_secs(30);
+/// How long a start waits for its remote disks, which are tried for 10 s: what is there is served
+/// meanwhile.
+const START_LIMIT: Duration = Duration::from_secs(15);
 
 /// A server that runs. Dropping it stops the shards without a word to hosts.
 ///
@@ -235,12 +243,27 @@ impl Running {
             unmade: BTreeMap::new(),
             started: Instant::now(),
         };
-        for step in &unmade_last(Plan::initial(args).steps) {
-            warnings.extend(running.carry_out_or_fail(step, args)?);
+        let steps = unmade_last(Plan::initial(args).steps);
+        running.begin_remote(&steps)?;
+        // Most are there at once, and then what stands on them is shown with the rest.
+        running.wait_for_remote(Instant::now() + PATIENCE);
+        running.failed.reached_for().for_each(Event::tell);
+        for step in &steps {
+            if matches!(step, Step::Add(Thing::Disk(disk)) if matches!(disk.uri, DiskUri::Remote(_)))
+            {
+                continue;
+            }
+            let told = running.carry_out_or_fail(step, args)?;
+            if !running.failed.contains(&step.thing().title()) {
+                warnings.extend(told);
+            }
         }
         running.overwrite.clear();
         // They were logged when they were given up.
         running.overwritten.clear();
+        running.wait_for_remote(Instant::now() + START_LIMIT);
+        running.arrange(args);
+        running.failed.events().for_each(Event::tell);
         running.order("complete the configuration", || Order::ConfigurationComplete)?;
         Ok((running, warnings))
     }

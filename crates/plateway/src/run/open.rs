@@ -1,10 +1,12 @@
 //! From a disk's URI to what the reactor opens; and from a host's name to its addresses, by the
-//! system's resolver, so that no shard ever waits for it.
+//! system's resolver, in a thread of its own, so that nobody waits for it longer than he wants to.
 //!
 //! Errors name the disk, its URI and what was seen. How a remote disk is reached, its protocol
 //! says.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::Duration;
 
 use reactor::disk::{OpenError, OpenSpec};
 
@@ -79,8 +81,60 @@ fn spec(uri: &DiskUri) -> Option<OpenSpec> {
     })
 }
 
-/// The addresses of a host; one at least.
+/// The addresses of a host that is being looked up.
+pub(super) type Lookup = Receiver<Result<Vec<SocketAddr>, RunError>>;
+
+/// How long the system may look for a name. Its resolver has limits of its own, which may be longer,
+/// and cannot be told to end.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Looks for the addresses of a host in a thread of its own, since nobody knows how long that takes;
+/// `ended` is called there once they have come.
+pub(super) fn look_up(address: &HostPort, ended: impl FnOnce() + Send + 'static) -> Lookup {
+    let (tell, told) = mpsc::channel();
+    let address = address.clone();
+    let thread = std::thread::Builder::new().name("names".to_owned());
+    // Without a thread nobody tells, which is an error, too.
+    let _ = thread.spawn(move || {
+        let _ = tell.send(ask_system(&address));
+        ended();
+    });
+    told
+}
+
+/// What came of a lookup that began so long ago; none where it goes on.
+pub(super) fn looked_up(
+    lookup: &Lookup,
+    address: &HostPort,
+    since: Duration,
+) -> Option<Result<Vec<SocketAddr>, RunError>> {
+    let silent = |seen: String| RunError::new(format!("{address}: {seen}")).transient();
+    match lookup.try_recv() {
+        Ok(found) => Some(found),
+        Err(TryRecvError::Disconnected) => {
+            Some(Err(silent("no thread can be started to look for it".to_owned())))
+        }
+        Err(TryRecvError::Empty) if since < LOOKUP_LIMIT => None,
+        Err(TryRecvError::Empty) => {
+            let limit = LOOKUP_LIMIT.as_secs();
+            let host = &address.host;
+            Some(Err(silent(format!("the system found no address of it within {limit} s"))
+                .help(format!("`getent hosts {host}` asks as we do; or write the address itself"))))
+        }
+    }
+}
+
+/// The addresses of a host, which are waited for; one at least.
 pub(crate) fn resolve(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
+    let (tell, told) = mpsc::channel();
+    let lookup = look_up(address, move || {
+        let _ = tell.send(());
+    });
+    let _ = told.recv_timeout(LOOKUP_LIMIT);
+    looked_up(&lookup, address, LOOKUP_LIMIT).expect("its time is over")
+}
+
+fn ask_system(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
     let found = (address.host.as_str(), address.tcp_port).to_socket_addrs();
     let seen = match found.map(Vec::from_iter) {
         Ok(addresses) if addresses.is_empty() => "no address".to_owned(),
@@ -111,6 +165,22 @@ mod tests {
             *inner,
             OpenSpec::Faulty { seed: 7, inner: Box::new(OpenSpec::Ram { bytes: 1 << 20 }) }
         );
+    }
+
+    #[test]
+    fn a_name_is_looked_for_elsewhere_and_not_for_ever() {
+        let local: HostPort = "localhost:4420".parse().unwrap();
+        assert!(resolve(&local).unwrap().iter().all(|address| address.ip().is_loopback()));
+        let nobody: HostPort = "no-such-host.invalid:4420".parse().unwrap();
+        let error = resolve(&nobody).unwrap_err();
+        assert!(error.is_transient() && error.line().contains("expected a host"), "{error}");
+
+        let (tell, lookup) = mpsc::channel();
+        assert!(looked_up(&lookup, &local, Duration::ZERO).is_none());
+        let error = looked_up(&lookup, &local, LOOKUP_LIMIT).expect("an end").unwrap_err();
+        assert!(error.is_transient() && error.line().contains("within 10 s"), "{error}");
+        tell.send(Ok(vec!["127.0.0.1:1".parse().unwrap()])).unwrap();
+        assert!(looked_up(&lookup, &local, LOOKUP_LIMIT).is_some_and(|found| found.is_ok()));
     }
 
     #[test]

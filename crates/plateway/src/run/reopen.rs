@@ -12,8 +12,10 @@ use reactor::disk::Disk;
 use shard::Order;
 
 use super::Running;
+use super::disks::look;
 use super::error::RunError;
 use super::open;
+use crate::config::disk::DiskConfig;
 
 /// How long what a disk was asked may take to come back before it is opened anew.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
@@ -72,12 +74,16 @@ impl Running {
         // The lock on what it lies on goes with the last owner.
         disk.local = None;
         let spec = open::spec_of(&config)?;
-        // What is gone is not made: it would be another disk under the same name.
+        // What is gone is not made, and what is not the known one is not taken: it would be another
+        // disk under the same name.
+        let as_it_is = DiskConfig { uri: config.uri.as_it_is(), ..config };
+        look(&as_it_is, self)?;
         let opened = Disk::open(&spec.as_it_is(), &self.arena).map_err(|error| {
             RunError::new(format!("disk {name}: {error}; until it is there its requests fail"))
                 .help(format!("plateway disks reopen {name}"))
         })?;
         let opened = Arc::new(opened);
+        let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         self.shards.event_log().opened(id, &opened);
         self.shards.handle().add_disk(id, &opened);
         let facts = opened.facts();

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,28 @@ pub(super) const ACCESS_LIMIT: Duration = Duration::from_secs(90);
 
 /// Who is called when a remote disk changed, in the thread of the mail.
 type Listener = Arc<Mutex<Option<Box<dyn Fn() + Send>>>>;
+
+/// Rung when something came of what was begun and is not waited for.
+#[derive(Clone, Default)]
+pub(super) struct Bell {
+    listener: Listener,
+    rung: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Bell {
+    pub(super) fn ring(&self) {
+        *lock(&self.rung.0) = true;
+        self.rung.1.notify_all();
+        lock(&self.listener).as_ref().inspect(|call| call());
+    }
+
+    /// Waits until it was rung, or for so long.
+    pub(super) fn wait(&self, limit: Duration) {
+        let (rung, change) = &*self.rung;
+        let waited = change.wait_timeout_while(lock(rung), limit, |rung| !*rung);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+}
 
 /// Answers to orders for which nobody waits, by the order's number and then by the shard.
 type Answers = Arc<Mutex<BTreeMap<u64, Vec<Option<Answer>>>>>;
@@ -66,7 +88,7 @@ pub(super) struct Shards {
     answers: Receiver<(ShardId, u64, Answer)>,
     number: AtomicU64,
     event_log: Arc<Mutex<EventLog>>,
-    listener: Listener,
+    bell: Bell,
     pending: Answers,
     stopping: Arc<AtomicBool>,
     mail_thread: Option<JoinHandle<()>>,
@@ -82,14 +104,14 @@ impl Shards {
         let handle = Arc::new(handle);
         let event_log = Arc::new(Mutex::new(EventLog::default()));
         let stopping = Arc::new(AtomicBool::new(false));
-        let listener: Listener = Arc::default();
+        let bell = Bell::default();
         let pending: Answers = Arc::default();
         let (to_control, answers) = mpsc::channel();
         let (store, jobs) = Store::start(handle.clone())?;
         let mail_thread = {
             let (handle, event_log, stopping) =
                 (handle.clone(), event_log.clone(), stopping.clone());
-            let (listener, pending) = (listener.clone(), pending.clone());
+            let (bell, pending) = (bell.clone(), pending.clone());
             std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
                 while !stopping.load(Relaxed) {
                     let due = lock(&event_log).due();
@@ -105,7 +127,7 @@ impl Shards {
                             if let Some(answers) = lock(&pending).get_mut(&number) {
                                 answers[from.index()] = Some(*answer);
                                 if answers.iter().all(Option::is_some) {
-                                    lock(&listener).as_ref().inspect(|call| call());
+                                    bell.ring();
                                 }
                                 continue;
                             }
@@ -121,7 +143,7 @@ impl Shards {
                             if let News::DiskChanged(disk, facts) = *news {
                                 event_log.note_remote(disk, from, facts);
                                 drop(event_log);
-                                lock(&listener).as_ref().inspect(|call| call());
+                                bell.ring();
                             }
                         }
                         // What shards write to each other is not for us.
@@ -137,7 +159,7 @@ impl Shards {
             answers,
             number,
             event_log,
-            listener,
+            bell,
             pending,
             stopping,
             mail_thread,
@@ -164,7 +186,12 @@ impl Shards {
 
     /// Has `call` called, in another thread, whenever a remote disk changed.
     pub(super) fn when_a_disk_changes(&self, call: impl Fn() + Send + 'static) {
-        *lock(&self.listener) = Some(Box::new(call));
+        *lock(&self.bell.listener) = Some(Box::new(call));
+    }
+
+    /// What is rung when an order that was begun is answered.
+    pub(super) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     /// Sends an order to every shard and waits for every answer, in the order of the shards. A

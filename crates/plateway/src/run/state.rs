@@ -7,13 +7,14 @@
 //! found again where nothing could be stored. Errors name the file and what was seen.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use block::checksum::crc32c;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::durable::{self, System};
 use super::error::RunError;
 use crate::config::volume::parse_uuid;
 
@@ -38,10 +39,6 @@ impl StateDirectory {
     }
 
     /// Replaces a file of the directory durably; a crash leaves the old or the new one, whole.
-    ///
-    /// The order is the point. The new file is synced under a name of its own first: a name that
-    /// people read never leads to half of it. The rename is one step. The directory is synced last,
-    /// since until then a crash may bring the old name back.
     pub(crate) fn replace(&self, name: &Path, text: &str) -> io::Result<()> {
         if !self.0.join(HOST).exists() {
             // First, so that what is stored here is never taken for that of an older version.
@@ -51,46 +48,22 @@ impl StateDirectory {
     }
 
     fn write(&self, name: &Path, text: &str) -> io::Result<()> {
-        let path = self.0.join(name);
-        let directory = path.parent().unwrap_or(&self.0);
-        make_directory(directory)?;
-        let beside = path.with_added_extension("new");
-        let mut file = File::create(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)?;
-        File::open(directory)?.sync_all()
+        durable::replace(&System, &self.0.join(name), text)
     }
 
-    /// What a file of the directory holds, if it is there.
-    ///
-    /// A server that was killed may have left a rename that no sync followed. What is told to hosts
-    /// has to be there after a power cut, too, so the directory is synced before it is read; of one
-    /// on a file system that takes no writes nothing is unsynced.
+    /// What a file of the directory holds, if it is there, and is there to stay.
     pub(crate) fn read(&self, name: &Path) -> io::Result<Option<String>> {
-        let path = self.0.join(name);
-        let directory = path.parent().unwrap_or(&self.0);
-        let read = sync_directory(directory).and_then(|()| fs::read_to_string(&path));
-        match read {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        durable::read(&System, &self.0.join(name))
     }
 
     /// Removes a file of the directory durably; one that is not there is removed.
     pub(crate) fn remove(&self, name: &Path) -> io::Result<()> {
-        let path = self.0.join(name);
-        match fs::remove_file(&path) {
-            Ok(()) => File::open(path.parent().unwrap_or(&self.0))?.sync_all(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
+        durable::remove(&System, &self.0.join(name))
     }
 
     /// Makes the directory, for its owner alone if it is new.
     pub(crate) fn make(&self) -> io::Result<()> {
-        make_directory(&self.0)
+        durable::make_directory(&System, &self.0)
     }
 
     /// The lock of the directory, held until the value is dropped.
@@ -154,31 +127,6 @@ fn host_of_older(seed: &[u8]) -> Uuid {
         place.copy_from_slice(&crc32c(&text).to_be_bytes());
     }
     Uuid::new_v8(id)
-}
-
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    let opened = File::open(directory)?;
-    let is_fixed = || {
-        let seen = rustix::fs::fstatvfs(&opened);
-        seen.is_ok_and(|seen| seen.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
-    };
-    opened.sync_all().or_else(|error| if is_fixed() { Ok(()) } else { Err(error) })
-}
-
-/// Makes a directory and those above it durably, for its owner alone.
-fn make_directory(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    if directory.as_os_str().is_empty() || directory.is_dir() {
-        return Ok(());
-    }
-    let above = directory.parent().unwrap_or(Path::new("."));
-    make_directory(above)?;
-    match fs::DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-    File::open(above)?.sync_all()
 }
 
 #[cfg(test)]

@@ -129,3 +129,25 @@ fn a_host_whose_revocation_failed_is_revoked_by_the_next_apply() {
     assert_eq!(steps.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
     assert!(running.apply(&one, &yes()).unwrap().steps.is_empty());
 }
+
+#[test]
+fn a_disk_that_is_opened_anew_is_the_known_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.img");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let text = disk("d0", &format!("file:{}", path.display())) + &volume("v0", "\"d0\"", "");
+    let (mut running, _) = Running::start(&args(directory.path(), &text), &[]).unwrap();
+    // As where a device went: its descriptor is of no use any more.
+    let lose = |running: &mut Running| running.disks.get_mut("d0").unwrap().local = None;
+    lose(&mut running);
+    let aside = directory.path().join("aside");
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::write(&path, vec![8; 1 << 20]).unwrap();
+    let refused = running.reopen("d0").unwrap_err().to_string();
+    assert!(refused.contains("disk d0") && refused.contains("expected"), "{refused}");
+    assert!(running.disk("d0").unwrap().local.is_none(), "another disk under its name");
+    std::fs::rename(&aside, &path).unwrap();
+    let done = running.reopen("d0").unwrap();
+    assert!(done.contains("was opened anew"), "{done}");
+    assert!(running.shut_down().is_empty());
+}

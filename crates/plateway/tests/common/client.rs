@@ -158,6 +158,11 @@ impl Queue {
         self.socket.local_addr().expect("it was connected").to_string()
     }
 
+    /// Whether the server closes it, which says nothing before.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.socket.read(&mut self.input), Ok(0) | Err(_))
+    }
+
     /// Does all of a batch at the region from block `first` on, which holds or gets `pattern`. What
     /// is read is compared.
     pub(crate) fn run(&mut self, batch: Batch, first: usize, pattern: &[u8]) {

@@ -36,13 +36,14 @@ fn every_documented_request_is_answered_as_documented() {
     assert_eq!(document, json_of(&ask(home.path(), "GET", "/openapi.json", "").1));
     assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")));
     let paths = document["paths"].as_object().expect("paths");
-    assert_eq!(paths.len(), 10, "{paths:?}");
+    assert_eq!(paths.len(), 11, "{paths:?}");
     for (path, methods) in paths {
         for (method, told) in methods.as_object().expect("methods") {
             let body =
                 if path.ends_with("check") || path.ends_with("apply") { &*config } else { "" };
             let known = if path.contains("disks") { "d0" } else { "v0" };
-            let host = if path.ends_with("hosts") { "?host=nqn.2026-11.a:b" } else { "" };
+            let of_host = path.ends_with("hosts") || path.ends_with("sessions");
+            let host = if of_host { "?host=nqn.2026-11.a:b" } else { "" };
             let asked = path.replace("{name}", known) + host;
             let (code, body) = ask(home.path(), &method.to_uppercase(), &asked, body);
             assert!(told["summary"].is_string(), "{path}: {told}");
@@ -62,6 +63,22 @@ fn every_documented_request_is_answered_as_documented() {
                 judge.iter_errors(&answer).map(|error| error.to_string()).collect();
             assert!(wrong.is_empty(), "{path}: {wrong:?}: {answer:#}");
         }
+    }
+}
+
+#[test]
+fn what_is_no_request_is_told_so() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = Server::configured(home.path(), &configuration(&[("d0", "ram:8MiB")], &[V0]));
+    for (method, path, code) in [
+        ("GET", "/v1/nothing", 404),
+        ("GET", "/", 404),
+        ("PUT", "/v1/status", 405),
+        ("DELETE", "/v1/sessions", 400),
+        ("POST", "/v1/volumes/v0/hosts", 400),
+    ] {
+        let (seen, body) = ask(home.path(), method, path, "");
+        assert_eq!(seen, code, "{method} {path}: {body}");
     }
 }
 

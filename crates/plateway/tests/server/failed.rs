@@ -1,7 +1,10 @@
 //! Starts without all disks: what is there is served, what is not is failed, tried again and heals.
 
 use std::fs;
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
 use std::path::Path;
+use std::thread;
 
 use serde_json::Value;
 
@@ -222,5 +225,89 @@ fn a_remote_disk_is_reached_while_the_server_answers_changes_and_ends() {
     // Stopped while it is being reached.
     let server = Server::configured(directory.path(), &config);
     server.ask(&["disks", "reopen", "d1"]);
+    server.stop();
+}
+
+#[test]
+fn a_damaged_label_keeps_its_own_set_dark_and_no_other_volume() {
+    let home = tempfile::tempdir().unwrap();
+    let here = home.path();
+    let disks = [
+        ("a", "file:a.img?create=8MiB"),
+        ("b", "file:b.img?create=8MiB"),
+        ("d0", "file:d0.img?create=8MiB"),
+    ];
+    let volumes = [("s", "layout = \"stripe\"\ndisks = [\"a\", \"b\"]"), V0];
+    let config = configuration(&disks, &volumes);
+    let server = Server::configured(here, &config);
+    let uuid = server.uuid();
+    server.stop();
+    let b = here.join("b.img");
+    let whole = fs::read(&b).unwrap();
+    let mut damaged = whole.clone();
+    for at in [0, 65_536] {
+        damaged[at + 100] ^= 0xff;
+    }
+    for (bytes, seen) in [(&damaged, "a damaged label"), (&vec![0; whole.len()], "a blank disk")] {
+        fs::write(&b, bytes).unwrap();
+        let server = Server::configured(here, &config);
+        let status = server.status();
+        assert_eq!(state(&status, "volumes", "v0"), "ok");
+        assert_eq!(state(&status, "volumes", "s"), "failed");
+        assert!(server.log().contains(seen), "{seen}: {}", server.log());
+        assert!(server.check(&config).contains("nothing changes"));
+        assert_eq!(&fs::read(&b).unwrap(), bytes, "nothing is written to it");
+        fs::write(&b, &whole).unwrap();
+        server.wait_for("the set", is_ok("s"));
+        let status = server.status();
+        let all = status["volumes"].as_array().unwrap();
+        let set = all.iter().find(|one| one["name"] == "s").unwrap();
+        assert_eq!(set["uuid"], uuid.as_str());
+        server.stop();
+    }
+}
+
+#[test]
+fn remote_disks_of_a_start_are_reached_side_by_side_and_hold_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let here = home.path();
+    // Targets that take a connection and say nothing.
+    let targets = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let uri = |target: &TcpListener| {
+        format!("nvme+tcp://{}/nqn.2026-11.net.plateway:far/1", target.local_addr().unwrap())
+    };
+    let (far, further) = (uri(&targets[0]), uri(&targets[1]));
+    let disks = [("far", far.as_str()), ("further", &further), ("near", "ram:8MiB")];
+    let volumes = [
+        ("v0", "disks = [\"far\"]"),
+        ("v1", "disks = [\"further\"]"),
+        ("v2", "disks = [\"near\"]"),
+    ];
+    let config = configuration(&disks, &volumes);
+    let began = thread::spawn({
+        let (here, config) = (here.to_owned(), config.clone());
+        move || Server::configured(&here, &config)
+    });
+    let (mut first, _) = targets[0].accept().unwrap();
+    let (_second, _) = targets[1].accept().unwrap();
+    // The first is still waited for when the second is asked.
+    first.set_nonblocking(true).unwrap();
+    let mut greeting = [0; 512];
+    let ended = loop {
+        match first.read(&mut greeting) {
+            Ok(0) => break true,
+            Ok(_) => {}
+            Err(error) => break error.kind() != ErrorKind::WouldBlock,
+        }
+    };
+    assert!(!ended, "the first was given up before the second was asked");
+    let server = began.join().expect("it starts");
+    let status = server.status();
+    let states = ["v0", "v1", "v2"].map(|name| state(&status, "volumes", name));
+    assert_eq!(states, ["failed", "failed", "ok"]);
+    let log = server.log();
+    assert!(log.contains("not reached yet, trying for 10 s"), "{log}");
+    let said = log.matches("failed and is tried again").count();
+    assert_eq!(said, 2, "each disk once: {log}");
     server.stop();
 }

@@ -18,4 +18,5 @@ mod reopen;
 mod reservations;
 mod serve;
 mod service;
+mod sessions;
 mod watch;

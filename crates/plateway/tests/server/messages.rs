@@ -5,7 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::common::{Server, flat, plateway};
+use crate::common::{Server, configuration, flat, plateway};
 
 /// Runs a command that must fail, and looks for words in what it says.
 fn says(directory: &Path, args: &[&str], code: i32, words: &[&str]) {
@@ -38,6 +38,26 @@ fn a_server_that_is_not_there_is_named_by_its_socket() {
         let args = [command, &["--control", "no.sock"]].concat();
         says(here, &args, 1, &["no server answers on the control socket no.sock", "--control"]);
     }
+}
+
+#[test]
+fn a_server_is_found_by_its_configuration_from_any_folder() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let socket = format!("[server]\ncontrol = \"{}\"\n", here.join("a.sock").display());
+    let config = socket + &configuration(&[("d0", "ram:8MiB")], &[("v0", "disks = [\"d0\"]")]);
+    let server = Server::configured(here, &config);
+    let file = here.join("plateway.toml").display().to_string();
+    for command in [&["status"][..], &["disks", "list"], &["config"]] {
+        let asked = plateway().current_dir("/").args(command).args(["--config", &file]).output();
+        let asked = asked.unwrap();
+        assert!(asked.status.success(), "{}", flat(&asked.stderr));
+        assert!(flat(&asked.stdout).contains("d0"), "{}", flat(&asked.stdout));
+    }
+    // Who names the socket means it.
+    says(here, &["status", "--config", &file, "--control", "no.sock"], 1, &["no.sock"]);
+    says(here, &["status", "--config", "no.toml"], 1, &["no.toml", "No such file"]);
+    server.stop();
 }
 
 #[test]

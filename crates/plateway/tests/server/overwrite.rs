@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Server, configuration, text, write};
+use crate::common::{Server, configuration, flat, plateway, text, write};
 
 const DISKS: [(&str, &str); 2] = [("a", "file:a.img?create=8MiB"), ("b", "file:b.img?create=8MiB")];
 
@@ -111,4 +111,50 @@ fn a_member_of_a_set_is_served_alone_only_when_told_and_from_then_on() {
     server.stop();
     let server = quick("file:a.img", &[]).unwrap_or_else(|log| panic!("{log}"));
     assert_eq!(server.uuid(), alone, "a restart asks for it again");
+}
+
+#[test]
+fn a_label_is_wiped_only_when_told_and_never_under_a_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let config = write(here, &stripe("s", r#"["a", "b"]"#));
+    let wipe = |words: &[&str]| {
+        plateway().current_dir(here).args(["disks", "wipe"]).args(words).output().unwrap()
+    };
+    // Nothing is made to be wiped.
+    let gone = wipe(&["a", "--config", &config, "--yes"]);
+    assert!(!gone.status.success() && !here.join("a.img").exists(), "{}", flat(&gone.stderr));
+
+    let server = Server::configured(here, &stripe("s", r#"["a", "b"]"#));
+    let busy = wipe(&["a", "--config", &config, "--yes"]);
+    assert!(!busy.status.success(), "a server has it");
+    server.stop();
+    let before = fs::read(here.join("a.img")).unwrap();
+
+    let asked = wipe(&["a", "--config", &config]);
+    let told = flat(&asked.stderr);
+    assert!(!asked.status.success() && told.contains("--yes") && told.contains("\"s\""), "{told}");
+    assert_eq!(fs::read(here.join("a.img")).unwrap(), before);
+    let wrong = wipe(&["c", "--config", &config, "--yes"]);
+    assert!(flat(&wrong.stderr).contains("expected one of a, b"), "{}", flat(&wrong.stderr));
+
+    let done = wipe(&["file:a.img", "--yes"]);
+    assert!(done.status.success(), "{}", flat(&done.stderr));
+    assert!(text(&done.stdout).contains("it was a member of"), "{}", text(&done.stdout));
+    let after = fs::read(here.join("a.img")).unwrap();
+    let differs = |at: &usize| before[*at] != after[*at];
+    let changed: Vec<usize> = (0..after.len()).filter(differs).collect();
+    assert!(!changed.is_empty() && changed.iter().all(|at| after[*at] == 0));
+    assert!(changed.iter().all(|at| *at < 4096 || (65_536..69_632).contains(at)), "only labels");
+    let twice = wipe(&["file:a.img", "--yes"]);
+    assert!(flat(&twice.stderr).contains("seen none"), "{}", flat(&twice.stderr));
+
+    // The set is one no more.
+    let server = Server::configured(here, &stripe("s", r#"["a", "b"]"#));
+    let log = server.log();
+    assert!(log.contains("disk a: expected") && log.contains("seen a blank disk"), "{log}");
+    assert_eq!(server.status()["volumes"][0]["state"], "failed");
+    server.stop();
+    let alone = ["file:a.img", "--nvme", "127.0.0.1:0", "--hosts", "any"];
+    Server::try_start(here, "q", &alone).unwrap_or_else(|log| panic!("{log}")).stop();
 }

@@ -308,7 +308,9 @@ impl LinkSupervisor {
 
 /// What a machine is told.
 fn facts(options: &LinkOptions, interface: &Interface, ring_frames: u32) -> LinkFacts {
-    LinkFacts { mac: interface.mac, mtu: interface.mtu, vlan: options.vlan, ring_frames }
+    let is_shared = !matches!(options.intake.spread, Spread::One(..));
+    let Interface { mac, mtu, .. } = *interface;
+    LinkFacts { mac, mtu, vlan: options.vlan, ring_frames, is_shared }
 }
 
 /// Whether the sockets of one serve the other.

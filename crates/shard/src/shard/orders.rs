@@ -4,7 +4,7 @@
 //! An order is answered exactly once, most at once; those that wait for something to drain are
 //! [`Pending`].
 
-use block::{Instant, Memory, PAGE_SIZE, ShardId, Slot, VolumeId};
+use block::{Instant, Memory, PAGE_SIZE, ShardId, Slot, VolumeId, planted};
 use contract::{Effect, SessionEnd};
 use reservation::Reservation;
 use volume::Layout;
@@ -120,6 +120,10 @@ impl Shard {
                 let end = SessionEnd::ListenerRemoved;
                 self.close_where(now, end, memory, |place| place.endpoint.listener == listener);
             }
+            Order::CloseSessions { host } => {
+                let closed = self.protocols.close_sessions(now, &host);
+                return self.answer(number, Answer::Closed(closed));
+            }
             Order::Drain => {
                 self.draining = true;
                 self.pending.push(Pending::Drain { number });
@@ -159,10 +163,14 @@ impl Shard {
         }
         for pending in core::mem::take(&mut self.pending) {
             match pending {
-                Pending::Quiesce { number, volume } if self.volumes.is_drained(volume) => {
+                Pending::Quiesce { number, volume }
+                    if self.volumes.is_drained(volume) || planted("volume-is-let-go-early") =>
+                {
                     self.answer(number, Answer::Done);
                 }
-                Pending::Export { number, ref key } if self.protocols.is_gone(key) => {
+                Pending::Export { number, ref key }
+                    if self.protocols.is_gone(key) || planted("export-is-gone-early") =>
+                {
                     self.answer(number, Answer::Done);
                 }
                 Pending::Drain { number } if self.is_drained() => {
@@ -175,7 +183,8 @@ impl Shard {
 
     /// Whether a shard that drains has finished.
     fn is_drained(&self) -> bool {
-        self.places.is_empty() && self.imports.is_quiet() && self.protocols.is_quiet()
+        let is_quiet = self.protocols.is_quiet() || planted("stop-forgets-frames");
+        self.places.is_empty() && self.imports.is_quiet() && is_quiet
     }
 
     /// How connections are, in the order of their places.

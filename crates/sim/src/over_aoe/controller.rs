@@ -154,6 +154,11 @@ impl ControlHost {
         self.mask.shuts_out(macs, start, end) || self.reserved.shuts_out(macs, start, end)
     }
 
+    /// Whether a host with these addresses was shut out by a reservation from `start` to `end`.
+    pub(crate) fn reserves_out(&self, macs: &[MacAddress], start: u64, end: u64) -> bool {
+        self.reserved.shuts_out(macs, start, end)
+    }
+
     /// Since when the volume is surely reserved, so that whoever is nobody's station is shut out.
     pub(crate) fn reserved_since(&self) -> Option<u64> {
         let last = self.reserved.0.last()?;

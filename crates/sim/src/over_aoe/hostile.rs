@@ -5,6 +5,7 @@
 //! It may forge a client's address, but not for writes and changes: on an Ethernet the address is
 //! all that a target goes by.
 
+use aoe::limits::FRAMES_MAX;
 use block::Random;
 use testkit::aoe::{frame, request};
 use wire::aoe::{
@@ -17,6 +18,9 @@ use wire::ethernet::MacAddress;
 use super::lan::ADDRESS;
 use crate::client::SimWorld;
 
+/// What it draws when it asks more than can be answered: beyond all else.
+const FLOOD: u64 = 8;
+
 /// The station.
 #[derive(Debug)]
 pub(crate) struct Hostile {
@@ -26,6 +30,8 @@ pub(crate) struct Hostile {
     vlan: Option<u16>,
     /// Whose addresses it forges.
     clients: Vec<MacAddress>,
+    /// Whether it asks more at once than rings and outboxes hold.
+    pub(crate) floods: bool,
 }
 
 impl Hostile {
@@ -36,7 +42,7 @@ impl Hostile {
         vlan: Option<u16>,
         clients: Vec<MacAddress>,
     ) -> Hostile {
-        Hostile { random, station, target, vlan, clients }
+        Hostile { random, station, target, vlan, clients, floods: false }
     }
 
     fn stranger(&mut self) -> MacAddress {
@@ -55,8 +61,13 @@ impl Hostile {
 
     /// Does its worst, once. Returns how many frames it sent.
     pub(crate) fn send(&mut self, world: &mut SimWorld) -> u64 {
-        let kind = self.random.below(8);
-        let count = if kind >= 5 { 1 + self.random.below(100) } else { 1 + self.random.below(8) };
+        let is_flood = self.floods && self.random.chance(1, 2);
+        let kind = if is_flood { FLOOD } else { self.random.below(FLOOD) };
+        let count = match kind {
+            FLOOD => FRAMES_MAX as u64 * 3 / 2,
+            5.. => 1 + self.random.below(100),
+            _ => 1 + self.random.below(8),
+        };
         for _ in 0..count {
             let bytes = self.draw(kind);
             world.send_frame(self.station, &bytes);
@@ -159,6 +170,18 @@ impl Hostile {
                 let is_forged = self.random.chance(1, 2);
                 let from = if is_forged { self.client() } else { self.stranger() };
                 frame(target, from, vlan, &read(ADDRESS, tag))
+            }
+            // Queries of our disk in a client's name, which are answered at once, if the config string
+            // is the one that is asked for.
+            FLOOD => {
+                let is_other = self.random.chance(1, 8);
+                let (command, string) = match is_other {
+                    true => (ConfigCommand::TEST, &b"another"[..]),
+                    false => (ConfigCommand::READ, &b""[..]),
+                };
+                let argument = ConfigArgument::request(command, string.len() as u16);
+                let body = [&argument.emit()[..], string].concat();
+                frame(target, self.client(), vlan, &request(ADDRESS, Command::CONFIG.0, tag, &body))
             }
             _ => {
                 let header = Header {

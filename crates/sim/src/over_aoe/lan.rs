@@ -12,21 +12,24 @@ use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
 use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};
 use reservation::Reservation;
-use shard::{AoeExport, ImportSettings, Mail, Order, StoreKey, StoredValue};
+use shard::{AoeExport, ExportKey, ImportSettings, Mail, Order, StoreKey, StoredValue};
 use testkit::Pseudowire;
 use testkit::aoe::Station;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
-use super::{ControlHost, hostile::Hostile};
+use super::{ControlHost, PlainHost, hostile::Hostile};
 use crate::client::{Disguise, Simulated, VOLUME};
 use crate::clients::client_of;
-use crate::run::{MILLISECOND, Plant, Run, TARGET};
+use crate::run::{MILLISECOND, Orders, Plant, Run, Start, TARGET};
 use crate::setup::{Fault, Lan, Setup};
+use crate::writer::Writer;
 
 /// Where the volume is.
 pub(crate) const ADDRESS: Address = Address::new(7, 0);
 const EXPORT: ExportId = ExportId(0);
+/// The same volume at the next address.
+const SECOND: ExportId = ExportId(1);
 /// The control thread takes so long to store something, at most; and as long to tell.
 const STORE_MAX: u64 = 30 * MILLISECOND;
 /// Last bytes of the MAC addresses of those who are no hosts of the world.
@@ -45,6 +48,27 @@ pub(crate) struct LanState {
     /// Since when hosts of other protocols are shut out.
     pub(crate) fenced: Option<u64>,
     pub(crate) hostile: Option<Hostile>,
+    pub(crate) plain_host: Option<PlainHost>,
+    unexported: Option<Unexported>,
+}
+
+impl LanState {
+    /// A target starts: it exports all.
+    pub(crate) fn forget_unexported(&mut self) {
+        self.unexported = None;
+    }
+}
+
+/// An export that went.
+#[derive(Debug)]
+struct Unexported {
+    id: ExportId,
+    /// Those that take it away; `None` once it is gone.
+    orders: Option<Orders>,
+}
+
+fn address(id: ExportId) -> Address {
+    Address::new(ADDRESS.shelf, ADDRESS.slot + id.0 as u8)
 }
 
 /// The MAC address of a host on a link.
@@ -71,8 +95,9 @@ fn links(lan: &Lan) -> Vec<LinkId> {
 }
 
 /// Where a client finds the target's volume over AoE.
-pub(crate) fn import_settings(lan: &Lan) -> ImportSettings {
-    let mut settings = aoe::initiator::Settings::new(&links(lan), ADDRESS);
+pub(crate) fn import_settings(lan: &Lan, is_second: bool) -> ImportSettings {
+    let address = address(if is_second { SECOND } else { EXPORT });
+    let mut settings = aoe::initiator::Settings::new(&links(lan), address);
     settings.window = lan.window;
     ImportSettings::Aoe(settings)
 }
@@ -82,6 +107,7 @@ impl Run {
     pub(crate) fn plug_lan(&mut self) {
         let Some(lan) = self.setup.lan.clone() else { return };
         self.world.ethernet.faults = lan.faults;
+        self.lan.control = Control::with(&vec![0x63; lan.config], &[]).expect("it is not too long");
         let clients: Vec<usize> = (0..self.clients.len())
             .filter(|index| self.setup.is_aoe(*index))
             .map(|index| self.clients[index].host)
@@ -101,7 +127,8 @@ impl Run {
             for (host, intake) in hosts.chain([(TARGET, serving)]) {
                 let mtu = lan.mtus[self.random.below(lan.mtus.len() as u64) as usize];
                 let mac = mac_of(host, link);
-                let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64 };
+                let is_shared = !matches!(intake.spread, Spread::One(..));
+                let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64, is_shared };
                 let intake = if lan.inside { Pseudowire::around(intake) } else { intake };
                 self.world.plug(host, LinkId(link), link as usize, facts, intake);
             }
@@ -117,11 +144,20 @@ impl Run {
             }
             self.lan.controller = Some(control);
         }
+        if lan.plain_host {
+            let macs = [CONTROL_HOST + 2, TARGET].map(|host| MacAddress(mac_of(host, 0)));
+            let station = self.world.plug_station(0, macs[0].0);
+            let writers = self.setup.writers();
+            let (random, writer) = (self.random.fork(), Writer::new(writers, writers));
+            let host = PlainHost::new(random, station, macs, lan.vlan, writer);
+            self.lan.plain_host = Some(host);
+        }
         if self.setup.faults[Fault::Hostile] > 0 {
             let station = self.world.plug_station(0, mac_of(CONTROL_HOST + 1, 0));
             let target = MacAddress(mac_of(TARGET, 0));
             let victims = macs().into_iter().flatten().collect();
-            let hostile = Hostile::new(self.random.fork(), station, target, lan.vlan, victims);
+            let mut hostile = Hostile::new(self.random.fork(), station, target, lan.vlan, victims);
+            hostile.floods = lan.floods;
             self.lan.hostile = Some(hostile);
         }
     }
@@ -139,20 +175,22 @@ impl Run {
     /// A shard is about to start.
     pub(crate) fn prepare_lan(&self, made: &mut Simulated, host: usize) {
         let Some(lan) = &self.setup.lan else { return };
-        if host == TARGET && lan.plain {
+        if host == TARGET && lan.cached {
+            made.disguise = Some(Disguise::Cached);
+        } else if host == TARGET && lan.plain {
             made.disguise = Some(Disguise::all());
         } else if host == TARGET && self.plant == Some(Plant::ForgetsRepeats) {
             made.disguise = Some(Disguise::copies());
         }
     }
 
-    /// What is exported over AoE, with what was stored.
-    fn aoe_export(&self, lan: &Lan) -> Box<AoeExport> {
+    /// What is exported over AoE, with what was stored; the second time at the next address.
+    fn aoe_export(&self, lan: &Lan, id: ExportId) -> Box<AoeExport> {
         let size = ByteCount(self.size);
-        let mut export = Export::new(ADDRESS, &links(lan), VOLUME, size);
+        let mut export = Export::new(address(id), &links(lan), VOLUME, size);
         export.uuid = [0x5a; 16];
         export.cache_volatile =
-            self.setup.behaviour.volatile && self.plant != Some(Plant::AnswersEarly);
+            self.setup.behaviour.volatile && !lan.cached && self.plant != Some(Plant::AnswersEarly);
         export.discards = true;
         export.physical_block = self.setup.block_size as u32;
         export.buffers = lan.buffers;
@@ -161,15 +199,54 @@ impl Run {
             let control = MacAddress(mac_of(CONTROL_HOST, 0));
             export.hosts = Hosts::List(clients.chain([control]).collect());
         }
-        Box::new(AoeExport { id: EXPORT, export, control: self.lan.control.clone() })
+        let control = if id == EXPORT { self.lan.control.clone() } else { Control::default() };
+        Box::new(AoeExport { id, export, control })
     }
 
     /// Exports the volume over AoE; or it has another size.
     pub(crate) fn set_aoe_export(&mut self) {
         let Some(lan) = self.setup.lan.clone() else { return };
-        let export = self.aoe_export(&lan);
-        self.order_all(|| Order::SetExport(shard::Export::Aoe(export.clone())));
+        for id in self.aoe_exports() {
+            if self.lan.unexported.as_ref().is_none_or(|gone| gone.id != id) {
+                let export = self.aoe_export(&lan, id);
+                self.order_all(|| Order::SetExport(shard::Export::Aoe(export.clone())));
+            }
+        }
         self.is_to_announce = true;
+    }
+
+    fn aoe_exports(&self) -> impl Iterator<Item = ExportId> + use<> {
+        [EXPORT, SECOND].into_iter().take(1 + usize::from(self.setup.twice))
+    }
+
+    /// One of the exports over AoE goes.
+    pub(crate) fn unexport(&mut self) {
+        if self.lan.unexported.is_none() && !self.lan.is_to_export {
+            let exports: Vec<ExportId> = self.aoe_exports().collect();
+            let id = exports[self.random.below(exports.len() as u64) as usize];
+            self.did.counts.unexports += 1;
+            self.lan.unexported = Some(Unexported { id, orders: Some(self.next_orders()) });
+            self.order_all(|| Order::RemoveExport(ExportKey::Aoe(id)));
+        }
+    }
+
+    /// An order was answered.
+    pub(crate) fn unexport_answered(&mut self, number: u64) {
+        let gone = self.lan.unexported.as_mut();
+        let Some(Unexported { orders, .. }) = gone else { return };
+        if orders.as_mut().is_some_and(|orders| orders.answered(number)) {
+            *orders = None;
+            let rest = self.random.below(3_000 * MILLISECOND);
+            self.start_after(rest, Start::Export);
+        }
+    }
+
+    /// What went comes back.
+    pub(crate) fn export_again(&mut self) {
+        if self.lan.unexported.as_ref().is_some_and(|gone| gone.orders.is_none()) {
+            self.lan.unexported = None;
+            self.set_aoe_export();
+        }
     }
 
     /// A shard wants a value stored.
@@ -203,8 +280,14 @@ impl Run {
         }
     }
 
-    /// Lets the raw AoE host do what is its turn.
+    /// Lets raw AoE hosts do what is their turn.
     pub(crate) fn drive_lan(&mut self) -> Result<(), String> {
+        if let Some(host) = &mut self.lan.plain_host {
+            host.drive(&mut self.world)?;
+            for log in core::mem::take(&mut host.writer.log) {
+                log.tell(&mut self.oracle)?;
+            }
+        }
         let Some(controller) = &mut self.lan.controller else { return Ok(()) };
         controller.drive(&mut self.world, &mut self.did.counts)?;
         let since = controller.reserved_since();
@@ -231,14 +314,18 @@ impl Run {
         }
     }
 
-    /// Whether whoever imports the volume over AoE knows how large it is now. Frames that say so may
-    /// be lost; not all of them.
+    /// Whether whoever imports the volume knows how large it is now: each association is told by an
+    /// event, each host of AoE by frames, which may be lost; not all of them.
     pub(crate) fn look_at_sizes(&mut self) -> Result<(), String> {
-        if self.setup.lan.is_none() || self.setup.faults[Fault::Grow] == 0 {
+        if self.setup.faults[Fault::Grow] == 0 {
             return Ok(());
         }
-        self.pass(ANNOUNCED_AGAIN.iter().sum::<Duration>().as_nanos() as u64)?;
-        for index in (0..self.clients.len()).filter(|index| self.setup.is_aoe(*index)) {
+        match self.setup.lan {
+            Some(_) => self.pass(ANNOUNCED_AGAIN.iter().sum::<Duration>().as_nanos() as u64)?,
+            // A connection that went silent is noticed by its KATO, and made anew.
+            None => self.pass(30_000 * MILLISECOND)?,
+        }
+        for index in 0..self.clients.len() {
             let told = &self.clients[index].told;
             if told.iter().any(|size| *size != self.size) {
                 return Err(format!("client {index} knows {told:?} bytes of {}", self.size));
@@ -255,6 +342,8 @@ impl Run {
         };
         let macs = macs_of(self.clients[client].host, lan.links);
         match self.setup.is_aoe(client) {
+            // The mask is that of the first export.
+            true if self.setup.uses_second(client) => controller.reserves_out(&macs, start, end),
             true => controller.shuts_out(&macs, start, end),
             false => controller.reserves(start, end),
         }

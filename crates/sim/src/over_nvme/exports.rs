@@ -38,6 +38,16 @@ pub(crate) struct Exports {
     /// The volume's subsystem is not exported at the moment.
     pub(crate) removed: bool,
     states: Vec<State>,
+    announcements: Vec<Announcement>,
+}
+
+/// All shards were told to tell hosts what had changed.
+#[derive(Debug)]
+struct Announcement {
+    orders: Orders,
+    answered_at: Option<u64>,
+    /// The states that it tells of: those since the one before.
+    states: core::ops::Range<usize>,
 }
 
 impl Exports {
@@ -72,10 +82,42 @@ impl Exports {
 
     /// An order was answered.
     pub(crate) fn answered(&mut self, now: u64, number: u64) {
+        for Announcement { answered_at, orders, .. } in &mut self.announcements {
+            if answered_at.is_none() && orders.answered(number) {
+                *answered_at = Some(now);
+            }
+        }
         for State { answered_at, orders, .. } in &mut self.states {
             if orders.as_mut().is_some_and(|orders| orders.answered(number)) {
                 (*answered_at, *orders) = (Some(now), None);
             }
+        }
+    }
+
+    /// Hosts are told of what was ordered until now.
+    pub(crate) fn announced(&mut self, orders: Orders) {
+        let first = self.announcements.last().map_or(0, |last| last.states.end);
+        let states = first..self.states.len();
+        self.announcements.push(Announcement { orders, answered_at: None, states });
+    }
+
+    /// A host was told `events` times that its discovery log changed, on a connection that it made
+    /// at `since`: at most once for each announcement of something that it can see.
+    pub(crate) fn check_events(&self, host: &Nqn, since: u64, events: u64) -> Result<(), String> {
+        let changed = |at: usize| {
+            let before = at.checked_sub(1).map(|before| visible(&self.states[before], host));
+            before.unwrap_or_default() != visible(&self.states[at], host)
+        };
+        let due = |announcement: &&Announcement| {
+            let is_over = announcement.answered_at.is_some_and(|at| at < since);
+            !is_over && announcement.states.clone().any(changed)
+        };
+        let most = self.announcements.iter().filter(due).count() as u64;
+        match events <= most {
+            true => Ok(()),
+            false => Err(format!(
+                "{host} was told {events} times since {since} of {most} changes that it can see"
+            )),
         }
     }
 

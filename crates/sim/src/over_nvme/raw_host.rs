@@ -34,6 +34,7 @@ use wire::nvme_tcp::Digests;
 
 use crate::client::SimWorld;
 use crate::disk::SECTOR;
+use crate::network::WINDOW;
 use crate::over_nvme::swap::UUID;
 use crate::writer::{Ids, Log, Writer};
 use line::Line;
@@ -48,6 +49,12 @@ const QUIESCE: u64 = 10_000 * MILLISECOND;
 const LATE: u64 = 1_000 * MILLISECOND;
 /// So long the target may be silent while something is asked.
 const PATIENCE: u64 = 120_000 * MILLISECOND;
+
+/// Entries of an I/O queue of a raw host.
+pub(crate) const QUEUE_ENTRIES: usize = 32;
+/// So long the target may take to leave a host that does not read: a send may be without progress
+/// for 30 s, and data may be late as long before it.
+const DEAF_MAX: u64 = 90_000 * MILLISECOND;
 
 /// How a raw host behaves.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +75,9 @@ pub struct HostBehaviour {
     pub keep_alive: u64,
     /// Whether it stops reading for a while now and then.
     pub deaf: bool,
+    /// Whether it fills its queues to the last entry, with as many CIDs, and stops reading for ever
+    /// now and then.
+    pub greedy: bool,
     /// Digests to ask for.
     pub digests: Digests,
     /// Whether nothing else goes wrong: then every error must have been provoked.
@@ -99,6 +109,10 @@ counters! {
         expired: Events,
         /// Times that it did not read for a while.
         deafs: Events,
+        /// Times that it filled a queue to the last entry.
+        fulls: Events,
+        /// Times that it never read again, and was left.
+        left: Events,
     }
 }
 
@@ -117,6 +131,8 @@ enum Phase {
     Orphaned,
     /// It says nothing more: the target must close all, after KATO and not before.
     Silent,
+    /// Since then it reads nothing more, with more asked than the network holds.
+    Deaf(u64),
     Done,
 }
 
@@ -221,7 +237,7 @@ impl RawHost {
     /// Hears what came, and goes on. An error is the target's fault.
     pub(crate) fn drive(&mut self, world: &mut SimWorld, target: usize) -> Result<(), String> {
         self.now = world.now;
-        if self.deaf_until <= self.now {
+        if self.deaf_until <= self.now && !matches!(self.phase, Phase::Deaf(_)) {
             self.hear(world)?;
         }
         self.notice_losses(world)?;
@@ -239,7 +255,8 @@ impl RawHost {
             line.serve_grants(world, &self.pairs);
         }
         let asked = self.lines.iter().any(Line::is_waiting);
-        if asked && self.now > self.heard_at + PATIENCE {
+        let hears = !matches!(self.phase, Phase::Deaf(_));
+        if hears && asked && self.now > self.heard_at + PATIENCE {
             if self.behaviour.strict {
                 return Err(format!("a raw host is not answered: {}", self.state()));
             }
@@ -254,12 +271,14 @@ impl RawHost {
             Phase::Resting(until) => Some(until),
             Phase::Orphaned => Some(self.heard_at + PATIENCE + 1),
             Phase::Silent => Some(self.given_up_by() + 1).filter(|by| *by > self.now),
+            Phase::Deaf(since) => Some(since + DEAF_MAX + 1),
             Phase::Live if !self.stopping && self.under_way() < self.depth() => Some(self.next_at),
             _ => None,
         };
         let deaf = Some(self.deaf_until).filter(|until| *until > self.now);
         let asked = self.lines.iter().any(Line::is_waiting);
-        let patience = asked.then_some(self.heard_at + PATIENCE + 1);
+        let hears = !matches!(self.phase, Phase::Deaf(_));
+        let patience = (hears && asked).then_some(self.heard_at + PATIENCE + 1);
         let grants = self.lines.iter().filter_map(Line::next_grant);
         let next = phase.into_iter().chain(patience).chain(self.poll_at).chain(grants);
         let next = next.chain(self.alive_at()).chain(deaf).min();
@@ -291,7 +310,11 @@ impl RawHost {
 
     /// Commands that it may have under way. Deaf, it asks as much as one queue takes.
     fn depth(&self) -> usize {
-        if self.deaf_until > self.now { 28 } else { self.behaviour.depth }
+        match self.deaf_until > self.now {
+            _ if self.behaviour.greedy => QUEUE_ENTRIES * (self.lines.len() - 1),
+            true => 28,
+            false => self.behaviour.depth,
+        }
     }
 
     /// Commands on I/O queues that are not answered.
@@ -419,6 +442,9 @@ impl RawHost {
             }
             Step::Queue(at) => {
                 self.lines[at].live = true;
+                if self.behaviour.greedy {
+                    self.lines[at].host.ids = QUEUE_ENTRIES as u16;
+                }
                 if self.lines.iter().skip(1).all(|line| line.live) {
                     let asked = Asked::Identify { bytes: vec![0; IDENTIFY_SIZE] };
                     let command = Command::identify(Cns::NAMESPACE, NSID);
@@ -524,6 +550,9 @@ impl RawHost {
         if self.left > 0 {
             return;
         }
+        if self.behaviour.greedy && self.random.chance(1, 2) {
+            return self.read_no_more(world);
+        }
         // Life ends while commands are under way, mostly.
         if self.under_way() > 0 && self.random.chance(1, 4) {
             return;
@@ -572,6 +601,30 @@ impl RawHost {
         self.ask_admin(world, Step::Shutdown, configure(true, 1));
     }
 
+    /// Asks one queue for more than the network holds, and never reads again.
+    fn read_no_more(&mut self, world: &mut SimWorld) {
+        self.phase = Phase::Deaf(self.now);
+        let room = QUEUE_ENTRIES - self.lines[1].host.asked.len();
+        for _ in 0..room {
+            self.read(world, 1, 0, self.behaviour.span);
+        }
+    }
+
+    /// Whether the target leaves a host that reads nothing more.
+    fn await_leave(&mut self, world: &mut SimWorld, since: u64) -> Result<(), String> {
+        if self.lines.iter().any(|line| line.is_over(world)) {
+            self.actions.left += 1;
+            self.lose(world);
+        } else if self.now > since + DEAF_MAX {
+            let asked = self.lines[1].read_bytes();
+            if self.behaviour.strict && asked > WINDOW + WINDOW / 4 {
+                return Err(format!("a host that reads none of {asked} bytes is not left"));
+            }
+            self.lose(world);
+        }
+        Ok(())
+    }
+
     /// Whether the target gives a silent host up, and when.
     fn await_expiry(&mut self, world: &mut SimWorld) -> Result<(), String> {
         let over = self.lines.iter().filter(|line| line.is_over(world)).count();
@@ -597,6 +650,9 @@ impl RawHost {
     fn notice_losses(&mut self, world: &mut SimWorld) -> Result<(), String> {
         if self.phase == Phase::Silent {
             return self.await_expiry(world);
+        }
+        if let Phase::Deaf(since) = self.phase {
+            return self.await_leave(world, since);
         }
         if self.phase == Phase::Orphaned {
             if self.lines.iter().all(|line| line.is_over(world)) {

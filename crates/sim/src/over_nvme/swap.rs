@@ -92,7 +92,8 @@ impl Run {
         }
         self.nvme.swap.other = !self.nvme.swap.other;
         self.did.counts.swaps += u64::from(self.nvme.swap.other);
-        self.nvme.swap.removal = Some(self.next_orders());
+        let count = self.world.hosts[TARGET].nodes.len() * (1 + usize::from(self.setup.twice));
+        self.nvme.swap.removal = Some(self.orders_of(count));
         self.export();
     }
 

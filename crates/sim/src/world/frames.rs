@@ -9,6 +9,8 @@ use crate::ethernet::{LinkFaults, Owner, Port, untag};
 
 /// Frames that a ring of a shard holds, of one link.
 const RING: usize = 256;
+/// What every Ethernet carries in a frame.
+const MTU_MIN: u32 = 1500;
 /// The shortest frame that a machine may send.
 const FRAME_MIN: usize = 60;
 
@@ -22,6 +24,8 @@ pub(super) struct Batch {
     batch: FrameBatch,
     /// How many of its frames have left.
     left: usize,
+    /// All have, and the driver keeps it.
+    is_kept: bool,
 }
 
 /// A frame in the ring of a shard.
@@ -52,7 +56,8 @@ impl<M: Machine> World<M> {
     pub fn plug_station(&mut self, lan: usize, mac: [u8; 6]) -> usize {
         let station = self.ethernet.stations.len();
         self.ethernet.stations.push(Default::default());
-        let facts = LinkFacts { mac, mtu: 9000, vlan: None, ring_frames: RING as u32 };
+        let ring_frames = RING as u32;
+        let facts = LinkFacts { mac, mtu: 9000, vlan: None, ring_frames, is_shared: false };
         let owner = Owner::Station(station);
         let port = Port { lan, owner, facts, intake: None, is_up: true, last_arrival: 0 };
         self.ethernet.ports.push(port);
@@ -106,7 +111,7 @@ impl<M: Machine> World<M> {
         let life = self.hosts[host].life;
         self.next_number += 1;
         let id = self.next_number;
-        self.batches.insert(id, Batch { host, life, shard, token, batch, left: 0 });
+        self.batches.insert(id, Batch { host, life, shard, token, batch, left: 0, is_kept: false });
         let delay = self.draw_us(self.timing.turn_us);
         self.schedule(delay, What::Frames { id });
     }
@@ -120,6 +125,13 @@ impl<M: Machine> World<M> {
             return;
         }
         let count = batch.batch.frames.len();
+        if batch.left == count && self.timing.keep_us > 0 && !batch.is_kept {
+            batch.is_kept = true;
+            self.batches.insert(id, batch);
+            self.injected.kept += 1;
+            let delay = self.draw_us(self.timing.keep_us);
+            return self.schedule(delay, What::Frames { id });
+        }
         if batch.left == count {
             let Batch { token, batch, .. } = batch;
             self.hosts[host].nodes[shard].inbox.push_back(Event::FramesSent { token, batch });
@@ -273,10 +285,16 @@ impl<M: Machine> World<M> {
         self.tell_link(port);
     }
 
-    /// Nothing goes wrong on the Ethernet any more, and all links are up.
+    /// Nothing goes wrong on the Ethernet any more: all links are up, with an MTU that an Ethernet
+    /// has.
     pub fn calm_ethernet(&mut self) {
         self.ethernet.faults = LinkFaults::NONE;
         for port in 0..self.ethernet.ports.len() {
+            let mtu = &mut self.ethernet.ports[port].facts.mtu;
+            if *mtu < MTU_MIN {
+                *mtu = MTU_MIN;
+                self.tell_link(port);
+            }
             self.raise_link(port);
         }
     }

@@ -89,6 +89,8 @@ pub struct Host<T> {
     pub lenient: bool,
     /// Commands that are not answered, by identifier.
     pub asked: BTreeMap<u16, Asked<T>>,
+    /// Identifiers are smaller than this.
+    pub ids: u16,
     flow_control_off: bool,
     next_id: u16,
     heard: Vec<u8>,
@@ -107,6 +109,7 @@ impl<T: Debug> Host<T> {
             greeting: None,
             lenient: false,
             asked: BTreeMap::new(),
+            ids: u16::MAX,
             flow_control_off: false,
             next_id: 1,
             heard: Vec::new(),
@@ -129,8 +132,8 @@ impl<T: Debug> Host<T> {
     /// An identifier that no command has; those of others come again only after all the rest.
     pub fn free_id(&mut self) -> u16 {
         loop {
-            let id = self.next_id;
-            self.next_id = self.next_id.wrapping_add(1);
+            let id = self.next_id % self.ids;
+            self.next_id = (id + 1) % self.ids;
             if !self.asked.contains_key(&id) {
                 return id;
             }

@@ -30,7 +30,7 @@ pub(super) struct World {
 }
 
 pub(super) fn facts(link: usize, mtu: u32) -> LinkFacts {
-    LinkFacts { mac: OWN[link], mtu, vlan: None, ring_frames: 64 }
+    LinkFacts { mac: OWN[link], mtu, vlan: None, ring_frames: 64, is_shared: true }
 }
 
 pub(super) fn tag_of(frame: &[u8]) -> u32 {

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use block::{MachineId, ShardId};
 use contract::LinkFacts;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -10,6 +11,7 @@ use super::world::*;
 use crate::control::Control;
 use crate::export::{ExportId, Hosts};
 use crate::limits::ANNOUNCED_AGAIN;
+use crate::server::Target;
 
 /// Sub-command, sector count, buffer count and string of an answer to a query.
 fn told(frame: &[u8]) -> (u8, u8, u16, &[u8]) {
@@ -192,6 +194,19 @@ fn an_announcement_is_made_three_times_in_case_it_was_lost() {
     world.run();
     assert_eq!(world.take().len(), 1);
     assert_eq!(world.target.poll_timeout(), None);
+}
+
+/// As a link over AF_XDP is: the others never hear that it is up.
+#[test]
+fn a_link_that_one_shard_has_alone_is_announced_by_it_whosever_the_export_is() {
+    for (is_shared, announced) in [(true, 0), (false, 1)] {
+        let mut world = World::empty();
+        world.target = Target::new(MachineId(5), ShardId(1)).among(2);
+        world.up(LINK, LinkFacts { is_shared, ..facts(1500) });
+        world.add(EXPORT, |_| {});
+        world.run();
+        assert_eq!(world.take().len(), announced);
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub(super) struct World {
 }
 
 pub(super) fn facts(mtu: u32) -> LinkFacts {
-    LinkFacts { mac: OWN, mtu, vlan: None, ring_frames: 512 }
+    LinkFacts { mac: OWN, mtu, vlan: None, ring_frames: 512, is_shared: true }
 }
 
 /// Frames of the initiator at `source`.

@@ -6,7 +6,7 @@
 //! (`fused`).
 
 use block::limits::LOANS_TOGETHER;
-use block::{Buffer, Extent, Loan, Operation, VolumeId};
+use block::{Buffer, Class, Extent, Loan, Operation, VolumeId, planted};
 use wire::nvme::command::{AdminOpcode, Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
@@ -51,14 +51,22 @@ impl Connection {
 
     /// Forgets the held Asynchronous Event Request whose CID another command has. SPDK's host, when
     /// it shuts down, gives the CIDs of its held requests to the commands that it shuts down with;
-    /// two requests of one CID it does not make. Returns whether there was one.
+    /// two requests of one CID it does not make. One that has just been answered is told now. Returns
+    /// whether there was one.
     #[cold]
     fn forget_event_request(&mut self, command: &Command, ctx: &mut Context<'_>) -> bool {
         let State::Admin(queue) = &self.state else { return false };
         let is_one =
             !command.is_fabrics() && command.admin_opcode() == AdminOpcode::ASYNC_EVENT_REQUEST;
-        let command_id = command.command_id();
-        if is_one || !ctx.shared.forget_event_request(queue.view.handle, command_id) {
+        let (handle, command_id) = (queue.view.handle, command.command_id());
+        if is_one || planted("held-event-keeps-its-cid") {
+            return false;
+        }
+        if let Some(reply) = ctx.shared.take_event_reply(handle, command_id) {
+            self.handle_reply(reply, ctx);
+            return true;
+        }
+        if !ctx.shared.forget_event_request(handle, command_id) {
             return false;
         }
         let slot = self.slots.find(command_id).expect("a held request has a slot");
@@ -146,7 +154,8 @@ impl Connection {
                     let Some(memory) = self.capsule_memory(data.len() as u32, 0, ctx) else {
                         return Ok(false);
                     };
-                    let slot = self.occupy(command, CommandState::in_flight(Kind::Capsule));
+                    let state = CommandState::in_flight(Kind::Ranges(Class::Immediate));
+                    let slot = self.occupy(command, state);
                     self.discard(slot, volume, extents, memory, ctx);
                     Ok(true)
                 }
@@ -324,7 +333,8 @@ impl Connection {
             .and_then(|namespace| Ok((namespace.volume, io::ranges(command, data, namespace)?)));
         let status = match extents {
             Ok((volume, extents)) if !extents.is_empty() => {
-                *self.slots.state(slot) = CommandState::in_flight(Kind::Transfer);
+                let state = CommandState::in_flight(Kind::Ranges(Class::Transfer));
+                *self.slots.state(slot) = state;
                 let memory = Buffer::reserved(buffer.len(), buffer.phase());
                 ctx.memory.release(buffer);
                 return self.discard(slot, volume, extents, memory, ctx);

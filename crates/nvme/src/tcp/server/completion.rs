@@ -37,8 +37,15 @@ impl Connection {
         let &mut CommandState::InFlight(flight) = self.slots.state(slot) else {
             panic!("a completion came for slot {slot}, which is not in flight");
         };
-        if flight.parts == 1 && flight.kind == Kind::Read && self.is_open() {
-            return self.read_done(slot, outcome, buffer, ctx);
+        if flight.parts == 1 && self.is_open() {
+            match flight.kind {
+                Kind::Read => return self.read_done(slot, outcome, buffer, ctx),
+                Kind::Capsule => {
+                    ctx.pool.give(&mut self.capsules, ctx.memory, buffer);
+                    return self.finish(slot, status_of(outcome));
+                }
+                _ => {}
+            }
         }
         self.other_done(slot, flight, outcome, buffer, expected.map(|buffer| *buffer), ctx);
     }
@@ -89,12 +96,21 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) {
         let account = match flight.kind {
-            Kind::Capsule | Kind::Pair(_, Class::Immediate) => &mut self.capsules,
-            Kind::Read | Kind::Transfer | Kind::Pair(_, Class::Transfer) => &mut self.transfers,
+            Kind::Capsule | Kind::Ranges(Class::Immediate) | Kind::Pair(_, Class::Immediate) => {
+                &mut self.capsules
+            }
+            Kind::Read
+            | Kind::Transfer
+            | Kind::Ranges(Class::Transfer)
+            | Kind::Pair(_, Class::Transfer) => &mut self.transfers,
         };
-        let ranges = self.ranges.remove(&slot);
-        for buffer in [Some(buffer), expected, ranges].into_iter().flatten() {
-            ctx.pool.give(account, ctx.memory, buffer);
+        ctx.pool.give(account, ctx.memory, buffer);
+        if let Some(expected) = expected {
+            ctx.pool.give(account, ctx.memory, expected);
+        }
+        if let Kind::Ranges(_) = flight.kind {
+            let ranges = self.ranges.remove(&slot).expect("a discard keeps memory for its ranges");
+            ctx.pool.give(account, ctx.memory, ranges);
         }
         let status = if flight.status.is_success() { status_of(outcome) } else { flight.status };
         if flight.parts > 1 {

@@ -131,17 +131,33 @@ impl Connection {
         phase: u32,
         ctx: &mut Context<'_>,
     ) -> Option<Buffer> {
-        if let Some(buffer) = self.intake.reserved.pop() {
-            if buffer.len() == length && buffer.phase() == phase {
+        if self.intake.reserved.is_empty()
+            && let Some(buffer) = ctx.pool.take(&mut self.capsules, length, phase)
+        {
+            return Some(buffer);
+        }
+        self.capsule_memory_in_line(length, phase, ctx)
+    }
+
+    /// The same of a stream that stopped for it, or has to.
+    #[cold]
+    fn capsule_memory_in_line(
+        &mut self,
+        length: u32,
+        phase: u32,
+        ctx: &mut Context<'_>,
+    ) -> Option<Buffer> {
+        if let Some(reserved) = self.intake.reserved.pop() {
+            if reserved.len() == length && reserved.phase() == phase {
+                return Some(reserved);
+            }
+            ctx.pool.give(&mut self.capsules, ctx.memory, reserved);
+            if let Some(buffer) = ctx.pool.take(&mut self.capsules, length, phase) {
                 return Some(buffer);
             }
-            ctx.pool.give(&mut self.capsules, ctx.memory, buffer);
         }
-        let buffer = ctx.pool.take(&mut self.capsules, length, phase);
-        if buffer.is_none() {
-            self.pause(Need { length, phase, count: 1 });
-        }
-        buffer
+        self.pause(Need { length, phase, count: 1 });
+        None
     }
 
     /// Two buffers for a fused pair whose data are in their capsules, as its first says, or `None`:

@@ -295,7 +295,7 @@ impl Connection {
             let fes = FatalErrorStatus::LIMIT_EXCEEDED;
             return Err(Violation::new(fes, 0, "in-capsule data within IOCCSZ"));
         }
-        if self.unanswered() >= depth {
+        if self.unanswered() + u32::from(planted("last-entry-is-refused")) >= depth {
             return Err(Violation::sequence("no more commands than the queue has entries"));
         }
         let total = head.common.length as usize;

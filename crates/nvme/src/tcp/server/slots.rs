@@ -187,6 +187,8 @@ pub(super) enum Kind {
     Capsule,
     /// Gives a buffer that was granted back, if there is one.
     Transfer,
+    /// Gives what stands for the ranges of a discard back, which is memory of this class.
+    Ranges(Class),
     /// Answers both of a fused pair, whose second has this slot and whose memory is of this class.
     Pair(u16, Class),
 }

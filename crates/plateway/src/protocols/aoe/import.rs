@@ -1,5 +1,6 @@
 //! From a URI to what the shards need to reach a target, on links that are open.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::aoe::filter;
@@ -35,7 +36,12 @@ impl Remote for TargetUri {
         Some((Ethernet::each(&self.interfaces, vlan).collect(), filter::importing))
     }
 
-    fn settings(&self, _: &StateDirectory, links: &[LinkId]) -> Result<ImportSettings, RunError> {
+    fn settings(
+        &self,
+        _: &StateDirectory,
+        links: &[LinkId],
+        _: &[SocketAddr],
+    ) -> Result<ImportSettings, RunError> {
         Ok(ImportSettings::Aoe(Settings {
             window: self.options.window,
             deadline: Duration::from_secs(self.options.deadline_s.into()),

@@ -21,6 +21,7 @@ use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
 use crate::control::Column;
 use crate::protocols::asking;
+use crate::run::open;
 use crate::run::state::StateDirectory;
 
 /// How long the whole may take.
@@ -55,7 +56,9 @@ pub(crate) fn run(args: &DiscoverArgs, target: &HostPort) -> miette::Result<()> 
     );
     uri.host_nqn.clone_from(&args.protocols.host_nqn);
     let state = StateDirectory::new(&Defaults::of_this_machine().state);
-    let settings = import::settings(&uri, &state).map_err(|error| error.within("discovery"))?;
+    let addresses = open::resolve(&uri.address)?;
+    let settings =
+        import::settings(&uri, &state, &addresses).map_err(|error| error.within("discovery"))?;
     let asked_as = settings.host.clone();
     let mut result = Err("no address".to_owned());
     for address in settings.addresses {

@@ -2,6 +2,7 @@
 //! to try.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use super::uri::{NamespaceUri, SCHEME};
 use crate::config::address::HostPort;
 use crate::config::volume::parse_uuid;
 use crate::protocols::{Remote, RemoteUri};
+use crate::run::RunError;
 use crate::run::state::StateDirectory;
-use crate::run::{RunError, open};
 
 impl Remote for NamespaceUri {
     fn same_backing(&self, other: &RemoteUri) -> bool {
@@ -33,8 +34,13 @@ impl Remote for NamespaceUri {
         Some(&self.address)
     }
 
-    fn settings(&self, state: &StateDirectory, _: &[LinkId]) -> Result<ImportSettings, RunError> {
-        settings(self, state).map(ImportSettings::NvmeTcp)
+    fn settings(
+        &self,
+        state: &StateDirectory,
+        _: &[LinkId],
+        addresses: &[SocketAddr],
+    ) -> Result<ImportSettings, RunError> {
+        settings(self, state, addresses).map(ImportSettings::NvmeTcp)
     }
 
     fn who_answers(&self, settings: &ImportSettings) -> String {
@@ -93,15 +99,18 @@ fn host(
     Ok((nqn, id))
 }
 
-/// How to reach a remote disk; its host's name is resolved.
-pub(crate) fn settings(uri: &NamespaceUri, state: &StateDirectory) -> Result<Settings, RunError> {
-    let addresses = open::resolve(&uri.address)?;
+/// How to reach a remote disk at the addresses of its host.
+pub(super) fn settings(
+    uri: &NamespaceUri,
+    state: &StateDirectory,
+    addresses: &[SocketAddr],
+) -> Result<Settings, RunError> {
     let (host, host_id) = host(uri, Path::new(NVME_CLI), state)?;
     let keep_alive = Duration::from_millis(uri.options.keep_alive_ms.into());
     let usual =
         Settings::new(addresses[0], uri.subsystem.to_wire(), uri.nsid, host, *host_id.as_bytes());
     Ok(Settings {
-        addresses,
+        addresses: addresses.to_vec(),
         queues: uri.options.queues,
         depth: uri.options.depth,
         digests: Digests { header: uri.options.hdgst == 1, data: uri.options.ddgst == 1 },
@@ -122,8 +131,9 @@ mod tests {
         let uri = "nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:v0/3?queues=4&depth=64&ddgst=0&quiesce_ms=1000";
         let Ok(DiskUri::Remote(RemoteUri::NvmeTcp(uri))) = uri.parse() else { panic!() };
         let directory = tempfile::tempdir().unwrap();
-        let settings = settings(&uri, &StateDirectory::new(directory.path())).unwrap();
-        assert_eq!(settings.addresses, ["127.0.0.1:4421".parse().unwrap()]);
+        let addresses = ["127.0.0.1:4421".parse().unwrap()];
+        let settings = settings(&uri, &StateDirectory::new(directory.path()), &addresses).unwrap();
+        assert_eq!(settings.addresses, addresses);
         assert_eq!((settings.nsid, settings.queues, settings.depth), (3, 4, 64));
         assert_eq!(settings.digests, Digests { header: true, data: false });
         assert_eq!(settings.quiesce, Duration::from_secs(6));

@@ -10,6 +10,7 @@ use shard::Report;
 use utoipa::ToSchema;
 
 use crate::control::{counted, table_of};
+use crate::protocols::Session;
 use crate::run::Running;
 
 /// The keys stay: later versions add some and rename none.
@@ -107,6 +108,16 @@ impl Status {
             controllers,
             nvme_counters: counted(all().flat_map(|report| report.sessions.each())),
         }
+    }
+
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = Session> {
+        self.controllers.iter().map(|controller| Session {
+            protocol: "nvme",
+            host: controller.host.clone(),
+            peer: controller.peer.clone(),
+            export: controller.subsystem.clone(),
+            state: controller.state.clone(),
+        })
     }
 
     pub(crate) fn tables(&self) -> [(&'static str, Table); 2] {

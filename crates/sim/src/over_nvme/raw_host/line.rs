@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use block::Random;
-use testkit::nvme::host::{Data, Fault, Heard, Host};
-use wire::nvme::Command;
+use testkit::nvme::host::{self, Data, Fault, Heard, Host};
+use wire::nvme::{Command, Completion};
 use wire::nvme_tcp::{Digests, R2T};
 
 use super::MILLISECOND;
@@ -85,9 +85,33 @@ impl Line {
         self.say(world, &bytes);
     }
 
+    /// Sends Keep Alive with the CID of a held event request, which is forgotten, if it was not
+    /// answered just now.
+    pub(super) fn keep_alive_over(&mut self, world: &mut SimWorld, id: u16) {
+        self.host.asked.remove(&id);
+        self.said_at = world.now;
+        let bytes = self.host.ask(id, Command::keep_alive(), Asked::AliveOver, Data::None, &[]);
+        self.say(world, &bytes);
+    }
+
+    /// Of what was asked with one CID the event was answered: the Keep Alive is not yet.
+    pub(super) fn await_alive(&mut self, answered: &Completion) {
+        let asked = host::Asked { what: Asked::AliveOver, data: Data::None, moved: 0 };
+        self.host.asked.insert(answered.command_id, asked);
+    }
+
     /// Whether the target owes an answer: to the greeting, or to a command.
     pub(super) fn is_waiting(&self) -> bool {
         self.host.greeting.is_none() || !self.host.asked.is_empty()
+    }
+
+    /// Bytes of reads that are not answered.
+    pub(super) fn read_bytes(&self) -> usize {
+        let bytes = |asked: &host::Asked<Asked>| match &asked.what {
+            Asked::Read { bytes, .. } => bytes.len(),
+            _ => 0,
+        };
+        self.host.asked.values().map(bytes).sum()
     }
 
     /// Takes what came in; returns whether something did.

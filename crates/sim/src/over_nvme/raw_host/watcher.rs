@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use block::Random;
 use testkit::nvme;
-use testkit::nvme::host::{Fault, Heard};
+use testkit::nvme::host::{self, Fault, Heard};
 use wire::nvme::async_event::AsyncEvent;
 use wire::nvme::fabrics::{ConnectData, ControllerStatus};
 use wire::nvme::feature::{AsyncEventMask, FeatureId};
@@ -71,6 +71,8 @@ pub(crate) struct Watcher {
     pub(crate) last_seen: Option<BTreeSet<Nqn>>,
     /// Events heard since they were last counted.
     pub(crate) events: u64,
+    /// When this connection was made, and the events that it told.
+    pub(crate) told: (u64, u64),
 }
 
 impl Watcher {
@@ -98,6 +100,7 @@ impl Watcher {
             seen: Vec::new(),
             last_seen: None,
             events: 0,
+            told: (0, 0),
         }
     }
 
@@ -123,7 +126,7 @@ impl Watcher {
         if self.line.is_none() && self.rest_until <= self.now {
             self.stays = self.stopping || self.random.chance(2, 3);
             self.line = Some(Line::connect(world, target, self.digests, self.random.fork()));
-            self.heard_at = self.now;
+            (self.heard_at, self.told) = (self.now, (self.now, 0));
         }
         self.hear(world)?;
         self.keep_on(world);
@@ -241,14 +244,23 @@ impl Watcher {
                 self.ask(world, Command::async_event_request(), Asked::Event);
                 self.read(world);
             }
-            Asked::Event => {
+            Asked::AliveOver if entry.result == 0 => {
+                self.ask(world, Command::async_event_request(), Asked::Event);
+            }
+            Asked::Event | Asked::AliveOver => {
+                let is_over = matches!(asked, Asked::AliveOver);
                 let event = AsyncEvent::from_result(entry.result as u32);
                 if event != AsyncEvent::DISCOVERY_CHANGED {
                     return Err(format!("a watcher was told {event:?}"));
                 }
                 self.events += 1;
+                self.told.1 += 1;
                 self.settled = false;
-                self.ask(world, Command::async_event_request(), Asked::Event);
+                match is_over {
+                    // The event came first: what has its CID now is answered next.
+                    true => self.line.as_mut().expect("it is connected").await_alive(entry),
+                    false => self.ask(world, Command::async_event_request(), Asked::Event),
+                }
                 self.read(world);
             }
             Asked::Page { start, bytes } => self.look(world, start, &bytes)?,
@@ -307,7 +319,16 @@ impl Watcher {
         }
         if self.line.is_some() && due(self.alive_at) {
             self.alive_at = Some(self.now + KEEP_ALIVE / 2);
-            self.ask(world, Command::keep_alive(), Asked::Alive);
+            let line = self.line.as_mut().expect("just seen");
+            let is_event = |(id, asked): (&u16, &host::Asked<Asked>)| {
+                matches!(asked.what, Asked::Event).then_some(*id)
+            };
+            let held = line.host.asked.iter().find_map(is_event);
+            // As SPDK's host does when it leaves.
+            match held.filter(|_| self.random.chance(1, 4)) {
+                Some(held) => line.keep_alive_over(world, held),
+                None => self.ask(world, Command::keep_alive(), Asked::Alive),
+            }
             // One that stays leaves now and then, too.
             if !self.stopping && self.random.chance(1, 8) {
                 self.leave(world);

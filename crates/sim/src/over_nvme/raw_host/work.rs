@@ -5,7 +5,7 @@ use testkit::oracle::Content;
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Completion, Status};
 
-use super::{RawHost, Step, bytes_of};
+use super::{QUEUE_ENTRIES, RawHost, Step, bytes_of};
 use crate::client::SimWorld;
 use crate::writer::{Ids, Log, Write};
 
@@ -57,8 +57,10 @@ pub(super) enum Asked {
     },
     /// A watcher's: an event.
     Event,
-    /// A watcher's: Keep Alive.
+    /// Keep Alive.
     Alive,
+    /// A watcher's: Keep Alive with the CID of an event request, whose answer may be on its way.
+    AliveOver,
 }
 
 impl core::fmt::Debug for Asked {
@@ -76,6 +78,7 @@ impl core::fmt::Debug for Asked {
             Asked::Page { start, .. } => write!(f, "the discovery log since {start}"),
             Asked::Event => f.write_str("an event"),
             Asked::Alive => f.write_str("Keep Alive"),
+            Asked::AliveOver => f.write_str("Keep Alive in place of an event"),
         }
     }
 }
@@ -96,7 +99,18 @@ pub(super) struct Pair {
 impl RawHost {
     /// Asks one thing.
     pub(super) fn work(&mut self, world: &mut SimWorld) {
-        let at = 1 + self.random.below(self.lines.len() as u64 - 1) as usize;
+        let mut at = 1 + self.random.below(self.lines.len() as u64 - 1) as usize;
+        if self.behaviour.greedy {
+            // The fullest that takes two commands; else the last entry of one.
+            let room = |line: &Line| QUEUE_ENTRIES - line.host.asked.len();
+            let lines = || (1..self.lines.len()).map(|at| (room(&self.lines[at]), at));
+            let Some((room, found)) = lines().filter(|(room, _)| *room > 0).min() else { return };
+            at = found;
+            if room < 2 {
+                self.actions.fulls += 1;
+                return self.write(world, at, 0, 1);
+            }
+        }
         let span = self.behaviour.span;
         let most = if self.random.chance(1, 2) { 1 } else { 4.min(span) };
         let count = 1 + self.random.below(most);
@@ -134,7 +148,7 @@ impl RawHost {
         }
     }
 
-    fn read(&mut self, world: &mut SimWorld, at: usize, first: u64, count: u64) {
+    pub(super) fn read(&mut self, world: &mut SimWorld, at: usize, first: u64, count: u64) {
         let bytes = vec![0; bytes_of(self.behaviour.unit, count)];
         let command = Command::read(NSID, first, count as u32, bytes.len() as u32);
         let asked = Asked::Read { start: self.now, first, bytes };
@@ -206,7 +220,9 @@ impl RawHost {
             Asked::Step(_) | Asked::Identify { .. } => {
                 unreachable!("steps are answered elsewhere")
             }
-            Asked::Page { .. } | Asked::Event | Asked::Alive => unreachable!("a watcher's"),
+            Asked::Page { .. } | Asked::Event | Asked::Alive | Asked::AliveOver => {
+                unreachable!("a watcher's")
+            }
             Asked::Read { start, first, bytes } => {
                 self.expect(status, "a read")?;
                 if !done {

@@ -400,6 +400,21 @@ fn health_counts_what_hosts_read_and_wrote() {
     assert_eq!((smart.data_units_read, smart.data_units_written), (4, 1));
 }
 
+/// The host could not know of the event when it sent the command.
+#[test]
+fn an_event_that_was_not_sent_is_sent_before_a_command_with_its_cid_is_taken() {
+    let mut world = World::connected(Digests::NONE);
+    world.ask(ADMIN, Command::set_features(0x0b, 0, 1 << 8, 0).with_command_id(7));
+    world.command(ADMIN, Command::async_event_request().with_command_id(5));
+    assert_eq!(world.said(ADMIN), []);
+    world.put(None);
+    world.command(ADMIN, Command::keep_alive().with_command_id(5));
+    let said = world.said(ADMIN);
+    let results = said.iter().map(|said| (said.status(), said.response().result > 0));
+    assert_eq!(results.collect::<Vec<_>>(), [(Status::SUCCESS, true), (Status::SUCCESS, false)]);
+    assert_eq!(world.links[ADMIN].connection.counters().forgotten, 0);
+}
+
 #[test]
 fn a_command_with_the_cid_of_a_held_event_request_is_taken_and_the_request_forgotten() {
     let mut world = World::connected(Digests::NONE);
