@@ -104,7 +104,9 @@ impl EventLog {
 
     /// Tells what is new, which a shard says.
     pub(super) fn tell(&mut self, from: ShardId, news: &News) {
-        self.event(from, news, Instant::now()).map(Event::tell);
+        if let Some(event) = self.event(from, news, Instant::now()) {
+            event.tell();
+        }
     }
 
     /// Tells what came of a change of the configuration, unless there are too many of them; whether
