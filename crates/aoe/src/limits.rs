@@ -23,6 +23,10 @@ pub const BUFFERS_DEFAULT: u16 = 64;
 pub const BUFFERS_MAX: u16 = 1024;
 /// Numbers of exports are small, so that marks hold them.
 pub const EXPORTS_MAX: u32 = 1 << 24;
+/// Stations of an export that were refused and of which people were told, ...
+pub const REFUSED_MAX: usize = 8;
+/// ... and when they are told again.
+pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 /// Changes of an export's config string or reservation that may be under way; more are dropped.
 pub const CHANGES_MAX: usize = 64;
 /// Wildcard queries that are answered at the same time.

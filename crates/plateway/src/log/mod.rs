@@ -268,14 +268,14 @@ struct Lane {
 }
 
 enum Waiting {
-    Event(SystemTime, Event),
+    Event(SystemTime, Box<Event>),
     /// All before it is written.
     Finish(SyncSender<()>),
 }
 
 impl Lane {
     fn take(&self, event: Event) {
-        if self.queue.try_send(Waiting::Event(SystemTime::now(), event)).is_err() {
+        if self.queue.try_send(Waiting::Event(SystemTime::now(), Box::new(event))).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
     }
