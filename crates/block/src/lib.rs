@@ -3,8 +3,9 @@
 //!
 //! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time,
 //! tickets, tables by slot and by number, how parts are joined, a seeded random source, CRC32C, and
-//! the bounds that hold for every protocol (`limits`), and errors that tests plant (`planted`). What deliberately does not: protocol names,
-//! I/O, threads, clocks, unsafe code. Read `request` first, then `buffer` and `memory`.
+//! the bounds that hold for every protocol (`limits`), and errors that tests plant (`planted`).
+//! What deliberately does not: protocol names, I/O, threads, clocks, unsafe code. Read `request`
+//! first, then `buffer` and `memory`.
 
 pub mod buffer;
 pub mod checksum;

@@ -165,8 +165,8 @@ impl Volumes {
         }
     }
 
-    /// A disk failed in an earlier life of the server, and takes no writes until it is renewed. Every
-    /// shard is told.
+    /// A disk failed in an earlier life of the server, and takes no writes until it is renewed.
+    /// Every shard is told.
     pub fn protect_disk(&mut self, now: Instant, disk: DiskId, failure: Failure) {
         self.protect(now, disk, failure, false);
     }

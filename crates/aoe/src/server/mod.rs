@@ -124,8 +124,8 @@ struct Exported {
 /// An export's accounts with the pool. One alone may hold but a share of what is free: in a small
 /// pool less than a window of large frames. Several in turn may hold that, and what they hold
 /// together is bounded by the buffer count. All of it is immediate data, also that of reads: it
-/// waits for disks, and then for a link a second at most. So frames, which cannot wait in line, find
-/// the reserve when transfers hold all else.
+/// waits for disks, and then for a link a second at most. So frames, which cannot wait in line,
+/// find the reserve when transfers hold all else.
 #[derive(Debug)]
 struct Accounts {
     accounts: [Account; ACCOUNTS],

@@ -4,7 +4,8 @@
 //! socket wants something, and does one thing after the other. Standard output has what is served,
 //! ending in a line `ready: KEY ADDRESS` for each address that is listened at and `ready: KEY LINK`
 //! for each link; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code
-//! 0, or 1 where that failed; a second one ends at once with 130; SIGHUP reads the configuration again.
+//! 0, or 1 where that failed; a second one ends at once with 130; SIGHUP reads the configuration
+//! again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

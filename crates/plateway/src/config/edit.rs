@@ -1,5 +1,5 @@
-//! A change of one value of what is served: the configuration that results, which is applied like any
-//! other. So it is the same steps, and nothing else changes what is served.
+//! A change of one value of what is served: the configuration that results, which is applied like
+//! any other. So it is the same steps, and nothing else changes what is served.
 //!
 //! Errors are for whoever asked: what was expected, and what is there.
 

@@ -237,8 +237,8 @@ impl Event {
     }
 }
 
-/// What is left of a text when all that is not printed stands as it is written in Rust and JSON, and
-/// what is too long is cut.
+/// What is left of a text when all that is not printed stands as it is written in Rust and JSON,
+/// and what is too long is cut.
 fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
@@ -325,8 +325,8 @@ fn finish() -> bool {
     lane.queue.try_send(Waiting::Finish(done)).is_ok() && is_done.recv_timeout(LAST_WORDS).is_ok()
 }
 
-/// The end of the command that failed so: people read the report, a journal an event. The last lines
-/// are written, unless nobody takes them.
+/// The end of the command that failed so: people read the report, a journal an event. The last
+/// lines are written, unless nobody takes them.
 pub(crate) fn end(done: &Result<(), miette::Report>) {
     let report = done.as_ref().err();
     if let Some(report) = report.filter(|_| !is_for_people()) {

@@ -56,7 +56,8 @@ pub(crate) struct DiskSight {
     pub(crate) identity: Option<Identity>,
     /// Why a file that is not there is not to be made.
     lost: Option<RunError>,
-    /// By what its blocks are known; none of those that a restart loses, or that are yet to be made.
+    /// By what its blocks are known; none of those that a restart loses, or that are yet to be
+    /// made.
     backing: Option<String>,
     is_served: bool,
 }

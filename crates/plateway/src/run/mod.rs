@@ -199,9 +199,9 @@ impl Counter {
 }
 
 impl Running {
-    /// Starts the shards and carries out the whole of `args`. What cannot be had now and may be there
-    /// later is failed, and among the warnings; what fails otherwise ends the start. `overwrite` names volumes whose disks
-    /// may be labelled whatever they hold.
+    /// Starts the shards and carries out the whole of `args`. What cannot be had now and may be
+    /// there later is failed, and among the warnings; what fails otherwise ends the start.
+    /// `overwrite` names volumes whose disks may be labelled whatever they hold.
     pub(crate) fn start(
         args: &HiArgs,
         overwrite: &[String],
