@@ -5,8 +5,8 @@
 //! figure is the median of the ratios within a round. What is compared stands in
 //! `bench/cases.toml`, processes and their configurations in `bench/process.rs` and, of AoE,
 //! `bench/aoe.rs`, the namespaces of AoE in `bench/lan.rs`, the table and the JSON in
-//! `bench/report.rs`; `bench/against.rs` compares two commits. A benchmark, not a test: figures below what is wanted
-//! are shown and change no exit code. Times: seconds unless named otherwise.
+//! `bench/report.rs`; `bench/against.rs` compares two commits. A benchmark, not a test: figures
+//! below what is wanted are shown and change no exit code. Times: seconds unless named otherwise.
 
 mod against;
 mod aoe;

@@ -3,9 +3,9 @@
 //! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `record` sees
 //! what the tests passed by, `rooms` checks
 //! the walls between the crates, `release` builds the static binary and proves that it is static,
-//! `package` makes the Debian package, `fuzz` runs the fuzz targets, `mutants` looks for bugs that no
-//! test notices, `bench` measures, `interop` hands over to the guests in `interop/`. Nothing here
-//! is part of the product, so this may use the clock, files and processes freely; errors are
+//! `package` makes the Debian package, `fuzz` runs the fuzz targets, `mutants` looks for bugs that
+//! no test notices, `bench` measures, `interop` hands over to the guests in `interop/`. Nothing
+//! here is part of the product, so this may use the clock, files and processes freely; errors are
 //! `anyhow` and end the program with code 1.
 
 mod bench;

@@ -2,9 +2,9 @@
 //! each built and tried with the tests of its crate, and those that survive with the simulator too.
 //! What the survivors of a sample mean stands in docs/mutants.md.
 //!
-//! A run ends at its deadline at the latest and goes on where it ended when it is started again; what
-//! was caught is not tried twice. Results are below `target/mutants`. cargo-mutants is taken from
-//! `PATH`, or installed once below the target directory, in the version that is named here.
+//! A run ends at its deadline at the latest and goes on where it ended when it is started again;
+//! what was caught is not tried twice. Results are below `target/mutants`. cargo-mutants is taken
+//! from `PATH`, or installed once below the target directory, in the version that is named here.
 
 use std::fs;
 use std::path::{Path, PathBuf};

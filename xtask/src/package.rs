@@ -1,9 +1,10 @@
-//! The Debian package: the static binary with its symbols apart (`plateway.debug`), manual pages, completions, the unit
-//! and what belongs to it, put together by cargo-deb as `crates/plateway/Cargo.toml` says; and what
-//! is checked of it, with an installation into a copy of this machine that is thrown away.
+//! The Debian package: the static binary with its symbols apart (`plateway.debug`), manual pages,
+//! completions, the unit and what belongs to it, put together by cargo-deb as
+//! `crates/plateway/Cargo.toml` says; and what is checked of it, with an installation into a copy
+//! of this machine that is thrown away.
 //!
-//! Pages and completions are made by the binary itself. cargo-deb is taken from `PATH`, or installed
-//! once below the target directory, in the version that is named here.
+//! Pages and completions are made by the binary itself. cargo-deb is taken from `PATH`, or
+//! installed once below the target directory, in the version that is named here.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

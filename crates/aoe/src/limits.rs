@@ -1,6 +1,6 @@
 //! The bounds of AoE, of this target and these initiators. What holds for every protocol stands in
-//! [`block::limits`]. A number here is either derived in the comment above it or says where it comes
-//! from. Sizes in bytes unless the name says otherwise.
+//! [`block::limits`]. A number here is either derived in the comment above it or says where it
+//! comes from. Sizes in bytes unless the name says otherwise.
 
 use core::time::Duration;
 
@@ -23,12 +23,16 @@ pub const BUFFERS_DEFAULT: u16 = 64;
 pub const BUFFERS_MAX: u16 = 1024;
 /// Numbers of exports are small, so that marks hold them.
 pub const EXPORTS_MAX: u32 = 1 << 24;
+/// Stations of an export that were refused and of which people were told, ...
+pub const REFUSED_MAX: usize = 8;
+/// ... and when they are told again.
+pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 /// Changes of an export's config string or reservation that may be under way; more are dropped.
 pub const CHANGES_MAX: usize = 64;
 /// Wildcard queries that are answered at the same time.
 pub const SWEEPS_MAX: usize = 16;
-/// Answers to wildcard queries, and announcements, that go out at once, and the time between two such
-/// bursts.
+/// Answers to wildcard queries, and announcements, that go out at once, and the time between two
+/// such bursts.
 pub const SWEEP_BURST: u32 = 64;
 pub const SWEEP_PACE: Duration = Duration::from_millis(1);
 /// An announcement is not answered, so it is made again so long after it was made before, in case

@@ -2,9 +2,9 @@
 //! it.
 //!
 //! Every buffer of the data path comes from here and is counted until it is given back. Nobody is
-//! ever refused a legal transfer: who does not get a buffer waits in the shard's line of its
-//! class, which is tried from its head whenever buffers came back. Four rules keep that free of deadlock, of hogs
-//! and of starvation:
+//! ever refused a legal transfer: who does not get a buffer waits in the shard's line of its class,
+//! which is tried from its head whenever buffers came back. Four rules keep that free of deadlock,
+//! of hogs and of starvation:
 //!
 //! - *A grant is whole*: a transfer holds its whole buffer before its first byte is asked for, so
 //!   nobody holds memory while waiting for more of it.

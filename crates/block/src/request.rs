@@ -316,6 +316,22 @@ pub enum Failure {
     Internal,
 }
 
+impl Failure {
+    pub const ALL: [Failure; 11] = [
+        Failure::OutOfRange,
+        Failure::WriteProtected,
+        Failure::MediumRead,
+        Failure::MediumWrite,
+        Failure::NoSpace,
+        Failure::Unsupported,
+        Failure::Removed,
+        Failure::NotReady,
+        Failure::Aborted,
+        Failure::TimedOut,
+        Failure::Internal,
+    ];
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

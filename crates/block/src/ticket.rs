@@ -9,8 +9,8 @@ impl ShardId {
     /// Not a shard: the control thread, which sends and receives mail like one.
     pub const CONTROL: ShardId = ShardId(u16::MAX);
 
-    /// The shard, of `shards`, that owns what has this number: what must be one has one owner, which
-    /// every shard knows without asking.
+    /// The shard, of `shards`, that owns what has this number: what must be one has one owner,
+    /// which every shard knows without asking.
     #[inline]
     pub fn owner_of(number: u32, shards: u16) -> ShardId {
         ShardId((number % u32::from(shards.max(1))) as u16)

@@ -25,8 +25,8 @@ pub struct ByteOffset(pub u64);
 pub struct ByteCount(pub u64);
 
 /// For people: as it is, where at most four digits of a binary unit say it (`64 MiB`), else three
-/// digits of a decimal one, as drives are sold (`1.00 TB`). `{:#}` adds the bytes where these do not
-/// say all, for sizes that are compared.
+/// digits of a decimal one, as drives are sold (`1.00 TB`). `{:#}` adds the bytes where these do
+/// not say all, for sizes that are compared.
 impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0;

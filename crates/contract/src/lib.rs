@@ -26,6 +26,6 @@ pub use link::{
 };
 pub use machine::{Ask, Effect, Event, Loss, Machine};
 pub use session::{
-    HostEvent, HostNews, Refused, SessionCounters, SessionEffect, SessionEnd, SessionIdentity,
-    StreamEffect, TargetContext,
+    HostEvent, HostNews, Peer, Refused, SessionCounters, SessionEffect, SessionEnd,
+    SessionIdentity, StreamEffect, TargetContext,
 };

@@ -15,6 +15,7 @@ use reservation::InForce;
 
 use crate::connection::{ConnectionId, SendBatch};
 use crate::counters;
+use crate::link::LinkId;
 use crate::machine::Effect;
 
 /// What a target's machine works with during a call.
@@ -156,8 +157,25 @@ pub struct HostNews {
     /// What it wants to use, by the name that hosts know.
     pub export: String,
     /// From where.
-    pub peer: SocketAddr,
+    pub peer: Peer,
     pub event: HostEvent,
+}
+
+/// Where a host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    Address(SocketAddr),
+    /// It is a station there, known by the name that it has.
+    Link(LinkId),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Address(address) => address.fmt(f),
+            Peer::Link(link) => link.fmt(f),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +191,8 @@ pub enum HostEvent {
 pub enum Refused {
     /// No list of hosts names it.
     NotNamed,
+    /// The MAC mask of the export, which initiators set, does not name it.
+    NotInMask,
     /// There is no such export.
     NotExported,
 }
@@ -186,6 +206,10 @@ impl fmt::Display for HostNews {
             HostEvent::Refused(Refused::NotNamed) => write!(
                 f,
                 "host {host} at {peer} was refused: it is not among the hosts of {export}; to let it in, add {host:?} to them"
+            ),
+            HostEvent::Refused(Refused::NotInMask) => write!(
+                f,
+                "host {host} at {peer} was refused: it is not in the MAC mask that an initiator has given {export}"
             ),
             HostEvent::Refused(Refused::NotExported) => {
                 write!(f, "host {host} at {peer} was refused: {export} is not exported")

@@ -117,8 +117,8 @@ impl Progress {
         self.bytes.store(bytes, Relaxed);
     }
 
-    /// Of a load whose window is over: what it counted there, whatever comes of the requests that it
-    /// waits for.
+    /// Of a load whose window is over: what it counted there, whatever comes of the requests that
+    /// it waits for.
     pub fn measured(&self) -> Option<&(Tally, Verified)> {
         self.measured.get()
     }

@@ -84,8 +84,8 @@ pub enum Start {
     /// From here; the destination is as the copy left it.
     Known(u64),
     /// From here, if it is: that the copy was the last to change the destination is not known. What
-    /// it made durable is looked at before anything is written ([`Start::checks`]); of one that made
-    /// nothing durable nothing can be seen.
+    /// it made durable is looked at before anything is written ([`Start::checks`]); of one that
+    /// made nothing durable nothing can be seen.
     Crashed(u64),
 }
 
@@ -249,8 +249,8 @@ impl Logbook {
         shelf.put(&self.journal.text())
     }
 
-    /// The copy has ended, and the destination is at rest: it was last changed at `changed`. What the
-    /// source was is what was copied, so that stays.
+    /// The copy has ended, and the destination is at rest: it was last changed at `changed`. What
+    /// the source was is what was copied, so that stays.
     pub fn close<S: Shelf>(
         mut self,
         shelf: &mut S,

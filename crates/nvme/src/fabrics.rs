@@ -10,8 +10,8 @@ use crate::limits::QUEUE_DEPTH_MAX;
 /// The version of the base specification that controllers follow. From 2.0 on hosts look at
 /// Identify CNS 08h, which is answered.
 pub(crate) const VERSION: Version = Version::V2_0;
-/// CAP.TO and CRTO.CRWMT, in 500 ms (CRIMT is 0, no mode is ready before the media are): a reset is answered once the I/O queues have drained, so hosts
-/// are asked to be patient for 30 s.
+/// CAP.TO and CRTO.CRWMT, in 500 ms (CRIMT is 0, no mode is ready before the media are): a reset is
+/// answered once the I/O queues have drained, so hosts are asked to be patient for 30 s.
 pub(crate) const READY_TIMEOUT: u8 = 60;
 /// CC.IOSQES: entries of 64 bytes.
 const IOSQES: u32 = 6;

@@ -81,8 +81,8 @@ pub const QUEUE_QUIET: Duration = Duration::from_secs(3);
 pub const QUEUE_SILENT: Duration = Duration::from_secs(3);
 /// The same while the probe stands behind commands with their data in the capsule: a target that is
 /// short of memory for those reads nothing more, not even the probe, until its disk has answered
-/// some. With [`QUEUE_QUIET`] a third of what a disk is given before it is stuck: a request may meet
-/// two silent queues, one after the other, and still has time.
+/// some. With [`QUEUE_QUIET`] a third of what a disk is given before it is stuck: a request may
+/// meet two silent queues, one after the other, and still has time.
 pub const QUEUE_SILENT_BEHIND_DATA: Duration = Duration::from_secs(17);
 /// A silence so soon after the last one doubles the patience with the next: a target that is slow
 /// for all is not helped by reconnects.
@@ -91,7 +91,8 @@ pub const SILENCE_AGAIN: Duration = Duration::from_secs(60);
 pub const SILENCE_DOUBLINGS_MAX: u32 = 3;
 /// How often CSTS.RDY is asked for.
 pub const READY_INTERVAL: Duration = Duration::from_millis(20);
-/// The first rest of an initiator after a break, which each break in a row doubles, and the longest.
+/// The first rest of an initiator after a break, which each break in a row doubles, and the
+/// longest.
 pub const REST_FIRST: Duration = Duration::from_millis(100);
 pub const REST_MAX: Duration = Duration::from_secs(10);
 

@@ -3,7 +3,7 @@
 //! Here: the command line and where each command begins. Read `cli.rs` for the commands,
 //! `commands/` for what each does, `config/mod.rs` for what a configuration is, `run/mod.rs` for a
 //! running server, `preview.rs` for what one would find, `control/mod.rs` for its control
-//! socket; the data path is in other crates.
+//! socket; `log/mod.rs` for its log; the data path is in other crates.
 
 pub mod checks;
 mod cli;

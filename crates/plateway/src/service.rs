@@ -5,8 +5,9 @@
 //! said and nothing runs. Where `WATCHDOG_USEC` is set, a thread of its own wakes the shards four
 //! times in that time and says so each time that all of them have turned since. It asks the control
 //! thread for nothing and no disk for anything, so that an `apply` or a disk that hangs never looks
-//! like a server that does. Units: the environment's are microseconds. Errors: a manager that cannot
-//! be reached is told in the log, once, and served without. Spec: sd_notify(3), systemd.service(5).
+//! like a server that does. Units: the environment's are microseconds. Errors: a manager that
+//! cannot be reached is told in the log, once, and served without. Spec: sd_notify(3),
+//! systemd.service(5).
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;

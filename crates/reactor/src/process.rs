@@ -70,8 +70,8 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// Takes a lock. One is poisoned only by a panic of its holder, which ends the process or comes where
-/// nothing is half changed.
+/// Takes a lock. One is poisoned only by a panic of its holder, which ends the process or comes
+/// where nothing is half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

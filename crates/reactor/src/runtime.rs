@@ -327,8 +327,9 @@ impl<M: Send + 'static> Handle<M> {
         self.shared.inboxes.iter().all(|inbox| inbox.is_sleeping())
     }
 
-    /// Closes all connections without a word, waits for what is with the kernel and with disk threads
-    /// (a few seconds at most), and ends the threads; those of a disk that hangs are left alone. Whoever wants to drain asks the machines to, before.
+    /// Closes all connections without a word, waits for what is with the kernel and with disk
+    /// threads (a few seconds at most), and ends the threads; those of a disk that hangs are left
+    /// alone. Whoever wants to drain asks the machines to, before.
     pub fn stop(mut self) {
         self.end();
     }

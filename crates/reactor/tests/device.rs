@@ -1,7 +1,7 @@
 //! Block devices, by a loop device on both engines, and a file that QEMU opens. In a program of its
-//! own and one after the other, since a child that is started holds for a moment every descriptor of
-//! its parent, and with them the locks of files that other tests let go. Where no loop device can be
-//! made, or there is no qemu-io, it says so and passes.
+//! own and one after the other, since a child that is started holds for a moment every descriptor
+//! of its parent, and with them the locks of files that other tests let go. Where no loop device
+//! can be made, or there is no qemu-io, it says so and passes.
 
 mod common;
 

@@ -79,7 +79,8 @@ pub struct Reservation {
 /// A change of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Let these, and nobody else, use the volume; none of them releases it. Refused if others hold it.
+    /// Let these, and nobody else, use the volume; none of them releases it. Refused if others hold
+    /// it.
     SetList {
         /// Who asks.
         by: Registrant,

@@ -114,6 +114,9 @@ pub enum Order {
         /// What is known of it now.
         facts: DiskFacts,
     },
+    /// A disk that was added takes no writes until it is reopened: it failed in an earlier life of
+    /// this server.
+    ProtectDisk { disk: DiskId, failure: block::Failure },
     /// A disk is not used any more.
     RemoveDisk(DiskId),
     /// A volume over disks that were added.

@@ -372,7 +372,7 @@ impl Protocols {
 
     /// Who came, left or was refused.
     pub(crate) fn poll_host_news(&mut self) -> Option<HostNews> {
-        self.nvme.poll_host_news()
+        self.nvme.poll_host_news().or_else(|| self.aoe.target.poll_host_news())
     }
 
     /// A value that is to be stored, and its version; answered by

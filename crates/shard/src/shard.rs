@@ -21,7 +21,7 @@ mod routing;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use block::{Completion, DiskId, Instant, MachineId, Memory, Pool, ShardId, Slot, Table};
+use block::{Completion, DiskId, Instant, MachineId, Memory, Pool, ShardId, Slot, Table, planted};
 use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
     Receive, SessionEnd, SessionIdentity,
@@ -168,7 +168,7 @@ impl Shard {
             let is_settled = self.touched.is_empty()
                 && !self.imports.needs_settle()
                 && !self.protocols.needs_settle()
-                && !self.reservations.needs_settle();
+                && (!self.reservations.needs_settle() || planted("change-waits-for-a-turn"));
             if is_settled && !self.lines_are_due() {
                 return;
             }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use aoe::{Control, ExportId};
+use block::limits::{DISK_SLOW, DISK_STUCK};
 use block::{
     Buffer, ByteCount, Completion, Extent, Instant, Memory, Operation, Outcome, Request, ShardId,
     VolumeId,
@@ -23,6 +24,7 @@ use shard::{
     News, Order, Settings, Shard, StoreKey,
 };
 use testkit::{Pages, Pseudowire, perform};
+use volume::gate::Health;
 use volume::{Layout, Member};
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -179,6 +181,9 @@ impl Host {
                         batch.frames.clear();
                         events.push(Event::FramesSent { token, batch });
                     }
+                    // Links are the world's: it knows how they are.
+                    Effect::Mail { to: ShardId::CONTROL, mail: Mail::News(news) }
+                        if matches!(*news, News::Link(..)) => {}
                     Effect::Mail { to: ShardId::CONTROL, mail } => {
                         self.control.push((ShardId(shard as u16), mail));
                     }
@@ -405,6 +410,27 @@ fn a_stop_awaits_what_stations_have_below_and_begins_nothing_more() {
     host.answer_below();
     assert_eq!(host.answers(), ["Done"]);
     assert_eq!((answer(&mut host)[23], host.disk[0]), (1, 1));
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_told_of_as_slow_and_then_as_stuck() {
+    let mut host = Host::target(1);
+    host.slow = true;
+    host.frame(0, &ata(ONE, 1, 0x34, 0, &[1; 512]));
+    let asked = host.now;
+    let mut told = Vec::new();
+    while told.len() < 2 {
+        host.pass();
+        for (_, mail) in core::mem::take(&mut host.control) {
+            if let Mail::News(news) = mail
+                && let News::DiskHealth(DISK, health) = *news
+            {
+                told.push((health, host.now));
+            }
+        }
+    }
+    let [slow, stuck] = [DISK_SLOW, DISK_STUCK].map(|limit| asked + limit);
+    assert_eq!(told, [(Health::Slow, slow), (Health::Stuck, stuck)]);
 }
 
 #[test]

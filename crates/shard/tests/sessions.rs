@@ -78,3 +78,11 @@ fn a_connection_of_a_listener_that_is_gone_is_turned_away_whatever_it_says() {
         (0, ShardCounters { accepted: 2, misbehaved: 0 })
     );
 }
+
+#[test]
+fn a_connection_that_comes_while_the_shard_drains_is_closed() {
+    let mut world = World::new();
+    world.order(Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp });
+    assert_eq!(world.order(Order::Drain), []);
+    assert_eq!(world.accept(0), [(id(0), true)]);
+}

@@ -2,10 +2,10 @@
 //! forgotten, and is not overtaken for long.
 //!
 //! A session that waits and holds nothing of its class is served before whoever comes later. Those
-//! before it in line are served once, each with what its peer may have outstanding at most, and then
-//! stand behind it. So the pool's grants of the class while it waits are bounded by that, whatever
-//! load there is and whoever makes it. And while it waits it is granted nothing that it asked for
-//! later: else what it holds would never come back.
+//! before it in line are served once, each with what its peer may have outstanding at most, and
+//! then stand behind it. So the pool's grants of the class while it waits are bounded by that,
+//! whatever load there is and whoever makes it. And while it waits it is granted nothing that it
+//! asked for later: else what it holds would never come back.
 
 use std::collections::BTreeMap;
 

@@ -69,8 +69,8 @@ pub struct Setup {
 pub struct Lan {
     /// Whether every second client is on NVMe/TCP all the same.
     pub mixed: bool,
-    /// Whether the target answers what lies in a volatile cache, and says that it has one: its hosts
-    /// have to flush.
+    /// Whether the target answers what lies in a volatile cache, and says that it has one: its
+    /// hosts have to flush.
     pub cached: bool,
     /// Whether all live on virtual links over those that are there.
     pub inside: bool,

@@ -16,7 +16,7 @@ use sim::{Failed, run_seed};
 const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices.
-const LINES: [(&str, &str); 37] = [
+const LINES: [(&str, &str); 38] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -50,6 +50,7 @@ const LINES: [(&str, &str); 37] = [
     // No input and no fault hangs it, or costs it memory.
     ("who-waits-for-memory-starves", "memory"),
     ("who-waits-for-a-hold-is-forgotten", "fused"),
+    ("change-waits-for-a-turn", "aoe-control"),
     ("heard-elsewhere-is-forgotten", "calm"),
     ("memory-is-not-given-back", "aoe"),
     ("who-never-reads-is-kept", "greedy"),

@@ -232,9 +232,9 @@ impl Oracle {
         Ok(())
     }
 
-    /// A flush that began at `start` is done: what had ended by then lasts. Of the writes of whoever
-    /// asked for it, whose `is_its`, so does what a power cut may have taken since, unless it was
-    /// told so ([`doubted`](Self::doubted)).
+    /// A flush that began at `start` is done: what had ended by then lasts. Of the writes of
+    /// whoever asked for it, whose `is_its`, so does what a power cut may have taken since, unless
+    /// it was told so ([`doubted`](Self::doubted)).
     pub fn flushed(&mut self, start: u64, is_its: impl Fn(WriteId) -> bool) {
         if !self.flushes_count {
             return;

@@ -165,6 +165,12 @@ impl Volumes {
         }
     }
 
+    /// A disk failed in an earlier life of the server, and takes no writes until it is renewed.
+    /// Every shard is told.
+    pub fn protect_disk(&mut self, now: Instant, disk: DiskId, failure: Failure) {
+        self.protect(now, disk, failure, false);
+    }
+
     /// A disk told that it is different now. If a failure protects it, it stays protected.
     pub fn follow_disk(&mut self, disk: DiskId, facts: DiskFacts) {
         if let Some(gate) = self.gates.get_mut(disk.0) {

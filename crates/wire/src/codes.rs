@@ -3,8 +3,9 @@
 //!
 //! [`codes!`] declares a code (PDU types, opcodes, feature and log identifiers, FES ...),
 //! [`names!`] gives names to a newtype whose code is only a part of it (a
-//! [`Status`](crate::nvme::Status)). The value itself is always the public field: `Code(7)` in, `code.0` out; parsing and emitting go
-//! by [`Field`](crate::field::Field), so that all of them may stand in a `layout!`.
+//! [`Status`](crate::nvme::Status)). The value itself is always the public field: `Code(7)` in,
+//! `code.0` out; parsing and emitting go by [`Field`](crate::field::Field), so that all of them may
+//! stand in a `layout!`.
 
 /// Named constants of a newtype, and the way back from a value to its name. `by` says which part of
 /// the newtype the names are for.

@@ -2,8 +2,8 @@
 //!
 //! One thread. A turn: one receive takes everything there is, every PDU in it is handled, all
 //! replies leave in one `sendmsg` with vectors into the RAM area; then one wait. Data of a large
-//! write are received straight into the RAM area when they have not arrived yet. No checks but those
-//! that keep memory safe, no digests, one namespace of 512-byte blocks. Start with
+//! write are received straight into the RAM area when they have not arrived yet. No checks but
+//! those that keep memory safe, no digests, one namespace of 512-byte blocks. Start with
 //! [`Responder::run`]; a connection is in `ceiling/connection.rs`, admin answers in
 //! `ceiling/admin.rs`.
 

@@ -3,8 +3,8 @@
 //! Both are written for speed alone and are no part of the product. They speak just enough NVMe/TCP
 //! to stand opposite each other, Plateway, or any other target. `ceiling.rs` and `client.rs` are
 //! the two programs; `ring.rs` and `outbox.rs` is what they share. `aoe.rs` has the same pair for
-//! ATA over Ethernet. `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all four. Absent on purpose:
-//! the workspace's own crates, so that nothing that is measured is part of the measure.
+//! ATA over Ethernet. `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all four. Absent
+//! on purpose: the workspace's own crates, so that nothing that is measured is part of the measure.
 
 mod aoe;
 mod ceiling;

@@ -1,8 +1,9 @@
 //! Anonymous memory that the kernel reads and writes behind the borrow checker's back.
 //!
 //! An [`Area`] is a mapping with a fixed address for its whole life: the RAM volume of the ceiling,
-//! receive buffers, the header arena of an outbox, a packet socket's ring. Units: bytes. Errors: the mapping fails.
-//! Every access is checked against the length, so that a lying peer cannot reach outside.
+//! receive buffers, the header arena of an outbox, a packet socket's ring. Units: bytes. Errors:
+//! the mapping fails. Every access is checked against the length, so that a lying peer cannot reach
+//! outside.
 
 use std::os::fd::AsFd;
 use std::ptr::{NonNull, null_mut};
@@ -90,7 +91,8 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this address and length, and nobody borrows it.
+        // SAFETY: the mapping was made by `new` with this address and length, and nobody borrows
+        // it.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,8 +1,9 @@
 //! What one connection has to send: headers in an arena, data where they lie, one `sendmsg` a turn.
 //!
 //! In: headers (copied) and data (by address). Out: bytes on a non-blocking socket. A flush goes on
-//! until everything is gone or the socket is full; then the caller polls for room and flushes again.
-//! Errors: those of `sendmsg` but EAGAIN and EINTR; a full arena is a bug of the caller's bounds.
+//! until everything is gone or the socket is full; then the caller polls for room and flushes
+//! again. Errors: those of `sendmsg` but EAGAIN and EINTR; a full arena is a bug of the caller's
+//! bounds.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -95,7 +96,8 @@ impl Outbox {
             let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
             message.msg_iov = window.as_mut_ptr();
             message.msg_iovlen = window.len();
-            // SAFETY: every vector is a header in our arena or data that `data`'s caller vouched for.
+            // SAFETY: every vector is a header in our arena or data that `data`'s caller vouched
+            // for.
             let sent = unsafe {
                 libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
             };

@@ -1,8 +1,8 @@
 //! One io_uring for one thread: single issuer, deferred task work, registered ring and files.
 //!
 //! In: receives, polls, accepts. Out: completions as (key, result). Waiting is one system call that
-//! also submits; with a spin budget the thread first looks at the flag by which the kernel says that
-//! task work waits, without a call. Errors: those of ring set-up and of `io_uring_enter`.
+//! also submits; with a spin budget the thread first looks at the flag by which the kernel says
+//! that task work waits, without a call. Errors: those of ring set-up and of `io_uring_enter`.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -98,8 +98,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Like [`Ring::wait`], but for a second at most; false if nothing has completed. The limit is a
-    /// timeout entry that stays armed across calls, so that waiting costs no timer each time.
+    /// Like [`Ring::wait`], but for a second at most; false if nothing has completed. The limit is
+    /// a timeout entry that stays armed across calls, so that waiting costs no timer each time.
     pub(crate) fn wait_for(&mut self, done: &mut Vec<(u64, i32)>, alarm: u64) -> io::Result<bool> {
         static SECOND: types::Timespec = types::Timespec::new().sec(1);
         if !self.alarm {

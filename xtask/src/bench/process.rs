@@ -1,9 +1,9 @@
 //! The processes of a benchmark: servers with their configuration, loads with their time limits.
 //!
-//! Servers end with the bench: by SIGKILL to their own process when dropped, and by the parent-death
-//! signal (`setpriv`) should the bench itself be killed. Every load has a time limit. CPU time of a
-//! load comes from `/proc/PID/task/*/schedstat`, looked at twice in mid-run. Errors name the
-//! program, and carry what it wrote to standard error.
+//! Servers end with the bench: by SIGKILL to their own process when dropped, and by the
+//! parent-death signal (`setpriv`) should the bench itself be killed. Every load has a time limit.
+//! CPU time of a load comes from `/proc/PID/task/*/schedstat`, looked at twice in mid-run. Errors
+//! name the program, and carry what it wrote to standard error.
 
 use std::cell::RefCell;
 use std::fs;

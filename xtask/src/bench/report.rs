@@ -1,7 +1,7 @@
 //! The figures of a bench: medians, the table (plain or Markdown), the JSON file.
 //!
-//! A ratio is taken within a round, so that a drift of the machine cancels; of the ratios the median
-//! counts, with the lowest and highest beside it. Limits are shown by the same columns.
+//! A ratio is taken within a round, so that a drift of the machine cancels; of the ratios the
+//! median counts, with the lowest and highest beside it. Limits are shown by the same columns.
 
 use std::fmt::Write as _;
 use std::fs;

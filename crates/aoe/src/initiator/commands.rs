@@ -12,9 +12,9 @@
 //! deadline while it is sent, is *held*: no more commands are made of it, and it ends *unknown*,
 //! but not before its copies are dead. What was never sent ends *not done*.
 //!
-//! **Flush doubt.** A target with a volatile cache that was silent or announced itself may have been
-//! started anew, and have lost what it answered. What was completed makes the next flush fail; a
-//! change that is under way is cut into commands once more when all of it is answered.
+//! **Flush doubt.** A target with a volatile cache that was silent or announced itself may have
+//! been started anew, and have lost what it answered. What was completed makes the next flush fail;
+//! a change that is under way is cut into commands once more when all of it is answered.
 
 use block::{Instant, Outcome};
 

@@ -18,7 +18,8 @@ use super::{Initiator, Path, Port};
 use crate::head::Head;
 use crate::limits::{QUERY_REST_FIRST, QUERY_REST_MAX, TIMEOUTS_SUSPECT};
 
-/// What stands where other commands have their sector: of it a target shows whether it repeats that.
+/// What stands where other commands have their sector: of it a target shows whether it repeats
+/// that.
 pub(super) const IDENTIFY_LBA: [u8; 6] = [0, 0, 0, 0xa0, 0, 0];
 
 /// A query for the config string of an address.

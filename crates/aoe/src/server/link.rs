@@ -38,7 +38,8 @@ impl Target {
         &mut self.links[id.0]
     }
 
-    /// A link is up, or is not what it was. Exports on it are announced if that concerns initiators.
+    /// A link is up, or is not what it was. Exports on it are announced if that concerns
+    /// initiators.
     pub fn link_up(&mut self, id: LinkId, facts: LinkFacts) {
         let link = self.link_slot(id);
         let sectors = sectors_for_mtu(facts.mtu);

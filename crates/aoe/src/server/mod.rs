@@ -47,7 +47,7 @@ use block::{
     Account, Class, IdMap, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table,
     Ticket, VolumeId, planted,
 };
-use contract::{FrameBatch, LinkId, TargetContext};
+use contract::{FrameBatch, HostNews, LinkId, TargetContext};
 use reservation::Registrant;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -116,14 +116,16 @@ struct Exported {
     wide: u32,
     removed: bool,
     heard_twice: bool,
+    /// Stations that were refused, of which people were told then; the first is the oldest.
+    refused: VecDeque<(MacAddress, Instant)>,
     traffic: Traffic,
 }
 
 /// An export's accounts with the pool. One alone may hold but a share of what is free: in a small
 /// pool less than a window of large frames. Several in turn may hold that, and what they hold
 /// together is bounded by the buffer count. All of it is immediate data, also that of reads: it
-/// waits for disks, and then for a link a second at most. So frames, which cannot wait in line, find
-/// the reserve when transfers hold all else.
+/// waits for disks, and then for a link a second at most. So frames, which cannot wait in line,
+/// find the reserve when transfers hold all else.
 #[derive(Debug)]
 struct Accounts {
     accounts: [Account; ACCOUNTS],
@@ -205,6 +207,7 @@ pub struct Target {
     pending: Table<Pending>,
     asks: VecDeque<Ask>,
     notices: VecDeque<Notice>,
+    host_news: VecDeque<HostNews>,
     counters: TargetCounters,
     drops: Drops,
 }
@@ -227,6 +230,7 @@ impl Target {
             pending: Table::new(),
             asks: VecDeque::new(),
             notices: VecDeque::new(),
+            host_news: VecDeque::new(),
             counters: TargetCounters::default(),
             drops: Drops::default(),
         }
@@ -267,6 +271,7 @@ impl Target {
             wide: 0,
             removed: false,
             heard_twice: false,
+            refused: VecDeque::new(),
             traffic: Traffic::default(),
             export,
         };
@@ -394,6 +399,11 @@ impl Target {
         self.notices.pop_front()
     }
 
+    /// Who was refused.
+    pub fn poll_host_news(&mut self) -> Option<HostNews> {
+        self.host_news.pop_front()
+    }
+
     /// Whose a command below is; `None` for a flush of the target itself.
     pub fn registrant(&self, ticket: Ticket) -> Option<Registrant> {
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
@@ -454,10 +464,16 @@ impl Exported {
     /// The mask never lets in who is no host.
     #[inline]
     fn hears(&self, source: MacAddress) -> bool {
-        let is_among = |list: &[u64]| list.binary_search(&source.to_u64()).is_ok();
-        let is_masked = || !self.mask.is_empty() && !is_among(&self.mask);
+        let is_masked =
+            || !self.mask.is_empty() && self.mask.binary_search(&source.to_u64()).is_err();
         let is_out = is_masked() && !planted("mask-is-not-looked-at");
-        self.hosts.as_ref().is_none_or(|hosts| is_among(&hosts.stations)) && !is_out
+        self.is_host(source) && !is_out
+    }
+
+    #[inline]
+    fn is_host(&self, source: MacAddress) -> bool {
+        let is_among = |hosts: &HostTable| hosts.stations.binary_search(&source.to_u64()).is_ok();
+        self.hosts.as_ref().is_none_or(is_among)
     }
 
     /// A station was given what it read, or what it wrote was carried out.

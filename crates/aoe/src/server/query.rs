@@ -1,8 +1,8 @@
 //! Queries of config strings, and announcements: who is there, what it takes, what it is called.
 //!
 //! A query for one export is answered at once. One for many (a wildcard), and announcements, go out
-//! [`SWEEP_BURST`] at a time, a millisecond apart, so that a forged query to thousands of exports does
-//! not fill the ring of whoever is named in it, and holds nobody up here. Nobody answers an
+//! [`SWEEP_BURST`] at a time, a millisecond apart, so that a forged query to thousands of exports
+//! does not fill the ring of whoever is named in it, and holds nobody up here. Nobody answers an
 //! announcement, and who missed it would never hear that a disk has grown: it is made three times
 //! ([`ANNOUNCED_AGAIN`]).
 

@@ -3,14 +3,18 @@
 //! The order of the checks is the order in which silence is owed: nothing is answered before the
 //! source is known to be one that the export hears.
 
+use block::Instant;
 use block::record::passed;
-use contract::{FrameBatch, LinkFacts, LinkId, OpenedFrame, Station};
+use contract::{
+    FrameBatch, HostEvent, HostNews, LinkFacts, LinkId, OpenedFrame, Peer, Refused, Station,
+};
 use wire::aoe::{Command, ErrorCode, Header, VERSION};
 use wire::ethernet::EtherType;
 
 use super::{Context, Notice, Target};
 use crate::export::ExportId;
 use crate::head::{Head, Reply};
+use crate::limits::{REFUSED_AGAIN, REFUSED_MAX};
 use crate::received::Received;
 
 impl Target {
@@ -31,7 +35,7 @@ impl Target {
         }
         self.counters.frames += 1;
         if received.header.command == Command::ATA && !address.is_wildcard() {
-            if let Some(id) = self.find(&received) {
+            if let Some(id) = self.find(&received, ctx.now) {
                 self.ata(&received, id, ctx);
             }
             return;
@@ -41,14 +45,14 @@ impl Target {
 
     /// The export that the frame's exact address names, if it hears the source.
     #[inline]
-    pub(super) fn find(&mut self, received: &Received<'_>) -> Option<ExportId> {
+    pub(super) fn find(&mut self, received: &Received<'_>, now: Instant) -> Option<ExportId> {
         let link = self.links.get(received.from.link.0)?;
         let Some(id) = link.directory.find(received.header.address) else {
             self.drops.no_such_export += 1;
             return None;
         };
         if !self.exports[id.0].hears(received.from.mac) {
-            self.drops.not_allowed += 1;
+            self.turn_away(received, id, now);
             return None;
         }
         if received.header.version != VERSION {
@@ -56,6 +60,30 @@ impl Target {
             return None;
         }
         Some(id)
+    }
+
+    /// A station that is not heard gets silence, and people are told of it: once a minute each, and
+    /// of so many, since any number of stations can be made up.
+    #[cold]
+    fn turn_away(&mut self, received: &Received<'_>, id: ExportId, now: Instant) {
+        self.drops.not_allowed += 1;
+        let Station { link, mac, .. } = received.from;
+        let exported = &mut self.exports[id.0];
+        while exported.refused.front().is_some_and(|(_, at)| now >= *at + REFUSED_AGAIN) {
+            exported.refused.pop_front();
+        }
+        let is_told = exported.refused.iter().any(|(other, _)| *other == mac);
+        if is_told || exported.refused.len() >= REFUSED_MAX {
+            return;
+        }
+        exported.refused.push_back((mac, now));
+        let why = if exported.is_host(mac) { Refused::NotInMask } else { Refused::NotNamed };
+        self.host_news.push_back(HostNews {
+            host: mac.to_string(),
+            export: exported.export.address.to_string(),
+            peer: Peer::Link(link),
+            event: HostEvent::Refused(why),
+        });
     }
 
     /// Everything but ATA commands to one export.
@@ -73,7 +101,7 @@ impl Target {
             self.drops.broadcast += 1;
             return;
         }
-        let Some(id) = self.find(received) else { return };
+        let Some(id) = self.find(received, ctx.now) else { return };
         match command {
             Command::CONFIG => self.config(received, id),
             Command::MAC_MASK => self.mask(received, id),

@@ -91,8 +91,8 @@ impl Controllers {
         self.discovery_changed(|host| export.subsystem.hosts.allow(host));
     }
 
-    /// Fails the controllers of a host that are owned here, which may connect again. Returns how many
-    /// there were.
+    /// Fails the controllers of a host that are owned here, which may connect again. Returns how
+    /// many there were.
     pub fn close_sessions(&mut self, now: Instant, host: &Nqn) -> u32 {
         let wanted = |controller: &Controller| {
             controller.who.host.nqn == *host && controller.phase != Phase::Failed

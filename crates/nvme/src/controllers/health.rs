@@ -1,12 +1,12 @@
 //! What the health and error logs tell: what hosts read and wrote, and which commands failed.
 //!
 //! A connection gathers both during a turn and gives them to its shard
-//! ([`Controllers::count_traffic`], [`Controllers::commands_failed`]). A queue keeps its traffic, and
-//! a subsystem, on each shard and by host, that of its queues that are gone; failures go to the shard
-//! that owns the controller. Whoever reads one of the two logs asks all shards for their part: mail
-//! is first in, first out, so their failures are there before their answers, and a host finds every
-//! command in the log that it saw fail. Units: bytes and commands. Spec: NVMe base, "Error
-//! Information", "SMART / Health Information".
+//! ([`Controllers::count_traffic`], [`Controllers::commands_failed`]). A queue keeps its traffic,
+//! and a subsystem, on each shard and by host, that of its queues that are gone; failures go to the
+//! shard that owns the controller. Whoever reads one of the two logs asks all shards for their
+//! part: mail is first in, first out, so their failures are there before their answers, and a host
+//! finds every command in the log that it saw fail. Units: bytes and commands. Spec: NVMe base,
+//! "Error Information", "SMART / Health Information".
 
 use std::collections::BTreeMap;
 

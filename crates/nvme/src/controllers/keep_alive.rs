@@ -4,8 +4,8 @@
 //! A command only stores the time. When a controller's time may be over, its owner looks at what it
 //! heard itself and then asks the shards that have I/O queues of it; only if none has heard a
 //! command within KATO is the controller failed. A queue that goes leaves behind when it was last
-//! heard. A queue whose stream we have stopped, for want of memory or because its host does not read,
-//! is not silent: what it says waits unread. So an I/O costs one store, and a controller one
+//! heard. A queue whose stream we have stopped, for want of memory or because its host does not
+//! read, is not silent: what it says waits unread. So an I/O costs one store, and a controller one
 //! timer each KATO. A discovery controller without KATO has two minutes. Spec: NVMe base, "Keep
 //! Alive".
 

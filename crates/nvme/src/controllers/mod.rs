@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
-use contract::{Endpoint, HostEvent, HostNews};
+use contract::{Endpoint, HostEvent, HostNews, Peer};
 use reservation::Registrant;
 use wire::nvme::{Nqn, Status};
 
@@ -409,7 +409,7 @@ impl Controllers {
         self.host_news.push_back(HostNews {
             host: who.host.nqn.to_string(),
             export: who.subsystem.to_string(),
-            peer: endpoint.peer,
+            peer: Peer::Address(endpoint.peer),
             event,
         });
     }

@@ -4,8 +4,8 @@
 //! each job. Warm-up and window are the load's own (`lab::load`); processor time is read at the
 //! edges of the window, here by the shards and at the target over its control socket. Where a
 //! thread of the bench was busy for more than 90% of the window, the report says that it may have
-//! measured itself. Where nothing comes back any more, it ends with what came. Exit code 1: an error,
-//! a request that failed or did not come back, or data that were wrong.
+//! measured itself. Where nothing comes back any more, it ends with what came. Exit code 1: an
+//! error, a request that failed or did not come back, or data that were wrong.
 
 mod environment;
 mod picture;

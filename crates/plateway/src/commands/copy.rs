@@ -1,10 +1,10 @@
 //! `plateway copy`: one disk to another, whatever they are, then read back and compared.
 //!
 //! The copier of the lab does the work on one shard. A destination that holds data is refused
-//! without `--overwrite`. How far a copy is durable stands in a journal (`lab::journal`), on a shelf
-//! in the state directory, with which disks it is between: `--resume` goes on from there, onto these
-//! disks and no others. A resume makes nothing and overwrites nothing that the journal does not
-//! know. Units: bytes. Exit codes: 1 an error, 3 a difference, 130 an interruption.
+//! without `--overwrite`. How far a copy is durable stands in a journal (`lab::journal`), on a
+//! shelf in the state directory, with which disks it is between: `--resume` goes on from there,
+//! onto these disks and no others. A resume makes nothing and overwrites nothing that the journal
+//! does not know. Units: bytes. Exit codes: 1 an error, 3 a difference, 130 an interruption.
 
 mod ends;
 mod shelf;
@@ -158,8 +158,8 @@ impl Records {
         }
     }
 
-    /// Begins the journal, before anything is written. Without one the copy goes on all the same, but
-    /// not beside an older one that would say what is no more.
+    /// Begins the journal, before anything is written. Without one the copy goes on all the same,
+    /// but not beside an older one that would say what is no more.
     fn begin(&self, ends: [&Option<End>; 2], from: u64) -> miette::Result<Option<Keeper>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let opened = FileShelf::open(&self.state, folder.clone()).and_then(|mut shelf| {

@@ -1,8 +1,8 @@
 //! The commands: one file each, with one entry point that takes what the command line said.
 //!
 //! A command prints its result to standard output and its errors, as a [`miette::Report`], to
-//! standard error with exit code 1, or that of an [`Ended`]. A result that could not be printed is an
-//! error.
+//! standard error with exit code 1, or that of an [`Ended`]. A result that could not be printed is
+//! an error.
 
 mod apply;
 mod bench;

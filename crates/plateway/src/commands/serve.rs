@@ -4,7 +4,8 @@
 //! socket wants something, and does one thing after the other. Standard output has what is served,
 //! ending in a line `ready: KEY ADDRESS` for each address that is listened at and `ready: KEY LINK`
 //! for each link; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code
-//! 0, or 1 where that failed; a second one ends at once with 130; SIGHUP reads the configuration again.
+//! 0, or 1 where that failed; a second one ends at once with 130; SIGHUP reads the configuration
+//! again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -95,6 +96,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
             }
             Ok(Input::Follow) => {
                 running.follow_remote_disks().into_iter().for_each(Event::tell);
+                running.keep_protection();
             }
             Ok(Input::Ask(ask, answering)) => answering.answer(server.answer(&mut running, ask)),
             Err(RecvTimeoutError::Timeout) => {}
@@ -129,7 +131,8 @@ impl Server<'_> {
                 let applied = running.apply(&checked.args, &Consent::default());
                 log_apply(running, &checked, &applied);
                 if let (Err(ApplyError::Taken(taken)), Some(path)) = (&applied, path) {
-                    Event::warn(format!("to have it: {}", self.to_type(path, taken))).tell();
+                    let command = self.to_type(&applying(path), taken);
+                    Event::warn(format!("to have it: {command}")).tell();
                 }
             }
             Err(error) => {
@@ -148,13 +151,20 @@ impl Server<'_> {
             .map_err(|mistakes| mistakes.lines().collect::<Vec<_>>().join("\n"))
     }
 
-    /// What has a change done that takes away what is in use.
-    fn to_type(&self, file: &Path, taken: &Taken) -> String {
-        let (file, flags) = (file.display(), taken.flags().join(" "));
-        format!("plateway apply {file} --control {} {flags}", self.control.display())
+    /// What has a change done that takes away what is in use; `command` did not.
+    fn to_type(&self, command: &str, taken: &Taken) -> String {
+        let flags = taken.flags().join(" ");
+        format!("plateway {command} --control {} {flags}", self.control.display())
     }
 
-    fn apply(&self, running: &mut Running, name: &str, text: &str, consent: &Consent) -> Reply {
+    /// Applies a configuration, as `command` wanted.
+    fn apply(
+        &self,
+        running: &mut Running,
+        (name, text): (&str, &str),
+        consent: &Consent,
+        command: &str,
+    ) -> Reply {
         let checked = match self.read(name, text) {
             Ok(checked) => checked,
             Err(mistakes) => return Reply::Refused(mistakes),
@@ -167,7 +177,7 @@ impl Server<'_> {
                 Reply::Changes(Changes { steps, warnings, ..Changes::default() })
             }
             Err(ApplyError::Taken(taken)) => {
-                let command = self.to_type(Path::new(name), &taken);
+                let command = self.to_type(command, &taken);
                 Reply::Refused(format!("{}\nto have it: {command}", ApplyError::Taken(taken)))
             }
             Err(why) => Reply::Refused(why.to_string()),
@@ -193,13 +203,16 @@ impl Server<'_> {
                 },
                 Err(mistakes) => refuse(mistakes),
             },
-            Ask::Apply { name, text, consent } => self.apply(running, &name, &text, &consent),
+            Ask::Apply { name, text, consent } => {
+                self.apply(running, (&name, &text), &consent, &applying(Path::new(&name)))
+            }
             Ask::Edit { edit, yes } => match edit.of(&running.args()) {
                 Ok(args) => {
                     // Read again, it passes what a file passes.
                     let text = config::text::config_text(&args);
                     let consent = Consent { yes, ..Consent::default() };
-                    let mut reply = self.apply(running, "what is served", &text, &consent);
+                    let served = ("what is served", &*text);
+                    let mut reply = self.apply(running, served, &consent, &edit.command());
                     if let Reply::Changes(changes) = &mut reply
                         && !changes.steps.is_empty()
                     {
@@ -217,6 +230,11 @@ impl Server<'_> {
             Ask::ClearReservation { volume } => told(running.clear_reservation(&volume)),
         }
     }
+}
+
+/// The command that applies a file.
+fn applying(file: &Path) -> String {
+    format!("apply {}", file.display())
 }
 
 /// What came of a configuration, in the log.

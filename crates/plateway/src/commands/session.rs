@@ -124,8 +124,9 @@ impl Session {
         self.running.driver().reason.clone()
     }
 
-    /// Sends a guest to each shard, from shard 0 on, and waits until all are done. `watch` is called
-    /// at every tick, and with every reading; where it breaks, nobody is waited for any longer.
+    /// Sends a guest to each shard, from shard 0 on, and waits until all are done. `watch` is
+    /// called at every tick, and with every reading; where it breaks, nobody is waited for any
+    /// longer.
     pub(crate) fn run<G: Guest + Debug + Send + 'static>(
         &self,
         guests: Vec<G>,
@@ -295,9 +296,9 @@ fn take_volume(
     Ok(name.to_owned())
 }
 
-/// Whether SIGINT or SIGTERM came. Once that was noticed, the next one ends the process at once; not
-/// before, since one wish often comes as two signals: `timeout` and shells send it to the process and
-/// to its group.
+/// Whether SIGINT or SIGTERM came. Once that was noticed, the next one ends the process at once;
+/// not before, since one wish often comes as two signals: `timeout` and shells send it to the
+/// process and to its group.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     raised: Arc<AtomicBool>,

@@ -44,8 +44,8 @@ pub(crate) struct WorkloadHost<G> {
     phase: Phase,
     told: Sender<Told<G>>,
     /// The driver's time at the first turn, and when that was. The driver reads its clock once a
-    /// turn, and a disk that answers at once answers many times in a turn: to a guest that measures,
-    /// each round has its own time.
+    /// turn, and a disk that answers at once answers many times in a turn: to a guest that
+    /// measures, each round has its own time.
     clock: Option<(Instant, std::time::Instant)>,
     /// The time of this round, once it was read.
     now: Option<Instant>,

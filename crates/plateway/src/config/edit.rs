@@ -1,9 +1,10 @@
-//! A change of one value of what is served: the configuration that results, which is applied like any
-//! other. So it is the same steps, and nothing else changes what is served.
+//! A change of one value of what is served: the configuration that results, which is applied like
+//! any other. So it is the same steps, and nothing else changes what is served.
 //!
 //! Errors are for whoever asked: what was expected, and what is there.
 
 use super::model::HiArgs;
+use super::size::Size;
 
 /// A change of one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,18 @@ impl Edit {
             }
         }
         Ok(args)
+    }
+
+    /// The command that makes it.
+    pub(crate) fn command(&self) -> String {
+        match self {
+            Edit::Resize { volume, bytes } => {
+                let size = bytes.map_or_else(|| "all".to_owned(), |bytes| Size(bytes).to_string());
+                format!("volume resize {volume} {size}")
+            }
+            Edit::Host { volume, host, may: true } => format!("host add {volume} {host}"),
+            Edit::Host { volume, host, may: false } => format!("host remove {volume} {host}"),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `[server] metrics`: an address at which monitoring reads what is counted.
 //!
-//! It stands among the keys of `[server]`, and unlike them it is a thing: `apply` brings it, moves it
-//! and takes it away.
+//! It stands among the keys of `[server]`, and unlike them it is a thing: `apply` brings it, moves
+//! it and takes it away.
 
 use super::address::{AddressError, HostPort};
 use super::listener::ListenerConfig;

@@ -35,8 +35,8 @@ pub(crate) struct Flags {
     /// How I/O is done; auto takes io_uring where it works
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) driver: Option<DriverChoice>,
-    /// How the log is written: auto is fields and priorities for journald, else text, in colour on a
-    /// terminal
+    /// How the log is written: auto is fields and priorities for journald, else text, in colour on
+    /// a terminal
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) log: Option<Format>,
     /// The least grave that is logged [default: info]

@@ -1,9 +1,9 @@
 //! JSON Schema of `plateway.toml`, for editors: which keys there are, of which types, which are
 //! needed and which words they take.
 //!
-//! It is made by the readers of the tables themselves (`file`), which say what they would take; what
-//! hangs on other keys or on the machine only `plateway check` knows. Not by a derive: values carry
-//! their places, and readers name what they expect.
+//! It is made by the readers of the tables themselves (`file`), which say what they would take;
+//! what hangs on other keys or on the machine only `plateway check` knows. Not by a derive: values
+//! carry their places, and readers name what they expect.
 
 use serde_json::{Map, Value, json};
 use toml::Spanned;

@@ -19,9 +19,9 @@
 //! ```
 //!
 //! Errors are texts for people, with code 409 (it cannot be done), 404 and 405 (no such request),
-//! 400 (it lacks something) or 503 (the server is ending). Requests are carried out by the control thread one after the other.
-//! `socket` is where they come, `server` the requests, `client` the other side, `status` what is
-//! said.
+//! 400 (it lacks something) or 503 (the server is ending). Requests are carried out by the control
+//! thread one after the other. `socket` is where they come, `server` the requests, `client` the
+//! other side, `status` what is said.
 
 mod client;
 mod server;

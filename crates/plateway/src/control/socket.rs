@@ -3,7 +3,8 @@
 //!
 //! A lock beside the socket (`PATH.lock`) is held for as long as the server lives and ends with it,
 //! however it ends; a socket whose lock is free is stale and is replaced. The socket is made with
-//! mode 0600, and then given to the group with 0660. Errors name the path, what was seen and what to do.
+//! mode 0600, and then given to the group with 0660. Errors name the path, what was seen and what
+//! to do.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -237,8 +237,8 @@ impl Event {
     }
 }
 
-/// What is left of a text when all that is not printed stands as it is written in Rust and JSON, and
-/// what is too long is cut.
+/// What is left of a text when all that is not printed stands as it is written in Rust and JSON,
+/// and what is too long is cut.
 fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
@@ -268,14 +268,14 @@ struct Lane {
 }
 
 enum Waiting {
-    Event(SystemTime, Event),
+    Event(SystemTime, Box<Event>),
     /// All before it is written.
     Finish(SyncSender<()>),
 }
 
 impl Lane {
     fn take(&self, event: Event) {
-        if self.queue.try_send(Waiting::Event(SystemTime::now(), event)).is_err() {
+        if self.queue.try_send(Waiting::Event(SystemTime::now(), Box::new(event))).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
     }
@@ -325,8 +325,8 @@ fn finish() -> bool {
     lane.queue.try_send(Waiting::Finish(done)).is_ok() && is_done.recv_timeout(LAST_WORDS).is_ok()
 }
 
-/// The end of the command that failed so: people read the report, a journal an event. The last lines
-/// are written, unless nobody takes them.
+/// The end of the command that failed so: people read the report, a journal an event. The last
+/// lines are written, unless nobody takes them.
 pub(crate) fn end(done: &Result<(), miette::Report>) {
     let report = done.as_ref().err();
     if let Some(report) = report.filter(|_| !is_for_people()) {

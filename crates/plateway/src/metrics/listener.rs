@@ -1,8 +1,8 @@
 //! The address of `[server] metrics`: HTTP that gives metrics to whoever asks, and nothing else.
 //!
-//! Whoever reaches it may be anybody, so all of it is bounded: connections, each of which is for one
-//! request, what a request may be, and how long either may take. The control thread is asked at most
-//! a few times a second, however many ask here. One thread, asleep until somebody connects.
+//! Whoever reaches it may be anybody, so all of it is bounded: connections, each of which is for
+//! one request, what a request may be, and how long either may take. The control thread is asked at
+//! most a few times a second, however many ask here. One thread, asleep until somebody connects.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,9 +1,9 @@
-//! What is counted, for monitoring: the metrics of a server as OpenMetrics, and the address at which
-//! they are read without a password.
+//! What is counted, for monitoring: the metrics of a server as OpenMetrics, and the address at
+//! which they are read without a password.
 //!
 //! In: the reports of all shards, and the status that was made of them. Out: a text. Every name
-//! stands in docs/metrics.md, which a test compares with what is written here; units are seconds and
-//! bytes. What belongs to one protocol is in `protocols`.
+//! stands in docs/metrics.md, which a test compares with what is written here; units are seconds
+//! and bytes. What belongs to one protocol is in `protocols`.
 
 mod families;
 mod listener;

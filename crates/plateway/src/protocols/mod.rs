@@ -100,14 +100,15 @@ pub(crate) trait Exported: Configured {
     /// The volume, which exists.
     fn volume(&self) -> &str;
 
-    /// Whether its volume is quiesced before it is hidden for good: hosts then get errors, which tell
-    /// them more than silence.
+    /// Whether its volume is quiesced before it is hidden for good: hosts then get errors, which
+    /// tell them more than silence.
     fn is_quiesced_first(&self) -> bool;
 
     /// The same export, where this host may use it or may not; none where hosts have no such names.
     fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>>;
 
-    /// Whether whoever may use it may use the other one, too: it is the same, or in the same subsystem.
+    /// Whether whoever may use it may use the other one, too: it is the same, or in the same
+    /// subsystem.
     fn shares_hosts(&self, other: &ExportConfig) -> bool;
 
     /// Commands of initiators that it says it holds, where it says so.

@@ -29,6 +29,8 @@ pub(super) enum Key {
     Disk(DiskId),
     Errors(DiskId),
     Link(LinkId),
+    /// Stations of a link that are refused.
+    Stations(LinkId),
 }
 
 /// So many events of a key are told at once ...
@@ -138,6 +140,11 @@ impl Limits {
         let is_more = self.allowances.values().any(|one| one.last.is_some());
         self.due = is_more.then_some(now + EVERY);
         told
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.allowances.len()
     }
 
     pub(super) fn forget(&mut self, key: Key) {

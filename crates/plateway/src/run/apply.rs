@@ -142,8 +142,8 @@ impl Running {
         not_undone
     }
 
-    /// Carries out one step. `going` are volumes that a later step removes: they are quiesced before
-    /// hosts hear that their namespace is gone. Returns what deserves to be told.
+    /// Carries out one step. `going` are volumes that a later step removes: they are quiesced
+    /// before hosts hear that their namespace is gone. Returns what deserves to be told.
     pub(super) fn carry_out(
         &mut self,
         step: &Step,

@@ -56,7 +56,8 @@ pub(crate) struct DiskSight {
     pub(crate) identity: Option<Identity>,
     /// Why a file that is not there is not to be made.
     lost: Option<RunError>,
-    /// By what its blocks are known; none of those that a restart loses, or that are yet to be made.
+    /// By what its blocks are known; none of those that a restart loses, or that are yet to be
+    /// made.
     backing: Option<String>,
     is_served: bool,
 }
@@ -376,7 +377,8 @@ impl Running {
             disk: id,
             facts: facts.clone(),
         });
-        told.inspect_err(|_| drop(self.let_go(id, name, true)))?;
+        told.and_then(|()| self.protect_again(id, name, backing.as_deref()))
+            .inspect_err(|_| drop(self.let_go(id, name, true)))?;
         let (config, caveats) = (config.clone(), sight.caveats);
         Ok(OpenDisk { id, config, local: Some(disk), facts, fresh, backing, caveats })
     }

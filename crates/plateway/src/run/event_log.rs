@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use block::{Extent, ShardId};
-use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId};
+use block::{Extent, Failure, ShardId};
+use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, Peer};
 use reactor::disk::Disk;
 use shard::{ImportEvent, News};
 use volume::gate::{DiskError, Health};
@@ -27,7 +27,8 @@ pub(super) struct EventLog {
     names: BTreeMap<DiskId, String>,
     links: BTreeMap<LinkId, String>,
     health: BTreeMap<DiskId, Health>,
-    protected: BTreeSet<DiskId>,
+    /// Disks that take no writes, and why.
+    protected: BTreeMap<DiskId, Failure>,
     /// Disks of this machine, which know what the system said.
     local: BTreeMap<DiskId, Weak<Disk>>,
     /// The last of each disk.
@@ -55,6 +56,14 @@ impl EventLog {
         self.links.insert(link, name.to_owned());
     }
 
+    /// A link is about to be closed: that is no news.
+    pub(super) fn forget_link(&mut self, link: LinkId) {
+        self.links.remove(&link);
+        self.down.remove(&link);
+        self.limits.forget(Key::Link(link));
+        self.limits.forget(Key::Stations(link));
+    }
+
     /// A disk was reopened: what was told of it is over.
     pub(super) fn forget(&mut self, disk: DiskId) {
         self.health.remove(&disk);
@@ -70,7 +79,12 @@ impl EventLog {
 
     /// Whether a disk takes no writes since something failed.
     pub(super) fn is_protected(&self, disk: DiskId) -> bool {
-        self.protected.contains(&disk)
+        self.protected.contains_key(&disk)
+    }
+
+    /// Disks that take no writes since something failed, and what that was.
+    pub(super) fn protected(&self) -> &BTreeMap<DiskId, Failure> {
+        &self.protected
     }
 
     /// A shard reached a remote disk and found this, if it has not told of something newer.
@@ -96,7 +110,9 @@ impl EventLog {
 
     /// Tells what is new, which a shard says.
     pub(super) fn tell(&mut self, from: ShardId, news: &News) {
-        self.event(from, news, Instant::now()).map(Event::tell);
+        if let Some(event) = self.event(from, news, Instant::now()) {
+            event.tell();
+        }
     }
 
     /// Tells what came of a change of the configuration, unless there are too many of them; whether
@@ -149,7 +165,7 @@ impl EventLog {
             }
             News::DiskProtected(disk, failure) => {
                 let name = self.name_of(*disk);
-                let is_new = self.protected.insert(*disk);
+                let is_new = self.protected.insert(*disk, *failure).is_none();
                 let event = Event::error(format!(
                     "disk {name} is read-only from now on: {failure}; once its cause is repaired: \
                      plateway disks reopen {name}"
@@ -172,6 +188,7 @@ impl EventLog {
                 (Key::Import(*disk), event.disk(&name))
             }
             News::Link(link, is_up) => {
+                let name = self.links.get(link)?.clone();
                 let was_up = self.down.get(link).is_none_or(BTreeSet::is_empty);
                 let down = self.down.entry(*link).or_default();
                 let _ = if *is_up { down.remove(&from) } else { down.insert(from) };
@@ -179,7 +196,6 @@ impl EventLog {
                 if is_up {
                     self.down.remove(link);
                 }
-                let name = self.with_links(&link.to_string());
                 let event = match (was_up, is_up) {
                     (true, false) => Event::warn(format!("link {name} is down")),
                     (false, true) => Event::info(format!("link {name} is up again")),
@@ -193,14 +209,25 @@ impl EventLog {
             }
             News::Host(news) => {
                 let HostNews { host, export, peer, event } = news;
-                let by = network(peer.ip());
-                let (key, event) = match event {
-                    HostEvent::Refused(_) => (Key::Refusal(by), Event::warn(news.to_string())),
-                    HostEvent::Connected | HostEvent::Left(_) => {
-                        (Key::Host(by), Event::info(news.to_string()))
+                let is_refused = matches!(event, HostEvent::Refused(_));
+                let say = |words: String| match is_refused {
+                    true => Event::warn(words),
+                    false => Event::info(words),
+                };
+                let (key, event) = match peer {
+                    Peer::Address(address) => {
+                        let by = network(address.ip());
+                        let key = if is_refused { Key::Refusal(by) } else { Key::Host(by) };
+                        (key, say(news.to_string()).peer(address))
+                    }
+                    // Stations can be made up: those of a link have one allowance.
+                    Peer::Link(link) => {
+                        let name = self.with_links(&link.to_string());
+                        let words = self.with_links(&news.to_string());
+                        (Key::Stations(*link), say(words).link(&name))
                     }
                 };
-                (key, event.host(host).export(export).peer(peer))
+                (key, event.host(host).export(export))
             }
         })
     }
@@ -376,7 +403,12 @@ mod tests {
         let now = Instant::now();
         let news = |event| {
             let (host, export) = ("nqn.2026-11.net.plateway:me".to_owned(), "nqn.x:v0".to_owned());
-            News::Host(HostNews { host, export, peer: ([10, 0, 0, 7], 5000).into(), event })
+            News::Host(HostNews {
+                host,
+                export,
+                peer: Peer::Address(([10, 0, 0, 7], 5000).into()),
+                event,
+            })
         };
         let refused = news(HostEvent::Refused(contract::Refused::NotNamed));
         let line = event_log.line(&refused, now).unwrap();
@@ -389,5 +421,81 @@ mod tests {
         // Others are told all the same.
         let line = event_log.line(&news(HostEvent::Connected), now).unwrap();
         assert!(line.contains("connected to nqn.x:v0 from 10.0.0.7"), "{line}");
+    }
+
+    #[test]
+    fn who_asks_from_many_addresses_hides_nobody_who_was_there_and_is_not_remembered_without_end() {
+        let mut limits = Limits::default();
+        let now = Instant::now();
+        let key = |number: u32| Key::Refusal(network(std::net::Ipv4Addr::from(number).into()));
+        let mut take = |key, now| limits.take(key, 0, Event::warn("refused"), now);
+        assert!(take(key(1), now).is_some());
+        let told = (2..10_000).filter(|number| take(key(*number), now).is_some()).count();
+        // Each that is remembered, and those that share an allowance.
+        assert_eq!(told, 63 + BURST as usize);
+        assert!(take(key(1), now).is_some());
+        // Those that are quiet make room.
+        let later = now + EVERY * (BURST + 1);
+        assert!(take(key(20_000), later).is_some());
+        assert!(limits.len() < 70, "{}", limits.len());
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("::ffff:10.0.0.1"), of("::ffff:10.0.0.2"));
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted_also_where_nothing_like_it_follows() {
+        let mut limits = Limits::default();
+        let now = Instant::now();
+        assert_eq!(limits.due(), None);
+        for _ in 0..BURST + 7 {
+            let _ = limits.take(Key::Warnings, 0, Event::warn("again"), now);
+        }
+        let due = limits.due().expect("something was left out");
+        assert_eq!(limits.left_out(now), []);
+        let told: Vec<String> = limits.left_out(due).iter().map(Event::line).collect();
+        assert_eq!(told, ["again (6 more like it were not shown)"]);
+        assert_eq!((limits.due(), limits.left_out(due + EVERY)), (None, Vec::new()));
+    }
+
+    #[test]
+    fn a_link_that_several_shards_see_down_is_told_once_and_once_when_all_see_it_up() {
+        let mut event_log = EventLog::default();
+        event_log.name_link(LinkId(3), "eth1");
+        let now = Instant::now();
+        let mut told = |shard, is_up| {
+            let event = event_log.event(ShardId(shard), &News::Link(LinkId(3), is_up), now)?;
+            Some(event.line())
+        };
+        let some = |line: &str| Some(line.to_owned());
+        assert_eq!((told(0, true), told(1, true)), (None, None));
+        assert_eq!((told(0, false), told(1, false)), (some("link eth1 is down"), None));
+        assert_eq!((told(0, true), told(1, true)), (None, some("link eth1 is up again")));
+        event_log.forget_link(LinkId(3));
+        assert_eq!(event_log.event(ShardId(0), &News::Link(LinkId(3), false), now), None);
+    }
+
+    #[test]
+    fn events_say_what_they_are_about_and_how_grave_they_are() {
+        let mut event_log = EventLog::default();
+        event_log.name(DiskId(3), "d0");
+        let (now, disk) = (Instant::now(), DiskId(3));
+        let (extent, failure) = (Extent::new(8192, 4096), block::Failure::MediumRead);
+        let error = News::DiskError(DiskError { disk, extent, failure, untold: 0 });
+        let lost = |what| News::Import(disk, what, "words".to_owned());
+        for (news, wanted) in [
+            (
+                error,
+                Event::error("disk d0: unrecovered read error at 8192, 4096 bytes")
+                    .place(8192, 4096)
+                    .disk("d0"),
+            ),
+            (lost(ImportEvent::Lost), Event::warn("disk d0: words").disk("d0")),
+            (lost(ImportEvent::Reached), Event::info("disk d0: words").disk("d0")),
+            (lost(ImportEvent::Unusable), Event::error("disk d0: words").disk("d0")),
+        ] {
+            assert_eq!(event_log.event(ShardId(0), &news, now), Some(wanted));
+        }
     }
 }

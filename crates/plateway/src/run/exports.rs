@@ -1,9 +1,9 @@
 //! Exports: shown to hosts, shown otherwise, and hidden, each by the orders of its protocol.
 //!
-//! Here is what all protocols have in common: a quiesced volume is resumed before it is shown,
-//! one that is about to be removed is quiesced before hosts hear of it, and the book changes when
-//! all shards have answered. If not all do, all are told again what is in the book. Hosts are told of
-//! a change only when all shards have it: they look at once, and any shard may be asked.
+//! Here is what all protocols have in common: a quiesced volume is resumed before it is shown, one
+//! that is about to be removed is quiesced before hosts hear of it, and the book changes when all
+//! shards have answered. If not all do, all are told again what is in the book. Hosts are told of a
+//! change only when all shards have it: they look at once, and any shard may be asked.
 
 use shard::Order;
 

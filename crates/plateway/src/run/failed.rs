@@ -1,5 +1,5 @@
-//! What a start could not have, and how it comes back: a disk that is missing, in use, or remote and
-//! not up yet fails with what stands on it; all else is served.
+//! What a start could not have, and how it comes back: a disk that is missing, in use, or remote
+//! and not up yet fails with what stands on it; all else is served.
 //!
 //! ```text
 //!   disk fails to open ----> failed <---- a volume over it, an export of that volume
@@ -227,8 +227,8 @@ impl Running {
         }
     }
 
-    /// Tries what is failed, if it is time to, and takes up what came of remote disks that are being
-    /// reached. Returns what is new.
+    /// Tries what is failed, if it is time to, and takes up what came of remote disks that are
+    /// being reached. Returns what is new.
     pub(crate) fn try_failed(&mut self, now: Instant) -> Vec<Event> {
         let is_due = self.failed.take_due(now);
         let mut told = Vec::new();
@@ -313,8 +313,8 @@ impl Running {
     }
 
     /// Begins to reach all remote disks of a start, side by side, and waits for those that are
-    /// required; for the others [`wait_for_remote`](Self::wait_for_remote) does. Until then they are
-    /// failed.
+    /// required; for the others [`wait_for_remote`](Self::wait_for_remote) does. Until then they
+    /// are failed.
     pub(super) fn begin_remote(&mut self, steps: &[Step]) -> Result<(), RunError> {
         let mut required = Vec::new();
         for step in steps {
@@ -339,8 +339,8 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until the remote disks of a start are there or failed, or it is `until`. What stands on
-    /// them follows them.
+    /// Waits until the remote disks of a start are there or failed, or it is `until`. What stands
+    /// on them follows them.
     pub(super) fn wait_for_remote(&mut self, until: Instant) {
         loop {
             // What comes of each is told at the end of the start.
@@ -353,8 +353,8 @@ impl Running {
         }
     }
 
-    /// Tries a failed disk at once, because a person asked for it. Returns what came of it, if it is
-    /// failed.
+    /// Tries a failed disk at once, because a person asked for it. Returns what came of it, if it
+    /// is failed.
     pub(super) fn try_now(&mut self, disk: &str) -> Option<String> {
         let title = crate::config::disk::disk_title(disk);
         if !self.failed.contains(&title) {

@@ -1,11 +1,12 @@
 //! Volumes follow their disks: a device that was grown, a file, and a remote disk whose target says
 //! that it has another size.
 //!
-//! A local disk is asked at each `apply`, whose plan says so in a step of its own (`resize`). A remote one tells by itself: each shard hears of it, and
-//! what may be relied on is the smallest size that a shard knows, so a volume grows when all shards
-//! reach what is new and shrinks with the first. A volume of one disk is resized, and hosts get the
-//! event; a concat or stripe grows where its layout lets it, and is never cut: a member that became
-//! too small is told in the log and in the status until it is large enough again. Units: bytes.
+//! A local disk is asked at each `apply`, whose plan says so in a step of its own (`resize`). A
+//! remote one tells by itself: each shard hears of it, and what may be relied on is the smallest
+//! size that a shard knows, so a volume grows when all shards reach what is new and shrinks with
+//! the first. A volume of one disk is resized, and hosts get the event; a concat or stripe grows
+//! where its layout lets it, and is never cut: a member that became too small is told in the log
+//! and in the status until it is large enough again. Units: bytes.
 
 use block::ByteCount;
 

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use block::ByteCount;
+use block::{ByteCount, Failure};
 use reactor::disk::Tail;
 use reactor::disk::marks::Marks;
 use serde::Deserialize;
@@ -42,6 +42,8 @@ struct Stored {
     volume: Vec<Entry>,
     #[serde(default)]
     disk: Vec<Known>,
+    #[serde(default)]
+    protected: Vec<Protected>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -58,6 +60,15 @@ struct Known {
     name: String,
     bytes: u64,
     marks: BTreeMap<String, String>,
+}
+
+/// A disk that takes no writes until somebody reopens it, as what was written to it may be lost.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+struct Protected {
+    backing: String,
+    name: String,
+    /// What failed, in words.
+    why: String,
 }
 
 /// The blocks of a disk of this machine, as they are now.
@@ -187,6 +198,8 @@ impl Identities {
                 stored.volume.retain(|entry| entry.backing != seen.backing);
                 let moved = stored.volume.iter_mut().filter(|entry| entry.backing == key);
                 moved.for_each(|entry| entry.backing.clone_from(&seen.backing));
+                let moved = stored.protected.iter_mut().filter(|entry| entry.backing == key);
+                moved.for_each(|entry| entry.backing.clone_from(&seen.backing));
             }
         })
     }
@@ -202,6 +215,7 @@ impl Identities {
         let stored = self.read(name)?;
         let was_known = stored.volume.iter().any(|entry| entry.backing == backing)
             || stored.disk.iter().any(|known| known.backing == backing);
+        self.renew(name, backing)?;
         match seen {
             Some(seen) => self.note(name, backing, seen)?,
             None => self.change(name, |stored| {
@@ -210,6 +224,40 @@ impl Identities {
             })?,
         }
         Ok(was_known)
+    }
+
+    /// What failed at the blocks behind `backing`, if they take no writes since. Changes nothing.
+    pub(super) fn protected(&self, backing: &str, name: &str) -> Result<Option<Failure>, RunError> {
+        let stored = self.read(name)?;
+        let entry = stored.protected.iter().find(|entry| entry.backing == backing);
+        let failure = |entry: &Protected| {
+            let known = Failure::ALL.into_iter().find(|failure| failure.to_string() == entry.why);
+            known.unwrap_or(Failure::Internal)
+        };
+        Ok(entry.map(failure))
+    }
+
+    /// From now on, and over restarts, these blocks take no writes.
+    pub(super) fn protect(
+        &self,
+        name: &str,
+        backing: &str,
+        failure: Failure,
+    ) -> Result<(), RunError> {
+        self.change(name, |stored| {
+            if !stored.protected.iter().any(|entry| entry.backing == backing) {
+                let (backing, name) = (backing.to_owned(), name.to_owned());
+                stored.protected.push(Protected { backing, name, why: failure.to_string() });
+            }
+        })
+    }
+
+    /// They take writes again.
+    pub(super) fn renew(&self, name: &str, backing: &str) -> Result<(), RunError> {
+        if self.protected(backing, name)?.is_none() {
+            return Ok(());
+        }
+        self.change(name, |stored| stored.protected.retain(|entry| entry.backing != backing))
     }
 
     /// The blocks behind `backing` are no volume of their own any more.
@@ -292,6 +340,10 @@ fn text(stored: &Stored) -> String {
             text,
             "\n[[disk]]\nbacking = {backing}\nname = {name}\nbytes = {bytes}\nmarks = {{ {marks} }}\n"
         );
+    }
+    for Protected { backing, name, why } in &stored.protected {
+        let (backing, name, why) = (quoted(backing), quoted(name), quoted(why));
+        let _ = write!(text, "\n[[protected]]\nbacking = {backing}\nname = {name}\nwhy = {why}\n");
     }
     text
 }

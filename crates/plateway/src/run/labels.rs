@@ -60,9 +60,9 @@ pub(crate) fn set_label(volume: &VolumeConfig, uuid: Uuid) -> Option<SetLabel> {
     Some(SetLabel { uuid, name, layout, count, chunk, generation: 1 })
 }
 
-/// Judges what was found on the members: whether it is the set that the volume wants, or may be made
-/// it, and then their identity, the lengths of their data, and what is due. `overwrite` gives up
-/// what they hold. All is known of members whose labels are.
+/// Judges what was found on the members: whether it is the set that the volume wants, or may be
+/// made it, and then their identity, the lengths of their data, and what is due. `overwrite` gives
+/// up what they hold. All is known of members whose labels are.
 pub(super) fn judge(
     volume: &VolumeConfig,
     label: SetLabel,
@@ -71,8 +71,8 @@ pub(super) fn judge(
     overwrite: bool,
 ) -> Result<Set, RunError> {
     let name = &volume.name;
-    // A disk that left its set may be back or mended later. Disks that never were one are refused to
-    // whoever would make them one, and so is an order that is not that of the set.
+    // A disk that left its set may be back or mended later. Disks that never were one are refused
+    // to whoever would make them one, and so is an order that is not that of the set.
     let is_of_set = |found: &Found| match found {
         Found::Label(label) => match volume.uuid {
             Some(uuid) => label.set.uuid == uuid.into_bytes(),
@@ -147,8 +147,8 @@ fn refused(volume: &VolumeConfig, members: &[Member], refusal: Refusal) -> RunEr
         .key(disk_title(disk))
 }
 
-/// What is where a label is on a member; of a volume without labels, whether there is one. `read` gives so many bytes from an offset on, both
-/// whole pages.
+/// What is where a label is on a member; of a volume without labels, whether there is one. `read`
+/// gives so many bytes from an offset on, both whole pages.
 pub(crate) fn examine<E: Display>(
     volume: &VolumeConfig,
     Part { name, facts, .. }: &Part,

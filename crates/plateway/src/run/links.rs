@@ -118,7 +118,7 @@ impl Running {
     }
 
     fn close_link(&self, link: &OpenLink) {
-        link.ids.iter().for_each(|(_, id)| self.shards.handle().remove_link(*id));
+        link.ids.iter().for_each(|(_, id)| self.let_go_of_link(*id));
     }
 
     /// The links of exports by a protocol, which are open.
@@ -173,9 +173,13 @@ impl Running {
             link.disks.retain(|other| other != disk);
         }
         let unused = |_: &(Ethernet, EtherType), link: &mut ImportLink| link.disks.is_empty();
-        for (_, link) in self.import_links.extract_if(.., unused) {
-            self.shards.handle().remove_link(link.id);
-        }
+        let unused: Vec<_> = self.import_links.extract_if(.., unused).collect();
+        unused.iter().for_each(|(_, link)| self.let_go_of_link(link.id));
+    }
+
+    fn let_go_of_link(&self, id: LinkId) {
+        self.shards.event_log().forget_link(id);
+        self.shards.handle().remove_link(id);
     }
 
     fn open_link(

@@ -57,7 +57,8 @@ pub(crate) trait Inventory {
 /// A disk of a volume that is looked at.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// What names its blocks for good; none of blocks that nobody knows yet, or that a restart loses.
+    /// What names its blocks for good; none of blocks that nobody knows yet, or that a restart
+    /// loses.
     pub(crate) backing: Option<String>,
     /// None where what it is like is not known.
     pub(crate) part: Option<Part>,

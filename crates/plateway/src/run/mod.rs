@@ -29,6 +29,7 @@ pub(crate) mod listeners;
 pub(crate) mod look;
 mod metrics;
 pub(crate) mod open;
+mod protection;
 mod reach;
 mod reopen;
 mod reservations;
@@ -198,9 +199,9 @@ impl Counter {
 }
 
 impl Running {
-    /// Starts the shards and carries out the whole of `args`. What cannot be had now and may be there
-    /// later is failed, and among the warnings; what fails otherwise ends the start. `overwrite` names volumes whose disks
-    /// may be labelled whatever they hold.
+    /// Starts the shards and carries out the whole of `args`. What cannot be had now and may be
+    /// there later is failed, and among the warnings; what fails otherwise ends the start.
+    /// `overwrite` names volumes whose disks may be labelled whatever they hold.
     pub(crate) fn start(
         args: &HiArgs,
         overwrite: &[String],
@@ -351,6 +352,7 @@ impl Running {
             missed.push(error.line());
         }
         missed.extend(self.last_flush(&local));
+        self.keep_protection();
         self.shards.stop();
         missed
     }

@@ -84,12 +84,12 @@ fn spec(uri: &DiskUri) -> Option<OpenSpec> {
 /// The addresses of a host that is being looked up.
 pub(super) type Lookup = Receiver<Result<Vec<SocketAddr>, RunError>>;
 
-/// How long the system may look for a name. Its resolver has limits of its own, which may be longer,
-/// and cannot be told to end.
+/// How long the system may look for a name. Its resolver has limits of its own, which may be
+/// longer, and cannot be told to end.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Looks for the addresses of a host in a thread of its own, since nobody knows how long that takes;
-/// `ended` is called there once they have come.
+/// Looks for the addresses of a host in a thread of its own, since nobody knows how long that
+/// takes; `ended` is called there once they have come.
 pub(super) fn look_up(address: &HostPort, ended: impl FnOnce() + Send + 'static) -> Lookup {
     let (tell, told) = mpsc::channel();
     let address = address.clone();

@@ -1,12 +1,13 @@
-//! Remote disks that are being reached: the name of the host is looked up, then every shard connects.
-//! Several are reached side by side, and nobody waits for them who does not want to.
+//! Remote disks that are being reached: the name of the host is looked up, then every shard
+//! connects. Several are reached side by side, and nobody waits for them who does not want to.
 //!
 //! ```text
 //!   begin_reaching --> Name --addresses--> Shards --all answered--> OpenDisk, or an error: none keeps it
 //! ```
 //!
-//! [`Bell`](super::shards::Bell) is rung when one can go on ([`Running::go_on`]). Errors name the disk, who
-//! was asked and what was seen; all but wrong links and identities may be otherwise later.
+//! [`Bell`](super::shards::Bell) is rung when one can go on ([`Running::go_on`]). Errors name the
+//! disk, who was asked and what was seen; all but wrong links and identities may be otherwise
+//! later.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -193,6 +194,7 @@ impl Running {
         let nobody = || RunError::new(format!("disk {}: no shard reached it", config.name));
         let facts = reached.ok_or_else(nobody)?;
         let (backing, config) = (identity::backing(&config.uri), config.clone());
+        self.protect_again(id, &config.name, backing.as_deref())?;
         Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats: Vec::new() })
     }
 }

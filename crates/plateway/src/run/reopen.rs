@@ -101,6 +101,7 @@ impl Running {
         let renew = || Order::RenewDisk { disk: id, facts: facts.clone() };
         self.order(&format!("renew disk {name}"), renew)?;
         self.shards.event_log().forget(id);
+        self.end_protection(name)?;
         if facts == before {
             return Ok(());
         }

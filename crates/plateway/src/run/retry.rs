@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Attempts something until it succeeds, fails since something else is wrong, or has been in use for
-/// [`RETRIED_FOR`].
+/// Attempts something until it succeeds, fails since something else is wrong, or has been in use
+/// for [`RETRIED_FOR`].
 pub(super) fn retry_in_use<T>(
     mut attempt: impl FnMut() -> Result<T, RunError>,
 ) -> Result<T, RunError> {

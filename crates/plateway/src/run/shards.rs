@@ -140,9 +140,16 @@ impl Shards {
                             }
                             let mut event_log = lock(&event_log);
                             event_log.tell(from, &news);
-                            if let News::DiskChanged(disk, facts) = *news {
-                                event_log.note_remote(disk, from, facts);
-                                drop(event_log);
+                            let follows = match *news {
+                                News::DiskChanged(disk, facts) => {
+                                    event_log.note_remote(disk, from, facts);
+                                    true
+                                }
+                                News::DiskProtected(..) => true,
+                                _ => false,
+                            };
+                            drop(event_log);
+                            if follows {
                                 bell.ring();
                             }
                         }

@@ -139,8 +139,8 @@ impl VolumeSight {
     }
 
     /// Refuses to serve a member of a set alone, whose hosts would destroy the set. One that is
-    /// known as a volume of its own, or that the configuration gives an identity of its own, carries
-    /// a label of whoever uses that volume.
+    /// known as a volume of its own, or that the configuration gives an identity of its own,
+    /// carries a label of whoever uses that volume.
     fn refuse_member(
         &mut self,
         config: &VolumeConfig,

@@ -71,6 +71,11 @@ impl Lan {
         must(&format!("-n {} link set {interface} down", self.initiator));
     }
 
+    /// Takes the targets' interface up or down.
+    pub(crate) fn set(&self, state: &str) {
+        must(&format!("-n {} link set {INTERFACE} {state}", self.target));
+    }
+
     /// Makes the targets' end a port of a bridge.
     pub(crate) fn bridge(&self, bridge: &str) {
         must(&format!("-n {} link add {bridge} type bridge", self.target));

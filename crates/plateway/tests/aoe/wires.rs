@@ -2,11 +2,11 @@
 //! address that is served twice on one LAN.
 
 use std::fs;
-use std::time::Instant;
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::common::{HANG, Server, write};
+use crate::common::{Server, write};
 use crate::lan::{INTERFACE, Lan};
 use crate::{MIB, bytes, file};
 
@@ -94,12 +94,33 @@ fn an_address_that_another_station_announces_is_told() {
     let args = ["null:4MiB", "--aoe", "veth0/7.0", "--hosts", "any"];
     let _twin = Server::try_start_by(lan.plateway(&lan.initiator), &other, "twin", &args)
         .unwrap_or_else(|log| panic!("{log}"));
-    let told = "7.0 is served here and announced by 02:00:00:00:00:02 on veth0";
-    let until = Instant::now() + HANG;
-    while !server.log().contains(told) {
-        assert!(Instant::now() < until, "{}", server.log());
-        std::thread::yield_now();
-    }
+    server.wait_for_log("7.0 is served here and announced by 02:00:00:00:00:02 on veth0");
+}
+
+#[test]
+fn a_station_that_is_refused_and_a_link_that_goes_and_comes_are_logged() {
+    let Some(lan) = Lan::make("1500") else { return };
+    let home = tempfile::tempdir().unwrap();
+    let hosts = ["--hosts", "02:00:00:00:00:77"];
+    let args = [&["null:4MiB", "--aoe", "veth0/7.0"][..], &hosts].concat();
+    let server = lan.serve(home.path(), &args);
+    let mut asks = lan.plateway(&lan.initiator);
+    asks.args(["bench", "aoe://veth0/7.0"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut asks = asks.spawn().unwrap();
+    let refused = "host 02:00:00:00:00:02 at veth0 was refused: it is not among the hosts of 7.0; \
+                   to let it in, add \"02:00:00:00:00:02\" to them";
+    let log = server.wait_for_log(refused);
+    assert_eq!(log.matches("was refused").count(), 1, "{log}");
+    asks.kill().unwrap();
+    asks.wait().unwrap();
+    lan.set("down");
+    server.wait_for_log(" WARN link veth0 is down");
+    lan.set("up");
+    server.wait_for_log(" INFO link veth0 is up again");
+    // One that is closed is no news.
+    server.apply_anyway("[[disk]]\nname = \"d9\"\nuri = \"ram:1MiB\"\n");
+    let log = server.log();
+    assert_eq!(log.matches("is down").count(), 1, "{log}");
 }
 
 #[test]

@@ -293,3 +293,19 @@ fn one_value_is_changed_by_the_steps_of_apply() {
     assert!(done.contains("4 MiB -> all of its disks"), "{done}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 8 << 20);
 }
+
+#[test]
+fn a_host_that_is_connected_is_removed_by_the_line_that_the_refusal_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = configuration(&[("d0", "ram:8MiB")], &[("v0", "disks = [\"d0\"]")]);
+    let config = config.replace("hosts = \"any\"", "hosts = []");
+    let server = Server::configured(directory.path(), &config);
+    let host = "nqn.2026-11.net.plateway:host-1";
+    server.ask(&["host", "add", "v0", host]);
+    let _controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let refused = server.refuse(&["host", "remove", "v0", host]);
+    assert!(refused.contains(&format!("to have it: plateway host remove v0 {host}")), "{refused}");
+    assert!(refused.contains("--yes"), "{refused}");
+    server.ask(&["host", "remove", "v0", host, "--yes"]);
+    assert!(!server.ask(&["config"]).contains(host));
+}

@@ -11,6 +11,7 @@ mod errors;
 mod failed;
 mod files;
 mod follow;
+mod log;
 mod messages;
 mod overwrite;
 mod reopen;

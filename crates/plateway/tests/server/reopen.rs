@@ -90,6 +90,43 @@ fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
 }
 
 #[test]
+fn a_restart_forgets_no_disk_that_takes_no_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let faulty = format!("faulty:{SEED},file:a.img?create=8MiB");
+    let server = Server::of(here, "a", &faulty);
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let held = fail_a_flush(&mut controller.queue(1, false));
+    let identities = here.join("state/identities.toml");
+    let kept =
+        || std::fs::read_to_string(&identities).is_ok_and(|text| text.contains("[[protected]]"));
+    server.wait_for("the state", |_| kept());
+    server.kill();
+    let refused = Status::NAMESPACE_WRITE_PROTECTED;
+    // Twice: a start is no reopening.
+    for _ in 0..2 {
+        let server = Server::of(here, "a", "file:a.img");
+        let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+        let mut queue = controller.queue(1, false);
+        assert_eq!(queue.try_write(0, &block(0, 0)).without_hints(), refused);
+        assert!(queue.try_read(7).is_success());
+        assert_eq!(queue.data, held[7]);
+        assert!(!queue.try_flush().is_success(), "nobody may say that it is durable");
+        assert!(!server.status()["disks"][0]["protected"].is_null());
+        server.wait_for("the log line", |_| server.log().contains("plateway disks reopen d0"));
+        server.kill();
+    }
+    let server = Server::of(here, "a", "file:a.img");
+    let done = server.ask(&["disks", "reopen", "d0"]);
+    assert!(done.contains("takes writes") && !kept(), "{done}");
+    server.kill();
+    let server = Server::of(here, "a", "file:a.img");
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    assert!(controller.queue(1, false).try_write(0, &block(0, 0)).is_success());
+    server.stop();
+}
+
+#[test]
 fn a_server_that_cannot_make_all_durable_names_the_volume_and_ends_with_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let disk = format!("faulty:{SEED},file:a.img?create=8MiB");

@@ -4,9 +4,9 @@
 //! neither stays. A device is marked by its WWID, else its serial number (`/sys`, without udev), a
 //! partition by its PARTUUID besides, a mapped or md device by its UUID; a file by its file
 //! system's UUID (else by what is mounted), its inode and, where it is told, its birth; a loop by
-//! its file. What is not told is no mark, so an empty value knows nothing. A device that says nothing
-//! of itself is known until the next boot alone ([`Marks::until_boot`]), by the number that the
-//! kernel gives each disk that appears. Nothing fails and nothing is changed here.
+//! its file. What is not told is no mark, so an empty value knows nothing. A device that says
+//! nothing of itself is known until the next boot alone ([`Marks::until_boot`]), by the number that
+//! the kernel gives each disk that appears. Nothing fails and nothing is changed here.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -139,8 +139,8 @@ impl OpenSpec {
 }
 
 impl Disk {
-    /// Opens a disk to be served. It is this process's alone until it is dropped: another server that
-    /// opens the same file or device is refused.
+    /// Opens a disk to be served. It is this process's alone until it is dropped: another server
+    /// that opens the same file or device is refused.
     pub fn open(spec: &OpenSpec, arena: &Arc<Arena>) -> Result<Disk, OpenError> {
         Disk::open_for(Rights::Write, spec, arena)
     }

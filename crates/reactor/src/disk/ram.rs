@@ -478,8 +478,8 @@ impl RamDisk {
         for (index, part) in parts(extent).enumerate() {
             let expected = buffer.pages()[index];
             let page = self.arena.lease(self.slot(part.slot));
-            // SAFETY: the first page is leased by us until below, the other is in the buffer that we
-            // borrow, so neither changes meanwhile.
+            // SAFETY: the first page is leased by us until below, the other is in the buffer that
+            // we borrow, so neither changes meanwhile.
             let found =
                 unsafe { difference(self.bytes(page, part), self.bytes(expected.number(), part)) };
             memory.put(PageId(page).leased());

@@ -16,9 +16,9 @@
 //!   write zeroes  fallocate(ZERO_RANGE or PUNCH_HOLE), or pwritev2 of zeros where refused [fdatasync if durable]
 //! ```
 //!
-//! A sync that fails, whatever the kernel calls it, ends the request *unknown*: what was written may
-//! be gone although nobody wrote it again. A write with RWF_DSYNC fails in one of two places, so it
-//! is made again without: if that succeeds, it was the sync.
+//! A sync that fails, whatever the kernel calls it, ends the request *unknown*: what was written
+//! may be gone although nobody wrote it again. A write with RWF_DSYNC fails in one of two places,
+//! so it is made again without: if that succeeds, it was the sync.
 //!
 //! A read that meets the end of the file within the disk's size (somebody cut the file) fails:
 //! zeros would be wrong data. Memory shared with the kernel: the iovecs point into pages of the

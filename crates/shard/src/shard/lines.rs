@@ -1,11 +1,12 @@
 //! The lines for memory: sessions that wait for a buffer of the pool, one line for each class,
 //! the longest waiting first.
 //!
-//! They are tried from their heads at the end of a turn in which pages came back, or somebody joined
-//! or left. Who is served and still waits goes to the end; who is not keeps its place, and the pool
-//! keeps what the first needs that does not wait for its own buffers to come back ([`block::Pool::keep`]).
-//! So such a session is overtaken by nobody who came later, and by each before it once. What takes
-//! from the pool and stands in no line (frames, internal clients) finds what is left.
+//! They are tried from their heads at the end of a turn in which pages came back, or somebody
+//! joined or left. Who is served and still waits goes to the end; who is not keeps its place, and
+//! the pool keeps what the first needs that does not wait for its own buffers to come back
+//! ([`block::Pool::keep`]). So such a session is overtaken by nobody who came later, and by each
+//! before it once. What takes from the pool and stands in no line (frames, internal clients) finds
+//! what is left.
 
 use std::collections::VecDeque;
 
@@ -99,14 +100,18 @@ impl Shard {
         }
     }
 
-    /// What must hold between turns, for simulators and tests: nobody in line would be served now,
-    /// and what the heads need is kept for them. Returns who is in line, in order, and what the pool
-    /// granted so far, of each class.
+    /// What must hold between turns, for simulators and tests: nothing is left to settle, nobody in
+    /// line would be served now, and what the heads need is kept for them. Returns who is in line,
+    /// in order, and what the pool granted so far, of each class.
     ///
     /// # Panics
     ///
     /// When it does not hold.
     pub fn check_lines(&mut self) -> (Vec<Waiter>, [u64; 2]) {
+        let is_left = !self.touched.is_empty()
+            || self.protocols.needs_settle()
+            || self.reservations.needs_settle();
+        assert!(!is_left, "something waits for a turn that nobody asks for");
         let mut pool = self.pool.clone();
         pool.begin_line();
         let mut waiters = Vec::new();

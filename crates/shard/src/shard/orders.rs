@@ -64,6 +64,9 @@ impl Shard {
             }
             Order::FollowDisk { disk, facts } => self.volumes.follow_disk(disk, facts),
             Order::RenewDisk { disk, facts } => self.volumes.renew_disk(disk, facts),
+            Order::ProtectDisk { disk, failure } => {
+                self.volumes.protect_disk(now, disk, failure);
+            }
             Order::RemoveDisk(disk) => {
                 self.volumes.remove_disk(disk);
                 self.imports.close(disk);

@@ -36,8 +36,8 @@ impl Volumes {
         })
     }
 
-    /// Notes a piece, of this extent of its disk, which begins `start` bytes into the payload of its
-    /// request; returns the ticket under which its disk is asked.
+    /// Notes a piece, of this extent of its disk, which begins `start` bytes into the payload of
+    /// its request; returns the ticket under which its disk is asked.
     pub(super) fn begin_piece(
         &mut self,
         now: Instant,

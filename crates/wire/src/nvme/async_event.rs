@@ -1,7 +1,7 @@
 //! What an Asynchronous Event Request returns: DW0 of its completion.
 //!
-//! Bits 2:0 type, 15:8 information, 23:16 the log page to read. Spec: NVMe base, "Asynchronous Event
-//! Request command".
+//! Bits 2:0 type, 15:8 information, 23:16 the log page to read. Spec: NVMe base, "Asynchronous
+//! Event Request command".
 
 use super::log::LogId;
 

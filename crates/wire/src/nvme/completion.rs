@@ -1,6 +1,7 @@
 //! The completion queue entry: 16 bytes.
 //!
-//! Bytes 10 and 11, the SQ identifier, are reserved over fabrics, and so is the phase bit. Spec: NVMe base, "Common Completion Queue Entry".
+//! Bytes 10 and 11, the SQ identifier, are reserved over fabrics, and so is the phase bit. Spec:
+//! NVMe base, "Common Completion Queue Entry".
 
 use core::fmt;
 

@@ -1,8 +1,9 @@
 //! What only NVMe over Fabrics has: Connect, properties, Disconnect.
 //!
 //! Connect is a command ([`Connect`]) with 1024 bytes of data ([`ConnectData`]); properties are the
-//! registers of PCIe, read and written by command ([`Property`]). Units: KATO in milliseconds, queue
-//! sizes 0-based as on the wire. Spec: NVMe base, "Fabrics Command Set", "Controller Properties".
+//! registers of PCIe, read and written by command ([`Property`]). Units: KATO in milliseconds,
+//! queue sizes 0-based as on the wire. Spec: NVMe base, "Fabrics Command Set", "Controller
+//! Properties".
 
 use core::fmt;
 

@@ -39,8 +39,8 @@ impl Nqn {
         &self.0
     }
 
-    /// Reads a NUL-padded field of 256 bytes called `field`, which lies at `offset` in the structure
-    /// the error is to speak of. What follows the first NUL is not looked at.
+    /// Reads a NUL-padded field of 256 bytes called `field`, which lies at `offset` in the
+    /// structure the error is to speak of. What follows the first NUL is not looked at.
     pub fn parse(field: &'static str, offset: usize, bytes: &[u8]) -> Result<Self, ParseError> {
         let length = bytes.iter().take(Self::FIELD).position(|&byte| byte == 0);
         let Some(length) = length else {

@@ -1,7 +1,8 @@
 //! The PDUs of the data path: command and response capsules, R2T, H2CData and C2HData.
 //!
 //! `parse` reads a header of which [`CommonHeader::check`] already said that it is one, and of this
-//! type; `emit` gives an array that is ready to be sent. Nothing allocates. Spec: "Command data transfer".
+//! type; `emit` gives an array that is ready to be sent. Nothing allocates. Spec: "Command data
+//! transfer".
 
 use core::fmt;
 

@@ -1,8 +1,8 @@
 //! The bytes of AoE that the yardsticks need: where fields lie, requests read, heads written.
 //!
-//! Offsets count from the first byte of an untagged Ethernet frame. Everything is big-endian but the
-//! LBA and the words of IDENTIFY. Errors: what is too short or no AoE request is `None`, and then
-//! nobody answers. Spec: AoEr11; ATA-8 for IDENTIFY.
+//! Offsets count from the first byte of an untagged Ethernet frame. Everything is big-endian but
+//! the LBA and the words of IDENTIFY. Errors: what is too short or no AoE request is `None`, and
+//! then nobody answers. Spec: AoEr11; ATA-8 for IDENTIFY.
 
 use anyhow::{Context as _, Result};
 

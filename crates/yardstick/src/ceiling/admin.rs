@@ -1,8 +1,9 @@
 //! Admin and fabrics commands of the ceiling: just enough for a plain initiator to connect.
 //!
-//! In: a whole command capsule. Out: the reply in the outbox. Connect makes the queue an admin or an
-//! I/O queue; property, Identify, feature and keep-alive commands are answered from constants; log
-//! pages are zeroes; asynchronous event requests stay open. Nothing is refused but what is unknown.
+//! In: a whole command capsule. Out: the reply in the outbox. Connect makes the queue an admin or
+//! an I/O queue; property, Identify, feature and keep-alive commands are answered from constants;
+//! log pages are zeroes; asynchronous event requests stay open. Nothing is refused but what is
+//! unknown.
 
 use super::connection::{BLOCK, IN_CAPSULE};
 use crate::outbox::Outbox;

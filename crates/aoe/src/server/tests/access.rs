@@ -62,6 +62,20 @@ fn a_station_that_is_no_host_gets_silence() {
     }
     world.silence(&wild(config(ALL, B, 1, 0, &[])));
     assert_eq!(world.target.drops().not_allowed, 12);
+    // People hear of it once, and of no more than so many that may be made up.
+    let news = world.target.poll_host_news().unwrap();
+    let mac = MacAddress(B);
+    assert!(news.to_string().starts_with(&format!("host {mac} at link ")), "{news}");
+    assert!(
+        news.to_string().ends_with(&format!("7.3; to let it in, add \"{mac}\" to them")),
+        "{news}"
+    );
+    assert_eq!(world.target.poll_host_news(), None);
+    for last in 0..100 {
+        world.silence(&read([2, 0, 0, 9, 9, last], 1, 0, 1));
+    }
+    let told = core::iter::from_fn(|| world.target.poll_host_news()).count();
+    assert_eq!(told, crate::limits::REFUSED_MAX - 1);
     assert_eq!(world.sectors(0, 1), [0; 512]);
 }
 

@@ -107,7 +107,8 @@ pub(super) fn registers(frame: &[u8]) -> (u8, u8, u8) {
 }
 
 impl World {
-    /// Export 7.3 of 1000 sectors to everybody, on one link of MTU 9000. The announcements have left.
+    /// Export 7.3 of 1000 sectors to everybody, on one link of MTU 9000. The announcements have
+    /// left.
     pub(super) fn new() -> World {
         World::with(9000, |_| {})
     }

@@ -51,8 +51,8 @@ impl Connection {
 
     /// Forgets the held Asynchronous Event Request whose CID another command has. SPDK's host, when
     /// it shuts down, gives the CIDs of its held requests to the commands that it shuts down with;
-    /// two requests of one CID it does not make. One that has just been answered is told now. Returns
-    /// whether there was one.
+    /// two requests of one CID it does not make. One that has just been answered is told now.
+    /// Returns whether there was one.
     #[cold]
     fn forget_event_request(&mut self, command: &Command, ctx: &mut Context<'_>) -> bool {
         let State::Admin(queue) = &self.state else { return false };

@@ -2,15 +2,15 @@
 //! request.
 //!
 //! The memory of both is taken with the first, so that a pair never waits for memory while it holds
-//! some. If the data are in the capsules it is that of capsules, and the stream stops where there is
-//! none. If they are asked for it is that of transfers, since it hangs on H2CData further back, and
-//! the pair waits in line like them. What a pair is shows with its first; one whose data are in
+//! some. If the data are in the capsules it is that of capsules, and the stream stops where there
+//! is none. If they are asked for it is that of transfers, since it hangs on H2CData further back,
+//! and the pair waits in line like them. What a pair is shows with its first; one whose data are in
 //! one capsule alone, which no known host sends, needs memory of transfers at once or is
-//! interrupted: its data cannot wait anywhere. A pair that cannot be: either
-//! command gets its own status, or 0x009 because its mate failed, or 0x00A because its mate is
-//! missing. A first whose data are still on their way is answered once they came. A first whose
-//! second does not come within the time for data fails with 0x00A. Spec: NVMe base, "Fused
-//! Operations"; NVM command set, "Compare and Write".
+//! interrupted: its data cannot wait anywhere. A pair that cannot be: either command gets its own
+//! status, or 0x009 because its mate failed, or 0x00A because its mate is missing. A first whose
+//! data are still on their way is answered once they came. A first whose second does not come
+//! within the time for data fails with 0x00A. Spec: NVMe base, "Fused Operations"; NVM command set,
+//! "Compare and Write".
 
 use block::{Buffer, Class, Extent, Operation, VolumeId};
 use reservation::{Access, InForce};
@@ -221,8 +221,8 @@ impl Connection {
         true
     }
 
-    /// The pair whose first is in `first` was the first in line for memory: judges it anew and takes
-    /// memory for both. False when there is none.
+    /// The pair whose first is in `first` was the first in line for memory: judges it anew and
+    /// takes memory for both. False when there is none.
     pub(super) fn pair_goes_on(&mut self, first: u16, ctx: &mut Context<'_>) -> bool {
         let pair = self.slots.pair(first);
         let (compare, second, need) = (pair.first, pair.second, pair.need);

@@ -2,9 +2,9 @@
 //! file has holes.
 //!
 //! An end is its disk, whatever path or name leads to it. What a file or device is, its marks say
-//! (`reactor::disk::marks`). **A remote disk** is known by what it answers to the question who it is,
-//! and **a set** by its label. What has no identity cannot be known again, and a copy of it is not
-//! resumed.
+//! (`reactor::disk::marks`). **A remote disk** is known by what it answers to the question who it
+//! is, and **a set** by its label. What has no identity cannot be known again, and a copy of it is
+//! not resumed.
 //!
 //! Units: bytes. Errors: none; what cannot be found out is not known.
 

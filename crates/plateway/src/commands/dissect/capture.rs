@@ -4,8 +4,8 @@
 //!
 //! Time is nanoseconds since 1970-01-01 UTC; a resolution finer than that is refused, and so is
 //! text of a section, an interface or a packet that is not UTF-8. Other blocks that carry no packet
-//! are passed over, even where what they say of names or statistics is nonsense. Errors say what was
-//! expected and what was seen; after one the decoder has lost its place. Spec: the IETF drafts
+//! are passed over, even where what they say of names or statistics is nonsense. Errors say what
+//! was expected and what was seen; after one the decoder has lost its place. Spec: the IETF drafts
 //! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 
 use std::borrow::Cow;

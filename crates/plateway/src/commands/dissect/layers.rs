@@ -2,8 +2,8 @@
 //! `etherparse` knows Ethernet, VLAN tags, IP and TCP; here is which link types begin with what.
 //!
 //! Captures hold less than was sent (snap length), or more than the headers announce, where
-//! segmentation offload leaves the length 0; both are read. Fragments of IP are passed over, so that
-//! what they held is missing from its stream. Checksums are not looked at: offload leaves them
+//! segmentation offload leaves the length 0; both are read. Fragments of IP are passed over, so
+//! that what they held is missing from its stream. Checksums are not looked at: offload leaves them
 //! undone. Spec: tcpdump.org's link-layer header types.
 
 use std::net::{IpAddr, SocketAddr};

@@ -15,8 +15,8 @@
 //! An interface that takes VLAN tags off hides them from programs: frames of every VLAN would pass
 //! for frames of none. So that is switched off before a link is opened ([`interface::leave_tags`]),
 //! and whoever switches it on again has the link opened anew. A veth takes nothing off: there the
-//! other end decides (`tx-vlan-hw-insert`), which cannot be seen from here. Errors: missing rights, an interface that has a program already,
-//! memory that may not be locked, each with what to do.
+//! other end decides (`tx-vlan-hw-insert`), which cannot be seen from here. Errors: missing rights,
+//! an interface that has a program already, memory that may not be locked, each with what to do.
 
 mod program;
 mod rings;

@@ -414,9 +414,9 @@ fn load_program(ops: &[Op], flags: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Tries again what was only interrupted, as often as libbpf does. The verifier gives up with EAGAIN
-/// where something waits for the thread: a signal, or the end of an io_uring that it had, which the
-/// kernel's workers bring about some time after its close.
+/// Tries again what was only interrupted, as often as libbpf does. The verifier gives up with
+/// EAGAIN where something waits for the thread: a signal, or the end of an io_uring that it had,
+/// which the kernel's workers bring about some time after its close.
 fn persist<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..ATTEMPTS {
         match attempt() {

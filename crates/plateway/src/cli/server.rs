@@ -1,0 +1,209 @@
+//! Commands that ask a running server, and what they take.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::values::{AllOr, size_or_all, time};
+
+/// `volume resize VOLUME SIZE`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VolumeArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: VolumeAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// An action on a volume.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum VolumeAction {
+    /// Give a volume another size, as `size` of the configuration does; hosts are told
+    #[command(
+        after_help = "It is a step of apply. The configuration file stays as it is: write it there, too."
+    )]
+    Resize {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its size, at most what its disks have: 10GiB, or all
+        #[arg(value_parser = size_or_all)]
+        size: AllOr,
+    },
+}
+
+/// `host add VOLUME HOST`, `host remove VOLUME HOST`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "HOST is an NQN over NVMe/TCP, a MAC address over AoE. All namespaces of a subsystem have the same hosts.\n\
+    It is a step of apply. The configuration file stays as it is: write it there, too."
+)]
+pub(crate) struct HostArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: HostAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// What becomes of a host.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum HostAction {
+    /// Let it use the exports of a volume
+    Add {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its NQN or MAC address
+        host: String,
+    },
+    /// Let it use them no longer
+    Remove {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its NQN or MAC address
+        host: String,
+        /// Also where it is connected
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// `status [--watch [TIME]]`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatusArgs {
+    /// Show it again and again, with rates per second, until q or Ctrl-C
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = |text: &str| time(text, 100),
+        conflicts_with = "json"
+    )]
+    pub(crate) watch: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// What every command has that asks a running server.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServerArgs {
+    /// The control socket of the server [default: where serve puts it]
+    #[arg(long, value_name = "SOCKET", global = true)]
+    pub(crate) control: Option<PathBuf>,
+    /// The configuration of the server, which says where its control socket is, and names its disks
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// `session list`, `session close HOST`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SessionArgs {
+    /// What to do with them
+    #[command(subcommand)]
+    pub(crate) action: SessionAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// An action on the sessions of hosts.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum SessionAction {
+    /// Show who is connected, from where, to what
+    List,
+    /// Close all sessions of a host
+    #[command(
+        after_help = "What the host has under way ends as if its network had failed: most hosts connect again at once.\n\
+        To keep it out, take it from the hosts: plateway host remove VOLUME HOST. AoE has no sessions."
+    )]
+    Close {
+        /// Its NQN, as list shows it
+        host: String,
+    },
+}
+
+/// `reservation clear VOLUME`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReservationArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: ReservationAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// An action on the reservation of a volume.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ReservationAction {
+    /// Let every host use the volume again, for good
+    #[command(
+        after_help = "A reservation stands until a host releases it, across restarts of host and server; `plateway status`\n\
+        shows who holds one. Clear it once its holder surely writes no more: the other hosts may write at once."
+    )]
+    Clear {
+        /// The volume's name in the configuration
+        volume: String,
+    },
+}
+
+/// `disks list`, `disks reopen NAME`, `disks accept NAME`, `disks wipe NAME`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DisksArgs {
+    /// What to do with them
+    #[command(subcommand)]
+    pub(crate) action: DisksAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// An action on the disks of a server.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum DisksAction {
+    /// Show every disk: its state, size, cache and failures
+    List,
+    /// Open a failed disk again, once its cause is repaired
+    #[command(
+        after_help = "A failed flush fails a disk for writes: Linux may have dropped what was not written, so what\n\
+        was acknowledged since the last good flush may be lost. Reopen it once you have checked."
+    )]
+    Reopen {
+        /// The disk's name in the configuration
+        name: String,
+    },
+    /// Say that what is where a known disk was is meant: another device, a restored file, a new one
+    #[command(
+        after_help = "A file or device that a volume was served from is known by what it is and by its size. Where\n\
+        another is found there, a smaller one or none, nothing is served from it before this is said.\n\
+        No server is asked. The next start, or apply, takes the disk as it is then."
+    )]
+    Accept {
+        /// Its name in the configuration, or the disk as serve was given it
+        #[arg(value_name = "DISK")]
+        disk: String,
+        /// The directory of identities [default: the configuration's, else where serve puts it]
+        #[arg(long, value_name = "DIRECTORY")]
+        state: Option<PathBuf>,
+        /// It holds other data: forget what was known, so that its volume gets a new identity, and a
+        /// file that is gone may be made
+        #[arg(long)]
+        new: bool,
+    },
+    /// Take the label of a concat or stripe off a disk that is to leave its set for good
+    #[command(
+        after_help = "The disk is opened by this command, so no server may have it. Its data stay: what a set of other\n\
+        disks, or a volume of its own, finds there is what the set had written. Without --yes it is only said what the\n\
+        disk is a member of."
+    )]
+    Wipe {
+        /// Its name in the configuration, or the disk as serve was given it
+        #[arg(value_name = "DISK")]
+        disk: String,
+        /// Its set cannot be assembled afterwards, and that is meant
+        #[arg(long)]
+        yes: bool,
+    },
+}
