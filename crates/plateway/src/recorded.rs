@@ -8,6 +8,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use block::record::passed;
+use clap::builder::PossibleValue;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory};
 
@@ -31,9 +32,10 @@ fn of_command(command: &Command, matches: &ArgMatches, path: &str) {
             continue;
         }
         passed("option", option(path, arg));
-        let values = matches.get_raw(id).into_iter().flatten();
-        for value in values.filter(|_| !arg.get_possible_values().is_empty()) {
-            passed("option", format_args!("{}={}", option(path, arg), value.display()));
+        if !words_of(arg).is_empty() {
+            for value in matches.get_raw(id).into_iter().flatten() {
+                passed("option", format_args!("{}={}", option(path, arg), value.display()));
+            }
         }
     }
     if let Some((name, matches)) = matches.subcommand()
@@ -48,6 +50,11 @@ fn option(path: &str, arg: &Arg) -> String {
         Some(long) => format!("{path} --{long}"),
         None => format!("{path} <{}>", arg.get_id()),
     }
+}
+
+/// The few words that an option takes; one that takes no value is merely there.
+fn words_of(arg: &Arg) -> Vec<PossibleValue> {
+    if arg.get_action().takes_values() { arg.get_possible_values() } else { Vec::new() }
 }
 
 /// A key of a table that has a value of its type, and the value where it is one of few words.
@@ -88,7 +95,7 @@ mod tests {
         let shown = |arg: &&Arg| !["help", "version"].contains(&arg.get_id().as_str());
         for arg in command.get_arguments().filter(shown) {
             passed("known option", option(path, arg));
-            for value in arg.get_possible_values() {
+            for value in words_of(arg) {
                 passed("known option", format_args!("{}={}", option(path, arg), value.get_name()));
             }
         }

@@ -317,22 +317,27 @@ impl Shard {
             Event::ConnectFailed { token, error } => {
                 self.imports.connect_failed(now, token, error);
             }
-            Event::Mail { from, mail } => match mail {
-                Mail::Volume(message) => {
-                    self.volumes.handle_message(now, from, message);
-                    self.route_outbox(now, memory);
+            Event::Mail { from, mail } => {
+                mail.passed();
+                match mail {
+                    Mail::Volume(message) => {
+                        self.volumes.handle_message(now, from, message);
+                        self.route_outbox(now, memory);
+                    }
+                    Mail::Protocol(message) => self.protocols.handle_message(now, from, message),
+                    Mail::Reservation(message) => self.reservations.handle_mail(from, message),
+                    Mail::Stored { key, version, stored } => {
+                        self.handle_stored(key, version, stored)
+                    }
+                    Mail::Order { number, order } => {
+                        self.handle_order(now, number, *order, memory);
+                        self.route_outbox(now, memory);
+                    }
+                    Mail::Answer { .. } | Mail::News(_) => {
+                        unreachable!("{from:?} wrote to a shard what is for the control thread")
+                    }
                 }
-                Mail::Protocol(message) => self.protocols.handle_message(now, from, message),
-                Mail::Reservation(message) => self.reservations.handle_mail(from, message),
-                Mail::Stored { key, version, stored } => self.handle_stored(key, version, stored),
-                Mail::Order { number, order } => {
-                    self.handle_order(now, number, *order, memory);
-                    self.route_outbox(now, memory);
-                }
-                Mail::Answer { .. } | Mail::News(_) => {
-                    unreachable!("{from:?} wrote to a shard what is for the control thread")
-                }
-            },
+            }
         }
     }
 }
