@@ -110,6 +110,9 @@ fn exports_come_go_and_change_their_stations_by_apply() {
     let steps = apply(&aoe("slot = 0, hosts = [\"02:00:00:00:00:99\"]"));
     assert_eq!(steps, "~ export v0: aoe 7.0: hosts any -> 02:00:00:00:00:99\n");
     assert_eq!(lan.discover(&all), [""; 0]);
+    let began = std::time::Instant::now();
+    lan.run(&lan.initiator, &["discover", &all, "--time", "2"]);
+    assert!(began.elapsed().as_secs() >= 2, "it waits as long as it was told to");
     apply(&aoe(&format!("slot = 0, hosts = [\"{INITIATOR}\"]")));
     assert_eq!(lan.discover(&all), ["7.0 "]);
     // Another address, and one in a VLAN.

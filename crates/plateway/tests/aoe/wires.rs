@@ -81,6 +81,11 @@ fn an_interface_is_served_by_af_xdp_where_the_configuration_says_so() {
         };
         assert_eq!(server.status()["links"][0]["method"].as_str(), Some("xdp"));
         there_and_back(&lan, home.path(), &format!("aoe://{INTERFACE}/7.0"));
+        server.stop();
+        let listener = listener.replace("xdp", "packet");
+        let path = write(home.path(), &config("\"veth0\"", &listener));
+        let server = lan.serve(home.path(), &["--config", &path]);
+        assert_eq!(server.status()["links"][0]["method"].as_str(), Some("packet"));
     }
 }
 

@@ -83,6 +83,28 @@ fn what_is_no_request_is_told_so() {
 }
 
 #[test]
+fn what_cannot_be_done_is_refused_in_words() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = Server::configured(home.path(), &configuration(&[("d0", "ram:8MiB")], &[V0]));
+    let host = "hosts?host=nqn.2026-11.a:b";
+    for (method, path, body, words) in [
+        ("POST", "check", "[[disk]]", "name"),
+        ("POST", "apply", "[[disk]]", "name"),
+        ("POST", "disks/d7/reopen", "", "d7"),
+        ("POST", "volumes/v7/resize?bytes=4194304", "", "v7"),
+        ("POST", "volumes/v0/resize?bytes=1000000007", "", "8 MiB"),
+        ("POST", &format!("volumes/v7/{host}"), "", "v7"),
+        ("DELETE", &format!("volumes/v7/{host}"), "", "v7"),
+        ("POST", "volumes/v7/reservation/clear", "", "v7"),
+        ("DELETE", "sessions?host=nqn.2026-11.a:b", "", "nqn.2026-11.a:b"),
+    ] {
+        let (seen, answer) = ask(home.path(), method, &format!("/v1/{path}"), body);
+        assert_eq!(seen, 409, "{method} {path}: {answer}");
+        assert!(answer.contains(words), "{method} {path}: no {words:?} in: {answer}");
+    }
+}
+
+#[test]
 fn steps_are_objects() {
     let home = tempfile::tempdir().unwrap();
     let _server = Server::configured(home.path(), &configuration(&[("d0", "ram:8MiB")], &[V0]));

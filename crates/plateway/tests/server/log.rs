@@ -213,6 +213,37 @@ fn the_least_grave_that_is_logged_can_be_chosen_in_the_file_and_beside_it() {
     assert!(log.contains("DEBUG the configuration was applied: 0 steps"), "{log}");
 }
 
+#[test]
+fn every_word_for_the_form_and_the_gravity_is_taken_in_the_file_and_on_the_line() {
+    let home = tempfile::tempdir().unwrap();
+    let log = |config: &str, flags: &[&str]| {
+        Server::try_configured(home.path(), config, flags).unwrap().stop();
+        fs::read_to_string(home.path().join("a.log")).unwrap()
+    };
+    for (level, informs, warns) in [
+        ("error", false, false),
+        ("warn", false, true),
+        ("info", true, true),
+        ("debug", true, true),
+    ] {
+        let file = log(&format!("[server]\nlog_level = \"{level}\"\n"), &[]);
+        let line = log("[server]\nlog_level = \"error\"\n", &["--log-level", level]);
+        for said in [file, line] {
+            assert_eq!(said.contains(" INFO driver: "), informs, "{level}: {said}");
+            assert_eq!(said.contains(" WARN nothing is exported"), warns, "{level}: {said}");
+        }
+    }
+    // Standard error is a file here, which auto takes for one who reads text.
+    for (form, is_json) in [("auto", false), ("text", false), ("json", true)] {
+        let file = log(&format!("[server]\nlog = \"{form}\"\n"), &[]);
+        let line = log("[server]\nlog = \"json\"\n", &["--log", form]);
+        for said in [file, line] {
+            let first = said.lines().next().expect("a line");
+            assert_eq!(first.starts_with('{'), is_json, "{form}: {said}");
+        }
+    }
+}
+
 /// The fields of a message to a journal, in its native protocol.
 fn fields(message: &[u8]) -> Vec<(String, String)> {
     let mut rest = message;
