@@ -20,7 +20,7 @@ fn a_server_says_what_it_serves_and_ends_cleanly() {
     assert_eq!(status["listeners"][0]["addresses"][0], server.address.as_str());
     assert_eq!(status["memory"]["budget_bytes"], 64 << 20);
     assert_eq!(status["memory"]["pool_used_bytes"], 0);
-    assert!(server.log().contains("driver: "), "{}", server.log());
+    server.wait_for_log("driver: ");
     assert!(server.ask(&["status"]).contains("nqn.2026-11.net.plateway:v0"));
     assert!(server.ask(&["disks", "list"]).contains("ram:8MiB"));
 }
@@ -30,7 +30,7 @@ fn both_drivers_serve_and_say_why_they_were_chosen() {
     let directory = tempfile::tempdir().unwrap();
     let args = ["ram:8MiB", "--nvme", "127.0.0.1:0", "--driver", "epoll"];
     let server = Server::start(directory.path(), "a", &args);
-    assert!(server.log().contains("driver: epoll (as asked for)"), "{}", server.log());
+    server.wait_for_log("driver: epoll (as asked for)");
     assert_eq!(server.status()["driver"], "epoll");
 }
 
