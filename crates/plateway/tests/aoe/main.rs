@@ -258,7 +258,7 @@ fn what_cannot_be_stored_is_refused_and_not_changed() {
     let (header, _) = station.ask(at, Command::CONFIG, &set(b"second"));
     assert!(header.flags.is_error() && header.error == ErrorCode::DEVICE_UNAVAILABLE, "{header:?}");
     assert_eq!(seen(&mut station).0, b"first");
-    assert!(server.log().contains("cannot store the config string"), "{}", server.log());
+    server.wait_for_log("cannot store the config string");
     // It is there again, and what is asked for is done.
     fs::remove_file(&state).unwrap();
     fs::rename(&aside, &state).unwrap();

@@ -206,7 +206,7 @@ fn the_least_grave_that_is_logged_can_be_chosen_in_the_file_and_beside_it() {
     assert!(server.ask(&["config"]).contains("log_level = \"warn\""));
     server.stop();
     let server = Server::try_configured(home.path(), config, &["--log-level", "debug"]).unwrap();
-    assert!(server.log().contains(" INFO driver: "), "{}", server.log());
+    server.wait_for_log(" INFO driver: ");
     // What changes nothing is of no interest to most.
     server.apply(config);
     let log = server.wait_for_log("was applied");

@@ -20,7 +20,7 @@ fn a_server_says_what_it_serves_and_ends_cleanly() {
     assert_eq!(status["listeners"][0]["addresses"][0], server.address.as_str());
     assert_eq!(status["memory"]["budget_bytes"], 64 << 20);
     assert_eq!(status["memory"]["pool_used_bytes"], 0);
-    assert!(server.log().contains("driver: "), "{}", server.log());
+    server.wait_for_log("driver: ");
     assert!(server.ask(&["status"]).contains("nqn.2026-11.net.plateway:v0"));
     assert!(server.ask(&["disks", "list"]).contains("ram:8MiB"));
 }
