@@ -92,7 +92,7 @@ fn what_cannot_be_done_is_refused_in_words() {
         ("POST", "apply", "[[disk]]", "name"),
         ("POST", "disks/d7/reopen", "", "d7"),
         ("POST", "volumes/v7/resize?bytes=4194304", "", "v7"),
-        ("POST", "volumes/v0/resize?bytes=1000000007", "", "8 MiB"),
+        ("POST", "volumes/v0/resize?bytes=16777216", "", "8 MiB"),
         ("POST", &format!("volumes/v7/{host}"), "", "v7"),
         ("DELETE", &format!("volumes/v7/{host}"), "", "v7"),
         ("POST", "volumes/v7/reservation/clear", "", "v7"),

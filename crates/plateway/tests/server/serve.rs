@@ -2,6 +2,7 @@
 //! known by afterwards.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use crate::client::Controller;
