@@ -4,8 +4,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::client::{BLOCK, Batch, Controller, Kind};
 use crate::common::{Server, configuration, plateway, text};
 
 const V0: (&str, &str) = ("v0", "disks = [\"d0\"]");
@@ -102,6 +104,26 @@ fn what_cannot_be_done_is_refused_in_words() {
         assert_eq!(seen, 409, "{method} {path}: {answer}");
         assert!(answer.contains(words), "{method} {path}: no {words:?} in: {answer}");
     }
+}
+
+#[test]
+fn a_server_that_is_ending_says_so_while_it_waits_for_what_is_under_way() {
+    let home = tempfile::tempdir().unwrap();
+    let config = configuration(&[("d0", "delay:5000000,ram:8MiB")], &[V0]);
+    let server = Server::configured(home.path(), &config);
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let mut queue = controller.queue(1, false);
+    queue.submit(Batch { kind: Kind::Read, size: BLOCK, depth: 1 }, 0, &[0; BLOCK]);
+    server.wait_for("the read", |status| status["disks"][0]["counters"]["reads"] == 1);
+    server.signal(Signal::TERM);
+    let (code, body) = loop {
+        let answer = ask(home.path(), "GET", "/v1/status", "");
+        if answer.0 != 200 {
+            break answer;
+        }
+    };
+    assert_eq!((code, body.as_str()), (503, "the server is ending"));
+    server.wait_for_end();
 }
 
 #[test]

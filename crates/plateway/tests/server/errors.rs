@@ -88,7 +88,7 @@ fn a_full_file_system_is_in_the_log_and_the_status() {
         command
     };
     if !on_small("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        println!("skipped: no mount namespace is to be had");
+        testkit::skipped("no mount namespace is to be had");
         return;
     }
     let program = plateway().get_program().to_str().expect("a path of text").to_owned();

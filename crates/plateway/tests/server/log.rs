@@ -279,7 +279,7 @@ fn a_journal_gets_priorities_and_fields_and_may_hang() {
     let journal = UnixDatagram::bind(home.path().join("journal")).expect("a socket");
     journal.set_read_timeout(Some(HANG)).expect("a limit");
     if !within("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        println!("skipped: no mount namespace is to be had");
+        testkit::skipped("no mount namespace is to be had");
         return;
     }
     let stream = File::create(home.path().join("stderr")).unwrap();
@@ -328,7 +328,7 @@ fn a_journal_without_its_socket_gets_lines_with_priorities() {
         command
     };
     if Path::new("/run/systemd/journal/socket").exists() {
-        println!("skipped: this machine has a journal");
+        testkit::skipped("this machine has a journal");
         return;
     }
     let path = home.path().join("stderr");
