@@ -215,7 +215,7 @@ second() {
 
     nvme disconnect -n $NQN >/dev/null
     dpkg -r plateway >/tmp/dpkg 2>&1 || { cat /tmp/dpkg; die "the package cannot be removed"; }
-    [ ! -e /usr/bin/plateway ] && [ -z "$(pgrep -x plateway)" ] || die "removed, and it runs on"
+    [ ! -e /usr/bin/plateway ] && [ -z "$(pgrep -x plateway)" ] || { cat /tmp/dpkg; die "removed, and it runs on"; }
     [ -e $config ] && [ -e /var/lib/plateway/identities.toml ] || die "a removal took the configuration or the state"
     dpkg -P plateway >/tmp/dpkg 2>&1 || { cat /tmp/dpkg; die "the package cannot be purged"; }
     [ ! -e /etc/plateway ] && [ ! -e /var/lib/plateway ] || die "left: $(ls -d /etc/plateway /var/lib/plateway)"
