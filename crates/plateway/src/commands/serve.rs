@@ -60,6 +60,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let socket = control::ControlSocket::open(&checked.args.server)?;
     let (inputs, coming) = mpsc::channel();
     watch_signals(inputs.clone())
+        // Unrecorded: of a kernel without signalfd.
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
     let (mut running, warnings) = Running::start(&checked.args, &args.overwrite)?;
     Event::info(&*running.driver().reason).tell();

@@ -66,6 +66,7 @@ impl Listener {
         let Some(socket) = self.socket.take() else { return Ok(()) };
         let source = Arc::new(Source { asking: asking.clone(), last: Mutex::default() });
         let (end, told_to_end) = oneshot::channel();
+        // Unrecorded: of a machine that gives no thread.
         let failed = |error| RunError::new(format!("{}: {error}", self.config.address));
         socket.set_nonblocking(true).map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -183,14 +183,7 @@ impl DiskSight {
                 return Err(open::refused(config, &error));
             }
             Some(wanted) if seen < wanted && facts.read_only => {
-                return Err(RunError::new(format!(
-                    "disk {}: {}: expected a file that may grow from {} to {}, seen one that may not be written",
-                    config.name,
-                    path.display(),
-                    ByteCount(seen),
-                    ByteCount(wanted)
-                ))
-                .help("allow this user to write it, or leave create out"));
+                return Err(may_not_grow(&config.name, path, seen, wanted));
             }
             Some(wanted) if seen < wanted => {
                 facts.size = ByteCount(wanted);
@@ -291,6 +284,17 @@ fn is_missing(error: &OpenError) -> bool {
 pub(super) fn described(DiskConfig { name, uri, .. }: &DiskConfig) -> String {
     let uri = uri.to_string();
     if *name == uri { format!("disk {name}") } else { format!("disk {name} ({uri})") }
+}
+
+/// A file that is to grow and may not be written.
+fn may_not_grow(name: &str, path: &Path, seen: u64, wanted: u64) -> RunError {
+    RunError::new(format!(
+        "disk {name}: {}: expected a file that may grow from {} to {}, seen one that may not be written",
+        path.display(),
+        ByteCount(seen),
+        ByteCount(wanted)
+    ))
+    .help("allow this user to write it, or leave create as it was")
 }
 
 /// What accepting a disk comes to, in a line: what is there now is what is meant from now on, with
@@ -437,11 +441,7 @@ impl Running {
             // `create` goes again, which says nothing of the file that is there.
             (DiskUri::File { .. }, DiskUri::File { .. }) => {}
             (_, DiskUri::Null { .. }) => warning = self.replace_null(to)?,
-            (_, other) => {
-                return Err(RunError::new(format!(
-                    "disk {name}: cannot resize it: expected file: or null:, seen {other}"
-                )));
-            }
+            (_, other) => unreachable!("a change in place of {other}"),
         }
         if let Some(disk) = self.disks.get_mut(name) {
             disk.config.clone_from(to);
@@ -465,9 +465,11 @@ impl Running {
             return Err(RunError::new(format!("disk {name}: expected an open file, seen none")));
         };
         let seen = rustix::fs::fstat(fd).map_err(|errno| fail(errno.into()))?.st_size as u64;
+        let may_grow = disk.as_ref().is_some_and(|disk| !disk.facts().read_only);
         let grown = self.grown.iter().position(|grown| grown == name);
         match from {
             _ if seen == to => return Ok(()),
+            _ if !may_grow => return Err(may_not_grow(name, path, seen, to)),
             Some(from) if seen == from && to > from => self.grown.push(name.to_owned()),
             Some(from) if to < from => match grown.filter(|_| seen == from) {
                 Some(at) => drop(self.grown.remove(at)),
@@ -497,6 +499,7 @@ impl Running {
         }
         let Some(local) = &disk.local else { return Ok(false) };
         let facts = local.refresh().map_err(|error| {
+            // Unrecorded: it was asked a moment ago, and answered.
             RunError::new(format!("disk {name}: cannot ask for its size: {error}"))
         })?;
         if facts == disk.facts {

@@ -59,6 +59,12 @@ impl RunError {
         self
     }
 
+    /// With more words at the end.
+    pub(super) fn and(mut self, words: &str) -> Self {
+        self.message += words;
+        self
+    }
+
     /// To be mended at this key.
     pub(crate) fn key(mut self, key: impl Into<String>) -> Self {
         self.key = key.into();

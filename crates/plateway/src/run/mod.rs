@@ -223,6 +223,7 @@ impl Running {
         .map_err(|error| RunError::new(format!("cannot start the shards: {error}")))?;
         let mut warnings = handle.warnings().to_vec();
         let shards = Shards::new(handle)
+            // Unrecorded: of a machine that gives no thread after those of the shards.
             .map_err(|error| RunError::new(format!("cannot start a thread: {error}")))?;
         let mut running = Running {
             server: server.clone(),
@@ -377,10 +378,12 @@ impl Running {
     }
 
     fn disk(&self, name: &str) -> Result<&OpenDisk, RunError> {
+        // Unrecorded: a plan opens the disks of volumes before them.
         self.disks.get(name).ok_or_else(|| RunError::new(format!("disk {name} is not open")))
     }
 
     fn volume(&self, name: &str) -> Result<&OpenVolume, RunError> {
+        // Unrecorded: who asks has the names of those that are there.
         self.volumes.get(name).ok_or_else(|| RunError::new(format!("volume {name} is not there")))
     }
 }

@@ -68,6 +68,7 @@ impl Reaching {
 
     fn silence(&self) -> RunError {
         let (disk, limit) = (described(&self.config), self.limit().as_secs());
+        // Unrecorded: a shard that hangs.
         RunError::new(format!("{disk}: not all shards answered within {limit} s")).transient()
     }
 
@@ -191,6 +192,7 @@ impl Running {
                 Answer::Done | Answer::Report(_) | Answer::Closed(_) | Answer::Refused(_) => {}
             }
         }
+        // Unrecorded: the shard that has the disk says what it found.
         let nobody = || RunError::new(format!("disk {}: no shard reached it", config.name));
         let facts = reached.ok_or_else(nobody)?;
         let (backing, config) = (identity::backing(&config.uri), config.clone());

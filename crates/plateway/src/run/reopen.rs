@@ -65,23 +65,27 @@ impl Running {
     fn open_anew(&mut self, name: &str) -> Result<(), RunError> {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         let (id, config) = (disk.id, disk.config.clone());
+        // The lock on what it lies on goes with the last owner. What is not back in time still is
+        // the end of it: the shards forget the disk then.
+        disk.local = None;
         if !self.shards.handle().remove_disk(id, CLOSE_LIMIT) {
             return Err(RunError::new(format!(
-                "disk {name}: expected its requests back within {} s, seen one that is still in flight",
+                "disk {name}: expected its requests back within {} s, seen one that is still in flight; \
+                 until it is back and the disk reopened its requests fail",
                 CLOSE_LIMIT.as_secs()
-            )));
+            ))
+            .help(format!("plateway disks reopen {name}")));
         }
-        // The lock on what it lies on goes with the last owner.
-        disk.local = None;
         let spec = open::spec_of(&config)?;
         // What is gone is not made, and what is not the known one is not taken: it would be another
         // disk under the same name.
         let as_it_is = DiskConfig { uri: config.uri.as_it_is(), ..config };
-        look(&as_it_is, self)?;
-        let opened = Disk::open(&spec.as_it_is(), &self.arena).map_err(|error| {
-            RunError::new(format!("disk {name}: {error}; until it is there its requests fail"))
-                .help(format!("plateway disks reopen {name}"))
-        })?;
+        let opened = look(&as_it_is, self).and_then(|_| {
+            Disk::open(&spec.as_it_is(), &self.arena)
+                .map_err(|error| open::refused(&as_it_is, &error))
+        });
+        let opened =
+            opened.map_err(|error| error.and("; until it is reopened its requests fail"))?;
         let opened = Arc::new(opened);
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         self.shards.event_log().opened(id, &opened);

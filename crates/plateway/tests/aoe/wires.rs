@@ -2,7 +2,7 @@
 //! address that is served twice on one LAN.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -87,6 +87,22 @@ fn an_interface_is_served_by_af_xdp_where_the_configuration_says_so() {
         let server = lan.serve(home.path(), &["--config", &path]);
         assert_eq!(server.status()["links"][0]["method"].as_str(), Some("packet ring"));
     }
+}
+
+#[test]
+fn a_server_without_the_right_to_raw_ethernet_says_which() {
+    let Some(lan) = Lan::make("1500") else { return };
+    let home = tempfile::tempdir().unwrap();
+    // Root of a user namespace of its own has no rights over a network that is another's.
+    let plateway = lan.plateway(&lan.target);
+    let within: Vec<_> = plateway.get_args().collect();
+    let (namespace, program) = within.split_at(within.len() - 1);
+    let mut command = Command::new("ip");
+    command.args(namespace).args(["unshare", "--map-root-user"]).args(program);
+    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    let args = ["null:4MiB", "--aoe", "veth0/7.0", "--hosts", "any"];
+    let said = Server::try_start_by(command, home.path(), "a", &args).err().expect("it starts");
+    assert!(said.contains("link veth0") && said.contains("CAP_NET_RAW"), "{said}");
 }
 
 #[test]

@@ -254,6 +254,30 @@ fn a_size_that_the_disks_do_not_hold_is_refused_at_its_line() {
 }
 
 #[test]
+fn disks_without_room_for_a_block_or_a_chunk_and_identities_of_others_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let says = |disks: &[(&str, &str)], volumes: &[(&str, &str)], words: &str| {
+        let (code, _, err) = check_of(here, disks, volumes);
+        let err = flat(err.as_bytes());
+        assert!(code == 1 && err.contains(words), "no {words:?} in {err}");
+    };
+    let small = [("a", "ram:512"), ("b", "ram:1056KiB"), ("c", "ram:1056KiB")];
+    let block = "disks = [\"a\"]\nblock_size = 4096";
+    says(&small, &[("v", block)], "at least one block of 4096, seen 512 bytes");
+    let chunk = "layout = \"stripe\"\ndisks = [\"b\", \"c\"]\nchunk = \"1MiB\"";
+    says(&small, &[("v", chunk)], "expected at least 1 MiB");
+
+    // An identity that is stored for one volume and written for another.
+    let disks = [("a", "file:a.img?create=1MiB"), ("b", "file:b.img?create=1MiB")];
+    let known = ("v", "disks = [\"a\"]");
+    let server = Server::configured(here, &own_configuration(here, &disks, &[known]));
+    let twin = format!("disks = [\"b\"]\nuuid = \"{}\"", server.uuid());
+    server.stop();
+    says(&disks, &[known, ("w", &twin)], "an identity of its own, seen that of volume v");
+}
+
+#[test]
 fn an_address_that_somebody_has_is_refused_unless_it_is_the_server() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

@@ -41,6 +41,10 @@ fn each_command_finds_the_server_by_its_configuration_and_answers_in_json() {
         let json: Value = serde_json::from_slice(&answer.stdout).expect("JSON");
         assert!(json.to_string().contains(words), "{command:?}: no {words:?} in: {json}");
     }
+    let ram = ["disks", "accept", "d0", "--config", &file];
+    let accepted = plateway().args(ram).output().unwrap();
+    let said = flat(&accepted.stderr);
+    assert!(said.contains("disk d0: expected a file or a block device, seen ram:8MiB"), "{said}");
     let config: Value = serde_json::from_str(&server.ask(&["config", "--json"])).expect("JSON");
     assert_eq!(config["disk"][0]["uri"], "ram:8MiB");
     server.stop();

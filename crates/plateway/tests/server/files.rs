@@ -122,6 +122,13 @@ fn a_member_that_was_cut_is_not_grown_and_one_that_is_gone_is_not_made() {
         assert!(said.contains("the file is there and has 4 MiB"), "{said}");
     }
     assert_eq!(size(here, "b.img"), 4 * MIB);
+    // Its label alone tells, where nothing else is known of it.
+    let stranger = tempfile::tempdir().unwrap();
+    let files = ["a", "b"].map(|name| format!("file:{}/{name}.img", here.display()));
+    let disks = [("a", &*files[0]), ("b", &files[1])];
+    let server = Server::configured(stranger.path(), &configuration(&disks, &[("v0", STRIPE)]));
+    server.wait_for_log("volume v0: disk b has shrunk: expected 8 MiB, seen 4 MiB");
+    server.stop();
     truncate(here, "b.img", 8 * MIB);
 
     // Also where the one that is gone comes before the one that tells of it.

@@ -2,6 +2,7 @@
 
 mod api;
 mod apply;
+mod broken;
 mod check;
 #[path = "../common/client.rs"]
 mod client;
@@ -13,6 +14,7 @@ mod failed;
 mod files;
 mod follow;
 mod log;
+mod machine;
 mod messages;
 mod overwrite;
 mod reopen;

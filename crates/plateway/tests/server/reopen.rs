@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use wire::nvme::Status;
 
 use crate::client::{BLOCK, Controller, Queue};
-use crate::common::{HANG, Server};
+use crate::common::{HANG, Server, configuration};
 
 /// Draws the faults of the disk; any other would do.
 const SEED: u64 = 3;
@@ -52,7 +52,8 @@ fn fail_a_flush(queue: &mut Queue) -> Vec<[u8; BLOCK]> {
 fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
     let directory = tempfile::tempdir().unwrap();
     let disk = format!("faulty:{SEED},file:a.img?create=8MiB");
-    let server = Server::of(directory.path(), "a", &disk);
+    let config = |disk: &str| configuration(&[("d0", disk)], &[("v0", "disks = [\"d0\"]")]);
+    let server = Server::configured(directory.path(), &config(&disk));
     let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
     let mut queue = controller.queue(1, false);
     let held = fail_a_flush(&mut queue);
@@ -73,6 +74,9 @@ fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
     let why = status["disks"][0]["protected"].as_str().expect("a reason");
     assert!(!why.is_empty());
     assert!(server.ask(&["disks", "list"]).contains("read-only: "));
+    let larger = config(&disk.replace("8MiB", "16MiB"));
+    let said = server.refuse_apply(&larger);
+    assert!(said.contains("takes writes, seen one that a failure protects"), "{said}");
     server.wait_for_log("plateway disks reopen d0");
 
     // The next flush may meet a fault of its own; then it is the same again.

@@ -95,7 +95,7 @@ fn host(
         return Ok((nqn.to_wire(), id));
     }
     let name = format!("nqn.2026-11.net.plateway:host:{}", state.host()?.simple());
-    let nqn = wire::nvme::Nqn::new(&name).map_err(|error| RunError::new(error.to_string()))?;
+    let nqn = wire::nvme::Nqn::new(&name).expect("no longer than a name may be");
     Ok((nqn, id))
 }
 
