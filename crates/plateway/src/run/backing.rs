@@ -29,6 +29,7 @@ impl Running {
         match disk {
             OpenDisk { local: Some(local), config, .. } => match local.fd() {
                 Some(fd) => fd.try_clone_to_owned().map(Backing::Open).map_err(|error| {
+                    // Unrecorded: it takes a machine that has no descriptor left.
                     RunError::new(format!("disk {}: cannot ask what it is: {error}", config.name))
                 }),
                 None => Ok(Backing::Memory),

@@ -307,7 +307,8 @@ pub(crate) fn accept(
         other => {
             return Err(RunError::new(format!(
                 "disk {name}: expected a file or a block device, seen {other}"
-            )));
+            ))
+            .help("memory and remote disks are not known by marks: there is nothing to accept"));
         }
     };
     let backing = identity::backing(&config.uri).expect("a file and a device have one");
@@ -437,11 +438,7 @@ impl Running {
             // `create` goes again, which says nothing of the file that is there.
             (DiskUri::File { .. }, DiskUri::File { .. }) => {}
             (_, DiskUri::Null { .. }) => warning = self.replace_null(to)?,
-            (_, other) => {
-                return Err(RunError::new(format!(
-                    "disk {name}: cannot resize it: expected file: or null:, seen {other}"
-                )));
-            }
+            (_, other) => unreachable!("disk {name}: {other} is replaced"),
         }
         if let Some(disk) = self.disks.get_mut(name) {
             disk.config.clone_from(to);
@@ -451,7 +448,7 @@ impl Running {
 
     /// Grows a file from what `create` was to what it is, and cuts it again where that is undone. A
     /// file of neither size is left as it is: nobody said what becomes of it.
-    fn resize_file(
+    pub(super) fn resize_file(
         &mut self,
         name: &str,
         path: &Path,
@@ -462,7 +459,8 @@ impl Running {
             |why: std::io::Error| RunError::new(format!("disk {name}: cannot resize it: {why}"));
         let disk = self.disk(name)?.local.clone();
         let Some(fd) = disk.as_ref().and_then(|disk| disk.fd()) else {
-            return Err(RunError::new(format!("disk {name}: expected an open file, seen none")));
+            return Err(RunError::new(format!("disk {name}: expected an open file, seen none"))
+                .help(format!("plateway disks reopen {name}")));
         };
         let seen = rustix::fs::fstat(fd).map_err(|errno| fail(errno.into()))?.st_size as u64;
         let grown = self.grown.iter().position(|grown| grown == name);
@@ -497,6 +495,7 @@ impl Running {
         }
         let Some(local) = &disk.local else { return Ok(false) };
         let facts = local.refresh().map_err(|error| {
+            // Unrecorded: the system refuses that of no descriptor that is open.
             RunError::new(format!("disk {name}: cannot ask for its size: {error}"))
         })?;
         if facts == disk.facts {

@@ -223,6 +223,7 @@ impl Running {
         .map_err(|error| RunError::new(format!("cannot start the shards: {error}")))?;
         let mut warnings = handle.warnings().to_vec();
         let shards = Shards::new(handle)
+            // Unrecorded: it takes a machine that has no thread left, and had some for the shards.
             .map_err(|error| RunError::new(format!("cannot start a thread: {error}")))?;
         let mut running = Running {
             server: server.clone(),

@@ -53,7 +53,7 @@ impl Running {
                 "is open as before"
             }
             Some(Err(_)) | None => {
-                self.open_anew(name)?;
+                self.open_anew(name, CLOSE_LIMIT)?;
                 "was opened anew"
             }
         };
@@ -62,14 +62,16 @@ impl Running {
         ))
     }
 
-    fn open_anew(&mut self, name: &str) -> Result<(), RunError> {
+    /// `limit` is for what it was asked to come back.
+    pub(super) fn open_anew(&mut self, name: &str, limit: Duration) -> Result<(), RunError> {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         let (id, config) = (disk.id, disk.config.clone());
-        if !self.shards.handle().remove_disk(id, CLOSE_LIMIT) {
+        if !self.shards.handle().remove_disk(id, limit) {
             return Err(RunError::new(format!(
                 "disk {name}: expected its requests back within {} s, seen one that is still in flight",
-                CLOSE_LIMIT.as_secs()
-            )));
+                limit.as_secs()
+            ))
+            .help(format!("once the device has given it back: plateway disks reopen {name}")));
         }
         // The lock on what it lies on goes with the last owner.
         disk.local = None;
@@ -78,10 +80,8 @@ impl Running {
         // disk under the same name.
         let as_it_is = DiskConfig { uri: config.uri.as_it_is(), ..config };
         look(&as_it_is, self)?;
-        let opened = Disk::open(&spec.as_it_is(), &self.arena).map_err(|error| {
-            RunError::new(format!("disk {name}: {error}; until it is there its requests fail"))
-                .help(format!("plateway disks reopen {name}"))
-        })?;
+        let opened = Disk::open(&spec.as_it_is(), &self.arena)
+            .map_err(|error| open::refused(&as_it_is, &error))?;
         let opened = Arc::new(opened);
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         self.shards.event_log().opened(id, &opened);

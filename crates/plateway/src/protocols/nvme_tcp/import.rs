@@ -95,8 +95,7 @@ fn host(
         return Ok((nqn.to_wire(), id));
     }
     let name = format!("nqn.2026-11.net.plateway:host:{}", state.host()?.simple());
-    let nqn = wire::nvme::Nqn::new(&name).map_err(|error| RunError::new(error.to_string()))?;
-    Ok((nqn, id))
+    Ok((wire::nvme::Nqn::new(&name).expect("a prefix that is one and a UUID"), id))
 }
 
 /// How to reach a remote disk at the addresses of its host.
