@@ -209,10 +209,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         // It takes connections and says nothing.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let uri = format!(
-            "nvme+tcp://{}/nqn.2026-11.net.plateway:v0/1",
-            silent.local_addr().unwrap()
-        );
+        let uri =
+            format!("nvme+tcp://{}/nqn.2026-11.net.plateway:v0/1", silent.local_addr().unwrap());
         let (mut running, _) = Running::start(&args(directory.path(), ""), &[]).unwrap();
         let config = args(directory.path(), &disk("far", &uri)).disks.remove(0);
         let DiskUri::Remote(remote) = config.uri.clone() else { panic!("{uri}") };
