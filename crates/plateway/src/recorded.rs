@@ -73,7 +73,7 @@ pub(crate) async fn answer(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     if let Some(route) = route {
         let status = response.status().as_u16();
-        passed("route", route_status(&method.to_string(), route.as_str(), status));
+        passed("route", route_status(method.as_str(), route.as_str(), status));
     }
     response
 }

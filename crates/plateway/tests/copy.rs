@@ -34,7 +34,8 @@ fn a_file_is_copied_and_compared() {
     // An odd end, so that the last piece is shorter.
     let data = pattern((3 << 20) + 512);
     fs::write(directory.path().join("a"), &data).unwrap();
-    let output = copy(directory.path(), &["file:a", "file:b?create=4MiB", "--json", "--bs", "64k"]);
+    let args = ["file:a", "file:b?create=4MiB", "--json", "--bs", "64k", "--no-verify", "--verify"];
+    let output = copy(directory.path(), &args);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["bytes"], data.len() as u64);

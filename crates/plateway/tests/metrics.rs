@@ -324,7 +324,7 @@ fn whoever_asks_for_anything_else_or_never_ends_is_bounded_and_holds_up_nobody()
         "b",
         &["ram:8MiB", "--nvme", "127.0.0.1:0", "--metrics", &address],
     );
-    assert!(other.log().contains("failed and is tried again"), "{}", other.log());
+    other.wait_for_log("failed and is tried again");
     server.stop();
     other.wait_for("the address", |status| status["metrics"].is_string());
 }

@@ -31,3 +31,10 @@ pub use pipe::Pipe;
 pub use pseudowire::Pseudowire;
 pub use shard::ShardStub;
 pub use volumes::{Below, perform};
+
+/// A test ends because this machine lacks what it needs: it is told, and recorded, so that what
+/// such tests alone pass through is not missed.
+pub fn skipped(why: impl core::fmt::Display) {
+    eprintln!("skipped: {why}");
+    block::record::passed("skipped", why);
+}

@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use block::record::passed;
 use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
 use contract::{Endpoint, HostEvent, HostNews, Peer};
 use reservation::Registrant;
@@ -521,6 +522,7 @@ impl Controllers {
 impl Reply {
     /// A completion without data.
     pub fn new(command_id: u16, status: Status) -> Self {
+        passed("status", status.name().unwrap_or_default());
         Reply { command_id, status, ..Reply::default() }
     }
 

@@ -1,13 +1,19 @@
 //! `plateway config`, `volume` and `host`: what a running server serves, as a configuration, and
 //! changes of one value of it. Each is the steps that `apply` would make of a file that says so.
 
+use miette::IntoDiagnostic as _;
+
 use crate::cli::{AllOr, HostAction, HostArgs, ServerArgs, VolumeAction, VolumeArgs};
 use crate::config::edit::Edit;
 
 /// Prints what is served.
 pub(crate) fn config(args: &ServerArgs) -> miette::Result<()> {
     let text = super::client(args)?.config()?;
-    super::show(args.json, &text, || text.clone())
+    if !args.json {
+        return super::print(&text);
+    }
+    let object: serde_json::Value = toml::from_str(&text).into_diagnostic()?;
+    super::print_json(&object)
 }
 
 pub(crate) fn volume(args: &VolumeArgs) -> miette::Result<()> {

@@ -219,7 +219,7 @@ impl Server<'_> {
                         && !changes.steps.is_empty()
                     {
                         changes.warnings.push(
-                            "the configuration file does not say so: write it there, or the next apply, reload or start takes it back"
+                            "the configuration file stays as it is: write it there, too, or the next apply, reload or start takes it back"
                                 .to_owned(),
                         );
                     }

@@ -46,7 +46,7 @@ impl Lan {
             format!("-n {initiator} link set {INTERFACE} up"),
         ] {
             if let Err(why) = ip(&step) {
-                eprintln!("skipped: ip {step}: {why}");
+                testkit::skipped(format_args!("ip {step}: {why}"));
                 return None;
             }
         }

@@ -74,7 +74,7 @@ fn an_interface_is_served_by_af_xdp_where_the_configuration_says_so() {
             Err(why)
                 if ["CAP_BPF", "this kernel has no AF_XDP"].iter().any(|no| why.contains(no)) =>
             {
-                eprintln!("skipped: {why}");
+                testkit::skipped(why);
                 return;
             }
             Err(why) => panic!("MTU {mtu}: {why}"),
@@ -90,6 +90,11 @@ fn an_interface_is_served_by_af_xdp_where_the_configuration_says_so() {
         for words in ["link veth0: ", "has an XDP program already", "use packet sockets for one"] {
             assert!(refused.contains(words), "{refused}");
         }
+        server.stop();
+        let listener = listener.replace("xdp", "packet");
+        let path = write(home.path(), &config("\"veth0\"", &listener));
+        let server = lan.serve(home.path(), &["--config", &path]);
+        assert_eq!(server.status()["links"][0]["method"].as_str(), Some("packet ring"));
     }
 }
 

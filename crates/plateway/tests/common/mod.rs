@@ -36,7 +36,7 @@ pub(crate) fn mounted(mounts: &str, folder: &Path) -> Option<Command> {
         command
     };
     if !command("true".as_ref()).stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
-        println!("skipped: no mount namespace is to be had");
+        testkit::skipped("no mount namespace is to be had");
         return None;
     }
     Some(command(plateway().get_program()))

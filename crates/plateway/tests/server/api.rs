@@ -4,8 +4,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::client::{BLOCK, Batch, Controller, Kind};
 use crate::common::{Server, configuration, plateway, text};
 
 const V0: (&str, &str) = ("v0", "disks = [\"d0\"]");
@@ -80,6 +82,48 @@ fn what_is_no_request_is_told_so() {
         let (seen, body) = ask(home.path(), method, path, "");
         assert_eq!(seen, code, "{method} {path}: {body}");
     }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_in_words() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = Server::configured(home.path(), &configuration(&[("d0", "ram:8MiB")], &[V0]));
+    let host = "hosts?host=nqn.2026-11.a:b";
+    for (method, path, body, words) in [
+        ("POST", "check", "[[disk]]", "name"),
+        ("POST", "apply", "[[disk]]", "name"),
+        ("POST", "disks/d7/reopen", "", "d7"),
+        ("POST", "volumes/v7/resize?bytes=4194304", "", "v7"),
+        ("POST", "volumes/v0/resize?bytes=16777216", "", "8 MiB"),
+        ("POST", &format!("volumes/v7/{host}"), "", "v7"),
+        ("DELETE", &format!("volumes/v7/{host}"), "", "v7"),
+        ("POST", "volumes/v7/reservation/clear", "", "v7"),
+        ("DELETE", "sessions?host=nqn.2026-11.a:b", "", "nqn.2026-11.a:b"),
+    ] {
+        let (seen, answer) = ask(home.path(), method, &format!("/v1/{path}"), body);
+        assert_eq!(seen, 409, "{method} {path}: {answer}");
+        assert!(answer.contains(words), "{method} {path}: no {words:?} in: {answer}");
+    }
+}
+
+#[test]
+fn a_server_that_is_ending_says_so_while_it_waits_for_what_is_under_way() {
+    let home = tempfile::tempdir().unwrap();
+    let config = configuration(&[("d0", "delay:5000000,ram:8MiB")], &[V0]);
+    let server = Server::configured(home.path(), &config);
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let mut queue = controller.queue(1, false);
+    queue.submit(Batch { kind: Kind::Read, size: BLOCK, depth: 1 }, 0, &[0; BLOCK]);
+    server.wait_for("the read", |status| status["disks"][0]["counters"]["reads"] == 1);
+    server.signal(Signal::TERM);
+    let (code, body) = loop {
+        let answer = ask(home.path(), "GET", "/v1/status", "");
+        if answer.0 != 200 {
+            break answer;
+        }
+    };
+    assert_eq!((code, body.as_str()), (503, "the server is ending"));
+    server.wait_for_end();
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn a_start_without_exports_serves_none_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::configured(directory.path(), "[[listener]]\nnvme = \"127.0.0.1:0\"\n");
     assert_eq!(server.status()["exports"].as_array().map(Vec::len), Some(0));
-    assert!(server.log().contains("nothing is exported"), "{}", server.log());
+    server.wait_for_log("nothing is exported");
 }
 
 #[test]

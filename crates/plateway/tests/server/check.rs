@@ -283,5 +283,5 @@ fn what_holds_less_than_it_promises_or_is_an_image_is_told_by_check_and_at_the_s
         assert!(said.contains(part), "{said}");
     }
     let server = Server::configured(here, &configuration(&disks[..1], &volumes[..1]));
-    assert!(server.log().contains("vm.qcow2 looks like a qcow2 image"), "{}", server.log());
+    server.wait_for_log("vm.qcow2 looks like a qcow2 image");
 }

@@ -24,7 +24,7 @@ fn errs(server: &Server, queue: Queue, again: impl Fn(&mut Queue)) -> (String, Q
         assert_ne!(status[kind][0]["counters"]["errors"].as_u64(), Some(0), "{status:#}");
     }
     assert!(server.ask(&["disks", "list"]).contains("errors"));
-    (server.log(), queue.into_inner())
+    (server.wait_for_log("ERROR disk d0: "), queue.into_inner())
 }
 
 fn state(status: &Value) -> &str {

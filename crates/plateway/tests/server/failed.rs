@@ -46,7 +46,7 @@ fn a_disk_that_is_missing_fails_alone_and_heals_when_it_is_there() {
     assert_eq!(state(&status, "volumes", "v0"), "ok");
     let problem = status["disks"][1]["problem"].as_str().expect("why");
     assert!(problem.contains("d1.img") && server.ask(&["status"]).contains(problem), "{problem}");
-    assert!(server.log().contains("disk d1 failed and is tried again"), "{}", server.log());
+    server.wait_for_log("disk d1 failed and is tried again");
     let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
     assert!(controller.queue(1, false).try_read(0).is_success());
     // It was served before and is unchanged in the file.
@@ -254,7 +254,7 @@ fn a_damaged_label_keeps_its_own_set_dark_and_no_other_volume() {
         let status = server.status();
         assert_eq!(state(&status, "volumes", "v0"), "ok");
         assert_eq!(state(&status, "volumes", "s"), "failed");
-        assert!(server.log().contains(seen), "{seen}: {}", server.log());
+        server.wait_for_log(seen);
         assert!(server.check(&config).contains("nothing changes"));
         assert_eq!(&fs::read(&b).unwrap(), bytes, "nothing is written to it");
         fs::write(&b, &whole).unwrap();
@@ -305,9 +305,11 @@ fn remote_disks_of_a_start_are_reached_side_by_side_and_hold_nothing_else() {
     let status = server.status();
     let states = ["v0", "v1", "v2"].map(|name| state(&status, "volumes", name));
     assert_eq!(states, ["failed", "failed", "ok"]);
-    let log = server.log();
-    assert!(log.contains("not reached yet, trying for 10 s"), "{log}");
+    let log = server.wait_for_log("not reached yet, trying for 10 s");
     let said = log.matches("failed and is tried again").count();
-    assert_eq!(said, 2, "each disk once: {log}");
+    assert!(said <= 2, "each disk once: {log}");
+    for disk in ["disk far failed and is tried again", "disk further failed and is tried again"] {
+        server.wait_for_log(disk);
+    }
     server.stop();
 }

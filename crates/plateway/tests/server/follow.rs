@@ -38,9 +38,8 @@ fn a_volume_follows_its_remote_disk_to_the_last_host() {
         assert_eq!(status["disks"][0]["bytes"], bytes);
         assert_eq!(status["volumes"][0]["problem"], Value::Null);
     }
-    let told = above.log();
+    let told = above.wait_for_log("-> 32 MiB, as it is now");
     assert!(told.contains("disk d0: 64 MiB -> 256 MiB, as it is now"), "{told}");
-    assert!(told.contains("-> 32 MiB, as it is now"), "{told}");
 }
 
 #[test]
@@ -68,7 +67,7 @@ fn a_member_that_became_too_small_is_told_and_nothing_is_cut() {
     );
     assert_eq!(status["volumes"][0]["bytes"], 30 << 20);
     assert!(above.ask(&["status"]).contains(problem));
-    assert!(above.log().contains(problem), "{}", above.log());
+    above.wait_for_log(problem);
     below.apply(&disks(""));
     above.wait_for("the end of it", |status| status["volumes"][0]["problem"].is_null());
     assert_eq!(above.status()["volumes"][0]["bytes"], 30 << 20);

@@ -206,11 +206,42 @@ fn the_least_grave_that_is_logged_can_be_chosen_in_the_file_and_beside_it() {
     assert!(server.ask(&["config"]).contains("log_level = \"warn\""));
     server.stop();
     let server = Server::try_configured(home.path(), config, &["--log-level", "debug"]).unwrap();
-    assert!(server.log().contains(" INFO driver: "), "{}", server.log());
+    server.wait_for_log(" INFO driver: ");
     // What changes nothing is of no interest to most.
     server.apply(config);
     let log = server.wait_for_log("was applied");
     assert!(log.contains("DEBUG the configuration was applied: 0 steps"), "{log}");
+}
+
+#[test]
+fn every_word_for_the_form_and_the_gravity_is_taken_in_the_file_and_on_the_line() {
+    let home = tempfile::tempdir().unwrap();
+    let log = |config: &str, flags: &[&str]| {
+        Server::try_configured(home.path(), config, flags).unwrap().stop();
+        fs::read_to_string(home.path().join("a.log")).unwrap()
+    };
+    for (level, informs, warns) in [
+        ("error", false, false),
+        ("warn", false, true),
+        ("info", true, true),
+        ("debug", true, true),
+    ] {
+        let file = log(&format!("[server]\nlog_level = \"{level}\"\n"), &[]);
+        let line = log("[server]\nlog_level = \"error\"\n", &["--log-level", level]);
+        for said in [file, line] {
+            assert_eq!(said.contains(" INFO driver: "), informs, "{level}: {said}");
+            assert_eq!(said.contains(" WARN nothing is exported"), warns, "{level}: {said}");
+        }
+    }
+    // Standard error is a file here, which auto takes for one who reads text.
+    for (form, is_json) in [("auto", false), ("text", false), ("json", true)] {
+        let file = log(&format!("[server]\nlog = \"{form}\"\n"), &[]);
+        let line = log("[server]\nlog = \"json\"\n", &["--log", form]);
+        for said in [file, line] {
+            let first = said.lines().next().expect("a line");
+            assert_eq!(first.starts_with('{'), is_json, "{form}: {said}");
+        }
+    }
 }
 
 /// The fields of a message to a journal, in its native protocol.
@@ -248,7 +279,7 @@ fn a_journal_gets_priorities_and_fields_and_may_hang() {
     let journal = UnixDatagram::bind(home.path().join("journal")).expect("a socket");
     journal.set_read_timeout(Some(HANG)).expect("a limit");
     if !within("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        println!("skipped: no mount namespace is to be had");
+        testkit::skipped("no mount namespace is to be had");
         return;
     }
     let stream = File::create(home.path().join("stderr")).unwrap();
@@ -297,7 +328,7 @@ fn a_journal_without_its_socket_gets_lines_with_priorities() {
         command
     };
     if Path::new("/run/systemd/journal/socket").exists() {
-        println!("skipped: this machine has a journal");
+        testkit::skipped("this machine has a journal");
         return;
     }
     let path = home.path().join("stderr");

@@ -5,6 +5,7 @@ mod apply;
 mod check;
 #[path = "../common/client.rs"]
 mod client;
+mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod errors;

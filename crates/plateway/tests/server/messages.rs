@@ -165,7 +165,7 @@ fn what_is_refused_for_good_is_asked_for_once() {
     refused("v0/1", &["connect invalid host"]);
     refused("v7/1", &["connect invalid parameters"]);
     let told_once = |server: &Server, line: &str| {
-        server.wait_for("the log line", |_| server.log().contains(line));
+        server.wait_for_log(line);
         assert_eq!(server.log().matches(line).count(), 1, "{}", server.log());
     };
     told_once(&server, "is not among the hosts");

@@ -29,8 +29,8 @@ fn serve_takes_disks_of_another_set_only_when_told_and_says_what_was_on_them() {
     let server = serve(&["--overwrite", "new"]).unwrap_or_else(|log| panic!("{log}"));
     let new = server.uuid();
     assert_ne!(new, old);
-    let log = server.log();
     for disk in ["b", "a"] {
+        let log = server.wait_for_log(&format!("disk {disk}: --overwrite"));
         let line = log.lines().find(|line| line.contains(&format!("disk {disk}: --overwrite")));
         let line = line.unwrap_or_else(|| panic!("nothing of disk {disk}: {log}"));
         assert!(line.contains(&old) && line.contains("\"old\""), "{line}");
@@ -61,7 +61,7 @@ fn apply_takes_foreign_data_only_when_told_and_a_signal_never_does() {
     let told = text(&output.stderr);
     assert!(told.contains("disk a: --overwrite: what it held is lost: other data"), "{told}");
     assert!(!told.contains("disk b"), "a blank disk gives up nothing: {told}");
-    assert!(server.log().contains("disk a: --overwrite: what it held is lost"), "{}", server.log());
+    server.wait_for_log("disk a: --overwrite: what it held is lost");
     assert_eq!(server.status()["volumes"][0]["bytes"], 14 << 20);
 }
 
@@ -105,8 +105,8 @@ fn a_member_of_a_set_is_served_alone_only_when_told_and_from_then_on() {
     Server::configured(here, &named).stop();
 
     let server = quick("file:a.img", &["--overwrite", "v0"]).unwrap_or_else(|log| panic!("{log}"));
-    let log = server.log();
-    assert!(log.contains("--overwrite gives up what it held") && log.contains(&uuid), "{log}");
+    let log = server.wait_for_log("--overwrite gives up what it held");
+    assert!(log.contains(&uuid), "{log}");
     let alone = server.uuid();
     server.stop();
     let server = quick("file:a.img", &[]).unwrap_or_else(|log| panic!("{log}"));
@@ -169,8 +169,8 @@ fn a_label_is_wiped_only_when_told_and_never_under_a_server() {
 
     // The set is one no more.
     let server = Server::configured(here, &stripe("s", r#"["a", "b"]"#));
-    let log = server.log();
-    assert!(log.contains("disk a: expected") && log.contains("seen a blank disk"), "{log}");
+    let log = server.wait_for_log("disk a: expected");
+    assert!(log.contains("seen a blank disk"), "{log}");
     assert_eq!(server.status()["volumes"][0]["state"], "failed");
     server.stop();
     let alone = ["file:a.img", "--nvme", "127.0.0.1:0", "--hosts", "any"];

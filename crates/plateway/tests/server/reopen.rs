@@ -73,7 +73,7 @@ fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
     let why = status["disks"][0]["protected"].as_str().expect("a reason");
     assert!(!why.is_empty());
     assert!(server.ask(&["disks", "list"]).contains("read-only: "));
-    server.wait_for("the log line", |_| server.log().contains("plateway disks reopen d0"));
+    server.wait_for_log("plateway disks reopen d0");
 
     // The next flush may meet a fault of its own; then it is the same again.
     let recovered = (0..TRIES).find(|_| {
@@ -113,7 +113,7 @@ fn a_restart_forgets_no_disk_that_takes_no_writes() {
         assert_eq!(queue.data, held[7]);
         assert!(!queue.try_flush().is_success(), "nobody may say that it is durable");
         assert!(!server.status()["disks"][0]["protected"].is_null());
-        server.wait_for("the log line", |_| server.log().contains("plateway disks reopen d0"));
+        server.wait_for_log("plateway disks reopen d0");
         server.kill();
     }
     let server = Server::of(here, "a", "file:a.img");

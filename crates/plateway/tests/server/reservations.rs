@@ -67,7 +67,7 @@ fn a_reserved_volume_is_refused_to_nvme_hosts_until_it_is_cleared_for_good() {
     let done = server.ask(&["reservation", "clear", "v0", "--json"]);
     let done: String = serde_json::from_str(&done).expect("a string");
     assert!(done.contains("volume v0 is free") && done.contains("mac:020000000001"), "{done}");
-    assert!(server.log().contains("volume v0 is free"), "{}", server.log());
+    server.wait_for_log("volume v0 is free");
     assert!(!file.exists());
     assert_eq!(asked(&server), (Status::SUCCESS, Status::SUCCESS));
     server.kill();

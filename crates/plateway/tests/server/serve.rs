@@ -2,6 +2,7 @@
 //! known by afterwards.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use crate::client::Controller;
@@ -20,7 +21,7 @@ fn a_server_says_what_it_serves_and_ends_cleanly() {
     assert_eq!(status["listeners"][0]["addresses"][0], server.address.as_str());
     assert_eq!(status["memory"]["budget_bytes"], 64 << 20);
     assert_eq!(status["memory"]["pool_used_bytes"], 0);
-    assert!(server.log().contains("driver: "), "{}", server.log());
+    server.wait_for_log("driver: ");
     assert!(server.ask(&["status"]).contains("nqn.2026-11.net.plateway:v0"));
     assert!(server.ask(&["disks", "list"]).contains("ram:8MiB"));
 }
@@ -30,8 +31,46 @@ fn both_drivers_serve_and_say_why_they_were_chosen() {
     let directory = tempfile::tempdir().unwrap();
     let args = ["ram:8MiB", "--nvme", "127.0.0.1:0", "--driver", "epoll"];
     let server = Server::start(directory.path(), "a", &args);
-    assert!(server.log().contains("driver: epoll (as asked for)"), "{}", server.log());
+    server.wait_for_log("driver: epoll (as asked for)");
     assert_eq!(server.status()["driver"], "epoll");
+    server.stop();
+    let config = "[server]\ndriver = \"io_uring\"\n";
+    for flags in [&[][..], &["--driver", "io_uring"], &["--driver", "auto"]] {
+        match Server::try_configured(directory.path(), config, flags) {
+            Ok(server) if !flags.contains(&"auto") => {
+                server.wait_for_log("driver: io_uring (as asked for)");
+            }
+            Ok(server) => assert_ne!(server.status()["driver"], ""),
+            // Not every kernel lets us.
+            Err(said) => assert!(said.contains("io_uring"), "{said}"),
+        }
+    }
+}
+
+#[test]
+fn the_control_socket_is_for_the_group_that_is_named_and_for_nobody_else() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = home.path().join("a.sock");
+    let server = Server::configured(home.path(), "");
+    assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
+    server.stop();
+    // Root may give it to any group, others to their own.
+    let is_root = rustix::process::geteuid().is_root();
+    let own = rustix::process::getegid().as_raw();
+    let groups = fs::read_to_string("/etc/group").unwrap();
+    let group = groups.lines().map(|line| line.split(':').collect::<Vec<_>>()).find_map(|group| {
+        let number: u32 = group.get(2)?.parse().ok()?;
+        ((number == own) != is_root).then(|| (group[0].to_owned(), number))
+    });
+    let (name, number) = group.expect("a group");
+    let config = |name: &str| format!("[server]\ncontrol_group = \"{name}\"\n");
+    let server = Server::configured(home.path(), &config(&name));
+    let seen = fs::metadata(&socket).unwrap();
+    assert_eq!((seen.mode() & 0o777, seen.gid()), (0o660, number));
+    server.ask(&["status"]);
+    server.stop();
+    let refused = Server::try_configured(home.path(), &config("no-such-group"), &[]).err().unwrap();
+    assert!(refused.contains("no-such-group: expected a group of this machine"), "{refused}");
 }
 
 #[test]

@@ -114,8 +114,10 @@ fn flood(subsystem: &Nqn, random: &mut Random) -> VecDeque<(usize, Vec<u8>)> {
     let digests = Digests { header: random.chance(1, 2), data: random.chance(1, 2) };
     let subsystem = if random.chance(1, 2) { subsystem.clone() } else { Nqn::discovery() };
     let log = |bytes| Command::get_log(LogId::SUPPORTED, 0, 0, bytes, true);
-    let asked = match random.below(3) {
+    let asked = match random.below(4) {
         0 => Command::identify(Cns(1), 0),
+        // Every shard is asked for its part of it.
+        2 => Command::get_log(LogId::SMART, 0, 0, 512, true),
         1 => log(4 << random.below(19)),
         _ => Command::keep_alive(),
     };

@@ -122,6 +122,7 @@ fn what_the_volume_could_not_do_is_a_status_of_the_command() {
     for (why, expected) in [
         (Failure::MediumRead, Status::UNRECOVERED_READ_ERROR),
         (Failure::Internal, Status::INTERNAL_ERROR),
+        (Failure::NotReady, Status::NAMESPACE_NOT_READY),
     ] {
         world.fail_next = Some(why);
         assert_eq!(world.ask(IO, Command::read(1, 0, 1, 512)).status(), expected);
@@ -131,7 +132,7 @@ fn what_the_volume_could_not_do_is_a_status_of_the_command() {
         world.ask_with(IO, Command::write(1, 0, 1, 512), &[1; 512]).status(),
         dnr(Status::CAPACITY_EXCEEDED)
     );
-    assert_eq!(world.links[IO].connection.counters().failed, 3);
+    assert_eq!(world.links[IO].connection.counters().failed, 4);
 }
 
 /// 26: deallocated ranges, in the capsule or asked for, and zeroes read as zeros.
