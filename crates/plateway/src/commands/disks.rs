@@ -66,8 +66,9 @@ fn wipe(disk: &DiskConfig, yes: bool) -> miette::Result<String> {
             .wipe_label(Place(0))
             .map(|()| format!("disk {name} has no label any more; it was a member of {label}")),
     };
-    session.close()?;
-    done
+    // What failed first is told.
+    let closed = session.close();
+    done.and_then(|done| closed.map(|()| done))
 }
 
 /// A disk by its name in a configuration or, without one, by its URI, and where identities are

@@ -140,8 +140,11 @@ impl ControlSocket {
     /// and says whether it is there.
     pub(crate) fn serve(self, asking: Asking) -> Result<Serving, RunError> {
         let ControlSocket { listener, owned } = self;
-        serve(listener, owned, asking)
-            .map_err(|error| RunError::new(format!("cannot answer the control socket: {error}")))
+        let path = owned.path.clone();
+        serve(listener, owned, asking).map_err(|error| {
+            // Unrecorded: it takes a machine that has no thread or no descriptor left.
+            RunError::new(format!("control socket {}: cannot answer it: {error}", path.display()))
+        })
     }
 }
 
@@ -185,6 +188,10 @@ mod tests {
         }
         let error = socket.owned.give_to("no-such-group").unwrap_err();
         assert!(error.line().contains("seen none of this name"), "{}", error.line());
+        fs::remove_file(&path).unwrap();
+        let error = socket.owned.give_to(&own.name).unwrap_err();
+        let gone = format!("control socket {}: cannot look at it: No such file", path.display());
+        assert!(error.line().starts_with(&gone), "{}", error.line());
     }
 
     #[test]

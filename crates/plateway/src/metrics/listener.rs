@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use super::CONTENT_TYPE;
 use crate::config::metrics::MetricsConfig;
+use crate::config::thing::Configured as _;
 use crate::control::{self, Asking};
 use crate::run::RunError;
 
@@ -66,8 +67,11 @@ impl Listener {
         let Some(socket) = self.socket.take() else { return Ok(()) };
         let source = Arc::new(Source { asking: asking.clone(), last: Mutex::default() });
         let (end, told_to_end) = oneshot::channel();
-        // Unrecorded: of a machine that gives no thread.
-        let failed = |error| RunError::new(format!("{}: {error}", self.config.address));
+        let title = self.config.title();
+        let failed = |error| {
+            // Unrecorded: it takes a machine that has no thread or no descriptor left.
+            RunError::new(format!("{title}: cannot answer there: {error}"))
+        };
         socket.set_nonblocking(true).map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;

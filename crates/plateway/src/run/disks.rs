@@ -311,7 +311,8 @@ pub(crate) fn accept(
         other => {
             return Err(RunError::new(format!(
                 "disk {name}: expected a file or a block device, seen {other}"
-            )));
+            ))
+            .help("memory and remote disks are not known by marks: there is nothing to accept"));
         }
     };
     let backing = identity::backing(&config.uri).expect("a file and a device have one");
@@ -451,7 +452,7 @@ impl Running {
 
     /// Grows a file from what `create` was to what it is, and cuts it again where that is undone. A
     /// file of neither size is left as it is: nobody said what becomes of it.
-    fn resize_file(
+    pub(super) fn resize_file(
         &mut self,
         name: &str,
         path: &Path,
@@ -462,7 +463,8 @@ impl Running {
             |why: std::io::Error| RunError::new(format!("disk {name}: cannot resize it: {why}"));
         let disk = self.disk(name)?.local.clone();
         let Some(fd) = disk.as_ref().and_then(|disk| disk.fd()) else {
-            return Err(RunError::new(format!("disk {name}: expected an open file, seen none")));
+            return Err(RunError::new(format!("disk {name}: expected an open file, seen none"))
+                .help(format!("plateway disks reopen {name}")));
         };
         let seen = rustix::fs::fstat(fd).map_err(|errno| fail(errno.into()))?.st_size as u64;
         let may_grow = disk.as_ref().is_some_and(|disk| !disk.facts().read_only);

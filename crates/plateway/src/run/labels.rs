@@ -265,3 +265,70 @@ pub(super) fn form(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use contract::{DiskFacts, DiskId};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn part(bytes: u64, read_only: bool) -> Part {
+        let facts = DiskFacts { read_only, ..DiskFacts::of_memory(ByteCount(bytes)) };
+        Part { name: "a".to_owned(), disk: DiskId(0), facts }
+    }
+
+    fn stripe() -> VolumeConfig {
+        let disks = vec!["a".to_owned()];
+        let layout = Layout::Stripe { disks, chunk_bytes: 1 << 16 };
+        VolumeConfig { name: "s".to_owned(), layout, block_size: 512, uuid: None, size_bytes: None }
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_labelled_or_is_not_whole_is_refused_by_name() {
+        let set = set_label(&stripe(), Uuid::from_u128(7)).unwrap();
+        let label = Label {
+            set: set.clone(),
+            complete: true,
+            index: 0,
+            data_offset: LABEL_AREA,
+            data_length: 7 * MIB,
+        };
+        for (part, found, words) in [
+            (
+                part(8 * MIB, true),
+                Found::Blank,
+                "volume s: disk a: expected one that can be labelled, seen one that may not be \
+                 written (allow this user to write it)",
+            ),
+            (
+                part(4 * MIB, false),
+                Found::Label(label),
+                "volume s: disk a has shrunk: expected 8 MiB, seen 4 MiB (give the disk its former \
+                 size back: what lies beyond its end is part of the volume)",
+            ),
+        ] {
+            let member = Member {
+                backing: None,
+                part: Some(part),
+                is_unmade: false,
+                lost: None,
+                is_served: false,
+            };
+            let error = judge(&stripe(), set.clone(), &[member], &[found], false).unwrap_err();
+            assert_eq!(error.line(), words);
+        }
+    }
+
+    #[test]
+    fn a_label_that_cannot_be_read_is_told_with_its_place() {
+        let read = |at, _| match at {
+            0 => Ok(vec![0; LABEL_SIZE]),
+            _ => Err("a medium error"),
+        };
+        let error = examine(&stripe(), &part(8 * MIB, false), read).unwrap_err();
+        assert!(error.is_transient());
+        assert_eq!(error.line(), "disk a: cannot read 4096 bytes at 65536: a medium error");
+    }
+}

@@ -209,8 +209,10 @@ impl Running {
         check_overwrite(args, overwrite)?;
         let server = &args.server;
         let config = reactor_config(server);
-        let arena =
-            Arena::new(config.cpus.len()).map_err(|error| RunError::new(error.to_string()))?;
+        let arena = Arena::new(config.cpus.len()).map_err(|error| {
+            RunError::new(format!("cannot reserve memory: {error}"))
+                .help("`ulimit -v` shows the limit of a process; under systemd it is LimitAS=")
+        })?;
         let arena = Arc::new(arena);
         let (pages, count) = (config.pool_pages, config.cpus.len() as u16);
         let seed = Uuid::new_v4().as_u64_pair().0;

@@ -189,14 +189,48 @@ impl Running {
                         .transient()
                         .help(uri.who_answers(settings)));
                 }
-                Answer::Done | Answer::Report(_) | Answer::Closed(_) | Answer::Refused(_) => {}
+                other => unreachable!("disk {}: {other:?}", config.name),
             }
         }
-        // Unrecorded: the shard that has the disk says what it found.
-        let nobody = || RunError::new(format!("disk {}: no shard reached it", config.name));
-        let facts = reached.ok_or_else(nobody)?;
+        let facts = reached.expect("a server has a shard");
         let (backing, config) = (identity::backing(&config.uri), config.clone());
         self.protect_again(id, &config.name, backing.as_deref())?;
         Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{args, disk};
+    use super::*;
+    use crate::config::uri::DiskUri;
+
+    #[test]
+    fn shards_that_do_not_answer_about_a_remote_disk_are_told_of() {
+        let directory = tempfile::tempdir().unwrap();
+        // It takes connections and says nothing.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri =
+            format!("nvme+tcp://{}/nqn.2026-11.net.plateway:v0/1", silent.local_addr().unwrap());
+        let (mut running, _) = Running::start(&args(directory.path(), ""), &[]).unwrap();
+        let config = args(directory.path(), &disk("far", &uri)).disks.remove(0);
+        let DiskUri::Remote(remote) = config.uri.clone() else { panic!("{uri}") };
+        let mut reaching = running.begin_reaching(&config, &remote).unwrap();
+        while matches!(reaching.stage, Stage::Name(_)) {
+            reaching = match running.go_on(reaching).unwrap() {
+                Reached::NotYet(reaching) => reaching,
+                Reached::There(disk) => panic!("{disk:?}"),
+            };
+            running.shards.bell().wait(Duration::from_millis(10));
+        }
+        let Stage::Shards { pending, .. } = &mut reaching.stage else { panic!("{reaching:?}") };
+        *pending = Pending::unanswered();
+        let limit = reaching.limit() + Duration::from_secs(1);
+        reaching.begun = reaching.begun.checked_sub(limit).expect("it may lie before the boot");
+        let Err(error) = running.go_on(reaching) else { panic!("it goes on") };
+        let words = format!("disk far ({uri}): not all shards answered within 70 s");
+        assert_eq!(error.line(), words);
+        assert!(error.is_transient());
+        assert!(running.shut_down().is_empty());
     }
 }

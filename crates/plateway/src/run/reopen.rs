@@ -53,7 +53,7 @@ impl Running {
                 "is open as before"
             }
             Some(Err(_)) | None => {
-                self.open_anew(name)?;
+                self.open_anew(name, CLOSE_LIMIT)?;
                 "was opened anew"
             }
         };
@@ -62,19 +62,20 @@ impl Running {
         ))
     }
 
-    fn open_anew(&mut self, name: &str) -> Result<(), RunError> {
+    /// `limit` is for what it was asked to come back.
+    pub(super) fn open_anew(&mut self, name: &str, limit: Duration) -> Result<(), RunError> {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         let (id, config) = (disk.id, disk.config.clone());
         // The lock on what it lies on goes with the last owner. What is not back in time still is
         // the end of it: the shards forget the disk then.
         disk.local = None;
-        if !self.shards.handle().remove_disk(id, CLOSE_LIMIT) {
+        if !self.shards.handle().remove_disk(id, limit) {
             return Err(RunError::new(format!(
                 "disk {name}: expected its requests back within {} s, seen one that is still in flight; \
                  until it is back and the disk reopened its requests fail",
-                CLOSE_LIMIT.as_secs()
+                limit.as_secs()
             ))
-            .help(format!("plateway disks reopen {name}")));
+            .help(format!("once the device has given it back: plateway disks reopen {name}")));
         }
         let spec = open::spec_of(&config)?;
         // What is gone is not made, and what is not the known one is not taken: it would be another

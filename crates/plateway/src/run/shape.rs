@@ -7,7 +7,7 @@
 //! does I/O.
 
 use ::volume::label::LABEL_AREA;
-use ::volume::{Layout, Member};
+use ::volume::{Layout, LayoutError, Member};
 use block::{ByteCount, VolumeId};
 use contract::{Cache, DiskFacts, DiskId};
 use uuid::Uuid;
@@ -87,8 +87,18 @@ pub(crate) fn layout(
             length: parts[0].facts.size.0,
         })),
     };
-    let layout =
-        layout.map_err(|error| RunError::new(format!("volume {}: {error}", volume.name)))?;
+    let layout = layout.map_err(|error| {
+        let why = match error {
+            LayoutError::Small { index, length, needed } => format!(
+                "disk {} has {:#} for data, expected at least {:#}",
+                parts[index].name,
+                ByteCount(length),
+                ByteCount(needed)
+            ),
+            LayoutError::Empty | LayoutError::Chunk(_) => error.to_string(),
+        };
+        RunError::new(format!("volume {}: {why}", volume.name))
+    })?;
     size(volume, &layout)?;
     Ok(layout)
 }
@@ -225,5 +235,22 @@ mod tests {
         let whole = layout(&cut, &disk, None).unwrap();
         assert_eq!(size(&cut, &whole).unwrap(), 4096);
         assert!(layout(&config(single(), 512, Some(2 << 20)), &disk, None).is_err());
+    }
+
+    #[test]
+    fn a_disk_without_room_for_a_block_or_a_chunk_is_refused_by_name() {
+        let small = config(single(), 4096, None);
+        let error = layout(&small, &[part("d0", 0, 512, 4096, 1024)], None).unwrap_err();
+        let words = "volume v0: expected disks with at least one block of 4096, seen 1 KiB";
+        assert!(error.line().starts_with(words), "{}", error.line());
+
+        let disks = vec!["d0".to_owned(), "d1".to_owned()];
+        let stripe = config(volume::Layout::Stripe { disks, chunk_bytes: 1 << 16 }, 512, None);
+        let room = [1 << 20, 1 << 12];
+        let parts = [("d0", 0), ("d1", 1)]
+            .map(|(name, number)| part(name, number, 512, 512, LABEL_AREA + room[number as usize]));
+        let error = layout(&stripe, &parts, Some(&room)).unwrap_err();
+        let words = "volume v0: disk d1 has 4 KiB for data, expected at least 64 KiB";
+        assert!(error.line().starts_with(words), "{}", error.line());
     }
 }

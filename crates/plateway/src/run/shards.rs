@@ -64,6 +64,12 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// To which nobody ever answers.
+    #[cfg(test)]
+    pub(super) fn unanswered() -> Pending {
+        Pending { number: 0, pending: Arc::new(Mutex::new(BTreeMap::from([(0, vec![None])]))) }
+    }
+
     /// Whether all shards have answered.
     pub(super) fn is_answered(&self) -> bool {
         lock(&self.pending)[&self.number].iter().all(Option::is_some)

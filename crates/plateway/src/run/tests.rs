@@ -5,7 +5,7 @@ use super::*;
 use crate::config::defaults::Defaults;
 use crate::config::{Checked, check};
 
-fn args(directory: &std::path::Path, text: &str) -> HiArgs {
+pub(super) fn args(directory: &std::path::Path, text: &str) -> HiArgs {
     let state = directory.join("state");
     let defaults = Defaults { cpus: vec![0, 1], control: directory.join("c"), state };
     let text = format!("[server]\nshards = [0, 1]\nmemory = \"32MiB\"\n{text}");
@@ -20,7 +20,7 @@ fn yes() -> Consent {
     Consent { yes: true, allow_empty: true, ..Consent::default() }
 }
 
-fn disk(name: &str, uri: &str) -> String {
+pub(super) fn disk(name: &str, uri: &str) -> String {
     format!("[[disk]]\nname = \"{name}\"\nuri = \"{uri}\"\n")
 }
 
@@ -150,4 +150,113 @@ fn a_disk_that_is_opened_anew_is_the_known_one() {
     let done = running.reopen("d0").unwrap();
     assert!(done.contains("was opened anew"), "{done}");
     assert!(running.shut_down().is_empty());
+}
+
+/// Of disks in memory and in files, with nothing exported.
+fn running(directory: &std::path::Path, text: &str) -> (Running, HiArgs) {
+    let args = args(directory, text);
+    (Running::start(&args, &[]).unwrap().0, args)
+}
+
+#[test]
+fn what_is_not_there_is_told_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (running, _) = running(directory.path(), "");
+    for (error, words) in [
+        (running.disk("d7").unwrap_err(), "disk d7 is not open"),
+        (running.volume("v7").unwrap_err(), "volume v7 is not there"),
+        (
+            running.link_ids(&["eth7".to_owned()], EtherType::AOE).unwrap_err(),
+            "link eth7 is not open",
+        ),
+    ] {
+        assert_eq!(error.line(), words);
+    }
+    assert!(running.shut_down().is_empty());
+}
+
+#[test]
+fn a_file_that_cannot_be_resized_is_told_with_why_and_keeps_its_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.img");
+    let uri = |bytes: u64| format!("file:{}?create={bytes}", path.display());
+    let (mut running, from) = running(directory.path(), &disk("d0", &uri(1 << 20)));
+    // No file has so many bytes.
+    let most = u64::MAX - 511;
+    let error = running.resize_file("d0", &path, Some(1 << 20), most).unwrap_err();
+    assert!(error.line().starts_with("disk d0: cannot resize it: "), "{}", error.line());
+    assert_eq!(path.metadata().unwrap().len(), 1 << 20);
+    // As where it could not be opened anew.
+    running.disks.get_mut("d0").unwrap().local = None;
+    let to = args(directory.path(), &disk("d0", &uri(2 << 20)));
+    let error = running.resize_disk(&from.disks[0], &to.disks[0]).unwrap_err();
+    let words = "disk d0: expected an open file, seen none (plateway disks reopen d0)";
+    assert_eq!(error.line(), words);
+    assert_eq!(path.metadata().unwrap().len(), 1 << 20);
+}
+
+#[test]
+fn a_label_that_cannot_be_written_flushed_or_wiped_is_told_by_its_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut running, _) = running(directory.path(), "");
+    let mut seen = BTreeMap::new();
+    for seed in 0..100 {
+        let name = format!("d{seed}");
+        let uri =
+            format!("faulty:{seed},file:{}?create=2MiB", directory.path().join(&name).display());
+        let quoted = format!("\"{name}\"");
+        let things = args(directory.path(), &(disk(&name, &uri) + &volume(&name, &quoted, "")));
+        running.add_disk(&things.disks[0]).unwrap();
+        let error = if seed == 0 {
+            // Reads err, too.
+            while running.add_volume(&things.volumes[0]).is_err() {}
+            (0..1000).find_map(|_| running.wipe_label(&name).err())
+        } else {
+            let layout = crate::config::volume::Layout::Concat { disks: vec![name.clone()] };
+            let concat = VolumeConfig { layout, ..things.volumes[0].clone() };
+            let label = labels::set_label(&concat, Uuid::nil()).unwrap();
+            let (uuid, lengths) = (Some(Uuid::nil()), vec![1 << 20]);
+            let set = labels::Set { label, uuid, lengths, due: labels::Due::Nothing };
+            let part = running.disk(&name).unwrap().part();
+            let whole = running.whole(&part).unwrap();
+            (0..1000).find_map(|_| labels::form(&running.shards, &[(&part, whole)], &set).err())
+        };
+        let line = error.expect("a disk that errs").line();
+        let doing = line.strip_prefix(&format!("disk {name}: cannot ")).expect(&line);
+        let (doing, why) = doing.split_once(": ").expect(&line);
+        assert!(!why.is_empty(), "{line}");
+        seen.insert(doing.to_owned(), seed);
+        if seen.len() == 3 {
+            break;
+        }
+    }
+    let all: Vec<_> = seen.keys().map(String::as_str).collect();
+    assert_eq!(all, ["flush its label", "wipe its label", "write its label"]);
+}
+
+#[test]
+fn a_request_that_does_not_come_back_is_told_by_whoever_waits_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.img");
+    // An hour: it is not waited for.
+    let uri = format!("delay:3600000000,file:{}?create=1MiB", path.display());
+    let (mut running, _) = running(directory.path(), &disk("d0", &uri));
+    let part = running.disk("d0").unwrap().part();
+    let whole = running.whole(&part).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let read = access::Request::Read(Extent::new(0, 4096));
+    running.add_client(ShardId(0), access::Access::new(whole, read, tell));
+    // The first is answered in a turn at whose end it is begun, the second after it.
+    for _ in 0..2 {
+        running.shards.reports().unwrap();
+    }
+    let quiesce = || Order::QuiesceVolume(whole);
+    let error =
+        running.shards.order("quiesce d0", Duration::from_millis(100), quiesce).unwrap_err();
+    assert!(error.line().starts_with("quiesce d0: no answer within 0 s of shard 0"), "{error}");
+    let error = running.open_anew("d0", Duration::ZERO).unwrap_err();
+    let words = "disk d0: expected its requests back within 0 s, seen one that is still in flight";
+    assert!(error.line().starts_with(words), "{}", error.line());
+    assert!(error.line().contains("plateway disks reopen d0"), "{}", error.line());
+    assert!(told.try_recv().is_err());
 }

@@ -81,6 +81,15 @@ fn an_interface_is_served_by_af_xdp_where_the_configuration_says_so() {
         };
         assert_eq!(server.status()["links"][0]["method"].as_str(), Some("xdp"));
         there_and_back(&lan, home.path(), &format!("aoe://{INTERFACE}/7.0"));
+        // Its queues are taken.
+        let other = home.path().join("other");
+        fs::create_dir(&other).unwrap();
+        let command = lan.plateway(&lan.target);
+        let refused = Server::try_start_by(command, &other, "twin", &["--config", &path]);
+        let refused = refused.err().expect("two programs have one queue");
+        for words in ["link veth0: ", "has an XDP program already", "use packet sockets for one"] {
+            assert!(refused.contains(words), "{refused}");
+        }
         server.stop();
         let listener = listener.replace("xdp", "packet");
         let path = write(home.path(), &config("\"veth0\"", &listener));

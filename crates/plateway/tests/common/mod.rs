@@ -5,6 +5,7 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,23 @@ pub(crate) fn plateway() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plateway"));
     command.stdin(Stdio::null()).env("NO_COLOR", "1").env_remove("RUST_BACKTRACE");
     command
+}
+
+/// The program in a mount namespace of its own, where `mounts` was done before, a line of shell in
+/// which `$0` is `folder`. Says so where there is none.
+pub(crate) fn mounted(mounts: &str, folder: &Path) -> Option<Command> {
+    let command = |program: &OsStr| {
+        let mut command = Command::new("unshare");
+        let script = format!("{mounts} && exec \"$@\"");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &script]);
+        command.arg(folder).arg(program).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command
+    };
+    if !command("true".as_ref()).stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
+        testkit::skipped("no mount namespace is to be had");
+        return None;
+    }
+    Some(command(plateway().get_program()))
 }
 
 /// A server that runs; with this value it is told to end, and must do so with code 0.

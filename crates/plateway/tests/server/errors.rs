@@ -4,12 +4,11 @@
 use std::cell::RefCell;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::client::{BLOCK, Controller, Queue};
-use crate::common::{Server, plateway};
+use crate::common::{Server, configuration, flat, mounted, write};
 
 /// More blocks than `faulty:` leaves alone, and than a full file system takes.
 const BLOCKS: u64 = 4096;
@@ -79,21 +78,9 @@ fn a_full_file_system_is_in_the_log_and_the_status() {
     let directory = tempfile::tempdir().unwrap();
     let small = directory.path().join("small");
     fs::create_dir(&small).unwrap();
-    // In a mount namespace of its own, which ends with it.
-    let on_small = |program: &str| {
-        let script = "mount -t tmpfs -o size=1m tmpfs \"$0\" && exec \"$@\"";
-        let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--mount", "sh", "-c", script]);
-        command.arg(&small).arg(program).stdin(Stdio::null()).env("NO_COLOR", "1");
-        command
-    };
-    if !on_small("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        testkit::skipped("no mount namespace is to be had");
-        return;
-    }
-    let program = plateway().get_program().to_str().expect("a path of text").to_owned();
+    let Some(on_small) = mounted("mount -t tmpfs -o size=1m tmpfs \"$0\"", &small) else { return };
     let args = ["file:small/a.img?create=8MiB", "--nvme", "127.0.0.1:0", "--hosts", "any"];
-    let server = Server::try_start_by(on_small(&program), directory.path(), "a", &args);
+    let server = Server::try_start_by(on_small, directory.path(), "a", &args);
     let server = server.unwrap_or_else(|log| panic!("{log}"));
     let controller = connect(&server);
     let write = |queue: &mut Queue| {
@@ -104,4 +91,34 @@ fn a_full_file_system_is_in_the_log_and_the_status() {
     let (log, _) = errs(&server, controller.queue(1, false), write);
     assert!(log.contains("disk d0: no space left at "), "{log}");
     assert!(log.contains(": No space left on device (os error 28)"), "{log}");
+}
+
+#[test]
+fn a_file_that_may_not_be_written_is_not_grown() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let folder = here.join("sub");
+    fs::create_dir(&folder).unwrap();
+    let of = |mib: u32| {
+        let disk = format!("file:{}/a.img?create={mib}MiB", folder.display());
+        configuration(&[("d0", &disk)], &[])
+    };
+    let server = Server::configured(here, &of(4));
+    let config = write(here, &of(8));
+    // Whoever asks sees a file there that is like the server's, and that nobody may write.
+    let script =
+        "mount -t tmpfs tmpfs \"$0\" && truncate -s 4M \"$0/a.img\" && mount -o remount,ro \"$0\"";
+    let Some(mut check) = mounted(script, &folder) else { return };
+    let output = check.args(["check", &config]).arg("--control").arg(here.join("a.sock")).output();
+    let output = output.unwrap();
+    let said = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for words in [
+        "disk d0: ",
+        "expected a file that may grow from 4 MiB to 8 MiB, seen one that may not be written",
+        "allow this user to write it, or leave create out",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    drop(server);
 }

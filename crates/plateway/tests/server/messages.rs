@@ -4,6 +4,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Command;
 
 use crate::common::{Server, configuration, flat, plateway};
 
@@ -82,6 +83,13 @@ fn disks_and_targets_that_cannot_be_had_say_what_to_do() {
     serve("ram:1MiB", &address, &["listener", "cannot listen at", "ss -ltnp"]);
     serve("ram:1MiB", "127.0.0.1", &["expected a colon and a port", "command line:1:"]);
     serve("delay:1,volume:v", any, &["a volume cannot be a disk", "name the disks of that volume"]);
+    let accept = ["disks", "accept", "ram:1MiB"];
+    says(
+        here,
+        &accept,
+        1,
+        &["disk ram:1MiB: expected a file or a block device", "nothing to accept"],
+    );
     says(here, &["bench", "file:no.img"], 1, &["no.img", "create=SIZE"]);
     says(here, &["bench", "ramm:1MiB"], 2, &["did you mean ram?"]);
     says(
@@ -108,6 +116,31 @@ fn a_target_that_nobody_serves_is_told_with_where_to_look() {
         1,
         &["discovery at", &held.1.to_string(), "no connection", "Connection refused", "ss -ltn"],
     );
+}
+
+#[test]
+fn memory_that_cannot_be_had_ends_a_start_with_how_much_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let serve = ["serve", "ram:1MiB", "--nvme", "127.0.0.1:0", "--hosts", "any"];
+    let own = ["--control", "c.sock", "--state", "state", "--shards", "0", "--memory"];
+    let with = |memory| [&serve[..], &own, &[memory]].concat();
+    says(
+        here,
+        &with("2TiB"),
+        1,
+        &["cannot start the shards", " do not fit: pools and disks in memory use "],
+    );
+    // Of a process that may have less than the least that is reserved.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -v 1000000; exec \"$0\" \"$@\""]).arg(plateway().get_program());
+    let output = limited.args(with("64MiB")).current_dir(here).env("NO_COLOR", "1").output();
+    let output = output.unwrap();
+    let said = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for words in ["cannot reserve memory: the system refused 1 GiB of address space", "ulimit -v"] {
+        assert!(said.contains(words), "{said}");
+    }
 }
 
 /// A TCP socket that is bound to a port of its own and not listened at, with its address.

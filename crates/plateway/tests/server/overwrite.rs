@@ -114,6 +114,24 @@ fn a_member_of_a_set_is_served_alone_only_when_told_and_from_then_on() {
 }
 
 #[test]
+fn a_copy_of_a_set_is_not_served_beside_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let set = |disks: &str| format!("layout = \"stripe\"\ndisks = {disks}");
+    let first = set(r#"["a", "b"]"#);
+    Server::configured(here, &configuration(&DISKS, &[("s", &first)])).stop();
+    for (from, to) in [("a.img", "c.img"), ("b.img", "d.img")] {
+        fs::copy(here.join(from), here.join(to)).unwrap();
+    }
+    let disks = [&DISKS[..], &[("c", "file:c.img"), ("d", "file:d.img")]].concat();
+    let both = configuration(&disks, &[("s", &first), ("t", &set(r#"["c", "d"]"#))]);
+    let refused = Server::try_configured(here, &both, &[]).err().expect("it is served twice");
+    let words = "volume t: expected an identity of its own, seen that of volume s";
+    assert!(refused.contains(words), "{refused}");
+    assert!(refused.contains("a copy of a disk needs a uuid of its own"), "{refused}");
+}
+
+#[test]
 fn a_label_is_wiped_only_when_told_and_never_under_a_server() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

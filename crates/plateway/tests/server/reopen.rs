@@ -131,13 +131,21 @@ fn a_restart_forgets_no_disk_that_takes_no_writes() {
 }
 
 #[test]
-fn a_server_that_cannot_make_all_durable_names_the_volume_and_ends_with_an_error() {
+fn a_disk_that_takes_no_writes_is_not_resized_and_makes_the_end_of_its_server_an_error() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = format!("faulty:{SEED},file:a.img?create=8MiB");
-    let server = Server::of(directory.path(), "a", &disk);
+    let of = |mib: u32| {
+        let disk = format!("faulty:{SEED},file:a.img?create={mib}MiB");
+        configuration(&[("d0", &disk)], &[("v0", "disks = [\"d0\"]")])
+    };
+    let server = Server::configured(directory.path(), &of(8));
     let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
     fail_a_flush(&mut controller.queue(1, false));
     drop(controller);
+    server.wait_for("protection", |status| !status["disks"][0]["protected"].is_null());
+    let refused = server.refuse_apply(&of(16));
+    let words = "disk d0: expected a disk that takes writes, seen one that a failure protects";
+    assert!(refused.contains(words), "{refused}");
+    assert!(refused.contains("plateway disks reopen d0"), "{refused}");
     server.signal(Signal::TERM);
     let log = server.wait_for_failure();
     assert!(log.contains("volume v0: the last flush failed"), "{log}");
