@@ -267,7 +267,13 @@ fn a_label_that_cannot_be_read_written_made_durable_or_wiped_is_told_with_its_di
     mounted.breaks(&["write"]);
     let (done, said) = wipe(&["--yes"]);
     assert!(!done && said.contains("cannot wipe its label: "), "{said}");
+    // That is a failure of the disk, until somebody says that it is mended.
     mounted.breaks(&[]);
+    let (done, said) = wipe(&["--yes"]);
+    assert!(!done && said.contains("plateway disks reopen"), "{said}");
+    let server = Server::configured(here, &set);
+    server.ask(&["disks", "reopen", "a"]);
+    server.stop();
     let (done, said) = wipe(&["--yes"]);
     assert!(done, "{said}");
 }

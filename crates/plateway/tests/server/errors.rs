@@ -116,7 +116,7 @@ fn a_file_that_may_not_be_written_is_not_grown() {
     for words in [
         "disk d0: ",
         "expected a file that may grow from 4 MiB to 8 MiB, seen one that may not be written",
-        "allow this user to write it, or leave create out",
+        "allow this user to write it, or leave create as it was",
     ] {
         assert!(said.contains(words), "{said}");
     }
