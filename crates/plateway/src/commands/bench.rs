@@ -91,6 +91,7 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
     let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
     Session::open(&Opening {
         disks: &[(disk, !args.rw.writes())],
+        state: None,
         config: args.config.as_deref(),
         shards,
         in_flight,

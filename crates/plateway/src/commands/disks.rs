@@ -36,18 +36,20 @@ pub(crate) fn run(args: &DisksArgs) -> miette::Result<()> {
             super::show(args.server.json, &done, || format!("{done}\n"))
         }
         DisksAction::Wipe { disk, yes } => {
-            let done = wipe(&named(disk, config)?.0, *yes)?;
+            let (disk, state) = named(disk, config)?;
+            let done = wipe(&disk, &state, *yes)?;
             super::show(args.server.json, &done, || format!("{done}\n"))
         }
     }
 }
 
 /// Takes the label off a disk that nobody serves.
-fn wipe(disk: &DiskConfig, yes: bool) -> miette::Result<String> {
+fn wipe(disk: &DiskConfig, state: &Path, yes: bool) -> miette::Result<String> {
     let DiskConfig { name, uri, .. } = disk;
     let opening = Opening {
         disks: &[(uri.as_it_is(), !yes)],
         config: None,
+        state: Some(state),
         shards: 1,
         in_flight: LABEL_AREA,
     };

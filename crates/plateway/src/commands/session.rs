@@ -44,6 +44,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) disks: &'a [(DiskUri, bool)],
     /// The configuration that names volumes.
     pub(crate) config: Option<&'a Path>,
+    /// Where identities are stored; without it where those of this user are.
+    pub(crate) state: Option<&'a Path>,
     /// Threads to carry the work.
     pub(crate) shards: usize,
     /// Bytes of payload that are in flight at most, on all shards together.
@@ -241,7 +243,7 @@ fn server(opening: &Opening<'_>, defaults: &Defaults) -> Server {
         memory_bytes: MEMORY_DEFAULT.max(least).max(opening.in_flight.saturating_mul(3) / 2),
         control: defaults.control.clone(),
         control_group: None,
-        state: defaults.state.clone(),
+        state: opening.state.unwrap_or(&defaults.state).to_owned(),
         driver: DriverChoice::Auto,
         log: Default::default(),
         log_level: Default::default(),

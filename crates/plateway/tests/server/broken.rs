@@ -16,7 +16,7 @@ use fuser::{
 use rustix::fs::{FlockOperation, flock};
 
 use crate::client::{BLOCK, Batch, Controller, Kind};
-use crate::common::{HANG, Server, configuration, flat, plateway};
+use crate::common::{HANG, Server, configuration, flat, own_configuration, plateway};
 
 const SIZE: u64 = 8 << 20;
 
@@ -241,7 +241,8 @@ const STRIPE: (&str, &str) = ("s", "layout = \"stripe\"\ndisks = [\"a\", \"b\"]"
 fn a_label_that_cannot_be_read_written_made_durable_or_wiped_is_told_with_its_disk() {
     let Some(mounted) = Mounted::new() else { return };
     let here = mounted.path();
-    let set = configuration(&[("a", "file:fuse/a.img"), ("b", "file:fuse/b.img")], &[STRIPE]);
+    let disks = [("a", "file:fuse/a.img"), ("b", "file:fuse/b.img")];
+    let set = own_configuration(here, &disks, &[STRIPE]);
     let required = set.replace("\nuri =", "\nrequired = true\nuri =");
     let refused = |kind| {
         mounted.breaks(&[kind]);
