@@ -59,10 +59,8 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     // First, so that two servers never touch the same disks, and signals are never lost.
     let socket = control::ControlSocket::open(&checked.args.server)?;
     let (inputs, coming) = mpsc::channel();
-    watch_signals(inputs.clone()).map_err(|error| {
-        // Unrecorded: it takes a machine that has no thread or no pipe left for one more process.
-        RunError::new(format!("cannot watch signals: {error}"))
-    })?;
+    watch_signals(inputs.clone())
+        .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
     let (mut running, warnings) = Running::start(&checked.args, &args.overwrite)?;
     Event::info(&*running.driver().reason).tell();
     warnings.iter().for_each(|line| Event::warn(line).tell());

@@ -142,7 +142,6 @@ impl ControlSocket {
         let ControlSocket { listener, owned } = self;
         let path = owned.path.clone();
         serve(listener, owned, asking).map_err(|error| {
-            // Unrecorded: it takes a machine that has no thread or no descriptor left.
             RunError::new(format!("control socket {}: cannot answer it: {error}", path.display()))
         })
     }

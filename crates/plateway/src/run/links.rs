@@ -130,7 +130,6 @@ impl Running {
         let find = |name: &String| {
             let mut ids = self.links.get(name).into_iter().flat_map(|link| &link.ids);
             let found = ids.find(|(of, _)| *of == ether_type).map(|(_, id)| *id);
-            // Unrecorded: a plan opens the links of exports before them.
             found.ok_or_else(|| RunError::new(format!("link {name} is not open")))
         };
         names.iter().map(find).collect()

@@ -380,12 +380,10 @@ impl Running {
     }
 
     fn disk(&self, name: &str) -> Result<&OpenDisk, RunError> {
-        // Unrecorded: a plan opens the disks of volumes before them.
         self.disks.get(name).ok_or_else(|| RunError::new(format!("disk {name} is not open")))
     }
 
     fn volume(&self, name: &str) -> Result<&OpenVolume, RunError> {
-        // Unrecorded: who asks has the names of those that are there.
         self.volumes.get(name).ok_or_else(|| RunError::new(format!("volume {name} is not there")))
     }
 }

@@ -68,7 +68,6 @@ impl Reaching {
 
     fn silence(&self) -> RunError {
         let (disk, limit) = (described(&self.config), self.limit().as_secs());
-        // Unrecorded: a shard that hangs.
         RunError::new(format!("{disk}: not all shards answered within {limit} s")).transient()
     }
 

@@ -259,7 +259,6 @@ impl Shards {
                     let silent = (0..).zip(&answers).filter(|(_, answer)| answer.is_none());
                     let silent: Vec<String> =
                         silent.map(|(shard, _): (u16, _)| shard.to_string()).collect();
-                    // Unrecorded: a shard that hangs.
                     return Err(RunError::new(format!(
                         "{what}: no answer within {} s of shard {}",
                         limit.as_secs(),
