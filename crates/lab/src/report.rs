@@ -387,6 +387,12 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_those_of_the_window() {
+        assert_eq!(per_second(500, 2.0), 250.0);
+        assert_eq!(per_second(500, 0.0), 0.0, "nothing was measured");
+    }
+
+    #[test]
     fn percentiles_rise() {
         let mut histogram = Histogram::new(3).unwrap();
         for ns in 1..=100_000u64 {

@@ -192,3 +192,48 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Counted;
+
+    /// What a shard counted: one read, `writes` writes and an error in the second second.
+    fn counted(writes: u64) -> Tally {
+        let mut tally = Tally::default();
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        tally.open(at(1000), Duration::from_secs(2));
+        tally.count(at(1500), Kind::Read, 4096, 300);
+        (0..writes).for_each(|_| tally.count(at(2500), Kind::Write, 512, 700));
+        let refused = Outcome::NotDone(block::Failure::NoSpace);
+        tally.fail(at(2600), Kind::Write, 8192 * writes, refused);
+        tally.close(at(3000));
+        tally
+    }
+
+    #[test]
+    fn what_shards_counted_is_added_second_by_second() {
+        let mut all = counted(2);
+        all.add(&counted(3));
+        assert_eq!((all.requests(), all.reads.requests(), all.writes.bytes), (7, 2, 5 * 512));
+        let second = |requests, bytes, errors, latency_sum_ns, latency_max_ns| Second {
+            requests,
+            bytes,
+            errors,
+            latency_sum_ns,
+            latency_max_ns,
+        };
+        assert_eq!(all.series, [second(2, 8192, 0, 600, 300), second(5, 5 * 512, 2, 3500, 700)]);
+        assert_eq!((all.errors, all.window()), (2, Duration::from_secs(2)));
+        assert_eq!(all.first_error.map(|error| error.offset), Some(16_384), "of the first shard");
+    }
+
+    #[test]
+    fn sides_are_told_apart_where_there_are_several() {
+        let mix = Counted::of(&counted(2));
+        assert!(mix.read.is_some() && mix.write.is_some() && mix.trim.is_none());
+        assert_eq!((mix.requests, mix.seconds, mix.errors), (3, 2.0, 1));
+        let reads = Counted::of(&counted(0));
+        assert!(reads.read.is_none() && reads.write.is_none(), "all of it is said once");
+    }
+}

@@ -138,6 +138,7 @@ fn the_logs_that_hosts_ask_for_are_there() {
     let smart = world.admin(line, &Command::get_log(LogId::SMART, u32::MAX, 0, 512, true));
     let smart = Smart::parse(&smart.data.bytes).expect("health");
     assert_eq!((smart.critical_warning, smart.available_spare), (0, 100));
+    assert_eq!(smart.available_spare_threshold, 10);
 }
 
 #[test]

@@ -195,6 +195,7 @@ fn a_discovery_controller_takes_no_other_commands() {
     let data = world.admin(line, &identify(1)).data.bytes;
     let controller = wire::nvme::identify::IdentifyController::parse(&data).expect("a controller");
     assert_eq!((controller.cntrltype, controller.oaes), (2, DISCOVERY));
+    assert_eq!(controller.lpa & 1 << 1, 0, "it has no log of command effects");
     assert_eq!(controller.subsystem().expect("a name"), Nqn::discovery());
     for cns in [0, 2, 3, 8, 0x1c] {
         world.refuses(line, &identify(cns), Status::INVALID_FIELD);

@@ -35,6 +35,7 @@ fn the_controller_says_what_hosts_demand() {
     assert_eq!(id.oncs, 0xdd, "compare, DSM, write zeroes, save, timestamp, verify");
     assert_eq!((id.fuses, id.cmic, id.anacap), (1, 2, 0));
     assert_eq!((id.acl, id.aerl, id.kas), (3, 3, 10));
+    assert_eq!(usize::from(id.elpe) + 1, crate::limits::ERROR_ENTRIES_MAX, "0's based");
     assert_eq!(id.frmw >> 1 & 7, 1, "the slot that the firmware log says is active");
     assert_eq!(id.ctratt, 0x41, "128-bit HOSTID, TBKAS");
     assert_eq!(id.oaes, 1 << 8);
@@ -63,6 +64,7 @@ fn a_namespace_says_its_size_and_names_alike_everywhere() {
     let id = IdentifyNamespace::parse(&data).expect("a namespace");
     assert_eq!((id.nsze, id.ncap, id.block_bytes()), (2048, 2048, Some(512)));
     assert_eq!((id.nmic, id.rescap, id.dlfeat, id.nsattr), (1, 0, 9, 0));
+    assert_eq!(id.nsfeat, 1 << 4 | 1, "the hints below hold; deallocation gives space back");
     assert_eq!((id.npwg, id.npwa), (7, 7), "eight blocks of 512 make a physical one");
     assert_eq!(id.nguid, [1; 16]);
     let list = identify(&mut world, line, Cns::NAMESPACE_DESCRIPTORS, 1).expect("descriptors");
@@ -76,6 +78,21 @@ fn a_namespace_says_its_size_and_names_alike_everywhere() {
     let data = identify(&mut world, line, Cns::NAMESPACE_INDEPENDENT, 1).expect("a namespace");
     let id = IdentifyNamespaceIndependent::parse(&data).expect("a namespace");
     assert_eq!((id.nstat & 1, id.nmic), (1, 1), "NRDY, or Linux leaves the namespace out");
+}
+
+#[test]
+fn a_namespace_says_what_cannot_be_done_to_it() {
+    let mut world = World::new(1);
+    world.put([Namespace {
+        read_only: true,
+        discards: false,
+        discard_zeroes: false,
+        ..namespace(1)
+    }]);
+    let (line, _) = world.ready(&Ask::default());
+    let data = identify(&mut world, line, Cns::NAMESPACE, 1).expect("a namespace");
+    let id = IdentifyNamespace::parse(&data).expect("a namespace");
+    assert_eq!((id.nsattr, id.dlfeat, id.nsfeat), (1, 0, 1 << 4), "write protected");
 }
 
 #[test]

@@ -237,6 +237,24 @@ fn a_disk_that_does_not_come_back_fails_the_controllers_of_its_subsystem() {
 }
 
 #[test]
+fn the_sessions_of_one_host_are_closed_once_and_those_of_others_stay() {
+    let (mut world, line, view) = World::ready_on(1);
+    let (io, _) = world.join(&Ask::io(0, view.controller, 1));
+    let (stays, _) = world.ready(&Ask { host: host(2), ..Ask::default() });
+    let now = world.now;
+    let of = |number| Nqn::new(&host(number).nqn.to_string()).expect("a name");
+    assert_eq!(world.shards[0].close_sessions(now, &of(3)), 0);
+    assert_eq!(world.shards[0].close_sessions(now, &of(1)), 1);
+    assert_eq!(world.shards[0].close_sessions(now, &of(1)), 0, "it is on its way out");
+    world.settle();
+    for closed in [line, io] {
+        assert_eq!(world.take_close(closed), Some(CloseReason::Administrator));
+    }
+    assert!(world.closes.is_empty());
+    assert_eq!(world.csts(stays), READY);
+}
+
+#[test]
 fn a_removed_host_is_closed_and_others_notice_nothing() {
     let (mut world, out, _) = World::ready_on(2);
     let (stays, _) = world.ready(&Ask { shard: 1, host: host(2), ..Ask::default() });
