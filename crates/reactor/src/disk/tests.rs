@@ -10,8 +10,10 @@ use block::{
     Ticket,
 };
 use contract::Cache;
+use rustix::fs::{FileType, Mode};
 use tempfile::TempDir;
 
+use super::probe::Probe;
 use super::*;
 use crate::memory::{Arena, ShardMemory};
 
@@ -181,6 +183,11 @@ fn what_is_no_disk_is_refused_with_what_was_seen() {
         assert!(matches!(itself, OpenError::Kind { seen: "a directory", .. }), "{itself}");
         let device = refused(file_spec(Path::new("/dev/null"), None));
         assert!(matches!(device, OpenError::Kind { .. }), "{device}");
+        // It has no writer, for whom nobody waits.
+        let pipe = directory.file("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let probed = Probe::file(&pipe, Tail::Refuse).expect_err("a pipe is no disk");
+        assert!(matches!(probed, OpenError::Kind { .. }), "{probed}");
         let plain = directory.file("plain");
         fs::write(&plain, [1; 4096]).unwrap();
         let plain = refused(OpenSpec::BlockDevice { path: plain });
@@ -209,6 +216,8 @@ fn a_file_that_ends_within_a_block_is_refused() {
             assert!(told.contains(&format!("seen {size}")) && told.contains("truncate"), "{told}");
             assert_eq!(fs::metadata(path).unwrap().len(), size as u64);
         }
+        fs::write(path, vec![1; 3 * 4096 + 100]).unwrap();
+        assert_eq!(Probe::file(path, Tail::Ignore).unwrap().tail(), 100);
     });
 }
 
@@ -219,7 +228,8 @@ fn a_size_that_changes_is_seen_on_refresh_in_whole_blocks() {
         let disk = open(memory, &file_spec(path, None));
         let file = OpenOptions::new().write(true).open(path).unwrap();
         file.set_len(1 << 20).unwrap();
-        assert_eq!(disk.facts().size, ByteCount(3 * 4096));
+        assert_eq!(disk.size_now().unwrap(), ByteCount(1 << 20));
+        assert_eq!(disk.facts().size, ByteCount(3 * 4096), "a look is no refresh");
         assert_eq!(disk.refresh().unwrap().size, ByteCount(1 << 20));
         file.set_len((1 << 21) + 100).unwrap();
         assert_eq!(disk.refresh().unwrap().size, ByteCount(1 << 21));
