@@ -36,7 +36,7 @@ const EXCLUDED_FILES: [&str; 3] = ["**/tests.rs", "**/tests/**", "**/*_tests.rs"
 const EXCLUDED: &str = "impl (fmt::)?(Debug|Display) for|fn explain|fn tell";
 
 /// How long the tests of a mutant may take before it counts as caught: one that hangs.
-const TIMEOUT_S: &str = "300";
+const TIMEOUT_S: &str = "90";
 
 /// cargo-mutants' exit codes: mutants survived; one made a test hang.
 const SURVIVED: i32 = 2;

@@ -242,7 +242,7 @@ fn the_sessions_of_one_host_are_closed_once_and_those_of_others_stay() {
     let (io, _) = world.join(&Ask::io(0, view.controller, 1));
     let (stays, _) = world.ready(&Ask { host: host(2), ..Ask::default() });
     let now = world.now;
-    let of = |number| Nqn::new(&host(number).nqn.to_string()).expect("a name");
+    let of = |number| host(number).nqn;
     assert_eq!(world.shards[0].close_sessions(now, &of(3)), 0);
     assert_eq!(world.shards[0].close_sessions(now, &of(1)), 1);
     assert_eq!(world.shards[0].close_sessions(now, &of(1)), 0, "it is on its way out");
