@@ -178,7 +178,8 @@ impl Play {
             drained: false,
         };
         for shard in 0..play.nodes.len() {
-            let facts = LinkFacts { mac: OWN.0, mtu: 1500, vlan: None, ring_frames: 64, is_shared: true };
+            let facts =
+                LinkFacts { mac: OWN.0, mtu: 1500, vlan: None, ring_frames: 64, is_shared: true };
             play.tell(shard, Event::LinkUp { link: LINK, facts });
         }
         play.steps.push_back(Step::AddListener);
