@@ -83,8 +83,10 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
     }
     fs::create_dir_all(&work)?;
-    let mutants = Mutants { tree, selected: selection(tree, options, &work)?, work };
-    let all = mutants.list()?;
+    let selected = selection(tree, options, &work)?;
+    let mut mutants = Mutants { tree, selected, work, all: Vec::new() };
+    mutants.all = mutants.list()?;
+    let all = &mutants.all;
     ensure!(!all.is_empty(), "no mutants: nothing there could be changed");
     let each = match options.sample {
         0 => 1,
@@ -134,6 +136,8 @@ fn selection(tree: &Tree, options: &Options, work: &Path) -> Result<Vec<String>>
 struct Mutants<'a> {
     tree: &'a Tree,
     selected: Vec<String>,
+    /// The names of all that are selected.
+    all: Vec<String>,
     /// Where builds and results are kept.
     work: PathBuf,
 }
@@ -172,14 +176,18 @@ impl Mutants<'_> {
         if names.is_empty() || seconds == 0 {
             return Ok(names.is_empty());
         }
+        // All others count as caught before: no other selection leaves out every one of them.
+        let results = self.work.join("mutants.out");
+        let _ = fs::remove_dir_all(&results);
+        fs::create_dir(&results)?;
+        let others = self.all.iter().filter(|name| !names.contains(name));
+        let others: String = others.map(|name| format!("{name}\n")).collect();
+        fs::write(results.join("caught.txt"), others)?;
         let mut timeout = Command::new("timeout");
         timeout.args(["--signal=INT", "--kill-after=60", &seconds.to_string(), "cargo"]);
         let mut command = self.command(timeout)?;
-        command.args(["--no-shuffle", "--timeout", TIMEOUT_S, "--output"]).arg(&self.work);
-        command.args(&self.selected);
-        for name in names {
-            command.args(["--re", &format!("^{}$", escaped(name))]);
-        }
+        command.args(["--iterate", "--no-shuffle", "--timeout", TIMEOUT_S, "--output"]);
+        command.arg(&self.work).args(&self.selected);
         let ended = tree::exit_code(command.args(tests))?;
         // However it ended.
         self.keep(missed)?;
@@ -192,12 +200,16 @@ impl Mutants<'_> {
 
     /// Adds what `cargo mutants` found last to the results.
     fn keep(&self, missed: &str) -> Result<()> {
+        let results = self.work.join("mutants.out");
+        if !results.join("mutants.json").exists() {
+            // It did not begin.
+            return Ok(());
+        }
         let mut lines = String::new();
         for (file, what) in
             [("caught", CAUGHT), ("timeout", "hung"), ("unviable", "unviable"), ("missed", missed)]
         {
-            let path = self.work.join("mutants.out").join(format!("{file}.txt"));
-            let names = fs::read_to_string(path).unwrap_or_default();
+            let names = fs::read_to_string(results.join(format!("{file}.txt"))).unwrap_or_default();
             lines.extend(names.lines().map(|name| format!("{what}\t{name}\n")));
         }
         let mut results = File::options().append(true).create(true).open(self.results())?;
@@ -247,25 +259,5 @@ impl Mutants<'_> {
             println!("the time was over before all were tried: the same command goes on");
         }
         Ok(left.is_empty())
-    }
-}
-
-/// A regular expression that a text alone matches.
-fn escaped(text: &str) -> String {
-    let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
-    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_matches_itself() {
-        let name =
-            r"crates/a/src/b.rs:1:2: replace += with *= in <impl A for B>::c -> Vec<[u8; 2]>";
-        let told =
-            r"crates/a/src/b\.rs:1:2: replace \+= with \*= in <impl A for B>::c -> Vec<\[u8; 2\]>";
-        assert_eq!(escaped(name), told);
     }
 }
