@@ -2,11 +2,15 @@
 //! each built and tried with the tests of its crate, and those that survive with the simulator too.
 //! What the survivors of a sample mean stands in docs/mutants.md.
 //!
-//! A run ends at its deadline at the latest and goes on where it ended when it is started again;
-//! what was caught is not tried twice. Results are below `target/mutants`. cargo-mutants is taken
-//! from `PATH`, or installed once below the target directory, in the version that is named here.
+//! A run ends at its deadline at the latest and goes on where it ended when it is started again: what
+//! came of each mutant is kept below `target/mutants`, by its name, and none is tried twice.
+//! cargo-mutants is taken from `PATH`, or installed once below the target directory, in the version
+//! that is named here.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::ErrorKind::NotFound;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -15,7 +19,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use serde_json::Value;
 
 use crate::tree::{self, Tree};
 
@@ -37,6 +40,11 @@ const EXCLUDED: &str = "impl (fmt::)?(Debug|Display) for|fn explain|fn tell";
 
 /// How long the tests of a mutant may take before it counts as caught: one that hangs.
 const TIMEOUT_S: &str = "90";
+
+/// What came of a mutant: a test failed; no test of its crate did; none of the simulator either.
+const CAUGHT: &str = "caught";
+const MISSED: &str = "missed";
+const SURVIVED_ALL: &str = "survived";
 
 /// cargo-mutants' exit codes: mutants survived; one made a test hang.
 const SURVIVED: i32 = 2;
@@ -75,20 +83,31 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
     }
     fs::create_dir_all(&work)?;
-    let mutants = Mutants { tree, selected: selection(tree, options, &work)?, work };
-    let total = mutants.count()?;
-    ensure!(total > 0, "no mutants: nothing there could be changed");
-    let shards = match options.sample {
+    let selected = selection(tree, options, &work)?;
+    let mut mutants = Mutants { tree, selected, work, all: Vec::new() };
+    mutants.all = mutants.list()?;
+    let all = &mutants.all;
+    ensure!(!all.is_empty(), "no mutants: nothing there could be changed");
+    let each = match options.sample {
         0 => 1,
-        sample => (total / sample).max(1),
+        sample => (all.len() / sample).max(1),
     };
-    println!("{total} mutants, of which one in {shards} is tried");
-    let shard = format!("{}/{shards}", options.seed % shards);
+    let sample: Vec<String> = all.iter().skip(options.seed % each).step_by(each).cloned().collect();
+    println!("{} mutants, of which one in {each} is tried: {}", all.len(), sample.len());
     let left = || (options.minutes * 60).saturating_sub(begun.elapsed().as_secs());
-    let done = mutants.attempt(&shard, left(), &[])?
+    let by = |found: &BTreeMap<String, String>, wanted: Option<&str>| -> Vec<String> {
+        let is_wanted = |name: &&String| found.get(*name).map(String::as_str) == wanted;
+        sample.iter().filter(is_wanted).cloned().collect()
+    };
+    let untried = by(&mutants.found()?, None);
+    let mut done = mutants.attempt(&untried, left(), MISSED, &[])?;
+    if done {
         // Those that are left, once more: do seeds of the simulator notice?
-        && mutants.attempt(&shard, left(), &["--baseline", "skip", "--test-package", "sim", "--", "--test", "seeds"])?;
-    mutants.report(done)
+        let simulator = ["--baseline", "skip", "--test-package", "sim", "--", "--test", "seeds"];
+        let missed = by(&mutants.found()?, Some(MISSED));
+        done = mutants.attempt(&missed, left(), SURVIVED_ALL, &simulator)?;
+    }
+    mutants.report(&sample, done)
 }
 
 /// The arguments that select mutants.
@@ -117,39 +136,84 @@ fn selection(tree: &Tree, options: &Options, work: &Path) -> Result<Vec<String>>
 struct Mutants<'a> {
     tree: &'a Tree,
     selected: Vec<String>,
+    /// The names of all that are selected.
+    all: Vec<String>,
     /// Where builds and results are kept.
     work: PathBuf,
 }
 
 impl Mutants<'_> {
-    /// How many mutants are selected.
-    fn count(&self) -> Result<usize> {
+    /// The names of those that are selected, always in the same order.
+    fn list(&self) -> Result<Vec<String>> {
         let mut command = self.command(Command::new("cargo"))?;
-        let listed = command.args(["--list", "--json"]).args(&self.selected).output()?;
+        let listed = command.arg("--list").args(&self.selected).output()?;
         ensure!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
-        let listed: Value = serde_json::from_slice(&listed.stdout)?;
-        Ok(listed.as_array().context("a list of mutants")?.len())
+        Ok(String::from_utf8(listed.stdout)?.lines().map(str::to_owned).collect())
     }
 
-    /// Tries those that were not caught yet, for so many seconds; whether all were tried.
-    fn attempt(&self, shard: &str, seconds: u64, tests: &[&str]) -> Result<bool> {
-        if seconds == 0 {
-            return Ok(false);
+    fn results(&self) -> PathBuf {
+        self.work.join("results.tsv")
+    }
+
+    /// What came of each that was tried, in this run and in earlier ones; the last counts.
+    fn found(&self) -> Result<BTreeMap<String, String>> {
+        let text = match fs::read_to_string(self.results()) {
+            Err(error) if error.kind() == NotFound => String::new(),
+            text => text.context("what earlier runs found")?,
+        };
+        let line = |line: &str| line.split_once('\t').map(|(what, of)| (of.into(), what.into()));
+        Ok(text.lines().filter_map(line).collect())
+    }
+
+    /// Tries these for so many seconds; whether all were tried. What is not noticed is `missed`.
+    fn attempt(
+        &self,
+        names: &[String],
+        seconds: u64,
+        missed: &str,
+        tests: &[&str],
+    ) -> Result<bool> {
+        if names.is_empty() || seconds == 0 {
+            return Ok(names.is_empty());
         }
+        // All others count as caught before: no other selection leaves out every one of them.
+        let results = self.work.join("mutants.out");
+        let _ = fs::remove_dir_all(&results);
+        fs::create_dir(&results)?;
+        let others = self.all.iter().filter(|name| !names.contains(name));
+        let others: String = others.map(|name| format!("{name}\n")).collect();
+        fs::write(results.join("caught.txt"), others)?;
         let mut timeout = Command::new("timeout");
         timeout.args(["--signal=INT", "--kill-after=60", &seconds.to_string(), "cargo"]);
         let mut command = self.command(timeout)?;
-        command.args(["--iterate", "--no-shuffle", "--timeout", TIMEOUT_S, "--shard", shard]);
-        command
-            .args(["--sharding", "round-robin", "--output"])
-            .arg(&self.work)
-            .args(&self.selected)
-            .args(tests);
-        match tree::exit_code(&mut command)? {
+        command.args(["--iterate", "--no-shuffle", "--timeout", TIMEOUT_S, "--output"]);
+        command.arg(&self.work).args(&self.selected);
+        let ended = tree::exit_code(command.args(tests))?;
+        // However it ended.
+        self.keep(missed)?;
+        match ended {
             Some(0 | SURVIVED | HUNG) => Ok(true),
             Some(TIME_IS_OVER) => Ok(false),
-            code => bail!("{} ended with {code:?}", tree::words(&command)),
+            code => bail!("cargo mutants ended with {code:?}"),
         }
+    }
+
+    /// Adds what `cargo mutants` found last to the results.
+    fn keep(&self, missed: &str) -> Result<()> {
+        let results = self.work.join("mutants.out");
+        if !results.join("mutants.json").exists() {
+            // It did not begin.
+            return Ok(());
+        }
+        let mut lines = String::new();
+        for (file, what) in
+            [("caught", CAUGHT), ("timeout", "hung"), ("unviable", "unviable"), ("missed", missed)]
+        {
+            let names = fs::read_to_string(results.join(format!("{file}.txt"))).unwrap_or_default();
+            lines.extend(names.lines().map(|name| format!("{what}\t{name}\n")));
+        }
+        let mut results = File::options().append(true).create(true).open(self.results())?;
+        Ok(results.write_all(lines.as_bytes())?)
     }
 
     /// `cargo mutants` behind `command`, installed where it is not there. Its builds have a target
@@ -169,31 +233,31 @@ impl Mutants<'_> {
         Ok(command)
     }
 
-    /// Prints what came of them; `false` if some survived.
-    fn report(&self, done: bool) -> Result<bool> {
-        let results = self.work.join("mutants.out");
-        let lines = |name: &str| -> Vec<String> {
-            let earlier = fs::read_to_string(results.join(format!("previously_{name}.txt")));
-            let now = fs::read_to_string(results.join(format!("{name}.txt")));
-            let both = [earlier.unwrap_or_default(), now.unwrap_or_default()].concat();
-            both.lines().map(str::to_owned).collect()
+    /// Prints what came of a sample; `false` if some of it survived.
+    fn report(&self, sample: &[String], done: bool) -> Result<bool> {
+        let found = self.found()?;
+        let of = |what: Option<&str>| {
+            let is_of = |name: &&String| found.get(*name).map(String::as_str) == what;
+            sample.iter().filter(is_of).collect::<Vec<_>>()
         };
-        let missed = lines("missed");
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED).set_header(["mutants", ""]);
-        for (name, what) in [
-            ("caught", "a test failed"),
-            ("timeout", "a test did not end: caught, too"),
-            ("unviable", "does not compile"),
-            ("missed", "survived"),
+        for (what, words) in [
+            (Some(CAUGHT), "a test failed"),
+            (Some("hung"), "a test did not end: caught, too"),
+            (Some("unviable"), "does not compile"),
+            (Some(MISSED), "no test of its crate noticed; the simulator was not asked yet"),
+            (Some(SURVIVED_ALL), "survived"),
+            (None, "not tried yet"),
         ] {
-            table.add_row([lines(name).len().to_string(), what.to_owned()]);
+            table.add_row([of(what).len().to_string(), words.to_owned()]);
         }
         println!("{table}");
-        missed.iter().for_each(|mutant| println!("survived: {mutant}"));
+        let left = [of(Some(MISSED)), of(Some(SURVIVED_ALL))].concat();
+        left.iter().for_each(|mutant| println!("survived: {mutant}"));
         if !done {
             println!("the time was over before all were tried: the same command goes on");
         }
-        Ok(missed.is_empty())
+        Ok(left.is_empty())
     }
 }

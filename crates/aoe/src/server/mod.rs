@@ -530,6 +530,15 @@ mod size {
     use super::*;
 
     #[test]
+    fn the_mark_of_a_buffer_says_whose_it_is() {
+        for id in [0, 1, 7, 8, 4095] {
+            for which in 0..ACCOUNTS as u8 {
+                assert_eq!(unmark(mark(ExportId(id), which)), (ExportId(id), which));
+            }
+        }
+    }
+
+    #[test]
     fn thousands_of_exports_are_a_few_mebibytes() {
         // Beside it a quiet export has its links and config, and four bytes in the directory of
         // each link.

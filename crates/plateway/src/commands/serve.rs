@@ -77,7 +77,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
         Event::warn(words).tell();
     }
     introduce(introduction(&running));
-    let service = Service::ready(running.pulse(), &served(&running));
+    let service = Service::ready(running.pulse(), served(&running));
 
     let control = checked.args.server.control.clone();
     let server = Server { args, flags, defaults, control };
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
             Ok(Input::Reload) => {
                 service.reloading();
                 server.reload(&mut running);
-                service.reloaded(&served(&running));
+                service.reloaded(served(&running));
             }
             Ok(Input::Follow) => {
                 running.follow_remote_disks().into_iter().for_each(Event::tell);

@@ -52,6 +52,20 @@ fn a_service_manager_is_told_of_readiness_reloads_and_the_end() {
 }
 
 #[test]
+fn a_service_manager_that_reads_nothing_holds_up_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let manager = Manager::new(home.path());
+    let other = UnixDatagram::unbound().unwrap();
+    other.set_nonblocking(true).unwrap();
+    while other.send_to(b"FDSTORE=1", home.path().join("notify")).is_ok() {}
+    let server = manager.serve(home.path(), Some(40_000));
+    server.signal(Signal::HUP);
+    server.ask(&["status"]);
+    assert!(server.ask(&["disks", "list"]).contains("ram:1MiB"));
+    server.stop();
+}
+
+#[test]
 fn a_watchdog_is_fed_while_the_shards_turn() {
     let home = tempfile::tempdir().unwrap();
     let manager = Manager::new(home.path());

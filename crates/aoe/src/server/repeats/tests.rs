@@ -44,6 +44,17 @@ fn a_copy_within_two_seconds_is_known_and_then_forgotten() {
 }
 
 #[test]
+fn what_is_held_is_counted_while_it_is_held() {
+    let mut repeats = Repeats::default();
+    assert_eq!(repeats.bytes(), 0);
+    write(&mut repeats, at(0), key(1, 100, 8));
+    let chunk = RECORDS as usize * size_of::<Record>();
+    let tables = SETS * size_of::<[u64; WAYS]>() + HEADS * size_of::<u32>();
+    let held = repeats.bytes();
+    assert!((chunk + tables..2 * (chunk + tables)).contains(&held), "{held}");
+}
+
+#[test]
 fn a_copy_that_is_answered_makes_its_time_begin_anew() {
     let mut repeats = Repeats::default();
     write(&mut repeats, at(0), key(1, 100, 8));

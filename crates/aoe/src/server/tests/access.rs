@@ -105,6 +105,9 @@ fn a_mask_is_read_edited_and_obeyed_by_all_commands() {
     assert_eq!(masked(&world.answer(&mask(A, 1, &[(2, A)]))).3, [[0u8; 6]; 0]);
     assert_eq!(world.answer(&read(B, 1, 0, 1)).len(), 548);
     assert_eq!(world.controls.stored, ["config - mask 02:00:00:00:00:01", "config - mask"]);
+    let queries = world.target.counters().queries;
+    world.answer(&mask(A, 0, &[]));
+    assert_eq!(world.target.counters().queries, queries + 1, "to read it is a query");
 }
 
 #[test]
