@@ -7,11 +7,12 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(super) const VOLUME: &str = "512MiB";
 const MEMBER: &str = "128MiB";
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(30);
+/// How often metrics are read where they are.
+const SCRAPE: Duration = Duration::from_secs(1);
 /// How much longer than its window a load may take.
 const SLACK: Duration = Duration::from_secs(150);
 
@@ -64,6 +67,9 @@ pub(super) struct NvmePlan {
     /// On both CPUs.
     #[serde(default)]
     two_shards: bool,
+    /// Asked for its metrics once a second.
+    #[serde(default)]
+    scraped: bool,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
@@ -82,6 +88,7 @@ enum Disks {
 pub(super) struct Server {
     pub(super) child: Child,
     place: Place,
+    scraper: Option<Scraper>,
     pub(super) cpus: String,
     log: PathBuf,
     /// Whether all that its CPUs do counts, and not its threads alone.
@@ -186,6 +193,8 @@ impl Bench {
     fn serve_nvme(&self, plan: &NvmePlan) -> Result<Server> {
         let port = free_port()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let metrics = plan.scraped.then(free_port).transpose()?;
+        let metrics = metrics.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let cpus = if plan.two_shards {
             format!("{},{}", self.target_cpu, self.load_cpu)
         } else {
@@ -200,7 +209,11 @@ impl Bench {
             let own = self.dir.join(format!("serve-{port}"));
             fs::create_dir_all(&own)?;
             let file = own.join("plateway.toml");
-            fs::write(&file, configuration(plan, address, &cpus, &own))?;
+            let mut text = server_table(&cpus, &own);
+            if let Some(metrics) = metrics {
+                text += &format!("metrics = \"{metrics}\"\n");
+            }
+            fs::write(&file, text + &exported(plan, address))?;
             let mut command = self.command(&cpus, &self.plateway);
             command.arg("serve").arg("--config").arg(file);
             (command, SUBSYSTEM)
@@ -214,6 +227,7 @@ impl Bench {
             ensure!(Instant::now() < deadline, "{text} does not listen: {}", server.words());
             std::thread::sleep(Duration::from_millis(20));
         }
+        server.scraper = metrics.map(Scraper::start);
         Ok(server)
     }
 
@@ -245,6 +259,7 @@ impl Bench {
             .args(["--target-cpus", &server.cpus])
             .args(args);
         let mut value = output(command, seconds).map_err(|error| server.blame(error))?.value;
+        ensure!(server.is_scraped(), "nothing reads the server's metrics any more");
         value["load_cpu_us_per_op"] = value["client_cpu_us_per_op"].clone();
         Ok(value)
     }
@@ -343,7 +358,15 @@ impl Server {
         command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
         let text = words(&command);
         let child = command.spawn().with_context(|| format!("cannot start {text}"))?;
-        Ok(Self { child, place, cpus, log, counts_core: false, start_seconds: f64::NAN })
+        Ok(Self {
+            child,
+            place,
+            scraper: None,
+            cpus,
+            log,
+            counts_core: false,
+            start_seconds: f64::NAN,
+        })
     }
 
     /// An error if it has ended.
@@ -352,6 +375,11 @@ impl Server {
             Some(status) => bail!("{text} ended with {status}: {}", self.words()),
             None => Ok(()),
         }
+    }
+
+    /// Whether who is to read its metrics still does.
+    fn is_scraped(&self) -> bool {
+        self.scraper.as_ref().is_none_or(|scraper| !scraper.thread.is_finished())
     }
 
     /// Its LAN, if it is on one.
@@ -376,6 +404,36 @@ impl Server {
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(5)..].join(" | ")
     }
+}
+
+/// Who reads a server's metrics once a second, as long as it is kept and they are answered.
+struct Scraper {
+    _stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Scraper {
+    fn start(address: SocketAddr) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            while stopped.recv_timeout(SCRAPE) == Err(RecvTimeoutError::Timeout) {
+                if scrape(address).is_none_or(|text| !text.ends_with("# EOF\n")) {
+                    return;
+                }
+            }
+        });
+        Self { _stop: stop, thread }
+    }
+}
+
+/// What a server answers who asks for its metrics.
+fn scrape(address: SocketAddr) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(START)).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 fn free_port() -> Result<u16> {
@@ -405,13 +463,14 @@ pub(super) fn volume(disks: &[String]) -> String {
     )
 }
 
-fn configuration(plan: &NvmePlan, address: SocketAddr, cpus: &str, own: &Path) -> String {
+/// The volume of a plan, its listener and its export.
+fn exported(plan: &NvmePlan, address: SocketAddr) -> String {
     let disks: Vec<String> = match plan.disks {
         Disks::Stripe => (0..4).map(|_| format!("ram:{MEMBER}")).collect(),
         Disks::Null => vec![format!("null:{VOLUME}")],
         Disks::Ram | Disks::Ceiling => vec![format!("ram:{VOLUME}")],
     };
-    let mut text = server_table(cpus, own) + &volume(&disks);
+    let mut text = volume(&disks);
     text += &format!("[[listener]]\nnvme = \"{address}\"\npoll_us = {}\n", plan.poll_us);
     text += &format!(
         "[[export]]\nvolume = \"v0\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n"
@@ -516,13 +575,13 @@ mod tests {
 
     #[test]
     fn a_stripe_names_all_its_disks_and_a_single_disk_has_no_chunk() {
-        let plan = |disks, poll_us| NvmePlan { disks, poll_us, two_shards: false };
+        let plan = |disks, poll_us| NvmePlan { disks, poll_us, two_shards: false, scraped: false };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
-        let stripe = configuration(&plan(Disks::Stripe, 0), address, "0", Path::new("/own"));
+        let stripe = exported(&plan(Disks::Stripe, 0), address);
         assert!(stripe.contains("disks = [\"d0\", \"d1\", \"d2\", \"d3\"]\nchunk = \"64KiB\""));
-        let single = configuration(&plan(Disks::Ram, 50), address, "0,1", Path::new("/own"));
-        assert!(single.contains("shards = [0,1]") && single.contains("poll_us = 50"));
-        assert!(!single.contains("chunk"));
+        let single = exported(&plan(Disks::Ram, 50), address);
+        assert!(single.contains("poll_us = 50") && !single.contains("chunk"));
+        assert!(server_table("0,1", Path::new("/own")).contains("shards = [0,1]"));
     }
 
     #[test]
