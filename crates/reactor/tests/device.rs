@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -53,23 +54,31 @@ fn qemu_itself_is_refused_and_let_in_afterwards() {
     std::fs::File::create(&path).unwrap().set_len(SIZE).unwrap();
     let qemu = || {
         let mut command = Command::new("qemu-io");
-        command.args(["-f", "raw", "-c", "read 0 4k"]).arg(&path);
-        command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::null());
-        command.status().map(|status| status.success())
+        command.args(["-f", "raw"]).arg(&path);
+        command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+        command
     };
-    match qemu() {
+    let opens = || Ok::<_, std::io::Error>(qemu().args(["-c", "write 0 4k"]).status()?.success());
+    match opens() {
         Ok(true) => {}
         other => return eprintln!("skipped: qemu-io is not to be had: {other:?}"),
     }
     let arena = Arc::new(Arena::new(1).unwrap());
-    let disk = Disk::open(
-        &OpenSpec::File { path: path.clone(), create: None, tail: Tail::Refuse },
-        &arena,
-    )
-    .unwrap();
-    assert!(!qemu().unwrap(), "it opens what is served");
+    let spec = OpenSpec::File { path: path.clone(), create: None, tail: Tail::Refuse };
+    let disk = Disk::open(&spec, &arena).unwrap();
+    assert!(!opens().unwrap(), "it opens what is served");
     drop(disk);
-    assert!(qemu().unwrap());
+
+    // It asks for a command when it has the image, and lets go when there are no more.
+    let mut has_it = qemu().stdin(Stdio::piped()).spawn().unwrap();
+    let mut asks = [0; 9];
+    has_it.stdout.as_mut().unwrap().read_exact(&mut asks).unwrap();
+    let refused = Disk::open(&spec, &arena).map(drop);
+    assert!(has_it.wait().unwrap().success());
+    assert_eq!(&asks, b"qemu-io> ");
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("QEMU"), "{refused}");
+    Disk::open(&spec, &arena).map(drop).unwrap();
 }
 
 fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
