@@ -445,24 +445,12 @@ impl Machine for Shard {
 
     #[inline]
     fn take_requests(&mut self, asks: &mut Vec<Ask>) {
-        if self.volumes.outbox.submit.is_empty() {
-            return;
+        let submit = &mut self.volumes.outbox.submit;
+        if asks.is_empty() {
+            core::mem::swap(asks, submit);
+        } else {
+            asks.append(submit);
         }
-        if self.imports.is_empty() && asks.is_empty() {
-            core::mem::swap(asks, &mut self.volumes.outbox.submit);
-            return;
-        }
-        // What is for imports waits for the next settle.
-        let mut mixed = core::mem::take(&mut self.asks);
-        core::mem::swap(&mut mixed, &mut self.volumes.outbox.submit);
-        for (disk, request) in mixed.drain(..) {
-            let list = match self.imports.get_mut(disk) {
-                Some(_) => &mut self.volumes.outbox.submit,
-                None => &mut *asks,
-            };
-            list.push((disk, request));
-        }
-        self.asks = mixed;
     }
 
     #[inline]

@@ -334,12 +334,9 @@ impl<M: Machine> World<M> {
     fn turn(&mut self, host: usize, shard: usize) {
         let now = Instant(self.now);
         self.trace.note(now, "turn", &[host as u64, shard as u64]);
-        let node = &mut self.hosts[host].nodes[shard];
-        node.turn_at = None;
-        let inbox = core::mem::take(&mut node.inbox);
-        for event in inbox {
-            node.machine.handle_event(now, event, &mut node.memory);
-        }
+        self.hosts[host].nodes[shard].turn_at = None;
+        self.flush_events(host, shard);
+        let node = &self.hosts[host].nodes[shard];
         if !node.ring.is_empty() {
             self.show_frames(host, shard);
         }
@@ -357,6 +354,9 @@ impl<M: Machine> World<M> {
                 core::mem::swap(&mut node.memory.lends.disks, disks);
                 again |= yields;
                 self.credit(host, shard, slot, consumed);
+                // As the driver does, so that disks begin while the turn goes on.
+                self.perform_effects(host, shard);
+                self.flush_events(host, shard);
             }
             again |= self.tell_loss(host, shard, slot);
         }
@@ -365,27 +365,14 @@ impl<M: Machine> World<M> {
             node.machine.handle_timeout(now, &mut node.memory);
         }
         loop {
+            self.flush_events(host, shard);
             let Host { nodes, disks, .. } = &mut self.hosts[host];
             let node = &mut nodes[shard];
             core::mem::swap(&mut node.memory.lends.disks, disks);
             node.machine.settle(now, &mut node.memory);
             core::mem::swap(&mut node.memory.lends.disks, disks);
-            let mut answered = false;
-            let mut asks = Vec::new();
-            node.machine.take_requests(&mut asks);
-            for (disk, request) in asks {
-                answered |= self.submit(host, shard, disk, request);
-            }
-            while let Some(effect) = self.hosts[host].nodes[shard].machine.poll_effect() {
-                self.perform(host, shard, effect);
-            }
-            if !answered {
+            if !self.perform_effects(host, shard) {
                 break;
-            }
-            let node = &mut self.hosts[host].nodes[shard];
-            let inbox = core::mem::take(&mut node.inbox);
-            for event in inbox {
-                node.machine.handle_event(now, event, &mut node.memory);
             }
         }
         let node = &self.hosts[host].nodes[shard];
@@ -397,6 +384,29 @@ impl<M: Machine> World<M> {
             let late = self.random.below(self.timing.turn_us * MICROSECOND + 1);
             self.wake_at(host, shard, at.0.max(self.now) + 1 + late);
         }
+    }
+
+    /// Tells a machine what has happened.
+    fn flush_events(&mut self, host: usize, shard: usize) {
+        let now = Instant(self.now);
+        let node = &mut self.hosts[host].nodes[shard];
+        for event in core::mem::take(&mut node.inbox) {
+            node.machine.handle_event(now, event, &mut node.memory);
+        }
+    }
+
+    /// Does what a machine wants. Returns whether a disk answered at once.
+    fn perform_effects(&mut self, host: usize, shard: usize) -> bool {
+        let mut asks = Vec::new();
+        self.hosts[host].nodes[shard].machine.take_requests(&mut asks);
+        let mut answered = false;
+        for (disk, request) in asks {
+            answered |= self.submit(host, shard, disk, request);
+        }
+        while let Some(effect) = self.hosts[host].nodes[shard].machine.poll_effect() {
+            self.perform(host, shard, effect);
+        }
+        answered
     }
 
     /// Lends a machine the frames in its rings, one after the other.

@@ -103,9 +103,6 @@ impl Shard {
     /// Hands what volumes want to whom it concerns, until nothing is left to route.
     #[inline]
     pub(super) fn route_outbox(&mut self, now: Instant, memory: &mut dyn Memory) {
-        if !self.imports.is_empty() {
-            self.ask_imports(now);
-        }
         if !self.volumes.outbox.messages.is_empty() {
             let mail = |(to, message)| Effect::Mail { to, mail: Mail::Volume(message) };
             self.effects.extend(self.volumes.outbox.messages.drain(..).map(mail));
@@ -122,9 +119,13 @@ impl Shard {
                 self.volumes.outbox.complete = complete;
             }
         }
+        // At the end: who was just told may have asked for more.
+        if !self.imports.is_empty() {
+            self.ask_imports(now);
+        }
     }
 
-    /// Takes what is for imports out of what disks are to be asked.
+    /// Takes what is for imports out of what disks are to be asked; a driver never sees it.
     pub(super) fn ask_imports(&mut self, now: Instant) {
         if self.volumes.outbox.submit.is_empty() {
             return;
