@@ -137,6 +137,7 @@ impl Shard {
         };
         let waiting: usize = self.places.iter().map(|(_, place)| waiting(place)).sum();
         assert_eq!(waiting, waiters.len(), "who waits for memory stands in line");
+        assert_eq!(waiting, self.lines.len(), "how many are said to wait");
         (waiters, Class::ALL.map(|class| self.pool.grants(class)))
     }
 }

@@ -90,6 +90,7 @@ impl Volumes {
             operation.move_to(extent);
             self.outbox.submit.push((disk, Request { ticket, operation }));
         }
+        assert!(rest.is_none(), "the pieces are shorter than the operation");
     }
 
     pub(super) fn discard(&mut self, now: Instant, volume: VolumeId, request: Request) {
