@@ -10,7 +10,7 @@ ARGS ?=
 # rustup's cargo before Debian's, and sbin for mke2fs and depmod, which an ordinary user's PATH leaves out.
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps deps-build deps-bench build deb demo test bench interop fuzz mutants lint
+.PHONY: help deps deps-build deps-bench build deb container demo test bench interop fuzz mutants lint
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,6 +26,9 @@ build: deps-build ## the static release binary
 
 deb: deps-build ## the Debian package of it, with unit, manual pages and completions
 	@cargo xtask deb $(ARGS)
+
+container: deps-build ## a container image of it, by podman, buildah or docker
+	@cargo xtask container $(ARGS)
 
 bench: deps-bench ## the measurements of docs/performance.md
 	@cargo xtask bench $(ARGS)

@@ -1,14 +1,14 @@
 //! The chores of the repository: `cargo xtask help`, or `make` for the short list.
 //!
 //! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `record` sees
-//! what the tests passed by, `rooms` checks
-//! the walls between the crates, `release` builds the static binary and proves that it is static,
-//! `package` makes the Debian package, `fuzz` runs the fuzz targets, `mutants` looks for bugs that
-//! no test notices, `bench` measures, `interop` hands over to the guests in `interop/`. Nothing
-//! here is part of the product, so this may use the clock, files and processes freely; errors are
-//! `anyhow` and end the program with code 1.
+//! what the tests passed by, `rooms` checks the walls between the crates, `release` builds the static
+//! binary and proves that it is static, `package` makes the Debian package and `container` the image,
+//! `fuzz` runs the fuzz targets, `mutants` looks for bugs that no test notices, `bench` measures,
+//! `interop` hands over to the guests in `interop/`. Nothing here is part of the product, so this may
+//! use the clock, files and processes freely; errors are `anyhow` and end the program with code 1.
 
 mod bench;
+mod container;
 mod fuzz;
 mod mutants;
 mod package;
@@ -47,6 +47,8 @@ enum Chore {
     Release,
     /// Build the static release binary and the Debian package, and print its path.
     Deb,
+    /// Build the static release binary and a container image of it, and print the image's name.
+    Container,
     /// Build the static release binary and run `plateway demo` with the arguments that follow.
     Demo {
         /// Arguments of `plateway demo`, for instance `--keep`.
@@ -93,6 +95,10 @@ fn run(chore: Chore) -> Result<bool> {
         }
         Chore::Deb => {
             println!("{}", package::build(&tree)?.display());
+            Ok(true)
+        }
+        Chore::Container => {
+            println!("{}", container::build(&tree)?);
             Ok(true)
         }
         Chore::Demo { args } => {

@@ -12,9 +12,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::release;
 use crate::steps::NOT_PERMITTED;
 use crate::tree::{self, Tree};
+use crate::{container, release};
 
 const CARGO_DEB: &str = "cargo-deb@3.8.0";
 
@@ -60,13 +60,14 @@ pub(crate) fn check(tree: &Tree) -> Result<bool> {
     println!("{}: {} files looked for and there", package.display(), FILES.len());
     let mut install = tree.command("packaging/test-install");
     match tree::exit_code(install.arg(&package))? {
-        Some(0) => Ok(true),
+        Some(0) => {}
         Some(NOT_PERMITTED) => {
             println!("it was not installed: this machine does not permit the copy of itself");
-            Ok(true)
         }
-        _ => Ok(false),
+        _ => return Ok(false),
     }
+    container::check(tree)?;
+    Ok(true)
 }
 
 /// The package that was built last; where there is none, the folder that it would be in.
@@ -99,7 +100,7 @@ fn assemble(tree: &Tree) -> Result<PathBuf> {
     let binary = release::binary(tree);
     let packages = tree.target.join("debian");
     fs::create_dir_all(&packages)?;
-    strip(&binary, &staged.join("plateway"), &packages.join("plateway.debug"))?;
+    strip(&binary, &staged.join("plateway"), Some(&packages.join("plateway.debug")))?;
     tree::must_succeed(Command::new(&binary).arg("man").arg(&pages))?;
     for (shell, file) in
         [("bash", "plateway.bash"), ("zsh", "_plateway"), ("fish", "plateway.fish")]
@@ -115,12 +116,15 @@ fn assemble(tree: &Tree) -> Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-/// Takes the symbols out of a program and leaves them in a file that debuggers find by its name.
-fn strip(program: &Path, stripped: &Path, symbols: &Path) -> Result<()> {
+/// Takes the symbols out of a program, and leaves them in a file that debuggers find by its name.
+pub(crate) fn strip(program: &Path, stripped: &Path, symbols: Option<&Path>) -> Result<()> {
     let objcopy = || Command::new("objcopy");
-    output(objcopy().arg("--only-keep-debug").arg(program).arg(symbols))?;
     let mut command = objcopy();
-    command.arg("--strip-all").arg("--add-gnu-debuglink").arg(symbols);
+    command.arg("--strip-all");
+    if let Some(symbols) = symbols {
+        output(objcopy().arg("--only-keep-debug").arg(program).arg(symbols))?;
+        command.arg("--add-gnu-debuglink").arg(symbols);
+    }
     output(command.arg(program).arg(stripped)).map(drop)
 }
 
@@ -142,7 +146,7 @@ fn cargo_deb(tree: &Tree) -> Result<Command> {
 }
 
 /// What a command prints; with any code but 0, an error with what it said.
-fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let ended = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !ended.status.success() {
         let said = [ended.stdout, ended.stderr].concat();

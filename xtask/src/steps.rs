@@ -116,9 +116,12 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "package",
-        proves: "the Debian package installs, serves as its user and goes again; its unit gives little away",
+        proves: "the package installs, serves as its user and goes again; its unit gives little away; the image runs",
         needs: Some("release"),
-        run: Run::Check("cargo xtask deb, installed into an overlay", package::check),
+        run: Run::Check(
+            "cargo xtask deb, installed into an overlay; cargo xtask container",
+            package::check,
+        ),
     },
     Step {
         name: "demo",
