@@ -258,8 +258,12 @@ fn an_interrupted_copy_goes_on_between_the_same_disks_alone() {
     assert!(!here.join("b").exists(), "a refused resume made it");
     fs::rename(here.join("kept"), here.join("b")).unwrap();
 
-    // The disks are the same, whatever stands around them.
-    let output = copy(here, &["file:a", "file:b", "--resume", "--json"]);
+    // The disks are the same, whatever stands around them and whichever way leads to them.
+    std::os::unix::fs::symlink("../b", elsewhere.join("link")).unwrap();
+    let mut command = plateway();
+    command.current_dir(&elsewhere).env("STATE_DIRECTORY", here.join("state"));
+    let output = command.args(["copy", "file:../a", "file:link", "--resume", "--json"]).output();
+    let output = output.expect("it runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["copied_from"], durable);

@@ -33,11 +33,29 @@ const PAGE: u64 = 4096;
 pub(super) fn name_of(uri: &DiskUri, config: Option<&Path>) -> Option<String> {
     match (uri.innermost(), config) {
         (DiskUri::Volume { name }, Some(config)) => {
-            let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
-            Some(format!("volume:{name} of {}", config.display()))
+            Some(format!("volume:{name} of {}", one_name(config).display()))
+        }
+        (DiskUri::File { path, tail, .. }, _) => {
+            let path = one_name(path);
+            identity::backing(&DiskUri::File { path, create_bytes: None, tail: *tail })
+        }
+        // The links of udev lead to a name that another boot may give to another device.
+        (DiskUri::BlockDevice { path }, _) if !path.starts_with("/dev/disk") => {
+            identity::backing(&DiskUri::BlockDevice { path: one_name(path) })
         }
         _ => identity::backing(uri),
     }
+}
+
+/// The same for whichever way leads to a file, also to one that is to be made.
+fn one_name(path: &Path) -> PathBuf {
+    let absolute = || {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(parent.join(path.file_name()?))
+    };
+    let found = path.canonicalize().ok().or_else(absolute);
+    found.or_else(|| std::path::absolute(path).ok()).unwrap_or_else(|| path.to_owned())
 }
 
 /// The folder of the journal of a copy between two names.
