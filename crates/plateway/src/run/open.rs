@@ -29,12 +29,10 @@ pub(crate) fn spec_of(disk: &DiskConfig) -> Result<OpenSpec, RunError> {
 /// Why a disk could not be opened, with what to do about it.
 pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
-    let mut failed = RunError::new(format!("disk {}: {error}", disk.name));
+    // All of it is what was met under a name, and not the configuration: it may be mended there.
+    let failed = RunError::new(format!("disk {}: {error}", disk.name)).transient();
     let kind = match error {
-        OpenError::System { source, .. } => {
-            failed = failed.transient();
-            source.kind()
-        }
+        OpenError::System { source, .. } => source.kind(),
         OpenError::InUse { path, .. } => {
             return failed.in_use().help(format!(
                 "`fuser -v {}` shows who has it; a server of yours is asked by: plateway disks list --control SOCKET",
@@ -44,8 +42,6 @@ pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
         OpenError::BadSize { .. } if matches!(disk.uri.innermost(), DiskUri::File { .. }) => {
             return failed.help("a file that is there is given a size by: truncate -s SIZE PATH");
         }
-        // A device without its medium.
-        OpenError::BadSize { .. } => return failed.transient(),
         _ => return failed,
     };
     match (kind, disk.uri.innermost()) {
