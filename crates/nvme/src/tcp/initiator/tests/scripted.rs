@@ -9,6 +9,7 @@ use contract::{ConnectionId, Next, Receive, SendBatch, SendSegment, StreamEffect
 use remote::JobState;
 use testkit::Pages;
 use testkit::nvme::seal;
+use wire::nvme::command::DsmRange;
 use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, ICResp, PduFlags, R2T, TermReq};
 
@@ -297,6 +298,31 @@ fn a_term_req_and_a_host_s_pdu_end_the_connection_with_what_was_said() {
     let term = TermReq::new(wire::nvme_tcp::PduType::C2H_TERM_REQ, fes, 0, &[0; 24]);
     let length = term.emit(&mut bytes);
     assert!(rule(played.receive(&bytes[..length])).contains("sequence"));
+}
+
+#[test]
+fn a_discard_is_every_whole_block_once_in_commands_within_the_limits() {
+    let limits =
+        Limits { block_shift: 12, ranges: 2, range_blocks: 3, discard_blocks: 5, ..LIMITS };
+    // Block 1; 4 to 13; none; 16.
+    let extents = [(512, 8192), (16_384, 40_960), (57_856, 3584), (65_024, 5120)];
+    let extents = extents.map(|(offset, length)| Extent::new(offset, length)).to_vec();
+    let mut disk = Disk::default();
+    let request = Request { ticket: Ticket::default(), operation: Operation::Discard { extents } };
+    disk.admit(request, NOW + Duration::from_secs(60));
+    let index = disk.front().expect("a job waits");
+    let mut blocks = Vec::new();
+    while let Plan::Command { command, sends } = plan(&mut disk[index], &limits, 1) {
+        let job = &mut disk[index];
+        let ranges: Vec<DsmRange> = DsmRange::parse_all(&job.wire.ranges).collect();
+        assert_eq!((ranges.len(), sends as usize), (DsmRange::count(&command), 16 * ranges.len()));
+        assert!(ranges.len() <= 2 && ranges.iter().all(|range| range.blocks <= 3), "{ranges:?}");
+        assert!(ranges.iter().map(|range| range.blocks).sum::<u32>() <= 5, "{ranges:?}");
+        let all = |range: &DsmRange| range.lba..range.lba + u64::from(range.blocks);
+        blocks.extend(ranges.iter().flat_map(all));
+        job.cursor = job.then;
+    }
+    assert_eq!(blocks, [&[1][..], &(4..14).collect::<Vec<_>>(), &[16]].concat());
 }
 
 #[test]
