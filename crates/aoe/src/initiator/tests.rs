@@ -259,12 +259,23 @@ fn not_more_than_window_and_buffer_count_are_under_way() {
 }
 
 #[test]
-fn what_is_answered_leaves_room_for_more() {
+fn what_is_answered_or_given_up_leaves_room_for_more() {
     let mut world = World::live_with(&[1500], 2, 200, |_| {});
     for slot in 0..200 {
         world.read(slot, 0, 1);
         world.serve_one();
         assert_eq!(world.completed(slot).0, Outcome::Done);
+    }
+    world.is_clean();
+    let deadline = Duration::from_millis(1);
+    let mut world = World::with(&[1500], |settings| settings.deadline = deadline);
+    world.take();
+    world.meet(LinkId(0), T, 7);
+    for slot in 0..200 {
+        world.read(slot, 0, 1);
+        world.one();
+        world.until(world.now + deadline);
+        assert_eq!(world.completed(slot).0, Outcome::NotDone(Failure::TimedOut));
     }
     world.is_clean();
 }

@@ -232,6 +232,15 @@ fn a_namespace_that_comes_back_while_it_is_asked_for_is_found() {
 }
 
 #[test]
+fn one_that_is_closed_while_it_asks_for_a_namespace_leaves_once_that_is_answered() {
+    let mut pair = told_of(Some(Namespace { blocks: BlockCount(9000), ..namespace(false) }));
+    pair.run_until("asked", |pair| pair.initiator.admin.question().is_some());
+    pair.initiator.close();
+    pair.run_until("gone", |pair| pair.initiator.is_gone());
+    assert_eq!(pair.news, [InitiatorNews::Connected, InitiatorNews::FactsChanged]);
+}
+
+#[test]
 fn a_namespace_that_grows_is_told_of_without_a_break() {
     let mut pair = Pair::connected(9, settings(Digests::NONE), false);
     while pair.turn() {}
@@ -283,6 +292,18 @@ fn connections_are_its_own_until_they_are_closed() {
     pair.read(1, 0, 512);
     assert_eq!(pair.finish(1).0, Outcome::Done);
     assert_eq!(pair.news.len(), 3, "{:?}", pair.news);
+}
+
+#[test]
+fn the_loss_of_any_connection_ends_the_association() {
+    for index in 0..3 {
+        let mut pair = Pair::connected(17, settings(Digests::NONE), false);
+        while pair.turn() {}
+        pair.cut(index);
+        notice(&mut pair);
+        pair.read(1, 0, 512);
+        assert_eq!(pair.finish(1).0, Outcome::Done);
+    }
 }
 
 #[test]
