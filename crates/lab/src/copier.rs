@@ -571,9 +571,11 @@ mod tests {
     fn what_was_copied_before_is_not_copied_again() {
         let mut bench = bench(1 << 20);
         let plan = Plan { from: 1 << 19, compare: 1 << 19..1 << 20, ..plan(1 << 20) };
-        let copier = run(&mut bench, plan);
+        let progress = Arc::<Progress>::default();
+        let copier = bench.run(Copier::new(plan, progress.clone()));
         assert!(copier.is_complete());
         assert_eq!((bench.writes, copier.durable()), (8, 1 << 20));
+        assert_eq!(progress.durable(), 1 << 20, "it is told");
         assert!(bench.volumes[1][..1 << 19].iter().all(|byte| *byte == 0));
     }
 

@@ -383,6 +383,29 @@ mod tests {
     }
 
     #[test]
+    fn an_outbox_is_empty_once_all_that_was_wanted_is_taken() {
+        let mut world = World::new(2);
+        let owner = ShardId::owner_of(7, 2).index();
+        let wants = |world: &World| {
+            let wants = |shard: usize| !world.shards[shard].outbox.is_empty();
+            (wants(owner), wants(1 - owner))
+        };
+        assert_eq!(wants(&world), (false, false));
+        world.shards[1 - owner].propose(7, 1, 5);
+        assert_eq!(wants(&world), (false, true), "a message");
+        world.carry();
+        assert_eq!(wants(&world), (true, false), "to be stored");
+        world.stored(true);
+        assert_eq!(wants(&world), (true, true), "to be installed");
+        world.installed(owner);
+        assert_eq!(wants(&world), (false, true));
+        world.installed(1 - owner);
+        assert_eq!(wants(&world), (false, true), "an answer");
+        assert_eq!(world.answers(1 - owner), [(1, Answer::Decided(true, Growing(5)))]);
+        assert_eq!(wants(&world), (false, false));
+    }
+
+    #[test]
     fn changes_of_one_key_are_made_one_after_the_other() {
         let mut world = World::new(2);
         world.ask(0, 1, 5);

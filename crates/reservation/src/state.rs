@@ -378,6 +378,7 @@ mod tests {
             let holder = (allows(Access::Read), allows(Access::Write));
             assert_eq!([holder, may(&state, 1), may(&state, 2)], expected, "{kind:?}");
             assert_eq!(state.allows(None, Access::Read), expected[2].0, "nobody is a stranger");
+            assert_eq!((state.kind(), Reservation::default().kind()), (Some(kind), None));
             let holders: Vec<Registrant> = state.holders().collect();
             assert_eq!(holders, if one_holds { vec![HOST] } else { vec![HOST, mac(1)] });
             assert_eq!(state.to_string().parse(), Ok(state));

@@ -278,7 +278,7 @@ impl Initiator {
         self.disk.stray_answered(tag);
     }
 
-    /// Gives the commands of a job up: what answers them is late.
+    /// Gives the commands of a job up, which is over: what answers them is late.
     pub(super) fn forget_commands(&mut self, job: u32) {
         let of_job = self.commands.iter().filter(|command| command.job == job);
         for tag in of_job.map(|command| command.tag).collect::<Vec<u32>>() {
@@ -286,7 +286,6 @@ impl Initiator {
             if command.counted {
                 self.paths[command.path as usize].in_flight -= 1;
             }
-            self.disk[job].wire.unanswered -= 1;
         }
     }
 }

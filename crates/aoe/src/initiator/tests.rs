@@ -259,6 +259,28 @@ fn not_more_than_window_and_buffer_count_are_under_way() {
 }
 
 #[test]
+fn what_is_answered_or_given_up_leaves_room_for_more() {
+    let mut world = World::live_with(&[1500], 2, 200, |_| {});
+    for slot in 0..200 {
+        world.read(slot, 0, 1);
+        world.serve_one();
+        assert_eq!(world.completed(slot).0, Outcome::Done);
+    }
+    world.is_clean();
+    let deadline = Duration::from_millis(1);
+    let mut world = World::with(&[1500], |settings| settings.deadline = deadline);
+    world.take();
+    world.meet(LinkId(0), T, 7);
+    for slot in 0..200 {
+        world.read(slot, 0, 1);
+        world.one();
+        world.until(world.now + deadline);
+        assert_eq!(world.completed(slot).0, Outcome::NotDone(Failure::TimedOut));
+    }
+    world.is_clean();
+}
+
+#[test]
 fn initiators_behind_one_address_tell_their_answers_by_their_tags() {
     let mut world =
         World::with(&[1500], |settings| (settings.tag_partition, settings.sharers) = (5, 4));
@@ -306,7 +328,11 @@ fn answers_that_are_not_whole_or_of_others_are_ignored() {
     // A tag that nobody has.
     world.come(LinkId(0), &with(23, good[23].wrapping_add(1)));
     assert_eq!(world.initiator.counters().late, 1);
-    assert!(world.initiator.counters().strange >= 5);
+    let strange = world.initiator.counters().strange;
+    assert!(strange >= 5);
+    // A station that has our address and ends before it says what it takes.
+    world.come(LinkId(0), &told(0, T, 1, 64, 2, b"")[..30]);
+    assert_eq!(world.initiator.counters().strange, strange + 1);
     world.come(LinkId(0), &good);
     assert_eq!(world.completed(1).1, pattern(10));
 }

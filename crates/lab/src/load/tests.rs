@@ -29,13 +29,17 @@ fn run(bench: &mut Bench, plan: Plan) -> Load {
 #[test]
 fn a_closed_loop_keeps_its_depth_and_counts_the_window_only() {
     let mut bench = Bench::new(&[1 << 20]);
-    let load = run(&mut bench, plan(true, 100, false));
+    let progress = Arc::<Progress>::default();
+    let load = bench.run(Load::new(plan(true, 100, false), Place(0), 0, 1, progress.clone()));
     assert_eq!(bench.depth_seen, 8);
     // One request a microsecond for two milliseconds; the warm-up does not count.
     let counted = load.tally().requests();
     assert!((1_990..=2_001).contains(&counted), "{counted} requests");
     assert_eq!(load.tally().window(), Duration::from_millis(2));
     assert_eq!(load.tally().reads.bytes, counted * 4096);
+    // What came back before and after the window is told as well.
+    let told = progress.requests();
+    assert!((2_090..=2_110).contains(&told) && progress.bytes() == told * 4096, "{told} requests");
     assert_eq!(load.tally().writes.requests(), 0);
     // Eight in flight, served one by one: the mean latency is eight service times (Little's law).
     let mean = load.tally().reads.latency.mean();

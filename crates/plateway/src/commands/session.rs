@@ -17,7 +17,7 @@ use std::time::Duration;
 use block::ShardId;
 use block::limits::{CONNECTIONS_MAX, MEMORY_DEFAULT};
 use lab::probe::{Probe, Verdict};
-use lab::{Guest, Place, Progress};
+use lab::{Guest, Place};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use uuid::Uuid;
 use volume::assemble::Found;
@@ -169,7 +169,7 @@ impl Session {
     /// Whether a disk is blank; what was found where it is not.
     pub(crate) fn probe(&self, place: u8) -> miette::Result<Verdict> {
         let size = self.volumes[usize::from(place)].bytes;
-        let probe = Probe::new(Place(place), size, Arc::new(Progress::default()));
+        let probe = Probe::new(Place(place), size);
         let outcome = self.run(vec![probe], |_| ControlFlow::Continue(()))?;
         let verdict = outcome.guests.first().and_then(Probe::verdict);
         verdict.ok_or_else(|| miette::miette!("the disk was not examined"))

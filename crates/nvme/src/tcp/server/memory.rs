@@ -136,25 +136,14 @@ impl Connection {
         {
             return Some(buffer);
         }
-        self.capsule_memory_in_line(length, phase, ctx)
+        self.capsule_memory_in_line(length, phase)
     }
 
     /// The same of a stream that stopped for it, or has to.
     #[cold]
-    fn capsule_memory_in_line(
-        &mut self,
-        length: u32,
-        phase: u32,
-        ctx: &mut Context<'_>,
-    ) -> Option<Buffer> {
+    fn capsule_memory_in_line(&mut self, length: u32, phase: u32) -> Option<Buffer> {
         if let Some(reserved) = self.intake.reserved.pop() {
-            if reserved.len() == length && reserved.phase() == phase {
-                return Some(reserved);
-            }
-            ctx.pool.give(&mut self.capsules, ctx.memory, reserved);
-            if let Some(buffer) = ctx.pool.take(&mut self.capsules, length, phase) {
-                return Some(buffer);
-            }
+            return Some(fitting(reserved, length, phase));
         }
         self.pause(Need { length, phase, count: 1 });
         None
@@ -163,14 +152,12 @@ impl Connection {
     /// Two buffers for a fused pair whose data are in their capsules, as its first says, or `None`:
     /// then the stream stops.
     pub(super) fn pair_memory(&mut self, need: Need, ctx: &mut Context<'_>) -> Option<[Buffer; 2]> {
-        let Need { length, phase, .. } = need;
-        let fits = |buffer: &Buffer| buffer.len() == length && buffer.phase() == phase;
-        let held = self.intake.reserved.len() == 2 && self.intake.reserved.iter().all(fits);
-        if !held && !self.reserve(need, ctx) {
+        if self.intake.reserved.is_empty() && !self.reserve(need, ctx) {
             self.pause(need);
             return None;
         }
-        Some([self.intake.reserved.pop()?, self.intake.reserved.pop()?])
+        let buffers = [self.intake.reserved.pop()?, self.intake.reserved.pop()?];
+        Some(buffers.map(|buffer| fitting(buffer, need.length, need.phase)))
     }
 
     fn pause(&mut self, need: Need) {
@@ -291,4 +278,12 @@ impl Connection {
         self.outbox.push_r2t(command_id, slot, length, self.digests);
         self.arm(ctx.now + DATA_AFTER_R2T);
     }
+}
+
+/// A buffer that was reserved for a capsule, which is the one at the front of the stream until it
+/// is taken. It was as long as its SGL says, so its blocks are still of the same size and place.
+fn fitting(buffer: Buffer, length: u32, phase: u32) -> Buffer {
+    let reserved = (buffer.len(), buffer.phase());
+    assert_eq!(reserved, (length, phase), "what was reserved is not for the capsule in front");
+    buffer
 }

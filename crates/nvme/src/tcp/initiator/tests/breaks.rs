@@ -4,11 +4,15 @@
 use core::time::Duration;
 
 use block::{BlockCount, Failure, Instant, Operation, Outcome};
-use wire::nvme_tcp::Digests;
+use contract::{ConnectionId, Loss, StreamEffect};
+use wire::nvme::{Completion as Entry, Status};
+use wire::nvme_tcp::{Digests, PduType};
 
 use super::pair::{Pair, namespace, settings};
+use crate::fixtures::nqn;
 use crate::subsystem::Namespace;
-use crate::tcp::initiator::{InitiatorNews, Settings};
+use crate::tcp::initiator::queue::QueueNews;
+use crate::tcp::initiator::{InitiatorNews, Settings, State};
 
 const QUIESCE: Duration = Duration::from_secs(10);
 
@@ -228,6 +232,15 @@ fn a_namespace_that_comes_back_while_it_is_asked_for_is_found() {
 }
 
 #[test]
+fn one_that_is_closed_while_it_asks_for_a_namespace_leaves_once_that_is_answered() {
+    let mut pair = told_of(Some(Namespace { blocks: BlockCount(9000), ..namespace(false) }));
+    pair.run_until("asked", |pair| pair.initiator.admin.question().is_some());
+    pair.initiator.close();
+    pair.run_until("gone", |pair| pair.initiator.is_gone());
+    assert_eq!(pair.news, [InitiatorNews::Connected, InitiatorNews::FactsChanged]);
+}
+
+#[test]
 fn a_namespace_that_grows_is_told_of_without_a_break() {
     let mut pair = Pair::connected(9, settings(Digests::NONE), false);
     while pair.turn() {}
@@ -261,4 +274,106 @@ fn a_command_at_the_beginning_of_a_keep_alive_period_does_not_cost_the_associati
     let until = pair.shard.now + Duration::from_secs(60);
     pair.run_until("a minute later", |pair| pair.shard.now >= until);
     assert_eq!(pair.news, [InitiatorNews::Connected]);
+}
+
+#[test]
+fn connections_are_its_own_until_they_are_closed() {
+    let mut pair = Pair::connected(13, settings(Digests::NONE), false);
+    let old = pair.ids();
+    assert!(old.iter().all(|id| pair.initiator.owns(*id)));
+    assert!(!pair.initiator.owns(ConnectionId { slot: 99, generation: 0 }));
+    cut_all(&mut pair);
+    pair.run_until("here again", |pair| pair.news.len() == 3);
+    assert!(!old.iter().any(|id| pair.initiator.owns(*id)));
+    // What is still heard of them is nothing to those that came after them.
+    for id in old {
+        pair.initiator.handle_lost(pair.shard.now, id, Loss::EndOfStream);
+    }
+    pair.read(1, 0, 512);
+    assert_eq!(pair.finish(1).0, Outcome::Done);
+    assert_eq!(pair.news.len(), 3, "{:?}", pair.news);
+}
+
+#[test]
+fn the_loss_of_any_connection_ends_the_association() {
+    for index in 0..3 {
+        let mut pair = Pair::connected(17, settings(Digests::NONE), false);
+        while pair.turn() {}
+        pair.cut(index);
+        notice(&mut pair);
+        pair.read(1, 0, 512);
+        assert_eq!(pair.finish(1).0, Outcome::Done);
+    }
+}
+
+#[test]
+fn news_tell_the_address_and_the_reason() {
+    let mut pair = Pair::connected(14, settings(Digests::NONE), false);
+    let told = |pair: &Pair| pair.initiator.tell(pair.news.last().expect("news"));
+    assert_eq!(told(&pair), "connected to 127.0.0.1:4420 with 2 queues, 4 MiB");
+    cut_all(&mut pair);
+    notice(&mut pair);
+    assert_eq!(told(&pair), "lost 127.0.0.1:4420: the target closed the connection");
+}
+
+#[test]
+fn rests_double_up_to_ten_seconds_and_half_of_each_is_jitter() {
+    let (mut shortest, mut longest) = (1.0f64, 0.0f64);
+    for seed in 0..20 {
+        let mut pair = Pair::new(seed, settings(Digests::NONE), false);
+        pair.unreachable = true;
+        for full_ms in [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000] {
+            let full = Duration::from_millis(full_ms);
+            pair.run_until("trying", |pair| matches!(pair.initiator.state, State::Opening { .. }));
+            while pair.turn() {}
+            let State::Resting { until } = pair.initiator.state else { panic!("it cannot") };
+            let rest = until.since(pair.shard.now);
+            assert!((full / 2..=full).contains(&rest), "{rest:?} of {full:?}");
+            shortest = shortest.min(rest.div_duration_f64(full));
+            longest = longest.max(rest.div_duration_f64(full));
+        }
+    }
+    assert!(shortest < 0.6 && longest > 0.9, "{shortest} to {longest}");
+}
+
+#[test]
+fn a_target_that_breaks_the_protocol_is_told_so_on_that_connection() {
+    for index in 0..3 {
+        let mut pair = Pair::connected(15, settings(Digests::NONE), false);
+        while pair.turn() {}
+        let (now, culprit) = (pair.shard.now, pair.ids()[index]);
+        pair.initiator.handle_received(now, culprit, &[0x0b; 8], &mut pair.shard.memory);
+        let mut told = 0;
+        while let Some(effect) = pair.initiator.poll_effect() {
+            match effect {
+                StreamEffect::Send { connection, batch } => {
+                    assert_eq!((connection, batch.head[0]), (culprit, PduType::H2C_TERM_REQ.0));
+                    told += 1;
+                }
+                StreamEffect::Close { connection, after_send } => {
+                    assert_eq!(after_send, connection == culprit, "it leaves before the close");
+                }
+                StreamEffect::Connect { .. } => panic!("it rests"),
+            }
+        }
+        assert_eq!(told, 1);
+    }
+}
+
+#[test]
+fn what_a_target_refuses_is_told_with_the_step_and_the_status() {
+    let another =
+        Settings { subsystem: nqn("nqn.2026-11.net.example:b"), ..settings(Digests::NONE) };
+    let mut pair = Pair::new(16, another, false);
+    pair.run_until("refused", |pair| pair.initiator.is_refused());
+    let why = pair.initiator.explain();
+    assert!(why.contains(": Connect was answered with "), "{why}");
+    // A queue is told by its number.
+    let mut pair = Pair::new(16, settings(Digests::NONE), false);
+    pair.run_until("joining", |pair| matches!(pair.initiator.state, State::Joining { .. }));
+    let refused = Entry::new(0, Status::INTERNAL_ERROR);
+    pair.initiator.queues[1].news = Some(QueueNews::Connected(refused));
+    pair.initiator.handle_timeout(pair.shard.now);
+    let why = pair.initiator.explain();
+    assert!(why.contains(": Connect of queue 2 was answered with "), "{why}");
 }

@@ -15,6 +15,7 @@ use wire::nvme_tcp::{
 };
 
 use crate::fixtures::nqn;
+use crate::limits::DISCOVERY_ENTRIES_MAX;
 use crate::tcp::initiator::Discovery;
 
 const NOW: Instant = Instant(1);
@@ -26,7 +27,12 @@ struct Played {
     generation: u64,
     ready_after: u32,
     reads: u32,
+    record_format: u16,
 }
+
+/// A log without entries that does not change, of a controller that is ready.
+const PLAYED: Played =
+    Played { entries: 0, changes: 0, generation: 4, ready_after: 0, reads: 0, record_format: 0 };
 
 impl Played {
     fn log(&mut self, get: GetLog) -> Vec<u8> {
@@ -40,7 +46,7 @@ impl Played {
         let header = DiscoveryHeader {
             generation: self.generation,
             records: self.entries,
-            record_format: 0,
+            record_format: self.record_format,
         };
         let mut log = header.emit().to_vec();
         for port in 0..self.entries as u16 {
@@ -96,6 +102,7 @@ impl Played {
         let mut inbound: Vec<u8> = Vec::new();
         loop {
             discovery.settle(now);
+            assert!(!discovery.is_gone(), "its result was not given");
             let Some(effect) = discovery.poll_effect() else {
                 if let Some(result) = discovery.poll_result() {
                     assert!(discovery.is_gone());
@@ -135,7 +142,7 @@ impl Played {
 #[test]
 fn the_log_is_read_page_by_page() {
     for entries in [0, 1, 4, 5, 17] {
-        let mut played = Played { entries, changes: 0, generation: 4, ready_after: 3, reads: 0 };
+        let mut played = Played { entries, ready_after: 3, ..PLAYED };
         let found = played.play().expect("it is found");
         assert_eq!(found.len() as u64, entries);
         let ports: Vec<u16> = found.iter().map(|entry| entry.port_id).collect();
@@ -146,15 +153,23 @@ fn the_log_is_read_page_by_page() {
 
 #[test]
 fn a_log_that_changed_is_read_again() {
-    let mut played = Played { entries: 2, changes: 3, generation: 4, ready_after: 0, reads: 0 };
+    let mut played = Played { entries: 2, changes: 3, ..PLAYED };
     assert_eq!(played.play().expect("it settles").len(), 5);
 }
 
 #[test]
 fn a_log_that_always_changes_or_a_controller_that_is_never_ready_ends_in_words() {
-    let mut played = Played { entries: 2, changes: 999, generation: 0, ready_after: 0, reads: 0 };
+    let mut played = Played { entries: 2, changes: 999, ..PLAYED };
     assert!(played.play().expect_err("it never settles").contains("changes faster"));
-    let mut played =
-        Played { entries: 2, changes: 0, generation: 0, ready_after: 99_999, reads: 0 };
+    let mut played = Played { entries: 2, ready_after: 99_999, ..PLAYED };
     assert!(played.play().expect_err("it is never ready").contains("RDY"));
+}
+
+#[test]
+fn a_log_of_another_format_or_too_long_is_not_read() {
+    for (entries, record_format) in [(1, 1), (DISCOVERY_ENTRIES_MAX + 1, 0)] {
+        let mut played = Played { entries, record_format, ..PLAYED };
+        let why = played.play().expect_err("it cannot be read");
+        assert!(why.contains(&format!("of {entries} entries, format {record_format}")), "{why}");
+    }
 }

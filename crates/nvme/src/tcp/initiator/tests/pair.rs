@@ -446,6 +446,11 @@ impl Pair {
         self.wires.len()
     }
 
+    /// Those there are, as the driver names them.
+    pub(super) fn ids(&self) -> Vec<ConnectionId> {
+        self.wires.iter().map(|wire| wire.id).collect()
+    }
+
     /// Losses are told and closes carried out.
     fn losses(&mut self, index: usize) -> bool {
         let (now, id) = (self.shard.now, self.host_id(index));

@@ -9,6 +9,7 @@ use contract::{ConnectionId, Next, Receive, SendBatch, SendSegment, StreamEffect
 use remote::JobState;
 use testkit::Pages;
 use testkit::nvme::seal;
+use wire::nvme::command::DsmRange;
 use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, ICResp, PduFlags, R2T, TermReq};
 
@@ -297,6 +298,36 @@ fn a_term_req_and_a_host_s_pdu_end_the_connection_with_what_was_said() {
     let term = TermReq::new(wire::nvme_tcp::PduType::C2H_TERM_REQ, fes, 0, &[0; 24]);
     let length = term.emit(&mut bytes);
     assert!(rule(played.receive(&bytes[..length])).contains("sequence"));
+}
+
+#[test]
+fn a_discard_is_every_whole_block_once_in_commands_within_the_limits() {
+    for most in [1, 2, 4] {
+        let limits =
+            Limits { block_shift: 12, ranges: most, range_blocks: 3, discard_blocks: 5, ..LIMITS };
+        // Block 1; 4 to 13; none; 16.
+        let extents = [(512, 8192), (16_384, 40_960), (57_856, 3584), (65_024, 5120)];
+        let extents = extents.map(|(offset, length)| Extent::new(offset, length)).to_vec();
+        let mut disk = Disk::default();
+        let operation = Operation::Discard { extents };
+        let request = Request { ticket: Ticket::default(), operation };
+        disk.admit(request, NOW + Duration::from_secs(60));
+        let index = disk.front().expect("a job waits");
+        let mut blocks = Vec::new();
+        while let Plan::Command { command, sends } = plan(&mut disk[index], &limits, 1) {
+            let job = &mut disk[index];
+            let ranges: Vec<DsmRange> = DsmRange::parse_all(&job.wire.ranges).collect();
+            let count = ranges.len();
+            assert_eq!((count, 16 * count), (DsmRange::count(&command), sends as usize));
+            assert!(count <= most as usize && ranges.iter().all(|range| range.blocks <= 3));
+            assert!(ranges.iter().map(|range| range.blocks).sum::<u32>() <= 5, "{ranges:?}");
+            let all = |range: &DsmRange| range.lba..range.lba + u64::from(range.blocks);
+            blocks.extend(ranges.iter().flat_map(all));
+            assert!(blocks.len() <= 12, "more than there are: {blocks:?}");
+            job.cursor = job.then;
+        }
+        assert_eq!(blocks, [&[1][..], &(4..14).collect::<Vec<_>>(), &[16]].concat());
+    }
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! Every operation and size against the real target, with and without digests, with the stream cut
 //! anywhere.
 
+use core::time::Duration;
+
 use block::{Buffer, Extent, Failure, Operation, Outcome};
 use contract::Cache;
 use wire::nvme_tcp::Digests;
 
 use super::pair::{DISK, Pair, settings};
 use crate::fixtures::{ALL_DIGESTS, BOTH, pattern};
+use crate::tcp::initiator::Settings;
 
 #[test]
 fn facts_come_from_identify() {
@@ -129,7 +132,7 @@ fn more_requests_than_slots_wait_their_turn_and_all_end_once() {
 #[test]
 fn an_idle_association_is_kept_alive() {
     let mut pair = Pair::connected(7, settings(Digests::NONE), false);
-    let until = pair.shard.now + core::time::Duration::from_secs(120);
+    let until = pair.shard.now + Duration::from_secs(120);
     pair.run_until("later", |pair| pair.shard.now >= until);
     assert_eq!(pair.news.len(), 1, "{:?}", pair.news);
     let buffer = Buffer::reserved(512, 0);
@@ -147,4 +150,16 @@ fn closing_shuts_the_controller_down() {
     pair.run_until("no connection is left", |pair| pair.connections() == 0);
     pair.read(2, 0, 512);
     assert_eq!(pair.finish(2).0, Outcome::NotDone(Failure::Removed));
+}
+
+#[test]
+fn closing_waits_for_all_that_was_asked() {
+    let narrow = Settings { queues: 1, depth: 2, ..settings(Digests::NONE) };
+    let mut pair = Pair::connected(9, narrow, false);
+    pair.chances.disk = Duration::from_secs(3);
+    (0..8).for_each(|slot| pair.write(slot, u64::from(slot) * 4096, &[7; 4096]));
+    pair.initiator.close();
+    (0..8).for_each(|slot| assert_eq!(pair.finish(slot).0, Outcome::Done));
+    assert_eq!(pair.log.len(), 8, "each is asked once");
+    pair.run_until("gone", |pair| pair.initiator.is_gone());
 }

@@ -139,6 +139,21 @@ fn the_two_concern_the_same_blocks() {
 }
 
 #[test]
+fn a_fabrics_command_is_no_part_of_a_pair() {
+    let mut world = World::connected(Digests::NONE);
+    let invalid = Status::INVALID_FIELD.with_dnr();
+    let fabrics = |fuse| Command::property_get(0, false).with_fuse(fuse).with_command_id(3);
+    for fuse in [Fuse::FIRST, Fuse::SECOND] {
+        assert_eq!(world.ask(IO, fabrics(fuse)).status(), invalid);
+    }
+    let data = current(&world);
+    world.command_with(IO, compare(1), &data);
+    world.command(IO, fabrics(Fuse::SECOND));
+    assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING), (3, invalid)]);
+    assert!(world.log.is_empty());
+}
+
+#[test]
 fn if_the_first_is_refused_so_is_the_second() {
     let mut world = World::connected(Digests::NONE);
     let data = current(&world);
@@ -263,6 +278,23 @@ fn pairs_whose_data_are_asked_for_hold_no_memory_of_capsules() {
     }
     assert_eq!(answered, 40);
     assert_eq!(world.links[IO].connection.pages(), 0);
+}
+
+#[test]
+fn a_pair_in_capsules_stops_the_stream_until_there_is_memory_for_both() {
+    for lba in [0, 1] {
+        let mut world = World::connected(Digests::NONE);
+        let expected = world.volumes[0][lba as usize * 512..][..512].to_vec();
+        let held = hog(&mut world, Class::Immediate, 4096);
+        world.command_with(IO, compare(lba), &expected);
+        world.command_with(IO, write(lba), &pattern(512, 4));
+        assert!(world.links[IO].pipe.is_paused() && world.wake(IO));
+        assert_eq!(world.links[IO].connection.pages(), 0);
+        give(&mut world, held);
+        assert!(!world.wake(IO));
+        assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
+        assert_eq!(world.volumes[0][lba as usize * 512..][..512], pattern(512, 4));
+    }
 }
 
 #[test]

@@ -84,6 +84,17 @@ fn a_capsule_that_stopped_the_stream_is_judged_anew() {
         world.wake(IO);
         assert_eq!(world.said_one(IO).status(), status, "{name}");
         assert!(world.log.is_empty(), "{name}");
+        // So is the first of a pair, for both of which memory was reserved.
+        let mut world = World::connected(Digests::NONE);
+        let pages = hog(&mut world, Class::Immediate, 4096);
+        world.command_with(IO, compare(1), &[0; 512]);
+        assert!(world.links[IO].pipe.is_paused());
+        change(&mut world);
+        give(&mut world, pages);
+        world.wake(IO);
+        world.command_with(IO, write(1), &pattern(512, 1));
+        assert_eq!(statuses(&mut world), [(1, status), (2, Status::FUSED_FAILED)], "{name}");
+        assert_eq!((world.links[IO].connection.pages(), world.log.len()), (0, 0), "{name}");
     }
 }
 

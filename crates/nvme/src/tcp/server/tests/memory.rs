@@ -38,6 +38,7 @@ fn a_capsule_without_memory_stops_the_stream_and_nothing_of_it_is_lost() {
         world.command(IO, Command::flush(1).with_command_id(2));
         assert!(world.links[IO].pipe.is_paused() && world.said(IO).is_empty());
         assert!(world.links[IO].connection.waits_for_memory(Class::Immediate));
+        assert_eq!(world.links[IO].connection.counters().waits, 1);
         assert!(world.wake(IO), "there is none yet");
         give(&mut world, held);
         assert!(!world.wake(IO));
@@ -61,6 +62,7 @@ fn reads_wait_in_line_while_the_stream_goes_on() {
     assert!(!world.links[IO].pipe.is_paused());
     let said = world.said(IO);
     assert_eq!((said[0].response().command_id, said[1].response().command_id), (9, 10));
+    assert_eq!(world.links[IO].connection.counters().waits, 5);
     assert!(world.wake(IO));
     give(&mut world, held);
     assert!(!world.wake(IO));

@@ -89,6 +89,22 @@ fn writes_in_capsules_up_to_the_limit() {
     }
 }
 
+#[test]
+fn admin_data_beside_their_capsule_are_no_more_than_fit_one() {
+    let command = |length| Command::set_features(0xc0, 0, 0, length);
+    for length in [4, CAPSULE_DATA_MAX] {
+        let mut world = World::connected(Digests::NONE);
+        let data = pattern(length as usize, 1);
+        let r2t = world.ask(ADMIN, command(length)).r2t();
+        let status = world.granted(ADMIN, &r2t, &data, 4096).status();
+        assert_eq!(status, world.ask_with(ADMIN, command(0), &data).status());
+        assert_eq!(status, Status::INVALID_FIELD.with_dnr());
+    }
+    let mut world = World::connected(Digests::NONE);
+    let status = world.ask(ADMIN, command(CAPSULE_DATA_MAX + 4)).status();
+    assert_eq!(status, Status::INVALID_SGL_LENGTH.with_dnr());
+}
+
 /// 5: data with a wrong digest never land; the command fails with 0x022 and the connection stays.
 #[test]
 fn a_wrong_data_digest_in_a_capsule_is_a_transient_transport_error() {

@@ -84,6 +84,25 @@ fn replies_with_data_stop_the_stream_until_they_have_left() {
 }
 
 #[test]
+fn what_asks_for_no_data_does_not_wait_for_replies_that_do() {
+    let identify = Command::identify(Cns(1), 0);
+    let mut fill = 0;
+    let (mut world, link) = admin_queue(SUBSYSTEM, Digests::NONE);
+    while !world.links[link].pipe.is_paused() {
+        flood(&mut world, link, identify, 1);
+        fill += 1;
+    }
+    let (mut world, link) = admin_queue(SUBSYSTEM, Digests::NONE);
+    (1..fill).for_each(|_| flood(&mut world, link, identify, 1));
+    flood(&mut world, link, Command::keep_alive(), 10);
+    assert!(!world.links[link].pipe.is_paused());
+    flood(&mut world, link, identify, 1);
+    assert!(world.links[link].pipe.is_paused());
+    world.release_sends(link);
+    assert_eq!(answers(&world.said(link)).len(), fill + 10);
+}
+
+#[test]
 fn a_host_that_never_reads_is_closed_with_its_stream_stopped() {
     let (mut world, link) = admin_queue(DISCOVERY, Digests::NONE);
     let command = Command::get_log(LogId::DISCOVERY, 0, 0, TRANSFER_MAX, true);

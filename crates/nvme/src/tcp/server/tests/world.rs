@@ -228,8 +228,11 @@ impl World {
     pub(super) fn wake(&mut self, link: usize) -> bool {
         self.shard.pool.begin_line();
         let waits = Class::ALL.map(|class| {
-            self.with(link, |connection, ctx| connection.handle_memory(class, ctx));
-            self.links[link].connection.waits_for_memory(class)
+            self.with(link, |connection, ctx| {
+                connection.handle_memory(class, ctx);
+                assert!(!connection.would_go_on(class, ctx.pool), "it went on as far as it could");
+                connection.waits_for_memory(class)
+            })
         });
         self.run();
         waits.contains(&true)
