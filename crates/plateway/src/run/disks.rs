@@ -170,7 +170,7 @@ impl DiskSight {
         let mut facts = probe.facts();
         let seen = facts.size.0;
         self.words = match create {
-            // A restart would refuse it.
+            // After a restart it would be failed.
             Some(expected) if seen != expected && self.is_served => format!(
                 "served now, with {}: write create={} before the next start",
                 ByteCount(seen),

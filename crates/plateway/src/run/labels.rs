@@ -71,8 +71,8 @@ pub(super) fn judge(
     overwrite: bool,
 ) -> Result<Set, RunError> {
     let name = &volume.name;
-    // A set that was one may be one again later. Disks that never were are refused to whoever would
-    // make them one.
+    // A disk that left its set may be back or mended later. Disks that never were one are refused
+    // to whoever would make them one, and so is an order that is not that of the set.
     let is_of_set = |found: &Found| match found {
         Found::Label(label) => match volume.uuid {
             Some(uuid) => label.set.uuid == uuid.into_bytes(),
@@ -81,8 +81,9 @@ pub(super) fn judge(
         Found::Blank | Found::Foreign | Found::Damaged(_) => false,
     };
     let refuse = |refusal: Refusal| {
+        let has_left = !is_of_set(&found[refusal.index]) && found.iter().any(is_of_set);
         let error = refused(volume, members, refusal);
-        if found.iter().any(is_of_set) { error.transient() } else { error }
+        if has_left { error.transient() } else { error }
     };
     let verdict =
         assemble::judge(found, &label, volume.uuid.is_some(), overwrite).map_err(refuse)?;

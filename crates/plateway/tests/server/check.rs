@@ -230,6 +230,7 @@ fn a_start_refuses_what_check_refuses_in_the_same_words() {
             text.replace(&format!("{uri}\""), &format!("{uri}\"\nrequired = true"))
         };
         let text = required(required(text, "none/a.img?create=1MiB"), "nope0/7.0");
+        let text = required(text, "file:a.img?create=4MiB");
         write(here, &text);
         let (_, found) = json(here);
         let mistake = found["mistakes"][0].as_str().unwrap_or_else(|| panic!("{text}"));

@@ -85,6 +85,43 @@ fn a_known_file_that_is_not_there_is_not_made_and_fails_alone_until_it_is_back()
 }
 
 #[test]
+fn whatever_became_of_a_file_fails_its_own_volume_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    make(here, "d0.img");
+    let disks = [("d0", "file:d0.img"), ("d1", "file:d1.img?create=8MiB")];
+    let config = configuration(&disks, &[V0, V1]);
+    Server::configured(here, &config).stop();
+    let (image, kept) = (here.join("d1.img"), here.join("kept"));
+    fs::rename(&image, &kept).unwrap();
+    type Became = (fn(&Path), &'static str);
+    let became: [Became; 5] = [
+        (|path| fs::write(path, vec![0; 4 << 20]).unwrap(), "the file is there and has 4 MiB"),
+        (|path| fs::write(path, vec![0; 9 << 20]).unwrap(), "the file is there and has 9 MiB"),
+        (|path| fs::write(path, "lost").unwrap(), "a multiple of 512 bytes, seen 4"),
+        (|path| fs::write(path, "").unwrap(), "0 bytes; expected one or more blocks"),
+        (|path| fs::create_dir(path).unwrap(), "found a directory"),
+    ];
+    for (become_it, wanted) in became {
+        become_it(&image);
+        let server = Server::configured(here, &config);
+        let status = server.status();
+        assert_eq!(state(&status, "volumes", "v0"), "ok");
+        assert_eq!(state(&status, "volumes", "v1"), "failed");
+        let problem = status["disks"][1]["problem"].as_str().expect("why");
+        assert!(problem.contains(wanted), "{problem}");
+        match image.is_dir() {
+            true => fs::remove_dir(&image).unwrap(),
+            false => fs::remove_file(&image).unwrap(),
+        }
+        fs::rename(&kept, &image).unwrap();
+        server.wait_for("the volume", is_ok("v1"));
+        server.stop();
+        fs::rename(&image, &kept).unwrap();
+    }
+}
+
+#[test]
 fn apply_adds_beside_what_is_failed_takes_it_away_and_makes_it_another() {
     let directory = tempfile::tempdir().unwrap();
     let (config, server) = half(directory.path());
