@@ -51,7 +51,10 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
         // People are shown each in its line of the file.
         if let (config::ConfigError::Wrong(mistakes), false) = (error, crate::log::is_for_people())
         {
-            mistakes.lines().for_each(|line| Event::error(line).tell());
+            for (severity, line) in mistakes.graded() {
+                let is_error = severity == miette::Severity::Error;
+                if is_error { Event::error(line) } else { Event::warn(line) }.tell();
+            }
         }
     })?;
     crate::log::start(checked.args.server.log, checked.args.server.log_level);

@@ -123,6 +123,11 @@ impl Mistakes {
     }
 }
 
+
+    /// The lines, each with how grave it is.
+    pub(crate) fn graded(&self) -> impl Iterator<Item = (Severity, String)> + '_ {
+        self.located.iter().map(|located| (located.severity, located.line()))
+    }
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors = self.located.iter().filter(|one| one.severity == Severity::Error).count();
