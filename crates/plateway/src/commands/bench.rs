@@ -26,6 +26,7 @@ use super::session::{Interrupt, Opening, Outcome, Session};
 use super::workload_host::Reading;
 use crate::cli::BenchArgs;
 use crate::config::defaults::Defaults;
+use crate::config::text::Count;
 use crate::config::uri::DiskUri;
 use crate::control;
 
@@ -316,13 +317,15 @@ fn what_failed(report: &Report) -> String {
     if report.gave_up && wrong.is_none() {
         return format!("{} did not answer any more", report.disk);
     }
+    let requests = Count(report.counted.errors, "request");
     match (wrong, &report.counted.first_error) {
         (Some(verify), _) => {
             let first = verify.first.as_deref().unwrap_or("unknown");
-            format!("{} blocks were wrong; first at {first}", verify.wrong)
+            let were = if verify.wrong == 1 { "was" } else { "were" };
+            format!("{} {were} wrong; first at {first}", Count(verify.wrong, "block"))
         }
-        (None, Some(first)) => format!("{} requests failed; first: {first}", report.counted.errors),
-        (None, None) => format!("{} requests failed", report.counted.errors),
+        (None, Some(first)) => format!("{requests} failed; first: {first}"),
+        (None, None) => format!("{requests} failed"),
     }
 }
 

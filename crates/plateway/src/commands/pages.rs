@@ -2,7 +2,6 @@
 //! from the command line itself, so that they say the same.
 
 use clap::CommandFactory as _;
-use miette::{Context as _, IntoDiagnostic as _};
 
 use crate::cli::{Cli, CompletionsArgs, ManArgs};
 
@@ -15,7 +14,11 @@ pub(super) fn completions(args: &CompletionsArgs) -> miette::Result<()> {
 
 /// Writes `plateway.1` and a page for each command.
 pub(super) fn man(args: &ManArgs) -> miette::Result<()> {
-    clap_mangen::generate_to(Cli::command(), &args.folder)
-        .into_diagnostic()
-        .wrap_err_with(|| format!("cannot write the pages into {}", args.folder.display()))
+    let folder = args.folder.display();
+    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|error| {
+        miette::miette!(
+            help = "the folder has to be there: mkdir -p {folder}",
+            "cannot write the pages into {folder}: {error}"
+        )
+    })
 }

@@ -21,6 +21,7 @@ use crate::cli::ServeArgs;
 use crate::config::defaults::Defaults;
 use crate::config::model::HiArgs;
 use crate::config::quick::Flags;
+use crate::config::text::Count;
 use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
 use crate::log::Event;
@@ -51,7 +52,10 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
         // People are shown each in its line of the file.
         if let (config::ConfigError::Wrong(mistakes), false) = (error, crate::log::is_for_people())
         {
-            mistakes.lines().for_each(|line| Event::error(line).tell());
+            for (severity, line) in mistakes.graded() {
+                let is_error = severity == miette::Severity::Error;
+                if is_error { Event::error(line) } else { Event::warn(line) }.tell();
+            }
         }
     })?;
     crate::log::start(checked.args.server.log, checked.args.server.log_level);
@@ -248,7 +252,7 @@ fn log_apply(running: &Running, checked: &Checked, applied: &Result<Applied, App
             return;
         }
     };
-    let words = format!("the configuration was applied: {} steps", steps.len());
+    let words = format!("the configuration was applied: {}", Count(steps.len(), "step"));
     let summary = if steps.is_empty() { Event::debug(words) } else { Event::info(words) };
     if running.tell_apply(summary) {
         steps.iter().for_each(|step| Event::info(&*step.text).tell());
@@ -283,8 +287,7 @@ fn difference(running: &Running, checked: &Checked) -> Result<Changes, ApplyErro
 
 /// What is served, in a line for the service manager.
 fn served(running: &Running) -> String {
-    let exports = running.exports().count();
-    format!("serving {exports} export{}", if exports == 1 { "" } else { "s" })
+    format!("serving {}", Count(running.exports().count(), "export"))
 }
 
 /// What is served and what to type on a host; the last lines say where.

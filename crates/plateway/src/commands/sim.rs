@@ -14,6 +14,7 @@ use serde::{Serialize, Serializer};
 use sim::{Failed, Passed, Plant, SCENARIOS};
 
 use crate::cli::SimArgs;
+use crate::config::text::Count;
 
 /// Failures that are kept; a bug that breaks everything needs no more.
 const FAILURES_MAX: usize = 100;
@@ -204,7 +205,8 @@ impl Plan<'_> {
         let Summary { seeds, passed, steps, blocks_checked, requests, hash, .. } = summary;
         let twice = if args.twice { ", each twice with the same trace" } else { "" };
         say(format!(
-            "{passed} of {seeds} seeds passed{twice}: {steps} steps, {requests} requests, {blocks_checked} blocks checked, hash {hash:016x}\n"
+            "{passed} of {} passed{twice}: {steps} steps, {requests} requests, {blocks_checked} blocks checked, hash {hash:016x}\n",
+            Count(*seeds, "seed"),
         ))?;
         let Some(first) = summary.failures.values().next() else { return Ok(()) };
         for failure in summary.failures.values() {

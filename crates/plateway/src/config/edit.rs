@@ -41,7 +41,7 @@ impl Edit {
                         continue;
                     }
                     if let Some(changed) = export.with_host(host, *may) {
-                        *export = changed?;
+                        *export = changed.map_err(|why| format!("volume {volume}: {why}"))?;
                         is_known = true;
                     }
                 }

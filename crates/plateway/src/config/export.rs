@@ -64,7 +64,7 @@ impl<T: fmt::Display + PartialEq + Clone> Hosts<T> {
     pub(crate) fn with(&self, host: T, may: bool) -> Result<Self, String> {
         let Hosts::List(list) = self else {
             return Err(
-                "it is exported to any host: name the hosts in the configuration".to_owned()
+                "any host may use it already: to choose hosts, name them in the configuration (hosts = [...]), then: plateway apply FILE".to_owned()
             );
         };
         let mut list = list.clone();

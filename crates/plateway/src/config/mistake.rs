@@ -12,6 +12,8 @@ use std::sync::Arc;
 use block::record::passed_here;
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity};
 
+use super::text::Count;
+
 /// Bytes of the sources.
 pub(crate) type Span = Range<usize>;
 
@@ -121,20 +123,22 @@ impl Mistakes {
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.located.iter().map(Located::line)
     }
+
+    /// The lines, each with how grave it is.
+    pub(crate) fn graded(&self) -> impl Iterator<Item = (Severity, String)> + '_ {
+        self.located.iter().map(|located| (located.severity, located.line()))
+    }
 }
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors = self.located.iter().filter(|one| one.severity == Severity::Error).count();
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
-        let warnings = self.located.len() - errors;
-        match (errors, warnings) {
-            (0, n) => write!(f, "the configuration has {n} warning{}", plural(n)),
-            (n, 0) => write!(f, "the configuration has {n} mistake{}", plural(n)),
-            (n, w) => {
-                let (ns, ws) = (plural(n), plural(w));
-                write!(f, "the configuration has {n} mistake{ns} and {w} warning{ws}")
-            }
+        let mistakes = Count(errors, "mistake");
+        let warnings = Count(self.located.len() - errors, "warning");
+        match (mistakes.0, warnings.0) {
+            (0, _) => write!(f, "the configuration has {warnings}"),
+            (_, 0) => write!(f, "the configuration has {mistakes}"),
+            _ => write!(f, "the configuration has {mistakes} and {warnings}"),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::mistake::{Mistake, Span};
 use super::plan::Refused;
 use super::resolve::Resolver;
 use super::size::Size;
-use super::text::quoted;
+use super::text::{Count, quoted};
 use crate::log::{Format, Level};
 
 /// The least memory of the data path for each shard.
@@ -156,11 +156,11 @@ impl Resolver<'_> {
         };
         let needed = MEMORY_PER_SHARD_MIN * shards.len().max(1) as u64;
         if let Some(memory) = low.memory.as_ref().filter(|_| memory_bytes < needed) {
-            let (plural, count) = (if shards.len() == 1 { "" } else { "s" }, shards.len().max(1));
+            let count = Count(shards.len().max(1), "shard");
             let (needed, seen, each) =
                 (Size(needed), Size(memory_bytes), Size(MEMORY_PER_SHARD_MIN));
             let message = format!(
-                "memory is too small: expected at least {needed} for {count} shard{plural} ({each} each), seen {seen}"
+                "memory is too small: expected at least {needed} for {count} ({each} each), seen {seen}"
             );
             self.error(memory.span(), message);
         } else if memory_bytes < needed {

@@ -1,6 +1,6 @@
 //! A configuration written out again, every default filled in: what is read from it is the same.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Write as _};
 
 use super::model::HiArgs;
 use super::thing::{Configured, Thing};
@@ -13,6 +13,17 @@ pub(crate) fn config_text(args: &HiArgs) -> String {
         let _ = write!(text, "\n{}", thing.text());
     }
     text
+}
+
+/// How many there are of what a regular noun names: `1 queue`, `2 queues`.
+#[derive(Clone, Copy)]
+pub(crate) struct Count<N>(pub(crate) N, pub(crate) &'static str);
+
+impl<N: Copy + Display + PartialEq + From<bool>> Display for Count<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.0 == N::from(true) { "" } else { "s" };
+        write!(f, "{} {}{plural}", self.0, self.1)
+    }
 }
 
 /// A list of strings of TOML.
@@ -41,6 +52,12 @@ pub(crate) fn quoted(text: &str) -> String {
 mod tests {
     use super::super::tests::good;
     use super::*;
+
+    #[test]
+    fn one_takes_no_plural() {
+        let said = [0u64, 1, 2].map(|count| Count(count, "step").to_string());
+        assert_eq!(said, ["0 steps", "1 step", "2 steps"]);
+    }
 
     #[test]
     fn a_configuration_written_out_reads_back_as_the_same() {

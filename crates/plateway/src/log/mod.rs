@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, SystemTime};
 
+use crate::config::text::Count;
 use crate::config::thing::Thing;
 
 /// Lines that wait for whoever reads them.
@@ -305,7 +306,8 @@ fn write(sink: &sink::Sink, coming: &Receiver<Waiting>, lost: &AtomicU64) {
             match lost.swap(0, Relaxed) {
                 0 => {}
                 count => {
-                    let words = format!("{count} lines of the log are lost: nobody took them");
+                    let lines = Count(count, "line");
+                    let words = format!("lost {lines} of the log: nobody took what is logged");
                     sink.write(SystemTime::now(), &Event::warn(words));
                 }
             }

@@ -169,7 +169,11 @@ pub(crate) fn same_identity(volume: &VolumeConfig, twin: &str) -> RunError {
         "volume {}: expected an identity of its own, seen that of volume {twin}",
         volume.name
     ))
-    .help("a copy of a disk needs a uuid of its own")
+    .help(format!(
+        "a copy of a disk needs a uuid of its own: uuid = \"...\" of volume {name} in the configuration; for a copy of a set \
+         serve or apply it with --overwrite {name}, too, which writes labels with that uuid and leaves what is behind them",
+        name = volume.name
+    ))
 }
 
 #[cfg(test)]

@@ -197,6 +197,32 @@ fn json_has_a_field_for_each_thing_and_nothing_but_objects() {
 }
 
 #[test]
+fn what_only_warns_of_a_configuration_that_is_refused_is_a_warning() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("plateway.toml");
+    // An export without hosts is warned of; one of no volume is refused.
+    let exports = ["v0", "v1"].map(|name| {
+        let subsystem = format!("nqn.2026-11.net.plateway:{name}");
+        format!(
+            "[[export]]\nvolume = \"{name}\"\nnvme = {{ subsystem = \"{subsystem}\", nsid = 1 }}\n"
+        )
+    });
+    let things = "[[disk]]\nname = \"d0\"\nuri = \"ram:1MiB\"\n\
+                  [[volume]]\nname = \"v0\"\ndisks = [\"d0\"]\n\
+                  [[listener]]\nnvme = \"127.0.0.1:0\"\n";
+    fs::write(&file, things.to_owned() + &exports.concat()).unwrap();
+    let output =
+        plateway().args(["serve", "--log", "json", "--config"]).arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    let lines = said.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+    let (warnings, errors): (Vec<Value>, Vec<Value>) =
+        lines.partition(|line| line["message"].as_str().unwrap().contains(" warning: "));
+    assert!(!warnings.is_empty() && warnings.iter().all(|line| line["level"] == "WARN"), "{said}");
+    assert!(errors.len() >= 2 && errors.iter().all(|line| line["level"] == "ERROR"), "{said}");
+}
+
+#[test]
 fn the_least_grave_that_is_logged_can_be_chosen_in_the_file_and_beside_it() {
     let home = tempfile::tempdir().unwrap();
     let config = "[server]\nlog_level = \"warn\"\nlog = \"text\"\n";

@@ -62,6 +62,27 @@ fn a_server_is_found_by_its_configuration_from_any_folder() {
 }
 
 #[test]
+fn a_target_that_refuses_and_a_host_that_needs_no_name_are_told_with_the_next_step() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let config = configuration(&[("d0", "ram:8MiB")], &[("v0", "disks = [\"d0\"]")]);
+    let server = Server::configured(here, &config);
+    let address = &server.address;
+    let disk = format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:none/1");
+    let asks = format!(
+        "plateway discover nvme+tcp://{address} shows whether a target answers there, and what it has for us"
+    );
+    let hosts = "its export needs among its hosts";
+    says(here, &["bench", &disk], 1, &[&asks, "we ask as nqn.", hosts]);
+    for change in ["add", "remove"] {
+        let refused = server.refuse(&["host", change, "v0", "nqn.2026-11.a:b"]);
+        let words = "volume v0: any host may use it already: to choose hosts, name them";
+        assert!(refused.contains(words), "{refused}");
+    }
+    server.stop();
+}
+
+#[test]
 fn disks_and_targets_that_cannot_be_had_say_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

@@ -129,6 +129,25 @@ fn a_copy_of_a_set_is_not_served_beside_it() {
     let words = "volume t: expected an identity of its own, seen that of volume s";
     assert!(refused.contains(words), "{refused}");
     assert!(refused.contains("a copy of a disk needs a uuid of its own"), "{refused}");
+    assert!(refused.contains("with --overwrite t, too"), "{refused}");
+    // What the advice says: the copy is a set of its own, and the data are where they were.
+    for name in ["c.img", "d.img"] {
+        let mut data = fs::read(here.join(name)).unwrap();
+        data[2 << 20..][..4096].fill(0xa5);
+        fs::write(here.join(name), data).unwrap();
+    }
+    let behind =
+        || ["c.img", "d.img"].map(|name| fs::read(here.join(name)).unwrap().split_off(1 << 20));
+    let before = behind();
+    let uuid = "5d3cf1c2-30a2-4b5e-8d62-8f1b0b8d6a11";
+    let own = set(r#"["c", "d"]"#) + &format!("\nuuid = \"{uuid}\"");
+    let both = configuration(&disks, &[("s", &first), ("t", &own)]);
+    let server = Server::try_configured(here, &both, &["--overwrite", "t"])
+        .unwrap_or_else(|log| panic!("{log}"));
+    assert_eq!(server.status()["volumes"][1]["uuid"], uuid);
+    server.stop();
+    assert!(behind() == before, "data behind the labels were changed");
+    Server::configured(here, &both).stop();
 }
 
 #[test]

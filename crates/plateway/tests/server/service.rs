@@ -89,6 +89,7 @@ fn completions_and_pages_name_every_command() {
     let output = plateway().arg("man").arg(&folder).output().expect("it runs");
     let why = text(&output.stderr);
     assert!(!output.status.success() && why.contains("cannot write the pages into"), "{why}");
+    assert!(why.contains("mkdir -p"), "{why}");
     std::fs::create_dir(&folder).unwrap();
     assert!(plateway().arg("man").arg(&folder).status().expect("it runs").success());
     let page = std::fs::read_to_string(folder.join("plateway-serve.1")).expect("a page");

@@ -238,7 +238,11 @@ impl Initiator {
     pub fn state(&self) -> String {
         let address = self.address();
         match self.state {
-            State::Live(_) => format!("connected to {address} with {} queues", self.queues.len()),
+            State::Live(_) => {
+                let count = self.queues.len();
+                let plural = if count == 1 { "" } else { "s" };
+                format!("connected to {address} with {count} queue{plural}")
+            }
             State::Gone => "closed".to_owned(),
             _ => self.disk.presence.explain(format_args!("connecting to {address}")),
         }

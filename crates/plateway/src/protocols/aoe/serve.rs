@@ -16,6 +16,7 @@ use wire::ethernet::MacAddress;
 use super::config::TargetConfig;
 use crate::config::export;
 use crate::config::link::LinkAccess;
+use crate::config::text::Count;
 use crate::protocols::{ExportConfig, Exported};
 use crate::run::look::Inventory;
 use crate::run::state::StateDirectory;
@@ -58,7 +59,8 @@ impl Exported for TargetConfig {
             _ if stays => Vec::new(),
             (0, 0) => Vec::new(),
             (reads, writes) => {
-                vec![format!("hosts have read {reads} times and written {writes} times")]
+                let (reads, writes) = (Count(reads, "time"), Count(writes, "time"));
+                vec![format!("hosts have read {reads} and written {writes}")]
             }
         }
     }

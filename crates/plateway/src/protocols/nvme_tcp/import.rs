@@ -44,13 +44,16 @@ impl Remote for NamespaceUri {
     }
 
     fn who_answers(&self, settings: &ImportSettings) -> String {
-        let shows = "plateway discover shows what a target has for us";
+        let shows = format!(
+            "plateway discover {SCHEME}://{} shows whether a target answers there, and what it has for us",
+            self.address
+        );
         match settings {
             ImportSettings::NvmeTcp(settings) => format!(
-                "we asked as {}, which the target's export needs among its hosts; {shows}",
+                "{shows}; we ask as {}, which its export needs among its hosts",
                 settings.host
             ),
-            ImportSettings::Aoe(_) => shows.to_owned(),
+            ImportSettings::Aoe(_) => shows,
         }
     }
 

@@ -18,6 +18,7 @@ fn connected(seed: u64) -> Pair {
     let mut pair = Pair::connected(seed, settings(Digests::NONE), false);
     while pair.turn() {}
     assert_eq!(pair.connections(), 3);
+    assert!(pair.initiator.state().ends_with(" with 2 queues"), "{}", pair.initiator.state());
     pair
 }
 
@@ -94,6 +95,7 @@ fn a_sign_of_life_has_room_beside_a_full_queue() {
     let mut shallow = settings(Digests { header: true, data: true });
     (shallow.queues, shallow.depth) = (1, 2);
     let mut pair = Pair::connected(5, shallow, false);
+    assert!(pair.initiator.state().ends_with(" with 1 queue"), "{}", pair.initiator.state());
     pair.chances.disk = Duration::from_secs(30);
     for slot in 0..6 {
         pair.write(slot, u64::from(slot) * 4096, &[7; 4096]);
