@@ -8,7 +8,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{
+    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown,
+};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -123,6 +125,11 @@ impl ControlSocket {
             Ok(_) => return Err(taken()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // So does whatever is no socket at all refuse.
+                let seen = fs::symlink_metadata(path);
+                if !seen.is_ok_and(|seen| seen.file_type().is_socket()) {
+                    return Err(fail("replace it", &"expected a socket, seen something else"));
+                }
                 fs::remove_file(path).map_err(|error| fail("replace a stale one", &error))?;
             }
             Err(error) => return Err(fail("look whether a server answers there", &error)),
@@ -197,8 +204,20 @@ mod tests {
     fn what_is_no_socket_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("control.sock");
+        let refused = || {
+            let error = ControlSocket::open_for_owner(&path).unwrap_err();
+            assert!(error.line().contains("expected a socket, seen"), "{}", error.line());
+        };
         fs::create_dir(&path).unwrap();
-        assert!(ControlSocket::open_for_owner(&path).is_err());
+        refused();
         assert!(path.is_dir());
+        fs::remove_dir(&path).unwrap();
+        fs::write(&path, "somebody's").unwrap();
+        refused();
+        assert_eq!(fs::read(&path).unwrap(), b"somebody's");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(ControlSocket::open_for_owner(&link).is_err());
+        assert_eq!((fs::read(&link).unwrap(), link.is_symlink()), (b"somebody's".into(), true));
     }
 }
