@@ -135,7 +135,7 @@ impl Server<'_> {
                 let applied = running.apply(&checked.args, &Consent::default());
                 log_apply(running, &checked, &applied);
                 if let (Err(ApplyError::Taken(taken)), Some(path)) = (&applied, path) {
-                    let command = self.to_type(&applying(path), taken);
+                    let command = self.to_type(&applying(&from_anywhere(path)), taken);
                     Event::warn(format!("to have it: {command}")).tell();
                 }
             }
@@ -158,7 +158,8 @@ impl Server<'_> {
     /// What has a change done that takes away what is in use; `command` did not.
     fn to_type(&self, command: &str, taken: &Taken) -> String {
         let flags = taken.flags().join(" ");
-        format!("plateway {command} --control {} {flags}", self.control.display())
+        let control = from_anywhere(&self.control);
+        format!("plateway {command} --control {} {flags}", control.display())
     }
 
     /// Applies a configuration, as `command` wanted.
@@ -323,6 +324,11 @@ fn introduction(running: &Running) -> String {
         let _ = writeln!(text, "ready: no listener; give one with --nvme 127.0.0.1:4420");
     }
     text
+}
+
+/// A path as it may be typed in another folder than the server's.
+fn from_anywhere(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// A thread that turns signals into inputs; the second one to stop does not wait for anything.

@@ -80,7 +80,10 @@ fn what_is_in_use_is_taken_away_only_from_those_who_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let v0 = ("v0", "disks = [\"d0\"]");
     let good = configuration(&[("d0", "ram:8MiB")], &[v0]);
-    let server = Server::configured(directory.path(), &good);
+    let path = write(directory.path(), &good);
+    let name =
+        std::path::Path::new(&path).file_name().and_then(|name| name.to_str()).expect("a name");
+    let server = Server::start(directory.path(), "a", &["--config", name]);
     let controller = Controller::connect(server.address.parse().unwrap(), 7, 1);
     let mut queue = controller.queue(1, false);
     let host = "host nqn.2026-11.net.plateway:host-7 at 127.0.0.1:";
@@ -106,6 +109,8 @@ fn what_is_in_use_is_taken_away_only_from_those_who_are_named() {
     server.signal(Signal::HUP);
     let log = server.wait_for_log("--yes --allow-empty");
     assert!(log.contains("was not applied") && log.contains(host), "{log}");
+    // Whoever reads the log stands elsewhere.
+    assert!(log.contains(&format!("plateway apply {path} --control /")), "{log}");
     assert!(queue.try_read(0).is_success());
     // Who stays notices nothing, and nobody is asked.
     server.apply(&open);
