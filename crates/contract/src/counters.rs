@@ -16,6 +16,7 @@ pub enum Unit {
     Buffers,
     /// Times that something happened.
     Events,
+    Nanoseconds,
 }
 
 /// How a number goes on.
@@ -28,7 +29,7 @@ pub enum Kind {
 /// What is known of a counter or a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// In `snake_case`; one in bytes ends in `_bytes`.
+    /// In `snake_case`; one in bytes ends in `_bytes`, one in nanoseconds in `_ns`.
     pub name: &'static str,
     pub unit: Unit,
     pub kind: Kind,

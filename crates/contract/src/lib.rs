@@ -12,6 +12,7 @@ pub mod disk;
 pub mod filter;
 pub mod link;
 pub mod machine;
+pub mod poll;
 pub mod session;
 
 pub use block::DiskId;
@@ -25,6 +26,7 @@ pub use link::{
     Misfits, OpenedFrame, OutFrame, Spread, Station, VirtualLinks,
 };
 pub use machine::{Ask, Effect, Event, Loss, Machine};
+pub use poll::{POLL_US_MAX, Poll, PollError};
 pub use session::{
     HostEvent, HostNews, Peer, Refused, SessionCounters, SessionEffect, SessionEnd,
     SessionIdentity, StreamEffect, TargetContext,

@@ -7,6 +7,7 @@ use block::{Completion, DiskId, Instant, Memory, Request, ShardId};
 
 use crate::connection::{ConnectionId, Direct, Endpoint, Next, Receive, SendBatch};
 use crate::link::{FrameBatch, InFrame, LinkFacts, LinkId};
+use crate::poll::Poll;
 
 /// One core's logic. The driver calls it in this order, over and over:
 ///
@@ -209,6 +210,8 @@ pub enum Effect<M> {
         token: u64,
         /// Where to.
         address: SocketAddr,
+        /// How long to look for what comes over it.
+        poll: Poll,
     },
     /// Close a connection: after the batch that is out has left if `after_send` (then what still
     /// comes in is read and dropped for a moment, so that the last words are not lost to a reset),

@@ -17,6 +17,7 @@ use crate::connection::{ConnectionId, SendBatch};
 use crate::counters;
 use crate::link::LinkId;
 use crate::machine::Effect;
+use crate::poll::Poll;
 
 /// What a target's machine works with during a call.
 pub struct TargetContext<'a, S> {
@@ -102,7 +103,7 @@ impl SessionEffect {
 #[derive(Debug)]
 pub enum StreamEffect {
     /// Open a connection; the token comes back with the answer.
-    Connect { token: u32, address: SocketAddr },
+    Connect { token: u32, address: SocketAddr, poll: Poll },
     /// Send a batch; there is none out.
     Send { connection: ConnectionId, batch: SendBatch },
     /// Close a connection.
@@ -118,8 +119,9 @@ impl StreamEffect {
     #[inline]
     pub fn of<M>(self, initiator: u32) -> Effect<M> {
         match self {
-            StreamEffect::Connect { token, address } => {
-                Effect::Connect { token: u64::from(initiator) << 32 | u64::from(token), address }
+            StreamEffect::Connect { token, address, poll } => {
+                let token = u64::from(initiator) << 32 | u64::from(token);
+                Effect::Connect { token, address, poll }
             }
             StreamEffect::Send { connection, batch } => Effect::Send { connection, batch },
             StreamEffect::Close { connection, after_send } => {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use contract::{Endpoint, ListenerId};
+use contract::{Endpoint, ListenerId, Poll};
 
 use crate::process::lock;
 
@@ -25,23 +25,15 @@ pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 /// What a listener grants its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// After the last activity of one of its connections, look for more for so many microseconds
-    /// before sleeping; 0: sleep at once.
-    pub poll_us: u32,
+    /// How long a shard looks for more from its connections before it sleeps.
+    pub poll: Poll,
     /// Connections that it may have at once.
     pub max_connections: u32,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        ListenOptions { poll_us: 0, max_connections: block::limits::CONNECTIONS_MAX }
-    }
-}
-
-impl ListenOptions {
-    /// How long a connection is looked at after its activity.
-    pub(crate) fn spin(self) -> Duration {
-        Duration::from_micros(u64::from(self.poll_us))
+        ListenOptions { poll: Poll::default(), max_connections: block::limits::CONNECTIONS_MAX }
     }
 }
 
@@ -56,7 +48,7 @@ pub(crate) struct Listener {
 pub(crate) struct Arrival {
     pub(crate) fd: OwnedFd,
     pub(crate) endpoint: Endpoint,
-    pub(crate) spin: Duration,
+    pub(crate) poll: Poll,
     pub(crate) admitted: Admitted,
 }
 
@@ -143,13 +135,6 @@ pub(crate) struct Admitted {
     admission: Arc<Admission>,
     host: IpAddr,
     listener: ListenerId,
-}
-
-impl Admitted {
-    /// The listener that it came to.
-    pub(crate) fn listener(&self) -> ListenerId {
-        self.listener
-    }
 }
 
 impl Drop for Admitted {

@@ -2,8 +2,8 @@
 //!
 //! A turn: take what has ended, show received bytes, tell events, ask disks (those that answer at
 //! once answer there), then settle and carry effects out, until nothing follows; then wait, in one
-//! system call, until something ends, mail comes or a moment is due. Nothing ticks: without a
-//! deadline the wait has no limit.
+//! system call, until something ends, mail comes or a moment is due; before it sleeps it looks for
+//! more, where that pays (`poll`). Nothing ticks: without a deadline the wait has no limit.
 //!
 //! ```text
 //!   wait -> ends -> receiving/sending/disks -> machine -> settle -> effects -> wait
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The parts are in files of their own, by subject: `receiving`, `sending`, `closing` (and
-//! connecting), `disks`, `listening`, `links`. Here: the loop, the clock, timers and mail. Units:
+//! connecting), `disks`, `listening`, `links`, `poll`. Here: the loop, the clock, timers and mail. Units:
 //! times on the process's clock, whose origin is the reactor's start. Invariant: what an operation
 //! of the engine points at belongs to its connection or work and stays until the operation's end
 //! has been told; a connection leaves the table only then.
@@ -20,9 +20,9 @@
 mod closing;
 mod connection;
 mod disks;
-mod linger;
 mod links;
 mod listening;
+mod poll;
 mod receiving;
 mod sending;
 
@@ -39,7 +39,7 @@ use contract::{ConnectionId, Effect, Event, Machine};
 
 use crate::accept::Admission;
 use crate::engine::workers::Workers;
-use crate::engine::{Done, Engine, Key, Kind, Wait};
+use crate::engine::{Done, Engine, Key, Kind};
 use crate::mailbox::{Delivery, Inbox};
 use crate::memory::ShardMemory;
 use crate::receive::ReceivePool;
@@ -49,6 +49,7 @@ use connection::{Connection, MessagePool};
 use disks::Disks;
 use links::Links;
 use listening::Listening;
+use poll::Polls;
 
 /// So often may a turn settle again before the engine is looked at.
 const SETTLES_PER_TURN: u32 = 64;
@@ -58,6 +59,8 @@ const QUIET: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(1);
 /// While memory is given back piece by piece, so long between pieces.
 const REST_PIECE: Duration = Duration::from_millis(5);
+/// A wait that only looks.
+const NOW: Option<Duration> = Some(Duration::ZERO);
 /// How long a shard that was told to stop waits for what is with the kernel.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -115,8 +118,7 @@ pub(crate) struct Driver<M: Machine, E: Engine> {
     sweep_at: Option<Instant>,
     /// When memory is given back.
     rest_at: Option<Instant>,
-    /// Until then the thread looks for more before it sleeps.
-    spin_until: Instant,
+    polls: Polls,
     /// There is more to settle: do not sleep.
     pressed: bool,
     stopping: bool,
@@ -151,7 +153,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             done: Vec::with_capacity(256),
             sweep_at: None,
             rest_at: None,
-            spin_until: Instant::ZERO,
+            polls: Polls::default(),
             pressed: false,
             stopping: false,
             shared,
@@ -186,19 +188,34 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// Waits until something ends or is due; what has ended is in `done` then.
     fn wait(&mut self) {
-        let wait = self.next_wait();
-        if let Err(error) = self.wait_for(wait) {
+        let mut limit = self.limit();
+        if limit != NOW && self.polls.is_stirred() {
+            // The turn has taken time: a wait is counted from here.
+            self.now = self.clock();
+            if let Some(look) = self.polls.begin(self.now)
+                && self.look(look, self.now, limit)
+            {
+                limit = NOW;
+            }
+        }
+        if limit != NOW {
+            self.watch_links();
+            limit = self.limit();
+        }
+        self.polls.waited(limit != NOW);
+        if let Err(error) = self.sleep(limit) {
             panic!("{} cannot wait for events any more: {error}", self.shard.0);
         }
     }
 
+    /// Sleeps at most so long, unless there is mail.
     #[inline]
-    fn wait_for(&mut self, mut wait: Wait) -> io::Result<()> {
-        if wait != Wait::NONE && !self.inbox().fall_asleep() {
-            wait = Wait::NONE;
+    fn sleep(&mut self, mut limit: Option<Duration>) -> io::Result<()> {
+        if limit != NOW && !self.inbox().fall_asleep() {
+            limit = NOW;
         }
-        let waited = self.engine.wait(wait, &mut self.done);
-        if wait != Wait::NONE {
+        let waited = self.engine.wait(limit, &mut self.done);
+        if limit != NOW {
             add(&self.counters().sleeps, 1);
             self.inbox().wake_up();
         }
@@ -206,23 +223,17 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         waited
     }
 
-    fn next_wait(&self) -> Wait {
+    /// How long to wait at most: [`NOW`] if there is something to do, `None` until something
+    /// happens.
+    fn limit(&self) -> Option<Duration> {
         let pressed = self.pressed || self.links.has_frames() || self.disks.is_clearing();
         if pressed || !self.ready.is_empty() || !self.events.is_empty() {
-            return Wait::NONE;
+            return NOW;
         }
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
         let due = [self.machine.poll_timeout(), alarm, self.sweep_at, self.rest_at];
-        let due = due.into_iter().flatten().min();
-        if due.is_none() && self.spin_until <= self.now {
-            return Wait { limit: None, spin: Duration::ZERO };
-        }
-        // The turn has taken time: a wait is counted from here.
-        let now = self.clock();
-        match due.map(|due| due.since(now)) {
-            Some(limit) if limit.is_zero() => Wait::NONE,
-            limit => Wait { limit, spin: self.spin_until.since(now) },
-        }
+        let due = due.into_iter().flatten().min()?;
+        Some(due.since(self.clock()))
     }
 
     /// One turn.
@@ -241,7 +252,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.machine.handle_timeout(self.now, &mut self.memory);
         }
         self.settle();
-        self.watch_links();
+        self.survey_links();
         self.post();
         self.rest(ends + letters + frames + yielded > 0);
         self.count();
@@ -289,12 +300,13 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     self.change_listener(id, options);
                     let _ = told.send(());
                 }
-                Delivery::Spin(id, spin) => self.spin_for(id, spin),
+                Delivery::Poll(id, poll) => self.polls.change_listener(id, poll),
                 Delivery::AcceptAgain => self.accept_again(),
-                Delivery::AddDisk(id, disk) => self.add_disk(id, disk),
+                Delivery::AddDisk(id, disk, poll) => self.add_disk(id, disk, poll),
+                Delivery::PollDisk(id, poll) => self.poll_disk(id, poll),
                 Delivery::RemoveDisk(id, told) => {
                     self.memory.remove_lender(id);
-                    self.disks.remove(id, told);
+                    self.remove_disk(id, told);
                 }
                 Delivery::Link(command) => self.handle_link_command(command),
                 Delivery::Worked(number, work) => self.worked(number, work),
@@ -339,7 +351,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             match effect {
                 Effect::Send { connection, batch } => self.send(slot_of(connection), batch),
                 Effect::Resume { connection } => self.resume(slot_of(connection)),
-                Effect::Connect { token, address } => self.connect(token, address),
+                Effect::Connect { token, address, poll } => self.connect(token, address, poll),
                 Effect::Close { connection, after_send } => {
                     self.close(slot_of(connection), after_send);
                 }
@@ -432,7 +444,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 break;
             }
             let limit = Some(until.since(self.now).min(REST));
-            if self.wait_for(Wait { limit, spin: Duration::ZERO }).is_err() {
+            if self.sleep(limit).is_err() {
                 break;
             }
             self.take_ends();

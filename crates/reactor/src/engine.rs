@@ -128,20 +128,6 @@ pub(crate) struct Done {
     pub(crate) result: i32,
 }
 
-/// How long to wait for something to happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
-    /// `None`: until something happens.
-    pub(crate) limit: Option<Duration>,
-    /// Of that, how long to look before sleeping.
-    pub(crate) spin: Duration,
-}
-
-impl Wait {
-    /// Look, but do not wait.
-    pub(crate) const NONE: Wait = Wait { limit: Some(Duration::ZERO), spin: Duration::ZERO };
-}
-
 /// One thread's way to start operations and to learn their ends.
 pub(crate) trait Engine {
     /// Whether a receive should be started only once there is something to receive: true where
@@ -198,9 +184,13 @@ pub(crate) trait Engine {
     /// Lets what was started begin.
     fn submit(&mut self);
 
-    /// Waits for ends, at most as long as told, and appends them to `done`. A wake-up by the
-    /// shard's event descriptor shows as [`Key::WAKE`].
-    fn wait(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()>;
+    /// Whether an operation has ended, or may have; [`wait`](Engine::wait) tells which. For whoever
+    /// looks many times in a row: costs no system call where that can be known without.
+    fn has_ended(&mut self) -> bool;
+
+    /// Waits for ends, at most so long (zero: only looks; `None`: until something happens), and
+    /// appends them to `done`. A wake-up by the shard's event descriptor shows as [`Key::WAKE`].
+    fn wait(&mut self, limit: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()>;
 
     /// System calls made so far.
     fn system_calls(&self) -> u64;

@@ -10,11 +10,10 @@ use std::sync::atomic::AtomicBool as Flag;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use std::{io, mem};
 
 use block::ShardId;
-use contract::{DiskId, ListenerId};
+use contract::{DiskId, ListenerId, Poll};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::accept::{Arrival, ListenOptions, Listener};
@@ -37,13 +36,15 @@ pub(crate) enum Delivery<M> {
     Unlisten(ListenerId, Sender<()>),
     /// A listener grants something else from now on; for shard 0, which says when that is so.
     ChangeListener(ListenerId, ListenOptions, Sender<()>),
-    /// Connections of a listener spin so long from now on. From shard 0, behind the connections
-    /// that it dealt out before.
-    Spin(ListenerId, Duration),
+    /// Connections of a listener are looked for so from now on. From shard 0, behind the
+    /// connections that it dealt out before.
+    Poll(ListenerId, Poll),
     /// A connection was closed while descriptors had run out; for shard 0.
     AcceptAgain,
     /// A disk.
-    AddDisk(DiskId, Arc<Disk>),
+    AddDisk(DiskId, Arc<Disk>, Poll),
+    /// What comes back from a disk is looked for so from now on.
+    PollDisk(DiskId, Poll),
     /// Forget a disk and say when that is done.
     RemoveDisk(DiskId, Sender<()>),
     /// What to do with a link.
@@ -101,6 +102,12 @@ impl<M> Inbox<M> {
         if self.filled.load(SeqCst) && self.filled.swap(false, SeqCst) {
             mem::swap(&mut *lock(&self.queue), into);
         }
+    }
+
+    /// Whether there is something in it.
+    #[inline]
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(SeqCst)
     }
 
     /// Says that the receiver is about to sleep; `false`: there is something for it, it must not.

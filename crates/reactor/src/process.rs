@@ -12,6 +12,17 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+/// How often the calling thread lost its CPU without having slept, so far.
+pub(crate) fn lost_switches() -> u64 {
+    // SAFETY: numbers are valid as zeros, and the call writes to nothing else.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    u64::try_from(usage.ru_nivcsw).unwrap_or_default()
+}
+
 /// The CPUs that this process may use.
 pub fn allowed_cpus() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return vec![0] };

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{self, Duration};
 
 use block::{ShardId, limits};
-use contract::{DiskId, LinkFacts, LinkId, ListenerId, Machine};
+use contract::{DiskId, LinkFacts, LinkId, ListenerId, Machine, Poll};
 
 use crate::accept::{Admission, ConnectionLimits, ListenOptions, Listener};
 use crate::disk::Disk;
@@ -238,7 +238,7 @@ impl<M: Send + 'static> Handle<M> {
     }
 
     /// Grants connections of a listener something else, without touching its socket: those that are
-    /// accepted once it returns all of it, those that stand the new `poll_us` soon. Those that are
+    /// accepted once it returns all of it, those that stand the new `poll` soon. Those that are
     /// more than `max_connections` stay.
     pub fn change_listener(&self, id: ListenerId, options: ListenOptions) {
         self.ask_accepting(|told| Delivery::ChangeListener(id, options, told));
@@ -257,11 +257,17 @@ impl<M: Send + 'static> Handle<M> {
         let _ = done.recv();
     }
 
-    /// Makes a disk known to all shards, before any mail that is sent later.
-    pub fn add_disk(&self, id: DiskId, disk: &Arc<Disk>) {
+    /// Makes a disk known to all shards, before any mail that is sent later. `poll`: how long a shard
+    /// looks for what the kernel does for it.
+    pub fn add_disk(&self, id: DiskId, disk: &Arc<Disk>, poll: Poll) {
         for inbox in &self.shared.inboxes {
-            inbox.post(Delivery::AddDisk(id, disk.clone()));
+            inbox.post(Delivery::AddDisk(id, disk.clone(), poll));
         }
+    }
+
+    /// Has all shards look for what the kernel does for a disk in another way.
+    pub fn poll_disk(&self, id: DiskId, poll: Poll) {
+        self.shared.inboxes.iter().for_each(|inbox| inbox.post(Delivery::PollDisk(id, poll)));
     }
 
     /// Makes all shards forget a disk once what it was asked before has come back; requests that
@@ -287,6 +293,11 @@ impl<M: Send + 'static> Handle<M> {
     /// sent and received by the shards of [`LinkOptions::spread`] alone.
     pub fn add_link(&self, id: LinkId, options: &LinkOptions) -> io::Result<LinkFacts> {
         self.links.add(id, options)
+    }
+
+    /// Has shards look for a link's frames in another way.
+    pub fn poll_link(&self, id: LinkId, poll: Poll) {
+        self.links.poll(id, poll);
     }
 
     /// Forgets a link; returns once its sockets are closed. The machines were told that it is down,

@@ -37,6 +37,14 @@ shared_counters! {
         turns: Events,
         /// Turns that began by waiting for something; the others only looked.
         sleeps: Events,
+        /// Waits that looked for more before they slept.
+        looks: Events,
+        /// Of these, those in which something came.
+        looks_paid: Events,
+        /// Of these, those that ended because another wanted the processor.
+        looks_stopped: Events,
+        /// Time that was spent looking.
+        looked_ns: Nanoseconds,
         /// System calls: entering the ring, or waiting, receiving and sending; registrations.
         system_calls: Operations,
         /// Connections that came here.

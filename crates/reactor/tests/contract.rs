@@ -1,4 +1,5 @@
-//! The driver contract against both engines: plain, with one large receive buffer, and spinning.
+//! The driver contract against both engines: polling as they
+//! see fit, asleep with one large receive buffer, and polling all the time.
 //!
 //! Peers are ordinary blocking sockets on loopback.
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::ShardId;
-use contract::{DiskId, ListenerId};
+use contract::{DiskId, ListenerId, Poll};
 use reactor::disk::{Disk, OpenSpec};
 use reactor::{Config, Handle, ListenOptions, Preference};
 use testkit::suite::{self, Command, Harness, Note, Peer, PeerEnd, Report};
@@ -25,12 +26,12 @@ struct Real {
 }
 
 impl Real {
-    fn new(driver: Preference, receive_buffers: usize, poll_us: u32) -> Real {
+    fn new(driver: Preference, receive_buffers: usize, poll: Poll) -> Real {
         let config = Config { driver, receive_buffers, ..two_shards() };
         let (handle, arena) = common::start(&config);
         let disk = Arc::new(Disk::open(&OpenSpec::Ram { bytes: 1 << 20 }, &arena).unwrap());
-        handle.add_disk(DiskId(3), &disk);
-        let options = ListenOptions { poll_us, ..ListenOptions::default() };
+        handle.add_disk(DiskId(3), &disk, poll);
+        let options = ListenOptions { poll, ..ListenOptions::default() };
         let any = "127.0.0.1:0".parse().unwrap();
         let address = handle.listen(any, ListenerId(1), options).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -139,21 +140,21 @@ fn read(stream: &mut TcpStream) -> Result<usize, PeerEnd> {
     }
 }
 
-fn run(receive_buffers: usize, poll_us: u32) {
-    on_each_engine(|driver| suite::run(|| Real::new(driver, receive_buffers, poll_us)));
+fn run(receive_buffers: usize, poll: Poll) {
+    on_each_engine(|driver| suite::run(|| Real::new(driver, receive_buffers, poll)));
 }
 
 #[test]
 fn the_contract_is_kept() {
-    run(32, 0);
+    run(32, Poll::Auto);
 }
 
 #[test]
 fn the_contract_is_kept_with_one_receive_buffer() {
-    run(1, 0);
+    run(1, Poll::Never);
 }
 
 #[test]
-fn the_contract_is_kept_while_spinning() {
-    run(32, 200);
+fn the_contract_is_kept_while_polling() {
+    run(32, Poll::Fixed(200));
 }

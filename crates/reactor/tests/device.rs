@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use block::{ByteCount, ShardId};
-use contract::{Cache, DiskId};
+use contract::{Cache, DiskId, Poll};
 use reactor::Config;
 use reactor::disk::{Access, Disk, OpenSpec, Tail};
 use reactor::memory::Arena;
@@ -100,7 +100,7 @@ fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
         assert_eq!(disk.access(), Some(Access::Direct));
         assert_eq!((disk.facts().size, disk.facts().cache), (ByteCount(SIZE), Cache::Volatile));
         assert!(Disk::open(&spec, &arena).is_err(), "it is held");
-        handle.add_disk(DiskId(1), &disk);
+        handle.add_disk(DiskId(1), &disk, Poll::Auto);
         for shard in [ShardId(0), ShardId(1)] {
             handle.send(shard, Note::Command(suite::Command::Blocks(DiskId(1), 200)));
             assert_eq!(common::report(&handle), (shard, Report::Blocks(200)));

@@ -17,7 +17,7 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use block::ShardId;
 use common::{LoopDevice, on_each_engine, two_shards};
-use contract::DiskId;
+use contract::{DiskId, Poll};
 use fuser::{
     BackgroundSession, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
@@ -186,7 +186,7 @@ fn others_are_served_while_one_hangs(mounted: &Mounted, spec: &OpenSpec, access:
         let (handle, arena) = common::start(&Config { driver, ..two_shards() });
         let open = |id: u32, spec: &OpenSpec| {
             let disk = Arc::new(Disk::open(spec, &arena).unwrap());
-            handle.add_disk(DiskId(id), &disk);
+            handle.add_disk(DiskId(id), &disk, Poll::Auto);
             disk
         };
         let beside = |name| OpenSpec::File {
@@ -226,7 +226,7 @@ fn a_stop_leaves_what_hangs_alone(access: Access) {
         let spec = &OpenSpec::File { path: mounted.file(), create: None, tail: Tail::Refuse };
         let (handle, arena) = common::start(&Config { driver, ..two_shards() });
         let hung = Arc::new(Disk::open(spec, &arena).unwrap());
-        handle.add_disk(DiskId(1), &hung);
+        handle.add_disk(DiskId(1), &hung, Poll::Auto);
         let hang = mounted.hang();
         handle.send(ShardId(0), Note::Command(suite::Command::Pile(DiskId(1), DEPTH)));
         mounted.wait_for_question();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use block::ShardId;
 use block::limits::PAGES_PER_TRANSFER;
-use contract::{ConnectionId, DiskId, ListenerId};
+use contract::{ConnectionId, DiskId, ListenerId, Poll};
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
 use reactor::{Config, ConnectionLimits, Handle, ListenOptions, ShardStats};
@@ -75,7 +75,7 @@ impl Bench {
 
     fn open(&self, id: u32, spec: &OpenSpec) -> Arc<Disk> {
         let disk = Arc::new(Disk::open(spec, &self.arena).unwrap());
-        self.handle.add_disk(DiskId(id), &disk);
+        self.handle.add_disk(DiskId(id), &disk, Poll::Auto);
         disk
     }
 
@@ -228,14 +228,14 @@ fn a_listener_that_went_accepts_no_more_and_keeps_its_connections() {
 
 #[test]
 fn a_listener_that_changes_keeps_its_socket_and_grants_what_is_new() {
-    let few = ListenOptions { max_connections: 2, poll_us: 0 };
+    let few = ListenOptions { max_connections: 2, poll: Poll::Never };
     on_each(&two_shards(), |bench| {
         let address = bench.listen(few);
         let mut peers = vec![bench.connect(address), bench.connect(address)];
         let mut ids = vec![bench.accepted(), bench.accepted()];
         let mut refused = bench.connect(address);
         assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
-        let more = ListenOptions { max_connections: 3, poll_us: 100_000 };
+        let more = ListenOptions { max_connections: 3, poll: Poll::Fixed(100_000) };
         bench.handle.change_listener(FIRST, more);
         peers.push(bench.connect(address));
         ids.push(bench.accepted());
@@ -259,6 +259,33 @@ fn a_listener_that_changes_keeps_its_socket_and_grants_what_is_new() {
             }
         }
     });
+}
+
+#[test]
+fn looking_is_counted_and_never_is_never() {
+    for poll in [Poll::Fixed(5_000), Poll::Never] {
+        on_each(&two_shards(), |bench| {
+            let (mut peer, shard, id) =
+                bench.peer(ListenOptions { poll, ..ListenOptions::default() });
+            let begin = Instant::now();
+            for round in 0.. {
+                bench.is_shown(&mut peer, (shard, id), b"x");
+                let stats = bench.handle.stats()[shard.index()];
+                if poll == Poll::Never {
+                    assert_eq!((stats.looks, stats.looked_ns), (0, 0));
+                    if round > 500 {
+                        break;
+                    }
+                } else if stats.looks_paid > 20 {
+                    assert!(stats.looks >= stats.looks_paid && stats.looked_ns > 0, "{stats:?}");
+                    // Whoever asked for a fixed time gets it.
+                    assert_eq!(stats.looks_stopped, 0);
+                    break;
+                }
+                assert!(begin.elapsed() < HANG, "{stats:?}");
+            }
+        });
+    }
 }
 
 #[test]
@@ -309,7 +336,7 @@ fn connections_that_stall_do_not_stop_others() {
 #[test]
 fn an_idle_reactor_sleeps_without_turns() {
     on_each(&two_shards(), |bench| {
-        let options = ListenOptions { poll_us: 100, ..ListenOptions::default() };
+        let options = ListenOptions { poll: Poll::Fixed(100), ..ListenOptions::default() };
         let (mut peer, shard, id) = bench.peer(options);
         bench.is_shown(&mut peer, (shard, id), b"x");
         // After some seconds of giving memory back.

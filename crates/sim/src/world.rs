@@ -468,7 +468,7 @@ impl<M: Machine> World<M> {
                     self.wake(host, shard);
                 }
             }
-            Effect::Connect { token, address } => {
+            Effect::Connect { token, address, poll: _ } => {
                 let delay = self.draw_us(self.timing.network_us);
                 self.schedule(delay, What::Connect { host, life, shard, token, address });
             }

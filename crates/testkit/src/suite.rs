@@ -28,7 +28,7 @@ pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
 
 use contract::{
     Ask, ConnectionId, Direct, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
-    Machine, Next, OutFrame, Receive, SendBatch, Station,
+    Machine, Next, OutFrame, Poll, Receive, SendBatch, Station,
 };
 
 /// A peer's end of a connection, numbered by the harness.
@@ -296,7 +296,7 @@ impl Scripted {
                 }
             }
             Command::Connect(address, token) => {
-                self.effects.push_back(Effect::Connect { token, address });
+                self.effects.push_back(Effect::Connect { token, address, poll: Poll::default() });
             }
             Command::Timer(after) => self.timer = Some(now + after),
             Command::Blocks(disk, count) => {

@@ -85,7 +85,13 @@ fn named(disk: &str, file: Option<&Path>) -> miette::Result<(DiskConfig, std::pa
             )
         })?;
         return Ok((
-            DiskConfig { name: disk.to_owned(), uri, required: false, read_only: false },
+            DiskConfig {
+                name: disk.to_owned(),
+                uri,
+                required: false,
+                poll: contract::Poll::default(),
+                read_only: false,
+            },
             defaults.state,
         ));
     };

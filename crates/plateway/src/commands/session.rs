@@ -218,7 +218,13 @@ fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiAr
         let place = if index == 0 { String::new() } else { format!(" ({})", index + 1) };
         let (disk, volume) = (format!("{uri}{place}"), format!("{uri}{place}"));
         let (name, uri) = (disk.clone(), uri.clone());
-        args.disks.push(DiskConfig { name, uri, required: true, read_only });
+        args.disks.push(DiskConfig {
+            name,
+            uri,
+            required: true,
+            poll: contract::Poll::default(),
+            read_only,
+        });
         args.volumes.push(VolumeConfig {
             name: volume.clone(),
             layout: Layout::Single { disk },
@@ -245,6 +251,7 @@ fn server(opening: &Opening<'_>, defaults: &Defaults) -> Server {
         control_group: None,
         state: opening.state.unwrap_or(&defaults.state).to_owned(),
         driver: DriverChoice::Auto,
+        poll: Default::default(),
         log: Default::default(),
         log_level: Default::default(),
         connections_max: CONNECTIONS_MAX,

@@ -52,6 +52,7 @@ fn text(status: &Status) -> String {
         ("reservations", reservations(status)),
         ("listeners", listeners(status)),
         ("links", links(status)),
+        ("shards", shards(status)),
     ];
     for (title, table) in own.into_iter().chain(status.protocols.tables()) {
         if table.row_count() > 0 {
@@ -139,9 +140,27 @@ fn listeners(status: &Status) -> Table {
                 one.address.iter().filter_map(known).collect()
             }),
             ("listens at", |one| one.addresses.join(" ")),
-            ("poll us", |one| one.poll_us.to_string()),
+            ("poll", |one| one.poll.clone()),
             ("connections", |one| one.connections.to_string()),
             ("at most", |one| one.connections_max.to_string()),
+        ],
+    )
+}
+
+/// What each does when it has nothing to do.
+fn shards(status: &Status) -> Table {
+    table_of(
+        &status.work,
+        &[
+            ("shard", |one| one.shard.to_string()),
+            ("turns", |one| one.counters.turns.to_string()),
+            ("slept", |one| one.counters.sleeps.to_string()),
+            ("looked first", |one| one.counters.looks.to_string()),
+            ("in vain", |one| {
+                one.counters.looks.saturating_sub(one.counters.looks_paid).to_string()
+            }),
+            ("stopped", |one| one.counters.looks_stopped.to_string()),
+            ("for", |one| format!("{:.2} s", one.counters.looked_ns as f64 / 1e9)),
         ],
     )
 }

@@ -7,11 +7,13 @@
 use std::path::Path;
 
 use block::ByteCount;
+use contract::Poll;
 use toml::Spanned;
 
-use super::file::{NAME, table};
+use super::file::{Low, NAME, table};
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
+use super::poll::{POLL, POLL_KEY};
 use super::resolve::Resolver;
 use super::text::quoted;
 use super::thing::{Change, Configured, SIZE_KEY, Thing};
@@ -22,6 +24,7 @@ table! {
         name: String = NAME,
         uri: String = "a disk in quotes, such as \"ram:512MiB\"",
         required: bool = "true or false",
+        poll: String = POLL,
     }
 }
 
@@ -34,6 +37,8 @@ pub(crate) struct DiskConfig {
     pub(crate) uri: DiskUri,
     /// Whether a start without it is none.
     pub(crate) required: bool,
+    /// How long a shard looks for its answers before it sleeps.
+    pub(crate) poll: Poll,
     /// Whether nobody writes to it: what `bench` reads, and what `copy` copies.
     pub(crate) read_only: bool,
 }
@@ -59,7 +64,7 @@ impl Configured for DiskConfig {
             }
             _ => "as it is".to_owned(),
         };
-        vec![(SIZE_KEY, size)]
+        vec![(SIZE_KEY, size), (POLL_KEY, self.poll.to_string())]
     }
 
     fn excludes(&self, other: &Thing) -> bool {
@@ -73,9 +78,14 @@ impl Configured for DiskConfig {
             _ => return Ok(Change::Replace),
         };
         let name = self.name.clone();
+        let polls_alike = self.poll == to.poll;
+        if !polls_alike && matches!(self.uri.innermost(), DiskUri::Remote(_)) {
+            return Ok(Change::Replace);
+        }
+        // Of a disk that is there.
+        let otherwise = if polls_alike { Change::None } else { Change::InPlace };
         if self.uri == to.uri {
-            // Of a disk that is there.
-            return Ok(Change::None);
+            return Ok(otherwise);
         }
         match (self.uri.innermost(), to.uri.innermost()) {
             (DiskUri::Ram { bytes: from_bytes }, DiskUri::Ram { bytes: to_bytes }) => {
@@ -91,7 +101,7 @@ impl Configured for DiskConfig {
                 }
                 (_, Some(_)) => Ok(Change::InPlace),
                 // The file is there: how it would be created no longer matters.
-                (_, None) => Ok(Change::None),
+                (_, None) => Ok(otherwise),
             },
             _ => Ok(Change::Replace),
         }
@@ -100,7 +110,11 @@ impl Configured for DiskConfig {
     fn text(&self) -> String {
         let (name, uri) = (quoted(&self.name), quoted(&self.uri.to_string()));
         let required = if self.required { "required = true\n" } else { "" };
-        format!("[[disk]]\nname = {name}\nuri = {uri}\n{required}")
+        let poll = match is_waited_for(&self.uri) {
+            true => format!("{POLL_KEY} = \"{}\"\n", self.poll),
+            false => String::new(),
+        };
+        format!("[[disk]]\nname = {name}\nuri = {uri}\n{required}{poll}")
     }
 }
 
@@ -110,12 +124,19 @@ impl DiskConfig {
     pub(crate) fn grows(&self, to: &DiskConfig) -> Option<u64> {
         let change = self.change(&Thing::Disk(to.clone()));
         match (change, self.uri.innermost(), to.uri.innermost()) {
-            (Ok(Change::InPlace), DiskUri::File { create_bytes, .. }, DiskUri::File { .. }) => {
-                *create_bytes
-            }
+            (
+                Ok(Change::InPlace),
+                DiskUri::File { create_bytes: from, .. },
+                DiskUri::File { create_bytes: to, .. },
+            ) if from != to => *from,
             _ => None,
         }
     }
+}
+
+/// Whether a shard waits for its answers; memory gives them at once.
+fn is_waited_for(uri: &DiskUri) -> bool {
+    !matches!(uri.innermost(), DiskUri::Ram { .. } | DiskUri::Null { .. })
 }
 
 /// Whether the name of a block device says which it is, not in which order devices were met.
@@ -131,7 +152,8 @@ fn has_a_name_that_stays(path: &Path) -> bool {
 }
 
 impl Resolver<'_> {
-    pub(super) fn disks(&mut self, low: &[LowDisk]) -> Vec<DiskConfig> {
+    /// `usual` is the server's way to poll.
+    pub(super) fn disks(&mut self, low: &[LowDisk], usual: Poll) -> Vec<DiskConfig> {
         let mut disks: Vec<DiskConfig> = Vec::new();
         let mut spans: Vec<Span> = Vec::new();
         for one in low {
@@ -171,10 +193,21 @@ impl Resolver<'_> {
             }
             self.place(disk_title(&name), "", written.span());
             let required = one.required.as_ref().is_some_and(|required| *required.get_ref());
-            disks.push(DiskConfig { name, uri, required, read_only: false });
+            let poll = self.poll_of_disk(&one.poll, &uri).unwrap_or(usual);
+            disks.push(DiskConfig { name, uri, required, poll, read_only: false });
             spans.push(written.span());
         }
         disks
+    }
+
+    fn poll_of_disk(&mut self, low: &Low<String>, uri: &DiskUri) -> Option<Poll> {
+        let written = low.as_ref().filter(|_| !is_waited_for(uri));
+        if let Some(written) = written {
+            let message =
+                format!("{POLL_KEY} is for disks that are waited for, and {uri} answers at once");
+            self.push(Mistake::error(written.span(), message).help("leave it out"));
+        }
+        self.poll(low)
     }
 
     fn uri_mistake(&mut self, written: &Spanned<String>, error: UriError) {

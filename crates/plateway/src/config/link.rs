@@ -7,12 +7,14 @@
 
 use std::fmt::{self, Write as _};
 
+use contract::Poll;
 use toml::Spanned;
 
 use super::file::{Low, NAME, NUMBER, table};
 use super::listener::LowListener;
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
+use super::poll::{POLL, POLL_KEY};
 use super::resolve::{Names, Resolver};
 use super::text::quoted;
 use super::thing::{Change, Configured, Thing};
@@ -28,6 +30,7 @@ table! {
         ethernet: String = INTERFACE,
         vlan: i64 = NUMBER,
         access: String = ACCESS,
+        poll: String = POLL,
     }
 }
 
@@ -39,6 +42,8 @@ pub(crate) struct LinkConfig {
     /// Unique among links.
     pub(crate) ethernet: Ethernet,
     pub(crate) access: LinkAccess,
+    /// How long a shard looks for more frames before it sleeps.
+    pub(crate) poll: Poll,
 }
 
 /// An interface, or a VLAN of it.
@@ -108,9 +113,15 @@ impl Configured for LinkConfig {
         self.name == other.name || self.ethernet == other.ethernet
     }
 
+    fn values(&self) -> Vec<(&'static str, String)> {
+        vec![(POLL_KEY, self.poll.to_string())]
+    }
+
     /// One that is received in another way is another link.
-    fn change(&self, _: &Thing) -> Result<Change, Refused> {
-        Ok(Change::Replace)
+    fn change(&self, to: &Thing) -> Result<Change, Refused> {
+        let Thing::Link(to) = to else { return Ok(Change::Replace) };
+        let is_same = Self { poll: to.poll, ..self.clone() } == *to;
+        Ok(if is_same { Change::InPlace } else { Change::Replace })
     }
 
     fn text(&self) -> String {
@@ -123,14 +134,18 @@ impl Configured for LinkConfig {
         if let Some(vlan) = self.ethernet.vlan {
             let _ = writeln!(text, "vlan = {vlan}");
         }
-        let _ = writeln!(text, "access = \"{}\"", self.access);
+        let _ = writeln!(text, "access = \"{}\"\n{POLL_KEY} = \"{}\"", self.access, self.poll);
         text
     }
 }
 
 /// The links of a configuration as far as they are known, each with where it was written.
 #[derive(Debug, Default)]
-pub(crate) struct Links(pub(crate) Vec<(LinkConfig, Span)>);
+pub(crate) struct Links {
+    pub(crate) list: Vec<(LinkConfig, Span)>,
+    /// Of links that nobody wrote.
+    poll: Poll,
+}
 
 impl Links {
     pub(crate) fn named(&self, name: &str) -> Option<&LinkConfig> {
@@ -138,20 +153,26 @@ impl Links {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &LinkConfig> {
-        self.0.iter().map(|(link, _)| link)
+        self.list.iter().map(|(link, _)| link)
     }
 
     /// For messages.
     pub(crate) fn names(&self) -> Names {
         let mut names = Names::default();
-        self.0.iter().for_each(|(link, span)| names.push(&link.name, span.clone()));
+        self.list.iter().for_each(|(link, span)| names.push(&link.name, span.clone()));
         names
     }
 }
 
 impl Resolver<'_> {
-    pub(super) fn links(&mut self, low: &[LowLink], listeners: &[LowListener]) -> Links {
-        let mut links = Links::default();
+    /// `poll` is the server's.
+    pub(super) fn links(
+        &mut self,
+        low: &[LowLink],
+        listeners: &[LowListener],
+        poll: Poll,
+    ) -> Links {
+        let mut links = Links { list: Vec::new(), poll };
         for one in low {
             if one.ethernet.is_none() {
                 self.missing(&one.span, "[[link]]", "ethernet", "ethernet = \"eth1\"");
@@ -159,9 +180,14 @@ impl Resolver<'_> {
             self.link(one, ("link", "access"), &mut links);
         }
         for one in listeners.iter().filter(|one| one.interface.is_some()) {
-            let LowListener { span, interface, vlan, access, .. } = one;
-            let (span, ethernet, vlan) = (span.clone(), interface.clone(), vlan.clone());
-            let low = LowLink { span, name: None, ethernet, vlan, access: access.clone() };
+            let low = LowLink {
+                span: one.span.clone(),
+                name: None,
+                ethernet: one.interface.clone(),
+                vlan: one.vlan.clone(),
+                access: one.access.clone(),
+                poll: one.poll.clone(),
+            };
             self.link(&low, ("listener", "link"), &mut links);
         }
         links
@@ -170,11 +196,12 @@ impl Resolver<'_> {
     /// `what` it is called where it was written, and its key for [`LinkAccess`].
     fn link(&mut self, low: &LowLink, (what, key): (&str, &str), links: &mut Links) {
         let access = self.word(&low.access, key, &LinkAccess::NAMES);
+        let poll = self.poll(&low.poll).unwrap_or(links.poll);
         let vlan = self.vlan(&low.vlan);
         let Some(written) = &low.ethernet else { return };
         let Some(interface) = self.interface(written) else { return };
         let ethernet = Ethernet { interface, vlan };
-        if let Some((_, first)) = links.0.iter().find(|(link, _)| link.ethernet == ethernet) {
+        if let Some((_, first)) = links.list.iter().find(|(link, _)| link.ethernet == ethernet) {
             let mistake = Mistake::error(written.span(), format!("two {what}s on {ethernet}"));
             return self.push(mistake.first(first));
         }
@@ -185,18 +212,18 @@ impl Resolver<'_> {
         if let Some(Err(expected)) = low.name.as_ref().map(|name| check_name(name.get_ref())) {
             self.error(at.clone(), format!("expected {expected}, seen {name:?}"));
         }
-        self.add_link(LinkConfig { name, ethernet, access }, at, links);
+        self.add_link(LinkConfig { name, ethernet, access, poll }, at, links);
     }
 
     fn add_link(&mut self, link: LinkConfig, at: Span, links: &mut Links) {
-        if let Some((other, first)) = links.0.iter().find(|(other, _)| other.name == link.name) {
+        if let Some((other, first)) = links.list.iter().find(|(other, _)| other.name == link.name) {
             let message = format!("there is a link {:?} already, on {}", link.name, other.ethernet);
             let help = format!("give the one on {} another name", link.ethernet);
             self.push(Mistake::error(at, message).first(first).help(help));
             return;
         }
         self.place(link.title(), "", at.clone());
-        links.0.push((link, at));
+        links.list.push((link, at));
     }
 
     /// The name of the link on an interface, which is added with the defaults where nobody wrote
@@ -206,7 +233,8 @@ impl Resolver<'_> {
             return link.name.clone();
         }
         let name = ethernet.to_string();
-        let link = LinkConfig { name: name.clone(), ethernet, access: LinkAccess::default() };
+        let (access, poll) = (LinkAccess::default(), links.poll);
+        let link = LinkConfig { name: name.clone(), ethernet, access, poll };
         self.add_link(link, at, links);
         name
     }

@@ -3,8 +3,7 @@
 //! The key of the address is the protocol's. A listener with [`LINK_KEY`] is a link in its former
 //! spelling (`link`).
 
-use std::fmt::Write as _;
-
+use contract::Poll;
 use shard::Protocol;
 use toml::Spanned;
 
@@ -12,18 +11,18 @@ use super::address::{AddressError, HostPort};
 use super::file::{Low, NUMBER, TableReader, Written};
 use super::link::{ACCESS, INTERFACE};
 use super::mistake::{Mistake, Span};
+use super::poll::{POLL, POLL_KEY};
 use super::resolve::Resolver;
+use super::server::Server;
 use super::thing::{Configured, Thing};
 use crate::protocols::{LINK_KEY, LISTENER_EXAMPLE, LISTENER_KEYS, STREAMS, stream_key};
-
-/// The longest busy poll of a listener; beyond it the processor is simply not shared.
-const POLL_US_MAX: u64 = 10_000;
 
 /// `[[listener]]` as written.
 #[derive(Debug, Default)]
 pub(crate) struct LowListener {
     pub(crate) span: Span,
     pub(crate) address: Option<(Protocol, Spanned<String>)>,
+    pub(crate) poll: Low<String>,
     pub(crate) poll_us: Low<i64>,
     pub(crate) max_connections: Low<i64>,
     /// Of a link, as are its `access` and VLAN.
@@ -45,6 +44,7 @@ impl Written for LowListener {
         Self {
             span: table.span.clone(),
             address,
+            poll: table.take(POLL_KEY, POLL),
             poll_us: table.take("poll_us", "a whole number of microseconds"),
             max_connections: table.take("max_connections", NUMBER),
             interface: table.take(LINK_KEY, INTERFACE),
@@ -60,8 +60,8 @@ pub(crate) struct ListenerConfig {
     pub(crate) protocol: Protocol,
     /// Where it is answered.
     pub(crate) address: HostPort,
-    /// How long a shard spins on a quiet connection before it sleeps; 0 never spins.
-    pub(crate) poll_us: u32,
+    /// How long a shard looks for more from its connections before it sleeps.
+    pub(crate) poll: Poll,
     /// Connections of this listener; at most the server's.
     pub(crate) connections_max: u32,
 }
@@ -72,8 +72,8 @@ impl Configured for ListenerConfig {
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
-        let (poll_us, connections) = (self.poll_us.to_string(), self.connections_max.to_string());
-        vec![("poll_us", poll_us), ("max_connections", connections)]
+        let (poll, connections) = (self.poll.to_string(), self.connections_max.to_string());
+        vec![(POLL_KEY, poll), ("max_connections", connections)]
     }
 
     fn excludes(&self, other: &Thing) -> bool {
@@ -81,23 +81,27 @@ impl Configured for ListenerConfig {
     }
 
     fn text(&self) -> String {
-        let mut text =
-            format!("[[listener]]\n{} = \"{}\"\n", stream_key(self.protocol), self.address);
-        for (key, value) in self.values() {
-            let _ = writeln!(text, "{key} = {value}");
-        }
-        text
+        let (key, Self { address, poll, connections_max, .. }) = (stream_key(self.protocol), self);
+        format!(
+            "[[listener]]\n{key} = \"{address}\"\n{POLL_KEY} = \"{poll}\"\nmax_connections = {connections_max}\n"
+        )
     }
 }
 
 impl Resolver<'_> {
-    pub(super) fn listeners(&mut self, low: &[LowListener], limit: u32) -> Vec<ListenerConfig> {
+    /// `server` has what a listener does not say.
+    pub(super) fn listeners(
+        &mut self,
+        low: &[LowListener],
+        server: &Server,
+    ) -> Vec<ListenerConfig> {
+        let limit = server.connections_max;
         let mut listeners: Vec<(ListenerConfig, Span)> = Vec::new();
         for one in low {
             if self.is_link(one) {
                 continue;
             }
-            let poll_us = self.number(&one.poll_us, "poll_us", 0..=POLL_US_MAX).unwrap_or(0);
+            let poll = self.poll_or_us(&one.poll, &one.poll_us).unwrap_or(server.poll);
             let range = 1..=u64::from(limit);
             let connections_max =
                 self.number(&one.max_connections, "max_connections", range).unwrap_or(limit);
@@ -129,7 +133,7 @@ impl Resolver<'_> {
                 self.push(Mistake::error(written.span(), message).first(first));
             }
             let protocol = *protocol;
-            let listener = ListenerConfig { protocol, address, poll_us, connections_max };
+            let listener = ListenerConfig { protocol, address, poll, connections_max };
             self.place(listener.title(), "", written.span());
             listeners.push((listener, written.span()));
         }
@@ -152,7 +156,7 @@ impl Resolver<'_> {
                 [("poll_us", at(&low.poll_us)), ("max_connections", at(&low.max_connections))],
                 "listeners of connections",
                 LINK_KEY,
-                "frames have no connections, and are received by interrupt",
+                "frames have no connections; for how they are looked for write poll",
             ),
             (None, Some((protocol, _))) => (
                 [("link", at(&low.access)), ("vlan", at(&low.vlan))],

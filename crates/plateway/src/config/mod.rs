@@ -27,6 +27,7 @@ pub(crate) mod mistake;
 pub(crate) mod model;
 pub(crate) mod places;
 pub(crate) mod plan;
+pub(crate) mod poll;
 pub(crate) mod quick;
 pub(crate) mod resolve;
 pub(crate) mod schema;

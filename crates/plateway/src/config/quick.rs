@@ -48,8 +48,12 @@ pub(crate) struct Flags {
     /// Memory of the data path, beside RAM disks [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
-    /// Spin this long on a quiet connection before sleeping, in microseconds [default: 0]
-    #[arg(long, value_name = "US")]
+    /// How long shards look for more before they sleep: as long as it has paid lately, never, or a
+    /// time such as 50us [default: auto]
+    #[arg(long, value_name = "auto|never|TIME")]
+    pub(crate) poll: Option<String>,
+    /// The former spelling, for listeners: microseconds, 0 for never
+    #[arg(long, value_name = "US", conflicts_with = "poll", hide = true)]
     pub(crate) poll_us: Option<u32>,
     /// Where monitoring reads metrics, such as 127.0.0.1:9899; nowhere unless given
     #[arg(long, value_name = "ADDRESS")]
@@ -105,7 +109,9 @@ impl Flags {
             Spanned::new(written.span(), i64::from(poll))
         });
         for listener in low.listeners.iter_mut().filter(|listener| listener.interface.is_none()) {
-            listener.poll_us = poll_us.clone().or(listener.poll_us.take());
+            if poll_us.is_some() {
+                (listener.poll, listener.poll_us) = (None, poll_us.clone());
+            }
         }
         for (i, uri) in disks.into_iter().enumerate() {
             let (at, volume) = (uri.span(), format!("v{i}"));
@@ -128,6 +134,7 @@ impl Flags {
             }
         };
         take("--driver", &self.driver.map(|driver| driver.to_string()), &mut server.driver);
+        take("--poll", &self.poll, &mut server.poll);
         take("--log", &self.log.map(|log| log.to_string()), &mut server.log);
         take("--log-level", &self.log_level.map(|level| level.to_string()), &mut server.log_level);
         take("--metrics", &self.metrics, &mut server.metrics);
@@ -169,7 +176,7 @@ fn add_volume(low: &mut LowArgs, i: usize, uri: Spanned<String>) {
     let name = Some(here(format!("d{i}")));
     // Whoever typed it waits to see it served.
     let required = Some(Spanned::new(span.clone(), true));
-    low.disks.push(LowDisk { span: span.clone(), name, uri: Some(uri), required });
+    low.disks.push(LowDisk { span: span.clone(), name, uri: Some(uri), required, poll: None });
 }
 
 /// `any`, or of the names separated by commas those of the hosts of one way; what nobody takes for
@@ -350,7 +357,10 @@ mod tests {
             (args.server.memory_bytes, args.server.driver),
             (128 << 20, DriverChoice::Epoll)
         );
-        assert_eq!((args.server.shards.as_slice(), args.listeners[0].poll_us), (&[0][..], 50));
+        assert_eq!(
+            (args.server.shards.as_slice(), args.listeners[0].poll),
+            (&[0][..], contract::Poll::Fixed(50))
+        );
         over.memory = Some("128M".to_owned());
         let found = check_texts(Some(("p.toml", file)), &over, &defaults()).unwrap_err();
         let line = found.lines().next().unwrap();

@@ -33,15 +33,15 @@ pub(crate) fn resolve(
     let mut resolver = Resolver { text, mistakes, places: Places::default() };
     let server = resolver.server(&low.server, defaults);
     let disk_names = resolver.names("disk", low.disks.iter().map(|disk| (&disk.name, &disk.span)));
-    let disks = resolver.disks(&low.disks);
+    let disks = resolver.disks(&low.disks, server.poll);
     let volume_names =
         resolver.names("volume", low.volumes.iter().map(|volume| (&volume.name, &volume.span)));
     let volumes = resolver.volumes(&low.volumes, &disk_names);
-    let listeners = resolver.listeners(&low.listeners, server.connections_max);
+    let listeners = resolver.listeners(&low.listeners, &server);
     let metrics = resolver.metrics(&low.server, &listeners);
-    let mut links = resolver.links(&low.links, &low.listeners);
+    let mut links = resolver.links(&low.links, &low.listeners, server.poll);
     let exports = resolver.exports(low, &volume_names, &volumes, &mut links);
-    let links = links.0.into_iter().map(|(link, _)| link).collect();
+    let links = links.list.into_iter().map(|(link, _)| link).collect();
     let places = resolver.places;
     let broken = mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
     (!broken)

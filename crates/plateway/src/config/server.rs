@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use block::PAGE_SIZE;
 use block::limits::{CONNECTIONS_MAX, MEMORY_DEFAULT, POOL_PAGES_MIN};
+use contract::Poll;
 use toml::Spanned;
 
 use super::defaults::Defaults;
 use super::file::{LowSize, NUMBER, SIZE, table};
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
+use super::poll::{POLL, POLL_KEY};
 use super::resolve::Resolver;
 use super::size::Size;
 use super::text::{Count, quoted};
@@ -31,6 +33,7 @@ table! {
         control_group: String = "the name of a group in quotes",
         state: String = "the path of a directory in quotes",
         driver: String = "\"auto\", \"io_uring\" or \"epoll\"",
+        poll: String = POLL,
         log: String = "\"auto\", \"text\" or \"json\"",
         log_level: String = "\"error\", \"warn\", \"info\" or \"debug\"",
         metrics: String = "an address in quotes, such as \"127.0.0.1:9899\"",
@@ -54,6 +57,9 @@ pub(crate) struct Server {
     pub(crate) state: PathBuf,
     /// How effects are performed.
     pub(crate) driver: DriverChoice,
+    /// How long shards look for more before they sleep, unless a listener, link or disk says
+    /// otherwise.
+    pub(crate) poll: Poll,
     /// How the log is written.
     pub(crate) log: Format,
     /// The least grave that is written.
@@ -96,7 +102,7 @@ impl fmt::Display for DriverChoice {
 
 impl Server {
     /// As a file has it, key by key.
-    fn values(&self) -> [(&'static str, Option<String>); 10] {
+    fn values(&self) -> [(&'static str, Option<String>); 11] {
         let path = |path: &Path| quoted(&path.display().to_string());
         [
             ("shards", Some(format!("{:?}", self.shards))),
@@ -105,6 +111,7 @@ impl Server {
             ("control_group", self.control_group.as_deref().map(quoted)),
             ("state", Some(path(&self.state))),
             ("driver", Some(quoted(&self.driver.to_string()))),
+            (POLL_KEY, Some(quoted(&self.poll.to_string()))),
             ("log", Some(quoted(&self.log.to_string()))),
             ("log_level", Some(quoted(&self.log_level.to_string()))),
             ("max_connections", Some(self.connections_max.to_string())),
@@ -198,6 +205,7 @@ impl Resolver<'_> {
             control_group,
             state: self.path(&low.state, "state").unwrap_or_else(|| defaults.state.clone()),
             driver: self.word(&low.driver, "driver", &DriverChoice::NAMES),
+            poll: self.poll(&low.poll).unwrap_or_default(),
             log: self.word(&low.log, "log", &Format::NAMES),
             log_level: self.word(&low.log_level, "log_level", &Level::NAMES),
             connections_max,

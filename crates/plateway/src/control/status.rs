@@ -91,8 +91,8 @@ pub(crate) struct Listener {
     pub(crate) address: BTreeMap<String, Value>,
     /// Where it really listens.
     pub(crate) addresses: Vec<String>,
-    /// `poll_us`.
-    pub(crate) poll_us: u32,
+    /// `poll`: how long a shard looks for more from its connections before it sleeps.
+    pub(crate) poll: String,
     /// Now.
     pub(crate) connections: u64,
     /// `max_connections`.

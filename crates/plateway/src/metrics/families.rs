@@ -114,7 +114,11 @@ impl Families {
     }
 
     pub(crate) fn one(&mut self, group: &str, labels: &Labels, counter: &Counter, value: u64) {
-        self.of(group, counter).count(labels.clone(), value);
+        let family = self.of(group, counter);
+        match counter.unit {
+            Counted::Nanoseconds => family.seconds(labels.clone(), value),
+            _ => family.count(labels.clone(), value),
+        }
     }
 
     fn of(&mut self, group: &str, counter: &Counter) -> &mut Family {
@@ -123,6 +127,9 @@ impl Families {
         if counter.unit == Counted::Bytes && name.ends_with("_bytes") {
             name.truncate(name.len() - "_bytes".len());
             unit = Some(Unit::Bytes);
+        } else if counter.unit == Counted::Nanoseconds {
+            name = name.trim_end_matches("_ns").to_owned();
+            unit = Some(Unit::Seconds);
         } else if counter.unit == Counted::Frames && !name.ends_with("_frames") {
             // The same word may count their bytes.
             name.push_str("_frames");

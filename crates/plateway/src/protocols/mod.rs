@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 
 use comfy_table::Table;
-use contract::{Intake, LinkId};
+use contract::{Intake, LinkId, Poll};
 use serde::{Deserialize, Serialize};
 use shard::{ImportSettings, Protocol, Report, StoredValue};
 use utoipa::ToSchema;
@@ -55,7 +55,7 @@ pub(crate) fn stream_key(protocol: Protocol) -> &'static str {
 pub(crate) const LINK_KEY: &str = "aoe";
 /// What a `[[listener]]` may hold.
 pub(crate) const LISTENER_KEYS: &[&str] =
-    &["nvme", "poll_us", "max_connections", LINK_KEY, "link", "vlan"];
+    &["nvme", "poll", "poll_us", "max_connections", LINK_KEY, "link", "vlan"];
 pub(crate) const LISTENER_EXAMPLE: &str = "nvme = \"127.0.0.1:4420\", or aoe = \"eth1\"";
 /// What an `[[export]]` may hold: the volume, then each protocol's table.
 pub(crate) const EXPORT_KEYS: &[&str] = &["volume", "nvme", "aoe"];
@@ -248,12 +248,13 @@ pub(crate) trait Remote: fmt::Display {
     }
 
     /// How the shards reach it; `links` are open, and `addresses`, one at least, are those of its
-    /// listener, if it has one.
+    /// listener, if it has one. `poll`: how long they look for its answers.
     fn settings(
         &self,
         state: &StateDirectory,
         links: &[LinkId],
         addresses: &[SocketAddr],
+        poll: Poll,
     ) -> Result<ImportSettings, RunError>;
 
     /// What to do about one that cannot be reached.

@@ -170,9 +170,10 @@ impl Running {
                 Thing::Metrics(_) => self.remove_metrics(),
             },
             Step::Change { from, to } => match (from, to) {
-                (Thing::Disk(from), Thing::Disk(to)) => return self.resize_disk(from, to),
+                (Thing::Disk(from), Thing::Disk(to)) => return self.change_disk(from, to),
                 (_, Thing::Volume(volume)) => self.resize_volume(volume)?,
                 (_, Thing::Listener(listener)) => self.change_listener(listener)?,
+                (_, Thing::Link(link)) => self.change_link(link),
                 (_, Thing::Export(export)) => self.change_export(export)?,
                 _ => unreachable!("{step}: it is replaced"),
             },

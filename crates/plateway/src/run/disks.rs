@@ -377,7 +377,7 @@ impl Running {
         let disk = Arc::new(disk);
         self.shards.event_log().opened(id, &disk);
         let facts = disk.facts();
-        self.shards.handle().add_disk(id, &disk);
+        self.shards.handle().add_disk(id, &disk, config.poll);
         let told = self.order(&format!("add disk {name}"), || Order::AddDisk {
             disk: id,
             facts: facts.clone(),
@@ -417,8 +417,21 @@ impl Running {
         told.err().map(|error| error.line()).or((!is_back).then(stays))
     }
 
-    /// Brings a disk to another size in place. Returns what deserves to be told.
-    pub(super) fn resize_disk(
+    /// Changes a disk in place: how it is polled, and its size. Returns what deserves to be told.
+    pub(super) fn change_disk(
+        &mut self,
+        from: &DiskConfig,
+        to: &DiskConfig,
+    ) -> Result<Option<String>, RunError> {
+        if let Some(disk) = self.disks.get_mut(&to.name).filter(|_| from.poll != to.poll) {
+            disk.config.poll = to.poll;
+            self.shards.handle().poll_disk(disk.id, to.poll);
+        }
+        if from.uri == to.uri { Ok(None) } else { self.resize_disk(from, to) }
+    }
+
+    /// Brings a disk to another size. Returns what deserves to be told.
+    fn resize_disk(
         &mut self,
         from: &DiskConfig,
         to: &DiskConfig,

@@ -383,6 +383,7 @@ mod tests {
             name: "d0".to_owned(),
             uri,
             required: false,
+            poll: contract::Poll::default(),
             read_only: false,
         });
         let mut now = Instant::now();

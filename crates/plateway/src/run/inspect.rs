@@ -259,7 +259,7 @@ fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
     status::Listener {
         address: [(stream_key(one.config.protocol).to_owned(), address.into())].into(),
         addresses: one.addresses.iter().map(ToString::to_string).collect(),
-        poll_us: one.config.poll_us,
+        poll: one.config.poll.to_string(),
         connections: all.filter(|connection| is_mine(connection.listener)).count() as u64,
         connections_max: one.config.connections_max,
     }

@@ -9,7 +9,7 @@
 
 use std::fs;
 
-use contract::{EtherType, Intake, LinkId};
+use contract::{EtherType, Intake, LinkId, Poll};
 use reactor::{Interface, LinkOptions, look_at_interface, may_open_links};
 
 use super::Running;
@@ -98,7 +98,7 @@ impl Running {
         for intake in protocols::intakes_of_exports(config.access, self.shards.handle().shards()) {
             let ether_type = intake.ether_type;
             let id = self
-                .open_link(&config.name, &config.ethernet, config.access, intake)
+                .open_link(&config.name, &config.ethernet, (config.access, config.poll), intake)
                 .inspect_err(|_| self.close_link(&open))
                 .map_err(|error| error.within(&title))?;
             open.ids.push((ether_type, id));
@@ -108,6 +108,14 @@ impl Running {
             let interface = &config.ethernet.interface;
             format!("{title}: the interface is down; it is answered on once it is up: ip link set {interface} up")
         }))
+    }
+
+    /// Has what comes over a link looked for in another way; its sockets stay.
+    pub(super) fn change_link(&mut self, to: &LinkConfig) {
+        if let Some(link) = self.links.get_mut(&to.name) {
+            link.config.clone_from(to);
+            link.ids.iter().for_each(|(_, id)| self.shards.handle().poll_link(*id, to.poll));
+        }
     }
 
     /// Closes a link that no export is on.
@@ -135,11 +143,13 @@ impl Running {
         names.iter().map(find).collect()
     }
 
-    /// Opens what a remote disk needs; if one of its interfaces cannot be had, none is kept for it.
+    /// Opens what a remote disk needs; a link that another remote disk has opened is polled as that
+    /// one says. If one of its interfaces cannot be had, none is kept for it.
     pub(super) fn open_import_links(
         &mut self,
         disk: &str,
         uri: &RemoteUri,
+        poll: Poll,
     ) -> Result<Vec<LinkId>, RunError> {
         let mut ids = Vec::new();
         let Some((ethernets, intake)) = uri.links() else { return Ok(ids) };
@@ -152,7 +162,7 @@ impl Running {
                 continue;
             }
             let (name, intake) = (key.0.to_string(), intake.clone());
-            match self.open_link(&name, &key.0, LinkAccess::Packet, intake) {
+            match self.open_link(&name, &key.0, (LinkAccess::Packet, poll), intake) {
                 Ok(id) => {
                     let link = ImportLink { id, disks: vec![disk.to_owned()] };
                     self.import_links.insert(key, link);
@@ -186,7 +196,7 @@ impl Running {
         &self,
         name: &str,
         ethernet: &Ethernet,
-        access: LinkAccess,
+        (access, poll): (LinkAccess, Poll),
         intake: Intake,
     ) -> Result<LinkId, RunError> {
         let id = LinkId(self.numbers.link.next());
@@ -198,6 +208,7 @@ impl Running {
                 LinkAccess::Packet => reactor::LinkAccess::Packet,
                 LinkAccess::Xdp => reactor::LinkAccess::Xdp,
             },
+            poll,
             intake,
         };
         let opened = self.shards.handle().add_link(id, &options);

@@ -132,5 +132,5 @@ impl Running {
 }
 
 fn options(config: &ListenerConfig) -> ListenOptions {
-    ListenOptions { poll_us: config.poll_us, max_connections: config.connections_max }
+    ListenOptions { poll: config.poll, max_connections: config.connections_max }
 }

@@ -107,10 +107,11 @@ impl Running {
     ) -> Result<Stage, RunError> {
         let (disk, name) = (DiskId(self.numbers.disk.next()), &config.name);
         self.shards.event_log().name(disk, name);
-        let links =
-            self.open_import_links(name, uri).map_err(|error| error.within(&described(config)))?;
+        let links = self
+            .open_import_links(name, uri, config.poll)
+            .map_err(|error| error.within(&described(config)))?;
         let settings = uri
-            .settings(&self.state, &links, addresses)
+            .settings(&self.state, &links, addresses, config.poll)
             .map_err(|error| error.within(&format!("disk {name}")))
             .inspect_err(|_| self.close_import_links(name))?;
         let settings = Box::new(settings);

@@ -90,7 +90,7 @@ impl Running {
         let opened = Arc::new(opened);
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         self.shards.event_log().opened(id, &opened);
-        self.shards.handle().add_disk(id, &opened);
+        self.shards.handle().add_disk(id, &opened, disk.config.poll);
         let facts = opened.facts();
         disk.local = Some(opened);
         self.renewed(name, facts)

@@ -189,7 +189,7 @@ fn a_file_that_cannot_be_resized_is_told_with_why_and_keeps_its_size() {
     // As where it could not be opened anew.
     running.disks.get_mut("d0").unwrap().local = None;
     let to = args(directory.path(), &disk("d0", &uri(2 << 20)));
-    let error = running.resize_disk(&from.disks[0], &to.disks[0]).unwrap_err();
+    let error = running.change_disk(&from.disks[0], &to.disks[0]).unwrap_err();
     let words = "disk d0: expected an open file, seen none (plateway disks reopen d0)";
     assert_eq!(error.line(), words);
     assert_eq!(path.metadata().unwrap().len(), 1 << 20);

@@ -52,6 +52,7 @@ impl Station {
                 interface: INTERFACE.to_owned(),
                 vlan: None,
                 access: LinkAccess::Packet,
+                poll: contract::Poll::Never,
                 intake: Intake {
                     ether_type: EtherType::AOE,
                     spread: Spread::One(ShardId(0), Vec::new()),

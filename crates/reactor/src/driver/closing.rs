@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use block::limits;
 use block::table::Slot;
-use contract::{Event, ListenerId, Machine};
+use contract::{Event, ListenerId, Machine, Poll};
 use socket2::SockAddr;
 
 use super::connection::{Connection, Input, Phase};
+use super::poll::NETWORK;
 use super::{Alarm, Driver, id_of};
 use crate::accept::Arrival;
 use crate::engine::{Engine, Kind, Op};
@@ -29,11 +30,12 @@ const LINGER_BYTES: u32 = 1 << 20;
 impl<M: Machine, E: Engine> Driver<M, E> {
     /// A connection comes to live here.
     pub(super) fn arrive(&mut self, arrival: Arrival) {
-        let Arrival { fd, endpoint, spin, admitted } = arrival;
-        let connection = Connection::new(fd, Some(admitted), spin, Phase::Open, self.now);
+        let Arrival { fd, endpoint, poll, admitted } = arrival;
+        let source = self.polls.join(endpoint.listener, poll);
+        let connection = Connection::new(fd, Some(admitted), source, Phase::Open, self.now);
         let slot = self.connections.insert(connection);
         if !self.attach(slot) || self.stopping {
-            self.connections.remove(slot);
+            self.forget(slot);
             return;
         }
         add(&self.counters().accepted, 1);
@@ -54,13 +56,13 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     /// The machine wants a connection.
-    pub(super) fn connect(&mut self, token: u64, address: SocketAddr) {
-        if let Err(error) = self.try_connect(token, address) {
+    pub(super) fn connect(&mut self, token: u64, address: SocketAddr, poll: Poll) {
+        if let Err(error) = self.try_connect(token, address, poll) {
             self.tell(Event::ConnectFailed { token, error });
         }
     }
 
-    fn try_connect(&mut self, token: u64, address: SocketAddr) -> Result<(), i32> {
+    fn try_connect(&mut self, token: u64, address: SocketAddr, poll: Poll) -> Result<(), i32> {
         let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
         // Its place counts as one of no listener and no host but the one it goes to.
         let nobody = ListenerId(u32::MAX);
@@ -70,10 +72,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let address = Box::new(SockAddr::from(address));
         let (pointer, length) = (address.as_ptr(), address.len());
         let phase = Phase::Connecting { token, _address: address };
-        let connection = Connection::new(fd, Some(admitted), Duration::ZERO, phase, self.now);
+        let source = self.polls.add(poll, NETWORK);
+        let connection = Connection::new(fd, Some(admitted), source, phase, self.now);
         let slot = self.connections.insert(connection);
         if !self.attach(slot) {
-            self.connections.remove(slot);
+            self.forget(slot);
             return Err(libc::EMFILE);
         }
         let connection = self.connections.get_mut(slot).expect("it was just made");
@@ -113,7 +116,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 self.pursue(slot);
             }
             Err(error) => {
-                let connection = self.connections.remove(slot).expect("its connect has ended");
+                let connection = self.forget(slot);
                 self.engine.detach(connection.socket(slot));
                 self.tell(Event::ConnectFailed { token, error });
             }
@@ -251,6 +254,13 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.finish_if_quiet(slot);
     }
 
+    /// Takes a connection out of the table.
+    fn forget(&mut self, slot: Slot) -> Connection {
+        let connection = self.connections.remove(slot).expect("a connection goes once");
+        self.polls.leave(connection.source);
+        connection
+    }
+
     /// Lets a connection go that is closed and has nothing out.
     pub(super) fn finish_if_quiet(&mut self, slot: Slot) {
         let Some(connection) = self.connections.get(slot) else { return };
@@ -258,7 +268,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return;
         }
         self.give_receive_buffer(slot);
-        let mut connection = self.connections.remove(slot).expect("it was just looked at");
+        let mut connection = self.forget(slot);
         self.engine.detach(connection.socket(slot));
         if connection.outgoing.is_some() {
             // Cut off within a batch: the kernel is not to keep the rest for a peer that may never

@@ -1,7 +1,6 @@
 //! What the driver knows of a connection, and the messages that system calls read.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
 
 use block::Instant;
 use block::table::Slot;
@@ -17,9 +16,9 @@ use crate::receive::ReceiveBuffer;
 pub(super) struct Connection {
     pub(super) fd: OwnedFd,
     /// Gives the connection's place up when it goes.
-    pub(super) admitted: Option<Admitted>,
-    /// How long to look for more after its activity.
-    pub(super) spin: Duration,
+    _admitted: Option<Admitted>,
+    /// By which more is looked for after its activity.
+    pub(super) source: Slot,
     pub(super) phase: Phase,
     /// Lost has been told.
     pub(super) lost: bool,
@@ -105,14 +104,14 @@ impl Connection {
     pub(super) fn new(
         fd: OwnedFd,
         admitted: Option<Admitted>,
-        spin: Duration,
+        source: Slot,
         phase: Phase,
         now: Instant,
     ) -> Connection {
         Connection {
             fd,
-            admitted,
-            spin,
+            _admitted: admitted,
+            source,
             phase,
             lost: false,
             input: Input::None,

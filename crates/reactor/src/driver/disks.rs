@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use block::table::{Slot, Table};
 use block::{Completion, Failure, Outcome};
-use contract::{Ask, DiskId, Event, Machine};
+use contract::{Ask, DiskId, Event, Machine, Poll};
 
+use super::poll::DISK;
 use super::{Alarm, Driver};
 use crate::disk::{Call, Clearing, Disk, Submitted, Work};
 use crate::engine::{Engine, Kind};
@@ -33,6 +34,8 @@ const DISKS_MAX: usize = 1 << 16;
 /// A disk of this shard.
 struct Known {
     disk: Arc<Disk>,
+    /// By which what comes back from the kernel is looked for.
+    source: Option<Slot>,
     /// Work and clearing that is not done, and the work of it that waits for other work to come
     /// back.
     out: u32,
@@ -62,28 +65,15 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    pub(super) fn add(&mut self, id: DiskId, disk: Arc<Disk>) {
+    fn add(&mut self, id: DiskId, disk: Arc<Disk>, source: Option<Slot>) {
         let index = id.0 as usize;
         assert!(index < DISKS_MAX, "disk {index}: numbers go up to {DISKS_MAX}");
         if self.known.len() <= index {
             self.known.resize_with(index + 1, || None);
         }
         assert!(self.known[index].is_none(), "disk {index} is there already");
-        self.known[index] = Some(Known { disk, out: 0, waiting: VecDeque::new(), leaving: None });
-    }
-
-    /// Forgets a disk, once nothing of it is out.
-    pub(super) fn remove(&mut self, id: DiskId, told: Sender<()>) {
-        match self.known.get_mut(id.0 as usize) {
-            Some(Some(known)) if known.out > 0 => known.leaving = Some(told),
-            Some(entry) => {
-                *entry = None;
-                let _ = told.send(());
-            }
-            None => {
-                let _ = told.send(());
-            }
-        }
+        let (out, waiting, leaving) = (0, VecDeque::new(), None);
+        self.known[index] = Some(Known { disk, source, out, waiting, leaving });
     }
 
     /// A disk that may be asked.
@@ -126,21 +116,6 @@ impl Disks {
     /// A disk of which something is out.
     fn known_mut(&mut self, id: DiskId) -> &mut Known {
         self.known[id.0 as usize].as_mut().expect("a disk with work out is known")
-    }
-
-    /// Work of a disk is done. Returns what waited for that.
-    fn came_back(&mut self, id: DiskId) -> Option<Slot> {
-        let known = self.known_mut(id);
-        known.out -= 1;
-        let next = known.waiting.pop_front();
-        if known.out == 0
-            && let Some(told) = known.leaving.take()
-        {
-            self.known[id.0 as usize] = None;
-            // Whoever asked may have given up waiting.
-            let _ = told.send(());
-        }
-        next
     }
 
     /// Files and block devices.
@@ -188,6 +163,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     let slot = self.disks.underway.insert(Underway { disk: id, work: Some(work) });
                     let known = self.disks.known_mut(id);
                     known.out += 1;
+                    if let Some(source) = known.source {
+                        self.polls.stir(source);
+                    }
                     if known.out > WORKS_AT_ONCE {
                         known.waiting.push_back(slot);
                     } else {
@@ -207,14 +185,60 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     /// Makes a disk known.
-    pub(super) fn add_disk(&mut self, id: DiskId, disk: Arc<Disk>) {
+    pub(super) fn add_disk(&mut self, id: DiskId, disk: Arc<Disk>, poll: Poll) {
         if disk.as_ram().is_some() {
             self.memory.add_lender(id, disk.clone());
         }
         let is_file = disk.access().is_some();
-        self.disks.add(id, disk);
+        let source = is_file.then(|| self.polls.add(poll, DISK));
+        self.disks.add(id, disk, source);
         if is_file {
             self.engine.set_file_workers(self.disks.count_files() * WORKS_AT_ONCE);
+        }
+    }
+
+    /// Forgets a disk, once nothing of it is out.
+    pub(super) fn remove_disk(&mut self, id: DiskId, told: Sender<()>) {
+        match self.disks.known.get_mut(id.0 as usize) {
+            Some(Some(known)) if known.out > 0 => known.leaving = Some(told),
+            Some(entry) => {
+                if let Some(source) = entry.take().and_then(|known| known.source) {
+                    self.polls.leave(source);
+                }
+                // Whoever asked may have given up waiting.
+                let _ = told.send(());
+            }
+            None => {
+                let _ = told.send(());
+            }
+        }
+    }
+
+    /// Work of a disk is done. Returns what waited for that.
+    fn came_back(&mut self, id: DiskId) -> Option<Slot> {
+        let known = self.disks.known_mut(id);
+        known.out -= 1;
+        let next = known.waiting.pop_front();
+        if let Some(source) = known.source {
+            self.polls.came(source, self.now);
+            match known.out {
+                0 => self.polls.calm(source),
+                _ => self.polls.stir(source),
+            }
+        }
+        if known.out == 0
+            && let Some(told) = known.leaving.take()
+        {
+            self.remove_disk(id, told);
+        }
+        next
+    }
+
+    /// What comes back from a disk is looked for in another way.
+    pub(super) fn poll_disk(&mut self, id: DiskId, poll: Poll) {
+        let known = self.disks.known.get(id.0 as usize).and_then(Option::as_ref);
+        if let Some(source) = known.and_then(|known| known.source) {
+            self.polls.change(source, poll);
         }
     }
 
@@ -269,7 +293,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     fn finish_work(&mut self, slot: Slot) -> Option<Slot> {
         let underway = self.disks.underway.remove(slot).expect("it has just finished");
         let finished = underway.work.expect("the work is here").finish();
-        let next = self.disks.came_back(underway.disk);
+        let next = self.came_back(underway.disk);
         self.memory.give_vectors(finished.vectors);
         self.tell_completion(finished.completion, finished.after);
         next
@@ -300,7 +324,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return;
         }
         let (completion, after) = clearing.finish();
-        self.disks.came_back(id);
+        self.came_back(id);
         self.tell_completion(completion, after);
     }
 

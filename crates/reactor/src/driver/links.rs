@@ -1,8 +1,8 @@
 //! Links: shows the frames that came, sends batches of frames, and sleeps on what is quiet.
 //!
 //! **Receiving.** A link whose descriptor became ready is *awake*. Each turn shows it a bounded
-//! number of frames; one that has more comes again in the next turn, which does not sleep, and one
-//! that has none is watched by the engine and costs nothing. So a flood takes turns with mail,
+//! number of frames; one that has more comes again in the next turn, which does not sleep. Before
+//! the shard sleeps, those that have none are watched by the engine and cost nothing. So a flood takes turns with mail,
 //! timers and connections, and what a turn was shown is answered before more is taken.
 //!
 //! **Sending.** The vectors of `sendmmsg` are made from the batch when it is sent, so data are read
@@ -25,7 +25,7 @@ use block::table::{Slot, Table};
 use contract::{Event, FrameBatch, InFrame, LinkId, Machine, OutFrame};
 use libc::{iovec, mmsghdr};
 
-use super::linger::Linger;
+use super::poll::NETWORK;
 use super::{Alarm, Driver};
 use crate::engine::{Engine, Kind, Op};
 use crate::link::counters::Counters;
@@ -55,6 +55,8 @@ pub(super) struct Links {
     names: Vec<Name>,
     /// Those whose sockets may have frames; no watch for frames is out on them.
     awake: Vec<Slot>,
+    /// Some of them had frames at the end of the turn.
+    has_frames: bool,
     /// Batches of which something waits for room, in the order in which they came.
     held: VecDeque<Held>,
     call: Call,
@@ -84,7 +86,8 @@ struct OpenLink {
     stuck: Option<Instant>,
     /// An alarm is set.
     alarm: bool,
-    linger: Linger,
+    /// By which more frames are looked for.
+    source: Slot,
     /// Who asked for the socket back.
     leaving: Option<Sender<Option<Box<LinkSocket>>>>,
 }
@@ -109,10 +112,17 @@ struct Call {
 }
 
 impl Links {
-    /// Whether a link has frames that were not shown.
+    /// Whether a link had frames that were not shown when it was last looked at.
     #[inline]
     pub(super) fn has_frames(&self) -> bool {
-        !self.awake.is_empty()
+        self.has_frames
+    }
+
+    /// Whether a link has frames now.
+    #[inline]
+    pub(super) fn has_frame(&self) -> bool {
+        let mut awake = self.awake.iter().filter_map(|slot| self.sockets.get(*slot));
+        awake.any(|open| open.leaving.is_none() && open.socket.has_frame())
     }
 
     /// System calls made for links.
@@ -131,9 +141,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     /// Does what the supervisor says.
     pub(super) fn handle_link_command(&mut self, command: LinkCommand) {
         match command {
-            LinkCommand::Take(socket, facts) => {
+            LinkCommand::Take(socket, facts, poll) => {
                 let (link, counters) = (socket.link, socket.counters.clone());
-                let slot = self.links.sockets.insert(OpenLink::new(socket));
+                let source = self.polls.add(poll, NETWORK);
+                let slot = self.links.sockets.insert(OpenLink::new(socket, source));
                 match self.links.name(link) {
                     Some(name) => name.socket = Some(slot),
                     None => self.links.names.push(Name { link, socket: Some(slot), counters }),
@@ -142,6 +153,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 self.tell(Event::LinkUp { link, facts });
             }
             LinkCommand::Give { link, down, told } => self.give(link, down, told),
+            LinkCommand::Poll(link, poll) => {
+                let slot = self.links.name(link).and_then(|name| name.socket);
+                if let Some(open) = slot.and_then(|slot| self.links.sockets.get(slot)) {
+                    self.polls.change(open.source, poll);
+                }
+            }
             LinkCommand::Tell(link, facts) => self.tell(Event::LinkUp { link, facts }),
             LinkCommand::Lose(link) => self.tell(Event::LinkDown { link }),
             LinkCommand::Forget(link) => self.links.names.retain(|name| name.link != link),
@@ -178,6 +195,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let open = self.links.sockets.remove(slot).expect("it was just found");
         self.links.awake.retain(|awake| *awake != slot);
         self.links.system_calls += open.socket.system_calls();
+        self.polls.leave(open.source);
         self.engine.forget(open.socket.descriptor());
         if let Some(told) = open.leaving {
             // Nobody listens any more only while the reactor is being dropped.
@@ -210,7 +228,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return 0;
         }
         self.flush_events();
-        let Driver { machine, memory, links, now, .. } = self;
+        let Driver { machine, memory, links, polls, now, .. } = self;
         let mut count = 0;
         for slot in &links.awake {
             let Some(open) = links.sockets.get_mut(*slot) else { continue };
@@ -218,21 +236,41 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 continue;
             }
             let link = open.socket.link;
-            count += open.socket.receive(FRAMES_PER_TURN, |tag, bytes| {
+            let came = open.socket.receive(FRAMES_PER_TURN, |tag, bytes| {
                 machine.handle_frame(*now, InFrame { link, tag, bytes }, memory);
             });
+            if came > 0 {
+                polls.came(open.source, *now);
+                polls.stir(open.source);
+            }
+            count += came;
         }
         count as usize
     }
 
-    /// The end of a turn: those that have no more frames are watched.
+    /// The end of a turn: whether there are more frames.
+    #[inline]
+    pub(super) fn survey_links(&mut self) {
+        self.links.has_frames = !self.links.awake.is_empty() && self.links.has_frame();
+    }
+
+    /// Before the shard sleeps: those that have no more frames are watched.
     #[inline]
     pub(super) fn watch_links(&mut self) {
+        if self.links.awake.is_empty() {
+            return;
+        }
+        self.links.has_frames = false;
         let Driver { links, engine, .. } = self;
-        links.awake.retain(|slot| {
-            let Some(open) = links.sockets.get_mut(*slot) else { return false };
-            if open.leaving.is_some() || open.may_have_frame() {
-                return open.leaving.is_none();
+        let Links { awake, sockets, has_frames, .. } = links;
+        awake.retain(|slot| {
+            let Some(open) = sockets.get_mut(*slot) else { return false };
+            if open.leaving.is_some() {
+                return false;
+            }
+            if open.socket.has_frame() {
+                *has_frames = true;
+                return true;
             }
             open.frames = true;
             let op = Op::Frames(open.socket.descriptor());
@@ -428,15 +466,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 }
 
 impl OpenLink {
-    /// Whether frames wait, or come in a moment.
-    #[inline]
-    fn may_have_frame(&mut self) -> bool {
-        let OpenLink { socket, linger, .. } = self;
-        let has_frame = || socket.has_frame();
-        has_frame() || linger.look(has_frame)
-    }
-
-    fn new(socket: Box<LinkSocket>) -> OpenLink {
+    fn new(socket: Box<LinkSocket>, source: Slot) -> OpenLink {
         OpenLink {
             socket,
             frames: false,
@@ -445,7 +475,7 @@ impl OpenLink {
             stuck: None,
             alarm: false,
             leaving: None,
-            linger: Linger::default(),
+            source,
         }
     }
 }

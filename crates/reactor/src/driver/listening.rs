@@ -3,15 +3,12 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use block::table::{Slot, Table};
 use contract::{Endpoint, ListenerId, Machine};
 
 use super::{Alarm, Driver};
-use crate::accept::{
-    ACCEPT_RETRY, Admitted, Arrival, ListenOptions, Listener, Round, accept_round,
-};
+use crate::accept::{ACCEPT_RETRY, Arrival, ListenOptions, Listener, Round, accept_round};
 use crate::engine::{Engine, Kind, Op};
 use crate::mailbox::Delivery;
 use crate::sockets;
@@ -77,27 +74,18 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Grants connections of a listener something else: those that come, and as to spinning those
+    /// Grants connections of a listener something else: those that come, and as to polling those
     /// that are there.
     pub(super) fn change_listener(&mut self, id: ListenerId, options: ListenOptions) {
         let Some((_, watched)) = self.listening.find(id) else { return };
         watched.listener.options = options;
-        let spin = options.spin();
+        let poll = options.poll;
         for shard in 0..self.outboxes.len() {
             if shard != self.shard.index() {
-                self.outboxes[shard].push(Delivery::Spin(id, spin));
+                self.outboxes[shard].push(Delivery::Poll(id, poll));
             }
         }
-        self.spin_for(id, spin);
-    }
-
-    /// The connections of a listener that live here spin so long from now on.
-    pub(super) fn spin_for(&mut self, id: ListenerId, spin: Duration) {
-        let connections = self.connections.iter_mut().map(|(_, connection)| connection);
-        let is_of = |admitted: &Admitted| admitted.listener() == id;
-        for connection in connections.filter(|one| one.admitted.as_ref().is_some_and(is_of)) {
-            connection.spin = spin;
-        }
+        self.polls.change_listener(id, poll);
     }
 
     /// A listener's watch has ended.
@@ -141,7 +129,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         // A connection that is broken already has no address; nothing is lost with it.
         let Ok(local) = sockets::prepare(&fd) else { return };
         let endpoint = Endpoint { listener: listener.id, peer, local };
-        let arrival = Arrival { fd, endpoint, spin: options.spin(), admitted };
+        let arrival = Arrival { fd, endpoint, poll: options.poll, admitted };
         let shard = self.listening.next_shard % self.shared.inboxes.len();
         self.listening.next_shard = shard + 1;
         if shard == self.shard.index() {

@@ -287,8 +287,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Want::Idle
             }
         };
-        if !connection.spin.is_zero() && connection.want != Want::Idle {
-            self.spin_until = self.spin_until.max(self.now + connection.spin);
+        self.polls.came(connection.source, self.now);
+        if connection.want != Want::Idle {
+            self.polls.stir(connection.source);
         }
         self.pursue(slot);
     }

@@ -79,8 +79,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let finished = outgoing.sent == outgoing.batch.length;
         let gone = matches!(connection.phase, Phase::Gone);
         let closing = connection.is_closing();
-        if !connection.spin.is_zero() && !closing {
-            self.spin_until = self.spin_until.max(self.now + connection.spin);
+        if !closing {
+            self.polls.stir(connection.source);
         }
         add(&self.counters().sent_bytes, result as u64);
         add(&self.counters().sends, 1);

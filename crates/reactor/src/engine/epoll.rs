@@ -13,9 +13,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{Done, Engine, Key, Kind, Op, Socket, Wait};
+use super::{Done, Engine, Key, Kind, Op, Socket};
 
 /// Events taken by one call.
 const EVENTS: usize = 512;
@@ -454,22 +454,18 @@ impl Engine for Epoll {
 
     fn submit(&mut self) {}
 
-    fn wait(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
+    fn has_ended(&mut self) -> bool {
+        // What fails here fails when it waits, too.
+        let failed = self.ended.is_empty() && self.poll(Some(Duration::ZERO)).is_err();
+        failed || !self.ended.is_empty()
+    }
+
+    fn wait(&mut self, limit: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
         if !self.ended.is_empty() && self.rounds < LOCAL_ROUNDS {
             self.rounds += 1;
         } else {
             self.rounds = 0;
-            let begin = Instant::now();
-            let zero = Some(Duration::ZERO);
-            let limit = if self.ended.is_empty() { wait.limit } else { zero };
-            let budget = limit.map_or(wait.spin, |limit| limit.min(wait.spin));
-            while !budget.is_zero() && self.ended.is_empty() && begin.elapsed() < budget {
-                self.poll(zero)?;
-                std::hint::spin_loop();
-            }
-            if self.ended.is_empty() || limit == zero {
-                self.poll(limit.map(|limit| limit.saturating_sub(begin.elapsed())))?;
-            }
+            self.poll(if self.ended.is_empty() { limit } else { Some(Duration::ZERO) })?;
         }
         done.extend(self.ended.drain(..));
         Ok(())

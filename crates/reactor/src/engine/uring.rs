@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use super::{Done, Engine, Key, Kind, Op, Socket, Wait};
+use super::{Done, Engine, Key, Kind, Op, Socket};
 use crate::disk::Call;
 
 /// Entries of the submission queue: a turn that starts more enters the kernel in between.
@@ -172,26 +172,6 @@ impl Uring {
         }
     }
 
-    /// Looks for completions without a call, as long as the budget lasts.
-    fn spin(&mut self, wait: Wait) {
-        let begin = Instant::now();
-        let budget = wait.limit.map_or(wait.spin, |limit| limit.min(wait.spin));
-        loop {
-            if !self.ring.completion().is_empty() {
-                return;
-            }
-            if self.ring.submission().taskrun() {
-                // `submit` sees the flag and asks for the task work to be run.
-                self.submit();
-                continue;
-            }
-            if begin.elapsed() >= budget {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-    }
-
     /// Has the timeout in the ring end no later than `limit` from now; an earlier end is only an
     /// idle turn.
     fn set_alarm(&mut self, limit: Option<Duration>) {
@@ -223,10 +203,10 @@ impl Uring {
         unsafe { self.push(entry) };
     }
 
-    fn enter(&mut self, wait: Wait) -> io::Result<()> {
-        let waits = wait.limit != Some(Duration::ZERO);
+    fn enter(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        let waits = limit != Some(Duration::ZERO);
         if waits {
-            self.set_alarm(wait.limit);
+            self.set_alarm(limit);
         }
         self.system_calls += 1;
         self.tried = false;
@@ -323,27 +303,29 @@ impl Engine for Uring {
     }
 
     fn submit(&mut self) {
-        if let Err(error) = self.enter(Wait::NONE) {
+        if self.ring.submission().is_empty() {
+            return;
+        }
+        if let Err(error) = self.enter(Some(Duration::ZERO)) {
             // Nothing that was started can be taken back: its memory is lent to the kernel.
             panic!("io_uring_enter failed: {error}");
         }
     }
 
-    fn wait(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
+    #[inline]
+    fn has_ended(&mut self) -> bool {
+        !self.ring.completion().is_empty() || self.ring.submission().taskrun()
+    }
+
+    fn wait(&mut self, limit: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
         done.append(&mut self.early);
-        let waits = wait.limit != Some(Duration::ZERO) && done.is_empty();
-        if waits && !wait.spin.is_zero() && self.ring.completion().is_empty() {
-            if !self.ring.submission().is_empty() {
-                self.submit();
-            }
-            self.spin(wait);
-        }
+        let only_look = limit == Some(Duration::ZERO) || !done.is_empty();
         let nothing = self.ring.completion().is_empty();
         let unsubmitted = !self.ring.submission().is_empty();
-        if nothing && waits {
-            self.enter(wait)?;
+        if nothing && !only_look {
+            self.enter(limit)?;
         } else if unsubmitted || self.ring.submission().taskrun() {
-            self.enter(Wait::NONE)?;
+            self.enter(Some(Duration::ZERO))?;
         }
         self.reap(done);
         Ok(())

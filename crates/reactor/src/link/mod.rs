@@ -33,7 +33,7 @@ mod xdp;
 
 use std::io;
 
-use contract::Intake;
+use contract::{Intake, Poll};
 
 pub use counters::{LinkCounters, LinkStats};
 pub use interface::Interface;
@@ -52,6 +52,8 @@ pub struct LinkOptions {
     pub vlan: Option<u16>,
     /// How frames come and go.
     pub access: LinkAccess,
+    /// How long a shard looks for more frames before it sleeps.
+    pub poll: Poll,
     /// Which frames it takes, and on which shards.
     pub intake: Intake,
 }

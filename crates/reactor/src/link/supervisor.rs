@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use block::ShardId;
-use contract::{LinkFacts, LinkId, Spread};
+use contract::{LinkFacts, LinkId, Poll, Spread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -43,7 +43,7 @@ const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// What a shard is to do with a link.
 pub(crate) enum LinkCommand {
     /// Use this socket; the machine is told that the link is up.
-    Take(Box<LinkSocket>, LinkFacts),
+    Take(Box<LinkSocket>, LinkFacts, Poll),
     /// Give the socket back, once nothing looks at it any more; without one, just answer.
     Give {
         link: LinkId,
@@ -51,6 +51,8 @@ pub(crate) enum LinkCommand {
         down: bool,
         told: Sender<Option<Box<LinkSocket>>>,
     },
+    /// Frames are looked for so from now on.
+    Poll(LinkId, Poll),
     /// Tell the machine what is known now.
     Tell(LinkId, LinkFacts),
     /// The link was removed.
@@ -137,6 +139,15 @@ impl LinkSupervisor {
         self.tell_all(&kept, || LinkCommand::Forget(id));
     }
 
+    /// Has shards look for a link's frames in another way, now and when its sockets are others.
+    pub(crate) fn poll(&self, id: LinkId, poll: Poll) {
+        let mut links = lock(&self.links);
+        if let Some(kept) = links.iter_mut().find(|kept| kept.id == id) {
+            kept.options.poll = poll;
+            self.tell_all(kept, || LinkCommand::Poll(id, poll));
+        }
+    }
+
     /// Tells all shards that a link concerns.
     fn tell_all(&self, kept: &Supervised, command: impl Fn() -> LinkCommand) {
         for (shard, _) in &kept.counters {
@@ -209,7 +220,7 @@ impl LinkSupervisor {
             sockets.iter().map(|(_, socket)| socket.counters.ring_frames()).min().unwrap_or(0);
         for (shard, socket) in sockets {
             let facts = facts(&kept.options, &interface, socket.counters.ring_frames());
-            self.shards[shard.index()].command(LinkCommand::Take(socket, facts));
+            self.shards[shard.index()].command(LinkCommand::Take(socket, facts, kept.options.poll));
         }
         kept.open = Some(interface);
         kept.failed = false;

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant as Clock};
 
 use block::ShardId;
-use contract::{Counters, EtherType, Instruction, Intake, LinkFacts, LinkId, Spread};
+use contract::{Counters, EtherType, Instruction, Intake, LinkFacts, LinkId, Poll, Spread};
 use reactor::{Config, Handle, LinkAccess, LinkCounters, LinkOptions, LinkStats};
 use testkit::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report};
 
@@ -122,7 +122,7 @@ impl Bench {
     fn options(&self, interface: &str, vlan: Option<u16>, spread: Spread) -> LinkOptions {
         let interface = interface.to_owned();
         let intake = Intake { ether_type: EtherType(TYPE), spread };
-        LinkOptions { interface, vlan, access: self.access, intake }
+        LinkOptions { interface, vlan, access: self.access, poll: Poll::Auto, intake }
     }
 
     /// Whether links can be had, which for AF_XDP is not so in the namespace of an ordinary user.

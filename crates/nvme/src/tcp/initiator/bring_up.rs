@@ -212,9 +212,9 @@ impl Initiator {
     }
 
     fn ask_for_connection(&mut self) -> Socket {
-        let (token, address) = (self.next_token, self.address());
+        let (token, address, poll) = (self.next_token, self.address(), self.settings.poll);
         self.next_token = token.wrapping_add(1);
-        self.effects.push_back(StreamEffect::Connect { token, address });
+        self.effects.push_back(StreamEffect::Connect { token, address, poll });
         Socket::Asked { token, unwanted: false }
     }
 

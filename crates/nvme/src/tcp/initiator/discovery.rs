@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use block::Instant;
-use contract::{ConnectionId, Loss, Next, Receive, SendBatch, StreamEffect};
+use contract::{ConnectionId, Loss, Next, Poll, Receive, SendBatch, StreamEffect};
 use wire::nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId};
 use wire::nvme::{Command, Nqn};
 use wire::nvme_tcp::Digests;
@@ -75,7 +75,11 @@ impl Discovery {
             deadline: now + limit,
             result: None,
             over: false,
-            effects: VecDeque::from([StreamEffect::Connect { token: 0, address }]),
+            effects: VecDeque::from([StreamEffect::Connect {
+                token: 0,
+                address,
+                poll: Poll::Never,
+            }]),
         }
     }
 

@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use contract::Poll;
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
@@ -34,6 +35,8 @@ pub struct Settings {
     pub quiesce: Duration,
     /// The first connection must stand after so long.
     pub connect_deadline: Duration,
+    /// How long to look for answers before sleeping.
+    pub poll: Poll,
 }
 
 impl Settings {
@@ -64,6 +67,7 @@ impl Settings {
             deadline: Duration::from_secs(60),
             quiesce: keep_alive * 2,
             connect_deadline: Duration::from_secs(10),
+            poll: Poll::default(),
         }
     }
 }

@@ -43,7 +43,10 @@ fn everything_is_defaulted() {
     let disks = vec!["d0".to_owned(), "d1".to_owned()];
     assert_eq!(volume.layout, Layout::Stripe { disks, chunk_bytes: 65_536 });
     assert_eq!((volume.block_size, volume.uuid, volume.size_bytes), (512, None, None));
-    assert_eq!((args.listeners[0].poll_us, args.listeners[0].connections_max), (0, 16_384));
+    assert_eq!(
+        (args.listeners[0].poll, args.listeners[0].connections_max),
+        (contract::Poll::Auto, 16_384)
+    );
     assert_eq!(args.disks[1].uri.to_string(), "ram:512MiB");
     assert_eq!(good("").server.shards, [0, 1, 2, 3]);
 }

@@ -126,7 +126,7 @@ pub(crate) fn resolve(
     let volumes: BTreeMap<&str, &VolumeConfig> =
         volumes.iter().map(|volume| (volume.name.as_str(), volume)).collect();
     // What is written in links decides the VLAN of interfaces; what exports name does not.
-    let written = links.0.len();
+    let written = links.list.len();
     let mut all_are_known = true;
     for one in &low.exports {
         let Some(aoe) = &one.by.aoe else { continue };
@@ -145,7 +145,7 @@ pub(crate) fn resolve(
         of_volume.push(seen.len());
         seen.push(export);
     }
-    for (link, span) in links.0.iter().filter(|_| all_are_known) {
+    for (link, span) in links.list.iter().filter(|_| all_are_known) {
         if !seen.iter().any(|one| one.export.links.contains(&link.name)) {
             let message = format!("nothing is exported on {}", link.name);
             let help = "add [[export]] aoe = { interface = ..., shelf = 7, slot = 0, hosts = ... }";
@@ -239,7 +239,7 @@ impl Resolver<'_> {
         let interfaces = interfaces?;
         let vlan = match &low.vlan {
             Some(_) => vlan,
-            None => self.vlan_of(&interfaces, words.span(), &known.0[..written]),
+            None => self.vlan_of(&interfaces, words.span(), &known.list[..written]),
         };
         let named: Vec<Ethernet> = Ethernet::each(&interfaces, vlan).collect();
         Some(named.into_iter().map(|one| self.link_on(one, words.span(), known)).collect())

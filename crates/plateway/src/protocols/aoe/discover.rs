@@ -113,6 +113,7 @@ fn open(
         interface: interface.to_owned(),
         vlan,
         access: LinkAccess::Packet,
+        poll: contract::Poll::Never,
         intake: filter::searching(),
     };
     let facts = handle.add_link(link, &options).map_err(|error| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::aoe::filter;
 use ::aoe::initiator::Settings;
 use ::aoe::limits::WINDOW_MAX;
-use contract::LinkId;
+use contract::{LinkId, Poll};
 use shard::ImportSettings;
 
 use super::uri::{TargetOptions, TargetUri};
@@ -41,6 +41,7 @@ impl Remote for TargetUri {
         _: &StateDirectory,
         links: &[LinkId],
         _: &[SocketAddr],
+        _: Poll,
     ) -> Result<ImportSettings, RunError> {
         Ok(ImportSettings::Aoe(Settings {
             window: self.options.window,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ::nvme::tcp::initiator::Settings;
-use contract::LinkId;
+use contract::{LinkId, Poll};
 use shard::ImportSettings;
 use uuid::Uuid;
 use wire::nvme_tcp::Digests;
@@ -39,8 +39,10 @@ impl Remote for NamespaceUri {
         state: &StateDirectory,
         _: &[LinkId],
         addresses: &[SocketAddr],
+        poll: Poll,
     ) -> Result<ImportSettings, RunError> {
-        settings(self, state, addresses).map(ImportSettings::NvmeTcp)
+        let settings = settings(self, state, addresses)?;
+        Ok(ImportSettings::NvmeTcp(Settings { poll, ..settings }))
     }
 
     fn who_answers(&self, settings: &ImportSettings) -> String {

@@ -1,0 +1,332 @@
+//! Polling: whether a shard looks for more before it sleeps, and for how long.
+//!
+//! Sources (a listener with its connections here, a connection that was opened from here, a link, a
+//! disk that the kernel works on) each have a [`Poll`]. One that decides for itself has a
+//! [`window`]: what has paid lately. A source that did something in a turn is looked for from the
+//! wait after it on, until its window is over; the shard looks as long as any of them wants, and
+//! all that may come ends the looking: what ended in the ring, mail, frames. The [`guard`] stops it
+//! where that takes the processor from another; who asked for a fixed time gets it all the same.
+//!
+//! A look makes no system call on the ring; beside it, once in a while, the thread yields, so that a
+//! client on the same processor has to wait for no look. Units: nanoseconds on the shard's clock.
+
+mod guard;
+mod window;
+
+use std::time::Duration;
+
+use block::Instant;
+use block::table::{Slot, Table};
+use contract::{ListenerId, Machine, Poll};
+
+use super::Driver;
+use crate::engine::Engine;
+use crate::process;
+use crate::stats::add;
+use guard::{GAP, Guard};
+use window::Window;
+
+/// The longest window of what comes over a network.
+pub(super) const NETWORK: Duration = Duration::from_micros(50);
+/// The longest window of a disk.
+pub(super) const DISK: Duration = Duration::from_micros(200);
+/// So many looks, with a pause of the processor between them (40 ns on a Xeon), before the thread
+/// yields.
+const LOOKS: u32 = 16;
+
+/// The sources of a shard.
+#[derive(Debug, Default)]
+pub(super) struct Polls {
+    sources: Table<Source>,
+    /// Those that did something since the last wait.
+    active: Vec<Slot>,
+    /// Those that are looked for.
+    sought: Vec<Slot>,
+    guard: Guard,
+    /// The shard slept in the last wait.
+    slept: bool,
+}
+
+#[derive(Debug)]
+struct Source {
+    poll: Poll,
+    /// Whose connections it stands for.
+    listener: Option<ListenerId>,
+    /// Connections of it.
+    users: u32,
+    window: Window,
+    /// Since when the shard has waited for it; `None`: it has come since.
+    since: Option<Instant>,
+    /// Until then it is looked for.
+    until: Instant,
+    is_active: bool,
+    is_sought: bool,
+}
+
+/// How long to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) until: Instant,
+    /// Whoever else wants the processor.
+    pub(super) stubborn: bool,
+}
+
+impl Polls {
+    /// A new source.
+    pub(super) fn add(&mut self, poll: Poll, longest: Duration) -> Slot {
+        self.sources.insert(Source {
+            poll,
+            listener: None,
+            users: 1,
+            window: Window::new(longest.as_nanos() as u32),
+            since: None,
+            until: Instant::ZERO,
+            is_active: false,
+            is_sought: false,
+        })
+    }
+
+    /// The source that a listener's connections are here, for one more of them.
+    pub(super) fn join(&mut self, listener: ListenerId, poll: Poll) -> Slot {
+        let of_it = |(_, source): &(Slot, &mut Source)| source.listener == Some(listener);
+        if let Some((slot, source)) = self.sources.iter_mut().find(of_it) {
+            source.users += 1;
+            return slot;
+        }
+        let slot = self.add(poll, NETWORK);
+        self.sources.get_mut(slot).expect("it was just added").listener = Some(listener);
+        slot
+    }
+
+    /// A source is there for one connection less; with the last one it goes.
+    pub(super) fn leave(&mut self, slot: Slot) {
+        let Some(source) = self.sources.get_mut(slot) else { return };
+        source.users -= 1;
+        if source.users == 0 {
+            self.sources.remove(slot);
+        }
+    }
+
+    /// A source is granted something else.
+    pub(super) fn change(&mut self, slot: Slot, poll: Poll) {
+        if let Some(source) = self.sources.get_mut(slot) {
+            source.poll = poll;
+        }
+    }
+
+    /// A listener's connections are granted something else.
+    pub(super) fn change_listener(&mut self, listener: ListenerId, poll: Poll) {
+        let sources = self.sources.iter_mut().map(|(_, source)| source);
+        for source in sources.filter(|source| source.listener == Some(listener)) {
+            source.poll = poll;
+        }
+    }
+
+    /// What the shard has waited for has come from a source.
+    #[inline]
+    pub(super) fn came(&mut self, slot: Slot, now: Instant) {
+        let Some(source) = self.sources.get_mut(slot) else { return };
+        if let Some(since) = source.since.take()
+            && source.poll == Poll::Auto
+        {
+            source.window.record(now.since(since).as_nanos() as u64, self.slept);
+        }
+    }
+
+    /// More is to come from a source: it is looked for from the next wait on.
+    #[inline]
+    pub(super) fn stir(&mut self, slot: Slot) {
+        let Some(source) = self.sources.get_mut(slot) else { return };
+        if source.poll != Poll::Never && !std::mem::replace(&mut source.is_active, true) {
+            self.active.push(slot);
+        }
+    }
+
+    /// Nothing is awaited from a source any more.
+    #[inline]
+    pub(super) fn calm(&mut self, slot: Slot) {
+        if let Some(source) = self.sources.get_mut(slot) {
+            source.since = None;
+            source.until = Instant::ZERO;
+        }
+    }
+
+    /// Whether anything may have to be looked for: if not, no clock needs to be read.
+    #[inline]
+    pub(super) fn is_stirred(&self) -> bool {
+        !self.active.is_empty() || !self.sought.is_empty()
+    }
+
+    /// The shard begins to wait. Returns how long it looks before it sleeps, if it does.
+    #[inline]
+    pub(super) fn begin(&mut self, now: Instant) -> Option<Look> {
+        let Polls { sources, active, sought, .. } = self;
+        for slot in active.drain(..) {
+            let Some(source) = sources.get_mut(slot) else { continue };
+            source.is_active = false;
+            source.since = Some(now);
+            source.until = now + source.width();
+            if !std::mem::replace(&mut source.is_sought, true) {
+                sought.push(slot);
+            }
+        }
+        let mut look = Look { until: now, stubborn: false };
+        sought.retain(|slot| {
+            let Some(source) = sources.get_mut(*slot) else { return false };
+            source.is_sought = source.until > now;
+            if source.is_sought {
+                look.until = look.until.max(source.until);
+                look.stubborn |= source.poll != Poll::Auto;
+            }
+            source.is_sought
+        });
+        (look.until > now && (look.stubborn || self.guard.allows(now))).then_some(look)
+    }
+
+    /// How the wait ended: whether the shard slept.
+    #[inline]
+    pub(super) fn waited(&mut self, slept: bool) {
+        self.slept = slept;
+    }
+}
+
+impl Source {
+    #[inline]
+    fn width(&self) -> Duration {
+        match self.poll {
+            Poll::Auto => Duration::from_nanos(self.window.width().into()),
+            Poll::Never => Duration::ZERO,
+            Poll::Fixed(micros) => Duration::from_micros(micros.into()),
+        }
+    }
+}
+
+impl<M: Machine, E: Engine> Driver<M, E> {
+    /// Looks for what may come, at most so long. Returns whether it came.
+    pub(super) fn look(&mut self, look: Look, begin: Instant, limit: Option<Duration>) -> bool {
+        let until = limit.map_or(look.until, |limit| look.until.min(begin + limit));
+        self.engine.submit();
+        let mut last = self.clock();
+        let (mut looks, mut stopped) = (0, false);
+        let found = loop {
+            if self.engine.has_ended() || self.inbox().is_filled() || self.links.has_frame() {
+                break true;
+            }
+            let now = self.clock();
+            let gap = now.since(last);
+            last = now;
+            if gap < GAP || look.stubborn {
+                self.polls.guard.looked(gap);
+            } else if self.polls.guard.gap(now, gap, process::lost_switches()) {
+                stopped = true;
+                break false;
+            }
+            if now >= until {
+                break false;
+            }
+            looks += 1;
+            if looks % LOOKS == 0 && !look.stubborn {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        };
+        let counters = self.counters();
+        add(&counters.looks, 1);
+        add(&counters.looks_paid, u64::from(found));
+        add(&counters.looks_stopped, u64::from(stopped));
+        add(&counters.looked_ns, last.since(begin).as_nanos() as u64);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant(micros * 1_000)
+    }
+
+    /// Polls with a source that has come 5 us after each wait for it, often enough to be looked for.
+    fn busy(poll: Poll) -> (Polls, Slot, u64) {
+        let mut polls = Polls::default();
+        let slot = polls.add(poll, NETWORK);
+        let mut now = 0;
+        for _ in 0..50 {
+            polls.stir(slot);
+            polls.begin(at(now));
+            now += 5;
+            polls.came(slot, at(now));
+        }
+        (polls, slot, now)
+    }
+
+    #[test]
+    fn who_comes_soon_is_looked_for_and_who_never_is_not() {
+        let (mut polls, slot, now) = busy(Poll::Auto);
+        polls.stir(slot);
+        let look = polls.begin(at(now)).expect("it has paid");
+        assert!(look.until >= at(now + 5) && look.until <= at(now + 50), "{look:?}");
+        assert!(!look.stubborn);
+        let (mut polls, slot, now) = busy(Poll::Never);
+        polls.stir(slot);
+        assert!(!polls.is_stirred());
+        assert_eq!(polls.begin(at(now)), None);
+    }
+
+    #[test]
+    fn a_fixed_time_is_granted_at_once_and_whoever_wants_the_processor() {
+        let mut polls = Polls::default();
+        let slot = polls.add(Poll::Fixed(70), NETWORK);
+        polls.guard.gap(at(1), Duration::from_secs(1), 1);
+        polls.stir(slot);
+        assert_eq!(polls.begin(at(2)), Some(Look { until: at(72), stubborn: true }));
+        // It is over in a later wait, without another activity.
+        assert_eq!(polls.begin(at(30)).map(|look| look.until), Some(at(72)));
+        assert_eq!(polls.begin(at(72)), None);
+        assert!(!polls.is_stirred());
+    }
+
+    #[test]
+    fn one_that_lost_its_processor_does_not_look() {
+        let (mut polls, slot, now) = busy(Poll::Auto);
+        assert!(polls.guard.gap(at(now), Duration::from_millis(3), 1));
+        polls.stir(slot);
+        assert_eq!(polls.begin(at(now)), None);
+        polls.stir(slot);
+        assert!(polls.begin(at(now + 1_000)).is_some(), "the millisecond is over");
+    }
+
+    #[test]
+    fn nothing_is_looked_for_of_which_nothing_is_awaited() {
+        let (mut polls, slot, now) = busy(Poll::Auto);
+        polls.stir(slot);
+        assert!(polls.begin(at(now)).is_some());
+        polls.came(slot, at(now + 1));
+        polls.calm(slot);
+        assert_eq!(polls.begin(at(now + 1)), None);
+    }
+
+    #[test]
+    fn connections_of_a_listener_are_one_source_until_the_last_has_gone() {
+        let mut polls = Polls::default();
+        let (a, b) = (ListenerId(1), ListenerId(2));
+        let first = polls.join(a, Poll::Never);
+        assert_eq!(polls.join(a, Poll::Never), first);
+        let other = polls.join(b, Poll::Never);
+        assert_ne!(other, first);
+        polls.change_listener(a, Poll::Fixed(9));
+        polls.leave(first);
+        polls.stir(first);
+        polls.stir(other);
+        assert_eq!(polls.begin(at(0)).map(|look| look.until), Some(at(9)));
+        polls.leave(first);
+        // What is left of it is no trouble.
+        polls.came(first, at(1));
+        polls.stir(first);
+        polls.calm(first);
+        assert_eq!(polls.begin(at(1)), None);
+        assert_ne!(polls.join(a, Poll::Auto), first);
+    }
+}
