@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: Plateway against a ceiling, in operations per second of the target's CPU.
+//! `cargo xtask bench`: Plateway against a ceiling, in operations a second and what they cost in CPU.
 //!
 //! The target is pinned to one CPU and the load to another. A case has a subject and references (or
 //! a subject and a limit); within a round all sides run one after the other, the order turning each

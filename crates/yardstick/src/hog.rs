@@ -45,8 +45,13 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         told.store(true, Ordering::Release);
     });
     system::pin(options.cpu)?;
+    Ok(spin(options.seconds, &stop))
+}
+
+/// Spins for `time`, or until it is told to stop.
+fn spin(time: Duration, stop: &AtomicBool) -> Value {
     let start = system::monotonic_ns();
-    let end = start + options.seconds.as_nanos() as u64;
+    let end = start + time.as_nanos() as u64;
     let (mut loops, mut mixed, mut now) = (0_u64, start | 1, start);
     let mut notes = vec![[start, 0]];
     let mut due = start + NOTE_NS;
@@ -66,10 +71,10 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
     }
     notes.push([now, loops]);
     let seconds = (now - start) as f64 / 1e9;
-    Ok(json!({
+    json!({
         "loops": loops, "seconds": seconds, "loops_per_second": loops as f64 / seconds,
         "notes": notes,
-    }))
+    })
 }
 
 #[cfg(test)]
@@ -78,11 +83,16 @@ mod tests {
 
     #[test]
     fn notes_go_up_and_end_with_all_loops() {
-        // What ends standard input here is the test runner's affair: either way it ends.
-        let options = Options { cpu: None, seconds: Duration::from_millis(30), json: true };
-        let value = run(&options).expect("nothing to pin to");
+        let value = spin(Duration::from_millis(30), &AtomicBool::new(false));
         let notes: Vec<[u64; 2]> = serde_json::from_value(value["notes"].clone()).expect("pairs");
         assert!(notes.windows(2).all(|two| two[0][0] <= two[1][0] && two[0][1] <= two[1][1]));
         assert_eq!(notes.last().map(|last| last[1]), value["loops"].as_u64());
+        assert!(value["loops"].as_u64() > Some(0));
+    }
+
+    #[test]
+    fn a_hog_that_is_told_to_stop_stops() {
+        let value = spin(Duration::from_secs(3600), &AtomicBool::new(true));
+        assert_eq!(value["loops"], 0);
     }
 }

@@ -156,6 +156,13 @@ pub(super) struct Extent {
 }
 
 impl Case {
+    /// What is wanted of all figures, in words.
+    pub(super) fn wanted(&self) -> String {
+        let alone = self.references.is_empty();
+        let each: Vec<String> = self.figures.iter().map(|bound| bound.wanted(alone)).collect();
+        each.join(", ")
+    }
+
     /// Its own rounds and windows.
     pub(super) fn extent(&self, asked: Extent) -> Extent {
         let alone = self.references.is_empty();
@@ -219,15 +226,6 @@ impl Bound {
     pub(super) fn met(&self, value: f64) -> Option<bool> {
         let at_least = self.at_least.map(|bound| value >= bound);
         at_least.or(self.at_most.map(|bound| value <= bound))
-    }
-}
-
-impl Case {
-    /// What is wanted of all figures, in words.
-    pub(super) fn wanted(&self) -> String {
-        let alone = self.references.is_empty();
-        let each: Vec<String> = self.figures.iter().map(|bound| bound.wanted(alone)).collect();
-        each.join(", ")
     }
 }
 

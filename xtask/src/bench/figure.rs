@@ -83,6 +83,7 @@ impl Figure {
             Self::TargetShare => format!("{value:.2} %"),
             Self::Wakeups => format!("{value:.0}"),
             Self::WakeupsEach => format!("{value:.2}"),
+            Self::HogPerOp if value < 0.9995 => format!("{value:.3}"),
             Self::HogPerOp if value < 9.995 => format!("{value:.2}"),
             Self::HogPerOp => format!("{value:.1}"),
             Self::BytesEach => format!("{value:.0} B"),

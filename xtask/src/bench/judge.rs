@@ -190,7 +190,7 @@ pub(super) mod tests {
     fn an_own_figure_is_not_divided() {
         let case = case("idle-100");
         let seen = |busy: f64, switches: u32| json!({"keep_alives": 100, "target": {"busy": busy, "voluntary_switches": switches}});
-        let rounds = Rounds { seen: vec![vec![seen(0.01, 100), seen(0.011, 101)]], alone: None };
+        let rounds = Rounds { seen: vec![vec![seen(0.01, 50), seen(0.011, 101)]], alone: None };
         let chosen = rounds.chosen(&case);
         let value = |at: usize| rounds.judge(&case, &case.figures[at], &chosen).value();
         assert!((value(0) - 1.1).abs() < 1e-9);
