@@ -1,30 +1,39 @@
-//! `cargo xtask bench`: Plateway against a ceiling, in operations per second of the target's CPU.
+//! `cargo xtask bench`: Plateway against a ceiling, in operations a second and what they cost in CPU.
 //!
-//! The target is pinned to one CPU and the load to another. A case has two sides (or one side and a
-//! limit); within a round the sides run one after the other, the order turning each round, and the
-//! figure is the median of the ratios within a round. What is compared stands in
-//! `bench/cases.toml`, processes and their configurations in `bench/process.rs` and, of AoE,
-//! `bench/aoe.rs`, the namespaces of AoE in `bench/lan.rs`, the table and the JSON in
-//! `bench/report.rs`; `bench/against.rs` compares two commits. A benchmark, not a test: figures
-//! below what is wanted are shown and change no exit code. Times: seconds unless named otherwise.
+//! The target is pinned to one CPU and the load to another. A case has a subject and references (or
+//! a subject and a limit); within a round all sides run one after the other, the order turning each
+//! round, and a figure is the median of the ratios within a round. What is compared stands in
+//! `bench/cases.toml` (read by `cases.rs` and `matrix.rs`, its figures in `figure.rs`). Servers are
+//! described in `plan.rs` and, of AoE, `aoe.rs` with its namespaces in `lan.rs`; loads in `load.rs`;
+//! `process.rs` runs both. `measure.rs` goes through the rounds, `judge.rs` makes figures of them,
+//! `report.rs` the table and the JSON; `against.rs` compares two commits. A benchmark, not a test:
+//! figures below what is wanted are shown and change no exit code. Times: seconds unless named
+//! otherwise.
 
 mod against;
 mod aoe;
 mod cases;
+mod figure;
+mod judge;
 mod lan;
+mod load;
+mod matrix;
+mod measure;
+mod plan;
 mod process;
+mod progress;
 mod report;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
+use anyhow::{Result, ensure};
+use serde_json::json;
 
 use crate::tree::{self, Tree};
-use cases::{Case, Load, Side};
-use process::{Bench, Server};
-use report::{Measured, Row};
+use cases::{Case, Extent};
+use process::Bench;
+use progress::{Piece, Progress};
+use report::Row;
 
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
@@ -35,13 +44,13 @@ pub(crate) struct Options {
     /// Seconds of each measured window.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Two rounds of half a second: to see that everything works, not to quote.
+    /// One round of a fifth of a second: to see that everything works, not to quote.
     #[arg(long)]
     quick: bool,
     /// Print the table as Markdown.
     #[arg(long)]
     markdown: bool,
-    /// List the cases and what they want.
+    /// List the cases, what they want and about how long they take.
     #[arg(long)]
     list: bool,
     /// CPU of the target.
@@ -67,8 +76,10 @@ pub(crate) struct Options {
 
 /// Runs the cases that were asked for, prints the table and stores the figures.
 pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
-    let (rounds, seconds) =
-        if options.quick { (2, 0.5) } else { (options.rounds.max(1), options.seconds) };
+    let asked = match options.quick {
+        true => Extent { rounds: 1, seconds: 0.2, quick: true },
+        false => Extent { rounds: options.rounds.max(1), seconds: options.seconds, quick: false },
+    };
     let mut chosen: Vec<Case> = cases::all()?
         .into_iter()
         .filter(|case| {
@@ -80,9 +91,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     }
     ensure!(!chosen.is_empty(), "no case has such a name; --list shows them");
     if options.list {
-        for case in &chosen {
-            println!("{:<18} {:<15} {}", case.name, case.wanted(), case.about);
-        }
+        list(&chosen, asked);
         return Ok(true);
     }
     let left_out = aoe::leave_out(&mut chosen)?;
@@ -97,7 +106,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     let bench_of = |plateway| Bench::new(tree, plateway, options.target_cpu, options.load_cpu);
     let bench = bench_of(plateway)?;
     let mut plan = json!({
-        "rounds": rounds, "seconds": seconds,
+        "rounds": asked.rounds, "seconds": asked.seconds, "quick": asked.quick,
         "target_cpu": options.target_cpu, "load_cpu": options.load_cpu,
     });
     let mut rows = Vec::new();
@@ -108,13 +117,17 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         let before = bench_of(binary)?;
         let most = Duration::from_secs(options.minutes * 60);
         let benches = [&before, &bench, &before];
-        let (compared, line) = against::run(benches, &chosen, rounds, seconds, most);
+        let (compared, line) = against::run(benches, &chosen, asked, most);
         (rows, head, verdict) = (compared, against::HEAD, Some(line));
     } else {
-        for (number, case) in chosen.iter().enumerate() {
-            let progress = Progress::new(number + 1, chosen.len(), &case.name);
-            let measured = measure(&bench, case, rounds, seconds, &progress);
-            progress.done();
+        let pieces = chosen
+            .iter()
+            .map(|case| Piece { name: case.name.clone(), seconds: case.estimate(asked) });
+        let progress = Progress::new(pieces.collect());
+        for case in &chosen {
+            progress.begin();
+            let measured = measure::measure(&bench, case, asked, &progress);
+            progress.end();
             rows.push(Row::new(case, measured));
         }
     }
@@ -128,127 +141,14 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// After so long a server without connections has cleared up: memory is given back within a second,
-/// and a disk that was asked is looked after for five.
-const CLEARED_UP: Duration = Duration::from_secs(6);
-
-/// Measures one case.
-fn measure(
-    bench: &Bench,
-    case: &Case,
-    rounds: usize,
-    seconds: f64,
-    progress: &Progress,
-) -> Result<Measured> {
-    let mut figures = Measured::default();
-    let Some(reference) = &case.reference else {
-        let rounds = rounds.min(3);
-        for round in 0..rounds {
-            progress.show(&format!("round {} of {rounds}", round + 1));
-            let mut running = Running::start(bench, &case.subject)?;
-            let (figure, raw) = running.run(bench, seconds.max(3.0), case.figure)?;
-            figures.raw.push(json!({"round": round, "seen": raw}));
-            figures.add([figure, figure]);
-        }
-        return Ok(figures);
-    };
-    let mut sides = vec![Running::start(bench, reference)?, Running::start(bench, &case.subject)?];
-    match case.beside.as_ref().map(|beside| Running::start(bench, beside)) {
-        Some(Ok(running)) => sides.push(running),
-        // It is no part of the case: the other two are measured without it.
-        Some(Err(error)) => figures.alone = Some(format!("nothing beside: {error:#}")),
-        None => {}
+/// Prints each case with what is wanted of it and about how long it takes.
+fn list(cases: &[Case], asked: Extent) {
+    let mut whole = 0.0;
+    for case in cases {
+        let seconds = case.estimate(asked);
+        whole += seconds;
+        let takes = progress::duration(seconds);
+        println!("{:<22} {takes:>7}  {:<32} {}", case.name, case.wanted(), case.about);
     }
-    for round in 0..rounds {
-        progress.show(&format!("round {} of {rounds}", round + 1));
-        let mut seen = [0.0; 3];
-        for turn in 0..sides.len() {
-            // The order turns, so that a drift of the machine favours no side.
-            let side = (turn + round) % sides.len();
-            let (figure, raw) = sides[side].run(bench, seconds, case.figure)?;
-            seen[side] = figure;
-            figures.note(&raw);
-            figures.raw.push(json!({"round": round, "side": side, "seen": raw}));
-        }
-        figures.add([seen[0], seen[1]]);
-        if sides.len() == 3 {
-            figures.add_beside(seen[2]);
-        }
-    }
-    Ok(figures)
-}
-
-/// A side with its server, if it has one.
-struct Running<'a> {
-    side: &'a Side,
-    server: Option<Server>,
-}
-
-impl<'a> Running<'a> {
-    /// Starts the server and, for a RAM volume of Plateway, touches every block of it.
-    fn start(bench: &Bench, side: &'a Side) -> Result<Self> {
-        let server = match &side.server {
-            Some(plan) => Some(bench.serve(plan)?),
-            None => None,
-        };
-        if let Some(server) = &server
-            && side.server.as_ref().is_some_and(process::Plan::fill)
-        {
-            let size = if server.lan().is_some() { "--bs=full" } else { "--bs=128k" };
-            bench.client(server, &["--rw=write", size, "--fill"], 0.0)?;
-        }
-        Ok(Self { side, server })
-    }
-
-    /// One window; the figure and everything that was seen.
-    fn run(&mut self, bench: &Bench, seconds: f64, figure: cases::Figure) -> Result<(f64, Value)> {
-        let (Load::Client(args) | Load::Initiator(args) | Load::Fio(args)) = &self.side.load;
-        let args: Vec<&str> = args.split(' ').collect();
-        let raw = match (&self.side.load, &self.server) {
-            (Load::Client(_), Some(server)) => {
-                bench.settle(server)?;
-                if figure == cases::Figure::Wakeups {
-                    // Idle is what comes after the last activity has been cleared up.
-                    std::thread::sleep(CLEARED_UP);
-                }
-                bench.client(server, &args, seconds)?
-            }
-            (Load::Initiator(_), server) => bench.initiator(server.as_ref(), &args, seconds)?,
-            (Load::Fio(_), _) => bench.fio(&args, seconds)?,
-            (Load::Client(_), None) => anyhow::bail!("a client needs a server"),
-        };
-        let value = figure
-            .of(&raw)
-            .with_context(|| format!("{figure:?} is not in what was printed: {raw}"))?;
-        ensure!(value.is_finite(), "{figure:?} came out as {value}");
-        Ok((value, raw))
-    }
-}
-
-/// A line on standard error that says what goes on, rewritten in place on a terminal.
-struct Progress(ProgressBar);
-
-impl Progress {
-    fn new(number: usize, of: usize, name: &str) -> Self {
-        let head = format!("[{number}/{of}] {name}");
-        let bar = ProgressBar::new_spinner().with_prefix(head.clone());
-        let style = ProgressStyle::with_template("{prefix}: {msg}, {elapsed}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        if bar.is_hidden() {
-            eprintln!("{head}");
-        }
-        Self(bar)
-    }
-
-    fn show(&self, what: &str) {
-        self.0.set_message(what.to_owned());
-    }
-
-    fn done(&self) {
-        let spent = self.0.elapsed();
-        if self.0.is_hidden() && spent > Duration::from_secs(2) {
-            eprintln!("{}: {:.0} s", self.0.prefix(), spent.as_secs_f64());
-        }
-        self.0.finish_and_clear();
-    }
+    println!("{} cases, about {}", cases.len(), progress::duration(whole));
 }

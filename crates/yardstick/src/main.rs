@@ -3,12 +3,14 @@
 //! Both are written for speed alone and are no part of the product. They speak just enough NVMe/TCP
 //! to stand opposite each other, Plateway, or any other target. `ceiling.rs` and `client.rs` are
 //! the two programs; `ring.rs` and `outbox.rs` is what they share. `aoe.rs` has the same pair for
-//! ATA over Ethernet. `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all four. Absent
-//! on purpose: the workspace's own crates, so that nothing that is measured is part of the measure.
+//! ATA over Ethernet. `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all four; `hog.rs`
+//! is who competes with a target for its CPU. Absent on purpose: the workspace's own crates, so that
+//! nothing that is measured is part of the measure.
 
 mod aoe;
 mod ceiling;
 mod client;
+mod hog;
 mod memory;
 mod outbox;
 mod pdu;
@@ -42,6 +44,8 @@ enum Command {
     CeilingAoe(aoe::responder::Options),
     /// Put load on an AoE target and count.
     ClientAoe(aoe::client::Options),
+    /// Spin on a CPU and count the loops, until standard input ends.
+    Hog(hog::Options),
 }
 
 /// How a client measures, whatever it speaks.
@@ -59,7 +63,7 @@ struct Measure {
     /// CPU to pin the thread to.
     #[arg(long)]
     cpu: Option<usize>,
-    /// Touch every place of the disk once, then end.
+    /// Touch every place of the disk once, then end; in random order if the pattern is random.
     #[arg(long)]
     fill: bool,
     /// Process whose CPU time is read at both ends of the window.
@@ -85,6 +89,8 @@ enum Pattern {
     Write,
     Randread,
     Randwrite,
+    /// Both, in the shares that `--read-share` says.
+    Randrw,
 }
 
 impl Pattern {
@@ -93,7 +99,7 @@ impl Pattern {
     }
 
     fn is_random(self) -> bool {
-        matches!(self, Pattern::Randread | Pattern::Randwrite)
+        matches!(self, Pattern::Randread | Pattern::Randwrite | Pattern::Randrw)
     }
 }
 
@@ -121,6 +127,7 @@ fn main() -> Result<()> {
         Command::Client(options) => show(&client::run(options)?, options.measure.json),
         Command::CeilingAoe(options) => aoe::responder::run(options),
         Command::ClientAoe(options) => show(&aoe::client::run(options)?, options.measure.json),
+        Command::Hog(options) => show(&hog::run(options)?, options.json),
     }
 }
 

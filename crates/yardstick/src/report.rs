@@ -1,8 +1,10 @@
 //! What a client saw in its window, and the JSON that says so; the same for both protocols.
 //!
 //! Units: as each field's name says; latencies in microseconds. `target` stands there when a
-//! process was named whose CPU is to be read.
+//! process was named whose CPU is to be read. `window_ns` are both ends of the window on the
+//! system's monotonic clock, so that what another process counted can be cut to it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -18,8 +20,9 @@ const LATENCY_MAX: u64 = 1 << 40;
 pub(crate) struct Tally {
     /// Completions inside the window.
     pub(crate) ops: u64,
-    /// Their latencies.
-    pub(crate) latency: Histogram<u32>,
+    /// Their latencies, and the sum of them in nanoseconds.
+    latency: Histogram<u32>,
+    latency_ns: u64,
     /// A window is open.
     open: bool,
 }
@@ -28,7 +31,7 @@ impl Tally {
     /// Nothing yet, and the window is closed.
     pub(crate) fn new() -> Self {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX, 2).expect("bounds that fit");
-        Self { ops: 0, latency, open: false }
+        Self { ops: 0, latency, latency_ns: 0, open: false }
     }
 
     /// Counts a completion if the window is open.
@@ -37,6 +40,7 @@ impl Tally {
         if self.open {
             self.ops += 1;
             self.latency.saturating_record(ns);
+            self.latency_ns = self.latency_ns.saturating_add(ns);
         }
     }
 }
@@ -47,6 +51,13 @@ pub(crate) struct Window {
     pub(crate) tally: Tally,
     /// Its length.
     pub(crate) time: Duration,
+    /// Both ends on the monotonic clock.
+    ends_ns: [u64; 2],
+    /// Keep alives that were answered in it.
+    keep_alives: u64,
+    /// Operations of an open loop that were due at its end and had not left: one or two are due
+    /// just then, more say that the target does not keep up.
+    pub(crate) behind: u64,
     /// CPU time of the client.
     pub(crate) own: Duration,
     /// The target at its beginning.
@@ -60,6 +71,7 @@ pub(crate) struct Opened<'a> {
     target: Option<&'a Target>,
     from: Usage,
     at: Instant,
+    at_ns: u64,
     /// CPU time of the client until then.
     own: Duration,
 }
@@ -69,7 +81,8 @@ impl<'a> Opened<'a> {
     pub(crate) fn now(tally: &mut Tally, target: Option<&'a Target>) -> Self {
         let from = target.map(Target::usage).unwrap_or_default();
         tally.open = true;
-        Self { target, from, at: Instant::now(), own: system::thread_cpu() }
+        let at_ns = system::monotonic_ns();
+        Self { target, from, at: Instant::now(), at_ns, own: system::thread_cpu() }
     }
 
     /// Closes it; `tally` counts no more.
@@ -77,17 +90,26 @@ impl<'a> Opened<'a> {
         let tally = std::mem::replace(tally, Tally::new());
         let to = self.target.map(Target::usage).unwrap_or_default();
         let own = system::thread_cpu() - self.own;
-        Window { tally, time: self.at.elapsed(), own, from: self.from, to }
+        let (time, ends_ns) = (self.at.elapsed(), [self.at_ns, system::monotonic_ns()]);
+        Window { tally, time, ends_ns, keep_alives: 0, behind: 0, own, from: self.from, to }
     }
 }
 
-/// A window without load.
-pub(crate) fn quiet(measure: &Measure, target: Option<&Target>) -> Window {
+/// A window without load, in which `keep_alives` may go up.
+pub(crate) fn quiet(
+    measure: &Measure,
+    target: Option<&Target>,
+    keep_alives: Option<&AtomicU64>,
+) -> Window {
+    let answered = || keep_alives.map_or(0, |count| count.load(Ordering::Acquire));
     std::thread::sleep(measure.warm_up);
     let mut tally = Tally::new();
+    let before = answered();
     let opened = Opened::now(&mut tally, target);
     std::thread::sleep(measure.seconds);
-    opened.close(&mut tally)
+    let after = answered();
+    let window = opened.close(&mut tally);
+    Window { keep_alives: after - before, ..window }
 }
 
 impl Window {
@@ -104,12 +126,16 @@ impl Window {
             "iops": ops as f64 / seconds,
             "mb_per_second": (ops * size as u64) as f64 / seconds / 1e6,
             "latency_us": {
+                "mean": if ops > 0 { self.tally.latency_ns as f64 / ops as f64 / 1e3 } else { 0.0 },
                 "p50": micros(0.5), "p90": micros(0.9), "p99": micros(0.99), "p99_9": micros(0.999),
                 "p99_99": micros(0.9999), "max": micros(1.0),
             },
             "client_cpu_seconds": own,
             "client_cpu_us_per_op": if ops > 0 { own * 1e6 / ops as f64 } else { 0.0 },
             "client_busy": own / seconds,
+            "window_ns": self.ends_ns,
+            "keep_alives": self.keep_alives,
+            "behind": self.behind,
         });
         if let Some(target) = target {
             value["target"] = self.target(target, before);

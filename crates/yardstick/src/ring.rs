@@ -17,8 +17,10 @@ pub(crate) const SLOTS: u32 = 16 * 1024;
 pub(crate) struct Ring {
     ring: IoUring,
     spin: Duration,
-    /// The alarm of `wait_for` is armed.
+    /// The alarm of `wait_at_most` is armed, with this time: at an address that stays, since the
+    /// kernel reads it when the entry is submitted.
     alarm: bool,
+    limit: Box<types::Timespec>,
 }
 
 impl Ring {
@@ -33,7 +35,7 @@ impl Ring {
             .build(1024)?;
         ring.submitter().register_files_sparse(SLOTS)?;
         ring.submitter().register_ring_fd()?;
-        Ok(Self { ring, spin, alarm: false })
+        Ok(Self { ring, spin, alarm: false, limit: Box::default() })
     }
 
     /// Puts a descriptor into a slot of the file table (-1 empties it).
@@ -98,13 +100,20 @@ impl Ring {
         Ok(())
     }
 
-    /// Like [`Ring::wait`], but for a second at most; false if nothing has completed. The limit is
-    /// a timeout entry that stays armed across calls, so that waiting costs no timer each time.
-    pub(crate) fn wait_for(&mut self, done: &mut Vec<(u64, i32)>, alarm: u64) -> io::Result<bool> {
-        static SECOND: types::Timespec = types::Timespec::new().sec(1);
+    /// Like [`Ring::wait`], but for `limit` at most; false if nothing has completed. The limit is
+    /// a timeout entry that stays armed across calls, so that waiting costs no timer each time: a
+    /// wait may end sooner than its own limit, never later than the first one.
+    pub(crate) fn wait_at_most(
+        &mut self,
+        done: &mut Vec<(u64, i32)>,
+        alarm: u64,
+        limit: Duration,
+    ) -> io::Result<bool> {
         if !self.alarm {
-            let entry = opcode::Timeout::new(&raw const SECOND).build();
-            // SAFETY: the time is a static.
+            *self.limit = types::Timespec::from(limit);
+            let entry = opcode::Timeout::new(&raw const *self.limit).build();
+            // SAFETY: the time is boxed, lives as long as the ring, and is written only when no
+            // entry that points at it is armed.
             unsafe { self.push(entry, alarm) }?;
             self.alarm = true;
         }

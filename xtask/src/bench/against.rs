@@ -14,10 +14,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::cases::{Case, Figure};
+use super::cases::{Case, Extent};
+use super::figure::Figure;
+use super::judge;
+use super::measure::Running;
 use super::process::Bench;
-use super::report::{self, Row};
-use super::{Progress, Running};
+use super::progress::{Piece, Progress};
+use super::report::Row;
 use crate::tree::{self, Tree};
 
 /// Between these the control has to lie.
@@ -29,8 +32,9 @@ const CELL_MIN: f64 = 0.97;
 /// With fewer rounds the median has no interval of 95%: of six, lowest and highest hold it in 96.9%
 /// of cases.
 const ROUNDS_MIN: usize = 6;
-/// The cells that are compared when none is named.
-const CELLS: [&str; 3] = ["4k-", "128k-", "aoe-"];
+/// The cells that are compared when none is named; those that need a minute before they can be
+/// measured are not among them.
+const CELLS: [&str; 4] = ["4k-", "128k-read", "128k-write", "aoe-"];
 
 /// The headings of the table.
 pub(super) const HEAD: [&str; 6] =
@@ -70,7 +74,7 @@ fn git(tree: &Tree, args: &[&str]) -> Result<String> {
 /// [`CELLS`].
 pub(super) fn choose(cases: &mut Vec<Case>, named: bool) {
     cases.retain(|case| {
-        case.reference.is_some()
+        !case.references.is_empty()
             && (named || CELLS.iter().any(|beginning| case.name.starts_with(beginning)))
     });
 }
@@ -97,16 +101,27 @@ impl Cell<'_> {
     }
 
     fn better(&self, ratio: f64) -> f64 {
-        if self.case.figure.is_cost() { 1.0 / ratio } else { ratio }
+        if self.figure().is_cost() { 1.0 / ratio } else { ratio }
+    }
+
+    /// What is compared: the first of the case's figures.
+    fn figure(&self) -> Figure {
+        self.case.figures[0].of
     }
 
     fn is_calm(&self) -> bool {
-        self.trouble.is_some() || CONTROL.contains(&report::median(&self.control()))
+        self.trouble.is_some() || CONTROL.contains(&judge::median(&self.control()))
+    }
+
+    /// About how many seconds as many rounds take of the commit, this tree, and the commit again.
+    fn estimate(&self, asked: Extent) -> f64 {
+        self.case.estimate(asked) * 3.0 / self.case.sides().count() as f64
     }
 
     /// Some more rounds with servers of their own.
-    fn measure(&mut self, benches: [&Bench; 3], rounds: usize, seconds: f64, progress: &Progress) {
-        let figure = self.case.figure;
+    fn measure(&mut self, benches: [&Bench; 3], asked: Extent, progress: &Progress) {
+        let (figure, extent) = (self.figure(), self.case.extent(asked));
+        let rounds = extent.rounds;
         let (mut found, mut raw) = (Vec::new(), Vec::new());
         let done = (|| -> Result<()> {
             let mut sides = Vec::new();
@@ -119,8 +134,11 @@ impl Cell<'_> {
                 for turn in 0..sides.len() {
                     // The order turns, so that a drift of the machine favours no side.
                     let which = (turn + round) % sides.len();
-                    let (value, printed) = sides[which].run(benches[which], seconds, figure)?;
-                    seen[which] = value;
+                    let printed = sides[which].run(benches[which], self.case, extent)?;
+                    let value = figure.of(&printed).filter(|value| value.is_finite());
+                    seen[which] = value.with_context(|| {
+                        format!("{figure:?} is not in what was printed: {printed}")
+                    })?;
                     raw.push(json!({"side": which, "seen": printed}));
                 }
                 found.push(seen);
@@ -133,10 +151,10 @@ impl Cell<'_> {
     }
 
     fn row(&self) -> Row {
-        let figure = self.case.figure;
+        let figure = self.figure();
         let show = |side: usize| {
             let values: Vec<f64> = self.rounds.iter().map(|round| round[side]).collect();
-            figure.show(report::median(&values))
+            figure.show(judge::median(&values))
         };
         let (ratios, control) = (self.ratios(), self.control());
         let verdict = match &self.trouble {
@@ -159,28 +177,30 @@ impl Cell<'_> {
 pub(super) fn run(
     benches: [&Bench; 3],
     cases: &[Case],
-    rounds: usize,
-    seconds: f64,
+    asked: Extent,
     most: Duration,
 ) -> (Vec<Row>, String) {
-    let rounds = rounds.max(ROUNDS_MIN);
+    let asked = Extent { rounds: asked.rounds.max(ROUNDS_MIN), ..asked };
     let until = Instant::now() + most;
     let cell = |case| Cell { case, rounds: Vec::new(), raw: Vec::new(), trouble: None };
     let mut cells: Vec<Cell<'_>> = cases.iter().map(cell).collect();
     for pass in 0.. {
         let waits = |cell: &&mut Cell<'_>| pass == 0 || !cell.is_calm();
-        let mut restless: Vec<&mut Cell<'_>> = cells.iter_mut().filter(waits).collect();
+        let restless: Vec<&mut Cell<'_>> = cells.iter_mut().filter(waits).collect();
         if restless.is_empty() || (pass > 0 && Instant::now() > until) {
             break;
         }
-        let all = restless.len();
-        for (number, cell) in restless.iter_mut().enumerate() {
+        let pieces = restless
+            .iter()
+            .map(|cell| Piece { name: cell.case.name.clone(), seconds: cell.estimate(asked) });
+        let progress = Progress::new(pieces.collect());
+        for cell in restless {
             if pass > 0 && Instant::now() > until {
                 break;
             }
-            let progress = Progress::new(number + 1, all, &cell.case.name);
-            cell.measure(benches, rounds, seconds, &progress);
-            progress.done();
+            progress.begin();
+            cell.measure(benches, asked, &progress);
+            progress.end();
         }
     }
     let verdict = verdict(&cells);
@@ -191,7 +211,7 @@ pub(super) fn run(
 fn verdict(cells: &[Cell<'_>]) -> String {
     let measured: Vec<_> = cells.iter().filter(|cell| !cell.rounds.is_empty()).collect();
     let mean = |of: &dyn Fn(&Cell<'_>) -> Vec<f64>| {
-        let logarithms: f64 = measured.iter().map(|cell| report::median(&of(cell)).ln()).sum();
+        let logarithms: f64 = measured.iter().map(|cell| judge::median(&of(cell)).ln()).sum();
         (logarithms / measured.len() as f64).exp()
     };
     let (ratio, control) = (mean(&|cell| cell.ratios()), mean(&|cell| cell.control()));
@@ -210,7 +230,7 @@ fn verdict(cells: &[Cell<'_>]) -> String {
 
 fn written(ratios: &[f64]) -> String {
     let (low, high) = interval(ratios);
-    format!("{:.3} ({low:.3}..{high:.3})", report::median(ratios))
+    format!("{:.3} ({low:.3}..{high:.3})", judge::median(ratios))
 }
 
 /// Between which the true median lies in at least 95% of cases; everything, if there are too few
@@ -237,21 +257,6 @@ fn interval(values: &[f64]) -> (f64, f64) {
     }
 }
 
-impl Figure {
-    /// Whether less of it is better.
-    fn is_cost(self) -> bool {
-        matches!(
-            self,
-            Self::LoadCpu
-                | Self::TargetShare
-                | Self::Wakeups
-                | Self::BytesEach
-                | Self::Resident
-                | Self::StartSeconds
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,7 +278,7 @@ mod tests {
         let mut cases = super::super::cases::all().unwrap();
         choose(&mut cases, false);
         let mut case = cases.remove(0);
-        case.figure = figure;
+        case.figures[0].of = figure;
         case
     }
 

@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use super::cases::Case;
 use super::lan::{LOAD, Lan, PREFIX, SHARED_MEMORY, Softirq, TARGET};
-use super::process::{Bench, Place, Server, VOLUME, output, server_table, volume};
+use super::plan::{VOLUME, server_table, volume};
+use super::process::{Bench, Place, Server, output};
 use crate::tree;
 
 /// Shelf and slot of what is measured.

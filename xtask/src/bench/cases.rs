@@ -1,36 +1,72 @@
 //! What is measured: `cases.toml` holds every case with its sides and what is wanted of it.
 //!
 //! A [`Side`] is a server and a load on it. A [`Figure`] is a number in the JSON that the load
-//! printed. Ratios are subject by reference, except for costs, where they are wanted small.
+//! printed. Ratios are subject by reference, except for costs, where they are wanted small. A case
+//! that stands for many is taken apart by [`super::matrix`].
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
-use serde_json::Value;
+use toml::{Table, Value};
 
-use super::process::Plan;
+use super::figure::Figure;
+use super::matrix;
+use super::plan::Plan;
 
-/// One line of the table.
+/// One case: a line of the table for each of its figures.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) about: String,
-    pub(super) figure: Figure,
-    at_least: Option<f64>,
-    at_most: Option<f64>,
-    /// By whose figure that of `subject` is divided; without one it is taken itself.
-    pub(super) reference: Option<Side>,
+    /// By what it is judged; the first one is compared by `--against`.
+    pub(super) figures: Vec<Bound>,
+    /// By whose figures those of `subject` are divided; without any they are taken themselves.
+    #[serde(default)]
+    pub(super) references: Vec<Side>,
+    /// What several references come to.
+    #[serde(default)]
+    pub(super) by: By,
     pub(super) subject: Side,
-    /// A third in the same rounds, against which both are shown.
+    /// Another in the same rounds, against which both are shown.
     pub(super) beside: Option<Side>,
+    /// Its windows are at least so long.
+    seconds_min: Option<f64>,
+}
+
+/// What the references of a case come to.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum By {
+    /// That one counts which did the most operations a second.
+    #[default]
+    Best,
+    /// All together.
+    Sum,
+}
+
+/// A figure and what is wanted of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Bound {
+    pub(super) of: Figure,
+    pub(super) at_least: Option<f64>,
+    pub(super) at_most: Option<f64>,
+    /// The subject's own, whatever the references are.
+    #[serde(default)]
+    pub(super) own: bool,
 }
 
 /// A server and a load.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Side {
+    /// What the table calls it among several references.
+    pub(super) name: Option<String>,
     pub(super) server: Option<Plan>,
     pub(super) load: Load,
+    /// With a hog on the target's CPU.
+    #[serde(default)]
+    pub(super) hog: bool,
 }
 
 /// What puts the load, with its arguments.
@@ -43,96 +79,146 @@ pub(super) enum Load {
     Initiator(String),
     /// fio on the files of the stripe.
     Fio(String),
+    /// fio on the file that the case's server exports.
+    FioFile(String),
 }
 
-/// A number in what a load prints.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Figure {
-    /// Operations per second of the target's CPU.
-    OpsPerCpu,
-    /// Operations per second.
-    Iops,
-    /// CPU of the load's process, microseconds an operation.
-    LoadCpu,
-    /// Share of one CPU that the target used, in per cent.
-    TargetShare,
-    /// Voluntary context switches of the target.
-    Wakeups,
-    /// Resident bytes that each idle connection added.
-    BytesEach,
-    /// Resident MiB of the target.
-    Resident,
-    /// Megabytes of data a second.
-    Megabytes,
-    /// From the start of the target to its first answer.
-    StartSeconds,
-    /// Share of its peak that a flooded target still does.
-    OverloadShare,
-    /// Share of its peak that it does a second after the flood.
-    AfterShare,
-}
-
-impl Figure {
-    /// The figure in a load's JSON.
-    pub(super) fn of(self, raw: &Value) -> Option<f64> {
-        let number = |path: &str| raw.pointer(path).and_then(Value::as_f64);
+impl Load {
+    pub(super) fn args(&self) -> &str {
         match self {
-            Self::OpsPerCpu => number("/target/ops_per_cpu_second"),
-            Self::Iops => number("/iops"),
-            Self::LoadCpu => number("/load_cpu_us_per_op"),
-            Self::TargetShare => Some(number("/target/busy")? * 100.0),
-            Self::Wakeups => number("/target/voluntary_switches"),
-            Self::BytesEach => {
-                let grown = number("/target/resident")? - number("/target/resident_before")?;
-                Some(grown / number("/idle_connections")?)
+            Self::Client(args) | Self::Initiator(args) | Self::Fio(args) | Self::FioFile(args) => {
+                args
             }
-            Self::Resident => Some(number("/target/resident")? / f64::from(1 << 20)),
-            Self::Megabytes => number("/mb_per_second"),
-            Self::StartSeconds => number("/start_seconds"),
-            Self::OverloadShare => number("/overload_share"),
-            Self::AfterShare => number("/after_share"),
-        }
-    }
-
-    /// How the figure is written.
-    pub(super) fn show(self, value: f64) -> String {
-        match self {
-            Self::OpsPerCpu => format!("{:.1} k/cpu-s", value / 1e3),
-            Self::Iops => format!("{:.1} k/s", value / 1e3),
-            Self::LoadCpu => format!("{value:.2} us/op"),
-            Self::TargetShare => format!("{value:.2} %"),
-            Self::Wakeups => format!("{value:.0}"),
-            Self::BytesEach => format!("{value:.0} B"),
-            Self::Resident => format!("{value:.1} MiB"),
-            Self::Megabytes => format!("{value:.0} MB/s"),
-            Self::StartSeconds => format!("{value:.2} s"),
-            Self::OverloadShare | Self::AfterShare => format!("{value:.2} of peak"),
         }
     }
 }
 
 /// Every case, in the order of the table.
 pub(super) fn all() -> Result<Vec<Case>> {
+    read(include_str!("cases.toml")).context("bench/cases.toml")
+}
+
+fn read(text: &str) -> Result<Vec<Case>> {
     #[derive(Deserialize)]
-    struct Cases {
-        case: Vec<Case>,
+    struct Tables {
+        case: Vec<Table>,
     }
-    let cases: Cases = toml::from_str(include_str!("cases.toml")).context("bench/cases.toml")?;
-    Ok(cases.case)
+    let tables: Tables = toml::from_str(text)?;
+    let mut cases = Vec::new();
+    for table in tables.case {
+        for mut table in matrix::expand(table)? {
+            give_load(&mut table);
+            let name = table.get("name").and_then(Value::as_str).unwrap_or("?").to_owned();
+            cases.push(table.try_into().with_context(|| format!("the case {name}"))?);
+        }
+    }
+    Ok(cases)
+}
+
+/// Takes the load of a case to its sides that have none.
+fn give_load(case: &mut Table) {
+    let Some(load) = case.remove("load") else {
+        return;
+    };
+    let references = case.get_mut("references").and_then(Value::as_array_mut);
+    for side in references.into_iter().flatten() {
+        give(side, &load);
+    }
+    for side in ["subject", "beside"] {
+        if let Some(side) = case.get_mut(side) {
+            give(side, &load);
+        }
+    }
+}
+
+fn give(side: &mut Value, load: &Value) {
+    if let Some(side) = side.as_table_mut() {
+        side.entry("load").or_insert_with(|| load.clone());
+    }
+}
+
+/// How long a case without references looks at least: what is idle shows slowly.
+const ALONE_SECONDS_MIN: f64 = 3.0;
+/// A case without references has no more rounds.
+const ALONE_ROUNDS_MAX: usize = 3;
+/// What a window takes beside its seconds (the load's start, its warm-up, the drain), and a side
+/// before its first one (the server's start and the filling), in seconds.
+const WINDOW_BESIDE: f64 = 0.7;
+const SIDE_BEFORE: f64 = 1.2;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) rounds: usize,
+    pub(super) seconds: f64,
+    /// Only to see that everything works.
+    pub(super) quick: bool,
 }
 
 impl Case {
-    /// What is wanted, in words.
+    /// What is wanted of all figures, in words.
     pub(super) fn wanted(&self) -> String {
-        let show = |value: f64| match self.reference {
-            Some(_) => format!("{value:.2}"),
-            None => self.figure.show(value),
+        let alone = self.references.is_empty();
+        let each: Vec<String> = self.figures.iter().map(|bound| bound.wanted(alone)).collect();
+        each.join(", ")
+    }
+
+    /// Its own rounds and windows.
+    pub(super) fn extent(&self, asked: Extent) -> Extent {
+        let alone = self.references.is_empty();
+        let least = self.seconds_min.unwrap_or(if alone { ALONE_SECONDS_MIN } else { 0.0 });
+        Extent {
+            rounds: if alone { asked.rounds.min(ALONE_ROUNDS_MAX) } else { asked.rounds },
+            seconds: if asked.quick { asked.seconds } else { asked.seconds.max(least) },
+            quick: asked.quick,
+        }
+    }
+
+    /// All sides, in the order of [`super::measure::Rounds`].
+    pub(super) fn sides(&self) -> impl Iterator<Item = &Side> {
+        self.references.iter().chain([&self.subject]).chain(&self.beside)
+    }
+
+    /// About how many seconds it takes.
+    pub(super) fn estimate(&self, asked: Extent) -> f64 {
+        let extent = self.extent(asked);
+        let rounds = extent.rounds as f64;
+        let idles = self.figures.iter().any(|bound| bound.of == Figure::Wakeups);
+        let cleared_up = if idles { super::measure::CLEARED_UP.as_secs_f64() } else { 0.0 };
+        let side = |side: &Side| {
+            let aged = side.server.as_ref().is_some_and(Plan::is_aged);
+            let written: f64 = match aged {
+                true => (0..extent.rounds).map(|round| aging_seconds(round, extent.quick)).sum(),
+                false => 0.0,
+            };
+            SIDE_BEFORE + rounds * (extent.seconds + WINDOW_BESIDE + cleared_up) + written
         };
+        self.sides().map(side).sum()
+    }
+}
+
+/// For how long an aged volume is written to before the window of a round: long before the first,
+/// and as far as windows of writes undo it before the others.
+pub(super) fn aging_seconds(round: usize, quick: bool) -> f64 {
+    match (quick, round) {
+        (true, _) => 1.0,
+        (false, 0) => 60.0,
+        (false, _) => 4.0,
+    }
+}
+
+impl Bound {
+    /// What is wanted, in words; `alone` if there is nothing to compare with.
+    pub(super) fn wanted(&self, alone: bool) -> String {
+        let show = |value: f64| match alone || self.own {
+            true => self.of.show(value),
+            false => format!("{value:.2}"),
+        };
+        let name = self.of.name();
         match (self.at_least, self.at_most) {
-            (Some(value), _) => format!(">= {}", show(value)),
-            (None, Some(value)) => format!("<= {}", show(value)),
-            (None, None) => "stated".to_owned(),
+            (Some(value), _) => format!("{name} >= {}", show(value)),
+            (None, Some(value)) => format!("{name} <= {}", show(value)),
+            (None, None) => format!("{name} stated"),
         }
     }
 
@@ -148,25 +234,103 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_names_are_unique_and_every_figure_can_be_shown() {
+    fn case_names_are_unique_and_every_side_can_be_run() {
         let cases = all().unwrap();
         for (at, case) in cases.iter().enumerate() {
             assert!(cases[..at].iter().all(|other| other.name != case.name), "{}", case.name);
-            assert!(!case.wanted().is_empty());
+            assert!(!case.wanted().is_empty() && case.name.len() <= 22, "{}", case.name);
+            let unfilled = |text: &str| text.contains(['{', '}']);
+            assert!(!unfilled(&case.name) && !unfilled(&case.about), "{}", case.about);
+            assert!(case.sides().all(|side| !unfilled(side.load.args())), "{}", case.name);
+            let named = case.references.iter().filter(|side| side.name.is_some()).count();
+            assert!(case.references.len() < 2 || named == case.references.len(), "{}", case.name);
+            for bound in &case.figures {
+                let wrong = if bound.of.is_cost() { bound.at_least } else { bound.at_most };
+                assert!(wrong.is_none(), "{}: {:?} has the wrong bound", case.name, bound.of);
+            }
         }
     }
 
+    /// The bound on a figure of a case.
+    fn bound(cases: &[Case], name: &str, figure: Figure) -> Option<f64> {
+        let case = cases.iter().find(|case| case.name == name)?;
+        let bound = case.figures.iter().find(|bound| bound.of == figure)?;
+        bound.at_least.or(bound.at_most)
+    }
+
     #[test]
-    fn figures_are_found_in_what_the_client_prints() {
-        let raw = serde_json::json!({
-            "iops": 5.0, "idle_connections": 10,
-            "target": {"ops_per_cpu_second": 9.0, "busy": 0.5, "voluntary_switches": 3,
-                       "resident": 2_097_152, "resident_before": 1_048_576},
-        });
-        assert_eq!(Figure::OpsPerCpu.of(&raw), Some(9.0));
-        assert_eq!(Figure::TargetShare.of(&raw), Some(50.0));
-        assert_eq!(Figure::Resident.of(&raw), Some(2.0));
-        assert_eq!(Figure::BytesEach.of(&raw), Some(104_857.6));
-        assert_eq!(Figure::LoadCpu.of(&raw), None);
+    fn what_is_wanted_of_every_cell_is_there() {
+        let cases = all().unwrap();
+        let check = |name: &str, figure: Figure, wanted: f64| {
+            assert_eq!(bound(&cases, name, figure), Some(wanted), "{name}: {figure:?}");
+        };
+        for rw in ["read", "write", "randrw"] {
+            for depth in ["1", "4", "32", "128", "4x32"] {
+                check(&format!("4k-{rw}-{depth}"), Figure::Iops, 0.9);
+                check(&format!("4k-{rw}-{depth}"), Figure::OpsPerCpu, 0.9);
+            }
+        }
+        for state in ["aged", "rfill"] {
+            for rest in ["read-8", "read-32", "write-8", "write-32"] {
+                for shards in ["", "-x2"] {
+                    check(&format!("128k-{state}-{rest}{shards}"), Figure::Iops, 0.95);
+                    check(&format!("128k-{state}-{rest}{shards}"), Figure::OpsPerCpu, 0.95);
+                }
+            }
+        }
+        for load in ["1x1", "1x32", "4x1", "4x32"] {
+            check(&format!("shared-{load}"), Figure::Iops, 0.95);
+        }
+        for load in ["1000", "1", "32"] {
+            check(&format!("hog-{load}"), Figure::HogPerOp, 0.95);
+        }
+        check("open-1000", Figure::CpuPerOp, 1.1);
+        check("idle-100", Figure::TargetShare, 1.15);
+        check("idle-100", Figure::WakeupsEach, 1.02);
+        check("idle-none", Figure::Wakeups, 0.0);
+        check("file-4k-read-1", Figure::Latency, 1.15);
+        check("file-4k-write-1", Figure::Latency, 1.15);
+        check("file-128k-write-8", Figure::Iops, 0.9);
+        check("initiator", Figure::LoadCpu, 1.15);
+        check("aoe-initiator", Figure::LoadCpu, 1.15);
+        check("aoe-latency", Figure::Iops, 1.3);
+        let bare: Vec<&str> = cases
+            .iter()
+            .filter(|case| case.name.starts_with("aoe-") && case.beside.is_some())
+            .map(|case| &*case.name)
+            .collect();
+        assert_eq!(bare.len(), 14);
+        bare.into_iter().for_each(|name| check(name, Figure::OpsPerCpu, 0.9));
+    }
+
+    #[test]
+    fn a_side_without_a_load_has_that_of_the_case() {
+        let text = "[[case]]\nname = 'a'\nabout = ''\nfigures = [{ of = 'iops' }]\n\
+                    load = { client = '--x' }\nreferences = [{}, { load = { fio = '--y' } }]\nsubject = {}";
+        let cases = read(text).unwrap();
+        let loads: Vec<&str> = cases[0].sides().map(|side| side.load.args()).collect();
+        assert_eq!(loads, ["--x", "--y", "--x"]);
+    }
+
+    #[test]
+    fn a_case_alone_looks_longer_and_less_often_unless_it_is_only_a_look() {
+        let cases = all().unwrap();
+        let case = cases.iter().find(|case| case.name == "idle-none").unwrap();
+        let asked = Extent { rounds: 5, seconds: 1.0, quick: false };
+        let own = case.extent(asked);
+        assert_eq!((own.rounds, own.seconds), (3, 3.0));
+        let quick = case.extent(Extent { rounds: 1, quick: true, ..asked });
+        assert_eq!((quick.rounds, quick.seconds), (1, 1.0));
+    }
+
+    #[test]
+    fn a_minute_of_writes_shows_in_what_a_case_takes() {
+        let cases = all().unwrap();
+        let takes = |name: &str| {
+            let case = cases.iter().find(|case| case.name == name).unwrap();
+            case.estimate(Extent { rounds: 5, seconds: 2.0, quick: false })
+        };
+        let more = takes("128k-aged-read-8") - takes("128k-rfill-read-8");
+        assert!((more - 76.0).abs() < 1e-9, "{more}");
     }
 }

@@ -1,7 +1,8 @@
-//! The figures of a bench: medians, the table (plain or Markdown), the JSON file.
+//! The figures of a bench: the table (plain or Markdown), the JSON file.
 //!
-//! A ratio is taken within a round, so that a drift of the machine cancels; of the ratios the
-//! median counts, with the lowest and highest beside it. Limits are shown by the same columns.
+//! A case has a row for each of its figures. In the first stand the operations a second, the mean
+//! latency and the target's CPU an operation of the reference that counts and of Plateway, by their
+//! medians; further figures stand in rows of their own. The terminal's table fits 120 columns.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,73 +14,22 @@ use anyhow::{Context as _, Result};
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use super::cases::{Case, Figure};
+use super::cases::{Bound, By, Case};
+use super::judge::{Judged, Rounds, Speed, median, ratios, spread};
 use crate::tree::Tree;
 
 /// From this share of its CPU on a client may be what limits.
 const CLIENT_LIMITS: f64 = 0.97;
+/// What says so in the table.
+const BUSY: &str = " *";
 /// What the bare AoE responder has to be of vblade, to be worth the name.
 const BARE_BY_VBLADE: f64 = 1.8;
 
-/// What the rounds of a case gave.
-#[derive(Default)]
-pub(super) struct Measured {
-    reference: Vec<f64>,
-    subject: Vec<f64>,
-    beside: Vec<f64>,
-    /// Why nothing stood beside, where something should.
-    pub(super) alone: Option<String>,
-    client_busy: f64,
-    pub(super) raw: Vec<Value>,
-}
-
-impl Measured {
-    /// Adds a round: reference, then subject.
-    pub(super) fn add(&mut self, pair: [f64; 2]) {
-        self.reference.push(pair[0]);
-        self.subject.push(pair[1]);
-    }
-
-    /// Adds what stood beside in the same round.
-    pub(super) fn add_beside(&mut self, figure: f64) {
-        self.beside.push(figure);
-    }
-
-    /// Remembers how busy the load was.
-    pub(super) fn note(&mut self, raw: &Value) {
-        let busy = raw["client_busy"].as_f64().unwrap_or(0.0);
-        self.client_busy = self.client_busy.max(busy);
-    }
-
-    fn ratios(&self) -> Vec<f64> {
-        ratios(&self.subject, &self.reference)
-    }
-
-    /// What stood beside, and what both sides are of it.
-    fn compared(&self, figure: Figure) -> Option<String> {
-        if self.beside.is_empty() {
-            return self.alone.clone();
-        }
-        let reference = ratios(&self.reference, &self.beside);
-        let subject = ratios(&self.subject, &self.beside);
-        let verdict = if median(&reference) >= BARE_BY_VBLADE { "ok" } else { "short" };
-        Some(format!(
-            "vblade {}; the bare responder {} of it (wanted >= {BARE_BY_VBLADE:.2}: {verdict}), plateway {}",
-            figure.show(median(&self.beside)),
-            spread(&reference),
-            spread(&subject),
-        ))
-    }
-}
-
-/// A line of the table.
+/// The rows of a case.
 pub(super) struct Row {
     name: String,
-    wanted: String,
-    reference: String,
-    subject: String,
-    ratio: String,
-    verdict: String,
+    /// What stands behind the name: reference, subject, ratio, wanted, verdict.
+    lines: Vec<[String; 5]>,
     /// Why there is no figure.
     trouble: Option<String>,
     /// What stood beside.
@@ -89,105 +39,216 @@ pub(super) struct Row {
 
 impl Row {
     /// Judges what was measured; a case that could not run says why.
-    pub(super) fn new(case: &Case, measured: Result<Measured>) -> Self {
+    pub(super) fn new(case: &Case, measured: Result<Rounds>) -> Self {
+        let json = json!({"case": case.name, "about": case.about, "wanted": case.wanted()});
+        let rounds = match measured {
+            Ok(rounds) => rounds,
+            Err(error) => {
+                let trouble = format!("{error:#}");
+                let mut json = json;
+                json["verdict"] = "not run".into();
+                json["error"] = json!(trouble);
+                let alone = case.references.is_empty();
+                let line = |bound: &Bound| {
+                    ["-", "-", "-", &bound.wanted(alone), "not run"].map(str::to_owned)
+                };
+                let lines = case.figures.iter().map(line).collect();
+                let name = case.name.clone();
+                return Self { name, lines, trouble: Some(trouble), beside: None, json };
+            }
+        };
         let mut row = Self {
             name: case.name.clone(),
-            wanted: case.wanted(),
-            reference: "-".to_owned(),
-            subject: "-".to_owned(),
-            ratio: "-".to_owned(),
-            verdict: String::new(),
+            lines: Vec::new(),
             trouble: None,
-            beside: None,
-            json: json!({"case": case.name, "about": case.about, "wanted": case.wanted()}),
+            beside: compared(case, &rounds),
+            json,
         };
-        let measured = match measured {
-            Ok(measured) => measured,
-            Err(error) => {
-                row.verdict = "not measured".to_owned();
-                row.trouble = Some(format!("{error:#}"));
-                row.json["verdict"] = json!(row.verdict);
-                row.json["error"] = json!(row.trouble);
-                return row;
-            }
-        };
-        let subject = median(&measured.subject);
-        let (values, judged) = match case.reference {
-            Some(_) => {
-                row.reference = case.figure.show(median(&measured.reference));
-                let ratios = measured.ratios();
-                let middle = median(&ratios);
-                row.ratio = spread(&ratios);
-                row.beside = measured.compared(case.figure);
-                (ratios, middle)
-            }
-            None => (measured.subject.clone(), subject),
-        };
-        row.subject = case.figure.show(subject);
-        row.verdict = match case.met(judged) {
-            None => "",
-            Some(true) => "ok",
-            Some(false) => "short",
+        let chosen = rounds.chosen(case);
+        let busy = is_client_busy(&rounds);
+        let mut figures = Vec::new();
+        for (at, bound) in case.figures.iter().enumerate() {
+            let judged = rounds.judge(case, bound, &chosen);
+            let [reference, subject] = match at {
+                0 => first_cells(case, &rounds, &chosen, bound, &judged),
+                _ => further_cells(bound, &judged),
+            };
+            let alone = judged.reference.is_none();
+            let ratio = if alone { "-".to_owned() } else { spread(&judged.values) };
+            let verdict = verdict(bound, judged.value());
+            let shown = format!("{verdict}{}", if busy { BUSY } else { "" });
+            row.lines.push([reference, subject, ratio, bound.wanted(alone), shown]);
+            figures.push(json!({
+                "figure": format!("{:?}", bound.of), "wanted": bound.wanted(alone),
+                "reference": judged.reference, "subject": judged.subject,
+                "judged": {"median": judged.value(), "values": judged.values},
+                "verdict": verdict,
+            }));
         }
-        .to_owned();
-        if measured.client_busy > CLIENT_LIMITS {
-            row.verdict += ", the client was busy all the time";
-        }
-        row.json["figure"] = json!(format!("{:?}", case.figure));
-        row.json["reference"] = json!(measured.reference);
-        row.json["subject"] = json!(measured.subject);
-        row.json["judged"] = json!({"median": judged, "values": values});
-        row.json["verdict"] = json!(row.verdict);
-        row.json["beside"] = json!(measured.beside);
-        row.json["rounds"] = json!(measured.raw);
+        row.tell(case, &rounds, &chosen, figures);
+        row.json["client_busy"] = busy.into();
         row
     }
 
-    /// A line of another table: what stands behind its name, and what is stored of it.
-    pub(super) fn of(name: &str, cells: [String; 5], trouble: Option<String>, json: Value) -> Self {
-        let [reference, subject, ratio, wanted, verdict] = cells;
-        let name = name.to_owned();
-        Self { name, wanted, reference, subject, ratio, verdict, trouble, beside: None, json }
+    /// What is stored of a case that was measured.
+    fn tell(&mut self, case: &Case, rounds: &Rounds, chosen: &[usize], figures: Vec<Value>) {
+        let name = |side: usize| match case.references.get(side) {
+            Some(reference) => reference.name.as_deref().unwrap_or("reference"),
+            None if side == case.references.len() => "plateway",
+            None => "beside",
+        };
+        let sides = 0..rounds.seen.first().map_or(0, Vec::len);
+        let told = |side: usize| {
+            let Speed { iops, latency_us, cpu_us } = rounds.speed(side);
+            json!({"side": name(side), "iops": iops, "latency_us": latency_us,
+                   "target_cpu_us_per_op": cpu_us})
+        };
+        let short = figures.iter().any(|figure| figure["verdict"] == "short");
+        self.json["verdict"] = if short { "short" } else { "ok" }.into();
+        self.json["reference"] = chosen.iter().map(|side| name(*side)).collect();
+        self.json["sides"] = sides.map(told).collect();
+        self.json["figures"] = figures.into();
+        self.json["rounds"] = json!(rounds.seen);
     }
 
-    fn cells(&self) -> [&str; 6] {
-        [&self.name, &self.reference, &self.subject, &self.ratio, &self.wanted, &self.verdict]
+    /// A row of another table: what stands behind its name, and what is stored of it.
+    pub(super) fn of(name: &str, cells: [String; 5], trouble: Option<String>, json: Value) -> Self {
+        Self { name: name.to_owned(), lines: vec![cells], trouble, beside: None, json }
+    }
+}
+
+fn verdict(bound: &Bound, value: f64) -> &'static str {
+    match bound.met(value) {
+        None => "",
+        Some(true) => "ok",
+        Some(false) => "short",
+    }
+}
+
+/// Whether the load was busy in any window.
+fn is_client_busy(rounds: &Rounds) -> bool {
+    let busy = |raw: &Value| raw["client_busy"].as_f64().is_some_and(|busy| busy > CLIENT_LIMITS);
+    rounds.seen.iter().flatten().any(busy)
+}
+
+/// Reference and subject in the first row of a case: how fast they were, and the figure if that does
+/// not tell it.
+fn first_cells(
+    case: &Case,
+    rounds: &Rounds,
+    chosen: &[usize],
+    bound: &Bound,
+    judged: &Judged,
+) -> [String; 2] {
+    let [reference, subject] = match bound.of.is_in_every_line() {
+        true => [String::new(), String::new()],
+        false => further_cells(bound, judged),
+    };
+    let join = |parts: &[&str]| {
+        let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+        if parts.is_empty() { "-".to_owned() } else { parts.join(" ") }
+    };
+    let names: Vec<&str> =
+        chosen.iter().filter_map(|side| case.references.get(*side)?.name.as_deref()).collect();
+    let of_reference = match (case.by, chosen) {
+        (By::Best, [side]) => rounds.speed(*side).to_string(),
+        (By::Sum, _) => judged.reference.map_or_else(String::new, |sum| bound.of.show(sum)),
+        _ => String::new(),
+    };
+    let of_subject = rounds.speed(case.references.len()).to_string();
+    [join(&[&names.join("+"), &of_reference, &reference]), join(&[&of_subject, &subject])]
+}
+
+/// Reference and subject in a further row: the figure, if the first row does not tell it.
+fn further_cells(bound: &Bound, judged: &Judged) -> [String; 2] {
+    if bound.of.is_in_every_line() {
+        return [String::new(), String::new()];
+    }
+    let reference = judged.reference.map(|reference| bound.of.show(reference));
+    [reference.unwrap_or_default(), bound.of.show(judged.subject)]
+}
+
+/// What stood beside, and what both sides are of it.
+fn compared(case: &Case, rounds: &Rounds) -> Option<String> {
+    let figure = case.figures.first()?.of;
+    let subject = case.references.len();
+    let beside = rounds.of(subject + 1, figure);
+    if case.beside.is_none() || beside.is_empty() {
+        return rounds.alone.clone();
+    }
+    let reference = ratios(&rounds.of(0, figure), &beside);
+    let subject = ratios(&rounds.of(subject, figure), &beside);
+    let verdict = if median(&reference) >= BARE_BY_VBLADE { "ok" } else { "short" };
+    Some(format!(
+        "vblade {}; the bare responder {} of it (wanted >= {BARE_BY_VBLADE:.2}: {verdict}), plateway {}",
+        figure.show(median(&beside)),
+        spread(&reference),
+        spread(&subject),
+    ))
+}
+
+/// As `816k 39.1us 1.23us`: operations a second, mean latency, CPU an operation; nothing of what
+/// did no operations.
+impl std::fmt::Display for Speed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(iops) = self.iops else { return Ok(()) };
+        let or_dash = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), micros);
+        write!(f, "{} {} {}", thousands(iops), or_dash(self.latency_us), or_dash(self.cpu_us))
+    }
+}
+
+/// Three digits with a unit of thousands.
+fn thousands(value: f64) -> String {
+    match value {
+        small if small < 999.5 => format!("{small:.0}"),
+        small if small < 9_995.0 => format!("{:.2}k", small / 1e3),
+        some if some < 99_950.0 => format!("{:.1}k", some / 1e3),
+        many if many < 999_500.0 => format!("{:.0}k", many / 1e3),
+        most => format!("{:.2}M", most / 1e6),
+    }
+}
+
+/// Microseconds in three digits or so.
+fn micros(value: f64) -> String {
+    match value {
+        short if short < 9.995 => format!("{short:.2}us"),
+        short if short < 99.95 => format!("{short:.1}us"),
+        middle if middle < 999.5 => format!("{middle:.0}us"),
+        long => format!("{:.1}ms", long / 1e3),
     }
 }
 
 /// The headings of the table, where the ceiling is the reference.
 pub(super) const HEAD: [&str; 6] =
-    ["case", "reference", "plateway", "ratio: median (min..max)", "wanted", "verdict"];
+    ["case", "reference", "plateway", "ratio (min..max)", "wanted", "verdict"];
 
-/// Pair by pair, the first by the second.
-fn ratios(of: &[f64], by: &[f64]) -> Vec<f64> {
-    of.iter().zip(by).map(|(of, by)| of / by).collect()
-}
-
-/// The median with the lowest and the highest.
-fn spread(values: &[f64]) -> String {
-    let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = values.iter().copied().fold(0.0, f64::max);
-    format!("{:.3} ({lowest:.3}..{highest:.3})", median(values))
-}
-
-/// The median; the mean of the middle two of an even number, NaN of none.
-pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => sorted[odd / 2],
-        even => (sorted[even / 2 - 1] + sorted[even / 2]) / 2.0,
-    }
-}
+/// What the columns of [`HEAD`] have.
+const LEGEND: &str = "Of each side: operations a second, mean latency, CPU of the target an operation. Ratios: medians.";
 
 /// The table for a terminal or for docs/performance.md.
 pub(super) fn table(head: [&str; 6], rows: &[Row], environment: &Value, markdown: bool) -> String {
     let mut table = Table::new();
     table.load_style(if markdown { presets::ASCII_MARKDOWN } else { presets::NOTHING });
-    table.set_header(head).add_rows(rows.iter().map(Row::cells));
+    table.set_header(head);
+    for row in rows {
+        for (at, cells) in row.lines.iter().enumerate() {
+            let name = if at == 0 || markdown { row.name.as_str() } else { "" };
+            table.add_row([name].into_iter().chain(cells.iter().map(String::as_str)));
+        }
+    }
+    if !markdown {
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 1));
+        }
+    }
     let mut text = format!("{}\n", table.trim_fmt());
+    if head == HEAD {
+        let busy = rows.iter().flat_map(|row| &row.lines).any(|cells| cells[4].ends_with(BUSY));
+        text += &format!("\n{LEGEND}\n");
+        if busy {
+            text += "* The client was busy all the time, and may be what limits.\n";
+        }
+    }
     for row in rows {
         if let Some(trouble) = &row.trouble {
             text += &format!("\n{}: {trouble}\n", row.name);
@@ -249,6 +310,7 @@ pub(super) fn store(
 
 #[cfg(test)]
 mod tests {
+    use super::super::judge::tests::{case, rounds};
     use super::*;
 
     #[test]
@@ -258,38 +320,82 @@ mod tests {
         let text = |markdown| table(HEAD, &rows, &json!({"commit": "abc"}), markdown);
         assert!(text(true).contains("\n| a-case | 1         | 2        |"), "{}", text(true));
         let plain = text(false);
-        assert!(plain.lines().nth(1).is_some_and(|line| line.trim().starts_with("a-case  1 ")));
+        assert!(plain.lines().nth(1).is_some_and(|line| line.trim().starts_with("a-case 1 ")));
         assert!(plain.contains("\na-case: it rained\n") && plain.contains("Commit abc"), "{plain}");
     }
 
     #[test]
-    fn median_of_odd_even_and_none() {
-        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
-        assert!(median(&[]).is_nan());
+    fn a_row_says_how_fast_both_are_and_names_the_reference() {
+        let rounds = rounds(&[&[400_000.0, 800_000.0, 760_000.0], &[1.0, 800_000.0, 700_000.0]]);
+        let case = case("4k-read-32");
+        let row = Row::new(&case, Ok(rounds));
+        assert_eq!(row.json["reference"], json!(["spin50"]));
+        assert_eq!(row.json["sides"][2]["iops"], 730_000.0);
+        assert_eq!(row.json["figures"][1]["verdict"], "ok");
+        let text = table(HEAD, &[row], &Value::Null, false);
+        assert!(text.contains("spin50 800k 1.25us"), "{text}");
+        assert!(text.contains("0.912 (0.875..0.950)") && text.contains("iops >= 0.90"), "{text}");
     }
 
     #[test]
-    fn the_ratio_is_taken_within_a_round_and_then_the_median() {
-        let mut measured = Measured::default();
-        for pair in [[100.0, 90.0], [10.0, 9.5], [1000.0, 850.0]] {
-            measured.add(pair);
-        }
-        assert!((median(&measured.ratios()) - 0.9).abs() < 1e-9);
+    fn the_table_of_all_cases_fits_a_terminal() {
+        let seen = json!({
+            "ops": 100, "iops": 123_456.0, "latency_us": {"mean": 1234.0}, "load_cpu_us_per_op": 2.34,
+            "mb_per_second": 1234.0, "start_seconds": 12.34, "idle_connections": 1, "hog_loops": 1234.0,
+            "overload_share": 0.1, "after_share": 0.1, "keep_alives": 100, "client_busy": 1.0,
+            "target": {"ops_per_cpu_second": 1e6, "busy": 1.0, "voluntary_switches": 12_345,
+                       "cpu_seconds": 0.001, "resident": 12_345_678, "resident_before": 345_678},
+        });
+        let cases = super::super::cases::all().unwrap();
+        let row = |case: &Case| {
+            let mut seen = seen.clone();
+            // Who is idle does no operations.
+            if case.references.is_empty() || case.name.starts_with("idle") {
+                seen["iops"] = Value::Null;
+            }
+            let round = vec![seen; case.sides().count()];
+            Row::new(case, Ok(Rounds { seen: vec![round], alone: None }))
+        };
+        let mut rows: Vec<Row> = cases.iter().map(row).collect();
+        rows.extend(cases.iter().map(|case| Row::new(case, Err(anyhow::anyhow!("no")))));
+        rows.iter_mut().for_each(|row| row.beside = None);
+        let text = table(HEAD, &rows, &Value::Null, false);
+        let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+        assert!(widest.chars().count() <= 120, "{}: {widest}", widest.chars().count());
+    }
+
+    #[test]
+    fn a_sum_stands_in_the_place_of_the_reference() {
+        let seen = |us: f64| json!({"iops": 1e6 / us, "latency_us": {"mean": us}});
+        let rounds = Rounds { seen: vec![[80.0, 20.0, 120.0].map(seen).to_vec()], alone: None };
+        let row = Row::new(&case("file-4k-read-1"), Ok(rounds));
+        assert_eq!(row.lines[0][..2], ["fio+RAM 100.00us", "8.33k 120us -"]);
+        assert_eq!(row.lines[0][4], "short");
+    }
+
+    #[test]
+    fn a_case_that_was_not_measured_says_why() {
+        let row = Row::new(&case("initiator"), Err(anyhow::anyhow!("no")));
+        assert_eq!((row.lines[0][4].as_str(), row.trouble.as_deref()), ("not run", Some("no")));
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        let all = [7.4, 8_333.0, 83_333.0, 999_400.0, 1_234_000.0].map(thousands);
+        assert_eq!(all, ["7", "8.33k", "83.3k", "999k", "1.23M"]);
+        assert_eq!(
+            [1.234, 12.34, 123.4, 12_340.0].map(micros),
+            ["1.23us", "12.3us", "123us", "12.3ms"]
+        );
     }
 
     #[test]
     fn what_stands_beside_is_compared_within_a_round_too() {
-        let mut measured = Measured::default();
-        assert_eq!(measured.compared(Figure::Iops), None);
-        for (pair, beside) in
-            [([200_000.0, 190_000.0], 100_000.0), ([20_000.0, 18_000.0], 10_000.0)]
-        {
-            measured.add(pair);
-            measured.add_beside(beside);
-        }
-        let text = measured.compared(Figure::Iops).expect("something beside");
+        let case = case("aoe-1k-read-8");
+        let sides = rounds(&[&[200e3, 190e3, 100e3], &[20e3, 18e3, 10e3]]);
+        let text = compared(&case, &sides).expect("something beside");
         assert!(text.contains("2.000 (2.000..2.000) of it (wanted >= 1.80: ok)"), "{text}");
         assert!(text.ends_with("plateway 1.850 (1.800..1.900)"), "{text}");
+        assert_eq!(compared(&case, &rounds(&[&[200e3, 190e3]])), None);
     }
 }

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use super::packet::{BATCH, Outgoing, Packet, Receive};
 use super::wire::{self, ATA_HEAD, Address, BROADCAST, Body, Head, Mac, SECTOR};
-use crate::Measure;
 use crate::memory::Area;
 use crate::places::Places;
 use crate::report::{Opened, Tally, Window, quiet};
 use crate::system::{self, Counted, Target};
+use crate::{Measure, Pattern};
 
 /// Frames of the receive ring at least. It holds the window twice and no more: what goes round in a
 /// small ring stays in the cache, and the copy into it may be at the target's expense.
@@ -89,6 +89,7 @@ fn parse_frame(text: &str) -> Result<FrameSize> {
 
 /// Finds the target, measures, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
+    ensure!(options.measure.rw != Pattern::Randrw, "over AoE a load reads or writes, not both");
     system::pin(options.measure.cpu)?;
     let mut target = options.measure.target();
     if let Some(target) = &mut target
@@ -102,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         return client.overload(&options.measure, target.as_ref());
     }
     let window = if options.window == 0 {
-        quiet(&options.measure, target.as_ref())
+        quiet(&options.measure, target.as_ref(), None)
     } else {
         client.measure(&options.measure, target.as_ref())?
     };

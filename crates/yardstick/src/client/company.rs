@@ -5,7 +5,7 @@
 //! reads whose data are never received. Both live until dropped.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ const STUCK_DEPTH: u16 = 128;
 /// Idle connections and the thread that keeps them alive.
 pub(super) struct Idle {
     stop: Arc<AtomicBool>,
+    /// Keep alives that were answered.
+    answered: Arc<AtomicU64>,
     thread: Option<JoinHandle<usize>>,
     _queues: Vec<Wire>,
 }
@@ -43,10 +45,16 @@ impl Idle {
             sessions.push(session);
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
+        let answered = Arc::new(AtomicU64::new(0));
+        let (seen, count) = (Arc::clone(&stop), Arc::clone(&answered));
         let period = peer.keep_alive() / 2;
-        let thread = std::thread::spawn(move || keep_alive(sessions, period, &seen));
-        Ok(Self { stop, thread: Some(thread), _queues: wires })
+        let thread = std::thread::spawn(move || keep_alive(sessions, period, &seen, &count));
+        Ok(Self { stop, answered, thread: Some(thread), _queues: wires })
+    }
+
+    /// Keep alives that were answered so far.
+    pub(super) fn answered(&self) -> &AtomicU64 {
+        &self.answered
     }
 
     /// Ends the thread; how many sessions had been lost.
@@ -59,7 +67,12 @@ impl Idle {
 }
 
 /// Sends keep alives evenly over the period; returns how many sessions broke.
-fn keep_alive(mut sessions: Vec<Session>, period: Duration, stop: &AtomicBool) -> usize {
+fn keep_alive(
+    mut sessions: Vec<Session>,
+    period: Duration,
+    stop: &AtomicBool,
+    answered: &AtomicU64,
+) -> usize {
     let mut lost = 0;
     if period.is_zero() || sessions.is_empty() {
         while !stop.load(Ordering::Acquire) {
@@ -82,6 +95,8 @@ fn keep_alive(mut sessions: Vec<Session>, period: Duration, stop: &AtomicBool) -
             sessions.swap_remove(at);
             lost += 1;
             at = 0;
+        } else {
+            answered.fetch_add(1, Ordering::Release);
         }
     }
     lost

@@ -19,8 +19,8 @@ use crate::report::Tally;
 
 /// What a queue does.
 pub(super) struct Work {
-    /// Writes, else reads.
-    pub(super) write: bool,
+    /// Of a hundred commands, how many read; the others write.
+    pub(super) reads: u8,
     /// Bytes of a command's data.
     pub(super) size: usize,
     /// Commands outstanding.
@@ -53,7 +53,10 @@ pub(super) struct Queue {
     /// The command that ends with them.
     ends: Option<u16>,
     started: Vec<u64>,
-    template: [u8; pdu::CAPSULE_CMD_LEN],
+    /// Commands that are not outstanding.
+    free: Vec<u16>,
+    /// The capsules of reads and of writes but for CID and block.
+    templates: [[u8; pdu::CAPSULE_CMD_LEN]; 2],
     /// Digest of the whole pattern.
     whole: [u8; 4],
 }
@@ -61,7 +64,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(wire: Wire, work: Work, buffer: usize) -> Result<Self> {
         wire.socket.set_nonblocking(true)?;
-        let template = template(&work, &wire);
+        let templates = [false, true].map(|write| template(&work, &wire, write));
         let whole = digest(work.pattern.bytes(0, work.size));
         Ok(Self {
             wire,
@@ -73,17 +76,23 @@ impl Queue {
             skip: 0,
             ends: None,
             started: vec![0; usize::from(work.depth)],
-            template,
+            free: (0..work.depth).rev().collect(),
+            templates,
             whole,
             work,
         })
     }
 
-    /// Queues the first commands.
+    /// Queues as many commands as may be outstanding.
     pub(super) fn start(&mut self, now: u64) {
-        for cid in 0..self.work.depth {
-            self.submit(cid, now);
-        }
+        while self.issue(now) {}
+    }
+
+    /// Queues one command, whose latency counts from `since`; false if none may be outstanding
+    /// beside those that are, or the disk has been filled.
+    pub(super) fn issue(&mut self, since: u64) -> bool {
+        let Some(cid) = self.free.pop() else { return false };
+        self.submit(cid, since)
     }
 
     /// Sends what is queued; false if the socket is full.
@@ -152,15 +161,28 @@ impl Queue {
         tally.record(now.saturating_sub(self.started[usize::from(cid)]));
         if refill {
             self.submit(cid, now);
+        } else {
+            self.free.push(cid);
         }
     }
 
-    /// Queues one command.
+    /// Whether the next command writes.
     #[inline]
-    fn submit(&mut self, cid: u16, now: u64) {
-        let Some(place) = self.work.places.next() else { return };
+    fn draws_write(&mut self) -> bool {
+        match self.work.reads {
+            0 => true,
+            100 => false,
+            reads => self.work.places.draw(100) >= u64::from(reads),
+        }
+    }
+
+    /// Queues one command; false if the disk has been filled.
+    #[inline]
+    fn submit(&mut self, cid: u16, now: u64) -> bool {
+        let Some(place) = self.work.places.next() else { return false };
+        let write = self.draws_write();
         let block = self.work.first + place * (self.work.size as u64 / self.work.block);
-        let (template, whole) = (&self.template, self.whole);
+        let (template, whole) = (&self.templates[usize::from(write)], self.whole);
         self.outstanding += 1;
         self.started[usize::from(cid)] = now;
         let fill = |pdu: &mut [u8; pdu::CAPSULE_CMD_LEN]| {
@@ -178,7 +200,7 @@ impl Queue {
         } else {
             self.outbox.header::<{ pdu::CAPSULE_CMD_LEN }>(fill);
         }
-        if self.work.write && self.work.in_capsule {
+        if write && self.work.in_capsule {
             let data = self.work.pattern.at(0, self.work.size);
             let data = data.expect("the pattern is as long as a write");
             // SAFETY: the pattern is shared by the queue and outlives its outbox.
@@ -187,6 +209,7 @@ impl Queue {
                 self.outbox.header::<4>(|sum| *sum = whole);
             }
         }
+        true
     }
 
     /// Answers an R2T with as many H2CData as the target's limit asks for.
@@ -228,12 +251,12 @@ impl Queue {
     }
 }
 
-/// The capsule of this work's commands but for CID and block.
-fn template(work: &Work, wire: &Wire) -> [u8; pdu::CAPSULE_CMD_LEN] {
+/// The capsule of this work's reads or writes but for CID and block.
+fn template(work: &Work, wire: &Wire, write: bool) -> [u8; pdu::CAPSULE_CMD_LEN] {
     let blocks = work.size as u64 / work.block;
-    let kind = if work.write { opcode::WRITE } else { opcode::READ };
+    let kind = if write { opcode::WRITE } else { opcode::READ };
     let mut entry = pdu::transfer(kind, work.nsid, work.size as u32, blocks);
-    let carried = if work.write && work.in_capsule { work.size } else { 0 };
+    let carried = if write && work.in_capsule { work.size } else { 0 };
     if carried > 0 {
         entry[39] = pdu::SGL_IN_CAPSULE;
     }
