@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use block::{
-    Buffer, ByteCount, Completion, DiskId, Extent, Memory, Operation, Outcome, Request, Submit, VolumeId,
+    Buffer, ByteCount, Completion, DiskId, Extent, Memory, Operation, Outcome, Request, Submit,
+    VolumeId,
 };
 
 /// Requests that wait to be answered, in the order in which they came. Each volume lies on the disk

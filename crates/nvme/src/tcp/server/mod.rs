@@ -43,9 +43,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use block::record::passed;
-use block::{
-    Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, VolumeId, limits,
-};
+use block::{Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, VolumeId, limits};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
 use reservation::{Access, InForce, Registrant};
 use wire::nvme::{Command, Completion as Entry, Status};

@@ -443,8 +443,7 @@ impl Connection {
 #[inline]
 fn may_join(bytes: &[u8]) -> bool {
     let opcode = bytes.get(COMMON as usize).copied();
-    let is_plain =
-        [IoOpcode::READ, IoOpcode::WRITE].iter().any(|plain| opcode == Some(plain.0));
+    let is_plain = [IoOpcode::READ, IoOpcode::WRITE].iter().any(|plain| opcode == Some(plain.0));
     bytes[0] == PduType::CAPSULE_COMMAND.0 && is_plain
 }
 
