@@ -24,10 +24,7 @@
 //! (no ABA). Two writers of different blocks of one page both end up in it; of one block, one of
 //! them.
 //!
-//! **Order.** Pages that lie as their slots do are read and sent as one run; so a page that is
-//! taken for a slot is, where it is free, the one beside a neighbour's. What a write exchanged
-//! because somebody leased the page left a hole in such a run: the next whole page that lands there
-//! takes the page that fits, once it is free, instead of changing the other in place.
+//! Which page a slot gets, so that they lie in order: [`order`].
 //!
 //! **Conservation.** The disk lets the arena grow by one page a slot. A written page leaves its
 //! buffer, which is then reserved: still counted by its pool, without pages. So a page in a slot is
@@ -38,6 +35,8 @@
 //!
 //! **No request holds the shard.** A transfer is bounded; what clears more pages than the largest
 //! transfer has becomes a [`Clearing`], of which the driver has so many cleared in a turn.
+
+mod order;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -369,7 +368,7 @@ impl RamDisk {
 
     /// As [`land`](Self::land), in place, where there are several shards: leaves its pages in
     /// `borrowed`, to be given up behind one fence for all that lands together. False, and nothing
-    /// is done, where that cannot be. It never waits for anybody.
+    /// is changed, where that cannot be. It never waits for anybody.
     #[inline]
     pub(crate) fn land_borrowed(
         &self,
@@ -384,10 +383,7 @@ impl RamDisk {
                 None => self.arena.borrow(self.slot(part.slot)),
                 Some(_) => None,
             };
-            let Some(page) = page else {
-                borrowed.drain(before..).for_each(|page| self.arena.end_borrow(page));
-                return false;
-            };
+            let Some(page) = page else { return false };
             borrowed.push(page);
         }
         let mut rest = bytes;
@@ -402,30 +398,6 @@ impl RamDisk {
             }
         }
         true
-    }
-
-    /// The page that is missing where a whole page is written: the one between the neighbours', if
-    /// the slot holds another.
-    #[inline]
-    fn missing(&self, part: Part) -> Option<u32> {
-        let around = self.slots.get(part.slot.wrapping_sub(1)..part.slot + 2)?;
-        let [before, held, after] = [0, 1, 2].map(|at| around[at].load(Relaxed));
-        let fits = before.wrapping_add(1);
-        let is_hole = fits != held && after.wrapping_sub(1) == fits && held != NO_PAGE;
-        (is_hole && part.is_whole()).then_some(fits)
-    }
-
-    /// A private page for a slot: beside a neighbour's if that is free.
-    #[cold]
-    fn take_beside(&self, memory: &mut ShardMemory, slot: usize) -> u32 {
-        let held = |slot: usize| {
-            let page = self.slots.get(slot)?.load(Relaxed);
-            (page != NO_PAGE).then_some(page)
-        };
-        let fits =
-            [held(slot.wrapping_sub(1)).map(|page| page + 1), held(slot + 1).map(|page| page - 1)];
-        let free = fits.into_iter().flatten().find(|page| memory.take_this(*page));
-        free.unwrap_or_else(|| memory.take_oldest_page())
     }
 
     /// Changes a part of a page in place; `false` if somebody leases the page, or there is none.

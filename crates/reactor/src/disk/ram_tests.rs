@@ -15,6 +15,9 @@ use super::{COLD_MIN, NO_PAGE, RamDisk, Submitted};
 use crate::disk::{Disk, OpenSpec};
 use crate::memory::{Arena, ShardMemory};
 
+#[path = "ram/order_tests.rs"]
+mod order;
+
 struct Bench {
     arena: Arc<Arena>,
     memory: ShardMemory,
@@ -243,81 +246,6 @@ fn a_disk_that_goes_frees_its_pages_and_leaves_readers_theirs() {
     assert_eq!(bytes(&bench.memory, &lease), [9; 4096]);
     bench.memory.release(lease);
     assert_eq!(bench.used(), 0);
-}
-
-impl Bench {
-    fn land(&mut self, page: u64, byte: u8) {
-        let extent = Extent::new(page * 4096, 4096);
-        self.disk.land(&mut self.memory, extent, &[byte; 4096]);
-    }
-
-    /// The pages of the first slots.
-    fn held(&self, count: usize) -> Vec<u32> {
-        self.disk.slots[..count].iter().map(|slot| slot.load(Ordering::Relaxed)).collect()
-    }
-}
-
-fn is_in_a_row(pages: &[u32]) -> bool {
-    pages.windows(2).all(|two| two[0] + 1 == two[1])
-}
-
-#[test]
-fn what_lands_where_nobody_leases_leaves_the_pages_in_their_place() {
-    for size in [64, COLD_MIN / 4096] {
-        let mut bench = bench(size);
-        (0..8).for_each(|page| bench.land(page, 1));
-        let before = bench.held(8);
-        assert!(is_in_a_row(&before), "{before:?}");
-        for page in [5, 2, 7, 2, 0] {
-            bench.land(page, 2);
-        }
-        bench.disk.land(&mut bench.memory, Extent::new(3 * 4096 + 512, 8192), &[3; 8192]);
-        assert_eq!(bench.held(8), before);
-        assert_eq!(bench.content(3 * 4096 + 512, 8192), [3; 8192]);
-        assert_eq!(bench.used(), 8);
-    }
-}
-
-#[test]
-fn a_page_that_is_taken_lies_beside_its_neighbours() {
-    let mut bench = bench(64);
-    (0..8).for_each(|page| bench.land(page, 1));
-    let before = bench.held(8);
-    let gone = Operation::Discard { extents: vec![Extent::new(2 * 4096, 8192)] };
-    assert!(bench.ask(gone).outcome.is_done());
-    // Whether the pages are at hand, or with the arena.
-    for is_idle in [false, true] {
-        let gone = Operation::Discard { extents: vec![Extent::new(5 * 4096, 4096)] };
-        assert!(bench.ask(gone).outcome.is_done());
-        if is_idle {
-            bench.used();
-        }
-        for page in [5, 3, 2] {
-            bench.land(page, 2);
-        }
-        assert_eq!(bench.held(8), before);
-    }
-    assert_eq!(bench.used(), 8);
-}
-
-#[test]
-fn what_was_exchanged_because_it_was_leased_comes_home() {
-    let mut bench = bench(64);
-    (0..8).for_each(|page| bench.land(page, 1));
-    let before = bench.held(8);
-    let lease = read(&bench.disk, &mut bench.memory, Extent::new(4 * 4096, 4096));
-    bench.land(4, 2);
-    assert_ne!(bench.held(8), before, "a leased page is exchanged");
-    bench.land(4, 3);
-    assert_eq!(bytes(&bench.memory, &lease), [1; 4096]);
-    bench.memory.release(lease);
-    // A part of a page changes it where it is.
-    bench.disk.land(&mut bench.memory, Extent::new(4 * 4096, 512), &[4; 512]);
-    assert_ne!(bench.held(8), before);
-    bench.land(4, 5);
-    assert_eq!(bench.held(8), before);
-    assert_eq!(bench.content(4 * 4096, 4096), [5; 4096]);
-    assert_eq!(bench.used(), 8);
 }
 
 #[test]

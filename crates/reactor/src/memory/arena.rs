@@ -282,6 +282,26 @@ impl Arena {
         assert!(into.len() + count > want, "the arena of {} pages ran out", supply.limit);
     }
 
+    /// Takes `count` pages, as far as there are those that were never taken, which are zeros and lie
+    /// one behind the other. Returns how many of them are such; the first of `into`.
+    #[cold]
+    pub(crate) fn take_in_a_row(&self, into: &mut Vec<u32>, count: usize) -> usize {
+        let fresh = {
+            let mut supply = self.supply();
+            let end = (supply.limit + GIVE_BACK_MAX as u32).min(supply.fresh + count as u32);
+            into.extend(supply.fresh..end);
+            supply.fresh = supply.fresh.max(end);
+            self.reach.store(supply.fresh, SeqCst);
+            into.len()
+        };
+        if fresh < count {
+            self.take(into, count - fresh);
+            into[fresh..].iter_mut().for_each(|page| *page &= !COLD);
+            into[fresh..].sort_unstable();
+        }
+        fresh
+    }
+
     /// Takes free pages back, with their marks.
     #[cold]
     pub(crate) fn put(&self, pages: &[u32]) {
@@ -493,7 +513,8 @@ mod tests {
         let [a, b, c, d] = pages[..] else { panic!("{pages:?}") };
         let used = arena.report().used;
         assert!(!arena.take_this(a), "it is in use");
-        assert!(!arena.take_this(d + 1), "nobody has taken it before");
+        let last = arena.report().capacity - 1;
+        assert!(!arena.take_this(d + 1) && !arena.take_this(last), "nobody has taken it before");
         arena.put(&[a, b | COLD, c]);
         assert!(arena.take_this(b) && !arena.take_this(b));
         assert_eq!(arena.report().used, used - 2);
@@ -506,6 +527,22 @@ mod tests {
         assert!(arena.take_this(c));
         assert_eq!(arena.give_back(), 0);
         assert_eq!(arena.report().used, used + 1);
+    }
+
+    #[test]
+    fn pages_in_a_row_are_new_ones_as_far_as_there_are() {
+        let arena = Arena::new(1).unwrap();
+        arena.grow(600).unwrap();
+        let mut used = Vec::new();
+        arena.take(&mut used, 100);
+        arena.put(&used);
+        let mut row = Vec::new();
+        assert_eq!(arena.take_in_a_row(&mut row, 500), 500);
+        assert!(row.iter().copied().eq(row[0]..row[0] + 500));
+        let mut rest = Vec::new();
+        let fresh = arena.take_in_a_row(&mut rest, GIVE_BACK_MAX + 150);
+        assert_eq!((rest.len(), fresh), (GIVE_BACK_MAX + 100, GIVE_BACK_MAX));
+        assert_eq!(rest[fresh..], used, "what was used before comes after, in order");
     }
 
     #[test]
