@@ -26,7 +26,7 @@ pub mod units;
 pub use buffer::{Buffer, PAGE_SIZE, PageId, Segment};
 pub use id_map::IdMap;
 pub use join::Join;
-pub use memory::{Loan, Memory};
+pub use memory::{Landing, Loan, Memory};
 pub use planted::planted;
 pub use pool::{Account, Class, Pool};
 pub use random::Random;

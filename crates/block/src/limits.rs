@@ -26,6 +26,8 @@ pub const MEMORY_DEFAULT: u64 = 256 << 20;
 /// Loans that are taken together: so many that their cache misses overlap, so few that what they
 /// touch stays in the first-level cache.
 pub const LOANS_TOGETHER: usize = 32;
+/// Landings that are taken together, for the same reasons.
+pub const LANDINGS_TOGETHER: usize = LOANS_TOGETHER;
 /// Bytes of one connection that are handled in a turn.
 pub const TURN_BYTES: u32 = 1 << 20;
 /// The small buffer of a receive: it holds a command with the data that come with it, or a payload

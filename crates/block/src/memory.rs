@@ -3,7 +3,7 @@
 
 use crate::buffer::Buffer;
 use crate::checksum::Crc32c;
-use crate::ticket::DiskId;
+use crate::ticket::{DiskId, VolumeId};
 use crate::units::Extent;
 
 /// The memory behind buffers. All offsets and lengths are bytes of the buffer; a range outside it
@@ -57,6 +57,17 @@ pub trait Memory {
         panic!("{} bytes were to land on disk {} at {extent}", bytes.len(), disk.0);
     }
 
+    /// As [`land`](Self::land), for all of `landings`, whose bytes lie in `bytes`: so the cache
+    /// misses of finding their places overlap. Nobody sees them in any order.
+    fn land_all(&mut self, landings: &[Landing], bytes: &[u8]) {
+        for landing in landings {
+            self.prefetch_landing(landing.disk, landing.extent);
+        }
+        for landing in landings {
+            self.land(landing.disk, landing.extent, landing.bytes(bytes));
+        }
+    }
+
     /// Puts `bytes` into the buffer from `at` on; gives it pages first if it has none.
     fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]);
 
@@ -95,5 +106,27 @@ impl<T> Loan<T> {
     pub fn lend(mut self, memory: &mut dyn Memory) -> (T, Buffer) {
         memory.lend(self.disk, self.extent, &mut self.buffer);
         (self.who, self.buffer)
+    }
+}
+
+/// A write whose bytes lie in received memory, and that found memory which takes them at once: it
+/// is never submitted.
+#[derive(Clone, Copy, Debug)]
+pub struct Landing {
+    pub volume: VolumeId,
+    pub disk: DiskId,
+    /// Where on the disk.
+    pub extent: Extent,
+    /// Where in what was received its bytes begin.
+    pub from: usize,
+    /// By which whoever has it land knows it.
+    pub who: u16,
+}
+
+impl Landing {
+    /// Its part of what was received.
+    #[inline]
+    pub fn bytes<'a>(&self, received: &'a [u8]) -> &'a [u8] {
+        &received[self.from..][..self.extent.length.0 as usize]
     }
 }

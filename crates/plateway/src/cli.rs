@@ -35,12 +35,13 @@ const CONFIG_DEFAULT: &str = "plateway.toml";
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "A DISK is one of\n  \
-        ram:SIZE  null:SIZE  file:PATH[?create=SIZE|?tail=ignore]  /dev/NAME\n  \
+        ram:SIZE[?touch=1]  null:SIZE  file:PATH[?create=SIZE|?tail=ignore]  /dev/NAME\n  \
         nvme+tcp://host:port/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1]\n  \
         aoe://INTERFACE[,INTERFACE]/SHELF.SLOT[?window=N&vlan=N]\n  \
         volume:NAME (with --config)\n  \
         delay:US,DISK  faulty:SEED,DISK\n\
-        A file has a multiple of 512 bytes, or tail=ignore leaves its end out. create makes one where there is none, and changes none that is there.\n\n\
+        A file has a multiple of 512 bytes, or tail=ignore leaves its end out. create makes one where there is none, and changes none that is there.\n\
+        Memory is taken as it is written, or with touch=1 all of it before anything is served.\n\n\
         Begin with:\n  \
         plateway demo\n  \
         plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any"

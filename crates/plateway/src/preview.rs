@@ -316,6 +316,10 @@ impl Inventory for Walk<'_> {
         let directory = self.served.map_or(Path::new(""), |served| &served.directory);
         StateDirectory::new(&directory.join(&self.checked.args.server.state))
     }
+
+    fn to_touch(&self) -> u64 {
+        self.disks.values().map(|disk| disk.touches).sum()
+    }
 }
 
 /// The state of a member and what was found there.

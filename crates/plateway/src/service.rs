@@ -10,6 +10,8 @@
 //! cannot be reached is told in the log, once, and served without. Spec: sd_notify(3),
 //! systemd.service(5).
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -26,7 +28,26 @@ const LOOKS: u32 = 4;
 /// How long the end waits for a manager to take what it is told last.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How much longer a manager waits for what takes long, in microseconds: it is said every few
+/// seconds.
+const LONGER_US: u32 = 30_000_000;
+
 type Telling = Box<dyn FnOnce() + Send>;
+
+/// What takes long goes on: from now the service manager waits at least [`LONGER_US`] for it. Not
+/// said as long as the manager has not read what was said before.
+pub(crate) fn takes_longer() {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    if std::env::var_os("NOTIFY_SOCKET").is_none() || IS_TOLD.swap(true, Relaxed) {
+        return;
+    }
+    let tell = || {
+        let _ = sd_notify::notify(&[NotifyState::ExtendTimeoutUsec(LONGER_US)]);
+        IS_TOLD.store(false, Relaxed);
+    };
+    // Without a thread the manager's own time counts.
+    let _ = std::thread::Builder::new().name("notify".to_owned()).spawn(tell);
+}
 
 /// The way to the service manager, if there is one.
 pub(crate) struct Service {

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use block::{
-    Buffer, Completion, DiskId, Extent, Memory, Operation, Outcome, Request, Submit, VolumeId,
+    Buffer, ByteCount, Completion, DiskId, Extent, Memory, Operation, Outcome, Request, Submit,
+    VolumeId,
 };
 
 /// Requests that wait to be answered, in the order in which they came. Each volume lies on the disk
@@ -15,6 +16,8 @@ pub struct Below {
     pub lends: bool,
     /// Whether memory that lends takes writes at once.
     pub lands: bool,
+    /// What has landed.
+    pub landed: Vec<(VolumeId, ByteCount)>,
 }
 
 impl Submit for Below {
@@ -39,6 +42,10 @@ impl Submit for Below {
         memory: &dyn Memory,
     ) -> Option<(DiskId, Extent)> {
         self.find_loan(volume, extent, memory).filter(|_| self.lands)
+    }
+
+    fn landed(&mut self, volume: VolumeId, _: DiskId, length: ByteCount) {
+        self.landed.push((volume, length));
     }
 }
 

@@ -26,6 +26,7 @@ use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
 use crate::log::Event;
 use crate::protocols;
+use crate::run::touch;
 use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken};
 use crate::service::Service;
 
@@ -342,6 +343,7 @@ fn watch_signals(inputs: Sender<Input>) -> std::io::Result<()> {
                 _ if stopping => std::process::exit(130),
                 _ => {
                     stopping = true;
+                    touch::stop();
                     let _ = inputs.send(Input::Stop);
                 }
             }

@@ -88,7 +88,11 @@ impl Configured for DiskConfig {
             return Ok(otherwise);
         }
         match (self.uri.innermost(), to.uri.innermost()) {
-            (DiskUri::Ram { bytes: from_bytes }, DiskUri::Ram { bytes: to_bytes }) => {
+            // Touched or not, it is there, with what was written to it.
+            (DiskUri::Ram { bytes: from, .. }, DiskUri::Ram { bytes: to, .. }) if from == to => {
+                Ok(Change::None)
+            }
+            (DiskUri::Ram { bytes: from_bytes, .. }, DiskUri::Ram { bytes: to_bytes, .. }) => {
                 Err(Refused::RamResize { name, from_bytes: *from_bytes, to_bytes: *to_bytes })
             }
             (DiskUri::Null { .. }, DiskUri::Null { .. }) => Ok(Change::InPlace),
@@ -119,6 +123,15 @@ impl Configured for DiskConfig {
 }
 
 impl DiskConfig {
+    /// Whether it is the same disk in memory as another, whenever either takes the memory.
+    pub(crate) fn is_memory_of(&self, other: &DiskConfig) -> bool {
+        let is_same = match (self.uri.innermost(), other.uri.innermost()) {
+            (DiskUri::Ram { bytes: a, .. }, DiskUri::Ram { bytes: b, .. }) => a == b,
+            _ => false,
+        };
+        is_same && self.name == other.name && self.uri.same_instruments(&other.uri)
+    }
+
     /// The size from which `apply` grows its file, if it does; a file that has another size by then
     /// is left alone.
     pub(crate) fn grows(&self, to: &DiskConfig) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! Disk URIs: one spelling for anything that holds blocks, local or remote.
 //!
 //! ```text
-//! ram:SIZE    null:SIZE    file:PATH[?create=SIZE|?tail=ignore]    /dev/...    volume:NAME
+//! ram:SIZE[?touch=1]    null:SIZE    file:PATH[?create=SIZE|?tail=ignore]    /dev/...    volume:NAME
 //! delay:US,URI    faulty:SEED,URI
 //! nvme+tcp://...    aoe://...    (each in the room of its protocol)
 //! ```
@@ -89,6 +89,8 @@ pub(crate) enum DiskUri {
     Ram {
         /// Its size, a multiple of 512.
         bytes: u64,
+        /// Whether all of it is taken at once, and not as it is written.
+        touch: bool,
     },
     /// Discards writes and reads as zeros: the instrument that measures everything above it.
     Null {
@@ -262,7 +264,10 @@ fn write_path(f: &mut fmt::Formatter<'_>, path: &Path) -> fmt::Result {
 impl fmt::Display for DiskUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DiskUri::Ram { bytes } => write!(f, "ram:{}", Size(*bytes)),
+            DiskUri::Ram { bytes, touch } => {
+                let touch = if *touch { "?touch=1" } else { "" };
+                write!(f, "ram:{}{touch}", Size(*bytes))
+            }
             DiskUri::Null { bytes } => write!(f, "null:{}", Size(*bytes)),
             DiskUri::File { path, create_bytes, tail } => {
                 f.write_str("file:")?;

@@ -11,6 +11,8 @@ use std::path::Path;
 use block::ByteCount;
 use reactor::disk::probe::Probe;
 
+use super::touch;
+
 /// Formats of images, by what they hold at an offset of their first page.
 const FORMATS: [(&str, usize, &[u8]); 7] = [
     ("qcow2", 0, b"QFI\xfb"),
@@ -45,10 +47,7 @@ pub(super) fn of_unmade(path: &Path, bytes: u64) -> Vec<String> {
 
 /// Of a disk in memory that is yet to be made with so many bytes.
 pub(super) fn of_memory(bytes: u64) -> Vec<String> {
-    let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kibibytes = available.and_then(|text| text.trim().strip_suffix("kB")?.trim().parse().ok());
-    let Some(free) = kibibytes.map(|kibibytes: u64| kibibytes << 10) else { return Vec::new() };
+    let Some(free) = touch::available() else { return Vec::new() };
     let more = |free| {
         let (bytes, free) = (ByteCount(bytes), ByteCount(free));
         format!("{bytes} of memory where {free} are free: the server is killed once hosts fill it")

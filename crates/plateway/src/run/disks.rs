@@ -28,6 +28,7 @@ use super::open;
 use super::retry::retry_in_use;
 use super::shape::Part;
 use super::state::StateDirectory;
+use super::touch;
 use super::{OpenDisk, OpenVolume, Running};
 use crate::config::disk::{DiskConfig, disk_title};
 use crate::config::size::Size;
@@ -60,6 +61,8 @@ pub(crate) struct DiskSight {
     /// made.
     backing: Option<String>,
     is_served: bool,
+    /// Bytes of memory that it is going to touch.
+    pub(crate) touches: u64,
 }
 
 /// What can be read of a disk.
@@ -87,7 +90,11 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
         identity: None,
         lost: None,
         backing: None,
-        is_served: served.is_some_and(|served| served.args.disks.contains(config)),
+        is_served: served.is_some_and(|served| {
+            let mut disks = served.args.disks.iter();
+            disks.any(|one| one == config || one.is_memory_of(config))
+        }),
+        touches: 0,
     };
     if let DiskUri::Remote(uri) = &config.uri {
         sight.backing = identity::backing(&config.uri);
@@ -104,7 +111,14 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
     open::spec_of(config)?;
     let uri = sight.uri.clone();
     match uri.innermost() {
-        DiskUri::Ram { bytes } => {
+        DiskUri::Ram { bytes, touch: true } => {
+            sight.see_memory(*bytes, "memory, taken at the start, zeros at first");
+            if !sight.is_served {
+                touch::check_room(config, *bytes, inventory.to_touch())?;
+                sight.touches = *bytes;
+            }
+        }
+        DiskUri::Ram { bytes, touch: false } => {
             sight.see_memory(*bytes, "memory, zeros at first");
             if !sight.is_served {
                 sight.caveats = caveats::of_memory(*bytes);
@@ -372,6 +386,9 @@ impl Running {
         let rights = if config.read_only { Rights::Read } else { Rights::Write };
         let disk = Disk::open_for(rights, &open::spec_of(config)?, &self.arena)
             .map_err(|error| open::refused(config, &error))?;
+        if sight.touches > 0 {
+            touch::touch(config, &disk)?;
+        }
         let (id, name) = (DiskId(self.numbers.disk.next()), &config.name);
         self.shards.event_log().name(id, name);
         let disk = Arc::new(disk);

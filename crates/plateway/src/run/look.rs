@@ -52,6 +52,11 @@ pub(crate) trait Inventory {
 
     /// Where identities are stored.
     fn state(&self) -> StateDirectory;
+
+    /// Bytes of memory that disks beside it are going to touch, and have not yet.
+    fn to_touch(&self) -> u64 {
+        0
+    }
 }
 
 /// A disk of a volume that is looked at.

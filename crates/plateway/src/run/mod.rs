@@ -39,6 +39,7 @@ pub(crate) mod shape;
 mod shards;
 pub(crate) mod state;
 pub(crate) mod store;
+pub(crate) mod touch;
 mod unmade;
 pub(crate) mod volumes;
 mod wipe;

@@ -61,7 +61,7 @@ pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
 fn spec(uri: &DiskUri) -> Option<OpenSpec> {
     let inner = |inner: &DiskUri| spec(inner).map(Box::new);
     Some(match uri {
-        DiskUri::Ram { bytes } => OpenSpec::Ram { bytes: *bytes },
+        DiskUri::Ram { bytes, .. } => OpenSpec::Ram { bytes: *bytes },
         DiskUri::Null { bytes } => OpenSpec::Null { bytes: *bytes },
         DiskUri::File { path, create_bytes, tail } => {
             OpenSpec::File { path: path.clone(), create: *create_bytes, tail: *tail }

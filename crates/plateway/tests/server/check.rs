@@ -293,6 +293,62 @@ fn an_address_that_somebody_has_is_refused_unless_it_is_the_server() {
     assert!(server.check(&configuration(&[], &[])).contains("the server has it now"));
 }
 
+/// The disks by name, each touched whole: the first has two thirds of the memory that there is.
+fn touched() -> [(&'static str, String); 2] {
+    let told = fs::read_to_string("/proc/meminfo").unwrap();
+    let free = told.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+    let kibibytes: u64 = free.trim().trim_end_matches(" kB").parse().unwrap();
+    let uri = format!("ram:{}KiB?touch=1", kibibytes / 3 * 2);
+    [("d0", uri.clone()), ("d1", uri)]
+}
+
+#[test]
+fn memory_that_is_to_be_touched_and_is_not_there_is_refused_with_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let v0 = ("v0", "disks = [\"d0\"]");
+    let both = touched();
+    let both = both.each_ref().map(|(name, uri)| (*name, &**uri));
+    let (code, out, err) = check_of(here, &both, &[v0, ("v1", "disks = [\"d1\"]")]);
+    // Of a machine with a limit the first may be too large as well.
+    assert!(code == 1 && err.contains("disk d1: expected "), "{out}{err}");
+    assert!(err.contains("of memory to touch, seen ") && err.contains("plateway.toml:"), "{err}");
+    let huge = configuration(&[("d0", "ram:900TiB?touch=1")], &[v0]);
+    let refused = Server::try_configured(here, &huge, &[]).err().expect("it ends");
+    let words = "disk d0: expected 900 TiB of memory to touch, seen ";
+    assert!(refused.contains(words) && refused.contains("leave touch=1 out"), "{refused}");
+    let mut command = plateway();
+    let output = command.args(["bench", "ram:900TiB?touch=1", "--time", "1"]).output().unwrap();
+    assert!(!output.status.success() && flat(&output.stderr).contains("to touch, seen "));
+    // A server that runs refuses it, and goes on.
+    let small = configuration(&[("d0", "ram:32MiB?touch=1")], &[v0]);
+    let server = Server::configured(here, &small);
+    assert_eq!(server.status()["disks"][0]["uri"], "ram:32MiB?touch=1");
+    let disks = [("d0", "ram:32MiB?touch=1"), ("d1", "ram:900TiB?touch=1")];
+    let refused = server.refuse_apply(&configuration(&disks, &[v0, ("v1", "disks = [\"d1\"]")]));
+    assert!(refused.contains("disk d1: expected 900 TiB of memory to touch"), "{refused}");
+    // What is there is as it is, touched or not.
+    let without = configuration(&[("d0", "ram:32MiB")], &[v0]);
+    assert!(server.apply(&without).contains("nothing changes"));
+}
+
+#[test]
+fn memory_is_taken_before_it_is_written_where_that_is_said_and_nowhere_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let resident = |uri: &str| {
+        let volumes = [("v0", "disks = [\"d0\"]")];
+        let server = Server::configured(here, &configuration(&[("d0", uri)], &volumes));
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", server.pid().as_raw_nonzero())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+    };
+    let (without, with) = (resident("ram:256MiB"), resident("ram:256MiB?touch=1"));
+    assert!(without < 200, "{without} MiB are resident");
+    assert!(with >= without + 240, "{with} MiB are resident with it, {without} without");
+}
+
 #[test]
 fn what_holds_less_than_it_promises_or_is_an_image_is_told_by_check_and_at_the_start() {
     let directory = tempfile::tempdir().unwrap();

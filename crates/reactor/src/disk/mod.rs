@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{ByteCount, Completion, Extent, Failure, Operation, Outcome, Request};
+use block::{ByteCount, Completion, Extent, Failure, Operation, Outcome, PAGE_SIZE, Request};
 use contract::DiskFacts;
 
 use crate::memory::{Arena, ShardMemory};
@@ -44,7 +44,8 @@ use ram::RamDisk;
 /// What to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenSpec {
-    /// `ram:SIZE`: memory of this process, zeros at first.
+    /// `ram:SIZE[?touch=1]`: memory of this process, zeros at first. To touch it is another step,
+    /// [`Disk::touch`].
     Ram {
         /// Its size, a multiple of 512.
         bytes: u64,
@@ -180,6 +181,22 @@ impl Disk {
             }
         };
         Ok(Disk { backing, instruments })
+    }
+
+    /// Takes and touches the memory of a new disk in memory, so that no first write pays for it and
+    /// all of it lies in order; asks after each piece, with the bytes that are done, whether to go
+    /// on. Returns whether all is done. Of another disk there is nothing to do.
+    pub fn touch(&self, mut goes_on: impl FnMut(ByteCount) -> bool) -> bool {
+        let Backing::Ram(disk) = &self.backing else { return true };
+        let slots = disk.size().0.div_ceil(u64::from(PAGE_SIZE)) as usize;
+        let mut done = 0;
+        while done < slots {
+            done = disk.touch(done);
+            if !goes_on(ByteCount(disk.size().0.min(done as u64 * u64::from(PAGE_SIZE)))) {
+                return false;
+            }
+        }
+        true
     }
 
     /// What is known of it at present.

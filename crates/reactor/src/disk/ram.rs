@@ -24,6 +24,8 @@
 //! (no ABA). Two writers of different blocks of one page both end up in it; of one block, one of
 //! them.
 //!
+//! Which page a slot gets, so that they lie in order: [`order`].
+//!
 //! **Conservation.** The disk lets the arena grow by one page a slot. A written page leaves its
 //! buffer, which is then reserved: still counted by its pool, without pages. So a page in a slot is
 //! covered by the slot's part of the arena, and a buffer's part is free for the pages that it may
@@ -33,6 +35,8 @@
 //!
 //! **No request holds the shard.** A transfer is bounded; what clears more pages than the largest
 //! transfer has becomes a [`Clearing`], of which the driver has so many cleared in a turn.
+
+mod order;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -234,13 +238,15 @@ impl RamDisk {
         self.prefetch_parts(extent, PAGES_AHEAD, if data { LINES_TO_READ } else { 0 });
     }
 
-    /// Fetches what changing `extent` in place needs. Nothing where it goes past the cache: then
-    /// the state is seldom looked at.
+    /// Fetches what changing `extent` in place needs, alone or `together` with others. Nothing where
+    /// it goes past the cache and no other shard is there: then the state is seldom looked at.
     #[inline]
-    pub(crate) fn prefetch_landing(&self, extent: Extent) {
-        if !self.streams() {
-            self.prefetch_parts(extent, PAGES_AHEAD, LINES_TO_WRITE);
+    pub(crate) fn prefetch_landing(&self, extent: Extent, together: bool) {
+        if self.streams() {
+            return;
         }
+        let streams = together && self.mark != 0;
+        self.prefetch_parts(extent, PAGES_AHEAD, if streams { 0 } else { LINES_TO_WRITE });
     }
 
     /// Fetches the states of at most so many pages of `extent`, and at most so many lines of the
@@ -262,8 +268,8 @@ impl RamDisk {
         }
     }
 
-    /// Whether a part that is changed in place goes past the cache. Not where others wait for it:
-    /// it would have to arrive in memory first.
+    /// Whether a part that is changed in place, and given up at once, goes past the cache. Not where
+    /// others wait for it: it would have to arrive in memory first.
     #[inline]
     fn streams(&self) -> bool {
         self.mark != 0 && self.arena.is_alone()
@@ -348,14 +354,50 @@ impl RamDisk {
         for part in parts(extent) {
             let (now, later) = rest.split_at(part.to - part.from);
             rest = later;
-            if !self.change(memory, part, now) {
-                let fresh = memory.take_oldest_page();
-                // SAFETY: `fresh` is ours alone, and the part is as long as `now`.
-                unsafe { self.fill(fresh, part, now) };
-                let old = self.install(part, fresh);
-                self.free(memory, old);
+            let fresh = match self.missing(part) {
+                Some(page) if memory.take_this(page) => page,
+                _ if self.change(memory, part, now) => continue,
+                _ => self.take_beside(memory, part.slot),
+            };
+            // SAFETY: `fresh` is ours alone, and the part is as long as `now`.
+            unsafe { self.fill(fresh, part, now) };
+            let old = self.install(part, fresh);
+            self.free(memory, old);
+        }
+    }
+
+    /// As [`land`](Self::land), in place, where there are several shards: leaves its pages in
+    /// `borrowed`, to be given up behind one fence for all that lands together. False, and nothing
+    /// is changed, where that cannot be. It never waits for anybody.
+    #[inline]
+    pub(crate) fn land_borrowed(
+        &self,
+        memory: &mut ShardMemory,
+        extent: Extent,
+        bytes: &[u8],
+        borrowed: &mut Vec<u32>,
+    ) -> bool {
+        let before = borrowed.len();
+        for part in parts(extent) {
+            let page = match self.missing(part) {
+                None => self.arena.borrow(self.slot(part.slot)),
+                Some(_) => None,
+            };
+            let Some(page) = page else { return false };
+            borrowed.push(page);
+        }
+        let mut rest = bytes;
+        for (part, page) in parts(extent).zip(&borrowed[before..]) {
+            let (now, later) = rest.split_at(part.to - part.from);
+            rest = later;
+            // SAFETY: as in `change`: the page is borrowed, and stays so until what went past the
+            // cache is ordered before the end of the borrow.
+            unsafe {
+                let into = self.arena.page(*page).add(part.from);
+                memory.copy(now, into, self.mark != 0);
             }
         }
+        true
     }
 
     /// Changes a part of a page in place; `false` if somebody leases the page, or there is none.

@@ -7,11 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use block::limits::{DISCARD_RANGES_MAX, PAGES_PER_TRANSFER, TRANSFER_MAX};
 use block::random::Random;
 use block::{
-    Buffer, ByteCount, Completion, Extent, Failure, Memory, Operation, Outcome, Request, Ticket,
+    Buffer, ByteCount, Completion, DiskId, Extent, Failure, Landing, Memory, Operation, Outcome,
+    Request, Ticket, VolumeId,
 };
 
-use super::{NO_PAGE, RamDisk, Submitted};
+use super::{COLD_MIN, NO_PAGE, RamDisk, Submitted};
+use crate::disk::{Disk, OpenSpec};
 use crate::memory::{Arena, ShardMemory};
+
+#[path = "ram/order_tests.rs"]
+mod order;
 
 struct Bench {
     arena: Arc<Arena>,
@@ -243,6 +248,52 @@ fn a_disk_that_goes_frees_its_pages_and_leaves_readers_theirs() {
     assert_eq!(bench.used(), 0);
 }
 
+#[test]
+fn what_lands_together_lands_as_one_after_the_other() {
+    const BYTES: u64 = COLD_MIN;
+    for (shards, bytes_of_disk) in [(1, BYTES), (2, BYTES), (2, 1 << 20)] {
+        let arena = Arc::new(Arena::new(shards).unwrap());
+        let mut memory = ShardMemory::new(&arena, 1024).unwrap();
+        let spec = OpenSpec::Ram { bytes: bytes_of_disk };
+        memory.add_lender(DiskId(3), Arc::new(Disk::open(&spec, &arena).unwrap()));
+        let mut model = vec![0; 1 << 20];
+        let mut random = Random::new(u64::from(shards as u32));
+        let mut lease = None;
+        for turn in 0..200u32 {
+            let received: Vec<u8> = (0..1 << 16).map(|at| (at / 512) as u8 ^ turn as u8).collect();
+            let mut landings: Vec<Landing> = Vec::new();
+            for _ in 0..random.below(9) {
+                let length = 512 * (1 + random.below(16));
+                let extent = Extent::new(512 * random.below(2032), length);
+                // Of two that overlap any may be the last.
+                if landings.iter().any(|other| other.extent.overlaps(extent)) {
+                    continue;
+                }
+                let from = random.below((1 << 16) - 8192) as usize;
+                let (volume, disk) = (VolumeId(0), DiskId(3));
+                landings.push(Landing { volume, disk, extent, from, who: 0 });
+                let place = extent.offset.0 as usize..extent.end().0 as usize;
+                let bytes = &received[from..from + length as usize];
+                assert_eq!(landings.last().unwrap().bytes(&received), bytes);
+                model[place].copy_from_slice(bytes);
+            }
+            memory.land_all(&landings, &received);
+            let mut buffer = Buffer::reserved(1 << 20, 0);
+            memory.lend(DiskId(3), Extent::new(0, 1 << 20), &mut buffer);
+            assert!(bytes(&memory, &buffer) == model, "turn {turn} of {shards} shards");
+            // What was lent before did not change; every other turn nothing is leased.
+            if let Some((buffer, before)) = lease.take() {
+                assert!(bytes(&memory, &buffer) == before, "a leased page changed");
+                memory.release(buffer);
+            }
+            match turn % 4 {
+                0 => lease = Some((buffer, model.clone())),
+                _ => memory.release(buffer),
+            }
+        }
+    }
+}
+
 /// Every page is free, in a slot, or leased: after a long random run nothing is lost or doubled,
 /// and the bytes are those of a plain array.
 #[test]
@@ -315,13 +366,16 @@ fn blocks_are_never_torn_between_threads() {
     const PAGES: u64 = 6;
     const TURNS: u64 = 4000;
     let arena = Arc::new(Arena::new(4).unwrap());
-    let disk = Arc::new(RamDisk::new(&arena, ByteCount(PAGES * 4096)).unwrap());
+    let disk = Disk::open(&OpenSpec::Ram { bytes: PAGES * 4096 }, &arena).unwrap();
+    let disk = Arc::new(disk);
     let failed = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..4u64)
         .map(|id| {
             let (arena, disk, failed) = (arena.clone(), disk.clone(), failed.clone());
             std::thread::spawn(move || {
                 let mut memory = ShardMemory::new(&arena, 64).unwrap();
+                memory.add_lender(DiskId(0), disk.clone());
+                let disk = disk.as_ram().unwrap();
                 let mut random = Random::new(id);
                 let mut held: Option<(Buffer, Vec<u8>)> = None;
                 for turn in 0..TURNS {
@@ -333,13 +387,19 @@ fn blocks_are_never_torn_between_threads() {
                     let extent = Extent::new(offset, length);
                     if random.chance(1, 16) {
                         let discard = Operation::Discard { extents: vec![extent] };
-                        ask(&disk, &mut memory, discard);
+                        ask(disk, &mut memory, discard);
+                    } else if random.chance(1, 4) {
+                        let payload = stamp(id, turn).repeat((length / 512) as usize);
+                        let (volume, disk) = (VolumeId(0), DiskId(0));
+                        let landing = Landing { volume, disk, extent, from: 0, who: 0 };
+                        let block = Extent::new(random.below(PAGES * 8) * 512, 512);
+                        memory.land_all(&[landing, Landing { extent: block, ..landing }], &payload);
                     } else if random.chance(1, 2) {
                         let payload = stamp(id, turn).repeat((length / 512) as usize);
-                        let buffer = write(&disk, &mut memory, extent, &payload);
+                        let buffer = write(disk, &mut memory, extent, &payload);
                         memory.release(buffer);
                     } else {
-                        let buffer = read(&disk, &mut memory, extent);
+                        let buffer = read(disk, &mut memory, extent);
                         let seen = bytes(&memory, &buffer);
                         let _guard = Flag(&failed);
                         seen.chunks(512).for_each(assert_whole);
@@ -358,7 +418,7 @@ fn blocks_are_never_torn_between_threads() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_eq!(arena.report().used - 1, pages_used(&disk));
+    assert_eq!(arena.report().used - 1, pages_used(disk.as_ram().unwrap()));
 }
 
 /// Tells the other threads to stop when its thread panics.

@@ -25,6 +25,10 @@
 //! room and of `disk::ram` rests on: [`block::Buffer`] is not `Clone`, so a private page has one
 //! owner, and a page reaches a table only by giving up that ownership.
 //!
+//! **Neighbours.** Who wants one certain page, since it lies beside another, gets it where it is
+//! free ([`Arena::take_this`]). What is free therefore shows in the page's state, not in the lists
+//! alone: an entry of a list whose page is not marked is out of date, and skipped.
+//!
 //! How pages are leased, changed in place and taken out of their slots while others look at them:
 //! [`leases`](super::leases).
 //!
@@ -41,8 +45,8 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::io;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Mutex, MutexGuard};
 
 use block::{ByteCount, PAGE_SIZE};
@@ -91,6 +95,10 @@ pub struct Arena {
     pub(super) leased: AtomicUsize,
     /// Pages that the reserved address space has room for.
     capacity: u32,
+    /// Pages that are free and were taken before.
+    listed: AtomicU32,
+    /// As `fresh` of the supply: the states below it may be looked at.
+    reach: AtomicU32,
     supply: Mutex<Supply>,
     giving_back: AtomicBool,
 }
@@ -98,7 +106,8 @@ pub struct Arena {
 /// Which pages are free.
 #[derive(Default)]
 struct Supply {
-    /// Free, and maybe committed: used before the others. Some have the mark [`COLD`].
+    /// Free, and maybe committed: used before the others. Some have the mark [`COLD`]. Entries may
+    /// be out of date, here and in the next.
     warm: Vec<u32>,
     /// Free, and given back to the kernel.
     cold: Vec<u32>,
@@ -146,6 +155,7 @@ impl Arena {
                     // The page of zeros.
                     arena.grow(1)?;
                     arena.supply().fresh = 1;
+                    arena.reach.store(1, SeqCst);
                     return Ok(arena);
                 }
                 Err(error) if capacity <= RESERVE_MIN => return Err(error),
@@ -162,6 +172,8 @@ impl Arena {
             entered: AtomicUsize::new(0),
             leased: AtomicUsize::new(0),
             capacity,
+            listed: AtomicU32::new(0),
+            reach: AtomicU32::new(0),
             supply: Mutex::default(),
             giving_back: AtomicBool::new(false),
         })
@@ -214,9 +226,9 @@ impl Arena {
         let mut pages = {
             let mut supply = self.supply();
             self.collect(&mut supply);
-            let keep = supply.warm.len() - supply.warm.len().min(GIVE_BACK_MAX);
-            let taken = supply.warm.split_off(keep);
-            if keep == 0 {
+            let mut taken = Vec::new();
+            self.claim_last(&mut supply.warm, GIVE_BACK_MAX, &mut taken);
+            if supply.warm.is_empty() {
                 supply.warm.shrink_to(SHARD_BATCH);
             }
             taken
@@ -235,7 +247,7 @@ impl Arena {
             let _ = advised;
             rest = &rest[run..];
         }
-        self.supply().cold.extend_from_slice(&pages);
+        self.list(&mut self.supply().cold, &pages);
         self.giving_back.store(false, SeqCst);
         pages.len()
     }
@@ -244,7 +256,7 @@ impl Arena {
     pub(crate) fn report(&self) -> ArenaReport {
         let mut supply = self.supply();
         self.collect(&mut supply);
-        let free = (supply.warm.len() + supply.cold.len()) as u32;
+        let free = self.listed.load(SeqCst);
         ArenaReport { used: supply.fresh - free, capacity: self.capacity }
     }
 
@@ -259,21 +271,79 @@ impl Arena {
         let want = into.len() + count;
         for list in 0..2 {
             let list = if list == 0 { &mut supply.warm } else { &mut supply.cold };
-            let take = list.len().min(want - into.len());
-            into.extend(list.drain(list.len() - take..));
+            self.claim_last(list, want - into.len(), into);
         }
         let end = supply.limit + GIVE_BACK_MAX as u32;
         while into.len() < want && supply.fresh < end {
             into.push(supply.fresh);
             supply.fresh += 1;
         }
+        self.reach.store(supply.fresh, SeqCst);
         assert!(into.len() + count > want, "the arena of {} pages ran out", supply.limit);
+    }
+
+    /// Takes `count` pages, as far as there are those that were never taken, which are zeros and lie
+    /// one behind the other. Returns how many of them are such; the first of `into`.
+    #[cold]
+    pub(crate) fn take_in_a_row(&self, into: &mut Vec<u32>, count: usize) -> usize {
+        let fresh = {
+            let mut supply = self.supply();
+            let end = (supply.limit + GIVE_BACK_MAX as u32).min(supply.fresh + count as u32);
+            into.extend(supply.fresh..end);
+            supply.fresh = supply.fresh.max(end);
+            self.reach.store(supply.fresh, SeqCst);
+            into.len()
+        };
+        if fresh < count {
+            self.take(into, count - fresh);
+            into[fresh..].iter_mut().for_each(|page| *page &= !COLD);
+            into[fresh..].sort_unstable();
+        }
+        fresh
     }
 
     /// Takes free pages back, with their marks.
     #[cold]
     pub(crate) fn put(&self, pages: &[u32]) {
-        self.supply().warm.extend_from_slice(pages);
+        self.list(&mut self.supply().warm, pages);
+    }
+
+    /// Takes this page, if it was taken before and is in no hand now.
+    pub(crate) fn take_this(&self, page: u32) -> bool {
+        let taken = page < self.reach.load(Relaxed) && self.state(page).claim();
+        if taken {
+            self.listed.fetch_sub(1, SeqCst);
+        }
+        taken
+    }
+
+    /// Takes what is free of the last entries of a list, up to `count` pages, and keeps their
+    /// order.
+    fn claim_last(&self, list: &mut Vec<u32>, count: usize, into: &mut Vec<u32>) {
+        let (before, mut at) = (into.len(), list.len());
+        let mut found = 0;
+        while found < count && at > 0 {
+            at -= 1;
+            match self.state(list[at] & !COLD).claim() {
+                true => found += 1,
+                false => list[at] = NO_PAGE,
+            }
+        }
+        into.extend(list.drain(at..).filter(|page| *page != NO_PAGE));
+        self.listed.fetch_sub((into.len() - before) as u32, SeqCst);
+    }
+
+    /// Marks pages free, and puts them into a list. Entries that are out of date go when they are
+    /// more than the others.
+    fn list(&self, list: &mut Vec<u32>, pages: &[u32]) {
+        let listed = self.listed.fetch_add(pages.len() as u32, SeqCst) as usize;
+        if list.len() > 2 * listed + GIVE_BACK_MAX {
+            // Claimed, each page is there once.
+            list.retain(|page| self.state(*page & !COLD).claim());
+            list.iter().for_each(|page| self.state(*page & !COLD).list());
+        }
+        list.extend_from_slice(pages);
+        pages.iter().for_each(|page| self.state(*page & !COLD).list());
     }
 
     /// Where a page lies. The pointer may be used as the rules at the top of this file allow.
@@ -321,7 +391,7 @@ impl Arena {
         abandoned.retain(|page| {
             let is_leased = self.state(*page).is_leased();
             if !is_leased {
-                warm.push(*page);
+                self.list(warm, &[*page]);
             }
             is_leased
         });
@@ -432,6 +502,65 @@ mod tests {
             assert_eq!(unsafe { arena.page(*page).add(PAGE - 1).read() }, 0);
         }
         arena.put(&again);
+    }
+
+    #[test]
+    fn a_certain_page_is_taken_where_it_is_free_and_once() {
+        let arena = Arena::new(1).unwrap();
+        arena.grow(600).unwrap();
+        let mut pages = Vec::new();
+        arena.take(&mut pages, 4);
+        let [a, b, c, d] = pages[..] else { panic!("{pages:?}") };
+        let used = arena.report().used;
+        assert!(!arena.take_this(a), "it is in use");
+        let last = arena.report().capacity - 1;
+        assert!(!arena.take_this(d + 1) && !arena.take_this(last), "nobody has taken it before");
+        arena.put(&[a, b | COLD, c]);
+        assert!(arena.take_this(b) && !arena.take_this(b));
+        assert_eq!(arena.report().used, used - 2);
+        let mut again = Vec::new();
+        arena.take(&mut again, 3);
+        assert_eq!(again, [a, c, d + 1], "what is free, and no page twice");
+        // Given back to the kernel it is free as well.
+        arena.put(&[c]);
+        assert_eq!(arena.give_back(), 1);
+        assert!(arena.take_this(c));
+        assert_eq!(arena.give_back(), 0);
+        assert_eq!(arena.report().used, used + 1);
+    }
+
+    #[test]
+    fn pages_in_a_row_are_new_ones_as_far_as_there_are() {
+        let arena = Arena::new(1).unwrap();
+        arena.grow(600).unwrap();
+        let mut used = Vec::new();
+        arena.take(&mut used, 100);
+        arena.put(&used);
+        let mut row = Vec::new();
+        assert_eq!(arena.take_in_a_row(&mut row, 500), 500);
+        assert!(row.iter().copied().eq(row[0]..row[0] + 500));
+        let mut rest = Vec::new();
+        let fresh = arena.take_in_a_row(&mut rest, GIVE_BACK_MAX + 150);
+        assert_eq!((rest.len(), fresh), (GIVE_BACK_MAX + 100, GIVE_BACK_MAX));
+        assert_eq!(rest[fresh..], used, "what was used before comes after, in order");
+    }
+
+    #[test]
+    fn entries_that_are_out_of_date_do_not_pile_up() {
+        let arena = Arena::new(1).unwrap();
+        arena.grow(600).unwrap();
+        let mut pages = Vec::new();
+        arena.take(&mut pages, 4);
+        arena.put(&pages);
+        for _ in 0..10 * GIVE_BACK_MAX {
+            assert!(arena.take_this(pages[1]));
+            arena.put(&pages[1..2]);
+        }
+        assert!(arena.supply().warm.len() <= 2 * GIVE_BACK_MAX);
+        let mut again = Vec::new();
+        arena.take(&mut again, 4);
+        again.sort_unstable();
+        assert_eq!(again, pages);
     }
 
     #[test]

@@ -43,12 +43,24 @@ pub(super) struct State {
     leases: AtomicU32,
     /// One writer changes it in place.
     borrowed: AtomicBool,
+    /// It is in a list of free pages of the arena. Who clears it owns the page.
+    listed: AtomicBool,
 }
 
 impl State {
     /// Whether somebody leases it. What they did with its bytes is over when this says no.
     pub(super) fn is_leased(&self) -> bool {
         self.leases.load(Acquire) & !DETACHED != 0
+    }
+
+    /// The page is free from now on.
+    pub(super) fn list(&self) {
+        self.listed.store(true, SeqCst);
+    }
+
+    /// Whether the page was free; it is the caller's now.
+    pub(super) fn claim(&self) -> bool {
+        self.listed.load(Relaxed) && self.listed.swap(false, SeqCst)
     }
 
     /// Waits until nobody borrows the page any more. As long as it is leased, or out of its slot,

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use block::checksum::Crc32c;
-use block::{Buffer, DiskId, Extent, Memory, PAGE_SIZE, PageId};
+use block::{Buffer, DiskId, Extent, Landing, Memory, PAGE_SIZE, PageId};
 use libc::iovec;
 
 use crate::disk::Disk;
@@ -42,6 +42,8 @@ pub(crate) struct ShardMemory {
     /// The disks that lend their pages, by their numbers.
     lenders: Vec<Option<Arc<Disk>>>,
     vectors: SpareVectors,
+    /// What landings borrowed, and which of them could not: empty between calls.
+    landing: (Vec<u32>, Vec<usize>),
 }
 
 /// Lists of vectors that no request uses: empty, with their memory.
@@ -63,6 +65,7 @@ impl ShardMemory {
             streamed: false,
             lenders: Vec::new(),
             vectors: SpareVectors::default(),
+            landing: Default::default(),
         })
     }
 
@@ -110,6 +113,16 @@ impl ShardMemory {
         }
     }
 
+    /// Has a disk that lends do something with our pages: it is out of its place meanwhile.
+    #[inline]
+    fn lent<T>(&mut self, disk: DiskId, act: impl FnOnce(&RamDisk, &mut ShardMemory) -> T) -> T {
+        let place = disk.0 as usize;
+        let lender = self.lenders[place].take().expect("the caller saw that it lends");
+        let done = act(lender.as_ram().expect("lenders are memory"), self);
+        self.lenders[place] = Some(lender);
+        done
+    }
+
     /// A free page, with whatever it held.
     #[inline]
     pub(crate) fn take_page(&mut self) -> u32 {
@@ -125,6 +138,18 @@ impl ShardMemory {
     pub(crate) fn take_oldest_page(&mut self) -> u32 {
         self.have(1);
         self.cache.remove(0) & !COLD
+    }
+
+    /// Takes this page, if it is free here or in the arena.
+    #[cold]
+    pub(crate) fn take_this(&mut self, page: u32) -> bool {
+        match self.cache.iter().position(|free| free & !COLD == page) {
+            Some(at) => {
+                self.cache.remove(at);
+                true
+            }
+            None => self.arena.take_this(page),
+        }
     }
 
     /// Sees that the last `count` pages at hand are there to be taken; returns the index of the
@@ -387,17 +412,44 @@ impl Memory for ShardMemory {
     #[inline]
     fn prefetch_landing(&self, disk: DiskId, extent: Extent) {
         if let Some(disk) = self.lender(disk) {
-            disk.prefetch_landing(extent);
+            disk.prefetch_landing(extent, false);
         }
     }
 
     #[inline]
     fn land(&mut self, disk: DiskId, extent: Extent, bytes: &[u8]) {
-        // The disk needs our pages: it is out of its place meanwhile.
-        let place = disk.0 as usize;
-        let lender = self.lenders[place].take().expect("the caller saw that it lends");
-        lender.as_ram().expect("lenders are memory").land(self, extent, bytes);
-        self.lenders[place] = Some(lender);
+        self.lent(disk, |disk, memory| disk.land(memory, extent, bytes));
+    }
+
+    fn land_all(&mut self, landings: &[Landing], bytes: &[u8]) {
+        let is_alone = self.arena.is_alone();
+        for landing in landings {
+            if let Some(disk) = self.lender(landing.disk) {
+                disk.prefetch_landing(landing.extent, !is_alone);
+            }
+        }
+        let (mut borrowed, mut left) = std::mem::take(&mut self.landing);
+        for (index, Landing { disk, extent, .. }) in landings.iter().enumerate() {
+            let bytes = landings[index].bytes(bytes);
+            if is_alone {
+                self.land(*disk, *extent, bytes);
+            } else if !self.lent(*disk, |disk, memory| {
+                disk.land_borrowed(memory, *extent, bytes, &mut borrowed)
+            }) {
+                left.push(index);
+            }
+        }
+        if !borrowed.is_empty() {
+            self.fence();
+            borrowed.drain(..).for_each(|page| self.arena.end_borrow(page));
+        }
+        // Whoever exchanges a page may have to wait until another has ended his borrows: by now we
+        // have none that he waits for.
+        for index in left.drain(..) {
+            let Landing { disk, extent, .. } = landings[index];
+            self.land(disk, extent, landings[index].bytes(bytes));
+        }
+        self.landing = (borrowed, left);
     }
 
     #[inline]

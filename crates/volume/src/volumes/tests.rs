@@ -598,6 +598,17 @@ fn a_write_lands_where_one_disk_has_all_of_it_and_no_hold_stands_in_the_way() {
     assert!(host.shards[0].find_landing(VOLUME, other, &lender()).is_some());
 }
 
+#[test]
+fn no_write_lands_on_a_disk_that_a_failure_protects() {
+    let mut host = Host::new(1, 2, Cache::None);
+    let find = |host: &mut Host, offset| {
+        host.shards[0].find_landing(VOLUME, Extent::new(offset, 512), &lender()).is_some()
+    };
+    host.shards[0].gates[0].fail(Failure::MediumWrite);
+    assert!(!find(&mut host, 0));
+    assert!(find(&mut host, 4096), "the other disk takes writes");
+}
+
 /// How many of a class took how long in all.
 fn took(latencies: &Latencies, class: Class) -> (u64, u64) {
     let histogram = latencies.of(class);

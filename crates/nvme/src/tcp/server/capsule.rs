@@ -6,7 +6,7 @@
 //! (`fused`).
 
 use block::limits::LOANS_TOGETHER;
-use block::{Buffer, Class, Extent, Loan, Operation, VolumeId, planted};
+use block::{Buffer, Class, Extent, Landing, Loan, Operation, VolumeId, planted};
 use wire::nvme::command::{AdminOpcode, Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
@@ -201,7 +201,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// A write or compare whose data came with it; false when there is no memory for them.
+    /// A write or compare whose data came with it; false when there is no memory for them. A write
+    /// that may be volatile lands where the volume's memory takes it.
     #[inline]
     fn start_with_data(
         &mut self,
@@ -211,6 +212,13 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> bool {
+        if let Work::Write(extent, false) = work
+            && let Some((disk, extent)) = ctx.volumes.find_landing(volume, extent, ctx.memory)
+        {
+            let (from, who) = (self.intake.data_from, command.command_id());
+            self.intake.landings.push(Landing { volume, disk, extent, from, who });
+            return true;
+        }
         let Some(mut buffer) = self.capsule_memory(data.len() as u32, work.phase(), ctx) else {
             return false;
         };

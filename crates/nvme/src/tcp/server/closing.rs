@@ -278,6 +278,7 @@ impl Connection {
         self.slots.shrink();
         self.outbox.shrink();
         self.intake.loans = Vec::new();
+        self.intake.landings = Vec::new();
         self.intake.waiting.shrink_to_fit();
         self.intake.idle_mark = None;
     }

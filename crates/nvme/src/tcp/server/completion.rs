@@ -1,7 +1,9 @@
 //! What comes back: completions from the volumes become replies, batches that left give their
 //! buffers back.
 
-use block::{Buffer, Class, Completion, Failure, Loan, Operation, Outcome, VolumeId, planted};
+use block::{
+    Buffer, Class, Completion, Failure, Landing, Loan, Operation, Outcome, VolumeId, planted,
+};
 use contract::SendBatch;
 use wire::nvme::Status;
 
@@ -84,6 +86,19 @@ impl Connection {
             self.send_read(command_id, buffer, ctx);
         }
         self.intake.loans = loans;
+    }
+
+    /// Has the writes land that found where, and answers them.
+    pub(super) fn take_landings(&mut self, received: &[u8], ctx: &mut Context<'_>) {
+        let mut landings = core::mem::take(&mut self.intake.landings);
+        ctx.memory.land_all(&landings, received);
+        self.traffic.writes += landings.len() as u64;
+        for Landing { volume, disk, extent, who, .. } in landings.drain(..) {
+            self.traffic.write_bytes += extent.length.0;
+            ctx.volumes.landed(volume, disk, extent.length);
+            self.answer(who, Status::SUCCESS);
+        }
+        self.intake.landings = landings;
     }
 
     fn other_done(

@@ -9,8 +9,9 @@
 //!
 //! The way of a 4 KiB read: `receive` cuts the PDU, `capsule` gives the command a slot and memory
 //! and a request to the volume; `completion` puts header, data and response capsule into the batch
-//! that `settle` sends. A write that does not fit its capsule gets its whole buffer and then one
-//! R2T for all of it: the grant. Who finds no memory waits: a command without data in the line of
+//! that `settle` sends. A write that came in its capsule lands where the volume is memory that takes
+//! it at once, else it goes the same way. One that does not fit its capsule gets its whole buffer
+//! and then one R2T for all of it: the grant. Who finds no memory waits: a command without data in the line of
 //! `memory`, a capsule with data in the stream, which stops.
 //!
 //! ```text
@@ -43,7 +44,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use block::record::passed;
-use block::{Account, Buffer, Class, Instant, Loan, Operation, Request, VolumeId, limits};
+use block::{Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, VolumeId, limits};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
 use reservation::{Access, InForce, Registrant};
 use wire::nvme::{Command, Completion as Entry, Status};
@@ -133,6 +134,14 @@ struct Intake {
     /// Reads whose pages can be lent, by command identifier. They have no slot: they are answered
     /// before anything else is heard of the connection.
     loans: Vec<Loan<u16>>,
+    /// Writes that found memory which takes them at once, by command identifier; their bytes lie in
+    /// what was received. They have no slot: they have landed and are answered before anything but
+    /// plain reads and writes is heard of the connection.
+    landings: Vec<Landing>,
+    /// Where in what was received the PDU at the front of the stream begins, and the data of its
+    /// capsule.
+    front: usize,
+    data_from: usize,
     /// Commands whose data were asked for and are not whole.
     asked: u32,
     /// Those of them whose data are worth a direct receive.
@@ -265,7 +274,8 @@ impl Connection {
     /// Commands that the host cannot have seen answered.
     #[inline]
     fn unanswered(&self) -> u32 {
-        self.slots.len() + self.intake.loans.len() as u32 + self.outbox.answers()
+        let without_slot = self.intake.loans.len() + self.intake.landings.len();
+        self.slots.len() + without_slot as u32 + self.outbox.answers()
     }
 
     /// Bytes that it holds outside the pool for answers that have not been given to the driver.

@@ -8,10 +8,11 @@
 //! "H2CData", "H2CTermReq".
 
 use block::checksum::{Crc32c, crc32c};
-use block::limits::{DIRECT_RECEIVE_MIN, TURN_BYTES};
+use block::limits::{DIRECT_RECEIVE_MIN, LANDINGS_TOGETHER, TURN_BYTES};
 use block::planted;
 use contract::{Direct, Next, Receive};
 use wire::nvme::Command;
+use wire::nvme::command::IoOpcode;
 use wire::nvme_tcp::{
     DataHeader, Digests, FatalErrorStatus, ICReq, ICResp, Payload, PduType, TermReq,
 };
@@ -77,6 +78,9 @@ impl Connection {
     /// Bytes came. See [`contract::Machine::handle_received`].
     pub fn handle_received(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Receive {
         let receive = self.take_stream(bytes, ctx);
+        if !self.intake.landings.is_empty() {
+            self.take_landings(bytes, ctx);
+        }
         if !self.intake.loans.is_empty() {
             self.take_loans(ctx);
         }
@@ -87,10 +91,15 @@ impl Connection {
         let mut at = 0;
         let mut pdus = 0;
         while self.is_open() {
+            if !self.intake.landings.is_empty() && !may_join(&bytes[at..]) {
+                self.take_landings(bytes, ctx);
+            }
+            self.intake.front = at;
             let step = match self.step(&bytes[at..], ctx) {
                 Ok(step) => step,
                 Err(violation) => {
                     // What came before it is answered before it.
+                    self.take_landings(bytes, ctx);
                     self.take_loans(ctx);
                     self.violated(violation, &bytes[at..], ctx);
                     break;
@@ -117,6 +126,9 @@ impl Connection {
             pdus += 1;
             if self.intake.stream == Stream::Header {
                 self.intake.begun = None;
+            }
+            if self.intake.landings.len() == LANDINGS_TOGETHER {
+                self.take_landings(bytes, ctx);
             }
             if at == bytes.len() {
                 let next = self.next_at_end(ctx);
@@ -305,6 +317,7 @@ impl Connection {
         let command = Command::parse(&bytes[8..]).map_err(|error| Violation::field(&error))?;
         let data_end = (head.data_at + head.data_length) as usize;
         let data = &bytes[head.data_at as usize..data_end];
+        self.intake.data_from = self.intake.front + head.data_at as usize;
         let corrupt =
             self.digests.data && !data.is_empty() && crc32c(data) != digest_at(bytes, data_end);
         if !self.take_command(&command, data, corrupt, ctx) {
@@ -422,6 +435,16 @@ impl Connection {
             self.data_is_whole(part.slot, ctx);
         }
     }
+}
+
+/// Whether writes that are about to land may wait for what is at the front of the stream: a plain
+/// read or write in its capsule, which may be another. All else finds them landed, as what was
+/// asked before it.
+#[inline]
+fn may_join(bytes: &[u8]) -> bool {
+    let opcode = bytes.get(COMMON as usize).copied();
+    let is_plain = [IoOpcode::READ, IoOpcode::WRITE].iter().any(|plain| opcode == Some(plain.0));
+    bytes[0] == PduType::CAPSULE_COMMAND.0 && is_plain
 }
 
 const _: () = assert!(COMMON <= SMALLEST);

@@ -12,6 +12,7 @@ mod handshake;
 mod hostile;
 mod identity;
 mod judged_anew;
+mod landing;
 mod memory;
 mod reservations;
 mod transfer;

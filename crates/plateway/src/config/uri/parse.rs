@@ -75,7 +75,7 @@ impl Parser<'_> {
         };
         let body = from + scheme_end + 1..end;
         match &text[..scheme_end] {
-            "ram" => Ok(DiskUri::Ram { bytes: self.size(body)? }),
+            "ram" => self.ram(body),
             "null" => Ok(DiskUri::Null { bytes: self.size(body)? }),
             "file" => self.file(body),
             "volume" => self.volume(body),
@@ -121,6 +121,15 @@ impl Parser<'_> {
             return Err(self.expected(at, "a multiple of 512 bytes that is not zero"));
         }
         Ok(bytes)
+    }
+
+    fn ram(&self, at: Range<usize>) -> Result<DiskUri, UriError> {
+        let (size, query) = self.split_query(at);
+        let (bytes, mut touch) = (self.size(size)?, false);
+        for (key, value) in self.options(query, &["touch"])? {
+            touch = self.number(value, key, 0..=1)? == 1;
+        }
+        Ok(DiskUri::Ram { bytes, touch })
     }
 
     fn device(&self, at: Range<usize>) -> Result<DiskUri, UriError> {

@@ -23,7 +23,8 @@ fn message(text: &str) -> String {
 
 #[test]
 fn each_form_is_understood() {
-    assert_eq!(parse("ram:1GiB"), DiskUri::Ram { bytes: 1 << 30 });
+    assert_eq!(parse("ram:1GiB"), DiskUri::Ram { bytes: 1 << 30, touch: false });
+    assert_eq!(parse("ram:1GiB?touch=1"), DiskUri::Ram { bytes: 1 << 30, touch: true });
     assert_eq!(parse("null:1TiB"), DiskUri::Null { bytes: 1 << 40 });
     let file = |path: &str, create_bytes| DiskUri::File {
         path: path.into(),
@@ -39,8 +40,8 @@ fn each_form_is_understood() {
     let path = "/srv/a.img".into();
     let cut = DiskUri::File { path, create_bytes: None, tail: Tail::Ignore };
     assert_eq!(parse("file:/srv/a.img?tail=ignore"), cut);
-    let inner =
-        Box::new(DiskUri::Faulty { seed: 255, inner: Box::new(DiskUri::Ram { bytes: 512 }) });
+    let inner = Box::new(DiskUri::Ram { bytes: 512, touch: false });
+    let inner = Box::new(DiskUri::Faulty { seed: 255, inner });
     assert_eq!(parse("delay:500,faulty:0xff,ram:512"), DiskUri::Delay { delay_us: 500, inner });
 }
 
@@ -107,6 +108,8 @@ fn a_target_for_discovery_has_a_default_port() {
 fn canonical_spellings() {
     for (text, canonical) in [
         ("ram:1024MiB", "ram:1GiB"),
+        ("ram:1GiB?touch=0", "ram:1GiB"),
+        ("ram:1024MiB?touch=1", "ram:1GiB?touch=1"),
         ("file:///srv/a.img?create=1048576", "file:/srv/a.img?create=1MiB"),
         ("faulty:0x10,null:512B", "faulty:16,null:512"),
         (
@@ -151,7 +154,7 @@ impl Draw {
 
     fn disk(&mut self, nesting: usize) -> DiskUri {
         match self.below(if nesting < NESTING_MAX { 9 } else { 7 }) {
-            0 => DiskUri::Ram { bytes: self.sectors() },
+            0 => DiskUri::Ram { bytes: self.sectors(), touch: self.below(2) == 1 },
             1 => DiskUri::Null { bytes: self.sectors() },
             2 => {
                 let absolute = self.below(2) == 0;

@@ -348,7 +348,7 @@ fn a_command_without_data_may_leave_its_descriptor_out() {
 }
 
 /// Reads the error log and the health log of a host's only controller.
-fn logs(world: &mut World) -> (Vec<ErrorEntry>, Smart) {
+pub(super) fn logs(world: &mut World) -> (Vec<ErrorEntry>, Smart) {
     let mut read = |id, bytes| {
         world.command(ADMIN, Command::get_log(id, NSID_ALL, 0, bytes, true).with_command_id(99));
         match world.said(ADMIN).swap_remove(0) {
