@@ -127,6 +127,8 @@ pub struct Job<W> {
     pub place: PayloadPlace,
     /// A command was answered so, and the payload is waited for.
     pub verdict: Option<Verdict>,
+    /// What became of it, once it is over.
+    pub(crate) outcome: Option<Outcome>,
     /// Completed writes when a flush was sent.
     pub(crate) covers: u64,
     /// What the protocol keeps with the commands under way. Left as it is from one job to the next.
@@ -178,9 +180,9 @@ impl<W> Job<W> {
         self.kind.is_stepwise() && self.cursor.extent < self.extents().len()
     }
 
-    /// Empties a job that is over; its buffer.
+    /// It is over. Its payload stays until its completion is fetched.
     #[inline]
-    pub(crate) fn empty(&mut self) -> Buffer {
+    pub(crate) fn end(&mut self, outcome: Outcome) {
         assert!(
             self.place == PayloadPlace::Home && self.state != JobState::Free,
             "a {:?} ended in state {:?} while its buffer was {:?}",
@@ -189,8 +191,8 @@ impl<W> Job<W> {
             self.place
         );
         self.state = JobState::Free;
+        self.outcome = Some(outcome);
         self.verdict = None;
         self.ranges = Vec::new();
-        core::mem::take(&mut self.buffer)
     }
 }

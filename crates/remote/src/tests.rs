@@ -279,6 +279,25 @@ fn people_are_told_what_changed_and_in_which_words() {
 }
 
 #[test]
+fn a_job_that_is_over_keeps_its_place_until_its_completion_is_fetched() {
+    let mut disk = disk();
+    ask(&mut disk, 0, read(0, 512));
+    ask(&mut disk, 1, read(512, 512));
+    for index in begin(&mut disk) {
+        disk.conclude(NOW, index, DONE);
+    }
+    assert_eq!((disk.in_flight(), disk.is_empty()), (0, false), "they are over, and not fetched");
+    // Neither time nor another request comes to them.
+    ask(&mut disk, 2, read(1024, 512));
+    assert!(disk.handle_timeout(NOW + DEADLINE / 2).is_empty());
+    let first = disk.poll_completion().expect("the first");
+    assert_eq!((first.ticket.slot, first.buffer.phase(), first.buffer.len()), (0, 0, 512));
+    let second = disk.poll_completion().expect("the second");
+    assert_eq!((second.ticket.slot, second.buffer.phase(), second.buffer.len()), (1, 512, 512));
+    assert_eq!((done(&mut disk), disk.in_flight()), (vec![], 1));
+}
+
+#[test]
 #[should_panic(expected = "while its buffer was Receive")]
 fn a_job_does_not_end_without_its_payload() {
     let mut disk = disk();

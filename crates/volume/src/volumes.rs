@@ -376,7 +376,7 @@ impl Volumes {
 
     /// Submits a request with an extent, whole or in pieces.
     #[inline]
-    fn dispatch(&mut self, now: Instant, volume: VolumeId, extent: Extent, mut request: Request) {
+    fn dispatch(&mut self, now: Instant, volume: VolumeId, extent: Extent, request: Request) {
         let found = &mut self.volumes[volume.0];
         let piece = found.layout.first_piece(extent);
         if piece.extent.length != extent.length {
@@ -389,20 +389,25 @@ impl Volumes {
         }
         gate.counters.count(changes_data, extent.length.0);
         found.in_flight += 1;
-        request.ticket = self.take_off(Flight {
-            ticket: request.ticket,
+        let asker = request.ticket;
+        let durable = request.operation.is_durable();
+        // Moved first and changed then: a move of what has just been written waits for the writes.
+        self.outbox.submit.push((piece.disk, request));
+        let ticket = self.take_off(Flight {
+            ticket: asker,
             volume,
             disk: piece.disk,
             extent,
             number: 0,
             begun: now,
             changes_data,
-            durable: request.operation.is_durable(),
+            durable,
             class: Class::changing(changes_data),
             what: What::Whole,
         });
+        let (_, request) = self.outbox.submit.last_mut().expect("it was just put there");
+        request.ticket = ticket;
         request.operation.move_to(piece.extent);
-        self.outbox.submit.push((piece.disk, request));
     }
 
     /// Answers a request, maybe a step of our own, that is not submitted.

@@ -513,10 +513,10 @@ impl Initiator {
             let with_room = self.queues.iter_mut().filter(|queue| queue.has_room());
             let Some(queue) = with_room.min_by_key(|queue| queue.outstanding()) else { return };
             match plan(&mut self.disk[index], limits, self.settings.nsid) {
-                Plan::Command { command, sends } => {
+                Plan::Command { mut command, sends } => {
                     self.disk.start().wire.period = self.admin.period;
                     queue.expect_answers(now);
-                    queue.submit(index, command, sends, &mut self.disk, limits, memory);
+                    queue.submit(index, &mut command, sends, &mut self.disk, limits, memory);
                 }
                 Plan::Split => self.disk.split(limits.transfer),
                 Plan::Finish(outcome) => {
