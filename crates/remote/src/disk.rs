@@ -72,9 +72,9 @@ impl<W: Default> Disk<W> {
         self.table.len() == self.free.len() && self.completions.is_empty()
     }
 
-    /// Takes a request in; it waits.
+    /// Takes a request in, out of where it lies; it waits.
     #[inline]
-    pub fn admit(&mut self, request: Request, deadline: Instant) {
+    pub fn admit(&mut self, request: &mut Request, deadline: Instant) {
         if let Operation::CompareAndWrite { .. } = request.operation {
             return self.answer(request, Outcome::NotDone(Failure::Unsupported));
         }
@@ -90,7 +90,9 @@ impl<W: Default> Disk<W> {
     }
 
     /// Answers a request of which no job is made.
-    pub fn answer(&mut self, request: Request, outcome: Outcome) {
+    pub fn answer(&mut self, request: &mut Request, outcome: Outcome) {
+        let operation = core::mem::replace(&mut request.operation, Operation::Flush);
+        let request = Request { ticket: request.ticket, operation };
         self.completions.push_back(request.complete(outcome));
     }
 
@@ -102,6 +104,16 @@ impl<W: Default> Disk<W> {
         let index = self.over.pop_front()?;
         let (outcome, buffer) = self.vacate(index);
         Some(Completion::new(self[index].ticket, outcome, buffer))
+    }
+
+    /// All completions there are, in the order of [`poll_completion`](Self::poll_completion).
+    #[inline]
+    pub fn take_completions(&mut self, into: &mut Vec<Completion>) {
+        into.extend(self.completions.drain(..));
+        while let Some(index) = self.over.pop_front() {
+            let (outcome, buffer) = self.vacate(index);
+            into.push(Completion::new(self[index].ticket, outcome, buffer));
+        }
     }
 
     /// A place for a job: one that nobody has any more, if there is one.

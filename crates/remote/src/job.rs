@@ -140,24 +140,27 @@ impl<W> Job<W> {
     /// payload nor ranges nor verdict nor claims. Panics for a compare-and-write, which is refused
     /// before.
     #[inline]
-    pub(crate) fn begin(&mut self, request: Request, number: u64, deadline: Instant) {
+    pub(crate) fn begin(&mut self, request: &mut Request, number: u64, deadline: Instant) {
         (self.ticket, self.number, self.deadline) = (request.ticket, number, deadline);
         (self.state, self.tries, self.part_of) = (JobState::Waiting, 0, None);
         (self.cursor, self.then) = (Cursor::default(), Cursor::default());
         let (none, empty) = (Extent::default(), Buffer::empty());
-        (self.kind, self.extent, self.buffer, self.durable) = match request.operation {
-            Operation::Read { extent, buffer } => (JobKind::Read, extent, buffer, false),
+        let take = core::mem::take::<Buffer>;
+        (self.kind, self.extent, self.buffer, self.durable) = match &mut request.operation {
+            Operation::Read { extent, buffer } => (JobKind::Read, *extent, take(buffer), false),
             Operation::Write { extent, buffer, durable } => {
-                (JobKind::Write, extent, buffer, durable)
+                (JobKind::Write, *extent, take(buffer), *durable)
             }
-            Operation::Compare { extent, buffer } => (JobKind::Compare, extent, buffer, false),
+            Operation::Compare { extent, buffer } => {
+                (JobKind::Compare, *extent, take(buffer), false)
+            }
             Operation::Flush => (JobKind::Flush, none, empty, false),
             Operation::WriteZeroes { extent, deallocate, durable } => {
-                (JobKind::Zeroes { deallocate }, extent, empty, durable)
+                (JobKind::Zeroes { deallocate: *deallocate }, *extent, empty, *durable)
             }
-            Operation::Verify { extent } => (JobKind::Verify, extent, empty, false),
+            Operation::Verify { extent } => (JobKind::Verify, *extent, empty, false),
             Operation::Discard { extents } => {
-                self.ranges = extents;
+                self.ranges = core::mem::take(extents);
                 (JobKind::Discard, none, empty, false)
             }
             Operation::CompareAndWrite { .. } => unreachable!("it is refused"),

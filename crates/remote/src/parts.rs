@@ -43,7 +43,7 @@ impl<W: Default> Disk<W> {
                 _ => Operation::Write { extent, buffer, durable },
             };
             let job = &mut self[part];
-            job.begin(Request { ticket, operation }, number, deadline);
+            job.begin(&mut Request { ticket, operation }, number, deadline);
             job.part_of = Some((whole, start + at));
             if claims {
                 self.claim(part);

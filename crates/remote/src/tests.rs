@@ -35,7 +35,7 @@ fn write(offset: u64, length: u64) -> Operation {
 
 fn ask(disk: &mut Disk<()>, slot: u32, operation: Operation) {
     let ticket = Ticket { slot, ..Ticket::default() };
-    disk.admit(Request { ticket, operation }, NOW + DEADLINE);
+    disk.admit(&mut Request { ticket, operation }, NOW + DEADLINE);
 }
 
 /// Begins all that can be; the jobs.

@@ -38,9 +38,10 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// A request of a volume; answered by [`Imports::poll_completion`].
+    /// A request of a volume, taken out of where it lies; answered by
+    /// [`Imports::take_completions`].
     #[inline]
-    pub(crate) fn handle_request(&mut self, now: Instant, request: Request) {
+    pub(crate) fn handle_request(&mut self, now: Instant, request: &mut Request) {
         self.remote.handle_request(now, request);
     }
 
@@ -306,14 +307,13 @@ impl Imports {
         self.live.values_mut().filter_map(renewed).collect()
     }
 
-    /// An answer to a request, straight from the initiator that has it.
+    /// The answers to requests, straight from the initiators that have them.
     #[inline]
-    pub(crate) fn poll_completion(&mut self) -> Option<Completion> {
-        let completion = self.all_mut().find_map(|import| import.remote.poll_completion());
-        if completion.is_none() && !self.retired.is_empty() {
+    pub(crate) fn take_completions(&mut self, into: &mut Vec<Completion>) {
+        self.all_mut().for_each(|import| import.remote.take_completions(into));
+        if !self.retired.is_empty() {
             self.retired.retain(|import| !import.remote.is_gone());
         }
-        completion
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called. At once while something

@@ -21,7 +21,7 @@ mod routing;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use block::{DiskId, Instant, MachineId, Memory, Pool, ShardId, Slot, Table, planted};
+use block::{Completion, DiskId, Instant, MachineId, Memory, Pool, ShardId, Slot, Table, planted};
 use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
     Receive, SessionEnd, SessionIdentity,
@@ -84,8 +84,8 @@ pub struct Shard {
     settings: Settings,
     pool: Pool,
     volumes: Volumes,
-    /// Memory for the outbox's requests while those for imports are taken out.
-    asks: Vec<Ask>,
+    /// Memory for the answers of imports while they are handed up.
+    answers: Vec<Completion>,
     protocols: Protocols,
     /// What is spoken through each listener.
     listeners: BTreeMap<ListenerId, Protocol>,
@@ -114,7 +114,7 @@ impl Shard {
             settings,
             pool: Pool::new(pages),
             volumes: Volumes::new(shard, shards, machine::FLIGHTS, machine::GATES),
-            asks: Vec::new(),
+            answers: Vec::new(),
             protocols: Protocols::new(now, settings),
             listeners: BTreeMap::new(),
             places: Table::new(),

@@ -126,20 +126,16 @@ impl Shard {
     }
 
     /// Takes what is for imports out of what disks are to be asked; a driver never sees it.
+    #[inline]
     pub(super) fn ask_imports(&mut self, now: Instant) {
-        if self.volumes.outbox.submit.is_empty() {
-            return;
-        }
-        // The two lists change places, so that neither gives its memory up.
-        let mut asks = core::mem::take(&mut self.asks);
-        core::mem::swap(&mut asks, &mut self.volumes.outbox.submit);
-        for (disk, request) in asks.drain(..) {
-            match self.imports.get_mut(disk) {
-                Some(import) => import.handle_request(now, request),
-                None => self.volumes.outbox.submit.push((disk, request)),
+        let imports = &mut self.imports;
+        self.volumes.outbox.submit.retain_mut(|(disk, request)| match imports.get_mut(*disk) {
+            Some(import) => {
+                import.handle_request(now, request);
+                false
             }
-        }
-        self.asks = asks;
+            None => true,
+        });
     }
 
     /// A disk answered. For nearly all requests what follows is that their asker is told.
@@ -147,11 +143,11 @@ impl Shard {
     pub(super) fn handle_completion(
         &mut self,
         now: Instant,
-        completion: Completion,
+        mut completion: Completion,
         memory: &mut dyn Memory,
     ) {
-        if let Some(told) = self.volumes.handle_completion(now, completion) {
-            self.route_completion(now, told, memory);
+        if self.volumes.handle_completion(now, &mut completion) {
+            self.route_completion(now, completion, memory);
         }
         if !self.volumes.outbox.has_only_requests() {
             self.route_outbox(now, memory);
@@ -294,9 +290,12 @@ impl Shard {
     /// Hands the completions of imports up, and down what was asked because of them.
     #[inline]
     pub(super) fn route_import_answers(&mut self, now: Instant, memory: &mut dyn Memory) {
-        while let Some(completion) = self.imports.poll_completion() {
+        let mut answers = core::mem::take(&mut self.answers);
+        self.imports.take_completions(&mut answers);
+        for completion in answers.drain(..) {
             self.handle_completion(now, completion, memory);
         }
+        self.answers = answers;
         self.ask_imports(now);
     }
 

@@ -271,15 +271,21 @@ impl Initiator {
         addresses[self.address_at % addresses.len()]
     }
 
-    /// A request; exactly one completion comes.
+    /// A request, taken out of where it lies; exactly one completion comes.
     #[inline]
-    pub fn handle_request(&mut self, now: Instant, request: Request) {
+    pub fn handle_request(&mut self, now: Instant, request: &mut Request) {
         self.disk.admit(request, now + self.settings.deadline);
     }
 
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.disk.poll_completion()
+    }
+
+    /// All completions there are.
+    #[inline]
+    pub fn take_completions(&mut self, into: &mut Vec<Completion>) {
+        self.disk.take_completions(into);
     }
 
     /// What the driver should do next.

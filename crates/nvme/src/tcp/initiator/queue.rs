@@ -242,14 +242,14 @@ impl Queue {
             }
             self.news = Some(QueueNews::Greeted);
         }
-        if let Some(incoming) = self.incoming {
-            let (used, next) = self.take_data(now, incoming, &bytes[at..], disk, memory)?;
+        if let Some(mut incoming) = self.incoming {
+            let (used, next) = self.take_data(now, &mut incoming, &bytes[at..], disk, memory)?;
             at += used;
             if let Some(next) = next {
                 return Ok(Receive { consumed: at, next });
             }
         }
-        let before = self.outstanding;
+        let (before, mut incoming) = (self.outstanding, Incoming::default());
         loop {
             if at == bytes.len() {
                 return Ok(Receive { consumed: at, next: self.front() });
@@ -263,9 +263,10 @@ impl Queue {
                     return Ok(Receive { consumed: at, next });
                 }
                 Front::Pdu(head) if head.common.kind == PduType::C2H_DATA => {
-                    let incoming = self.begin_data(head, &bytes[at..], disk)?;
+                    self.begin_data(head, &bytes[at..], disk, &mut incoming)?;
                     at += head.data_at as usize;
-                    let (used, next) = self.take_data(now, incoming, &bytes[at..], disk, memory)?;
+                    let (used, next) =
+                        self.take_data(now, &mut incoming, &bytes[at..], disk, memory)?;
                     at += used;
                     if let Some(next) = next {
                         return Ok(Receive { consumed: at, next });

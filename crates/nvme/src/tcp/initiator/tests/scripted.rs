@@ -64,8 +64,8 @@ impl Played {
     }
 
     fn submit(&mut self, operation: Operation) {
-        let request = Request { ticket: Ticket::default(), operation };
-        self.disk.admit(request, NOW + Duration::from_secs(60));
+        let mut request = Request { ticket: Ticket::default(), operation };
+        self.disk.admit(&mut request, NOW + Duration::from_secs(60));
         self.go_on();
     }
 
@@ -339,8 +339,8 @@ fn a_discard_is_every_whole_block_once_in_commands_within_the_limits() {
         let extents = extents.map(|(offset, length)| Extent::new(offset, length)).to_vec();
         let mut disk = Disk::default();
         let operation = Operation::Discard { extents };
-        let request = Request { ticket: Ticket::default(), operation };
-        disk.admit(request, NOW + Duration::from_secs(60));
+        let mut request = Request { ticket: Ticket::default(), operation };
+        disk.admit(&mut request, NOW + Duration::from_secs(60));
         let index = disk.front().expect("a job waits");
         let mut blocks = Vec::new();
         while let Plan::Command { command, sends } = plan(&mut disk[index], &limits, 1) {
