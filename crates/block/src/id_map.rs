@@ -16,6 +16,13 @@ impl<T> Default for IdMap<T> {
 }
 
 impl<T> IdMap<T> {
+    /// Whether there is no value.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        // The list is as short as it can be.
+        self.values.is_empty()
+    }
+
     #[inline]
     pub fn get(&self, id: u32) -> Option<&T> {
         self.values.get(id as usize)?.as_ref()
@@ -55,6 +62,7 @@ impl<T> IdMap<T> {
     }
 
     /// The values to change, in the same order.
+    #[inline]
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.values.iter_mut().flatten()
     }

@@ -50,6 +50,9 @@ pub const BATCH_HEAD_KEPT_MAX: usize = 64 << 10;
 pub const INITIATOR_ADMIN_DEPTH: u16 = 32;
 /// R2Ts that an initiator takes per command at once (MAXR2T + 1).
 pub const GRANTS_MAX: usize = 4;
+/// Answers that an initiator takes from its stream before it lets those above it go on: their data,
+/// 16 KiB of a 4 KiB read each, fit into a processor's first cache with what is done about them.
+pub const ANSWERS_PER_SHARE: u32 = 4;
 /// Data of one reply that an initiator takes: more than it asks for.
 pub const INITIATOR_REPLY_MAX: usize = 16 << 10;
 /// Entries of a discovery log that are read at once.

@@ -33,6 +33,9 @@ pub struct Disk<W> {
     pub(crate) blocked: Vec<u32>,
     pub(crate) claims: Vec<Claim>,
     pub(crate) wholes: Table<Whole>,
+    /// Jobs that are over: each stays in its place until its completion is fetched.
+    over: VecDeque<u32>,
+    /// Completions of what is no job, or no job any more.
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) flushes: Flushes,
     /// When something may be due, at the earliest.
@@ -61,17 +64,17 @@ impl<W> core::ops::IndexMut<u32> for Disk<W> {
 impl<W: Default> Disk<W> {
     /// Jobs that are not over.
     pub fn in_flight(&self) -> usize {
-        self.table.len() - self.free.len()
+        self.table.len() - self.free.len() - self.over.len()
     }
 
     /// Whether nothing is left: no job, no completion.
     pub fn is_empty(&self) -> bool {
-        self.in_flight() == 0 && self.completions.is_empty()
+        self.table.len() == self.free.len() && self.completions.is_empty()
     }
 
-    /// Takes a request in; it waits.
+    /// Takes a request in, out of where it lies; it waits.
     #[inline]
-    pub fn admit(&mut self, request: Request, deadline: Instant) {
+    pub fn admit(&mut self, request: &mut Request, deadline: Instant) {
         if let Operation::CompareAndWrite { .. } = request.operation {
             return self.answer(request, Outcome::NotDone(Failure::Unsupported));
         }
@@ -87,16 +90,33 @@ impl<W: Default> Disk<W> {
     }
 
     /// Answers a request of which no job is made.
-    pub fn answer(&mut self, request: Request, outcome: Outcome) {
+    pub fn answer(&mut self, request: &mut Request, outcome: Outcome) {
+        let operation = core::mem::replace(&mut request.operation, Operation::Flush);
+        let request = Request { ticket: request.ticket, operation };
         self.completions.push_back(request.complete(outcome));
     }
 
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+        if !self.completions.is_empty() {
+            return self.completions.pop_front();
+        }
+        let index = self.over.pop_front()?;
+        let (outcome, buffer) = self.vacate(index);
+        Some(Completion::new(self[index].ticket, outcome, buffer))
     }
 
-    /// A place for a job: that of one that is over, if there is one.
+    /// All completions there are, in the order of [`poll_completion`](Self::poll_completion).
+    #[inline]
+    pub fn take_completions(&mut self, into: &mut Vec<Completion>) {
+        into.extend(self.completions.drain(..));
+        while let Some(index) = self.over.pop_front() {
+            let (outcome, buffer) = self.vacate(index);
+            into.push(Completion::new(self[index].ticket, outcome, buffer));
+        }
+    }
+
+    /// A place for a job: one that nobody has any more, if there is one.
     #[inline]
     pub(crate) fn place(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
@@ -149,23 +169,32 @@ impl<W: Default> Disk<W> {
         }
     }
 
-    /// Ends a job, whose payload must be at home.
+    /// Ends a job, whose payload must be at home, where it stays: moving it is for whoever fetches
+    /// the completion, when the bytes that were just put into it have left the processor's queues.
     #[inline]
     pub fn finish(&mut self, index: u32, outcome: Outcome) {
         let job = &mut self.table[index as usize];
-        let buffer = job.empty();
+        job.end(outcome);
         if outcome.is_done() {
             self.flushes.note(job);
         }
-        let (ticket, part_of, claims) = (job.ticket, job.part_of, job.claims);
-        self.free.push(index);
+        let (part_of, claims) = (job.part_of, job.claims);
         if claims {
             self.release(index);
         }
         match part_of {
-            None => self.completions.push_back(Completion::new(ticket, outcome, buffer)),
-            Some((whole, start)) => self.finish_part(whole, start, outcome, buffer),
+            None => self.over.push_back(index),
+            Some((whole, start)) => self.finish_part(whole, start, index),
         }
+    }
+
+    /// Frees the place of a job that is over; what became of it, and its payload.
+    #[inline]
+    pub(crate) fn vacate(&mut self, index: u32) -> (Outcome, Buffer) {
+        self.free.push(index);
+        let job = &mut self.table[index as usize];
+        let outcome = job.outcome.take().expect("a job that is over ended somehow");
+        (outcome, core::mem::take(&mut job.buffer))
     }
 
     /// Ends a job as soon as its payload is at home: whoever takes that there finds the verdict.

@@ -127,6 +127,8 @@ pub struct Job<W> {
     pub place: PayloadPlace,
     /// A command was answered so, and the payload is waited for.
     pub verdict: Option<Verdict>,
+    /// What became of it, once it is over.
+    pub(crate) outcome: Option<Outcome>,
     /// Completed writes when a flush was sent.
     pub(crate) covers: u64,
     /// What the protocol keeps with the commands under way. Left as it is from one job to the next.
@@ -138,24 +140,27 @@ impl<W> Job<W> {
     /// payload nor ranges nor verdict nor claims. Panics for a compare-and-write, which is refused
     /// before.
     #[inline]
-    pub(crate) fn begin(&mut self, request: Request, number: u64, deadline: Instant) {
+    pub(crate) fn begin(&mut self, request: &mut Request, number: u64, deadline: Instant) {
         (self.ticket, self.number, self.deadline) = (request.ticket, number, deadline);
         (self.state, self.tries, self.part_of) = (JobState::Waiting, 0, None);
         (self.cursor, self.then) = (Cursor::default(), Cursor::default());
         let (none, empty) = (Extent::default(), Buffer::empty());
-        (self.kind, self.extent, self.buffer, self.durable) = match request.operation {
-            Operation::Read { extent, buffer } => (JobKind::Read, extent, buffer, false),
+        let take = core::mem::take::<Buffer>;
+        (self.kind, self.extent, self.buffer, self.durable) = match &mut request.operation {
+            Operation::Read { extent, buffer } => (JobKind::Read, *extent, take(buffer), false),
             Operation::Write { extent, buffer, durable } => {
-                (JobKind::Write, extent, buffer, durable)
+                (JobKind::Write, *extent, take(buffer), *durable)
             }
-            Operation::Compare { extent, buffer } => (JobKind::Compare, extent, buffer, false),
+            Operation::Compare { extent, buffer } => {
+                (JobKind::Compare, *extent, take(buffer), false)
+            }
             Operation::Flush => (JobKind::Flush, none, empty, false),
             Operation::WriteZeroes { extent, deallocate, durable } => {
-                (JobKind::Zeroes { deallocate }, extent, empty, durable)
+                (JobKind::Zeroes { deallocate: *deallocate }, *extent, empty, *durable)
             }
-            Operation::Verify { extent } => (JobKind::Verify, extent, empty, false),
+            Operation::Verify { extent } => (JobKind::Verify, *extent, empty, false),
             Operation::Discard { extents } => {
-                self.ranges = extents;
+                self.ranges = core::mem::take(extents);
                 (JobKind::Discard, none, empty, false)
             }
             Operation::CompareAndWrite { .. } => unreachable!("it is refused"),
@@ -178,9 +183,9 @@ impl<W> Job<W> {
         self.kind.is_stepwise() && self.cursor.extent < self.extents().len()
     }
 
-    /// Empties a job that is over; its buffer.
+    /// It is over. Its payload stays until its completion is fetched.
     #[inline]
-    pub(crate) fn empty(&mut self) -> Buffer {
+    pub(crate) fn end(&mut self, outcome: Outcome) {
         assert!(
             self.place == PayloadPlace::Home && self.state != JobState::Free,
             "a {:?} ended in state {:?} while its buffer was {:?}",
@@ -189,8 +194,8 @@ impl<W> Job<W> {
             self.place
         );
         self.state = JobState::Free;
+        self.outcome = Some(outcome);
         self.verdict = None;
         self.ranges = Vec::new();
-        core::mem::take(&mut self.buffer)
     }
 }

@@ -2,7 +2,7 @@
 //! joined again when the last of them is over. The whole ends as the worst of its parts did. Units:
 //! bytes of the request's buffer.
 
-use block::{Buffer, Completion, Extent, Join, Operation, Outcome, Request, Slot, Ticket};
+use block::{Buffer, Completion, Extent, Join, Operation, Request, Slot, Ticket};
 
 use crate::disk::Disk;
 use crate::job::JobKind;
@@ -43,7 +43,7 @@ impl<W: Default> Disk<W> {
                 _ => Operation::Write { extent, buffer, durable },
             };
             let job = &mut self[part];
-            job.begin(Request { ticket, operation }, number, deadline);
+            job.begin(&mut Request { ticket, operation }, number, deadline);
             job.part_of = Some((whole, start + at));
             if claims {
                 self.claim(part);
@@ -56,7 +56,8 @@ impl<W: Default> Disk<W> {
 
     /// A part that begins `start` bytes into its whole is over.
     #[cold]
-    pub(crate) fn finish_part(&mut self, whole: Slot, start: u32, outcome: Outcome, part: Buffer) {
+    pub(crate) fn finish_part(&mut self, whole: Slot, start: u32, part: u32) {
+        let (outcome, part) = self.vacate(part);
         let Whole { ticket, join } =
             self.wholes.get_mut(whole).expect("a whole outlives its parts");
         if let Some((outcome, buffer)) = join.came_back(start, outcome, part) {

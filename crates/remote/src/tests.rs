@@ -35,7 +35,7 @@ fn write(offset: u64, length: u64) -> Operation {
 
 fn ask(disk: &mut Disk<()>, slot: u32, operation: Operation) {
     let ticket = Ticket { slot, ..Ticket::default() };
-    disk.admit(Request { ticket, operation }, NOW + DEADLINE);
+    disk.admit(&mut Request { ticket, operation }, NOW + DEADLINE);
 }
 
 /// Begins all that can be; the jobs.
@@ -276,6 +276,25 @@ fn people_are_told_what_changed_and_in_which_words() {
     assert_eq!(told, [connected, changed, "lost 7.3: it is silent", connected]);
     let refused = InitiatorNews::Refused("another disk".to_owned());
     assert_eq!(disk.presence.tell(&refused, "7.3", ""), "another disk");
+}
+
+#[test]
+fn a_job_that_is_over_keeps_its_place_until_its_completion_is_fetched() {
+    let mut disk = disk();
+    ask(&mut disk, 0, read(0, 512));
+    ask(&mut disk, 1, read(512, 512));
+    for index in begin(&mut disk) {
+        disk.conclude(NOW, index, DONE);
+    }
+    assert_eq!((disk.in_flight(), disk.is_empty()), (0, false), "they are over, and not fetched");
+    // Neither time nor another request comes to them.
+    ask(&mut disk, 2, read(1024, 512));
+    assert!(disk.handle_timeout(NOW + DEADLINE / 2).is_empty());
+    let first = disk.poll_completion().expect("the first");
+    assert_eq!((first.ticket.slot, first.buffer.phase(), first.buffer.len()), (0, 0, 512));
+    let second = disk.poll_completion().expect("the second");
+    assert_eq!((second.ticket.slot, second.buffer.phase(), second.buffer.len()), (1, 512, 512));
+    assert_eq!((done(&mut disk), disk.in_flight()), (vec![], 1));
 }
 
 #[test]

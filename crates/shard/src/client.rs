@@ -1,28 +1,26 @@
 //! Internal clients: who asks volumes on a shard without a protocol. The control thread, for labels
 //! and flushes; what `bench` and `copy` let work.
 //!
-//! A client comes by [`Order::AddClient`](crate::Order::AddClient) and works at the end of each
-//! turn, after the machines that serve hosts: what it asks takes the way of data, through gates and
-//! instruments, and no second path to the media exists. It tells by itself what it came to, and is
+//! A client comes by [`Order::AddClient`](crate::Order::AddClient), has each answer as it comes and
+//! works at the end of each turn, after the machines that serve hosts: what it asks takes the way
+//! of data, through gates and instruments, and no second path to the media exists. It tells by itself what it came to, and is
 //! dropped once it is over. A shard without one pays one comparison a turn.
 //!
 //! A client is no host: it works in the name of whoever runs the program. No reservation holds it
 //! off, and none waits for what it has below.
 
-use core::fmt::Debug;
-use std::collections::VecDeque;
-
 use block::{
     Account, Buffer, Completion, Instant, Memory, Operation, Pool, Request, ShardId, Ticket,
     VolumeId,
 };
+use core::fmt::Debug;
 use volume::Volumes;
 
 use crate::machine;
 
 /// Somebody who asks volumes.
 pub trait InternalClient: Debug + Send {
-    /// An answer, under the slot that the request was given.
+    /// An answer, under the slot that the request was given. The turn's end follows.
     fn handle_completion(&mut self, completion: Completion, context: &mut ClientContext<'_>);
 
     /// The end of a turn, or the moment of [`poll_timeout`](Self::poll_timeout).
@@ -93,31 +91,31 @@ impl InternalClients {
         self.all.is_empty()
     }
 
-    /// Hands out `completions` and lets each work; whether there is something to carry now, or
-    /// memory came back.
-    pub(crate) fn work(
+    /// Hands an answer to the client that asked.
+    #[inline]
+    pub(crate) fn handle_completion(
         &mut self,
-        completions: &mut VecDeque<Completion>,
+        completion: Completion,
         context: &mut ClientContext<'_>,
-    ) -> bool {
-        let had_answers = !completions.is_empty();
-        for _ in 0..completions.len() {
-            let Some(completion) = completions.pop_front() else { break };
-            let number = |(number, _): &(u32, _)| machine::client(*number);
-            match self.all.iter_mut().find(|client| number(client) == completion.ticket.machine) {
-                Some((number, client)) => {
-                    context.number = *number;
-                    client.handle_completion(completion, context);
-                }
-                None => completions.push_back(completion),
-            }
-        }
+    ) {
+        let asked = completion.ticket.machine;
+        let (number, client) = self
+            .all
+            .iter_mut()
+            .find(|(number, _)| machine::client(*number) == asked)
+            .expect("a client stays until nothing of it is below");
+        context.number = *number;
+        client.handle_completion(completion, context);
+    }
+
+    /// Lets each work; whether one asked for something.
+    pub(crate) fn work(&mut self, context: &mut ClientContext<'_>) -> bool {
         for (number, client) in &mut self.all {
             context.number = *number;
             client.handle_turn(context);
         }
         self.all.retain(|(_, client)| !client.is_over());
-        had_answers || context.has_asked
+        context.has_asked
     }
 
     #[inline]

@@ -12,9 +12,9 @@
 //! *retired* until the driver has closed its connections, so that no event comes too late for it.
 
 use core::iter::from_fn;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use block::{Completion, Instant, Memory, Request};
+use block::{Completion, IdMap, Instant, Memory, Request};
 use contract::{
     ConnectionId, DiskFacts, DiskId, Effect, FrameBatch, LinkFacts, LinkId, OpenedFrame,
 };
@@ -38,9 +38,10 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// A request of a volume; answered by [`Imports::poll_completion`].
+    /// A request of a volume, taken out of where it lies; answered by
+    /// [`Imports::take_completions`].
     #[inline]
-    pub(crate) fn handle_request(&mut self, now: Instant, request: Request) {
+    pub(crate) fn handle_request(&mut self, now: Instant, request: &mut Request) {
         self.remote.handle_request(now, request);
     }
 
@@ -84,7 +85,8 @@ impl Import {
 /// The imports of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Imports {
-    live: BTreeMap<DiskId, Import>,
+    /// By number of the disk.
+    live: IdMap<Import>,
     /// Those that are removed, but not yet closed by the driver.
     retired: Vec<Import>,
     last_serial: u32,
@@ -133,7 +135,7 @@ impl Imports {
         let seed = shard.seed ^ u64::from(disk.0) << 32 ^ u64::from(shard.shard.0);
         let remote = Remote::new(settings, shard, seed);
         let import = Import { disk, serial: self.last_serial, remote, order, renewed: false };
-        if let Some(old) = self.live.insert(disk, import) {
+        if let Some(old) = self.live.insert(disk.0, import) {
             self.retired.push(old);
         }
     }
@@ -141,14 +143,14 @@ impl Imports {
     /// The import that stands in for `disk`, if one does.
     #[inline]
     pub(crate) fn get_mut(&mut self, disk: DiskId) -> Option<&mut Import> {
-        let import = self.live.get_mut(&disk)?;
+        let import = self.live.get_mut(disk.0)?;
         self.unsettled = true;
         Some(import)
     }
 
     /// Finishes what is under way on `disk`, shuts its controller down and forgets it.
     pub(crate) fn close(&mut self, disk: DiskId) {
-        if let Some(mut import) = self.live.remove(&disk) {
+        if let Some(mut import) = self.live.remove(disk.0) {
             import.remote.close();
             if let Some((number, _)) = import.order.take() {
                 let why = "removed before it was connected".to_owned();
@@ -167,7 +169,7 @@ impl Imports {
     }
 
     fn all(&self) -> impl Iterator<Item = &Import> {
-        self.live.values().chain(&self.retired)
+        self.live.iter().map(|(_, import)| import).chain(&self.retired)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Import> {
@@ -187,7 +189,7 @@ impl Imports {
         connection: ConnectionId,
     ) -> &mut StreamInitiator {
         self.unsettled = true;
-        let all = self.live.get_mut(&disk).into_iter().chain(&mut self.retired);
+        let all = self.live.get_mut(disk.0).into_iter().chain(&mut self.retired);
         let mut streams = all.filter_map(Import::stream);
         let owner = streams.find(|initiator| initiator.owns(connection));
         owner.expect("an import stays until its connections are closed")
@@ -285,7 +287,9 @@ impl Imports {
 
     /// Moves what gave up to the retired, and forgets the retired that are gone.
     fn retire(&mut self) {
-        for (_, mut import) in self.live.extract_if(.., |_, import| import.remote.is_closing()) {
+        let closing = |(disk, import): (u32, &Import)| import.remote.is_closing().then_some(disk);
+        let closing: Vec<u32> = self.live.iter().filter_map(closing).collect();
+        for mut import in closing.into_iter().filter_map(|disk| self.live.remove(disk)) {
             import.remote.close();
             self.retired.push(import);
         }
@@ -303,14 +307,13 @@ impl Imports {
         self.live.values_mut().filter_map(renewed).collect()
     }
 
-    /// An answer to a request, straight from the initiator that has it.
+    /// The answers to requests, straight from the initiators that have them.
     #[inline]
-    pub(crate) fn poll_completion(&mut self) -> Option<Completion> {
-        let completion = self.all_mut().find_map(|import| import.remote.poll_completion());
-        if completion.is_none() {
+    pub(crate) fn take_completions(&mut self, into: &mut Vec<Completion>) {
+        self.all_mut().for_each(|import| import.remote.take_completions(into));
+        if !self.retired.is_empty() {
             self.retired.retain(|import| !import.remote.is_gone());
         }
-        completion
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called. At once while something
@@ -336,7 +339,7 @@ impl Imports {
             in_flight: import.remote.in_flight(),
             counters: import.remote.counters(),
         };
-        self.live.values().map(report).collect()
+        self.live.iter().map(|(_, import)| report(import)).collect()
     }
 }
 

@@ -121,8 +121,8 @@ impl Remote {
     }
 
     dispatch! { each:
-        fn handle_request(&mut self, now: Instant, request: Request);
-        fn poll_completion(&mut self) -> Option<Completion>;
+        fn handle_request(&mut self, now: Instant, request: &mut Request);
+        fn take_completions(&mut self, into: &mut Vec<Completion>);
         fn poll_timeout(&self) -> Option<Instant>;
         fn handle_timeout(&mut self, now: Instant);
         fn explain(&self) -> String;

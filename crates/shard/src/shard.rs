@@ -84,8 +84,8 @@ pub struct Shard {
     settings: Settings,
     pool: Pool,
     volumes: Volumes,
-    /// Memory for the outbox's requests while those for imports are taken out.
-    asks: Vec<Ask>,
+    /// Memory for the answers of imports while they are handed up.
+    answers: Vec<Completion>,
     protocols: Protocols,
     /// What is spoken through each listener.
     listeners: BTreeMap<ListenerId, Protocol>,
@@ -100,8 +100,6 @@ pub struct Shard {
     reservations: Reservations,
     effects: VecDeque<Effect<Mail>>,
     clients: InternalClients,
-    /// Completions of requests that internal clients made.
-    answers: VecDeque<Completion>,
     members: BTreeMap<u32, Layout>,
     pending: Vec<Pending>,
     draining: bool,
@@ -116,7 +114,7 @@ impl Shard {
             settings,
             pool: Pool::new(pages),
             volumes: Volumes::new(shard, shards, machine::FLIGHTS, machine::GATES),
-            asks: Vec::new(),
+            answers: Vec::new(),
             protocols: Protocols::new(now, settings),
             listeners: BTreeMap::new(),
             places: Table::new(),
@@ -129,7 +127,6 @@ impl Shard {
             reservations: Reservations::new(shard, shards),
             effects: VecDeque::new(),
             clients: InternalClients::default(),
-            answers: VecDeque::new(),
             members: BTreeMap::new(),
             pending: Vec::new(),
             draining: false,
@@ -175,8 +172,14 @@ impl Shard {
         }
     }
 
-    /// Lets internal clients work; whether the machines have something to do after it.
-    fn serve_clients(&mut self, now: Instant, memory: &mut dyn Memory) -> bool {
+    /// Runs `work` on the internal clients.
+    #[inline]
+    fn with_clients<R>(
+        &mut self,
+        now: Instant,
+        memory: &mut dyn Memory,
+        work: impl FnOnce(&mut InternalClients, &mut ClientContext<'_>) -> R,
+    ) -> R {
         let mut context = ClientContext {
             now,
             shard: self.settings.shard,
@@ -186,7 +189,7 @@ impl Shard {
             number: 0,
             has_asked: false,
         };
-        self.clients.work(&mut self.answers, &mut context)
+        work(&mut self.clients, &mut context)
     }
 
     fn owner_of(&self, connection: ConnectionId) -> Option<Owner> {
@@ -370,10 +373,7 @@ impl Machine for Shard {
                 self.route_outbox(now, memory);
                 receive
             }
-            Some(Owner::Import(disk)) => {
-                let initiator = self.imports.stream(disk, connection);
-                initiator.handle_received(now, connection, bytes, memory)
-            }
+            Some(Owner::Import(disk)) => self.import_received(now, disk, connection, bytes, memory),
             Some(Owner::Nobody) => Receive { consumed: 0, next: Next::Pause },
             None => unreachable!("{connection} received after it was closed"),
         }
@@ -398,7 +398,9 @@ impl Machine for Shard {
             }
             Some(Owner::Import(disk)) => {
                 let initiator = self.imports.stream(disk, connection);
-                initiator.handle_direct(now, connection, direct, memory)
+                let next = initiator.handle_direct(now, connection, direct, memory);
+                self.route_import_answers(now, memory);
+                next
             }
             Some(Owner::Nobody) | None => unreachable!("{connection} asked for no data"),
         }
@@ -436,7 +438,9 @@ impl Machine for Shard {
 
     fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
         self.settle_machines(now, memory);
-        while !self.clients.is_empty() && self.serve_clients(now, memory) {
+        while !self.clients.is_empty()
+            && self.with_clients(now, memory, |clients, context| clients.work(context))
+        {
             // What was asked leaves in this turn.
             self.settle_machines(now, memory);
         }

@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 
 use block::limits::{DISK_SLOW, DISK_STUCK};
 use block::{
-    Buffer, ByteCount, Completion, Extent, Failure, IdMap, Instant, MachineId, Memory, Operation,
-    Outcome, Request, ShardId, Slot, Table, Ticket, VolumeId, planted,
+    ByteCount, Completion, Extent, Failure, IdMap, Instant, MachineId, Memory, Operation, Outcome,
+    Request, ShardId, Slot, Table, Ticket, VolumeId, planted,
 };
 use contract::{Ask, DiskFacts, DiskId};
 
@@ -376,7 +376,7 @@ impl Volumes {
 
     /// Submits a request with an extent, whole or in pieces.
     #[inline]
-    fn dispatch(&mut self, now: Instant, volume: VolumeId, extent: Extent, mut request: Request) {
+    fn dispatch(&mut self, now: Instant, volume: VolumeId, extent: Extent, request: Request) {
         let found = &mut self.volumes[volume.0];
         let piece = found.layout.first_piece(extent);
         if piece.extent.length != extent.length {
@@ -389,20 +389,25 @@ impl Volumes {
         }
         gate.counters.count(changes_data, extent.length.0);
         found.in_flight += 1;
-        request.ticket = self.take_off(Flight {
-            ticket: request.ticket,
+        let asker = request.ticket;
+        let durable = request.operation.is_durable();
+        // Moved first and changed then: a move of what has just been written waits for the writes.
+        self.outbox.submit.push((piece.disk, request));
+        let ticket = self.take_off(Flight {
+            ticket: asker,
             volume,
             disk: piece.disk,
             extent,
             number: 0,
             begun: now,
             changes_data,
-            durable: request.operation.is_durable(),
+            durable,
             class: Class::changing(changes_data),
             what: What::Whole,
         });
+        let (_, request) = self.outbox.submit.last_mut().expect("it was just put there");
+        request.ticket = ticket;
         request.operation.move_to(piece.extent);
-        self.outbox.submit.push((piece.disk, request));
     }
 
     /// Answers a request, maybe a step of our own, that is not submitted.
@@ -471,18 +476,15 @@ impl Volumes {
         }
     }
 
-    /// A disk answered a request that came from here. Returns what the asker of a volume is to be
-    /// told, when that is all that follows from it; the rest is in the outbox.
+    /// A disk answered a request that came from here. Returns whether the asker of a volume is to
+    /// be told, by what `completion` has become: it is changed where it lies, since moving it costs
+    /// more. What else follows is in the outbox.
     #[inline]
-    pub fn handle_completion(
-        &mut self,
-        now: Instant,
-        completion: Completion,
-    ) -> Option<Completion> {
-        let Completion { ticket, mut outcome, buffer, .. } = completion;
+    pub fn handle_completion(&mut self, now: Instant, completion: &mut Completion) -> bool {
+        let (ticket, outcome) = (completion.ticket, completion.outcome);
         if ticket.machine == self.gates_machine {
             self.flush_answered(now, DiskId(ticket.slot), outcome);
-            return None;
+            return false;
         }
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let flight = self.flights.remove(slot).expect("a disk answers each request once");
@@ -496,9 +498,9 @@ impl Volumes {
         } else if flight.durable
             && let Some(failure) = self.gates.get(flight.disk.0).and_then(Gate::lost)
         {
-            outcome = Outcome::Unknown(failure);
+            completion.outcome = Outcome::Unknown(failure);
         }
-        self.end_flight(now, flight, outcome, buffer)
+        self.end_flight(now, flight, completion)
     }
 
     fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome) {
@@ -558,25 +560,24 @@ impl Volumes {
         }
     }
 
-    /// A flight has come back: says what whoever waits for it is to be told.
+    /// A flight has come back: makes of its completion what whoever waits for it is to be told, and
+    /// says whether somebody is.
     #[inline]
-    fn end_flight(
-        &mut self,
-        now: Instant,
-        flight: Flight,
-        outcome: Outcome,
-        buffer: Buffer,
-    ) -> Option<Completion> {
+    fn end_flight(&mut self, now: Instant, flight: Flight, completion: &mut Completion) -> bool {
         match flight.what {
-            What::Whole => self.end_request(now, flight, outcome, buffer),
+            What::Whole => self.end_request(now, &flight, completion),
             What::Piece { parent, start } => {
                 let joined = self.flights.get_mut(parent).expect("a request outlives its pieces");
                 let What::Joined(join) = &mut joined.what else {
                     unreachable!("pieces belong to requests in pieces");
                 };
-                let (outcome, buffer) = join.came_back(start, outcome, buffer)?;
+                let part = core::mem::take(&mut completion.buffer);
+                let Some(whole) = join.came_back(start, completion.outcome, part) else {
+                    return false;
+                };
+                (completion.outcome, completion.buffer) = whole;
                 let flight = self.flights.remove(parent).expect("it was there");
-                self.end_request(now, flight, outcome, buffer)
+                self.end_request(now, &flight, completion)
             }
             What::Joined(_) | What::CompareAndWrite(_) => {
                 unreachable!("no disk was asked under this ticket")
@@ -587,44 +588,36 @@ impl Volumes {
     /// A request is done: counts it out of its volume, and tells the holds that waited for it if it
     /// may have changed data.
     #[inline]
-    fn end_request(
-        &mut self,
-        now: Instant,
-        flight: Flight,
-        outcome: Outcome,
-        buffer: Buffer,
-    ) -> Option<Completion> {
-        let Flight { ticket, volume, extent, number, changes_data, class, begun, .. } = flight;
+    fn end_request(&mut self, now: Instant, flight: &Flight, completion: &mut Completion) -> bool {
+        let Flight { ticket, volume, extent, number, changes_data, class, begun, .. } = *flight;
         let found = &mut self.volumes[volume.0];
         found.in_flight -= 1;
         // A step of a compare-and-write is none of the volume's requests.
-        if ticket.machine != self.flights_machine {
-            found.ended(class, now.0.saturating_sub(begun.0), outcome);
+        let is_step = ticket.machine == self.flights_machine;
+        if !is_step {
+            found.ended(class, now.0.saturating_sub(begun.0), completion.outcome);
         }
         if changes_data {
             for hold in found.held.came_back(extent, number) {
                 self.tell_owner(now, volume, Message::HoldReady { volume, hold });
             }
         }
-        self.hand_up(now, Completion::new(ticket, outcome, buffer))
+        (completion.ticket, completion.expected) = (ticket, None);
+        if is_step {
+            let buffer = core::mem::take(&mut completion.buffer);
+            self.deliver(now, Completion::new(ticket, completion.outcome, buffer));
+        }
+        !is_step
     }
 
     /// A completion for a compare-and-write of ours is its next step; any other is for whoever
     /// asked the volume.
-    #[inline]
-    fn hand_up(&mut self, now: Instant, completion: Completion) -> Option<Completion> {
+    fn deliver(&mut self, now: Instant, completion: Completion) {
         if completion.ticket.machine != self.flights_machine {
-            return Some(completion);
+            return self.outbox.complete.push(completion);
         }
         let slot = Slot { index: completion.ticket.slot, generation: completion.ticket.generation };
         self.next_step(now, slot, completion);
-        None
-    }
-
-    /// As [`hand_up`](Self::hand_up), through the outbox.
-    fn deliver(&mut self, now: Instant, completion: Completion) {
-        let told = self.hand_up(now, completion);
-        self.outbox.complete.extend(told);
     }
 
     /// A message from another shard (or from this one).

@@ -297,9 +297,9 @@ impl Initiator {
         self.ask(now);
     }
 
-    /// A request; exactly one completion comes.
+    /// A request, taken out of where it lies; exactly one completion comes.
     #[inline]
-    pub fn handle_request(&mut self, now: Instant, request: Request) {
+    pub fn handle_request(&mut self, now: Instant, request: &mut Request) {
         match request.operation {
             // Reads return zeros or what was there: nothing needs to be done.
             Operation::Discard { .. } if !self.is_closing() => {
@@ -313,6 +313,12 @@ impl Initiator {
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.disk.poll_completion()
+    }
+
+    /// All completions there are.
+    #[inline]
+    pub fn take_completions(&mut self, into: &mut Vec<Completion>) {
+        self.disk.take_completions(into);
     }
 
     /// Frames to be sent; the batch comes back by [`handle_sent`](Self::handle_sent).

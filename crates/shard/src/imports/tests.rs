@@ -99,9 +99,9 @@ fn requests_that_came_after_a_settle_are_not_forgotten() {
     imports.settle(START, &mut Pages::new());
     assert!(!imports.needs_settle());
     let ticket = block::Ticket::default();
-    let request = Request { ticket, operation: block::Operation::Flush };
+    let mut request = Request { ticket, operation: block::Operation::Flush };
     let import = imports.get_mut(DISK).expect("it is there");
-    import.handle_request(START, request);
+    import.handle_request(START, &mut request);
     assert!(imports.needs_settle() && imports.poll_timeout() == Some(Instant::ZERO));
     assert!(!imports.is_quiet());
 }

@@ -82,7 +82,9 @@ impl Shard {
         memory: &mut dyn Memory,
     ) {
         match Answered::of(protocol, frame) {
-            Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
+            Some(answer) if self.imports.frame(now, answer, frame, memory) => {
+                self.route_import_answers(now, memory);
+            }
             // Nothing new is begun while what is below is finished.
             None if self.draining => {}
             _ => self.with_protocols(now, memory, |protocols, context| {

@@ -9,7 +9,7 @@ use block::{
     ByteCount, Class, Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket,
     VolumeId,
 };
-use contract::{Effect, TargetContext};
+use contract::{ConnectionId, Effect, Next, Receive, TargetContext};
 use volume::gate::Health;
 use volume::{Layout, Notice, Volumes};
 
@@ -126,20 +126,16 @@ impl Shard {
     }
 
     /// Takes what is for imports out of what disks are to be asked; a driver never sees it.
+    #[inline]
     pub(super) fn ask_imports(&mut self, now: Instant) {
-        if self.volumes.outbox.submit.is_empty() {
-            return;
-        }
-        // The two lists change places, so that neither gives its memory up.
-        let mut asks = core::mem::take(&mut self.asks);
-        core::mem::swap(&mut asks, &mut self.volumes.outbox.submit);
-        for (disk, request) in asks.drain(..) {
-            match self.imports.get_mut(disk) {
-                Some(import) => import.handle_request(now, request),
-                None => self.volumes.outbox.submit.push((disk, request)),
+        let imports = &mut self.imports;
+        self.volumes.outbox.submit.retain_mut(|(disk, request)| match imports.get_mut(*disk) {
+            Some(import) => {
+                import.handle_request(now, request);
+                false
             }
-        }
-        self.asks = asks;
+            None => true,
+        });
     }
 
     /// A disk answered. For nearly all requests what follows is that their asker is told.
@@ -147,11 +143,11 @@ impl Shard {
     pub(super) fn handle_completion(
         &mut self,
         now: Instant,
-        completion: Completion,
+        mut completion: Completion,
         memory: &mut dyn Memory,
     ) {
-        if let Some(told) = self.volumes.handle_completion(now, completion) {
-            self.route_completion(now, told, memory);
+        if self.volumes.handle_completion(now, &mut completion) {
+            self.route_completion(now, completion, memory);
         }
         if !self.volumes.outbox.has_only_requests() {
             self.route_outbox(now, memory);
@@ -178,7 +174,9 @@ impl Shard {
             machine::TARGET => self.with_protocols(now, memory, |protocols, context| {
                 protocols.handle_completion(completion, context);
             }),
-            machine::CLIENT => self.answers.push_back(completion),
+            machine::CLIENT => self.with_clients(now, memory, |clients, context| {
+                clients.handle_completion(completion, context);
+            }),
             other => unreachable!("a volume completed a request of machine kind {other}"),
         }
     }
@@ -265,17 +263,50 @@ impl Shard {
         self.touched = touched;
     }
 
-    /// Takes what imports want, and hands their completions to the volumes.
+    /// Shows an import what came on its connection: a few answers at a time, each time with all
+    /// that follows from them, so that pages and places which serve one share serve the next while
+    /// they are in the processor's cache.
+    #[inline]
+    pub(super) fn import_received(
+        &mut self,
+        now: Instant,
+        disk: DiskId,
+        connection: ConnectionId,
+        bytes: &[u8],
+        memory: &mut dyn Memory,
+    ) -> Receive {
+        let mut consumed = 0;
+        loop {
+            let initiator = self.imports.stream(disk, connection);
+            let share = initiator.handle_received(now, connection, &bytes[consumed..], memory);
+            consumed += share.consumed;
+            self.route_import_answers(now, memory);
+            if !matches!(share.next, Next::Yield) {
+                return Receive { consumed, next: share.next };
+            }
+        }
+    }
+
+    /// Hands the completions of imports up, and down what was asked because of them.
+    #[inline]
+    pub(super) fn route_import_answers(&mut self, now: Instant, memory: &mut dyn Memory) {
+        let mut answers = core::mem::take(&mut self.answers);
+        self.imports.take_completions(&mut answers);
+        for completion in answers.drain(..) {
+            self.handle_completion(now, completion, memory);
+        }
+        self.answers = answers;
+        self.ask_imports(now);
+    }
+
+    /// Takes what imports want, and hands their completions up.
     pub(super) fn route_imports(&mut self, now: Instant, memory: &mut dyn Memory) {
         if !self.imports.needs_settle() {
             return;
         }
         self.imports.settle(now, memory);
         self.effects.append(&mut self.imports.effects);
-        while let Some(completion) = self.imports.poll_completion() {
-            let told = self.volumes.handle_completion(now, completion);
-            self.volumes.outbox.complete.extend(told);
-        }
+        self.route_import_answers(now, memory);
         for (number, disk, result) in core::mem::take(&mut self.imports.ready) {
             if let Ok(facts) = &result {
                 self.volumes.add_disk(disk, facts.clone());

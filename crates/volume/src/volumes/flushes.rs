@@ -75,9 +75,10 @@ impl Volumes {
         for waiter in waiters.drain(..) {
             match waiter {
                 Waiter::Here(ticket) => {
-                    let completion = Completion::new(ticket, outcome, Buffer::empty());
-                    let told = self.handle_completion(now, completion);
-                    self.outbox.complete.extend(told);
+                    let mut completion = Completion::new(ticket, outcome, Buffer::empty());
+                    if self.handle_completion(now, &mut completion) {
+                        self.outbox.complete.push(completion);
+                    }
                 }
                 Waiter::Shard(shard) => {
                     self.outbox.messages.push((shard, Message::FlushAnswer { disk, failure }));

@@ -1,6 +1,8 @@
 //! Volumes on one and on several shards, with disks that the test answers for and mail that it
 //! carries.
 
+use block::Buffer;
+
 use super::*;
 use crate::gate::tests::facts;
 use crate::layout::Member;
@@ -71,8 +73,8 @@ impl Host {
     }
 
     fn answer(&mut self, shard: usize, request: Request, outcome: Outcome) {
-        let completion = request.complete(outcome);
-        let told = self.shards[shard].handle_completion(NOW, completion);
+        let mut completion = request.complete(outcome);
+        let told = self.shards[shard].handle_completion(NOW, &mut completion).then_some(completion);
         self.shards[shard].outbox.complete.extend(told);
     }
 
@@ -631,8 +633,9 @@ fn requests_and_their_pieces_are_timed_by_the_turns_in_which_they_come_and_end()
             break;
         }
         for (_, request) in asks {
-            let completion = request.complete(Outcome::Done);
-            let told = host.shards[0].handle_completion(later, completion);
+            let mut completion = request.complete(Outcome::Done);
+            let told =
+                host.shards[0].handle_completion(later, &mut completion).then_some(completion);
             host.shards[0].outbox.complete.extend(told);
         }
     }

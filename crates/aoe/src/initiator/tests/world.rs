@@ -311,7 +311,7 @@ impl World {
 
     pub(super) fn ask(&mut self, slot: u32, operation: Operation) {
         let ticket = Ticket { machine: MachineId(1), generation: 0, slot, shard: ShardId(0) };
-        self.initiator.handle_request(self.now, Request { ticket, operation });
+        self.initiator.handle_request(self.now, &mut Request { ticket, operation });
         self.settle();
     }
 

@@ -169,9 +169,9 @@ impl Admin {
         assert!(!core::mem::replace(under_way, true), "two commands for {purpose:?}");
         let command = command.with_command_id(purpose as u16);
         if data.is_empty() {
-            self.framing.push_command(command);
+            self.framing.push_command(&command);
         } else {
-            self.framing.push_command_with(command, data);
+            self.framing.push_command_with(&command, data);
         }
     }
 

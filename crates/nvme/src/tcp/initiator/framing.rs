@@ -12,7 +12,7 @@ use contract::{ConnectionId, SendBatch, StreamEffect};
 use remote::{JobKind, PayloadPlace};
 use wire::nvme::Command;
 use wire::nvme_tcp::{
-    CapsuleCommand, DataHeader, Digests, FatalErrorStatus, ICReq, ICResp, PduType, TermReq,
+    CommonHeader, DataHeader, Digests, FatalErrorStatus, ICReq, ICResp, PduFlags, PduType, TermReq,
 };
 
 use super::exchange::Job;
@@ -164,23 +164,36 @@ impl Framing {
         Ok(ICResp::SIZE)
     }
 
-    fn push_header(&mut self, header: &[u8]) {
-        self.gathering.push_head(header);
+    /// Appends the digest of the header that begins at `start`, if headers have one.
+    #[inline]
+    fn end_header(&mut self, start: usize) {
         if self.digests.header {
-            self.gathering.push_head(&crc32c(header).to_le_bytes());
+            let digest = crc32c(&self.gathering.head[start..]);
+            self.gathering.push_head(&digest.to_le_bytes());
         }
+    }
+
+    /// Appends a command whose capsule has `length` bytes of data, which follow. It is moved once,
+    /// to where it leaves from.
+    #[inline]
+    fn push_capsule(&mut self, command: &Command, length: u32) {
+        let (kind, flags) = (PduType::CAPSULE_COMMAND, PduFlags::NONE);
+        let common = CommonHeader::for_pdu(kind, flags, self.digests, length);
+        let start = self.gathering.head.len();
+        self.gathering.push_head(&common.emit());
+        self.gathering.push_head(&command.0);
+        self.end_header(start);
     }
 
     /// Appends a command without data in its capsule.
     #[inline]
-    pub(super) fn push_command(&mut self, command: Command) {
-        self.push_header(&CapsuleCommand::new(command, self.digests, 0).emit());
+    pub(super) fn push_command(&mut self, command: &Command) {
+        self.push_capsule(command, 0);
     }
 
     /// Appends a command with `data` in its capsule; its SGL says so already.
-    pub(super) fn push_command_with(&mut self, command: Command, data: &[u8]) {
-        let length = data.len() as u32;
-        self.push_header(&CapsuleCommand::new(command, self.digests, length).emit());
+    pub(super) fn push_command_with(&mut self, command: &Command, data: &[u8]) {
+        self.push_capsule(command, data.len() as u32);
         self.push_bytes(data);
     }
 
@@ -188,11 +201,11 @@ impl Framing {
     #[inline]
     pub(super) fn push_command_lending(
         &mut self,
-        command: Command,
+        command: &Command,
         part: PayloadPart<'_>,
         memory: &mut dyn Memory,
     ) {
-        self.push_header(&CapsuleCommand::new(command, self.digests, part.length).emit());
+        self.push_capsule(command, part.length);
         self.push_part(part, memory);
     }
 
@@ -208,7 +221,9 @@ impl Framing {
             let length = part.length.min(self.max_h2c_data);
             let last = length == part.length;
             let header = DataHeader::h2c(command_id, tag, part.at, length, last, self.digests);
-            self.push_header(&header.emit());
+            let start = self.gathering.head.len();
+            self.gathering.push_head(&header.emit());
+            self.end_header(start);
             let PayloadPart { owner, at, .. } = part;
             self.push_part(PayloadPart { owner, at, length, job: &mut *part.job }, memory);
             (part.at, part.length) = (part.at + length, part.length - length);

@@ -271,15 +271,21 @@ impl Initiator {
         addresses[self.address_at % addresses.len()]
     }
 
-    /// A request; exactly one completion comes.
+    /// A request, taken out of where it lies; exactly one completion comes.
     #[inline]
-    pub fn handle_request(&mut self, now: Instant, request: Request) {
+    pub fn handle_request(&mut self, now: Instant, request: &mut Request) {
         self.disk.admit(request, now + self.settings.deadline);
     }
 
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.disk.poll_completion()
+    }
+
+    /// All completions there are.
+    #[inline]
+    pub fn take_completions(&mut self, into: &mut Vec<Completion>) {
+        self.disk.take_completions(into);
     }
 
     /// What the driver should do next.
@@ -513,10 +519,10 @@ impl Initiator {
             let with_room = self.queues.iter_mut().filter(|queue| queue.has_room());
             let Some(queue) = with_room.min_by_key(|queue| queue.outstanding()) else { return };
             match plan(&mut self.disk[index], limits, self.settings.nsid) {
-                Plan::Command { command, sends } => {
+                Plan::Command { mut command, sends } => {
                     self.disk.start().wire.period = self.admin.period;
                     queue.expect_answers(now);
-                    queue.submit(index, command, sends, &mut self.disk, limits, memory);
+                    queue.submit(index, &mut command, sends, &mut self.disk, limits, memory);
                 }
                 Plan::Split => self.disk.split(limits.transfer),
                 Plan::Finish(outcome) => {

@@ -26,7 +26,8 @@ use super::facts::Limits;
 use super::framing::{Fault, Framing, PayloadPart, broken, fault, terminated};
 use super::outcome::verdict;
 use crate::limits::{
-    GRANTS_MAX, QUEUE_DEPTH_MAX, QUEUE_QUIET, QUEUE_SILENT, QUEUE_SILENT_BEHIND_DATA,
+    ANSWERS_PER_SHARE, GRANTS_MAX, QUEUE_DEPTH_MAX, QUEUE_QUIET, QUEUE_SILENT,
+    QUEUE_SILENT_BEHIND_DATA,
 };
 use crate::tcp::pdu_stream::{Front, PduHead, Violation, peek};
 use data::Incoming;
@@ -112,7 +113,7 @@ impl Queue {
 
     /// Sends Connect.
     pub(super) fn connect(&mut self, command: Command, data: &[u8]) {
-        self.framing.push_command_with(command.with_command_id(CONNECT_ID), data);
+        self.framing.push_command_with(&command.with_command_id(CONNECT_ID), data);
     }
 
     /// Whether it takes a command.
@@ -167,7 +168,7 @@ impl Queue {
         // Property Get belongs on admin queues: every target refuses it here at once, without
         // memory or a disk. And a queue has one entry more than we use for disk.
         let probe = Command::property_get(Register::CSTS.0, false).with_command_id(PROBE_ID);
-        self.framing.push_command(probe);
+        self.framing.push_command(&probe);
         self.probing = true;
         false
     }
@@ -177,7 +178,7 @@ impl Queue {
     pub(super) fn submit(
         &mut self,
         index: u32,
-        command: Command,
+        command: &mut Command,
         sends: u32,
         disk: &mut Disk,
         limits: &Limits,
@@ -195,13 +196,13 @@ impl Queue {
         (wire.received, wire.granted, wire.grants, wire.bad_digest) = (0, 0, 0, false);
         wire.is_laden = sends > 0 && sends <= limits.capsule;
         self.laden += u32::from(wire.is_laden);
-        let command = command.with_command_id(id);
+        *command = command.with_command_id(id);
         if !wire.is_laden {
             self.framing.push_command(command);
             return;
         }
         wire.granted = sends;
-        let command = command.with_sgl(SglDescriptor::in_capsule(sends));
+        *command = command.with_sgl(SglDescriptor::in_capsule(sends));
         let part = PayloadPart { owner: index, at: 0, length: sends, job };
         self.framing.push_command_lending(command, part, memory);
     }
@@ -221,7 +222,8 @@ impl Queue {
         }
     }
 
-    /// Takes received bytes.
+    /// Takes received bytes, of a few answers at most: then [`Next::Yield`] asks to be shown the
+    /// rest at once, when what the answers came to is no longer in the way.
     #[inline]
     pub(super) fn handle_received(
         &mut self,
@@ -240,16 +242,20 @@ impl Queue {
             }
             self.news = Some(QueueNews::Greeted);
         }
-        if let Some(incoming) = self.incoming {
-            let (used, next) = self.take_data(now, incoming, &bytes[at..], disk, memory)?;
+        if let Some(mut incoming) = self.incoming {
+            let (used, next) = self.take_data(now, &mut incoming, &bytes[at..], disk, memory)?;
             at += used;
             if let Some(next) = next {
                 return Ok(Receive { consumed: at, next });
             }
         }
+        let (before, mut incoming) = (self.outstanding, Incoming::default());
         loop {
             if at == bytes.len() {
                 return Ok(Receive { consumed: at, next: self.front() });
+            }
+            if before - self.outstanding >= ANSWERS_PER_SHARE {
+                return Ok(Receive { consumed: at, next: Next::Yield });
             }
             match peek(&bytes[at..], self.framing.digests)? {
                 Front::Short(at_least) => {
@@ -257,9 +263,10 @@ impl Queue {
                     return Ok(Receive { consumed: at, next });
                 }
                 Front::Pdu(head) if head.common.kind == PduType::C2H_DATA => {
-                    let incoming = self.begin_data(head, &bytes[at..], disk)?;
+                    self.begin_data(head, &bytes[at..], disk, &mut incoming)?;
                     at += head.data_at as usize;
-                    let (used, next) = self.take_data(now, incoming, &bytes[at..], disk, memory)?;
+                    let (used, next) =
+                        self.take_data(now, &mut incoming, &bytes[at..], disk, memory)?;
                     at += used;
                     if let Some(next) = next {
                         return Ok(Receive { consumed: at, next });

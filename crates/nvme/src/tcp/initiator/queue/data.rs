@@ -19,7 +19,7 @@ use super::{Queue, UNBOUNDED};
 use crate::tcp::pdu_stream::{PduHead, Violation, digest_at};
 
 /// Data of a read that are coming in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Incoming {
     slot: u16,
     job: u32,
@@ -50,19 +50,20 @@ impl Queue {
         disk.take_home(incoming.job, direct.buffer);
         incoming.at += direct.length;
         incoming.left -= direct.length;
-        self.incoming = Some(incoming);
-        let (_, next) = self.take_data(now, incoming, &[], disk, memory)?;
+        let (_, next) = self.take_data(now, &mut incoming, &[], disk, memory)?;
         Ok(next.unwrap_or_else(|| self.front()))
     }
 
-    /// C2HData: the header is whole, the data begin behind it.
+    /// C2HData: the header is whole, the data begin behind it. What is coming is noted in place: it
+    /// would be moved as soon as it is written.
     #[inline]
     pub(super) fn begin_data(
         &mut self,
         head: PduHead,
         bytes: &[u8],
         disk: &mut Disk,
-    ) -> Result<Incoming, Fault> {
+        incoming: &mut Incoming,
+    ) -> Result<(), Fault> {
         let header = DataHeader::parse(bytes).expect("the header is whole");
         let (slot, index) = self.find(header.command_id)?;
         let job = &disk[index];
@@ -82,7 +83,7 @@ impl Queue {
             let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
             return broken(fes, 1, "SUCCESS only with LAST_PDU");
         }
-        Ok(Incoming {
+        *incoming = Incoming {
             slot,
             job: index,
             at: header.offset,
@@ -90,7 +91,8 @@ impl Queue {
             running: Crc32c::new(),
             digest: head.common.flags.contains(PduFlags::DDGST),
             success: header.is_success(),
-        })
+        };
+        Ok(())
     }
 
     /// Takes data and their digest; says how many bytes it used, and what it wants if that was not
@@ -99,7 +101,7 @@ impl Queue {
     pub(super) fn take_data(
         &mut self,
         now: Instant,
-        mut incoming: Incoming,
+        incoming: &mut Incoming,
         bytes: &[u8],
         disk: &mut Disk,
         memory: &mut dyn Memory,
@@ -117,12 +119,12 @@ impl Queue {
             incoming.left -= here as u32;
         }
         if incoming.left > 0 {
-            self.incoming = Some(incoming);
-            return Ok((used, Some(self.rest(incoming, disk, memory))));
+            self.incoming = Some(*incoming);
+            return Ok((used, Some(self.rest(*incoming, disk, memory))));
         }
         if incoming.digest {
             let Some(digest) = bytes.get(used..used + Digests::SIZE) else {
-                self.incoming = Some(incoming);
+                self.incoming = Some(*incoming);
                 let next = Next::Stream { at_least: 4, at_most: self.at_most() };
                 return Ok((used, Some(next)));
             };

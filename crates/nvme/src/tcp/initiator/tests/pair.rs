@@ -164,7 +164,7 @@ impl Pair {
 
     pub(super) fn ask(&mut self, slot: u32, operation: Operation) {
         let ticket = Ticket { machine: MachineId(1), generation: 0, slot, shard: ShardId(0) };
-        self.initiator.handle_request(self.shard.now, Request { ticket, operation });
+        self.initiator.handle_request(self.shard.now, &mut Request { ticket, operation });
     }
 
     pub(super) fn write(&mut self, slot: u32, offset: u64, bytes: &[u8]) {

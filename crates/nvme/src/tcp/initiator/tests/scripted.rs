@@ -13,6 +13,7 @@ use wire::nvme::command::DsmRange;
 use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, ICResp, PduFlags, R2T, TermReq};
 
+use crate::limits::ANSWERS_PER_SHARE;
 use crate::tcp::initiator::exchange::Disk;
 use crate::tcp::initiator::facts::Limits;
 use crate::tcp::initiator::framing::{Fault, Socket};
@@ -43,8 +44,12 @@ const LIMITS: Limits = Limits {
 impl Played {
     /// A live queue of 4 slots.
     fn new(digests: Digests) -> Played {
+        Played::with_depth(digests, 4)
+    }
+
+    fn with_depth(digests: Digests, depth: u16) -> Played {
         let mut queue = Queue::new(digests);
-        queue.set_depth(4);
+        queue.set_depth(depth);
         queue.framing.open(ConnectionId::default());
         let mut played = Played { queue, disk: Disk::default(), memory: Pages::default(), digests };
         played.receive(&ICResp::new(digests, 4096).emit()).expect("a good ICResp");
@@ -59,8 +64,8 @@ impl Played {
     }
 
     fn submit(&mut self, operation: Operation) {
-        let request = Request { ticket: Ticket::default(), operation };
-        self.disk.admit(request, NOW + Duration::from_secs(60));
+        let mut request = Request { ticket: Ticket::default(), operation };
+        self.disk.admit(&mut request, NOW + Duration::from_secs(60));
         self.go_on();
     }
 
@@ -68,10 +73,10 @@ impl Played {
     fn go_on(&mut self) {
         let index = self.disk.front().expect("a job waits");
         match plan(&mut self.disk[index], &LIMITS, 1) {
-            Plan::Command { command, sends } => {
+            Plan::Command { mut command, sends } => {
                 self.disk.start();
                 let (disk, memory) = (&mut self.disk, &mut self.memory);
-                self.queue.submit(index, command, sends, disk, &LIMITS, memory);
+                self.queue.submit(index, &mut command, sends, disk, &LIMITS, memory);
             }
             other => panic!("{other:?}"),
         }
@@ -132,6 +137,30 @@ fn success_in_the_last_data_completes_a_read_without_a_response() {
     let mut bytes = [0; 1024];
     played.memory.read(&done.buffer, 0, &mut bytes);
     assert_eq!((bytes[511], bytes[512]), (1, 2));
+}
+
+#[test]
+fn answers_are_taken_a_share_at_a_time_so_that_those_above_go_on_between() {
+    let answers = 2 * ANSWERS_PER_SHARE + 1;
+    let mut played = Played::with_depth(Digests::NONE, answers as u16);
+    (0..answers).for_each(|_| played.read(512));
+    let end = PduFlags::LAST | PduFlags::SUCCESS;
+    let pdu = |id| played.data(id as u16, 0, &[id as u8; 512], end);
+    let stream: Vec<u8> = (0..answers).flat_map(pdu).collect();
+    let length = stream.len() / answers as usize;
+    let (mut at, mut shares) = (0, Vec::new());
+    loop {
+        let shown = played.receive(&stream[at..]).expect("fine");
+        at += shown.consumed;
+        let done = core::iter::from_fn(|| played.done());
+        shares.push(done.inspect(|done| assert_eq!(done.outcome, Outcome::Done)).count() as u32);
+        assert_eq!(at, length * shares.iter().sum::<u32>() as usize, "nothing is held back");
+        if !matches!(shown.next, Next::Yield) {
+            assert!(matches!(shown.next, Next::Idle), "{:?}", shown.next);
+            break;
+        }
+    }
+    assert_eq!(shares, [ANSWERS_PER_SHARE, ANSWERS_PER_SHARE, 1]);
 }
 
 #[test]
@@ -310,8 +339,8 @@ fn a_discard_is_every_whole_block_once_in_commands_within_the_limits() {
         let extents = extents.map(|(offset, length)| Extent::new(offset, length)).to_vec();
         let mut disk = Disk::default();
         let operation = Operation::Discard { extents };
-        let request = Request { ticket: Ticket::default(), operation };
-        disk.admit(request, NOW + Duration::from_secs(60));
+        let mut request = Request { ticket: Ticket::default(), operation };
+        disk.admit(&mut request, NOW + Duration::from_secs(60));
         let index = disk.front().expect("a job waits");
         let mut blocks = Vec::new();
         while let Plan::Command { command, sends } = plan(&mut disk[index], &limits, 1) {
