@@ -54,7 +54,12 @@ impl Configured for DiskConfig {
     }
 
     fn details(&self) -> String {
-        format!(": {}", self.uri)
+        match self.poll {
+            poll if poll != Poll::Auto && is_waited_for(&self.uri) => {
+                format!(": {}, {POLL_KEY} {poll}", self.uri)
+            }
+            _ => format!(": {}", self.uri),
+        }
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
@@ -83,7 +88,7 @@ impl Configured for DiskConfig {
             return Ok(Change::Replace);
         }
         // Of a disk that is there.
-        let otherwise = if polls_alike { Change::None } else { Change::InPlace };
+        let otherwise = if polls_alike { Change::None } else { Change::Aside };
         if self.uri == to.uri {
             return Ok(otherwise);
         }

@@ -121,7 +121,7 @@ impl Configured for LinkConfig {
     fn change(&self, to: &Thing) -> Result<Change, Refused> {
         let Thing::Link(to) = to else { return Ok(Change::Replace) };
         let is_same = Self { poll: to.poll, ..self.clone() } == *to;
-        Ok(if is_same { Change::InPlace } else { Change::Replace })
+        Ok(if is_same { Change::Aside } else { Change::Replace })
     }
 
     fn text(&self) -> String {

@@ -67,6 +67,9 @@ pub(crate) fn plan(from: &HiArgs, to: &HiArgs) -> Result<Plan, Vec<Refused>> {
         };
         match (change, to) {
             (Ok(Change::None), _) if !moves => {}
+            (Ok(Change::Aside), Some(to)) => {
+                additions.push(Step::Change { from: thing.clone(), to: to.clone() });
+            }
             (Ok(Change::None | Change::InPlace), Some(to)) => {
                 changes.insert(title);
                 additions.push(Step::Change { from: thing.clone(), to: to.clone() });

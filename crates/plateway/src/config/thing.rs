@@ -66,6 +66,8 @@ pub(crate) enum Change {
     /// Nothing: what differs says nothing of a thing that is there.
     None,
     InPlace,
+    /// In place, and nothing that stands on it notices.
+    Aside,
     /// It is removed, with what stands on it, and added again.
     Replace,
 }
