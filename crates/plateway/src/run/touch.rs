@@ -144,7 +144,13 @@ mod tests {
 
     fn disk(uri: &str) -> DiskConfig {
         let uri = uri.parse().unwrap();
-        DiskConfig { name: "d0".to_owned(), uri, required: false, poll: contract::Poll::Auto, read_only: false }
+        DiskConfig {
+            name: "d0".to_owned(),
+            uri,
+            required: false,
+            poll: contract::Poll::Auto,
+            read_only: false,
+        }
     }
 
     #[test]

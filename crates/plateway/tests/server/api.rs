@@ -130,7 +130,7 @@ fn a_server_that_is_ending_says_so_while_it_waits_for_what_is_under_way() {
 fn steps_are_objects() {
     let home = tempfile::tempdir().unwrap();
     let _server = Server::configured(home.path(), &configuration(&[("d0", "ram:8MiB")], &[V0]));
-    let poll = "poll_us = 50\n[[disk]]\nname = \"d1\"\nuri = \"ram:1MiB\"\n";
+    let poll = "poll = \"50us\"\n[[disk]]\nname = \"d1\"\nuri = \"ram:1MiB\"\n";
     let config = configuration(&[("d0", "ram:8MiB")], &[V0]);
     let config = config.replacen("127.0.0.1:0\"\n", &format!("127.0.0.1:0\"\n{poll}"), 1);
     let (_, body) = ask(home.path(), "POST", "/v1/check", &config);
@@ -140,7 +140,7 @@ fn steps_are_objects() {
         {
             "action": "change",
             "thing": "listener nvme 127.0.0.1:0",
-            "text": "~ listener nvme 127.0.0.1:0: poll_us 0 -> 50"
+            "text": "~ listener nvme 127.0.0.1:0: poll auto -> 50us"
         },
     ]);
     assert_eq!(steps, expected);

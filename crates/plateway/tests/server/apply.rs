@@ -201,7 +201,7 @@ fn sighup_reads_the_configuration_again_with_the_same_flags() {
     write(directory.path(), &configuration(&[("n", "null:1GiB")], &[("v0", "disks = [\"n\"]")]));
     server.signal(Signal::HUP);
     let status = server.wait_for("the volume", |status| names(status, "volumes") == ["v0"]);
-    assert_eq!(status["listeners"][0]["poll_us"], 3);
+    assert_eq!(status["listeners"][0]["poll"], "3us");
     write(directory.path(), "nonsense");
     server.signal(Signal::HUP);
     write(directory.path(), &configuration(&[("n", "null:2GiB")], &[("v0", "disks = [\"n\"]")]));
@@ -221,10 +221,10 @@ fn a_listener_that_changes_keeps_its_sessions_and_never_closes() {
     let mut queue = controller.queue(1, false);
     let before = server.status();
     let done = server.apply(&config("poll_us = 50"));
-    assert!(done.contains("poll_us 0 -> 50"), "{done}");
+    assert!(done.contains("poll auto -> 50us"), "{done}");
     assert!(queue.try_read(0).is_success());
     let status = server.status();
-    assert_eq!(status["listeners"][0]["poll_us"], 50);
+    assert_eq!(status["listeners"][0]["poll"], "50us");
     assert_eq!(status["listeners"][0]["connections"], 2);
     assert_eq!(status["connections"], before["connections"]);
     assert_eq!(status["controllers"], before["controllers"]);
@@ -233,6 +233,43 @@ fn a_listener_that_changes_keeps_its_sessions_and_never_closes() {
     let mut refused = std::net::TcpStream::connect(&server.address).unwrap();
     assert_eq!(std::io::Read::read(&mut refused, &mut [0]).unwrap_or(0), 0);
     assert!(queue.try_read(0).is_success());
+}
+
+#[test]
+fn how_shards_poll_is_said_once_for_all_and_changes_in_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = |poll: &str| {
+        let disks = [("d0", "file:d0.img?create=8MiB")];
+        let plain = configuration(&disks, &[("v0", "disks = [\"d0\"]")]);
+        let plain = plain.replace("create=8MiB\"\n", &format!("create=8MiB\"\n{poll}"));
+        plain.replace("127.0.0.1:0\"\n", &format!("127.0.0.1:0\"\n{poll}"))
+    };
+    let path = write(directory.path(), &config(""));
+    let server = Server::start(directory.path(), "a", &["--config", &path, "--poll", "never"]);
+    let poll = |status: &Value| status["listeners"][0]["poll"].clone();
+    assert_eq!(poll(&server.status()), "never");
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let mut queue = controller.queue(1, false);
+    assert!(queue.try_read(0).is_success());
+    let looks = |status: &Value| {
+        status["work"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["looks"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(looks(&server.status()), 0);
+    write(directory.path(), &config("poll = \"7us\"\n"));
+    server.signal(Signal::HUP);
+    server.wait_for("the other way to poll", |status| poll(status) == "7us");
+    // The disk stays, and so does who uses it.
+    for _ in 0..8 {
+        assert!(queue.try_read(0).is_success());
+    }
+    assert!(looks(&server.status()) > 0);
+    let shown = server.ask(&["status"]);
+    assert!(shown.contains("looked first"), "{shown}");
 }
 
 #[test]

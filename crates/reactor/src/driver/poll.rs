@@ -209,20 +209,19 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let mut last = self.clock();
         let (mut looks, mut stopped) = (0, false);
         let found = loop {
-            if self.engine.has_ended() || self.inbox().is_filled() || self.links.has_frame() {
-                break true;
-            }
+            let found =
+                self.engine.has_ended() || self.inbox().is_filled() || self.links.has_frame();
+            // Also at the last look: what came may have waited while another had the processor.
             let now = self.clock();
             let gap = now.since(last);
             last = now;
             if gap < GAP || look.stubborn {
                 self.polls.guard.looked(gap);
-            } else if self.polls.guard.gap(now, gap, process::lost_switches()) {
-                stopped = true;
-                break false;
+            } else {
+                stopped = self.polls.guard.gap(now, gap, process::lost_switches());
             }
-            if now >= until {
-                break false;
+            if found || stopped || now >= until {
+                break found;
             }
             looks += 1;
             if looks % LOOKS == 0 && !look.stubborn {

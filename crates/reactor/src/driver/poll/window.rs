@@ -37,6 +37,10 @@ const TRIAL_MAX: u16 = 1024;
 /// So many waits are looked through in a trial, and all of them have to pay.
 const TRIAL_WAITS: u8 = 3;
 
+/// After a wait as long as this nothing that was is a guide: a Keep Alive follows the last one after
+/// seconds.
+const SILENCE: u64 = 20_000_000;
+
 /// What is remembered of a source.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -84,6 +88,7 @@ impl Window {
         }
         match class {
             Some(class) => self.weights[class] += WHOLE >> FORGETS,
+            None if wait >= SILENCE => *self = Window::new(self.longest),
             None if slept && wait <= u64::from(NEAR * self.longest) => self.may_try(),
             None => self.near = 0,
         }
@@ -190,6 +195,14 @@ mod tests {
             })
             .count();
         assert!((1..40).contains(&lasted), "looked in vain {lasted} times");
+    }
+
+    #[test]
+    fn after_a_silence_it_begins_anew() {
+        let mut window = after([10_000; 100]);
+        assert!(window.width() > 0);
+        window.record(SILENCE, true);
+        assert_eq!(window.width(), 0);
     }
 
     #[test]
