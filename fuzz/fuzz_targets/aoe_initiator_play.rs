@@ -102,7 +102,7 @@ impl Play {
         self.next += 1;
         self.visits.insert(slot, reads);
         let ticket = Ticket { machine, generation: 1, slot, shard: ShardId(0) };
-        self.initiator.handle_request(self.now(), Request { ticket, operation });
+        self.initiator.handle_request(self.now(), &mut Request { ticket, operation });
     }
 
     fn settle(&mut self) {

@@ -146,7 +146,7 @@ impl Play {
             Ticket { machine: MachineId(9), generation: 1, slot: self.next, shard: ShardId(0) };
         self.visits.insert(self.next, reads);
         self.next += 1;
-        self.initiator.handle_request(self.target.shard.now, Request { ticket, operation });
+        self.initiator.handle_request(self.target.shard.now, &mut Request { ticket, operation });
     }
 
     fn connect(&mut self, well: bool) {

@@ -307,10 +307,11 @@ impl Play {
                 self.memory.fill_with_rubbish(buffer, &mut self.random);
             }
         }
-        let completion = request.complete(outcome);
+        let mut completion = request.complete(outcome);
         let shard = completion.ticket.shard.index();
-        let told = self.volumes[shard].handle_completion(now(self.time), completion);
-        self.volumes[shard].outbox.complete.extend(told);
+        if self.volumes[shard].handle_completion(now(self.time), &mut completion) {
+            self.volumes[shard].outbox.complete.push(completion);
+        }
         self.take(shard);
     }
 
