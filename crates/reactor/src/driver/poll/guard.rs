@@ -4,8 +4,8 @@
 //! that is a gap between two looks in which the kernel counted a switch of its thread, or one that
 //! is too long for anything but a processor that another machine was given. One that lost it so
 //! stops looking, and looks no more for a while: a millisecond, and ten times longer each time that
-//! it is lost again soon after, up to a second. A short gap now and then (a thread of the kernel)
-//! is none: as long as it is a small part of the time for which was looked.
+//! it is lost again soon after, up to a second. A gap now and then (a thread of the kernel, a
+//! hypervisor) is no reason: as long as it is a small part of the time for which was looked.
 //!
 //! Units: nanoseconds on the shard's clock. Pure: switches and moments come as arguments.
 
@@ -24,10 +24,11 @@ const BAN_MAX: Duration = Duration::from_secs(1);
 const WORSE: u32 = 10;
 /// Of the time for which was looked, one part in so many may be lost.
 const SHARE: u64 = 8;
-/// What may be lost besides.
-const GRACE: u64 = 20_000;
+/// What may be lost besides: less than a slice that another thread gets, more than a hypervisor takes
+/// now and then.
+const GRACE: u64 = 500_000;
 /// Of that time so much is remembered at most.
-const REMEMBERED: u64 = 1_000_000;
+const REMEMBERED: u64 = 8_000_000;
 
 /// Whether a shard may look.
 #[derive(Debug, Default)]
@@ -124,13 +125,14 @@ mod tests {
             guard.looked(Duration::from_micros(2));
             guard.gap(at(20 * number), Duration::from_micros(12), *number)
         });
-        assert!(lost.is_some_and(|rounds| rounds < 10), "{lost:?}");
+        assert!(lost.is_some_and(|rounds| rounds < 60), "{lost:?}");
     }
 
     #[test]
     fn a_processor_that_another_machine_had_is_lost() {
         let mut guard = Guard::default();
         assert!(!guard.gap(at(1), Duration::from_micros(150), 0));
-        assert!(guard.gap(at(400), Duration::from_micros(300), 0));
+        assert!(!guard.gap(at(400), Duration::from_micros(300), 0), "now and then");
+        assert!(guard.gap(at(800), Duration::from_micros(300), 0));
     }
 }
