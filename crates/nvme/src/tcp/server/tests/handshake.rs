@@ -3,9 +3,9 @@
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{ConnectData, FabricsType};
 use wire::nvme::{Command, Status};
-use wire::nvme_tcp::{Digests, FatalErrorStatus, ICReq, PduType, TermReq};
+use wire::nvme_tcp::{Digests, FatalErrorStatus, ICReq};
 
-use super::world::{ALL_DIGESTS, Said, World, capsule};
+use super::world::{ALL_DIGESTS, Said, World, capsule, termination};
 use crate::limits::HANDSHAKE;
 use crate::tcp::server::{Reason, Settings};
 
@@ -120,10 +120,7 @@ fn a_connected_queue_that_is_idle_asks_for_no_wakening() {
 fn a_termreq_before_icreq_just_ends_the_connection() {
     let mut world = World::new();
     let link = world.accept();
-    let term = TermReq::new(PduType::H2C_TERM_REQ, FatalErrorStatus::SEQUENCE_ERROR, 0, &[]);
-    let mut bytes = [0; TermReq::SIZE_MAX];
-    let length = term.emit(&mut bytes);
-    world.send(link, &bytes[..length]);
+    world.send(link, &termination(FatalErrorStatus::SEQUENCE_ERROR, &[]));
     assert!(world.said(link).is_empty());
     let reason = world.links[link].connection.reason();
     assert_eq!(reason, Some(&Reason::Terminated(FatalErrorStatus::SEQUENCE_ERROR)));

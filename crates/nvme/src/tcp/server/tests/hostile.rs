@@ -5,11 +5,11 @@ use block::random::Random;
 use wire::nvme::Command;
 use wire::nvme::command::SglDescriptor;
 use wire::nvme_tcp::{
-    CommonHeader, DataHeader, Digests, FatalErrorStatus, ICReq, PduFlags, PduType, R2T, TermReq,
+    CommonHeader, DataHeader, Digests, FatalErrorStatus, ICReq, PduFlags, PduType, R2T,
 };
 
 use super::transfer::IO;
-use super::world::{ALL_DIGESTS, World, capsule, host_data, pattern, seal};
+use super::world::{ALL_DIGESTS, World, capsule, host_data, pattern, seal, termination};
 use crate::tcp::server::{Reason, Settings};
 
 /// FES and FEI with which `bytes` end a queue that has a write of 16 KiB granted, whose R2T is
@@ -149,11 +149,8 @@ fn a_host_that_terminates_is_closed_at_once() {
         world.hold_requests = true;
         world.command(IO, Command::read(1, 0, 8, 4096));
         let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-        let term = TermReq::new(PduType::H2C_TERM_REQ, fes, 0, &[0; 128][..length]);
-        let mut bytes = [0; TermReq::SIZE_MAX];
-        let total = term.emit(&mut bytes);
         world.links[IO].cut = 13;
-        world.send(IO, &bytes[..total]);
+        world.send(IO, &termination(fes, &[0; 128][..length]));
         assert!(world.said(IO).is_empty());
         assert_eq!(world.links[IO].pipe.close, Some(false));
         assert_eq!(world.links[IO].connection.reason(), Some(&Reason::Terminated(fes)));
@@ -166,9 +163,7 @@ fn a_host_that_terminates_is_lent_nothing_any_more() {
     world.shard.below.lends = true;
     let mut bytes = capsule(Command::read(1, 0, 8, 4096), &[], Digests::NONE);
     let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-    let mut term = [0; TermReq::SIZE_MAX];
-    let total = TermReq::new(PduType::H2C_TERM_REQ, fes, 0, &[]).emit(&mut term);
-    bytes.extend(&term[..total]);
+    bytes.extend(termination(fes, &[]));
     // In one piece: the memory would refuse to lend, if it were asked once the connection has
     // ended.
     world.send(IO, &bytes);

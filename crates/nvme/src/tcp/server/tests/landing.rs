@@ -6,13 +6,13 @@ use block::{ByteCount, Class, Failure, Outcome, VolumeId};
 use reservation::Reservation;
 use wire::nvme::command::{Fuse, SglDescriptor};
 use wire::nvme::{Command, Status};
-use wire::nvme_tcp::{Digests, FatalErrorStatus, PduType, TermReq};
+use wire::nvme_tcp::{Digests, FatalErrorStatus};
 
 use super::commands::logs;
 use super::memory::{give, hog};
 use super::reservations::{OTHER, held, reserve};
 use super::transfer::IO;
-use super::world::{ALL_DIGESTS, Said, VOLUME, World, capsule, pattern, statuses};
+use super::world::{ALL_DIGESTS, Said, VOLUME, World, capsule, pattern, statuses, termination};
 use crate::tcp::server::Reason;
 
 /// A world whose volumes 0 and 1 are memory that takes writes, of zeros.
@@ -214,9 +214,7 @@ fn a_host_that_terminates_has_written_what_came_before() {
     let mut world = landing(Digests::NONE);
     let mut bytes = write(4, 8, 1, Digests::NONE);
     let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-    let mut term = [0; TermReq::SIZE_MAX];
-    let total = TermReq::new(PduType::H2C_TERM_REQ, fes, 0, &[]).emit(&mut term);
-    bytes.extend(&term[..total]);
+    bytes.extend(termination(fes, &[]));
     world.send(IO, &bytes);
     assert!(world.said(IO).is_empty());
     assert!(has_landed(&world, 8, 1));

@@ -12,7 +12,7 @@ use testkit::{ShardStub, perform};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::{Command, Completion as Entry, Status};
-use wire::nvme_tcp::{Digests, ICReq, R2T};
+use wire::nvme_tcp::{Digests, FatalErrorStatus, ICReq, PduType, R2T, TermReq};
 
 use super::transfer::IO;
 use crate::controllers::Controllers;
@@ -402,6 +402,13 @@ impl World {
 }
 
 /// The CIDs and statuses of all that was said on the I/O queue.
+/// An H2CTermReq, whose data are the beginning of what it is about.
+pub(super) fn termination(fes: FatalErrorStatus, about: &[u8]) -> Vec<u8> {
+    let mut bytes = [0; TermReq::SIZE_MAX];
+    let length = TermReq::new(PduType::H2C_TERM_REQ, fes, 0, about).emit(&mut bytes);
+    bytes[..length].to_vec()
+}
+
 pub(super) fn statuses(world: &mut World) -> Vec<(u16, Status)> {
     let said = world.said(IO);
     said.iter().map(|said| (said.response().command_id, said.status())).collect()
