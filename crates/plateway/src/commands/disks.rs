@@ -84,16 +84,7 @@ fn named(disk: &str, file: Option<&Path>) -> miette::Result<(DiskConfig, std::pa
                 "{error}"
             )
         })?;
-        return Ok((
-            DiskConfig {
-                name: disk.to_owned(),
-                uri,
-                required: false,
-                poll: contract::Poll::default(),
-                read_only: false,
-            },
-            defaults.state,
-        ));
+        return Ok((DiskConfig::plain(disk.to_owned(), uri), defaults.state));
     };
     let args = config::load(file, &defaults)?.args;
     let names: Vec<&str> = args.disks.iter().map(|disk| disk.name.as_str()).collect();

@@ -218,13 +218,8 @@ fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiAr
         let place = if index == 0 { String::new() } else { format!(" ({})", index + 1) };
         let (disk, volume) = (format!("{uri}{place}"), format!("{uri}{place}"));
         let (name, uri) = (disk.clone(), uri.clone());
-        args.disks.push(DiskConfig {
-            name,
-            uri,
-            required: true,
-            poll: contract::Poll::default(),
-            read_only,
-        });
+        let plain = DiskConfig::plain(name, uri);
+        args.disks.push(DiskConfig { required: true, read_only, ..plain });
         args.volumes.push(VolumeConfig {
             name: volume.clone(),
             layout: Layout::Single { disk },

@@ -10,7 +10,7 @@ use block::ByteCount;
 use contract::Poll;
 use toml::Spanned;
 
-use super::file::{Low, NAME, table};
+use super::file::{NAME, table};
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
 use super::poll::{POLL, POLL_KEY};
@@ -128,6 +128,11 @@ impl Configured for DiskConfig {
 }
 
 impl DiskConfig {
+    /// A disk of which nothing is said but its name and where its blocks are.
+    pub(crate) fn plain(name: String, uri: DiskUri) -> Self {
+        Self { name, uri, required: false, poll: Poll::default(), read_only: false }
+    }
+
     /// Whether it is the same disk in memory as another, whenever either takes the memory.
     pub(crate) fn is_memory_of(&self, other: &DiskConfig) -> bool {
         let is_same = match (self.uri.innermost(), other.uri.innermost()) {
@@ -175,6 +180,7 @@ impl Resolver<'_> {
         let mut disks: Vec<DiskConfig> = Vec::new();
         let mut spans: Vec<Span> = Vec::new();
         for one in low {
+            let poll = self.poll(&one.poll);
             let Some(written) = &one.uri else {
                 self.missing(&one.span, "[[disk]]", "uri", "uri = \"ram:512MiB\"");
                 continue;
@@ -211,21 +217,17 @@ impl Resolver<'_> {
             }
             self.place(disk_title(&name), "", written.span());
             let required = one.required.as_ref().is_some_and(|required| *required.get_ref());
-            let poll = self.poll_of_disk(&one.poll, &uri).unwrap_or(usual);
+            if let Some(written) = one.poll.as_ref().filter(|_| !is_waited_for(&uri)) {
+                let message = format!(
+                    "{POLL_KEY} is for disks that are waited for, and {uri} answers at once"
+                );
+                self.push(Mistake::error(written.span(), message).help("leave it out"));
+            }
+            let poll = poll.unwrap_or(usual);
             disks.push(DiskConfig { name, uri, required, poll, read_only: false });
             spans.push(written.span());
         }
         disks
-    }
-
-    fn poll_of_disk(&mut self, low: &Low<String>, uri: &DiskUri) -> Option<Poll> {
-        let written = low.as_ref().filter(|_| !is_waited_for(uri));
-        if let Some(written) = written {
-            let message =
-                format!("{POLL_KEY} is for disks that are waited for, and {uri} answers at once");
-            self.push(Mistake::error(written.span(), message).help("leave it out"));
-        }
-        self.poll(low)
     }
 
     fn uri_mistake(&mut self, written: &Spanned<String>, error: UriError) {

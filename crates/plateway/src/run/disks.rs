@@ -440,11 +440,12 @@ impl Running {
         from: &DiskConfig,
         to: &DiskConfig,
     ) -> Result<Option<String>, RunError> {
+        let told = if from.uri == to.uri { None } else { self.resize_disk(from, to)? };
         if let Some(disk) = self.disks.get_mut(&to.name).filter(|_| from.poll != to.poll) {
             disk.config.poll = to.poll;
             self.shards.handle().poll_disk(disk.id, to.poll);
         }
-        if from.uri == to.uri { Ok(None) } else { self.resize_disk(from, to) }
+        Ok(told)
     }
 
     /// Brings a disk to another size. Returns what deserves to be told.

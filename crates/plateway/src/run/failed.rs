@@ -182,7 +182,9 @@ impl Running {
             }
             Step::Resize { .. } => None,
             Step::Change { .. } if !self.failed.contains(&title) => None,
-            Step::Change { to: Thing::Disk(disk), .. } => {
+            Step::Change { from: Thing::Disk(from), to: Thing::Disk(disk) }
+                if from.uri != disk.uri =>
+            {
                 let before = self.failed.remove(&title)?;
                 let opened = self.let_alone(&before).and_then(|()| self.add_disk(disk));
                 Some(match opened {
@@ -379,13 +381,7 @@ mod tests {
     fn tries_are_twice_as_far_apart_each_time_up_to_a_minute_and_end_with_the_last_failure() {
         let mut failed = FailedThings::default();
         let uri = "ram:1MiB".parse().unwrap();
-        let disk = Thing::Disk(DiskConfig {
-            name: "d0".to_owned(),
-            uri,
-            required: false,
-            poll: contract::Poll::default(),
-            read_only: false,
-        });
+        let disk = Thing::Disk(DiskConfig::plain("d0".to_owned(), uri));
         let mut now = Instant::now();
         assert!(!failed.take_due(now + PAUSE_MAX));
         failed.insert(disk.clone(), String::new(), now);

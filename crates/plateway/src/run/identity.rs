@@ -385,7 +385,7 @@ mod tests {
 
     fn sda() -> DiskConfig {
         let (name, uri) = ("d0".to_owned(), "/dev/sda".parse().unwrap());
-        DiskConfig { name, uri, required: false, poll: contract::Poll::default(), read_only: false }
+        DiskConfig::plain(name, uri)
     }
 
     #[test]

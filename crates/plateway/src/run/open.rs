@@ -149,13 +149,7 @@ mod tests {
 
     fn spec(uri: &str) -> Result<OpenSpec, RunError> {
         let uri = uri.parse().unwrap();
-        spec_of(&DiskConfig {
-            name: "d0".to_owned(),
-            uri,
-            required: false,
-            poll: contract::Poll::default(),
-            read_only: false,
-        })
+        spec_of(&DiskConfig::plain("d0".to_owned(), uri))
     }
 
     #[test]

@@ -143,14 +143,7 @@ mod tests {
     use super::*;
 
     fn disk(uri: &str) -> DiskConfig {
-        let uri = uri.parse().unwrap();
-        DiskConfig {
-            name: "d0".to_owned(),
-            uri,
-            required: false,
-            poll: contract::Poll::Auto,
-            read_only: false,
-        }
+        DiskConfig::plain("d0".to_owned(), uri.parse().unwrap())
     }
 
     #[test]

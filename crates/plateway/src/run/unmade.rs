@@ -72,13 +72,7 @@ mod tests {
         std::fs::write(&there, [0; 512]).unwrap();
         let add = |uri: String| {
             let (name, uri) = (uri.clone(), uri.parse().unwrap());
-            Step::Add(Thing::Disk(DiskConfig {
-                name,
-                uri,
-                required: false,
-                poll: contract::Poll::default(),
-                read_only: false,
-            }))
+            Step::Add(Thing::Disk(DiskConfig::plain(name, uri)))
         };
         let missing = format!("file:{}", directory.path().join("missing").display());
         let make = add(format!("delay:5,{missing}?create=1MiB"));

@@ -350,3 +350,22 @@ fn remote_disks_of_a_start_are_reached_side_by_side_and_hold_nothing_else() {
     }
     server.stop();
 }
+
+#[test]
+fn how_a_failed_disk_is_polled_changes_without_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, server) = half(directory.path());
+    let other = config.replacen("d1.img\"\n", "d1.img\"\npoll = \"never\"\n", 1);
+    let done = server.apply(&other);
+    assert!(done.contains("~ disk d1: poll auto -> never"), "{done}");
+    assert!(server.apply(&other).contains("nothing changes"));
+    assert_eq!(state(&server.status(), "disks", "d1"), "failed");
+    make(directory.path(), "d1.img");
+    server.wait_for("the volume", is_ok("v1"));
+    assert!(server.apply(&other).contains("nothing changes"));
+    // In place, and under whoever reads it.
+    let mut host = Host::reads(&server, "nqn.2026-11.net.plateway:v1");
+    let done = server.apply(&config);
+    assert!(done.contains("~ disk d1: poll never -> auto"), "{done}");
+    host.check();
+}
