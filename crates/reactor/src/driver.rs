@@ -12,10 +12,10 @@
 //! ```
 //!
 //! The parts are in files of their own, by subject: `receiving`, `sending`, `closing` (and
-//! connecting), `disks`, `listening`, `links`, `poll`. Here: the loop, the clock, timers and mail. Units:
-//! times on the process's clock, whose origin is the reactor's start. Invariant: what an operation
-//! of the engine points at belongs to its connection or work and stays until the operation's end
-//! has been told; a connection leaves the table only then.
+//! connecting), `disks`, `listening`, `links`, `poll`. Here: the loop, the clock, timers and mail.
+//! Units: times on the process's clock, whose origin is the reactor's start. Invariant: what an
+//! operation of the engine points at belongs to its connection or work and stays until the
+//! operation's end has been told; a connection leaves the table only then.
 
 mod closing;
 mod connection;
@@ -39,7 +39,7 @@ use contract::{ConnectionId, Effect, Event, Machine};
 
 use crate::accept::Admission;
 use crate::engine::workers::Workers;
-use crate::engine::{Done, Engine, Key, Kind};
+use crate::engine::{Done, Engine, Key, Kind, NOW};
 use crate::mailbox::{Delivery, Inbox};
 use crate::memory::ShardMemory;
 use crate::receive::ReceivePool;
@@ -59,8 +59,6 @@ const QUIET: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(1);
 /// While memory is given back piece by piece, so long between pieces.
 const REST_PIECE: Duration = Duration::from_millis(5);
-/// A wait that only looks.
-const NOW: Option<Duration> = Some(Duration::ZERO);
 /// How long a shard that was told to stop waits for what is with the kernel.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -192,15 +190,13 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if limit != NOW && self.polls.is_stirred() {
             // The turn has taken time: a wait is counted from here.
             self.now = self.clock();
-            if let Some(look) = self.polls.begin(self.now)
-                && self.look(look, self.now, limit)
-            {
-                limit = NOW;
+            if let Some(look) = self.polls.begin(self.now) {
+                let found = self.look(look, self.now, limit);
+                limit = if found { NOW } else { self.limit() };
             }
         }
-        if limit != NOW {
-            self.watch_links();
-            limit = self.limit();
+        if limit != NOW && self.watch_links() {
+            limit = NOW;
         }
         self.polls.waited(limit != NOW);
         if let Err(error) = self.sleep(limit) {

@@ -128,6 +128,9 @@ pub(crate) struct Done {
     pub(crate) result: i32,
 }
 
+/// The limit of a wait that only looks.
+pub(crate) const NOW: Option<Duration> = Some(Duration::ZERO);
+
 /// One thread's way to start operations and to learn their ends.
 pub(crate) trait Engine {
     /// Whether a receive should be started only once there is something to receive: true where
@@ -188,7 +191,7 @@ pub(crate) trait Engine {
     /// looks many times in a row: costs no system call where that can be known without.
     fn has_ended(&mut self) -> bool;
 
-    /// Waits for ends, at most so long (zero: only looks; `None`: until something happens), and
+    /// Waits for ends, at most so long ([`NOW`]: only looks; `None`: until something happens), and
     /// appends them to `done`. A wake-up by the shard's event descriptor shows as [`Key::WAKE`].
     fn wait(&mut self, limit: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()>;
 

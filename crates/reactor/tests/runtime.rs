@@ -162,6 +162,31 @@ fn memory_is_cleared_over_many_turns() {
 }
 
 #[test]
+fn a_disk_is_looked_for_as_was_said_last_and_one_that_is_gone_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    on_each(&two_shards(), |bench| {
+        let _disk = bench.open(1, &file(&directory));
+        let looks = || bench.handle.stats()[0].looks;
+        for disk in [1, 1, 99] {
+            bench.handle.poll_disk(DiskId(disk), Poll::Never);
+        }
+        bench.blocks(ShardId(0), 1, 50);
+        assert_eq!(looks(), 0);
+        bench.handle.poll_disk(DiskId(1), Poll::Fixed(10_000));
+        let begin = Instant::now();
+        // What the page cache has may be there before anybody looks.
+        while looks() == 0 {
+            bench.blocks(ShardId(0), 1, 50);
+            assert!(begin.elapsed() < HANG, "a disk is not looked for");
+        }
+        assert!(bench.handle.remove_disk(DiskId(1), HANG));
+        bench.handle.poll_disk(DiskId(1), Poll::Fixed(10_000));
+        bench.command(ShardId(0), Command::Blocks(DiskId(1), 1));
+        assert_eq!(bench.report(), (ShardId(0), Report::Blocks(0)));
+    });
+}
+
+#[test]
 fn a_removed_disk_is_closed_and_refuses() {
     let directory = tempfile::tempdir().unwrap();
     on_each(&two_shards(), |bench| {

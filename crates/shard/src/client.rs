@@ -3,8 +3,9 @@
 //!
 //! A client comes by [`Order::AddClient`](crate::Order::AddClient), has each answer as it comes and
 //! works at the end of each turn, after the machines that serve hosts: what it asks takes the way
-//! of data, through gates and instruments, and no second path to the media exists. It tells by itself what it came to, and is
-//! dropped once it is over. A shard without one pays one comparison a turn.
+//! of data, through gates and instruments, and no second path to the media exists. It tells by
+//! itself what it came to, and is dropped once it is over. A shard without one pays one comparison
+//! a turn.
 //!
 //! A client is no host: it works in the name of whoever runs the program. No reservation holds it
 //! off, and none waits for what it has below.

@@ -2,10 +2,10 @@
 //!
 //! One thread, the same ring and outbox as the ceiling: one receive takes what there is, all new
 //! commands of a turn leave in one `sendmsg`. With a rate it is an open loop instead: operations
-//! leave at fixed times (`client/pace.rs`), woken by a timeout on the ring. After a warm-up a window opens; operations, bytes and
-//! latencies count inside it, and so do this thread's CPU and that of the target process, read from
-//! `/proc` at both ends. Set-up is in `client/session.rs`, the hot path in `client/queue.rs`, idle
-//! and stuck connections in `client/company.rs`.
+//! leave at fixed times (`client/pace.rs`), woken by a timeout on the ring. After a warm-up a
+//! window opens; operations, bytes and latencies count inside it, and so do this thread's CPU and
+//! that of the target process, read from `/proc` at both ends. Set-up is in `client/session.rs`,
+//! the hot path in `client/queue.rs`, idle and stuck connections in `client/company.rs`.
 
 mod company;
 mod pace;

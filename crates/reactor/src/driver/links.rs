@@ -2,8 +2,9 @@
 //!
 //! **Receiving.** A link whose descriptor became ready is *awake*. Each turn shows it a bounded
 //! number of frames; one that has more comes again in the next turn, which does not sleep. Before
-//! the shard sleeps, those that have none are watched by the engine and cost nothing. So a flood takes turns with mail,
-//! timers and connections, and what a turn was shown is answered before more is taken.
+//! the shard sleeps, those that have none are watched by the engine and cost nothing. So a flood
+//! takes turns with mail, timers and connections, and what a turn was shown is answered before more
+//! is taken.
 //!
 //! **Sending.** The vectors of `sendmmsg` are made from the batch when it is sent, so data are read
 //! where they lie. The kernel copies them: a batch is done when the call returns. When the socket's
@@ -254,22 +255,20 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.links.has_frames = !self.links.awake.is_empty() && self.links.has_frame();
     }
 
-    /// Before the shard sleeps: those that have no more frames are watched.
+    /// Before the shard sleeps: those that have no more frames are watched. Returns whether there is
+    /// one that has some.
     #[inline]
-    pub(super) fn watch_links(&mut self) {
-        if self.links.awake.is_empty() {
-            return;
-        }
-        self.links.has_frames = false;
+    pub(super) fn watch_links(&mut self) -> bool {
         let Driver { links, engine, .. } = self;
-        let Links { awake, sockets, has_frames, .. } = links;
+        let Links { awake, sockets, .. } = links;
+        let mut has_frames = false;
         awake.retain(|slot| {
             let Some(open) = sockets.get_mut(*slot) else { return false };
             if open.leaving.is_some() {
                 return false;
             }
             if open.socket.has_frame() {
-                *has_frames = true;
+                has_frames = true;
                 return true;
             }
             open.frames = true;
@@ -278,6 +277,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             unsafe { engine.start(Self::key(Kind::Frames, *slot), op) };
             false
         });
+        has_frames
     }
 
     /// Takes a batch to send.

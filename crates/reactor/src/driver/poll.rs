@@ -13,14 +13,16 @@
 mod guard;
 mod window;
 
-use std::time::Duration;
+use std::time::{self, Duration};
 
 use block::Instant;
 use block::table::{Slot, Table};
 use contract::{ListenerId, Machine, Poll};
 
 use super::Driver;
+use super::links::Links;
 use crate::engine::Engine;
+use crate::mailbox::Inbox;
 use crate::process;
 use crate::stats::add;
 use guard::{GAP, Guard};
@@ -201,46 +203,107 @@ impl Source {
     }
 }
 
+/// What a look looks at.
+trait Sight {
+    /// Whether something has come.
+    fn has_come(&mut self) -> bool;
+
+    fn now(&self) -> Instant;
+
+    /// How often the thread lost its processor, so far.
+    fn lost_switches(&self) -> u64;
+
+    /// Lets others run.
+    fn give_way(&mut self);
+}
+
+/// How a look ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Looked {
+    found: bool,
+    /// Another wanted the processor.
+    stopped: bool,
+    end: Instant,
+}
+
+/// Looks until something has come, the time is over, or the guard ends it.
+#[inline]
+fn look_at(sight: &mut impl Sight, look: Look, guard: &mut Guard) -> Looked {
+    let (mut last, mut looks) = (sight.now(), 0);
+    loop {
+        let found = sight.has_come();
+        // Also at the last look: what came may have waited while another had the processor.
+        let end = sight.now();
+        let gap = end.since(last);
+        last = end;
+        let stopped = if gap < GAP || look.stubborn {
+            guard.looked(gap);
+            false
+        } else {
+            guard.gap(end, gap, sight.lost_switches())
+        };
+        if found || stopped || end >= look.until {
+            return Looked { found, stopped, end };
+        }
+        looks += 1;
+        if looks % LOOKS == 0 && !look.stubborn {
+            sight.give_way();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// A shard's engine, mailbox and links.
+struct Surroundings<'a, E, M> {
+    engine: &'a mut E,
+    inbox: &'a Inbox<M>,
+    links: &'a Links,
+    origin: time::Instant,
+}
+
+impl<E: Engine, M> Sight for Surroundings<'_, E, M> {
+    #[inline]
+    fn has_come(&mut self) -> bool {
+        self.engine.has_ended() || self.inbox.is_filled() || self.links.has_frame()
+    }
+
+    #[inline]
+    fn now(&self) -> Instant {
+        Instant(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    fn lost_switches(&self) -> u64 {
+        process::lost_switches()
+    }
+
+    fn give_way(&mut self) {
+        std::thread::yield_now();
+    }
+}
+
 impl<M: Machine, E: Engine> Driver<M, E> {
     /// Looks for what may come, at most so long. Returns whether it came.
     pub(super) fn look(&mut self, look: Look, begin: Instant, limit: Option<Duration>) -> bool {
         let until = limit.map_or(look.until, |limit| look.until.min(begin + limit));
         self.engine.submit();
-        let mut last = self.clock();
-        let (mut looks, mut stopped) = (0, false);
-        let found = loop {
-            let found =
-                self.engine.has_ended() || self.inbox().is_filled() || self.links.has_frame();
-            // Also at the last look: what came may have waited while another had the processor.
-            let now = self.clock();
-            let gap = now.since(last);
-            last = now;
-            if gap < GAP || look.stubborn {
-                self.polls.guard.looked(gap);
-            } else {
-                stopped = self.polls.guard.gap(now, gap, process::lost_switches());
-            }
-            if found || stopped || now >= until {
-                break found;
-            }
-            looks += 1;
-            if looks % LOOKS == 0 && !look.stubborn {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
-        };
+        let Driver { engine, links, polls, shared, shard, .. } = self;
+        let (inbox, origin) = (&*shared.inboxes[shard.index()], shared.origin);
+        let mut sight = Surroundings { engine, inbox, links, origin };
+        let looked = look_at(&mut sight, Look { until, ..look }, &mut polls.guard);
         let counters = self.counters();
         add(&counters.looks, 1);
-        add(&counters.looks_paid, u64::from(found));
-        add(&counters.looks_stopped, u64::from(stopped));
-        add(&counters.looked_ns, last.since(begin).as_nanos() as u64);
-        found
+        add(&counters.looks_paid, u64::from(looked.found));
+        add(&counters.looks_stopped, u64::from(looked.stopped));
+        add(&counters.looked_ns, looked.end.since(begin).as_nanos() as u64);
+        looked.found
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn at(micros: u64) -> Instant {
@@ -327,5 +390,71 @@ mod tests {
         polls.calm(first);
         assert_eq!(polls.begin(at(1)), None);
         assert_ne!(polls.join(a, Poll::Auto), first);
+    }
+
+    /// A processor on which something comes at a moment, and others want to run. Its clock goes on by
+    /// 100 ns with each reading.
+    struct Played {
+        now: Cell<u64>,
+        comes_at: u64,
+        /// What others run for when we give way.
+        others: u64,
+        switches: u64,
+        given_way: u32,
+    }
+
+    impl Sight for Played {
+        fn has_come(&mut self) -> bool {
+            self.now.get() >= self.comes_at
+        }
+
+        fn now(&self) -> Instant {
+            self.now.set(self.now.get() + 100);
+            Instant(self.now.get())
+        }
+
+        fn lost_switches(&self) -> u64 {
+            self.switches
+        }
+
+        fn give_way(&mut self) {
+            self.given_way += 1;
+            self.now.set(self.now.get() + self.others);
+            self.switches += u64::from(self.others > 0);
+        }
+    }
+
+    /// A look of 50 us for what comes at a moment.
+    fn play(comes_at: u64, others: u64, stubborn: bool) -> (Looked, Guard, Played) {
+        let (mut guard, now) = (Guard::default(), Cell::new(0));
+        let mut sight = Played { now, comes_at, others, switches: 0, given_way: 0 };
+        let looked = look_at(&mut sight, Look { until: at(50), stubborn }, &mut guard);
+        (looked, guard, sight)
+    }
+
+    #[test]
+    fn a_look_ends_with_what_comes_or_with_its_time() {
+        let (looked, guard, sight) = play(20_000, 0, false);
+        assert!(looked.found && !looked.stopped && looked.end < at(21), "{looked:?}");
+        assert!(sight.given_way > 5, "others are let run");
+        assert!(guard.allows(looked.end));
+        let (looked, ..) = play(u64::MAX, 0, false);
+        assert!(!looked.found && looked.end >= at(50) && looked.end < at(51), "{looked:?}");
+    }
+
+    #[test]
+    fn what_came_while_another_had_the_processor_does_not_hide_that() {
+        // It is there when the other's slice is over: found, and no reason to look again soon.
+        let (looked, guard, sight) = play(20_000, 1_100_000, false);
+        assert_eq!(sight.given_way, 1);
+        assert!(looked.found && looked.stopped, "{looked:?}");
+        assert!(!guard.allows(looked.end));
+    }
+
+    #[test]
+    fn whoever_asked_for_a_fixed_time_gives_no_way() {
+        let (looked, guard, sight) = play(u64::MAX, 1_100_000, true);
+        assert_eq!((sight.given_way, looked.stopped), (0, false));
+        assert!(guard.allows(looked.end));
     }
 }

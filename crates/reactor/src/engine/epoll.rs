@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use super::{Done, Engine, Key, Kind, Op, Socket};
+use super::{Done, Engine, Key, Kind, NOW, Op, Socket};
 
 /// Events taken by one call.
 const EVENTS: usize = 512;
@@ -456,7 +456,7 @@ impl Engine for Epoll {
 
     fn has_ended(&mut self) -> bool {
         // What fails here fails when it waits, too.
-        let failed = self.ended.is_empty() && self.poll(Some(Duration::ZERO)).is_err();
+        let failed = self.ended.is_empty() && self.poll(NOW).is_err();
         failed || !self.ended.is_empty()
     }
 
@@ -465,7 +465,7 @@ impl Engine for Epoll {
             self.rounds += 1;
         } else {
             self.rounds = 0;
-            self.poll(if self.ended.is_empty() { limit } else { Some(Duration::ZERO) })?;
+            self.poll(if self.ended.is_empty() { limit } else { NOW })?;
         }
         done.extend(self.ended.drain(..));
         Ok(())

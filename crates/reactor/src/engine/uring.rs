@@ -1,12 +1,12 @@
 //! The io_uring engine: one ring for one thread, single issuer, deferred task work, registered ring
 //! descriptor and socket table.
 //!
-//! A turn costs one `io_uring_enter`, which submits what was started and waits. With a spin budget
-//! the thread first looks at the completion queue and at the flag by which the kernel says that
-//! task work waits, both without a call. Moments that are due wake it by one timeout that stays in
-//! the ring: a limit to each wait would have the kernel set a timer up and take it down again in
-//! every turn. Sockets are blocking ones: for a non-blocking one the kernel would answer EAGAIN
-//! instead of waiting. Errors: those of the ring's set-up; later ones end the shard.
+//! A turn costs one `io_uring_enter`, which submits what was started and waits. Whether something
+//! has ended shows without a call: in the completion queue, or by the flag that says that task work
+//! waits. Moments that are due wake the thread by one timeout that stays in the ring: a limit to
+//! each wait would have the kernel set a timer up and take it down again in every turn. Sockets are
+//! blocking ones: for a non-blocking one the kernel would answer EAGAIN instead of waiting. Errors:
+//! those of the ring's set-up; later ones end the shard.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use super::{Done, Engine, Key, Kind, Op, Socket};
+use super::{Done, Engine, Key, Kind, NOW, Op, Socket};
 use crate::disk::Call;
 
 /// Entries of the submission queue: a turn that starts more enters the kernel in between.
@@ -204,7 +204,7 @@ impl Uring {
     }
 
     fn enter(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        let waits = limit != Some(Duration::ZERO);
+        let waits = limit != NOW;
         if waits {
             self.set_alarm(limit);
         }
@@ -306,7 +306,7 @@ impl Engine for Uring {
         if self.ring.submission().is_empty() {
             return;
         }
-        if let Err(error) = self.enter(Some(Duration::ZERO)) {
+        if let Err(error) = self.enter(NOW) {
             // Nothing that was started can be taken back: its memory is lent to the kernel.
             panic!("io_uring_enter failed: {error}");
         }
@@ -319,13 +319,13 @@ impl Engine for Uring {
 
     fn wait(&mut self, limit: Option<Duration>, done: &mut Vec<Done>) -> io::Result<()> {
         done.append(&mut self.early);
-        let only_look = limit == Some(Duration::ZERO) || !done.is_empty();
+        let only_look = limit == NOW || !done.is_empty();
         let nothing = self.ring.completion().is_empty();
         let unsubmitted = !self.ring.submission().is_empty();
         if nothing && !only_look {
             self.enter(limit)?;
         } else if unsubmitted || self.ring.submission().taskrun() {
-            self.enter(Some(Duration::ZERO))?;
+            self.enter(NOW)?;
         }
         self.reap(done);
         Ok(())

@@ -609,12 +609,17 @@ fn a_removed_link_leaves_nothing_behind() {
         };
         for _ in 0..3 {
             bench.begin();
+            // Said twice, and of a link that is not there any more.
+            for _ in 0..2 {
+                bench.handle.poll_link(LEFT, Poll::Fixed(100));
+            }
             assert_eq!(sockets(), if bench.access == LinkAccess::Xdp { 0 } else { 2 });
             bench.remove(ON_LEFT, LEFT);
             bench.remove(ON_RIGHT, RIGHT);
             assert_eq!(sockets(), 0);
             assert_eq!(bench.stats(), []);
             bench.handle.remove_link(RIGHT);
+            bench.handle.poll_link(RIGHT, Poll::Never);
             bench.send(ON_LEFT, 1, vec![whole(LEFT, frame(ALL, LEFT_MAC, &[1; 46]))]);
             assert_eq!(bench.next(), (ON_LEFT, Report::FramesSent(1, 1)));
         }

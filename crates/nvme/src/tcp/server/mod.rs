@@ -9,10 +9,10 @@
 //!
 //! The way of a 4 KiB read: `receive` cuts the PDU, `capsule` gives the command a slot and memory
 //! and a request to the volume; `completion` puts header, data and response capsule into the batch
-//! that `settle` sends. A write that came in its capsule lands where the volume is memory that takes
-//! it at once, else it goes the same way. One that does not fit its capsule gets its whole buffer
-//! and then one R2T for all of it: the grant. Who finds no memory waits: a command without data in the line of
-//! `memory`, a capsule with data in the stream, which stops.
+//! that `settle` sends. A write that came in its capsule lands where the volume is memory that
+//! takes it at once, else it goes the same way. One that does not fit its capsule gets its whole
+//! buffer and then one R2T for all of it: the grant. Who finds no memory waits: a command without
+//! data in the line of `memory`, a capsule with data in the stream, which stops.
 //!
 //! ```text
 //!   Handshake -- ICReq, ICResp --> Connecting -- Connect --> Admin or Io
