@@ -74,6 +74,8 @@ pub(crate) struct RamDisk {
     /// [`COLD`] if the disk is so large that a page that comes out of it is seldom in the
     /// processor's cache, else 0.
     mark: u32,
+    /// The home of the first slot; the others' lie behind it. None where there was no room.
+    homes: Option<u32>,
     slots: Box<[AtomicU32]>,
 }
 
@@ -136,7 +138,8 @@ impl RamDisk {
         arena.grow(pages)?;
         let slots = (0..pages).map(|_| AtomicU32::new(NO_PAGE)).collect();
         let mark = if size.0 >= COLD_MIN { COLD } else { 0 };
-        Ok(RamDisk { arena: arena.clone(), size: size.0, mark, slots })
+        let homes = arena.make_homes(pages);
+        Ok(RamDisk { arena: arena.clone(), size: size.0, mark, homes, slots })
     }
 
     /// Bytes that can be addressed.
@@ -553,7 +556,11 @@ impl Drop for RamDisk {
         let pages = self.slots.iter_mut().map(|slot| *slot.get_mut());
         let pages: Vec<u32> = pages.filter(|page| *page != NO_PAGE).collect();
         self.arena.abandon(&pages);
-        self.arena.shrink(self.slots.len() as u32);
+        let pages = self.slots.len() as u32;
+        self.arena.shrink(pages);
+        if let Some(first) = self.homes {
+            self.arena.end_homes(first, pages);
+        }
     }
 }
 

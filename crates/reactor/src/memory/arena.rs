@@ -1,8 +1,9 @@
 //! The arena: every page of the data path, in one reservation of address space that all shards
 //! share.
 //!
-//! **Address space and memory.** The address space (up to 1 TiB) is reserved at start and costs
-//! nothing. [`Arena::grow`] opens as much of it as pools and RAM disks may use together; the kernel
+//! **Address space and memory.** The address space (up to 2 TiB) is reserved at start and costs
+//! nothing. Its lower half is for pages that anybody may take, its upper half for the
+//! [homes](super::homes) of RAM disks' slots. [`Arena::grow`] opens as much of it as pools and RAM disks may use together; the kernel
 //! commits a page when it is first touched, and [`Arena::give_back`] returns free pages to it. A
 //! page is named by its number; it never moves. Transparent huge pages are asked for: the kernel's
 //! copies to and from pages all over a RAM volume otherwise miss the translation cache each time.
@@ -45,6 +46,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Mutex, MutexGuard};
@@ -53,6 +55,7 @@ use block::{ByteCount, PAGE_SIZE};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
+use super::homes::{Homes, first_region};
 use super::leases::State;
 use super::mapping::Mapping;
 use crate::process::lock;
@@ -74,9 +77,9 @@ pub(crate) const SHARD_SLACK: u32 = SHARD_CACHE as u32 + 8;
 /// Pages that one call of [`Arena::give_back`] returns at most: 16 MiB, a millisecond or two.
 pub(crate) const GIVE_BACK_MAX: usize = 4096;
 
-const PAGE: usize = PAGE_SIZE as usize;
-/// Address space to ask for, in pages, at most (1 TiB) and at least (1 GiB, for a process whose
-/// address space is limited).
+pub(super) const PAGE: usize = PAGE_SIZE as usize;
+/// Address space to ask for, in pages and beside that for homes, at most (1 TiB) and at least (1
+/// GiB, for a process whose address space is limited).
 const RESERVE_MAX: u32 = 1 << 28;
 const RESERVE_MIN: u32 = 1 << 18;
 /// Address space is opened in steps of this many pages (64 MiB).
@@ -93,19 +96,23 @@ pub struct Arena {
     /// Leases that have not ended, where one shard is alone: its own count, which it changes
     /// without a locked instruction.
     pub(super) leased: AtomicUsize,
-    /// Pages that the reserved address space has room for.
+    /// Pages that the reserved address space has room for, beside homes.
     capacity: u32,
+    /// Numbers of pages, homes among them.
+    numbers: u32,
     /// Pages that are free and were taken before.
     listed: AtomicU32,
-    /// As `fresh` of the supply: the states below it may be looked at.
+    /// As `fresh` of the supply: the states below it may be looked at, and those of homes below the
+    /// second.
     reach: AtomicU32,
+    pub(super) homes_reach: AtomicU32,
     supply: Mutex<Supply>,
     giving_back: AtomicBool,
 }
 
 /// Which pages are free.
 #[derive(Default)]
-struct Supply {
+pub(super) struct Supply {
     /// Free, and maybe committed: used before the others. Some have the mark [`COLD`]. Entries may
     /// be out of date, here and in the next.
     warm: Vec<u32>,
@@ -113,12 +120,21 @@ struct Supply {
     cold: Vec<u32>,
     /// Pages that left their slots for good, until nobody leases them.
     abandoned: Vec<u32>,
-    /// The first page that was never taken.
-    fresh: u32,
+    /// The first page that was never taken, homes aside.
+    pub(super) fresh: u32,
     /// Pages that may be in use together.
     limit: u32,
     /// Pages below this may be touched.
     open: u32,
+    pub(super) homes: Homes,
+}
+
+impl Supply {
+    /// As far as `fresh` may go now: pages that were ever taken, homes among them, are no more than
+    /// may be in use, and those on their way to the kernel.
+    pub(super) fn end_of_fresh(&self) -> u32 {
+        (self.limit + GIVE_BACK_MAX as u32).saturating_sub(self.homes.taken)
+    }
 }
 
 /// How the arena stands.
@@ -149,8 +165,14 @@ impl Arena {
     /// not have so much (a limit on its address space).
     pub fn new(shards: usize) -> Result<Arena, ArenaError> {
         let mut capacity = RESERVE_MAX;
+        // Where the system counts address space as if it were used, homes would be paid for twice.
+        let can_have_homes = !counts_address_space();
         loop {
-            match Arena::reserve(shards, capacity) {
+            let with_homes = match can_have_homes {
+                true => Arena::reserve(shards, capacity, capacity),
+                false => Arena::reserve(shards, capacity, 0),
+            };
+            match with_homes.or_else(|_| Arena::reserve(shards, capacity, 0)) {
                 Ok(arena) => {
                     // The page of zeros.
                     arena.grow(1)?;
@@ -164,17 +186,22 @@ impl Arena {
         }
     }
 
-    fn reserve(shards: usize, capacity: u32) -> Result<Arena, ArenaError> {
+    fn reserve(shards: usize, capacity: u32, homes: u32) -> Result<Arena, ArenaError> {
+        let numbers = capacity + homes;
+        let pages = reserve(numbers as usize * PAGE)?;
+        let homes = Homes::new(first_region(pages.base(), capacity).min(numbers)..numbers);
         Ok(Arena {
-            pages: reserve(capacity as usize * PAGE)?,
-            states: reserve(capacity as usize * size_of::<State>())?,
+            pages,
+            states: reserve(numbers as usize * size_of::<State>())?,
             shards,
             entered: AtomicUsize::new(0),
             leased: AtomicUsize::new(0),
             capacity,
+            numbers,
             listed: AtomicU32::new(0),
             reach: AtomicU32::new(0),
-            supply: Mutex::default(),
+            homes_reach: AtomicU32::new(0),
+            supply: Mutex::new(Supply { homes, ..Supply::default() }),
             giving_back: AtomicBool::new(false),
         })
     }
@@ -196,9 +223,7 @@ impl Arena {
         if open > supply.open {
             let from = supply.open as usize;
             let count = open as usize - from;
-            // OPEN_STEP states fill whole pages, so both ranges begin and end at page edges.
-            let state = size_of::<State>();
-            allow(&self.states, from * state, count * state)?;
+            self.open_states(supply.open..open)?;
             let pages = allow(&self.pages, from * PAGE, count * PAGE)?;
             // SAFETY: the range lies in the reservation; the advice changes no contents. A kernel
             // without huge pages goes on with small ones.
@@ -207,6 +232,19 @@ impl Arena {
         }
         supply.limit += pages;
         Ok(())
+    }
+
+    /// Makes the states of pages usable, and maybe some beside them.
+    pub(super) fn open_states(&self, pages: Range<u32>) -> Result<(), ArenaError> {
+        let state = size_of::<State>();
+        let first = pages.start as usize * state / PAGE * PAGE;
+        let end = (pages.end as usize * state).next_multiple_of(PAGE).min(self.states.len());
+        allow(&self.states, first, end - first).map(drop)
+    }
+
+    /// Where the pages lie.
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.pages
     }
 
     /// Takes back what [`grow`](Self::grow) allowed; whoever asked for it holds no pages any more.
@@ -257,7 +295,7 @@ impl Arena {
         let mut supply = self.supply();
         self.collect(&mut supply);
         let free = self.listed.load(SeqCst);
-        ArenaReport { used: supply.fresh - free, capacity: self.capacity }
+        ArenaReport { used: supply.fresh + supply.homes.taken - free, capacity: self.capacity }
     }
 
     /// Moves up to `count` free pages, at least one, with their marks to `into`. Panics when there
@@ -273,33 +311,13 @@ impl Arena {
             let list = if list == 0 { &mut supply.warm } else { &mut supply.cold };
             self.claim_last(list, want - into.len(), into);
         }
-        let end = supply.limit + GIVE_BACK_MAX as u32;
+        let end = supply.end_of_fresh();
         while into.len() < want && supply.fresh < end {
             into.push(supply.fresh);
             supply.fresh += 1;
         }
         self.reach.store(supply.fresh, SeqCst);
         assert!(into.len() + count > want, "the arena of {} pages ran out", supply.limit);
-    }
-
-    /// Takes `count` pages, as far as there are those that were never taken, which are zeros and lie
-    /// one behind the other. Returns how many of them are such; the first of `into`.
-    #[cold]
-    pub(crate) fn take_in_a_row(&self, into: &mut Vec<u32>, count: usize) -> usize {
-        let fresh = {
-            let mut supply = self.supply();
-            let end = (supply.limit + GIVE_BACK_MAX as u32).min(supply.fresh + count as u32);
-            into.extend(supply.fresh..end);
-            supply.fresh = supply.fresh.max(end);
-            self.reach.store(supply.fresh, SeqCst);
-            into.len()
-        };
-        if fresh < count {
-            self.take(into, count - fresh);
-            into[fresh..].iter_mut().for_each(|page| *page &= !COLD);
-            into[fresh..].sort_unstable();
-        }
-        fresh
     }
 
     /// Takes free pages back, with their marks.
@@ -310,11 +328,17 @@ impl Arena {
 
     /// Takes this page, if it was taken before and is in no hand now.
     pub(crate) fn take_this(&self, page: u32) -> bool {
-        let taken = page < self.reach.load(Relaxed) && self.state(page).claim();
+        let is_known = page < self.reach.load(Relaxed) || self.has_homes(page);
+        let taken = is_known && self.state(page).claim();
         if taken {
             self.listed.fetch_sub(1, SeqCst);
         }
         taken
+    }
+
+    /// Whether the state of this number, which lies beyond the others, may be looked at.
+    fn has_homes(&self, page: u32) -> bool {
+        page >= self.capacity && page < self.homes_reach.load(Relaxed)
     }
 
     /// Takes what is free of the last entries of a list, up to `count` pages, and keeps their
@@ -349,16 +373,17 @@ impl Arena {
     /// Where a page lies. The pointer may be used as the rules at the top of this file allow.
     #[inline]
     pub(crate) fn page(&self, number: u32) -> *mut u8 {
-        debug_assert!(number < self.capacity);
-        // SAFETY: page numbers come from `take` alone and lie below `capacity`, the size of the
-        // mapping.
+        debug_assert!(number < self.numbers);
+        // SAFETY: page numbers come from `take` and `take_home` alone and lie below `numbers`, the
+        // size of the mapping.
         unsafe { self.pages.base().add(number as usize * PAGE) }
     }
 
     #[inline]
     pub(super) fn state(&self, number: u32) -> &State {
-        debug_assert!(number < self.capacity);
-        // SAFETY: as for `page`, and `grow` opened the state before the number was handed out; the
+        debug_assert!(number < self.numbers);
+        // SAFETY: as for `page`, and `grow` or `make_homes` opened the state before the number was
+        // known to anybody; the
         // mapping lives as long as `self`, is aligned to a page, and was zeros, which is a valid
         // state.
         unsafe { &*self.states.base().cast::<State>().add(number as usize) }
@@ -405,7 +430,7 @@ impl Arena {
 
     /// A lock is poisoned only by a panic within the few lines that hold it, none of which leaves
     /// the lists half changed.
-    fn supply(&self) -> MutexGuard<'_, Supply> {
+    pub(super) fn supply(&self) -> MutexGuard<'_, Supply> {
         lock(&self.supply)
     }
 }
@@ -441,13 +466,24 @@ pub(crate) fn prefetch_to_write(at: *const u8) {
     let _ = at;
 }
 
+/// Whether the system commits all address space that may be written to (`vm.overcommit_memory` is
+/// 2).
+fn counts_address_space() -> bool {
+    let word = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    word.is_ok_and(|word| word.trim() == "2")
+}
+
 /// Reserves `bytes` of address space that may not be touched yet.
 fn reserve(bytes: usize) -> Result<Mapping, ArenaError> {
     Mapping::anonymous(bytes, ProtFlags::empty(), MapFlags::NORESERVE).map_err(refused(bytes))
 }
 
 /// Makes part of a reservation usable; returns where it begins.
-fn allow(part_of: &Mapping, offset: usize, bytes: usize) -> Result<*mut c_void, ArenaError> {
+pub(super) fn allow(
+    part_of: &Mapping,
+    offset: usize,
+    bytes: usize,
+) -> Result<*mut c_void, ArenaError> {
     assert!(offset + bytes <= part_of.len(), "{offset}+{bytes} of {} bytes", part_of.len());
     let both = MprotectFlags::READ | MprotectFlags::WRITE;
     // SAFETY: the range lies within the reservation, as was just checked, and pages of it that are
@@ -527,22 +563,6 @@ mod tests {
         assert!(arena.take_this(c));
         assert_eq!(arena.give_back(), 0);
         assert_eq!(arena.report().used, used + 1);
-    }
-
-    #[test]
-    fn pages_in_a_row_are_new_ones_as_far_as_there_are() {
-        let arena = Arena::new(1).unwrap();
-        arena.grow(600).unwrap();
-        let mut used = Vec::new();
-        arena.take(&mut used, 100);
-        arena.put(&used);
-        let mut row = Vec::new();
-        assert_eq!(arena.take_in_a_row(&mut row, 500), 500);
-        assert!(row.iter().copied().eq(row[0]..row[0] + 500));
-        let mut rest = Vec::new();
-        let fresh = arena.take_in_a_row(&mut rest, GIVE_BACK_MAX + 150);
-        assert_eq!((rest.len(), fresh), (GIVE_BACK_MAX + 100, GIVE_BACK_MAX));
-        assert_eq!(rest[fresh..], used, "what was used before comes after, in order");
     }
 
     #[test]

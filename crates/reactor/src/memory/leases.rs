@@ -45,6 +45,8 @@ pub(super) struct State {
     borrowed: AtomicBool,
     /// It is in a list of free pages of the arena. Who clears it owns the page.
     listed: AtomicBool,
+    /// Of a home: it was taken once.
+    begun: AtomicBool,
 }
 
 impl State {
@@ -61,6 +63,11 @@ impl State {
     /// Whether the page was free; it is the caller's now.
     pub(super) fn claim(&self) -> bool {
         self.listed.load(Relaxed) && self.listed.swap(false, SeqCst)
+    }
+
+    /// Whether the home was never taken; it is the caller's now.
+    pub(super) fn begin(&self) -> bool {
+        !self.begun.swap(true, SeqCst)
     }
 
     /// Waits until nobody borrows the page any more. As long as it is leased, or out of its slot,

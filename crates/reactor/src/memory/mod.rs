@@ -6,6 +6,7 @@
 //! 4096 bytes. Not here: how much a shard may use (`block::Pool`), RAM disks (`disk::ram`).
 
 pub(crate) mod arena;
+pub(crate) mod homes;
 mod leases;
 pub(crate) mod mapping;
 pub(crate) mod shard_memory;

@@ -21,7 +21,8 @@ use libc::iovec;
 use crate::disk::Disk;
 use crate::disk::ram::RamDisk;
 
-use super::arena::{Arena, ArenaError, COLD, SHARD_BATCH, SHARD_CACHE, SHARD_SLACK};
+use super::arena::{Arena, ArenaError, COLD, GIVE_BACK_MAX, SHARD_BATCH, SHARD_CACHE, SHARD_SLACK};
+use super::homes::COLLAPSE_MAX;
 
 const PAGE: usize = PAGE_SIZE as usize;
 /// Bytes of a line of the processor's cache.
@@ -152,6 +153,13 @@ impl ShardMemory {
         }
     }
 
+    /// Takes this page, which is a slot's home, if it is free here or in the arena, or was never
+    /// taken.
+    #[cold]
+    pub(crate) fn take_home(&mut self, page: u32) -> bool {
+        self.take_this(page) || self.arena.take_home(page).is_some()
+    }
+
     /// Sees that the last `count` pages at hand are there to be taken; returns the index of the
     /// first. They are taken in the order in which they were given back, so that what lay in a row
     /// in a large payload lies in a row in the next one: one vector instead of many, and one stream
@@ -196,7 +204,8 @@ impl ShardMemory {
         }
     }
 
-    /// Gives up the pages at hand and returns free pages to the kernel, a bounded number at a time.
+    /// Gives up the pages at hand, returns free pages to the kernel, and has it make huge pages of
+    /// small ones, a bounded number at a time.
     /// Call it when the shard is going to sleep for long; `true`: there may be more to return.
     pub(crate) fn idle(&mut self) -> bool {
         self.vectors = SpareVectors::default();
@@ -205,7 +214,9 @@ impl ShardMemory {
             self.arena.put(&self.cache);
             self.cache.clear();
         }
-        self.arena.give_back() == super::arena::GIVE_BACK_MAX
+        let given_back = self.arena.give_back();
+        let collapsed = self.arena.collapse();
+        given_back == GIVE_BACK_MAX || collapsed == COLLAPSE_MAX
     }
 
     /// Appends pointers to `length` bytes of `buffer` from `at` on, for a system call that reads

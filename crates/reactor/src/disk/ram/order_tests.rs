@@ -37,6 +37,46 @@ fn what_lands_where_nobody_leases_leaves_the_pages_in_their_place() {
 }
 
 #[test]
+fn what_is_written_in_any_order_lies_in_order() {
+    for size in [64, COLD_MIN / 4096] {
+        let mut bench = bench(size);
+        let scattered = |index: u64| index * 37 % 64;
+        (0..64).for_each(|index| bench.land(scattered(index), 1));
+        let before = bench.held(64);
+        assert!(is_in_a_row(&before), "{before:?}");
+        // Given up and written again it is as before, whoever had the pages meanwhile.
+        let gone = Operation::Discard { extents: vec![Extent::new(0, 64 * 4096)] };
+        assert!(bench.ask(gone).outcome.is_done());
+        (0..64).for_each(|index| bench.land(scattered(index), 2));
+        assert_eq!(bench.held(64), before);
+        assert_eq!(bench.content(0, 64 * 4096), [2; 64 * 4096]);
+        assert_eq!(bench.used(), 64);
+    }
+}
+
+#[test]
+fn a_disk_that_follows_another_has_its_homes() {
+    let arena = Arc::new(Arena::new(1).unwrap());
+    let mut memory = ShardMemory::new(&arena, 1024).unwrap();
+    let mut held = Vec::new();
+    for turn in 0..3_u8 {
+        let opened = Disk::open(&OpenSpec::Ram { bytes: 1 << 20 }, &arena).unwrap();
+        let disk = opened.as_ram().unwrap();
+        let lease = read(disk, &mut memory, Extent::new(0, 4096));
+        assert!(memory.first_nonzero(&lease).is_none());
+        memory.release(lease);
+        for slot in (0..256).rev() {
+            disk.land(&mut memory, Extent::new(slot * 4096, 4096), &[turn + 1; 4096]);
+        }
+        let now: Vec<u32> = disk.slots.iter().map(|slot| slot.load(Ordering::Relaxed)).collect();
+        assert!(is_in_a_row(&now));
+        held.push(now);
+    }
+    assert!(held.windows(2).all(|two| two[0] == two[1]));
+    assert_eq!(arena.homes_taken(), 256);
+}
+
+#[test]
 fn a_page_that_is_taken_lies_beside_its_neighbours() {
     let mut bench = bench(64);
     (0..8).for_each(|page| bench.land(page, 1));
