@@ -119,6 +119,8 @@ pub(crate) struct Driver<M: Machine, E: Engine> {
     polls: Polls,
     /// There is more to settle: do not sleep.
     pressed: bool,
+    /// What was waited for last had come before anybody looked, so the next may have, too.
+    prompt: bool,
     stopping: bool,
 }
 
@@ -153,6 +155,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             rest_at: None,
             polls: Polls::default(),
             pressed: false,
+            prompt: false,
             stopping: false,
             shared,
         }
@@ -198,6 +201,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if limit != NOW && self.watch_links() {
             limit = NOW;
         }
+        self.prompt &= limit == NOW;
         self.polls.waited(limit != NOW);
         if let Err(error) = self.sleep(limit) {
             panic!("{} cannot wait for events any more: {error}", self.shard.0);

@@ -101,8 +101,8 @@ pub(crate) enum Op {
     /// Ends when the other side has closed or the connection is broken; bytes may still wait before
     /// it.
     Hangup(Socket),
-    /// Receives up to `length` bytes. `drained`: the receive before took all there was, so trying
-    /// at once is likely vain.
+    /// Receives up to `length` bytes. `drained`: the receive before took all there was, and no more
+    /// has come since, as far as can be told, so trying at once is likely vain.
     Receive { socket: Socket, into: *mut u8, length: u32, drained: bool },
     /// Receives into the message's vectors.
     ReceiveMessage { socket: Socket, message: *mut libc::msghdr },

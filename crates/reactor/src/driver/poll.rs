@@ -223,6 +223,8 @@ struct Looked {
     found: bool,
     /// Another wanted the processor.
     stopped: bool,
+    /// It had come before the look began.
+    at_once: bool,
     end: Instant,
 }
 
@@ -243,7 +245,7 @@ fn look_at(sight: &mut impl Sight, look: Look, guard: &mut Guard) -> Looked {
             guard.gap(end, gap, sight.lost_switches())
         };
         if found || stopped || end >= look.until {
-            return Looked { found, stopped, end };
+            return Looked { found, stopped, at_once: found && looks == 0, end };
         }
         looks += 1;
         if looks % LOOKS == 0 && !look.stubborn {
@@ -291,6 +293,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let (inbox, origin) = (&*shared.inboxes[shard.index()], shared.origin);
         let mut sight = Surroundings { engine, inbox, links, origin };
         let looked = look_at(&mut sight, Look { until, ..look }, &mut polls.guard);
+        self.prompt = looked.at_once;
         let counters = self.counters();
         add(&counters.looks, 1);
         add(&counters.looks_paid, u64::from(looked.found));
@@ -436,10 +439,13 @@ mod tests {
     fn a_look_ends_with_what_comes_or_with_its_time() {
         let (looked, guard, sight) = play(20_000, 0, false);
         assert!(looked.found && !looked.stopped && looked.end < at(21), "{looked:?}");
+        assert!(!looked.at_once);
         assert!(sight.given_way > 5, "others are let run");
         assert!(guard.allows(looked.end));
         let (looked, ..) = play(u64::MAX, 0, false);
         assert!(!looked.found && looked.end >= at(50) && looked.end < at(51), "{looked:?}");
+        let (looked, ..) = play(0, 0, false);
+        assert!(looked.found && looked.at_once, "it was there before: {looked:?}");
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let buffer = connection.receive_buffer.as_mut().expect("a buffer was just found");
         let moved = buffer.make_room();
         let (into, room) = buffer.room();
-        let (socket, drained) = (connection.socket(slot), connection.drained);
+        let (socket, drained) = (connection.socket(slot), connection.drained && !self.prompt);
         let length = room.min(at_most);
         let op = Op::Receive { socket, into, length, drained };
         connection.asked = length;
