@@ -402,7 +402,7 @@ fn what_does_not_fit_into_a_lent_buffer_follows_what_did() {
             bench.command(shard, Command::Ping(1));
             assert_eq!(bench.report(), (shard, Report::Pong(1)));
             peer.write_all(&bytes).unwrap();
-            let mut shown = || match bench.report() {
+            let shown = || match bench.report() {
                 (at, Report::Shown(whose, shown)) if (at, whose) == (shard, id) => shown,
                 other => panic!("expected Shown, saw {other:?}"),
             };
