@@ -274,7 +274,13 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let key = done.key;
         let slot = Slot { index: key.slot(), generation: key.generation() };
         match key.kind() {
-            Kind::Input => self.input_ended(slot, done.result),
+            Kind::Input => {
+                self.input_ended(slot, done.result, done.lent);
+                // What it held was shown, or kept elsewhere.
+                if let Some(lent) = done.lent {
+                    self.engine.take_back(lent);
+                }
+            }
             Kind::Output => self.output_ended(slot, done.result),
             Kind::Hangup => self.hangup_ended(slot),
             Kind::Listener => self.listener_ended(slot, done.result),

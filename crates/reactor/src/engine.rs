@@ -16,11 +16,15 @@ use crate::disk::Call;
 
 pub(crate) mod choice;
 pub(crate) mod epoll;
+mod lending;
 pub(crate) mod uring;
 pub(crate) mod workers;
 
 /// Vectors of one call at most; the kernel takes no more (IOV_MAX).
 pub(crate) const VECTORS_MAX: usize = 1024;
+
+/// Bytes that a lent buffer holds: any command without data, and a Connect with its own.
+pub(crate) const LENT_MAX: u32 = 2048;
 
 /// What an operation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +108,10 @@ pub(crate) enum Op {
     /// Receives up to `length` bytes. `drained`: the receive before took all there was, and no more
     /// has come since, as far as can be told, so trying at once is likely vain.
     Receive { socket: Socket, into: *mut u8, length: u32, drained: bool },
+    /// Receives up to `length` bytes into memory that the engine lends once something has come, up
+    /// to [`LENT_MAX`] bytes; `-ENOBUFS`: it had none left, and what came still waits. Only where
+    /// the engine [lends](Engine::lends).
+    ReceiveLent { socket: Socket, length: u32, drained: bool },
     /// Receives into the message's vectors.
     ReceiveMessage { socket: Socket, message: *mut libc::msghdr },
     /// Receives up to `length` bytes and drops them.
@@ -126,7 +134,14 @@ pub(crate) enum Op {
 pub(crate) struct Done {
     pub(crate) key: Key,
     pub(crate) result: i32,
+    /// Where an [`Op::ReceiveLent`] has put what it received. Whoever takes the end gives it back
+    /// ([`Engine::take_back`]), whatever the result is.
+    pub(crate) lent: Option<Lent>,
 }
+
+/// A buffer that the engine has lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lent(u16);
 
 /// The limit of a wait that only looks.
 pub(crate) const NOW: Option<Duration> = Some(Duration::ZERO);
@@ -169,6 +184,21 @@ pub(crate) trait Engine {
     /// So many calls to files may sleep at once: where the kernel makes them with workers of its
     /// own, it is to have that many.
     fn set_file_workers(&mut self, _count: u32) {}
+
+    /// Whether receives can be lent their memory ([`Op::ReceiveLent`]).
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// The first bytes of a buffer that is lent.
+    fn lent(&self, lent: Lent, _length: u32) -> &[u8] {
+        unreachable!("{lent:?} of an engine that lends nothing")
+    }
+
+    /// Takes a buffer back that was lent.
+    fn take_back(&mut self, lent: Lent) {
+        unreachable!("{lent:?} of an engine that lends nothing")
+    }
 
     /// Sends from the message's vectors at once, if that is the cheapest way and possible; returns
     /// how much left. `None`: nothing happened, a send is to be started. Between two waits it works

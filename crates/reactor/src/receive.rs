@@ -105,9 +105,8 @@ impl ReceiveBuffer {
         debug_assert!(self.end <= self.bytes.len(), "more was received than there was room");
     }
 
-    /// Takes over what another one holds.
-    fn take_over(&mut self, other: &ReceiveBuffer) {
-        let bytes = other.unconsumed();
+    /// Holds these bytes, and nothing else.
+    fn take_over(&mut self, bytes: &[u8]) {
         self.bytes[..bytes.len()].copy_from_slice(bytes);
         (self.start, self.end) = (0, bytes.len());
     }
@@ -205,6 +204,15 @@ impl ReceivePool {
         !self.line.is_empty() || (self.large.len() == 0 && self.small.len() < self.reserve)
     }
 
+    /// A buffer that holds these bytes, with room for more, or of their size if none is free.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> ReceiveBuffer {
+        let length = bytes.len() as u32;
+        let free = self.take(length + 1);
+        let mut buffer = free.unwrap_or_else(|| ReceiveBuffer::new(length, Size::Own));
+        buffer.take_over(bytes);
+        buffer
+    }
+
     /// Moves the little that a buffer holds to memory of its own size. Returns the bytes moved; 0:
     /// it holds too much.
     pub(crate) fn stow(&mut self, buffer: &mut ReceiveBuffer) -> u32 {
@@ -212,7 +220,7 @@ impl ReceivePool {
             return 0;
         }
         let mut own = ReceiveBuffer::new(buffer.len(), Size::Own);
-        own.take_over(buffer);
+        own.take_over(buffer.unconsumed());
         let shared = std::mem::replace(buffer, own);
         self.give(shared);
         buffer.len()
@@ -221,7 +229,7 @@ impl ReceivePool {
     /// Exchanges a buffer for one that holds at least `least` bytes; `false` when none is free.
     pub(crate) fn exchange(&mut self, buffer: &mut ReceiveBuffer, least: u32) -> bool {
         let Some(mut larger) = self.take(least) else { return false };
-        larger.take_over(buffer);
+        larger.take_over(buffer.unconsumed());
         let old = std::mem::replace(buffer, larger);
         self.give(old);
         true
@@ -324,6 +332,20 @@ mod tests {
             (buffer.capacity(), buffer.unconsumed()),
             (RECEIVE_BUFFER, &b"half a header"[..])
         );
+        assert_eq!(pool.taken(), 1);
+    }
+
+    #[test]
+    fn bytes_that_were_received_elsewhere_are_kept_with_room_for_more_or_at_their_size() {
+        let mut pool = one_large();
+        let buffer = pool.keep(b"half a header");
+        assert_eq!(
+            (buffer.capacity(), buffer.unconsumed()),
+            (RECEIVE_BUFFER, &b"half a header"[..])
+        );
+        let own = pool.keep(b"and another");
+        assert_eq!((own.capacity(), own.is_stowed(), pool.taken()), (11, true, 1));
+        pool.give(own);
         assert_eq!(pool.taken(), 1);
     }
 

@@ -5,7 +5,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use block::ShardId;
@@ -63,6 +63,24 @@ impl Bench {
     fn is_shown(&self, peer: &mut TcpStream, at: (ShardId, ConnectionId), bytes: &[u8]) {
         peer.write_all(bytes).unwrap();
         assert_eq!(self.report(), (at.0, Report::Shown(at.1, bytes.to_vec())));
+    }
+
+    /// So many peers of a new listener on one shard, of which nothing has come yet: quiet ones.
+    fn quiet_peers(&self, count: usize) -> Vec<(TcpStream, (ShardId, ConnectionId))> {
+        let address = self.listen(ListenOptions { poll: Poll::Never, ..Default::default() });
+        (0..count).map(|_| (self.connect(address), self.accepted())).collect()
+    }
+
+    /// System calls with which the shard takes in a byte of each peer, one after the other.
+    fn calls_for_a_byte_each(&self, peers: &mut [(TcpStream, (ShardId, ConnectionId))]) -> u64 {
+        // What accepting them leaves to do is done.
+        self.command(ShardId(0), Command::Ping(0));
+        assert_eq!(self.report(), (ShardId(0), Report::Pong(0)));
+        let before = self.handle.stats()[0].system_calls;
+        for (peer, at) in peers {
+            self.is_shown(peer, *at, b"x");
+        }
+        self.handle.stats()[0].system_calls - before
     }
 
     fn report(&self) -> (ShardId, Report) {
@@ -320,6 +338,110 @@ fn a_silent_connection_gives_its_receive_buffer_back() {
         for message in [b"1", b"2"] {
             bench.is_shown(&mut peer, (shard, id), message);
             bench.wait_for("free buffer", |stats| stats[shard.index()].receive_buffers == 0);
+        }
+    });
+}
+
+#[test]
+fn what_a_quiet_connection_says_is_taken_in_by_the_system_call_that_waited_for_it() {
+    const PEERS: usize = 200;
+    on_each(&Config::default(), |bench| {
+        let mut peers = bench.quiet_peers(PEERS);
+        let calls = bench.calls_for_a_byte_each(&mut peers);
+        if bench.handle.choice().kind == reactor::EngineKind::Uring {
+            // More than are lent at once, so none is forgotten. The margin is for turns in which
+            // memory is given back.
+            assert!(calls < PEERS as u64 * 5 / 4, "{calls} for {PEERS}");
+        }
+    });
+}
+
+/// Held while shards are to be held up.
+static GATE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn more_quiet_connections_speak_at_once_than_buffers_are_lent() {
+    on_each(&Config::default(), |bench| {
+        let mut peers = bench.quiet_peers(300);
+        // All has come before the shard looks.
+        let gate = GATE.lock().unwrap();
+        bench.command(ShardId(0), Command::Call(|| drop(GATE.lock().unwrap())));
+        for (number, (peer, _)) in peers.iter_mut().enumerate() {
+            peer.write_all(format!("{number:03}").as_bytes()).unwrap();
+        }
+        drop(gate);
+        let mut shown: Vec<_> = peers.iter().map(|_| bench.report()).collect();
+        let mut sent: Vec<_> = (0..)
+            .zip(&peers)
+            .map(|(number, (_, (shard, id)))| {
+                (*shard, Report::Shown(*id, format!("{number:03}").into_bytes()))
+            })
+            .collect();
+        let slot = |report: &(ShardId, Report)| match report.1 {
+            Report::Shown(id, _) => id.slot,
+            _ => panic!("expected Shown, saw {report:?}"),
+        };
+        shown.sort_by_key(slot);
+        sent.sort_by_key(slot);
+        assert_eq!(shown, sent);
+    });
+}
+
+#[test]
+fn what_does_not_fit_into_a_lent_buffer_follows_what_did() {
+    let bytes: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+    // In one piece, or cut where a message ends within the buffer, at its end and behind it.
+    for first in [0, 1, 2047, 2048, 2049, 30_000] {
+        on_each(&Config::default(), |bench| {
+            let (mut peer, (shard, id)) = bench.quiet_peers(1).remove(0);
+            let whole = Then::Stream(bytes.len() as u32 - first as u32, u32::MAX);
+            let begin =
+                Step { consume: Some(0), then: Then::Stream(first.max(1) as u32, u32::MAX) };
+            let rest = Step { consume: Some(first), then: whole };
+            bench.command(shard, Command::Script(id, vec![begin, rest]));
+            bench.command(shard, Command::Ping(1));
+            assert_eq!(bench.report(), (shard, Report::Pong(1)));
+            peer.write_all(&bytes).unwrap();
+            let shown = || match bench.report() {
+                (at, Report::Shown(whose, shown)) if (at, whose) == (shard, id) => shown,
+                other => panic!("expected Shown, saw {other:?}"),
+            };
+            let begun = shown();
+            assert!(bytes.starts_with(&begun));
+            let begun = shown();
+            assert!(begun.len() >= first && bytes.starts_with(&begun));
+            assert!(shown() == bytes[first..]);
+        });
+    }
+}
+
+#[test]
+fn a_quiet_connection_is_closed_while_something_comes() {
+    const PEERS: usize = 100;
+    on_each(&Config::default(), |bench| {
+        for after_send in [false, true] {
+            let mut peers = bench.quiet_peers(PEERS);
+            let gate = GATE.lock().unwrap();
+            bench.command(ShardId(0), Command::Call(|| drop(GATE.lock().unwrap())));
+            for (peer, (shard, connection)) in &mut peers {
+                bench.command(*shard, Command::Close { connection: *connection, after_send });
+                peer.write_all(b"too late").unwrap();
+                peer.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+            drop(gate);
+            let closed = |report: &(ShardId, Report)| matches!(report.1, Report::Closed(..));
+            let mut left = PEERS;
+            while left > 0 {
+                // What came before the close may be shown, and its end be told.
+                left -= usize::from(closed(&bench.report()));
+            }
+            bench.handle.unlisten(FIRST);
+        }
+        // Nothing of what was lent is missing: as above.
+        let mut peers = bench.quiet_peers(PEERS);
+        let calls = bench.calls_for_a_byte_each(&mut peers);
+        if bench.handle.choice().kind == reactor::EngineKind::Uring {
+            assert!(calls < PEERS as u64 * 5 / 4, "{calls} for {PEERS}");
         }
     });
 }

@@ -209,9 +209,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 if input == Input::Discard {
                     *left = left.saturating_sub(u32::try_from(result).unwrap_or(0));
                 }
-                let over = *left == 0
-                    || result == 0
-                    || (result < 0 && result != -libc::ECANCELED && result != -libc::EAGAIN);
+                let again = [-libc::ECANCELED, -libc::EAGAIN, -libc::ENOBUFS].contains(&result);
+                let over = *left == 0 || (result <= 0 && !again);
                 if over { self.make_gone(slot) } else { self.discard(slot) }
             }
             Phase::Gone => self.finish_if_quiet(slot),

@@ -34,7 +34,7 @@ pub(super) struct Connection {
     pub(super) is_ready: bool,
     /// It is in the line for a receive buffer.
     pub(super) in_line: bool,
-    /// It was silent: watch before receiving.
+    /// It was silent: it has no buffer until something comes.
     pub(super) quiet: bool,
     pub(super) outgoing: Option<Outgoing>,
     /// A send or a connect is out.
@@ -67,6 +67,8 @@ pub(super) enum Input {
     None,
     Readable,
     Receive,
+    /// A receive into memory that the engine lends.
+    Lent,
     Direct,
     Discard,
 }
@@ -151,6 +153,15 @@ impl Connection {
     #[inline]
     pub(super) fn socket(&self, slot: Slot) -> Socket {
         Socket { slot: slot.index, fd: self.fd.as_raw_fd() }
+    }
+
+    /// How many bytes the machine wants to see at least, and how many may be received at most.
+    #[inline]
+    pub(super) fn wanted(&self) -> (u32, u32) {
+        match self.want {
+            Want::Stream { at_least, at_most } => (at_least, at_most.max(1)),
+            _ => (1, u32::MAX),
+        }
     }
 
     /// Bytes that were received and not consumed.

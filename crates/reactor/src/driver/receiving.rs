@@ -1,16 +1,18 @@
 //! Receiving: one operation a connection, into a borrowed buffer or straight into a block buffer.
 //!
-//! A quiet connection only watches; a lively one, of which something came twice within a second,
-//! has a receive posted even while it is idle: at depth 1 a watch before each receive would be a
-//! system call more. On epoll all watch, since trying costs a call. Bytes are shown as they lie in
-//! the buffer; what the machine does not consume stays in front.
+//! A quiet connection has no buffer: its receive is lent memory when something comes, and what came
+//! is shown from there (a Keep Alive is one wake-up and one system call to receive it). Where the
+//! engine lends nothing, or has nothing left, it watches, and receives when there is something. A
+//! lively one, of which something came twice within a second, has a receive posted even while it is
+//! idle, with room for all that may come. On epoll all watch, since trying costs a call. Bytes are
+//! shown as they lie in the buffer; what the machine does not consume stays in front.
 
 use block::table::Slot;
 use contract::{Direct, Loss, Machine, Next};
 
 use super::connection::{DirectReceive, Input, Want};
 use super::{Driver, QUIET, id_of};
-use crate::engine::{Engine, Kind, Op, VECTORS_MAX};
+use crate::engine::{Engine, Kind, LENT_MAX, Lent, Op, VECTORS_MAX};
 use crate::stats::add;
 
 /// What a stream may always show.
@@ -27,23 +29,43 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             Want::Direct => self.receive_direct(slot),
             Want::Yield => self.show_later(slot),
             Want::Pause => self.watch_hangup(slot),
-            Want::Idle if E::POLLS_FIRST || connection.quiet || self.receive_pool.is_scarce() => {
-                self.give_receive_buffer(slot);
-                self.watch(slot);
+            Want::Stream { at_least, .. }
+                if connection.waiting() > 0 && connection.waiting() >= at_least =>
+            {
+                self.show_later(slot);
             }
-            Want::Idle => self.receive(slot),
-            Want::Stream { at_least, .. } => {
-                let waiting = connection.waiting();
-                if waiting > 0 && waiting >= at_least {
-                    self.show_later(slot);
-                } else if E::POLLS_FIRST || connection.quiet || self.receive_pool.is_scarce() {
-                    self.do_without(slot);
-                    self.watch(slot);
-                } else {
-                    self.receive(slot);
-                }
-            }
+            Want::Idle | Want::Stream { .. } => self.await_more(slot),
         }
+    }
+
+    /// Starts what brings more: a receive, or what needs no buffer as long as nothing comes.
+    fn await_more(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("more is awaited of it");
+        let does_without = E::POLLS_FIRST || self.receive_pool.is_scarce();
+        let (quiet, waiting) = (connection.quiet, connection.waiting());
+        // What did not fit into a lent buffer is there already.
+        let follows = waiting > 0 && !connection.drained;
+        if !does_without && (!quiet || follows) {
+            return self.receive(slot);
+        }
+        self.do_without(slot);
+        if quiet && waiting == 0 && self.engine.lends() {
+            self.receive_lent(slot);
+        } else {
+            self.watch(slot);
+        }
+    }
+
+    /// Starts a receive that gets its memory when something comes.
+    fn receive_lent(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("a receiving connection is there");
+        let (_, at_most) = connection.wanted();
+        let (socket, drained) = (connection.socket(slot), connection.drained);
+        connection.asked = at_most.min(LENT_MAX);
+        connection.input = Input::Lent;
+        let op = Op::ReceiveLent { socket, length: connection.asked, drained };
+        // SAFETY: its memory is the engine's own.
+        unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
     }
 
     /// Gives the connection's buffer back if nothing waits in it, or if others wait for one and it
@@ -85,10 +107,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     /// Starts a receive into the connection's buffer, or waits in line for one.
     fn receive(&mut self, slot: Slot) {
         let connection = self.connections.get_mut(slot).expect("a receiving connection is there");
-        let (at_least, at_most) = match connection.want {
-            Want::Stream { at_least, at_most } => (at_least, at_most.max(1)),
-            _ => (1, u32::MAX),
-        };
+        let (at_least, at_most) = connection.wanted();
         let least = at_least.max(connection.waiting() + 1).min(block::limits::RECEIVE_BUFFER);
         let has = match &mut connection.receive_buffer {
             Some(buffer) if buffer.capacity() >= least && !buffer.is_stowed() => true,
@@ -172,7 +191,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     /// The receiving operation has ended.
-    pub(super) fn input_ended(&mut self, slot: Slot, result: i32) {
+    pub(super) fn input_ended(&mut self, slot: Slot, result: i32, lent: Option<Lent>) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let input = std::mem::replace(&mut connection.input, Input::None);
         let open = connection.is_open();
@@ -180,12 +199,14 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             connection.quiet &= self.now.since(connection.touched) >= QUIET;
             connection.touched = self.now;
         }
-        connection.drained = input == Input::Receive && (result as u32) < connection.asked;
+        connection.drained =
+            matches!(input, Input::Receive | Input::Lent) && (result as u32) < connection.asked;
         match input {
             Input::Receive if result > 0 => {
                 connection.receive_buffer.as_mut().expect("it was taken").received(result as usize);
                 self.count_received(result);
             }
+            Input::Lent if result > 0 => self.count_received(result),
             Input::Direct if result > 0 => {
                 connection.direct.as_mut().expect("it is under way").filled += result as u32;
                 self.count_received(result);
@@ -199,10 +220,18 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         match (input, result) {
             (Input::Readable, 0..) => self.receive(slot),
+            (Input::Lent, 1..) => {
+                let lent = lent.expect("what was received is in a lent buffer");
+                self.lent_received(slot, lent, result as u32);
+            }
+            // Too many quiet ones have something at once. What came still waits.
+            (Input::Lent, result) if result == -libc::ENOBUFS => self.receive(slot),
             (Input::Receive, 1..) => self.received(slot),
             (Input::Direct, 1..) => self.direct_received(slot),
-            (Input::Receive | Input::Direct, 0) => self.lose(slot, Loss::EndOfStream),
-            (Input::Receive | Input::Readable, result) if result == -libc::ECANCELED => {
+            (Input::Receive | Input::Lent | Input::Direct, 0) => self.lose(slot, Loss::EndOfStream),
+            (Input::Receive | Input::Lent | Input::Readable, result)
+                if result == -libc::ECANCELED =>
+            {
                 // It was silent, and somebody may need its buffer.
                 self.pursue(slot);
             }
@@ -222,15 +251,41 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     fn received(&mut self, slot: Slot) {
         let connection = self.connections.get_mut(slot).expect("it has just received");
-        let at_least = match connection.want {
-            Want::Stream { at_least, .. } => at_least,
-            _ => 1,
-        };
+        let (at_least, _) = connection.wanted();
         if connection.waiting() >= at_least {
             self.show(slot);
         } else {
             self.pursue(slot);
         }
+    }
+
+    /// Shows the machine what lies in a lent buffer; what it does not consume is kept.
+    fn lent_received(&mut self, slot: Slot, lent: Lent, length: u32) {
+        let connection = self.connections.get_mut(slot).expect("it has just received");
+        if length < connection.wanted().0 {
+            self.keep(slot, lent, 0, length);
+            self.pursue(slot);
+            return;
+        }
+        self.flush_events();
+        let bytes = self.engine.lent(lent, length);
+        let shown = self.machine.handle_received(self.now, id_of(slot), bytes, &mut self.memory);
+        self.keep(slot, lent, shown.consumed, length);
+        self.next(slot, shown.next);
+        self.perform_effects();
+    }
+
+    /// Moves what lies in a lent buffer from `start` on to one of the connection's.
+    fn keep(&mut self, slot: Slot, lent: Lent, start: usize, length: u32) {
+        assert!(start <= length as usize, "{start} of {length} shown bytes were consumed");
+        let rest = &self.engine.lent(lent, length)[start..];
+        if rest.is_empty() {
+            return;
+        }
+        let connection = self.connections.get_mut(slot).expect("it has just received");
+        connection.receive_buffer = Some(self.receive_pool.keep(rest));
+        let moved = rest.len() as u64;
+        add(&self.counters().moved_bytes, moved);
     }
 
     fn direct_received(&mut self, slot: Slot) {

@@ -91,7 +91,7 @@ impl Epoll {
     }
 
     fn end(&mut self, key: Key, result: i32) {
-        self.ended.push_back(Done { key, result });
+        self.ended.push_back(Done { key, result, lent: None });
     }
 
     /// Registers a socket at its first operation: an unconnected one would be told as broken at
@@ -408,6 +408,7 @@ impl Engine for Epoll {
                     self.try_output(socket.slot);
                 }
             }
+            Op::ReceiveLent { .. } => unreachable!("epoll lends nothing (Engine::lends)"),
             Op::Readable(socket)
             | Op::Receive { socket, .. }
             | Op::ReceiveMessage { socket, .. }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use super::{Done, Engine, Key, Kind, NOW, Op, Socket};
+use super::lending::{COUNT, GROUP, Lending};
+use super::{Done, Engine, Key, Kind, LENT_MAX, Lent, NOW, Op, Socket};
 use crate::disk::Call;
 
 /// Entries of the submission queue: a turn that starts more enters the kernel in between.
@@ -29,9 +30,14 @@ const ALARM: Key = Key(1);
 /// IORING_RECVSEND_POLL_FIRST: wait for readiness before the first try.
 const POLL_FIRST: u16 = 1;
 
-/// A ring and its socket table.
+/// A ring, its socket table and what it lends.
+///
+/// Fields are dropped in order: the ring before what it lends.
 pub(crate) struct Uring {
     ring: IoUring,
+    /// None where the kernel refuses it: quiet connections are watched then, and receive when
+    /// something has come.
+    lending: Option<Lending>,
     table: u32,
     wake: RawFd,
     /// Ended, and not told yet: what was taken out of a full completion queue.
@@ -49,6 +55,11 @@ impl Uring {
     /// Sets a ring up for the calling thread; `wake` is the shard's event descriptor and outlives
     /// it.
     pub(crate) fn new(wake: RawFd) -> io::Result<Uring> {
+        Uring::lending(wake, COUNT)
+    }
+
+    /// The same with so many buffers to lend; 0: none, as where the kernel refuses it.
+    fn lending(wake: RawFd, count: u16) -> io::Result<Uring> {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -57,15 +68,17 @@ impl Uring {
             .setup_cqsize(COMPLETIONS)
             .dontfork()
             .build(ENTRIES)?;
+        let lending = if count > 0 { Lending::register(&ring, count).ok() } else { None };
         let mut engine = Uring {
             ring,
+            lending,
             table: 0,
             wake,
             early: Vec::new(),
             tried: false,
             alarm: None,
             alarm_time: Box::default(),
-            system_calls: 3,
+            system_calls: 4,
         };
         // The table may hold as many as the process may open; without it, descriptors are used.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -119,7 +132,8 @@ impl Uring {
                 Kind::Wake => wake_ended |= !cqueue::more(entry.flags()),
                 _ => {}
             }
-            done.push(Done { key, result: entry.result() });
+            let lent = cqueue::buffer_select(entry.flags()).map(Lent);
+            done.push(Done { key, result: entry.result(), lent });
         }
         if wake_ended {
             self.watch_wake();
@@ -149,6 +163,14 @@ impl Uring {
                 let first = if drained { POLL_FIRST } else { 0 };
                 self.on(socket, |fd| opcode::Recv::new(fd, into, length).ioprio(first).build())
             }
+            Op::ReceiveLent { socket, length, drained } => {
+                let first = if drained { POLL_FIRST } else { 0 };
+                let (into, length) = (std::ptr::null_mut(), length.min(LENT_MAX));
+                let entry = self.on(socket, |fd| {
+                    opcode::Recv::new(fd, into, length).ioprio(first).buf_group(GROUP).build()
+                });
+                entry.flags(squeue::Flags::BUFFER_SELECT)
+            }
             Op::ReceiveMessage { socket, message } => {
                 // The kernel goes on by itself until all is there, instead of waking us for every
                 // piece.
@@ -172,8 +194,9 @@ impl Uring {
         }
     }
 
-    /// Has the timeout in the ring end no later than `limit` from now; an earlier end is only an
-    /// idle turn.
+    /// Has the timeout in the ring end no later than `limit` from now. An earlier end is only an
+    /// idle turn, but one that is near is a wake-up for nothing: it is put off, which costs less. Who
+    /// comes again and again does that twice a limit at most.
     fn set_alarm(&mut self, limit: Option<Duration>) {
         let entry = match (limit, self.alarm) {
             (None, None) => return,
@@ -181,8 +204,9 @@ impl Uring {
                 opcode::TimeoutRemove::new(ALARM.0).build().user_data(Key::IGNORED.0)
             }
             (Some(limit), set) => {
-                let until = Instant::now() + limit;
-                if set.is_some_and(|set| set <= until) {
+                let now = Instant::now();
+                let until = now + limit;
+                if set.is_some_and(|set| is_kept(set, now, limit)) {
                     return;
                 }
                 *self.alarm_time =
@@ -191,10 +215,12 @@ impl Uring {
                 let time = &raw const *self.alarm_time;
                 match set {
                     None => opcode::Timeout::new(time).build().user_data(ALARM.0),
-                    // If it has just ended, this comes to nothing, and its end is told.
-                    Some(_) => {
-                        opcode::TimeoutUpdate::new(ALARM.0, time).build().user_data(Key::IGNORED.0)
-                    }
+                    // If it has just ended, this comes to nothing, and its end is told. That it has
+                    // been put off is not: it would end the wait.
+                    Some(_) => opcode::TimeoutUpdate::new(ALARM.0, time)
+                        .build()
+                        .user_data(Key::IGNORED.0)
+                        .flags(squeue::Flags::SKIP_SUCCESS),
                 }
             }
         };
@@ -285,6 +311,21 @@ impl Engine for Uring {
         let _ = self.ring.submitter().register_iowq_max_workers(&mut [count, 0]);
     }
 
+    #[inline]
+    fn lends(&self) -> bool {
+        self.lending.is_some()
+    }
+
+    #[inline]
+    fn lent(&self, lent: Lent, length: u32) -> &[u8] {
+        self.lending.as_ref().expect("it has lent").bytes(lent, length)
+    }
+
+    #[inline]
+    fn take_back(&mut self, lent: Lent) {
+        self.lending.as_mut().expect("it has lent").take_back(lent);
+    }
+
     unsafe fn send_now(&mut self, socket: Socket, message: *const libc::msghdr) -> Option<i32> {
         if std::mem::replace(&mut self.tried, true) {
             return None;
@@ -333,5 +374,133 @@ impl Engine for Uring {
 
     fn system_calls(&self) -> u64 {
         self.system_calls
+    }
+}
+
+/// Whether an alarm that is set serves a wait of at most `limit`: it ends in time, and not soon.
+#[inline]
+fn is_kept(set: Instant, now: Instant, limit: Duration) -> bool {
+    set <= now + limit && set >= now + limit / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(100);
+
+    /// An engine that lends so many buffers, and what wakes it; none where there is no io_uring.
+    fn engine(count: u16) -> Option<(Uring, OwnedFd)> {
+        if let Err(why) = super::super::choice::probe() {
+            eprintln!("skipped: {why}");
+            return None;
+        }
+        let flags = rustix::event::EventfdFlags::empty();
+        let wake = rustix::event::eventfd(0, flags).unwrap();
+        Some((Uring::lending(wake.as_raw_fd(), count).unwrap(), wake))
+    }
+
+    /// Starts a lent receive on a slot.
+    fn receive(engine: &mut Uring, slot: u32, stream: &UnixStream, length: u32) {
+        let socket = Socket { slot, fd: stream.as_raw_fd() };
+        let op = Op::ReceiveLent { socket, length, drained: false };
+        // SAFETY: its memory is the engine's own.
+        unsafe { engine.start(Key::new(Kind::Input, slot, 0), op) };
+    }
+
+    /// Ends of so many operations, by slot.
+    fn ends(engine: &mut Uring, count: usize) -> Vec<Done> {
+        let mut done = Vec::new();
+        while done.len() < count {
+            engine.wait(None, &mut done).unwrap();
+        }
+        done.sort_by_key(|done| done.key.slot());
+        done
+    }
+
+    #[test]
+    fn a_receive_is_lent_its_buffer_and_fails_where_none_is_left() {
+        let Some((mut engine, _wake)) = engine(2) else { return };
+        let mut pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
+        for (slot, (ours, _)) in (0..).zip(&pairs) {
+            engine.attach(Socket { slot, fd: ours.as_raw_fd() }).unwrap();
+            receive(&mut engine, slot, ours, u32::MAX);
+        }
+        engine.submit();
+        assert!(!engine.has_ended(), "they wait for something to come");
+        for (slot, (_, theirs)) in (0..).zip(&mut pairs) {
+            theirs.write_all(&[slot; 5]).unwrap();
+        }
+        let done = ends(&mut engine, 3);
+        let lent: Vec<_> = done.iter().filter_map(|done| done.lent).collect();
+        assert_eq!(lent.len(), 2, "{done:?}");
+        let refused = done.iter().find(|done| done.lent.is_none()).unwrap();
+        assert_eq!(refused.result, -libc::ENOBUFS);
+        for done in done.iter().filter(|done| done.lent.is_some()) {
+            assert_eq!(done.result, 5);
+            assert_eq!(engine.lent(done.lent.unwrap(), 5), [done.key.slot() as u8; 5]);
+        }
+        // With one given back the third has what waited for it all the time.
+        engine.take_back(lent[1]);
+        let slot = refused.key.slot();
+        receive(&mut engine, slot, &pairs[slot as usize].0, u32::MAX);
+        let again = ends(&mut engine, 1)[0];
+        assert_eq!((again.result, again.lent), (5, Some(lent[1])));
+        assert_eq!(engine.lent(lent[1], 5), [slot as u8; 5]);
+    }
+
+    #[test]
+    fn a_lent_buffer_holds_no_more_than_was_asked_for() {
+        let Some((mut engine, _wake)) = engine(2) else { return };
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        engine.attach(Socket { slot: 0, fd: ours.as_raw_fd() }).unwrap();
+        theirs.write_all(&[7; 5000]).unwrap();
+        for (asked, got) in [(u32::MAX, LENT_MAX), (100, 100), (1, 1), (u32::MAX, LENT_MAX)] {
+            receive(&mut engine, 0, &ours, asked);
+            let done = ends(&mut engine, 1)[0];
+            assert_eq!(done.result, got as i32);
+            engine.take_back(done.lent.unwrap());
+        }
+        drop(theirs);
+        receive(&mut engine, 0, &ours, u32::MAX);
+        assert_eq!(ends(&mut engine, 1)[0].result, 5000 - 2 * LENT_MAX as i32 - 101);
+    }
+
+    #[test]
+    fn a_cancelled_receive_takes_no_buffer() {
+        let Some((mut engine, _wake)) = engine(1) else { return };
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        engine.attach(Socket { slot: 0, fd: ours.as_raw_fd() }).unwrap();
+        receive(&mut engine, 0, &ours, u32::MAX);
+        engine.cancel(Key::new(Kind::Input, 0, 0));
+        let done = ends(&mut engine, 1)[0];
+        assert_eq!((done.result, done.lent), (-libc::ECANCELED, None));
+        theirs.write_all(b"x").unwrap();
+        receive(&mut engine, 0, &ours, u32::MAX);
+        assert_eq!(ends(&mut engine, 1)[0].result, 1);
+    }
+
+    #[test]
+    fn an_alarm_is_kept_that_ends_in_time_and_not_soon() {
+        let now = Instant::now();
+        assert!(is_kept(now + LONG, now, LONG) && is_kept(now + LONG / 2, now, LONG));
+        assert!(!is_kept(now + LONG, now, LONG / 2), "too late");
+        assert!(!is_kept(now + LONG / 3, now, LONG), "a wake-up for nothing");
+    }
+
+    #[test]
+    fn an_alarm_that_is_put_off_ends_no_wait() {
+        let Some((mut engine, _wake)) = engine(0) else { return };
+        for limit in [LONG, LONG * 3, LONG] {
+            engine.set_alarm(Some(limit));
+            let left = engine.alarm.unwrap().duration_since(Instant::now());
+            assert!(left <= limit && left > limit / 2, "{left:?} of {limit:?}");
+            engine.submit();
+            assert!(!engine.has_ended(), "{limit:?}");
+        }
     }
 }
