@@ -44,53 +44,21 @@ impl PageId {
     }
 }
 
-/// Pages in a row: few of them in place, so that a 4 KiB request allocates nothing.
+/// Pages in a row: few of them in place, so that a 4 KiB request allocates nothing. How many those
+/// are is the buffer's to know: beside them it would leave a hole in this type, and a move of what
+/// has just been written with holes waits until the writes are done, on every request's way.
 #[derive(Debug)]
 enum PageList {
-    Few { count: u8, pages: [PageId; FEW] },
+    Few([PageId; FEW]),
     Many(Vec<PageId>),
 }
 
 const FEW: usize = 4;
 
 impl Default for PageList {
+    #[inline]
     fn default() -> Self {
-        PageList::Few { count: 0, pages: [PageId(0); FEW] }
-    }
-}
-
-impl PageList {
-    #[inline]
-    fn as_slice(&self) -> &[PageId] {
-        match self {
-            PageList::Few { count, pages } => &pages[..usize::from(*count)],
-            PageList::Many(pages) => pages,
-        }
-    }
-
-    #[inline]
-    fn as_mut_slice(&mut self) -> &mut [PageId] {
-        match self {
-            PageList::Few { count, pages } => &mut pages[..usize::from(*count)],
-            PageList::Many(pages) => pages,
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, page: PageId, expected: usize) {
-        match self {
-            PageList::Few { count, pages } if usize::from(*count) < FEW && expected <= FEW => {
-                pages[usize::from(*count)] = page;
-                *count += 1;
-            }
-            PageList::Few { count, pages } => {
-                let mut many = Vec::with_capacity(expected.max(FEW + 1));
-                many.extend_from_slice(&pages[..usize::from(*count)]);
-                many.push(page);
-                *self = PageList::Many(many);
-            }
-            PageList::Many(pages) => pages.push(page),
-        }
+        PageList::Few([PageId(0); FEW])
     }
 }
 
@@ -111,8 +79,10 @@ pub struct Segment {
 #[derive(Debug, Default)]
 pub struct Buffer {
     pages: PageList,
-    phase: u32,
     length: u32,
+    phase: u16,
+    /// Pages that are in place.
+    few: u16,
 }
 
 impl Buffer {
@@ -128,7 +98,7 @@ impl Buffer {
     #[inline]
     pub fn reserved(length: u32, phase: u32) -> Buffer {
         assert!(phase < PAGE_SIZE, "phase {phase} lies beyond the first page");
-        Buffer { pages: PageList::default(), phase, length }
+        Buffer { pages: PageList::default(), length, phase: phase as u16, few: 0 }
     }
 
     /// Bytes that it carries.
@@ -146,42 +116,64 @@ impl Buffer {
     /// Where in its first page it begins.
     #[inline]
     pub fn phase(&self) -> u32 {
-        self.phase
+        u32::from(self.phase)
     }
 
     /// Pages that it occupies or, while reserved, will occupy.
     #[inline]
     pub fn page_count(&self) -> u32 {
-        pages_for(self.length, self.phase)
+        pages_for(self.length, self.phase())
     }
 
     /// Whether it has no pages although it carries bytes.
     #[inline]
     pub fn is_reserved(&self) -> bool {
-        self.length > 0 && self.pages.as_slice().is_empty()
+        self.length > 0 && self.pages().is_empty()
     }
 
     /// Its pages, in order.
     #[inline]
     pub fn pages(&self) -> &[PageId] {
-        self.pages.as_slice()
+        match &self.pages {
+            PageList::Few(pages) => &pages[..usize::from(self.few)],
+            PageList::Many(pages) => pages,
+        }
     }
 
     /// Its pages, for a disk that exchanges them.
     #[inline]
     pub fn pages_mut(&mut self) -> &mut [PageId] {
-        self.pages.as_mut_slice()
+        match &mut self.pages {
+            PageList::Few(pages) => &mut pages[..usize::from(self.few)],
+            PageList::Many(pages) => pages,
+        }
     }
 
     /// Appends a page to a buffer that is being given its pages; panics when it has all of them.
     #[inline]
     pub fn push_page(&mut self, page: PageId) {
         let expected = self.page_count() as usize;
-        assert!(
-            self.pages.as_slice().len() < expected,
-            "a buffer of {expected} pages was given one more"
-        );
-        self.pages.push(page, expected);
+        assert!(self.pages().len() < expected, "a buffer of {expected} pages was given one more");
+        self.push(page, expected);
+    }
+
+    /// Appends a page of `expected`.
+    #[inline]
+    fn push(&mut self, page: PageId, expected: usize) {
+        let few = usize::from(self.few);
+        match &mut self.pages {
+            PageList::Few(pages) if few < FEW && expected <= FEW => {
+                pages[few] = page;
+                self.few += 1;
+            }
+            PageList::Few(pages) => {
+                let mut many = Vec::with_capacity(expected.max(FEW + 1));
+                many.extend_from_slice(&pages[..few]);
+                many.push(page);
+                (self.pages, self.few) = (PageList::Many(many), 0);
+            }
+            PageList::Many(pages) => pages.push(page),
+        }
     }
 
     /// Gives a reserved buffer all its pages, in order; panics unless `pages` are as many as it
@@ -189,23 +181,22 @@ impl Buffer {
     #[inline]
     pub fn fill(&mut self, pages: impl Iterator<Item = PageId>) {
         let expected = self.page_count() as usize;
-        assert!(self.pages.as_slice().is_empty(), "a buffer with pages was given others");
+        assert!(self.pages().is_empty(), "a buffer with pages was given others");
         if expected > FEW {
             let mut many = Vec::with_capacity(expected);
             many.extend(pages);
             self.pages = PageList::Many(many);
         } else {
-            pages.for_each(|page| self.pages.push(page, expected));
+            pages.for_each(|page| self.push(page, expected));
         }
-        let given = self.pages.as_slice().len();
+        let given = self.pages().len();
         assert!(given == expected, "a buffer of {expected} pages was given {given}");
     }
 
     /// Takes its pages away and leaves it reserved.
     pub fn take_pages(&mut self) -> impl Iterator<Item = PageId> + use<> {
-        let pages = core::mem::take(&mut self.pages);
-        let count = pages.as_slice().len();
-        (0..count).map(move |index| pages.as_slice()[index])
+        let taken = core::mem::replace(self, Buffer::reserved(self.length, self.phase()));
+        (0..taken.pages().len()).map(move |index| taken.pages()[index])
     }
 
     /// The runs of bytes, page by page, of `length` bytes from `at` on; panics when they lie
@@ -217,11 +208,11 @@ impl Buffer {
             end.is_some_and(|end| end <= self.length) && !(length > 0 && self.is_reserved()),
             "bytes {at}+{length} of a buffer of {} with {} pages",
             self.length,
-            self.pages.as_slice().len()
+            self.pages().len()
         );
-        let start = self.phase + at;
+        let start = self.phase() + at;
         Segments {
-            pages: self.pages.as_slice(),
+            pages: self.pages(),
             index: (start / PAGE_SIZE) as usize,
             offset: start % PAGE_SIZE,
             left: length,
@@ -236,22 +227,16 @@ impl Buffer {
         if at == self.length {
             return Buffer::empty();
         }
-        let edge = self.phase + at;
+        let edge = self.phase() + at;
         assert!(edge.is_multiple_of(PAGE_SIZE), "cut at {edge}, not at the edge of a page");
         let mut rest = Buffer::reserved(self.length - at, 0);
         let keep = (edge / PAGE_SIZE) as usize;
-        if !self.is_reserved() {
-            let pages = core::mem::take(&mut self.pages);
-            let (head, tail) = pages.as_slice().split_at(keep);
-            self.length = at;
-            for page in head {
-                self.pages.push(*page, keep);
-            }
-            for page in tail {
-                rest.pages.push(*page, tail.len());
-            }
+        let whole = core::mem::replace(self, Buffer::reserved(at, self.phase()));
+        if !whole.is_reserved() {
+            let (head, tail) = whole.pages().split_at(keep);
+            head.iter().for_each(|page| self.push(*page, keep));
+            tail.iter().for_each(|page| rest.push(*page, tail.len()));
         }
-        self.length = at;
         rest
     }
 
@@ -266,7 +251,7 @@ impl Buffer {
             *self = rest;
             return;
         }
-        let edge = self.phase + self.length;
+        let edge = self.phase() + self.length;
         assert!(
             edge.is_multiple_of(PAGE_SIZE) && rest.phase == 0,
             "joined at {edge} and {}, not at the edge of a page",
@@ -274,9 +259,7 @@ impl Buffer {
         );
         self.length += rest.length;
         let expected = self.page_count() as usize;
-        for page in rest.pages.as_slice() {
-            self.pages.push(*page, expected);
-        }
+        rest.pages().iter().for_each(|page| self.push(*page, expected));
     }
 }
 

@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn requests_stay_small_enough_to_move() {
         // A request moves through four hands on its way, a million times a second.
-        assert!(size_of::<Request>() <= 88, "{}", size_of::<Request>());
-        assert!(size_of::<Completion>() <= 72, "{}", size_of::<Completion>());
+        assert!(size_of::<Request>() <= 80, "{}", size_of::<Request>());
+        assert!(size_of::<Completion>() <= 64, "{}", size_of::<Completion>());
     }
 }

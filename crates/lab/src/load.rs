@@ -78,7 +78,7 @@ pub struct Load {
     plan: Plan,
     place: Place,
     phase: Phase,
-    /// When the present phase ends; of Warming and Measuring.
+    /// When the present phase ends; of Warming and Measuring. Zero before them, past behind them.
     phase_ends: Instant,
     jobs: Vec<Job>,
     /// The requests that may be in flight: `depth` for each job, job by job.
@@ -177,8 +177,18 @@ impl Load {
         &self.verified
     }
 
-    /// Moves on to the phase that the time asks for.
+    /// Moves on to the phase that the time asks for, if it does.
+    #[inline]
     fn advance(&mut self, now: Instant) {
+        let is_same = now < self.phase_ends && self.tally.errors < ERRORS_ENOUGH;
+        if !is_same || self.progress.is_stopped() {
+            self.move_on(now);
+        }
+    }
+
+    /// Moves on, if time, errors or whoever watches ask for it.
+    #[cold]
+    fn move_on(&mut self, now: Instant) {
         if self.phase == Phase::New {
             self.phase = Phase::Warming;
             self.phase_ends = now + self.plan.warm_up;
@@ -255,37 +265,59 @@ impl Load {
         let number = *job.free.last().expect("the caller saw a free slot");
         let slot = &mut self.slots[number as usize];
         let extent = Extent::new(offset, u64::from(length));
-        let operation = if kind == Kind::Trim {
-            Operation::Discard { extents: vec![extent] }
-        } else {
-            let phase = (offset % 4096) as u32;
-            let Some(mut buffer) = desk.take(&mut slot.account, length, phase) else {
-                (job.held, self.stalled) = (Some(draw), true);
-                return false;
-            };
-            match (kind, &job.ledger) {
-                (Kind::Write, Some(ledger)) => {
-                    let generation = ledger.generation(block) + 1;
-                    stamp::fill(&mut self.scratch, offset, generation, self.plan.seed);
-                    desk.memory().write(&mut buffer, 0, &self.scratch);
-                    Operation::Write { extent, buffer, durable: self.plan.sync }
-                }
-                (Kind::Write, None) => {
-                    // Enough to make each write's data its own; the rest is what the pages held.
-                    let memory = desk.memory();
-                    memory.materialize(&mut buffer);
-                    let header = stamp::header(offset, self.requests, self.plan.seed);
-                    memory.write(&mut buffer, 0, &header);
-                    Operation::Write { extent, buffer, durable: self.plan.sync }
-                }
-                _ => Operation::Read { extent, buffer },
-            }
+        // Each operation is made where it is submitted: in one variable, all of them would be moved
+        // once more, as soon as they are written.
+        let place = self.place;
+        if kind == Kind::Trim {
+            self.occupy(number, kind, offset, began);
+            desk.submit(place, number, Operation::Discard { extents: vec![extent] });
+            return true;
+        }
+        let Some(buffer) = desk.take(&mut slot.account, length, (offset % 4096) as u32) else {
+            (job.held, self.stalled) = (Some(draw), true);
+            return false;
         };
-        job.free.pop();
-        (slot.began, slot.offset, slot.kind) = (began, offset, kind);
-        self.in_flight += 1;
-        desk.submit(self.place, number, operation);
+        self.occupy(number, kind, offset, began);
+        if kind == Kind::Read {
+            desk.submit(place, number, Operation::Read { extent, buffer });
+        } else {
+            let mut buffer = buffer;
+            self.fill(desk, index, draw.block, offset, &mut buffer);
+            let durable = self.plan.sync;
+            desk.submit(place, number, Operation::Write { extent, buffer, durable });
+        }
         true
+    }
+
+    /// Takes a slot, the one that its job freed last, for a request that is submitted now.
+    #[inline]
+    fn occupy(&mut self, number: u32, kind: Kind, offset: u64, began: Instant) {
+        let slot = &mut self.slots[number as usize];
+        (slot.began, slot.offset, slot.kind) = (began, offset, kind);
+        self.jobs[slot.job as usize].free.pop();
+        self.in_flight += 1;
+    }
+
+    /// Puts into a buffer what is to be written to a job's block, at `offset`.
+    fn fill(
+        &mut self,
+        desk: &mut dyn Desk,
+        index: usize,
+        block: u64,
+        offset: u64,
+        buffer: &mut Buffer,
+    ) {
+        let memory = desk.memory();
+        if let Some(ledger) = &self.jobs[index].ledger {
+            let generation = ledger.generation(block) + 1;
+            stamp::fill(&mut self.scratch, offset, generation, self.plan.seed);
+            memory.write(buffer, 0, &self.scratch);
+        } else {
+            // Enough to make each write's data its own; the rest is what the pages held.
+            memory.materialize(buffer);
+            let header = stamp::header(offset, self.requests, self.plan.seed);
+            memory.write(buffer, 0, &header);
+        }
     }
 
     /// Flushes what a job wrote, in a slot that is free.

@@ -102,18 +102,23 @@ impl<W: Default> Disk<W> {
             return self.completions.pop_front();
         }
         let index = self.over.pop_front()?;
-        let (outcome, buffer) = self.vacate(index);
-        Some(Completion::new(self[index].ticket, outcome, buffer))
+        Some(self.vacate(index))
     }
 
     /// All completions there are, in the order of [`poll_completion`](Self::poll_completion).
     #[inline]
     pub fn take_completions(&mut self, into: &mut Vec<Completion>) {
-        into.extend(self.completions.drain(..));
-        while let Some(index) = self.over.pop_front() {
-            let (outcome, buffer) = self.vacate(index);
-            into.push(Completion::new(self[index].ticket, outcome, buffer));
+        if !self.completions.is_empty() {
+            into.extend(self.completions.drain(..));
         }
+        // In slices, each completion is made where it is put: a move of what has just been written
+        // piece by piece would wait until that is done.
+        let (table, over) = (&mut self.table, self.over.as_slices());
+        for over in [over.0, over.1] {
+            self.free.extend_from_slice(over);
+            into.extend(over.iter().map(|index| table[*index as usize].leave()));
+        }
+        self.over.clear();
     }
 
     /// A place for a job: one that nobody has any more, if there is one.
@@ -190,11 +195,9 @@ impl<W: Default> Disk<W> {
 
     /// Frees the place of a job that is over; what became of it, and its payload.
     #[inline]
-    pub(crate) fn vacate(&mut self, index: u32) -> (Outcome, Buffer) {
+    pub(crate) fn vacate(&mut self, index: u32) -> Completion {
         self.free.push(index);
-        let job = &mut self.table[index as usize];
-        let outcome = job.outcome.take().expect("a job that is over ended somehow");
-        (outcome, core::mem::take(&mut job.buffer))
+        self.table[index as usize].leave()
     }
 
     /// Ends a job as soon as its payload is at home: whoever takes that there finds the verdict.

@@ -2,7 +2,9 @@
 //!
 //! Units: bytes of the disk; of payloads, bytes of the buffer.
 
-use block::{Buffer, Extent, Failure, Instant, Operation, Outcome, Request, Slot, Ticket};
+use block::{
+    Buffer, Completion, Extent, Failure, Instant, Operation, Outcome, Request, Slot, Ticket,
+};
 
 /// What a job asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,24 +146,36 @@ impl<W> Job<W> {
         (self.ticket, self.number, self.deadline) = (request.ticket, number, deadline);
         (self.state, self.tries, self.part_of) = (JobState::Waiting, 0, None);
         (self.cursor, self.then) = (Cursor::default(), Cursor::default());
-        let (none, empty) = (Extent::default(), Buffer::empty());
-        let take = core::mem::take::<Buffer>;
-        (self.kind, self.extent, self.buffer, self.durable) = match &mut request.operation {
-            Operation::Read { extent, buffer } => (JobKind::Read, *extent, take(buffer), false),
+        (self.extent, self.durable) = (Extent::default(), false);
+        // Payloads change places with the empty one here: nothing is made and moved for that.
+        self.kind = match &mut request.operation {
+            Operation::Read { extent, buffer } => {
+                self.extent = *extent;
+                core::mem::swap(&mut self.buffer, buffer);
+                JobKind::Read
+            }
             Operation::Write { extent, buffer, durable } => {
-                (JobKind::Write, *extent, take(buffer), *durable)
+                (self.extent, self.durable) = (*extent, *durable);
+                core::mem::swap(&mut self.buffer, buffer);
+                JobKind::Write
             }
             Operation::Compare { extent, buffer } => {
-                (JobKind::Compare, *extent, take(buffer), false)
+                self.extent = *extent;
+                core::mem::swap(&mut self.buffer, buffer);
+                JobKind::Compare
             }
-            Operation::Flush => (JobKind::Flush, none, empty, false),
+            Operation::Flush => JobKind::Flush,
             Operation::WriteZeroes { extent, deallocate, durable } => {
-                (JobKind::Zeroes { deallocate: *deallocate }, *extent, empty, *durable)
+                (self.extent, self.durable) = (*extent, *durable);
+                JobKind::Zeroes { deallocate: *deallocate }
             }
-            Operation::Verify { extent } => (JobKind::Verify, *extent, empty, false),
+            Operation::Verify { extent } => {
+                self.extent = *extent;
+                JobKind::Verify
+            }
             Operation::Discard { extents } => {
                 self.ranges = core::mem::take(extents);
-                (JobKind::Discard, none, empty, false)
+                JobKind::Discard
             }
             Operation::CompareAndWrite { .. } => unreachable!("it is refused"),
         };
@@ -197,5 +211,12 @@ impl<W> Job<W> {
         self.outcome = Some(outcome);
         self.verdict = None;
         self.ranges = Vec::new();
+    }
+
+    /// What became of it, with its payload: the place is to be used for another.
+    #[inline]
+    pub(crate) fn leave(&mut self) -> Completion {
+        let outcome = self.outcome.take().expect("a job that is over ended somehow");
+        Completion::new(self.ticket, outcome, core::mem::take(&mut self.buffer))
     }
 }

@@ -57,7 +57,7 @@ impl<W: Default> Disk<W> {
     /// A part that begins `start` bytes into its whole is over.
     #[cold]
     pub(crate) fn finish_part(&mut self, whole: Slot, start: u32, part: u32) {
-        let (outcome, part) = self.vacate(part);
+        let Completion { outcome, buffer: part, .. } = self.vacate(part);
         let Whole { ticket, join } =
             self.wholes.get_mut(whole).expect("a whole outlives its parts");
         if let Some((outcome, buffer)) = join.came_back(start, outcome, part) {

@@ -122,10 +122,12 @@ impl Commands {
         self.len + more < self.slots.len()
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
+    #[inline]
     fn slot(&self, tag: u32) -> usize {
         tag as usize & (self.slots.len() - 1)
     }
@@ -154,6 +156,11 @@ impl Commands {
         self.slots[slot] = Some(Command { tag, ..command });
         self.len += 1;
         tag
+    }
+
+    #[inline]
+    pub(super) fn get(&self, tag: u32) -> Option<&Command> {
+        self.slots[self.slot(tag)].as_ref().filter(|command| command.tag == tag)
     }
 
     #[inline]

@@ -153,16 +153,19 @@ impl Initiator {
         let Some(command) = self.commands.get_mut(tag).copied() else {
             return self.late(tag);
         };
-        if !self.is_its_answer(path, &command, received) {
+        let argument = AtaArgument::parse(received.body).ok();
+        let is_error = received.header.flags.is_error();
+        let registers = argument.as_ref().filter(|_| !is_error);
+        if !registers.is_none_or(|seen| self.is_its_answer(path, &command, seen)) {
             // Somebody else behind our address uses the target, under an equal tag.
             self.counters.strange += 1;
             return;
         }
-        if !command.doubted && command.count > SECTORS_LEAST && is_aborted(received) {
+        if !command.doubted && command.count > SECTORS_LEAST && registers.is_some_and(is_aborted) {
             return self.doubt(now, tag);
         }
         let limit = u32::from(self.settings.window);
-        let Some(outcome) = self.judge(&command, received, memory) else {
+        let Some(outcome) = self.judge(&command, received, argument.as_ref(), memory) else {
             self.counters.strange += 1;
             return;
         };
@@ -190,11 +193,10 @@ impl Initiator {
     }
 
     /// Whether an answer speaks of this command's sectors, and of the same direction, as far as the
-    /// target repeats them: what failed may tell where, and an error tells nothing.
+    /// target repeats them: what failed may tell where.
     #[inline]
-    fn is_its_answer(&mut self, path: usize, command: &Command, received: &Received<'_>) -> bool {
-        let Ok(seen) = AtaArgument::parse(received.body) else { return true };
-        if received.header.flags.is_error() || !Status(seen.command_status).is_good() {
+    fn is_its_answer(&mut self, path: usize, command: &Command, seen: &AtaArgument) -> bool {
+        if !Status(seen.command_status).is_good() {
             return true;
         }
         let asked = self.registers(command);
@@ -229,6 +231,7 @@ impl Initiator {
         &mut self,
         command: &Command,
         received: &Received<'_>,
+        argument: Option<&AtaArgument>,
         memory: &mut dyn Memory,
     ) -> Option<Outcome> {
         let job = &mut self.disk[command.job];
@@ -240,7 +243,7 @@ impl Initiator {
             let is_sure = !changes || command.copies == 1;
             return Some(if is_sure { Outcome::NotDone(why) } else { Outcome::Unknown(why) });
         }
-        let argument = AtaArgument::parse(received.body).ok()?;
+        let argument = argument?;
         let status = Status(argument.command_status);
         if !status.is_good() {
             return Some(Outcome::NotDone(failure(status, argument.error_feature, changes)));
@@ -293,14 +296,11 @@ impl Initiator {
 /// Sectors that a frame carries on every Ethernet.
 const SECTORS_LEAST: u8 = 2;
 
-/// Whether an answer says that the device does not carry the command out.
-fn is_aborted(received: &Received<'_>) -> bool {
-    let argument = AtaArgument::parse(received.body);
-    !received.header.flags.is_error()
-        && argument.is_ok_and(|argument| {
-            let (status, error) = (argument.command_status, argument.error_feature);
-            !Status(status).is_good() && ErrorBits(error).abort()
-        })
+/// Whether an answer's registers say that the device does not carry the command out.
+#[inline]
+fn is_aborted(argument: &AtaArgument) -> bool {
+    let (status, error) = (argument.command_status, argument.error_feature);
+    !Status(status).is_good() && ErrorBits(error).abort()
 }
 
 /// Why AoE refused a command.

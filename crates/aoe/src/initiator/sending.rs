@@ -275,43 +275,46 @@ impl Initiator {
     /// Puts a command into the batch that is gathered.
     #[inline]
     fn transmit(&mut self, tag: u32, path: u32, now: Instant) {
-        let command = *self.commands.get_mut(tag).expect("a command that is sent is filed");
-        let argument = self.registers(&command);
+        // Field by field: a copy of all of it would wait for the command to be written.
+        let command = self.commands.get(tag).expect("a command that is sent is filed");
+        let Command { job: index, at, count, copies, .. } = *command;
+        let argument = self.registers(command);
         let is_write = argument.flags.is_write();
-        let length = usize::from(command.count) * SECTOR;
+        let length = usize::from(count) * SECTOR;
         let used = &mut self.paths[path as usize];
-        let due = now + used.timeout(is_write, command.copies);
+        let due = now + used.timeout(is_write, copies);
         used.in_flight += 1;
         let to = Station::new(used.link, used.mac);
         let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
         let facts = self.facts_of(to.link).expect("the link of a path that is used is up");
         let head = Head::new(&header).with_ata(&argument);
         let (head, batch) = (head.bytes(), self.outbox.gathering());
-        let job = &mut self.disk[command.job];
+        let job = &mut self.disk[index];
         if is_write && job.kind == JobKind::Write {
             let place = match job.place {
                 PayloadPlace::Batch { place, .. } => place,
                 _ => {
                     let buffer = core::mem::take(&mut job.buffer);
-                    let place = batch.push_buffer(buffer, command.job);
+                    let place = batch.push_buffer(buffer, index);
                     job.place = PayloadPlace::Batch { number: self.batch, place };
                     place
                 }
             };
-            let data = (place, command.at as u32, length as u32);
+            let data = (place, at as u32, length as u32);
             batch.push_with_data(&facts, &to, EtherType::AOE, head, data);
         } else {
             let zeros = if is_write { length } else { 0 };
             batch.push_zeros(&facts, &to, EtherType::AOE, head, zeros);
         }
         self.counters.sent += 1;
-        self.counters.retransmitted += u64::from(command.copies > 0);
+        self.counters.retransmitted += u64::from(copies > 0);
         let command = self.commands.get_mut(tag).expect("it was there");
         (command.path, command.counted, command.sent) = (path, true, now);
-        command.copies += 1;
-        self.watch(tag, due);
+        (command.copies, command.due) = (copies + 1, Some(due));
+        self.due_at = Instant::earliest(self.due_at, Some(due));
     }
 
+    /// What asks for a command's sectors.
     #[inline]
     pub(super) fn registers(&self, command: &Command) -> AtaArgument {
         let device = self.device.as_ref().expect("commands are made for a known device");
