@@ -89,7 +89,10 @@ impl Controllers {
             AdminOpcode::IDENTIFY => self.identify(name, command)?,
             AdminOpcode::GET_FEATURES => self.get_features(now, name, command)?,
             AdminOpcode::SET_FEATURES => self.set_features(now, name, command, data)?,
-            AdminOpcode::KEEP_ALIVE => (0, ReplyData::default()),
+            AdminOpcode::KEEP_ALIVE => {
+                self.keep_alive(now, name);
+                (0, ReplyData::default())
+            }
             AdminOpcode::ABORT if !discovery => (NOT_ABORTED, ReplyData::default()),
             _ => return Err(Status::INVALID_OPCODE),
         };

@@ -6,8 +6,9 @@
 //! command within KATO is the controller failed. A queue that goes leaves behind when it was last
 //! heard. A queue whose stream we have stopped, for want of memory or because its host does not
 //! read, is not silent: what it says waits unread. So an I/O costs one store, and a controller one
-//! timer each KATO. A discovery controller without KATO has two minutes. Spec: NVMe base, "Keep
-//! Alive".
+//! timer each KATO. A Keep Alive sets the timer back, so that a shard whose hosts have nothing else
+//! to say wakes up for what they say alone. A discovery controller without KATO has two minutes.
+//! Spec: NVMe base, "Keep Alive".
 
 use core::time::Duration;
 
@@ -68,6 +69,13 @@ impl Controllers {
             controller.keep_alive_at = Some(at);
             self.timers.insert((at, Timer::KeepAlive(name)));
         }
+    }
+
+    /// A controller's host says that it lives.
+    pub(super) fn keep_alive(&mut self, now: Instant, name: ControllerRef) {
+        let Some(controller) = self.controllers.get_mut(&name.id) else { return };
+        controller.heard = controller.heard.max(now);
+        self.arm_keep_alive(name);
     }
 
     /// The timer of a controller is over: was it heard since it was set?

@@ -39,6 +39,17 @@ fn keep_alive_commands_keep_it_alive() {
 }
 
 #[test]
+fn a_keep_alive_sets_the_timer_back() {
+    let (mut world, line, _) = World::ready_as(1, &ask());
+    for _ in 0..4 {
+        world.pass(seconds(2));
+        assert_eq!(world.admin(line, &Command::keep_alive()).status, Status::SUCCESS);
+        let due = world.shards[0].poll_timeout();
+        assert_eq!(due, Some(world.now + seconds(5)), "nobody is woken to find that it lives");
+    }
+}
+
+#[test]
 fn io_alone_keeps_it_alive_on_every_shard() {
     for shard in [0, 1] {
         let (mut world, line, view) = World::ready_as(2, &ask());
