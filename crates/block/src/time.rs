@@ -18,6 +18,13 @@ impl Instant {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// The first moment from this one on that is a multiple of `step`, which is not zero: what is due
+    /// at such moments is due together.
+    pub fn round_up(self, step: Duration) -> Instant {
+        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.checked_next_multiple_of(step).unwrap_or(u64::MAX))
+    }
+
     /// The earlier one of two moments that may not come.
     #[inline]
     pub fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {

@@ -68,7 +68,7 @@ pub const HANDSHAKE: Duration = Duration::from_secs(10);
 pub const PDU_COMPLETE: Duration = Duration::from_secs(30);
 /// Data asked for by R2T must have come by then.
 pub const DATA_AFTER_R2T: Duration = Duration::from_secs(30);
-/// A connection without a command for so long gives its tables back.
+/// A connection without a command for so long, up to twice so long, gives its tables back.
 pub const QUEUE_IDLE: Duration = Duration::from_secs(5);
 /// How long a discovery controller without KATO may be silent: whoever wants to stay says so with
 /// KATO.

@@ -262,11 +262,12 @@ impl Connection {
         }
     }
 
-    /// From the first command on, looks now and then whether there are none any more.
+    /// From the first command on, looks now and then whether there are none any more: at moments that
+    /// are the same for all connections, so that the shard wakes up once for all of them.
     #[cold]
     pub(super) fn watch_idleness(&mut self, ctx: &Context<'_>) {
         self.intake.idle_mark = Some(self.counters.commands);
-        self.arm(ctx.now + QUEUE_IDLE);
+        self.arm((ctx.now + QUEUE_IDLE).round_up(QUEUE_IDLE));
     }
 
     fn look_at_idleness(&mut self, ctx: &mut Context<'_>) {
