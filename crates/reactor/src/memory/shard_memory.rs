@@ -144,20 +144,20 @@ impl ShardMemory {
     /// Takes this page, if it is free here or in the arena.
     #[cold]
     pub(crate) fn take_this(&mut self, page: u32) -> bool {
-        match self.cache.iter().position(|free| free & !COLD == page) {
-            Some(at) => {
-                self.cache.remove(at);
-                true
-            }
-            None => self.arena.take_this(page),
-        }
+        self.take_at_hand(page) || self.arena.take_this(page)
+    }
+
+    /// Takes this page, if it is free here.
+    fn take_at_hand(&mut self, page: u32) -> bool {
+        let place = self.cache.iter().position(|free| free & !COLD == page);
+        place.map(|at| self.cache.remove(at)).is_some()
     }
 
     /// Takes this page, which is a slot's home, if it is free here or in the arena, or was never
     /// taken.
     #[cold]
     pub(crate) fn take_home(&mut self, page: u32) -> bool {
-        self.take_this(page) || self.arena.take_home(page).is_some()
+        self.take_at_hand(page) || self.arena.take_home(page).is_some()
     }
 
     /// Sees that the last `count` pages at hand are there to be taken; returns the index of the

@@ -55,6 +55,29 @@ fn what_is_written_in_any_order_lies_in_order() {
 }
 
 #[test]
+fn a_disk_for_which_there_are_no_homes_does_without() {
+    for touched in [false, true] {
+        let arena = Arc::new(Arena::new(1).unwrap());
+        let mut memory = ShardMemory::new(&arena, 1024).unwrap();
+        let capacity = arena.report().capacity;
+        assert!(arena.make_homes(capacity - 1024).is_some(), "others have nearly all");
+        let opened = Disk::open(&OpenSpec::Ram { bytes: 8 << 20 }, &arena).unwrap();
+        assert!(!touched || opened.touch(|_| true));
+        let disk = opened.as_ram().unwrap();
+        assert_eq!(disk.homes, None);
+        for slot in (0..2048).rev() {
+            disk.land(&mut memory, Extent::new(slot * 4096, 4096), &[slot as u8; 4096]);
+        }
+        for slot in 0..2048 {
+            let buffer = read(disk, &mut memory, Extent::new(slot * 4096, 4096));
+            assert_eq!(bytes(&memory, &buffer), [slot as u8; 4096]);
+            memory.release(buffer);
+        }
+        assert_eq!(pages_used(disk), 2048);
+    }
+}
+
+#[test]
 fn a_disk_that_follows_another_has_its_homes() {
     let arena = Arc::new(Arena::new(1).unwrap());
     let mut memory = ShardMemory::new(&arena, 1024).unwrap();
