@@ -43,3 +43,17 @@ impl Add<Duration> for Instant {
         Instant(self.0.saturating_add(u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_rounded_up_falls_together_and_never_before() {
+        let step = Duration::from_secs(5);
+        let up = |nanos| Instant(nanos).round_up(step).0;
+        assert_eq!([up(0), up(1), up(5_000_000_000)], [0, 5_000_000_000, 5_000_000_000]);
+        assert_eq!(up(5_000_000_001), 10_000_000_000);
+        assert_eq!(up(u64::MAX), u64::MAX);
+    }
+}
