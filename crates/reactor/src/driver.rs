@@ -11,7 +11,7 @@
 //!                                                +-- RAM completions -+
 //! ```
 //!
-//! The parts are in files of their own, by subject: `receiving`, `sending`, `closing` (and
+//! The parts are in files of their own, by subject: `receiving`, `direct`, `sending`, `closing` (and
 //! connecting), `disks`, `listening`, `links`, `poll`. Here: the loop, the clock, timers and mail.
 //! Units: times on the process's clock, whose origin is the reactor's start. Invariant: what an
 //! operation of the engine points at belongs to its connection or work and stays until the
@@ -19,6 +19,7 @@
 
 mod closing;
 mod connection;
+mod direct;
 mod disks;
 mod links;
 mod listening;

@@ -112,8 +112,9 @@ pub(crate) enum Op {
     /// to [`LENT_MAX`] bytes; `-ENOBUFS`: it had none left, and what came still waits. Only where
     /// the engine [lends](Engine::lends).
     ReceiveLent { socket: Socket, length: u32, drained: bool },
-    /// Receives into the message's vectors.
-    ReceiveMessage { socket: Socket, message: *mut libc::msghdr },
+    /// Receives into the message's vectors; `whole`: ends only when they are full, where the engine
+    /// can wait for that without a wake-up for each piece, else with what there is.
+    ReceiveMessage { socket: Socket, message: *mut libc::msghdr, whole: bool },
     /// Receives up to `length` bytes and drops them.
     Discard { socket: Socket, length: u32 },
     /// Sends from the message's vectors; may send less.

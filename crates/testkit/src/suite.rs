@@ -475,7 +475,8 @@ impl Scripted {
             return (there, ANY);
         }
         let at = there as u32;
-        let direct = Direct { buffer, at, length: length - at, token: u64::from(length) };
+        let token = u64::from(length);
+        let direct = Direct { buffer, at, length: length - at, beside: 4096, token };
         (there, Next::Direct(direct))
     }
 
@@ -584,7 +585,8 @@ impl Machine for Scripted {
     ) -> Next {
         assert_eq!(direct.token, u64::from(direct.buffer.len()), "the mark comes back unchanged");
         self.payload_whole(connection, direct.buffer, memory);
-        ANY
+        // It has not seen what came with the payload, which is shown all the same.
+        Next::Idle
     }
 
     fn handle_timeout(&mut self, now: Instant, _memory: &mut dyn Memory) {
@@ -617,6 +619,7 @@ pub const SCENES: &[(&str, Scene)] = &[
     ("at most so many are received at once", scenes::at_most),
     ("an idle connection is shown what comes", scenes::idle),
     ("a direct receive fills its buffer exactly", scenes::direct),
+    ("payloads in a row are whole, and so is what lies between them", scenes::payloads),
     ("who yields goes behind the others", scenes::yielding),
     ("a paused connection is shown nothing until it is resumed", scenes::pause),
     ("loss is told while paused", scenes::loss_while_paused),

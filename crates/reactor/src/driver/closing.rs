@@ -274,10 +274,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             // read it.
             sockets::reset_when_closed(&connection.fd);
         }
-        let direct = connection.direct.take().map(|receive| {
-            self.messages.give(receive.message);
-            receive.direct
-        });
+        let direct = connection.direct.take().map(|receive| self.end_direct(receive));
         let batch = connection.outgoing.take().map(|outgoing| {
             self.messages.give(outgoing.message);
             outgoing.batch

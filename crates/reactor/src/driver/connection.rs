@@ -4,10 +4,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use block::Instant;
 use block::table::Slot;
-use contract::{Direct, SendBatch};
+use contract::SendBatch;
 use libc::{iovec, msghdr};
 use socket2::SockAddr;
 
+use super::direct::{DirectReceive, Together};
 use crate::accept::Admitted;
 use crate::engine::Socket;
 use crate::receive::ReceiveBuffer;
@@ -30,6 +31,8 @@ pub(super) struct Connection {
     pub(super) drained: bool,
     pub(super) receive_buffer: Option<ReceiveBuffer>,
     pub(super) direct: Option<DirectReceive>,
+    /// Whether payloads are received together with what follows them.
+    pub(super) together: Together,
     /// It is in the list of those that are shown again.
     pub(super) is_ready: bool,
     /// It is in the line for a receive buffer.
@@ -83,13 +86,6 @@ pub(super) enum Want {
     Idle,
 }
 
-/// A direct receive and how far it is.
-pub(super) struct DirectReceive {
-    pub(super) direct: Direct,
-    pub(super) filled: u32,
-    pub(super) message: Option<Box<Message>>,
-}
-
 /// A batch that is out and how far it is.
 pub(super) struct Outgoing {
     pub(super) batch: SendBatch,
@@ -122,6 +118,7 @@ impl Connection {
             drained: false,
             receive_buffer: None,
             direct: None,
+            together: Together::default(),
             is_ready: false,
             in_line: false,
             quiet: true,
@@ -162,6 +159,12 @@ impl Connection {
             Want::Stream { at_least, at_most } => (at_least, at_most.max(1)),
             _ => (1, u32::MAX),
         }
+    }
+
+    /// Whether it has a receive buffer.
+    pub(super) fn holds_buffer(&self) -> bool {
+        let beside = self.direct.as_ref().is_some_and(DirectReceive::holds_buffer);
+        beside || self.receive_buffer.is_some()
     }
 
     /// Bytes that were received and not consumed.

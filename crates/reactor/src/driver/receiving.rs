@@ -1,4 +1,5 @@
-//! Receiving: one operation a connection, into a borrowed buffer or straight into a block buffer.
+//! Receiving: one operation a connection, into a borrowed buffer or (`direct`) straight into a block
+//! buffer.
 //!
 //! A quiet connection has no buffer: its receive is lent memory when something comes, and what came
 //! is shown from there (a Keep Alive is one wake-up and one system call to receive it). Where the
@@ -8,11 +9,12 @@
 //! shown as they lie in the buffer; what the machine does not consume stays in front.
 
 use block::table::Slot;
-use contract::{Direct, Loss, Machine, Next};
+use contract::{Loss, Machine, Next};
 
-use super::connection::{DirectReceive, Input, Want};
+use super::connection::{Input, Want};
+use super::direct::DirectReceive;
 use super::{Driver, QUIET, id_of};
-use crate::engine::{Engine, Kind, LENT_MAX, Lent, Op, VECTORS_MAX};
+use crate::engine::{Engine, Kind, LENT_MAX, Lent, Op};
 use crate::stats::add;
 
 /// What a stream may always show.
@@ -166,30 +168,6 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Starts, or goes on with, a direct receive.
-    fn receive_direct(&mut self, slot: Slot) {
-        self.give_receive_buffer(slot);
-        let connection = self.connections.get_mut(slot).expect("a receiving connection is there");
-        let socket = connection.socket(slot);
-        let receive = connection.direct.as_mut().expect("a direct receive was asked for");
-        let messages = &mut self.messages;
-        let message = receive.message.get_or_insert_with(|| messages.take());
-        let Direct { buffer, at, length, .. } = &mut receive.direct;
-        message.vectors.clear();
-        self.memory.iovecs_mut(
-            buffer,
-            *at + receive.filled,
-            *length - receive.filled,
-            &mut message.vectors,
-        );
-        message.vectors.truncate(VECTORS_MAX);
-        let op = Op::ReceiveMessage { socket, message: message.header() };
-        connection.input = Input::Direct;
-        // SAFETY: message and buffer belong to the connection and are left alone while `input` says
-        // Direct; the pages are private to the buffer, which `iovecs_mut` has checked.
-        unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
-    }
-
     /// The receiving operation has ended.
     pub(super) fn input_ended(&mut self, slot: Slot, result: i32, lent: Option<Lent>) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -199,8 +177,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             connection.quiet &= self.now.since(connection.touched) >= QUIET;
             connection.touched = self.now;
         }
-        connection.drained =
-            matches!(input, Input::Receive | Input::Lent) && (result as u32) < connection.asked;
+        connection.drained = matches!(input, Input::Receive | Input::Lent | Input::Direct)
+            && (result as u32) < connection.asked;
         match input {
             Input::Receive if result > 0 => {
                 connection.receive_buffer.as_mut().expect("it was taken").received(result as usize);
@@ -208,9 +186,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             }
             Input::Lent if result > 0 => self.count_received(result),
             Input::Direct if result > 0 => {
-                connection.direct.as_mut().expect("it is under way").filled += result as u32;
+                let direct = connection.direct.as_mut().expect("it is under way");
+                let placed = direct.came(result as u32);
                 self.count_received(result);
-                add(&self.counters().direct_bytes, result as u64);
+                add(&self.counters().direct_bytes, u64::from(placed));
             }
             _ => {}
         }
@@ -229,10 +208,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             (Input::Receive, 1..) => self.received(slot),
             (Input::Direct, 1..) => self.direct_received(slot),
             (Input::Receive | Input::Lent | Input::Direct, 0) => self.lose(slot, Loss::EndOfStream),
+            // It was silent, and somebody may need its buffer.
+            (Input::Direct, result) if result == -libc::ECANCELED => self.receive_direct(slot),
             (Input::Receive | Input::Lent | Input::Readable, result)
                 if result == -libc::ECANCELED =>
             {
-                // It was silent, and somebody may need its buffer.
                 self.pursue(slot);
             }
             (_, result) if result == -libc::EAGAIN || result == -libc::EINTR => self.pursue(slot),
@@ -288,24 +268,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         add(&self.counters().moved_bytes, moved);
     }
 
-    fn direct_received(&mut self, slot: Slot) {
-        let connection = self.connections.get_mut(slot).expect("it has just received");
-        let receive = connection.direct.as_ref().expect("it is under way");
-        if receive.filled < receive.direct.length {
-            self.receive_direct(slot);
-            return;
-        }
-        let receive = connection.direct.take().expect("it is under way");
-        self.messages.give(receive.message);
-        self.flush_events();
-        let id = id_of(slot);
-        let next = self.machine.handle_direct(self.now, id, receive.direct, &mut self.memory);
-        self.next(slot, next);
-        self.perform_effects();
-    }
-
     /// Shows the machine what has been received.
-    fn show(&mut self, slot: Slot) {
+    pub(super) fn show(&mut self, slot: Slot) {
         self.flush_events();
         let connection = self.connections.get_mut(slot).expect("its bytes are shown");
         let mut buffer = connection.receive_buffer.take().expect("bytes are in a buffer");
@@ -320,8 +284,14 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.perform_effects();
     }
 
-    /// Takes over what the machine wants.
+    /// Takes over what the machine wants, and starts it.
     fn next(&mut self, slot: Slot, next: Next) {
+        self.take_over(slot, next);
+        self.pursue(slot);
+    }
+
+    /// Takes over what the machine wants.
+    pub(super) fn take_over(&mut self, slot: Slot, next: Next) {
         let connection = self.connections.get_mut(slot).expect("the machine was just asked");
         let waiting = connection.waiting();
         connection.want = match next {
@@ -331,7 +301,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             Next::Direct(direct) => {
                 assert!(waiting == 0, "{waiting} bytes lie before a direct receive");
                 assert!(direct.length > 0, "a direct receive of nothing");
-                connection.direct = Some(DirectReceive { direct, filled: 0, message: None });
+                connection.direct = Some(DirectReceive::new(direct));
                 Want::Direct
             }
             Next::Yield if waiting > 0 => Want::Yield,
@@ -346,7 +316,6 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if connection.want != Want::Idle {
             self.polls.stir(connection.source);
         }
-        self.pursue(slot);
     }
 
     fn show_later(&mut self, slot: Slot) {
@@ -406,7 +375,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.tell(contract::Event::Lost { connection: id_of(slot), loss });
     }
 
-    fn want_sweep(&mut self) {
+    pub(super) fn want_sweep(&mut self) {
         if self.sweep_at.is_none() {
             self.sweep_at = Some(self.now + QUIET);
         }
@@ -420,10 +389,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let mut again = short;
         let (mut silent, mut holders) = (Vec::new(), Vec::new());
         for (slot, connection) in self.connections.iter_mut() {
-            if !connection.is_open() || connection.receive_buffer.is_none() {
+            if !connection.is_open() || !connection.holds_buffer() {
                 continue;
             }
-            if connection.input != Input::Receive {
+            if !matches!(connection.input, Input::Receive | Input::Direct) {
                 holders.push(slot);
             } else if self.now.since(connection.touched) < QUIET {
                 again = true;

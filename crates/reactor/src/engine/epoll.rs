@@ -130,7 +130,7 @@ impl Epoll {
                 };
                 (outcome(result), i32::try_from(length).unwrap_or(i32::MAX))
             }
-            Op::ReceiveMessage { socket, message } => {
+            Op::ReceiveMessage { socket, message, .. } => {
                 self.system_calls += 1;
                 // SAFETY: as above; the vectors' total is computed from the driver's own message.
                 unsafe {

@@ -171,10 +171,10 @@ impl Uring {
                 });
                 entry.flags(squeue::Flags::BUFFER_SELECT)
             }
-            Op::ReceiveMessage { socket, message } => {
+            Op::ReceiveMessage { socket, message, whole } => {
                 // The kernel goes on by itself until all is there, instead of waking us for every
                 // piece.
-                let wait = libc::MSG_WAITALL as u32;
+                let wait = if whole { libc::MSG_WAITALL as u32 } else { 0 };
                 self.on(socket, |fd| opcode::RecvMsg::new(fd, message).flags(wait).build())
             }
             Op::Discard { socket, length } => self.on(socket, |fd| {

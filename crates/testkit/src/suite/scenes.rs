@@ -195,6 +195,44 @@ pub(super) fn direct(harness: &mut dyn Harness) {
     }
 }
 
+/// Of payloads in a row some are there whole when they are asked for, and some come in pieces.
+pub(super) fn payloads(harness: &mut dyn Harness) {
+    const PAYLOADS: usize = 60;
+    const LENGTH: u32 = 20_000;
+    let link = connect_to(harness);
+    let payload = Step { consume: Some(1), then: Then::Payload { length: LENGTH, phase: 512 } };
+    command(harness, link.shard, Command::Script(link.id, vec![payload; PAYLOADS]));
+    let payloads: Vec<Vec<u8>> = (0..PAYLOADS).map(|number| vec![number as u8; 20_000]).collect();
+    let stream: Vec<u8> = payloads.iter().flat_map(|bytes| [&b"h"[..], bytes].concat()).collect();
+    let (together, in_pieces) = stream.split_at(stream.len() / 2);
+    let mut next = 0;
+    for pieces in [together.chunks(4 * LENGTH as usize), in_pieces.chunks(7_000)] {
+        for piece in pieces {
+            harness.send(link.peer, piece);
+            // What has come by now is taken in: the driver is not told everything at once.
+            harness.command(link.shard, Command::Ping(2));
+            loop {
+                match harness.report() {
+                    (_, Report::Pong(_)) => break,
+                    (_, Report::Shown(id, bytes)) => assert!(id == link.id && bytes[0] == b'h'),
+                    (_, Report::Payload(_, bytes)) => {
+                        assert!(bytes == payloads[next], "payload {next} is another");
+                        next += 1;
+                    }
+                    other => panic!("expected a payload, saw {other:?}"),
+                }
+            }
+        }
+    }
+    while next < PAYLOADS {
+        if let (_, Report::Payload(_, bytes)) = harness.report() {
+            assert!(bytes == payloads[next], "payload {next} is another");
+            next += 1;
+        }
+    }
+    close(harness, link, false, false);
+}
+
 pub(super) fn yielding(harness: &mut dyn Harness) {
     let (a, b) = two_on_one_shard(harness);
     for link in [a, b] {

@@ -26,6 +26,9 @@ use crate::tcp::pdu_stream::{COMMON, Front, PduHead, Violation, digest_at, peek}
 /// Bytes received beyond what is needed while large data of the host are expected: enough for many
 /// headers, few enough that most of a large payload is received directly.
 const HEADERS_AHEAD: u32 = 4096;
+/// Bytes received together with a large payload, behind it: the next header and some commands. More
+/// would be the next payload's own, which then were copied.
+const HEADERS_BESIDE: u32 = 512;
 /// The smallest PDU that a host sends after ICReq: a header of H2CData, or a bare H2CTermReq.
 const SMALLEST: u32 = DataHeader::SIZE as u32;
 
@@ -230,7 +233,13 @@ impl Connection {
         let mut buffer = core::mem::take(&mut data.buffer);
         ctx.memory.materialize(&mut buffer);
         let at = part.start + part.length - part.left;
-        Direct { buffer, at, length: part.left, token: u64::from(part.slot) }
+        Direct {
+            buffer,
+            at,
+            length: part.left,
+            beside: HEADERS_BESIDE,
+            token: u64::from(part.slot),
+        }
     }
 
     /// Takes what is at the front of the stream; `bytes` is never empty.
