@@ -482,14 +482,14 @@ fn connections_that_stall_do_not_stop_others() {
 
 #[test]
 fn payloads_that_stall_keep_no_receive_buffer_from_others() {
-    // One large and 21 small buffers for 60 connections whose payloads stop in the middle, some of
-    // which were received together with what was to follow them.
+    // One large and 21 small buffers for 60 connections whose payloads stop in the middle or have not
+    // begun, some of which are received together with what is to follow them.
     let config = Config { receive_buffers: 1, ..Config::default() };
     on_each(&config, |bench| {
         let address = bench.listen(ListenOptions::default());
         let payload = Step { consume: Some(1), then: Then::Payload { length: 20_000, phase: 0 } };
         let mut stalled = Vec::new();
-        for _ in 0..60 {
+        for number in 0..60 {
             let mut peer = bench.connect(address);
             let (shard, id) = bench.accepted();
             bench.command(shard, Command::Script(id, vec![payload.clone()]));
@@ -498,8 +498,9 @@ fn payloads_that_stall_keep_no_receive_buffer_from_others() {
             peer.write_all(b"h").unwrap();
             // Shown, maybe after the wait for a buffer.
             assert!(matches!(bench.report(), (_, Report::Shown(_, _))));
-            peer.write_all(&[b'y'; 10_000]).unwrap();
-            stalled.push((peer, id));
+            let begun = if number % 2 == 0 { 10_000 } else { 0 };
+            peer.write_all(&vec![b'y'; begun]).unwrap();
+            stalled.push((peer, id, 20_001 - begun));
         }
         let mut lively = bench.connect(address);
         let (shard, id) = bench.accepted();
@@ -507,8 +508,8 @@ fn payloads_that_stall_keep_no_receive_buffer_from_others() {
             bench.is_shown(&mut lively, (shard, id), b"x");
         }
         bench.wait_for("free buffers", |stats| stats[shard.index()].receive_buffers == 0);
-        for (peer, id) in &mut stalled {
-            peer.write_all(&[b'y'; 10_001]).unwrap();
+        for (peer, id, left) in &mut stalled {
+            peer.write_all(&vec![b'y'; *left]).unwrap();
             let whole = vec![b'y'; 20_000];
             assert_eq!(bench.report(), (shard, Report::Payload(*id, whole)));
             assert_eq!(bench.report(), (shard, Report::Shown(*id, b"y".to_vec())));
