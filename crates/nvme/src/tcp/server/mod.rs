@@ -229,7 +229,8 @@ impl Connection {
             capsules: Account::new(Class::Immediate),
             ranges: BTreeMap::new(),
             outbox: Outbox::default(),
-            wake: Some(now + HANDSHAKE),
+            // In whole seconds, so that connections that came together wake the shard once.
+            wake: Some((now + HANDSHAKE).round_up(Duration::from_secs(1))),
             counters: SessionCounters::default(),
             traffic: Traffic::default(),
             failures: None,
