@@ -35,6 +35,9 @@ const VOLUME_BYTES: usize = 512 << 20;
 pub(super) struct Plan {
     program: Program,
     mtu: u32,
+    /// How long the bare responder looks for work before it sleeps, in microseconds.
+    #[serde(default, rename = "spin-us")]
+    spin_us: u32,
     /// Where it is the receiver's own CPU, softirqs count as the target's.
     #[serde(default)]
     softirq: Softirq,
@@ -82,6 +85,7 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
             let mut command = bench.command_in(&lan.at_target(), &cpus, &bench.yardstick);
             command.args(["ceiling-aoe", "--interface", TARGET]);
             command.args(["--address", ADDRESS, "--size", VOLUME]);
+            command.args(["--spin-us", &plan.spin_us.to_string()]);
             command
         }
         Program::Plateway => {

@@ -1,7 +1,8 @@
 //! The barest AoE responder: what a packet ring and `sendmmsg` allow at best.
 //!
 //! One thread. A turn: every frame in the ring is handled, up to a batch, and all replies leave in
-//! one `sendmmsg` with vectors into the RAM area; then, with nothing in the ring, one `poll`. A
+//! one `sendmmsg` with vectors into the RAM area; then, with nothing in the ring, one `poll`, before
+//! which it looks for more for as long as it is told. A
 //! write is copied once, from the ring into the RAM area. No checks but those that keep memory
 //! safe.
 
@@ -33,6 +34,9 @@ pub(crate) struct Options {
     /// Frames that the receive ring holds.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65536))]
     pub(crate) frames: u32,
+    /// Look for frames that long before going to sleep.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) spin_us: u64,
     /// End after that many seconds.
     #[arg(long, value_parser = crate::parse_seconds)]
     pub(crate) seconds: Option<Duration>,
@@ -69,8 +73,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             println!("{}", json!({"served": disk.served, "dropped": packet.dropped()}));
             return Ok(());
         }
-        packet.wait(left)?;
+        if !look(&packet, Duration::from_micros(options.spin_us)) {
+            packet.wait(left)?;
+        }
     }
+}
+
+/// Looks so long for a frame; whether one came.
+fn look(packet: &Packet, time: Duration) -> bool {
+    let start = Instant::now();
+    while !time.is_zero() && start.elapsed() < time {
+        if packet.front().is_some() {
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    false
 }
 
 /// What goes back.
@@ -166,6 +184,7 @@ mod tests {
             cpu: None,
             size: 1 << 20,
             frames: 0,
+            spin_us: 0,
             seconds: None,
         };
         let interface = Interface { index: 0, mac: [2, 0, 0, 0, 0, 1], mtu: 1500 };
