@@ -1,13 +1,14 @@
 //! Direct receives: payloads that go straight to the pages of their buffer.
 //!
-//! A payload is received in one of two ways. *Together*: all of it and the little that follows it
-//! (the header of the next, a few commands) in one receive that takes what is there, the follow-up
-//! into a receive buffer beside it. That is one system call a payload instead of two, and pays where
+//! A payload is received in one of two ways. *Together*: all of it and what follows it (the header of
+//! the next, or as much as there is) in one receive that takes what is there, the follow-up into a
+//! receive buffer beside it. That is one system call a payload or less instead of two, and pays where
 //! payloads have come whole by the time they are asked for. *Alone*: with a receive that the kernel
 //! ends only when all of the payload is there, however many segments it comes in: one wake-up, and
 //! one more receive for what follows. [`Together`] chooses, by what became of the last ones. What
 //! follows is shown as soon as the machine has its buffer back.
 
+use block::limits::RECEIVE_BUFFER_SMALL;
 use block::table::Slot;
 use contract::{Direct, Machine, Next};
 use libc::iovec;
@@ -90,7 +91,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let together = is_first && wanted && connection.together.next();
         let mut beside = None;
         if together {
-            let least = receive.direct.beside;
+            let least = receive.direct.beside.min(RECEIVE_BUFFER_SMALL);
             let own = connection.receive_buffer.take_if(|buffer| buffer.capacity() >= least);
             beside = own.or_else(|| self.receive_pool.take(least));
         }

@@ -12,7 +12,7 @@
 
 mod data;
 
-use block::limits::DIRECT_RECEIVE_MIN;
+use block::limits::DIRECT_ALONE_MIN;
 use block::{Failure, Instant, Memory, Outcome, planted};
 use contract::{Direct, Next, Receive, SendBatch};
 use remote::{JobKind, PayloadPlace, Verdict};
@@ -501,5 +501,5 @@ impl Queue {
 
 #[inline]
 fn is_large_read(job: &Job) -> bool {
-    job.kind == JobKind::Read && job.extent.length.0 >= u64::from(DIRECT_RECEIVE_MIN)
+    job.kind == JobKind::Read && job.extent.length.0 >= u64::from(DIRECT_ALONE_MIN)
 }

@@ -6,7 +6,7 @@
 //! H2CData further back in the same stream, and nobody in the stream waits for those.
 
 use block::buffer::pages_for;
-use block::limits::DIRECT_RECEIVE_MIN;
+use block::limits::DIRECT_ALONE_MIN;
 use block::{Buffer, Class, Operation, Pool, VolumeId, planted};
 use wire::nvme::{Command, Status};
 
@@ -274,7 +274,7 @@ impl Connection {
         data.since = Some(ctx.now);
         let length = data.length;
         self.intake.asked += 1;
-        self.intake.asked_large += u32::from(length >= DIRECT_RECEIVE_MIN);
+        self.intake.asked_large += u32::from(length >= DIRECT_ALONE_MIN);
         self.outbox.push_r2t(command_id, slot, length, self.digests);
         self.arm(ctx.now + DATA_AFTER_R2T);
     }

@@ -144,7 +144,7 @@ struct Intake {
     data_from: usize,
     /// Commands whose data were asked for and are not whole.
     asked: u32,
-    /// Those of them whose data are worth a direct receive.
+    /// Those of them whose data are received with nothing but headers.
     asked_large: u32,
     /// Commands in line for memory, the oldest first, and places whose commands have left.
     waiting: VecDeque<u16>,

@@ -8,7 +8,7 @@
 //! "H2CData", "H2CTermReq".
 
 use block::checksum::{Crc32c, crc32c};
-use block::limits::{DIRECT_RECEIVE_MIN, LANDINGS_TOGETHER, TURN_BYTES};
+use block::limits::{DIRECT_ALONE_MIN, DIRECT_RECEIVE_MIN, LANDINGS_TOGETHER, TURN_BYTES};
 use block::planted;
 use contract::{Direct, Next, Receive};
 use wire::nvme::Command;
@@ -26,8 +26,8 @@ use crate::tcp::pdu_stream::{COMMON, Front, PduHead, Violation, digest_at, peek}
 /// Bytes received beyond what is needed while large data of the host are expected: enough for many
 /// headers, few enough that most of a large payload is received directly.
 const HEADERS_AHEAD: u32 = 4096;
-/// Bytes received together with a large payload, behind it: the next header and some commands. More
-/// would be the next payload's own, which then were copied.
+/// Bytes received together with the largest payloads, behind them: the next header and some
+/// commands. More would be the next payload's own, which then were copied.
 const HEADERS_BESIDE: u32 = 512;
 /// The smallest PDU that a host sends after ICReq: a header of H2CData, or a bare H2CTermReq.
 const SMALLEST: u32 = DataHeader::SIZE as u32;
@@ -216,7 +216,8 @@ impl Connection {
                 if part.left >= DIRECT_RECEIVE_MIN {
                     return Next::Direct(self.lend(part, ctx));
                 }
-                part.left
+                let at_most = self.at_most().saturating_add(part.left);
+                return Next::Stream { at_least: part.left, at_most };
             }
             Stream::Digest(_) => {
                 self.begin(ctx);
@@ -233,13 +234,8 @@ impl Connection {
         let mut buffer = core::mem::take(&mut data.buffer);
         ctx.memory.materialize(&mut buffer);
         let at = part.start + part.length - part.left;
-        Direct {
-            buffer,
-            at,
-            length: part.left,
-            beside: HEADERS_BESIDE,
-            token: u64::from(part.slot),
-        }
+        let beside = if part.length >= DIRECT_ALONE_MIN { HEADERS_BESIDE } else { u32::MAX };
+        Direct { buffer, at, length: part.left, beside, token: u64::from(part.slot) }
     }
 
     /// Takes what is at the front of the stream; `bytes` is never empty.
@@ -440,7 +436,7 @@ impl Connection {
         data.received += part.length;
         if data.is_whole() {
             self.intake.asked -= 1;
-            self.intake.asked_large -= u32::from(data.length >= DIRECT_RECEIVE_MIN);
+            self.intake.asked_large -= u32::from(data.length >= DIRECT_ALONE_MIN);
             self.data_is_whole(part.slot, ctx);
         }
     }

@@ -15,7 +15,7 @@ use wire::nvme_tcp::{DataHeader, Digests, FatalErrorStatus, PduFlags};
 
 use super::super::exchange::Disk;
 use super::super::framing::{Fault, broken};
-use super::{HEADERS_AHEAD, Queue, UNBOUNDED};
+use super::{HEADERS_AHEAD, Queue, UNBOUNDED, is_large_read};
 use crate::tcp::pdu_stream::{PduHead, Violation, digest_at};
 
 /// Data of a read that are coming in.
@@ -151,7 +151,8 @@ impl Queue {
         let mut buffer: Buffer = core::mem::take(&mut job.buffer);
         memory.materialize(&mut buffer);
         let (at, length) = (incoming.at, incoming.left);
-        let (beside, token) = (HEADERS_AHEAD, incoming.job.into());
+        let beside = if is_large_read(job) { HEADERS_AHEAD } else { UNBOUNDED };
+        let token = incoming.job.into();
         Next::Direct(Direct { buffer, at, length, beside, token })
     }
 }
