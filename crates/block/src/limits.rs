@@ -40,9 +40,10 @@ pub const RECEIVE_BUFFERS: usize = 32;
 /// From this payload on, what has not arrived yet is received straight into its buffer: below, one
 /// large receive with copies is cheaper than receives of their own.
 pub const DIRECT_RECEIVE_MIN: u32 = 16 << 10;
-/// From this payload on, nothing but headers is received with it. With a smaller one comes whatever
-/// there is, so that of many in a row one is received straight into its buffer and the rest are
-/// copied: that costs less than a receive for each (32 writes of 16 KiB at once: a third).
+/// From this payload on, one that is all that is awaited is received straight into its buffer, and
+/// nothing but headers with it. Where more are awaited, or a smaller one, whatever there is comes
+/// together: one is received straight into its buffer and the rest are copied, which costs less
+/// than a receive for each (32 writes of 16 KiB at once: a third).
 pub const DIRECT_ALONE_MIN: u32 = 96 << 10;
 /// Bytes of a socket's send and receive buffer each: bounded, so that connections cannot make the
 /// kernel hold more than `2 * SOCKET_BUFFER` each. The kernel doubles what is asked for to cover

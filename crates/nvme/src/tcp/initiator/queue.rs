@@ -41,8 +41,8 @@ const CONNECT_ID: u16 = u16::MAX;
 /// The identifier of the command that asks for a sign of life: no slot's either.
 const PROBE_ID: u16 = u16::MAX - 1;
 const _: () = assert!(QUEUE_DEPTH_MAX < (1 << SLOT_BITS) - 2);
-/// What may arrive beyond the header that we wait for while only large reads are under way: a
-/// response, a digest, the next header.
+/// What may arrive beyond the header that we wait for while one large read is all that is under way:
+/// a response, a digest, the next header.
 const HEADERS_AHEAD: u32 = 96;
 /// What one receive takes of everything else.
 const UNBOUNDED: u32 = u32::MAX;
@@ -291,10 +291,13 @@ impl Queue {
 
     #[inline]
     fn at_most(&self) -> u32 {
-        if self.large_reads > 0 && self.large_reads == self.outstanding {
-            return HEADERS_AHEAD;
-        }
-        UNBOUNDED
+        if self.awaits_one() { HEADERS_AHEAD } else { UNBOUNDED }
+    }
+
+    /// Whether all that is under way is one read, and a large one.
+    #[inline]
+    fn awaits_one(&self) -> bool {
+        self.outstanding == 1 && self.large_reads == 1
     }
 
     #[inline]

@@ -195,7 +195,13 @@ impl Connection {
     /// How much may be received beyond what is needed.
     #[inline]
     fn at_most(&self) -> u32 {
-        if self.intake.asked_large == 0 { u32::MAX } else { HEADERS_AHEAD }
+        if self.awaits_one() { HEADERS_AHEAD } else { u32::MAX }
+    }
+
+    /// Whether all that was asked for is one payload, and a large one.
+    #[inline]
+    fn awaits_one(&self) -> bool {
+        self.intake.asked == 1 && self.intake.asked_large == 1
     }
 
     /// What should come next once all shown bytes are consumed.
@@ -234,7 +240,7 @@ impl Connection {
         let mut buffer = core::mem::take(&mut data.buffer);
         ctx.memory.materialize(&mut buffer);
         let at = part.start + part.length - part.left;
-        let beside = if part.length >= DIRECT_ALONE_MIN { HEADERS_BESIDE } else { u32::MAX };
+        let beside = if self.awaits_one() { HEADERS_BESIDE } else { u32::MAX };
         Direct { buffer, at, length: part.left, beside, token: u64::from(part.slot) }
     }
 

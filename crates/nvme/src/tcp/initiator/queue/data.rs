@@ -15,7 +15,7 @@ use wire::nvme_tcp::{DataHeader, Digests, FatalErrorStatus, PduFlags};
 
 use super::super::exchange::Disk;
 use super::super::framing::{Fault, broken};
-use super::{HEADERS_AHEAD, Queue, UNBOUNDED, is_large_read};
+use super::{Queue, UNBOUNDED};
 use crate::tcp::pdu_stream::{PduHead, Violation, digest_at};
 
 /// Data of a read that are coming in.
@@ -151,7 +151,7 @@ impl Queue {
         let mut buffer: Buffer = core::mem::take(&mut job.buffer);
         memory.materialize(&mut buffer);
         let (at, length) = (incoming.at, incoming.left);
-        let beside = if is_large_read(job) { HEADERS_AHEAD } else { UNBOUNDED };
+        let beside = self.at_most();
         let token = incoming.job.into();
         Next::Direct(Direct { buffer, at, length, beside, token })
     }

@@ -10,7 +10,7 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::fused::{compare, write};
-use super::transfer::IO;
+use super::transfer::{ADMIN, IO};
 use super::world::{BOTH, SUBSYSTEM, World, capsule, host_data, pattern};
 use crate::controllers::CloseReason;
 use crate::limits::{DATA_AFTER_R2T, PDU_COMPLETE};
@@ -241,6 +241,22 @@ fn last_words_that_are_not_read_do_not_keep_a_connection() {
     assert_eq!(world.links[IO].pipe.close, None, "the last words are out");
     world.pass(IO, SEND_PROGRESS);
     assert_eq!(world.links[IO].pipe.close, Some(false));
+}
+
+/// Each would wake the shard by itself.
+#[test]
+fn connections_are_looked_at_for_idleness_together() {
+    let mut world = World::connected(Digests::NONE);
+    for link in [ADMIN, IO, ADMIN, IO] {
+        world.pass(link, Duration::from_secs(30));
+    }
+    assert_eq!([ADMIN, IO].map(|link| world.links[link].connection.poll_timeout()), [None; 2]);
+    // Both within the same five seconds.
+    world.command(IO, Command::read(1, 0, 8, 4096));
+    world.pass(IO, Duration::from_millis(1_700));
+    world.command(ADMIN, Command::set_features(0xc0, 0, 0, 0));
+    let moments = [ADMIN, IO].map(|link| world.links[link].connection.poll_timeout());
+    assert!(moments[0].is_some() && moments[0] == moments[1], "{moments:?}");
 }
 
 #[test]
