@@ -92,7 +92,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let mut beside = None;
         if together {
             let least = receive.direct.beside.min(RECEIVE_BUFFER_SMALL);
-            let own = connection.receive_buffer.take_if(|buffer| buffer.capacity() >= least);
+            let fits =
+                |buffer: &mut ReceiveBuffer| buffer.capacity() >= least && !buffer.is_stowed();
+            let own = connection.receive_buffer.take_if(fits);
             beside = own.or_else(|| self.receive_pool.take(least));
         }
         // One that was silent, or not whole at once, does without.

@@ -1,10 +1,11 @@
 //! How data move: in capsules, by R2T, with digests, in pieces of every size.
 
 use block::checksum::crc32c;
-use block::limits::{DIRECT_RECEIVE_MIN, TRANSFER_MAX};
+use block::limits::{DIRECT_ALONE_MIN, DIRECT_RECEIVE_MIN, TRANSFER_MAX};
+use contract::Next;
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::{Command, Status};
-use wire::nvme_tcp::{CommonHeader, Digests, ICReq, PduFlags};
+use wire::nvme_tcp::{CommonHeader, DataHeader, Digests, ICReq, PduFlags};
 
 use super::world::{
     ALL_DIGESTS, BOTH, SUBSYSTEM, Said, VOLUME, World, capsule, host_data, pattern,
@@ -176,6 +177,57 @@ fn what_has_not_arrived_of_a_large_payload_is_received_directly() {
         assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
         assert!(world.volumes[0][..data.len()] == data[..]);
     }
+}
+
+/// When `there` bytes of the data of the first of some writes have come, all of which were asked for:
+/// what may come beside a direct receive, or else at least and at most to be received.
+fn awaited(sizes: &[u32], there: u32) -> Result<u32, (u32, u32)> {
+    let mut world = World::connected(Digests::NONE);
+    let mut asked = Vec::new();
+    for (id, bytes) in (0..).zip(sizes) {
+        asked.push(world.ask(IO, write(0, *bytes).with_command_id(id)).r2t());
+    }
+    let pdu = host_data(&asked[0], 0, &pattern(sizes[0] as usize, 3), true, Digests::NONE);
+    let seen = &pdu[..DataHeader::SIZE + there as usize];
+    let awaited =
+        world.with(IO, |connection, ctx| match connection.handle_received(seen, ctx).next {
+            Next::Direct(direct) => {
+                let beside = direct.beside;
+                // As if all had come: the buffer goes back.
+                connection.handle_direct(direct, ctx);
+                Ok(beside)
+            }
+            Next::Stream { at_least, at_most } => Err((at_least, at_most)),
+            other => panic!("{other:?}"),
+        });
+    world.run();
+    awaited
+}
+
+#[test]
+fn a_payload_that_is_awaited_alone_comes_with_headers_and_one_of_several_with_all_there_is() {
+    let alone = DIRECT_ALONE_MIN;
+    let cases: [(&[u32], bool); 4] = [
+        (&[alone], true),
+        (&[alone - 512], false),
+        (&[alone, alone], false),
+        (&[alone, 16_384], false),
+    ];
+    for (sizes, headers_only) in cases {
+        let beside = awaited(sizes, 1000).expect("a direct receive");
+        assert_eq!(beside < 4096, headers_only, "{sizes:?}: {beside}");
+        assert!(beside > 0);
+    }
+}
+
+/// What is left of one that is too short for a direct receive is not received in small pieces.
+#[test]
+fn the_rest_of_a_payload_is_received_at_once() {
+    let left = DIRECT_RECEIVE_MIN - 512;
+    let next = awaited(&[DIRECT_ALONE_MIN], DIRECT_ALONE_MIN - left);
+    let (at_least, at_most) = next.expect_err("no direct receive");
+    assert_eq!(at_least, left);
+    assert!(at_most >= left, "{at_most}");
 }
 
 #[test]
