@@ -91,8 +91,8 @@ pub struct Direct {
     /// Bytes to fill: more than 0.
     pub length: u32,
     /// So many bytes that follow them may be received with them, which then need no receive of their
-    /// own: headers, or all there is (`u32::MAX`). They are shown when the buffer has come back, so whoever asks
-    /// for some asks for no other direct receive in the same breath.
+    /// own: headers, or all there is (`u32::MAX`). They are shown when the buffer has come back, so
+    /// whoever asks for some asks for no other direct receive in the same breath.
     pub beside: u32,
     /// The machine's own mark, given back unchanged.
     pub token: u64,

@@ -300,7 +300,6 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             }
             Next::Direct(direct) => {
                 assert!(waiting == 0, "{waiting} bytes lie before a direct receive");
-                assert!(direct.length > 0, "a direct receive of nothing");
                 connection.direct = Some(DirectReceive::new(direct));
                 Want::Direct
             }

@@ -2,9 +2,8 @@
 //!
 //! One thread. A turn: every frame in the ring is handled, up to a batch, and all replies leave in
 //! one `sendmmsg` with vectors into the RAM area; then, with nothing in the ring, one `poll`, before
-//! which it looks for more for as long as it is told. A
-//! write is copied once, from the ring into the RAM area. No checks but those that keep memory
-//! safe.
+//! which it looks for more for as long as it is told. A write is copied once, from the ring into the
+//! RAM area. No checks but those that keep memory safe.
 
 use std::time::{Duration, Instant};
 

@@ -291,13 +291,8 @@ impl Queue {
 
     #[inline]
     fn at_most(&self) -> u32 {
-        if self.awaits_one() { HEADERS_AHEAD } else { UNBOUNDED }
-    }
-
-    /// Whether all that is under way is one read, and a large one.
-    #[inline]
-    fn awaits_one(&self) -> bool {
-        self.outstanding == 1 && self.large_reads == 1
+        let awaits_one = self.outstanding == 1 && self.large_reads == 1;
+        if awaits_one { HEADERS_AHEAD } else { UNBOUNDED }
     }
 
     #[inline]

@@ -144,7 +144,7 @@ struct Intake {
     data_from: usize,
     /// Commands whose data were asked for and are not whole.
     asked: u32,
-    /// Those of them whose data are received with nothing but headers.
+    /// Those of them whose data come with nothing but headers while they are all that is awaited.
     asked_large: u32,
     /// Commands in line for memory, the oldest first, and places whose commands have left.
     waiting: VecDeque<u16>,

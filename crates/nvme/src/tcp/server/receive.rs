@@ -23,11 +23,11 @@ use super::{Connection, Context, Reason, State};
 use crate::limits::{CAPSULE_DATA_MAX, PDU_COMPLETE, TURN_PDUS};
 use crate::tcp::pdu_stream::{COMMON, Front, PduHead, Violation, digest_at, peek};
 
-/// Bytes received beyond what is needed while large data of the host are expected: enough for many
+/// Bytes received beyond what is needed while one large payload is awaited: enough for many
 /// headers, few enough that most of a large payload is received directly.
 const HEADERS_AHEAD: u32 = 4096;
-/// Bytes received together with the largest payloads, behind them: the next header and some
-/// commands. More would be the next payload's own, which then were copied.
+/// Bytes received together with such a payload, behind it: the next header and some commands. More
+/// would be the next payload's own, which then were copied.
 const HEADERS_BESIDE: u32 = 512;
 /// The smallest PDU that a host sends after ICReq: a header of H2CData, or a bare H2CTermReq.
 const SMALLEST: u32 = DataHeader::SIZE as u32;
