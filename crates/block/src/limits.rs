@@ -50,6 +50,13 @@ pub const DIRECT_ALONE_MIN: u32 = 96 << 10;
 /// its bookkeeping.
 pub const SOCKET_BUFFER: u32 = 2 << 20;
 
+/// Data of replies (identify or inquiry data, logs, text) that a connection may have unsent before it
+/// takes another command that is answered with some: 64 KiB, which is 16 structures of Identify, more
+/// than any host asks for at once.
+pub const REPLY_DATA_MAX: u32 = 64 << 10;
+/// Memory of a batch that came back that is worth keeping for the next, in bytes.
+pub const BATCH_HEAD_KEPT_MAX: usize = 64 << 10;
+
 /// Connections of the whole process.
 pub const CONNECTIONS_MAX: u32 = 16_384;
 /// Connections from one address. A host with 128 queues to each of 8 subsystems fits.

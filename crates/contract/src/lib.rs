@@ -6,6 +6,7 @@
 //! What does not live here: I/O, protocol meaning, the shard itself. Read [`machine`] first, then
 //! `connection`.
 
+pub mod batches;
 pub mod connection;
 pub mod counters;
 pub mod disk;
@@ -15,6 +16,7 @@ pub mod machine;
 pub mod poll;
 pub mod session;
 
+pub use batches::Batches;
 pub use block::DiskId;
 pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,

@@ -40,12 +40,6 @@ pub const ERROR_ENTRIES_MAX: usize = 16;
 
 /// PDUs of one connection that are handled in a turn.
 pub const TURN_PDUS: u32 = 256;
-/// Data of replies (identify data, logs) that a connection may have unsent before it takes another
-/// command that is answered with some: 64 KiB, which is 16 structures of Identify, more than any
-/// host asks for at once.
-pub const REPLY_DATA_MAX: u32 = 64 << 10;
-/// Memory of a batch that came back that is worth keeping for the next, in bytes.
-pub const BATCH_HEAD_KEPT_MAX: usize = 64 << 10;
 /// Entries of an initiator's admin queue.
 pub const INITIATOR_ADMIN_DEPTH: u16 = 32;
 /// R2Ts that an initiator takes per command at once (MAXR2T + 1).

@@ -9,7 +9,7 @@ pub(crate) mod swap;
 
 use block::Random;
 use contract::ListenerId;
-use nvme::limits::REPLY_DATA_MAX;
+use block::limits::REPLY_DATA_MAX;
 use nvme::subsystem::{Hosts, Subsystem};
 use nvme::tcp::initiator::Settings;
 use shard::report::ConnectionReport;

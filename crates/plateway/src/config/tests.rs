@@ -129,7 +129,7 @@ fn the_bounds_of_the_documentation_are_those_of_the_code() {
         format!("| {} of {large} a shard,", l::RECEIVE_BUFFERS),
         format!("| {} each, as many", spaced(l::RECEIVE_BUFFER_SMALL.into())),
         format!("| {} a queue;", nvme::limits::QUEUE_DEPTH_MAX),
-        format!("| {}, and one reply more", spaced(nvme::limits::REPLY_DATA_MAX.into())),
+        format!("| {}, and one reply more", spaced(block::limits::REPLY_DATA_MAX.into())),
         format!(
             "| {} in all, {} from one address |",
             thousands(l::CONNECTIONS_MAX),

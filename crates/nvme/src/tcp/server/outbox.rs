@@ -1,122 +1,40 @@
-//! What leaves: PDUs are gathered in one batch while another one is out. The memory of both is used
-//! over and over.
+//! What leaves: PDUs are appended to the [`Batches`] of the connection.
+
+use core::ops::{Deref, DerefMut};
 
 use block::checksum::{Crc32c, crc32c};
-use block::{Buffer, Instant, Memory, PAGE_SIZE};
-use contract::SendBatch;
+use block::{Buffer, Memory, PAGE_SIZE};
+use contract::Batches;
 use wire::nvme::Completion;
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, PduFlags, R2T};
 
 use crate::controllers::ReplyData;
-use crate::limits::{BATCH_HEAD_KEPT_MAX, REPLY_DATA_MAX};
 
-/// The batches of a connection.
+/// What a connection sends.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// What is being gathered.
-    filling: SendBatch,
-    /// The other batch while none is out, and none of its memory is in use.
-    spare: SendBatch,
-    /// The batch that the driver has not fetched.
-    ready: Option<SendBatch>,
-    /// Since when a batch is out without progress.
-    out: Option<Instant>,
-    /// Commands that what is being gathered answers: no host has seen these answers.
-    answers: u32,
-    /// Bytes of replies' data in what is being gathered, and in the batch that is out.
-    reply_data: [u32; 2],
+    batches: Batches,
     /// HPDA: data begin at a multiple of so many dwords, less one.
     host_alignment: u8,
 }
 
+impl Deref for Outbox {
+    type Target = Batches;
+
+    #[inline]
+    fn deref(&self) -> &Batches {
+        &self.batches
+    }
+}
+
+impl DerefMut for Outbox {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Batches {
+        &mut self.batches
+    }
+}
+
 impl Outbox {
-    /// Whether there is something to send and nothing is out.
-    #[inline]
-    pub(super) fn has_to_send(&self) -> bool {
-        self.out.is_none() && !self.filling.is_empty()
-    }
-
-    /// Whether there is nothing to send and nothing is out.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.out.is_none() && self.filling.is_empty()
-    }
-
-    /// Answers that are still here, all of them: of a batch that is out the host may have seen
-    /// some.
-    #[inline]
-    pub(super) fn answers(&self) -> u32 {
-        self.answers
-    }
-
-    /// Bytes of what is being gathered, and of what the driver has not fetched.
-    pub(super) fn bytes_gathered(&self) -> usize {
-        self.filling.bytes_held() + self.ready.as_ref().map_or(0, SendBatch::bytes_held)
-    }
-
-    /// Whether so much of replies' data is unsent that nobody should ask for more.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.reply_data[0] + self.reply_data[1] >= REPLY_DATA_MAX
-    }
-
-    /// Makes what was gathered the batch that goes out.
-    #[inline]
-    pub(super) fn send(&mut self, now: Instant) {
-        assert!(self.out.is_none(), "one batch goes out at a time");
-        self.answers = 0;
-        self.reply_data = [0, self.reply_data[0]];
-        let next = core::mem::take(&mut self.spare);
-        self.ready = Some(core::mem::replace(&mut self.filling, next));
-        self.out = Some(now);
-    }
-
-    /// The batch for the driver.
-    #[inline]
-    pub(super) fn take(&mut self) -> Option<SendBatch> {
-        self.ready.take()
-    }
-
-    /// Since when the batch that is out made no progress.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.out
-    }
-
-    /// The batch that is out made progress.
-    pub(super) fn progress(&mut self, now: Instant) {
-        if self.out.is_some() {
-            self.out = Some(now);
-        }
-    }
-
-    /// The batch came back; its buffers were taken out.
-    #[inline]
-    pub(super) fn came_back(&mut self, mut batch: SendBatch) {
-        batch.clear();
-        if batch.head.capacity() > BATCH_HEAD_KEPT_MAX {
-            batch.head = Vec::new();
-        }
-        self.out = None;
-        self.reply_data[1] = 0;
-        self.spare = batch;
-    }
-
-    /// What will not be sent any more: its buffers are to be given back.
-    pub(super) fn abandon(&mut self) -> Vec<Buffer> {
-        let mut buffers = core::mem::take(&mut self.filling).buffers;
-        if let Some(ready) = self.ready.take() {
-            buffers.extend(ready.buffers);
-            self.out = None;
-        }
-        buffers
-    }
-
-    /// Gives the memory of idle batches back.
-    pub(super) fn shrink(&mut self) {
-        if self.filling.is_empty() {
-            self.filling = SendBatch::default();
-        }
-        self.spare = SendBatch::default();
-    }
-
     /// Appends bytes that carry their own digests.
     pub(super) fn push_raw(&mut self, bytes: &[u8]) {
         self.filling.push_head(bytes);
@@ -199,7 +117,7 @@ impl Outbox {
         self.push_data_header(header, digests);
         self.filling.push_head(&data.bytes);
         self.filling.push_zeros(data.zeros);
-        self.reply_data[0] += data.bytes.len() as u32;
+        self.count_reply_data(data.bytes.len());
         if digests.data {
             let mut digest = Crc32c::new().update(&data.bytes);
             let mut left = data.zeros as usize;

@@ -12,7 +12,7 @@ use wire::nvme_tcp::{Digests, FatalErrorStatus};
 
 use super::transfer::{ADMIN, IO};
 use super::world::{ALL_DIGESTS, SUBSYSTEM, Said, World, capsule};
-use crate::limits::REPLY_DATA_MAX;
+use block::limits::REPLY_DATA_MAX;
 
 const DISCOVERY: &str = Nqn::DISCOVERY;
 /// Entries of the queues here.
