@@ -1,5 +1,5 @@
 //! A small seeded random source (SplitMix64, Steele et al. 2014) for simulation, fuzzing and
-//! back-off. Not for secrets.
+//! back-off, and bits of a name for identifiers that follow from it. Not for secrets.
 
 /// A stream of numbers that its seed decides.
 #[derive(Clone, Debug)]
@@ -40,4 +40,15 @@ impl Random {
     pub fn fork(&mut self) -> Random {
         Random::new(self.next_u64())
     }
+}
+
+/// 64 well-mixed bits of `bytes`: FNV-1a, then the finisher of SplitMix64, since FNV alone leaves
+/// the last bytes in the low bits.
+pub fn mix(bytes: &[u8]) -> u64 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
 }

@@ -7,6 +7,7 @@
 //! controller. Spec: NVMe base, "NVM Subsystem" and "Identify"; "Namespace Globally Unique
 //! Identifier", "IEEE Extended Unique Identifier".
 
+use block::random::mix;
 use block::{BlockCount, BlockSize, VolumeId};
 use wire::nvme::Nqn;
 
@@ -134,17 +135,6 @@ pub fn serial(nqn: &Nqn) -> [u8; 20] {
         rest /= 10;
     }
     serial
-}
-
-/// 64 well-mixed bits of `bytes`: FNV-1a, then the finisher of SplitMix64, since FNV alone leaves
-/// the last bytes in the low bits.
-fn mix(bytes: &[u8]) -> u64 {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
 }
 
 #[cfg(test)]
