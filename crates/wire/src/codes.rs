@@ -26,18 +26,22 @@ macro_rules! names {
     };
 }
 
-/// How a newtype over an integer stands in a header: as the integer does.
+/// How a newtype over an integer stands in a header: as the integer does, in either byte order.
 macro_rules! stands_as {
     ($name:ident($int:ty)) => {
-        impl $crate::field::Field for $name {
+        stands_as!(@Field $name($int));
+        stands_as!(@BigEndianField $name($int));
+    };
+    (@$order:ident $name:ident($int:ty)) => {
+        impl $crate::field::$order for $name {
             const SIZE: usize = size_of::<$int>();
             #[inline(always)]
             fn get(bytes: &[u8], at: usize) -> Self {
-                Self(<$int as $crate::field::Field>::get(bytes, at))
+                Self(<$int as $crate::field::$order>::get(bytes, at))
             }
             #[inline(always)]
             fn put(&self, bytes: &mut [u8], at: usize) {
-                self.0.put(bytes, at);
+                <$int as $crate::field::$order>::put(&self.0, bytes, at);
             }
         }
     };

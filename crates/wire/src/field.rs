@@ -1,9 +1,10 @@
 //! How a field lies in bytes, and the macros that make tables of fields and of bits; codes are
 //! declared by those of [`codes`](crate::codes).
 //!
-//! [`Field`] is little-endian: NVMe is; the big-endian network headers read their few fields by
-//! hand. Everything is inlined, and on an array of known size the bounds checks fold away, so the
-//! tables cost what hand-written loads cost.
+//! [`Field`] is little-endian: NVMe and ATA are. [`BigEndianField`] is for the tables of iSCSI; AoE
+//! and Ethernet read their few fields by hand. They are two traits, so that a structure which is
+//! little-endian cannot stand in a big-endian table. Everything is inlined, and on an array of known
+//! size the bounds checks fold away, so the tables cost what hand-written loads cost.
 
 /// A value with one little-endian representation of `SIZE` bytes; every bit pattern is a value.
 pub(crate) trait Field: Sized {
@@ -15,38 +16,55 @@ pub(crate) trait Field: Sized {
     fn put(&self, bytes: &mut [u8], at: usize);
 }
 
+/// A value with one big-endian representation of `SIZE` bytes; every bit pattern is a value.
+pub(crate) trait BigEndianField: Sized {
+    /// Size in bytes.
+    const SIZE: usize;
+    /// Reads the value at byte `at`; panics when the bytes end before it does.
+    fn get(bytes: &[u8], at: usize) -> Self;
+    /// Writes the value at byte `at`; panics when the bytes end before it does.
+    fn put(&self, bytes: &mut [u8], at: usize);
+}
+
 macro_rules! integer_fields {
-    ($($int:ty),*) => {$(
-        impl Field for $int {
+    ($trait:ident $from:ident $to:ident: $($int:ty),*) => {$(
+        impl $trait for $int {
             const SIZE: usize = size_of::<$int>();
             #[inline(always)]
             fn get(bytes: &[u8], at: usize) -> Self {
                 let mut raw = [0; size_of::<$int>()];
                 raw.copy_from_slice(&bytes[at..at + size_of::<$int>()]);
-                <$int>::from_le_bytes(raw)
+                <$int>::$from(raw)
             }
             #[inline(always)]
             fn put(&self, bytes: &mut [u8], at: usize) {
-                bytes[at..at + size_of::<$int>()].copy_from_slice(&self.to_le_bytes());
+                bytes[at..at + size_of::<$int>()].copy_from_slice(&self.$to());
             }
         }
     )*};
 }
-integer_fields!(u8, u16, u32, u64, u128);
+integer_fields!(Field from_le_bytes to_le_bytes: u8, u16, u32, u64, u128);
+integer_fields!(BigEndianField from_be_bytes to_be_bytes: u8, u16, u32, u64, u128);
 
-impl<T: Field, const N: usize> Field for [T; N] {
-    const SIZE: usize = T::SIZE * N;
-    #[inline(always)]
-    fn get(bytes: &[u8], at: usize) -> Self {
-        core::array::from_fn(|index| T::get(bytes, at + index * T::SIZE))
-    }
-    #[inline(always)]
-    fn put(&self, bytes: &mut [u8], at: usize) {
-        for (index, value) in self.iter().enumerate() {
-            value.put(bytes, at + index * T::SIZE);
+macro_rules! array_fields {
+    ($trait:ident) => {
+        impl<T: $trait, const N: usize> $trait for [T; N] {
+            const SIZE: usize = T::SIZE * N;
+            #[inline(always)]
+            fn get(bytes: &[u8], at: usize) -> Self {
+                core::array::from_fn(|index| T::get(bytes, at + index * T::SIZE))
+            }
+            #[inline(always)]
+            fn put(&self, bytes: &mut [u8], at: usize) {
+                for (index, value) in self.iter().enumerate() {
+                    value.put(bytes, at + index * T::SIZE);
+                }
+            }
         }
-    }
+    };
 }
+array_fields!(Field);
+array_fields!(BigEndianField);
 
 /// Panics at compile time unless the `(offset, size)` rows ascend, are disjoint and end by `total`.
 pub(crate) const fn assert_layout(rows: &[(usize, usize)], total: usize) {
@@ -62,8 +80,14 @@ pub(crate) const fn assert_layout(rows: &[(usize, usize)], total: usize) {
 
 /// A structure of `N` bytes as one table `offset => field: type`; bytes not named are reserved:
 /// ignored by `parse`, zero in `emit`. Makes `SIZE`, `parse`, `emit` and a `Default` of zeros.
+/// Little-endian, unless `big_endian:` stands in front of it.
 macro_rules! layout {
+    (big_endian: $($table:tt)*) => { layout! { @BigEndianField $($table)* } };
+    ($(#[$meta:meta])* pub struct $($table:tt)*) => {
+        layout! { @Field $(#[$meta])* pub struct $($table)* }
+    };
     (
+        @$order:ident
         $(#[$meta:meta])*
         pub struct $name:ident [$size:literal] {
             $($(#[$field_meta:meta])* $offset:literal => $field:ident: $type:ty,)*
@@ -76,7 +100,7 @@ macro_rules! layout {
         }
 
         const _: () = $crate::field::assert_layout(
-            &[$(($offset, <$type as $crate::field::Field>::SIZE)),*],
+            &[$(($offset, <$type as $crate::field::$order>::SIZE)),*],
             $size,
         );
 
@@ -89,7 +113,7 @@ macro_rules! layout {
             #[inline]
             pub fn parse(bytes: &[u8]) -> Result<Self, $crate::ParseError> {
                 match bytes.first_chunk::<$size>() {
-                    Some(bytes) => Ok(<Self as $crate::field::Field>::get(bytes, 0)),
+                    Some(bytes) => Ok(<Self as $crate::field::$order>::get(bytes, 0)),
                     None => Err($crate::ParseError::short($size, bytes.len())),
                 }
             }
@@ -98,18 +122,18 @@ macro_rules! layout {
             #[inline]
             pub fn emit(&self) -> [u8; $size] {
                 let mut bytes = [0; $size];
-                $(<$type as $crate::field::Field>::put(&self.$field, &mut bytes, $offset);)*
+                $(<$type as $crate::field::$order>::put(&self.$field, &mut bytes, $offset);)*
                 bytes
             }
 
         }
 
-        impl $crate::field::Field for $name {
+        impl $crate::field::$order for $name {
             const SIZE: usize = $size;
             #[inline(always)]
             fn get(bytes: &[u8], at: usize) -> Self {
                 let bytes = &bytes[at..at + $size];
-                Self { $($field: <$type as $crate::field::Field>::get(bytes, $offset),)* }
+                Self { $($field: <$type as $crate::field::$order>::get(bytes, $offset),)* }
             }
             #[inline(always)]
             fn put(&self, bytes: &mut [u8], at: usize) {
@@ -119,7 +143,7 @@ macro_rules! layout {
 
         impl Default for $name {
             fn default() -> Self {
-                <Self as $crate::field::Field>::get(&[0; $size], 0)
+                <Self as $crate::field::$order>::get(&[0; $size], 0)
             }
         }
     };

@@ -2,7 +2,8 @@
 //!
 //! Here: [`nvme_tcp`] (the PDUs of the TCP transport), [`nvme`] (commands, completions and the data
 //! structures they carry), [`aoe`] (what follows the Ethernet header of an AoE frame) with [`ata`]
-//! (the registers and IDENTIFY DEVICE) and [`ethernet`]. Read `nvme_tcp.rs` first: it is the
+//! (the registers and IDENTIFY DEVICE) and [`ethernet`], [`iscsi`] (PDUs, text keys and names)
+//! and [`scsi`] (commands, sense data and what they carry). Read `nvme_tcp.rs` first: it is the
 //! outermost layer and the pattern of all others.
 //!
 //! Deliberately not here: state (a parser never remembers the previous PDU), I/O, digests (whoever
@@ -13,7 +14,7 @@
 //! named constants, so they can be logged and refused properly. A [`ParseError`] names the field,
 //! its offset, what was expected and what was seen. A header is one table of offsets
 //! (`field::layout!`), checked at compile time to be ascending, disjoint and inside its size.
-//! NVMe and ATA are little-endian, Ethernet and AoE are big-endian.
+//! NVMe and ATA are little-endian; Ethernet, AoE, iSCSI and SCSI are big-endian.
 
 #[macro_use]
 mod codes;
@@ -25,8 +26,10 @@ mod text;
 pub mod aoe;
 pub mod ata;
 pub mod ethernet;
+pub mod iscsi;
 pub mod nvme;
 pub mod nvme_tcp;
+pub mod scsi;
 
 pub use error::{Expected, ParseError};
 pub use text::{ascii_field, ascii_text};
