@@ -198,7 +198,122 @@ AOE = {
     "text-reservation": b"generation 3 held exclusive-access-all by all: mac:020000000001=0",
 }
 
-for target, seeds in {"frame": AOE, "capture": CAPTURES, "pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
+
+
+# iSCSI PDUs, behind the byte that says which digests there are (which stand for themselves, as zeros).
+def bhs(op, flags, data=b"", fields=(), ahs=b"", lun=1, itt=7, digests=0, specific=b"\0\0"):
+    header = bytearray(struct.pack(">BB2sBBH", op, flags, specific, len(ahs) // 4, len(data) >> 16, len(data) & 0xFFFF)
+                       + struct.pack(">HHII", 0, lun << 8, 0, itt) + bytes(28))
+    for at, form, value in fields:
+        struct.pack_into(">" + form, header, at, value)
+    return (bytes(header) + ahs + bytes(4 * (digests & 1)) + data + bytes(-len(data) % 4)
+            + bytes(4 * (digests >> 1 & 1) * bool(data)))
+
+
+def numbers(stat, exp, last):
+    return [(24, "I", stat), (28, "I", exp), (32, "I", last)]
+
+
+NO_TAG = (20, "I", 0xFFFFFFFF)
+KEYS = {
+    "login": b"InitiatorName=iqn.2016-04.com.open-iscsi:0123456789ab\0InitiatorAlias=host\0TargetName=iqn.2026-11.net.plateway:disk0\0"
+             b"SessionType=Normal\0HeaderDigest=CRC32C,None\0DataDigest=None\0DefaultTime2Wait=2\0DefaultTime2Retain=0\0IFMarker=No\0"
+             b"OFMarker=No\0ErrorRecoveryLevel=0\0InitialR2T=No\0ImmediateData=Yes\0MaxBurstLength=16776192\0FirstBurstLength=262144\0"
+             b"MaxOutstandingR2T=1\0MaxConnections=1\0DataPDUInOrder=Yes\0DataSequenceInOrder=Yes\0MaxRecvDataSegmentLength=262144\0",
+    "chap": b"AuthMethod=CHAP\0CHAP_A=7,5\0CHAP_I=0x2a\0CHAP_C=0x00112233445566778899aabbccddeeff\0CHAP_N=name\0"
+            b"CHAP_R=0bAAECAwQFBgcICQoLDA0ODw==\0",
+    "targets": b"TargetName=iqn.2026-11.net.plateway:disk0\0TargetAddress=[fe80::1]:3260,1\0TargetAddress=192.0.2.1:3260,1\0",
+    "names": b"TargetName=eui.02004567A425678D\0TargetName=naa.62004567ba64678d0123456789abcdef\0TargetName=IQN.2001-04.com.example:X\0",
+    "ranges": b"X-net.example.range=0x10~8192\0X#older=1~2~3\0IFMarkInt=2048~8192\0TaskReporting=RFC3720,FastAbort\0",
+    "empty": b"SendTargets=\0\0\0SendTargets=All\0",
+    "cut-off": b"MaxConnections=1\0MaxBurst",
+}
+CDB = bytes([0x2A, 0, 0, 0, 0, 8, 0, 0, 1, 0]).ljust(16, b"\0")
+COMMAND = [(20, "I", 512), (24, "I", 5), (28, "I", 9), (32, "16s", CDB)]
+ISCSI = {
+    "login": b"\0" + bhs(0x43, 0x87, KEYS["login"], [(8, "Q", 0x80123456 << 32 | 7 << 16), (20, "H", 1), (24, "I", 1)])
+             + bhs(0x23, 0x87, b"TargetPortalGroupTag=1\0", [(14, "H", 1)] + numbers(1, 1, 32)),
+    "login-refused": b"\0" + bhs(0x23, 0x04, fields=numbers(1, 1, 1) + [(36, "H", 0x0201)]),
+    "write": b"\3" + bhs(0x01, 0xA1, bytes(512), COMMAND, digests=3)
+             + bhs(0x31, 0x80, fields=[(20, "I", 3)] + numbers(9, 6, 37) + [(40, "I", 512), (44, "I", 512)], digests=3)
+             + bhs(0x05, 0x80, bytes(511), [(20, "I", 3), (28, "I", 9), (40, "I", 512)], digests=3)
+             + bhs(0x21, 0x82, fields=numbers(9, 6, 37) + [(36, "I", 1), (44, "I", 1)], digests=3),
+    "read": b"\0" + bhs(0x01, 0xC1, fields=COMMAND) + bhs(0x25, 0x00, bytes(512), [NO_TAG] + numbers(0, 6, 37))
+            + bhs(0x25, 0x83, bytes(3), [NO_TAG] + numbers(9, 6, 37) + [(36, "I", 1), (40, "I", 512), (44, "I", 5)]),
+    "long-cdb": b"\1" + bhs(0x01, 0xE1, fields=COMMAND, digests=1,
+                            ahs=struct.pack(">HBB16s", 17, 1, 0, bytes(16)) + struct.pack(">HBBI", 5, 2, 0, 512)),
+    "sense": b"\0" + bhs(0x21, 0x80, struct.pack(">H18s", 18, b"\x70\0\5"), numbers(9, 6, 37), specific=b"\0\2"),
+    "task-management": b"\0" + bhs(0x42, 0x81, fields=[(20, "I", 6), (24, "I", 6), (28, "I", 9), (32, "I", 5)])
+                       + bhs(0x22, 0x80, fields=numbers(10, 6, 37), specific=b"\1\0"),
+    "text": b"\0" + bhs(0x04, 0x80, b"SendTargets=All\0", [NO_TAG]) + bhs(0x24, 0x40, KEYS["targets"], [(20, "I", 8)] + numbers(1, 2, 3)),
+    "nop": b"\0" + bhs(0x40, 0x80, b"ping", [NO_TAG]) + bhs(0x20, 0x80, b"ping", [NO_TAG] + numbers(3, 4, 5))
+           + bhs(0x20, 0x80, fields=[(20, "I", 1)] + numbers(3, 4, 5), itt=0xFFFFFFFF),
+    "logout": b"\0" + bhs(0x46, 0x81, fields=[(20, "H", 1)]) + bhs(0x26, 0x80, fields=numbers(1, 2, 3) + [(40, "I", 0x20014)]),
+    "snack": b"\0" + bhs(0x10, 0x82, fields=[(20, "I", 3), (40, "I", 1), (44, "I", 2)], itt=0xFFFFFFFF),
+    "async": b"\0" + bhs(0x32, 0x80, fields=numbers(1, 2, 3) + [(36, "I", 0x01000000), (42, "H", 30)], itt=0xFFFFFFFF),
+    "reject": b"\0" + bhs(0x3F, 0x80, bhs(0x07, 0x80), numbers(1, 2, 3), itt=0xFFFFFFFF, specific=b"\5\0"),
+    "vendor": b"\0" + bhs(0x1D, 0x80, bytes(5), ahs=bytes(8)),
+}
+
+# SCSI: descriptor blocks with a LUN or sense data behind them, and parameter data.
+def cdb16(*bytes_):
+    return bytes(bytes_).ljust(16, b"\0")
+
+
+def vpd(code, body):
+    return struct.pack(">BBH", 0, code, len(body)) + body
+
+
+READ_10 = cdb16(0x28, 0x18, 0, 0, 0, 8, 0, 0, 1)
+SENSE = bytes([0xF0, 0, 5, 0, 0, 0, 1, 10, 0, 0, 0, 0, 0x24, 0, 0, 0xCF, 0, 1])
+ISCSI_PORT = struct.pack(">BBH20s", 0x45, 0, 20, b"iqn.x,i,0x800000")
+NAA = bytes([1, 3, 0, 8, 0x31, 2, 3, 4, 5, 6, 7, 8])
+NAME = bytes([0x53, 0x98, 0, 12]) + b"iqn.x,t,0x1\0"
+SCSI_CDBS = {
+    "test-unit-ready": cdb16(0x00) + bytes(8),
+    "read-6": cdb16(0x08, 0x1F, 1, 2, 0) + bytes([0, 5, 0, 0, 0, 0, 0, 0]),
+    "read-10": READ_10 + SENSE,
+    "write-16": cdb16(0x8A, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8) + bytes([0x41, 1, 0, 0, 0, 0, 0, 0]),
+    "write-same-16": cdb16(0x93, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1) + bytes([0xC1, 1, 0, 0, 0, 0, 0, 0]),
+    "compare-and-write": cdb16(0x89, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1)
+                         + bytes([0x72, 0x0E, 0x1D, 0, 0, 0, 0, 12, 0, 10, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0]),
+    "read-capacity-16": cdb16(0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32),
+    "report-opcodes": cdb16(0xA3, 0x0C, 0x82, 0x9E, 0, 0x10, 0, 0, 0, 100),
+    "reserve-out": cdb16(0x5F, 1, 5, 0, 0, 0, 0, 0, 24),
+    "mode-sense": cdb16(0x1A, 8, 0x3F, 0, 255),
+    "inquiry": cdb16(0x12, 1, 0xB0, 0, 64),
+    "sense-deferred": bytes([0x71, 0, 3, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x0C, 0]),
+}
+SCSI_PARAMETERS = {
+    "unmap": struct.pack(">HH4xQI4x", 22, 16, 8, 16),
+    "lba-status": struct.pack(">I4xQIB3x", 20, 8, 16, 1),
+    "luns": struct.pack(">I4xHHIHHI", 16, 0, 0, 0, 0x412C, 0, 0),
+    "all-opcodes": struct.pack(">I", 28) + bytes([0x28, 0, 0, 0, 0, 0, 0, 10, 0x9E, 0, 0, 0x10, 0, 3, 0, 16])
+                   + struct.pack(">HBBII", 10, 0, 0, 0, 60),
+    "one-opcode": bytes([0, 0x83, 0, 10, 0x28, 0x18, 255, 255, 255, 255, 0, 255, 255, 0]) + struct.pack(">HBBII", 10, 0, 0, 1, 2),
+    "port-groups": struct.pack(">IBBHBBBBHHHH", 16, 0x80, 0x0F, 1, 0, 2, 0, 2, 0, 1, 0, 2),
+    "port-groups-extended": struct.pack(">IBBHBBHBBBBHH", 16, 0x10, 30, 0, 0, 0x0F, 1, 0, 0, 0, 1, 0, 1),
+    "set-port-groups": struct.pack(">4xBBHBBH", 2, 0, 1, 0, 0, 2),
+    "reserve-out": struct.pack(">QQ4xB3x", 1, 2, 1),
+    "reserve-out-also": struct.pack(">QQ4xB3xI", 1, 2, 0x0D, 24) + ISCSI_PORT,
+    "register-and-move": struct.pack(">QQBBHI", 1, 2, 0, 2, 1, 24) + ISCSI_PORT,
+    "full-status": struct.pack(">IIQ4xBB4xHI", 1, 48, 5, 1, 1, 1, 24) + ISCSI_PORT,
+    "keys": struct.pack(">IIQQ", 7, 16, 1, 2),
+    "transport-id": ISCSI_PORT,
+    "transport-id-sas": bytes([6]) + bytes(23),
+    "copy": struct.pack(">BBH4xII", 5, 0x11, 64, 28, 0)
+            + bytes([0xE4, 0, 0, 0, 1, 3, 0, 8, 0x31, 2, 3, 4, 5, 6, 7, 8]).ljust(28, b"\0") + struct.pack(">I", 512)
+            + bytes([0xE2]).ljust(32, b"\0") + struct.pack(">BBHHH2xHQQ", 2, 2, 24, 0, 1, 8, 0, 64),
+    "copy-limits": struct.pack(">IB3xHHIIII6xHBB5xB", 42, 1, 2, 1, 4096, 1 << 20, 0, 0, 4, 3, 9, 2) + bytes([0x02, 0xE4]),
+    "mode-6": bytes([35, 0, 0x10, 8, 0, 0x20, 0, 0, 0, 0, 2, 0, 8, 0x12, 4]).ljust(32, b"\0") + bytes([0x0A, 2, 4, 0]),
+    "mode-10": struct.pack(">HBBBxHQ4xI", 34, 0, 0x90, 1, 16, 1 << 33, 512) + bytes([0x0A, 0x0A, 4, 0x10, 8]).ljust(12, b"\0"),
+    "inquiry": bytes([0, 0, 6, 0x12, 91, 0, 0, 2]) + b"PLATEWAYVOLUME          0.1 ",
+    "capacity": struct.pack(">QIBBH", (1 << 33) - 1, 512, 0, 3, 0xC000),
+    "names": vpd(0x83, NAA + NAME),
+    "block-limits": vpd(0xB0, struct.pack(">BBHIIIIIIIQ", 1, 8, 8, 2048, 0, 0, 0xFFFFFFFF, 256, 8, 1 << 31, 65536)),
+}
+
+for target, seeds in {"scsi_cdb": SCSI_CDBS, "scsi_parameters": SCSI_PARAMETERS, "iscsi_pdu": ISCSI, "iscsi_keys": KEYS, "frame": AOE, "capture": CAPTURES, "pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
     for name, data in seeds.items():
         seed(target, name, data)
 
@@ -269,7 +384,19 @@ LABELS = {
     "forming": bytes([1, 8, 0x22, 8, 0, 0, 0, 0]),
     "damaged": bytes([0, 0, 2, 0, 0x81, 20, 1, 0x81, 20, 1]),
 }
-for target, plays in [("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
+SCSI_PLAY = {
+    # Kinds of unit, then commands: opcode, any bytes or few, where and what, and the LUN.
+    "reads": bytes([0]) + b"".join(bytes([0, op, 0, 2, at, 1, 0, 8, 0]) for op, at in [(0x28, 7), (0x88, 12), (0xA8, 8), (0x08, 3)]),
+    "changes": bytes([0]) + b"".join(bytes([0, op, 0, 2, 0, 8, at, 1, 0]) for op, at in
+                                     [(0x2A, 7), (0x89, 12), (0x8B, 12), (0x2E, 7), (0x41, 7), (0x93, 12)]) + bytes(600),
+    "protected": bytes([8]) + b"".join(bytes([0, op, 0, 1, 7, 1, 0]) for op in (0x2A, 0x41, 0x42, 0x28)),
+    "says": bytes([0]) + b"".join(bytes([0, op, 0, 2, at, 255, 0, a1, 0]) for op, at, a1 in
+                                  [(0x12, 3, 1), (0x1A, 3, 0x3F), (0xA0, 8, 0), (0x9E, 12, 0x10), (0xA3, 8, 12), (0x25, 0, 0), (0x03, 3, 0)]),
+    "lists": bytes([0, 0, 0x42, 0, 1, 7, 24, 0]) + struct.pack(">HH4xQI4x", 22, 16, 8, 16) + bytes([0, 0, 0x15, 0, 2, 0, 0x10, 3, 16, 0])
+             + bytes([0, 0, 0, 0, 0x0A, 0x0A, 4, 0x10, 8, 0, 0, 0, 0, 0, 0, 0, 0]),
+    "attentions": bytes([0, 5, 0, 0, 5, 1, 2, 0, 0x03, 0, 0, 1, 0, 0x00, 0, 0, 1, 6, 0, 7, 3, 4, 5, 2]),
+}
+for target, plays in [("scsi_play", SCSI_PLAY), ("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
                       ("aoe_target_play", AOE_TARGET), ("aoe_initiator_play", AOE_INITIATOR), ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY), ("label", LABELS)]:
     for name, play in plays.items():
         seed(target, name, play)

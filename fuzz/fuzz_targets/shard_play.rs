@@ -155,7 +155,7 @@ impl Play {
         let pages = if way & 2 == 0 { POOL_PAGES_MIN } else { POOL_PAGES_MIN / 2 };
         let now = Instant(1_000_000);
         let node = |shard| {
-            let settings = Settings { shard: ShardId(shard), shards, pages, seed: 1 };
+            let settings = Settings { shard: ShardId(shard), shards, pages, seed: 1, secret: [7; 32] };
             Node { shard: Shard::new(now, settings), memory: Pages::default() }
         };
         let mut play = Play {

@@ -54,6 +54,11 @@ const STATUSES: &[(&str, &str, &[&str])] = &[
     ),
     ("ErrorCode", "crates/wire/src/aoe.rs", &["crates/aoe/src/server"]),
     ("ErrorBits", "crates/wire/src/ata.rs", &["crates/aoe/src/server"]),
+    (
+        "AdditionalSense",
+        "crates/wire/src/scsi/sense/additional.rs",
+        &["crates/scsi/src", "!crates/scsi/src/attention.rs"],
+    ),
 ];
 
 /// One thing that tests are to pass through.

@@ -1,0 +1,34 @@
+//! SCSI for a disk: what a logical unit makes of commands, whatever transport carries them.
+//!
+//! What lives here: the facts of a unit (`unit`); commands as work for its volume, or the sense data
+//! that refuse them (`judge`, `work`, `commands`); the data that a device says of itself and of its
+//! units (`reply`, `inquiry`, `mode`); lists that hosts send (`parameters`); outcomes of requests as
+//! statuses (`status`); unit attentions (`attention`). What deliberately does not: transports, their
+//! sessions and names, task management, who waits for what, and the layout of structures (room
+//! `wire`). Read `judge` first.
+//!
+//! The way of a command: take the unit attention that is due ([`Attentions::take`]), then
+//! [`judge()`] it; ask what is in force of reservations ([`Work::access`]); move its data; then
+//! submit what it is, or answer it by [`reply()`] or [`parameters()`].
+
+mod attention;
+mod commands;
+#[cfg(test)]
+mod fixtures;
+mod inquiry;
+mod judge;
+pub mod limits;
+mod mode;
+mod parameters;
+mod reply;
+mod status;
+mod unit;
+mod work;
+
+pub use attention::Attentions;
+pub use judge::{judge, judge_absent};
+pub use parameters::{Ordered, parameters};
+pub use reply::{Facts, TargetPort, reply};
+pub use status::status_of;
+pub use unit::{LogicalUnit, ModeState};
+pub use work::{Payload, Work};

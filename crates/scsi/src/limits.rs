@@ -1,0 +1,35 @@
+//! The bounds of SCSI that hold for every transport. What holds for every protocol stands in
+//! [`block::limits`]. A number here is either derived in the comment above it or says where it comes
+//! from. Sizes in bytes, unless the name says otherwise.
+
+use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
+use wire::scsi::Lun;
+use wire::scsi::provisioning::UnmapList;
+
+/// The largest logical unit number: what a LUN of one level can say.
+pub const LUN_MAX: u16 = Lun::NUMBER_MAX;
+/// The most that COMPARE AND WRITE may concern: what its atomicity is promised for, as over NVMe.
+/// At least one block of every block size, which is what clustered file systems ask for.
+pub const COMPARE_AND_WRITE_MAX: u32 = 4096;
+/// The most that WRITE SAME may write: as much as a transfer, which some initiators take for granted
+/// (libiscsi's tests write as much at once before they unmap it), and ESXi's own unit.
+pub const WRITE_SAME_MAX: u32 = TRANSFER_MAX;
+/// Bytes of the longest UNMAP list.
+pub const UNMAP_LIST_MAX: u32 =
+    (UnmapList::HEADER + DISCARD_RANGES_MAX * UnmapList::DESCRIPTOR) as u32;
+/// Bytes of the longest list that MODE SELECT takes: a header, a long block descriptor and all
+/// pages fit several times over.
+pub const MODE_LIST_MAX: u32 = 512;
+/// Unit attentions that may wait for one logical unit: one of each kind that we raise, with room.
+pub const ATTENTIONS_PER_UNIT: usize = 8;
+/// Unit attentions of one nexus.
+pub const ATTENTIONS_MAX: usize = 4096;
+
+// How the bounds relate.
+const _: () = {
+    assert!(COMPARE_AND_WRITE_MAX <= TRANSFER_MAX);
+    // NUMBER OF LOGICAL BLOCKS of COMPARE AND WRITE has 8 bits.
+    assert!(COMPARE_AND_WRITE_MAX / 512 <= 255);
+    assert!(WRITE_SAME_MAX >= TRANSFER_MAX);
+    assert!(UNMAP_LIST_MAX <= u16::MAX as u32);
+};

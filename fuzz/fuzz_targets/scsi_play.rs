@@ -1,0 +1,220 @@
+//! A logical unit and hosts that send it any command with any list.
+//!
+//! What it promises: work lies inside of its volume and moves no more than it may, a protected unit
+//! is not changed, a reply is no longer than it was asked for, every refusal can be told in either
+//! format, and what is reported as supported is what is taken.
+#![no_main]
+
+use block::limits::TRANSFER_MAX;
+use block::{BlockCount, BlockSize, Extent, Failure, Outcome, VolumeId};
+use libfuzzer_sys::fuzz_target;
+use plateway_fuzz::{Choices, one_line};
+use scsi::{Attentions, Facts, LogicalUnit, ModeState, Ordered, Payload, TargetPort, Work};
+use wire::scsi::opcodes::{OneCommand, Support};
+use wire::scsi::{AdditionalSense, Cdb, OpCode, ProtocolId, ScsiStatus, Sense};
+
+const LUNS: [u16; 4] = [0, 1, 255, 300];
+
+fuzz_target!(|input: &[u8]| {
+    let mut choices = Choices::new(input);
+    let mut unit = draw_unit(&mut choices);
+    let mut attentions = Attentions::default();
+    while !choices.is_empty() {
+        match choices.below(8) {
+            0..=4 => command(&mut choices, &mut unit, &mut attentions),
+            5 => {
+                let code = AdditionalSense(0x2900 | choices.word() & 0x3ff);
+                attentions.raise_all(&LUNS, Sense::attention(code));
+            }
+            6 => attentions.forget(choices.of(&LUNS)),
+            _ => outcome(&mut choices),
+        }
+    }
+});
+
+fn draw_unit(choices: &mut Choices<'_>) -> LogicalUnit {
+    let flags = choices.byte();
+    let block_size = if flags & 1 == 0 { BlockSize::B512 } else { BlockSize::B4096 };
+    let sizes = [1 << 15, 1, (1 << 32) + 1, u64::MAX >> block_size.shift()];
+    LogicalUnit {
+        volume: VolumeId(0),
+        uuid: [flags; 16],
+        block_size,
+        blocks: BlockCount(sizes[usize::from(flags >> 1 & 3)]),
+        read_only: flags & 8 != 0,
+        cache_volatile: flags & 16 != 0,
+        discards: flags & 32 == 0,
+        discard_zeroes: flags & 64 == 0,
+        physical_block: if flags & 128 == 0 { 4096 } else { block_size.bytes() as u32 },
+        mode: ModeState::default(),
+    }
+}
+
+/// A command as hosts make them, or any bytes.
+fn draw_command(choices: &mut Choices<'_>) -> Cdb {
+    let mut cdb = Cdb([0; 16]);
+    cdb.0[0] = choices.byte();
+    if choices.flag() {
+        cdb.0[1..].iter_mut().for_each(|byte| *byte = choices.byte());
+        return cdb;
+    }
+    // Few fields that are not zero, each in any place.
+    for _ in 0..choices.below(5) {
+        let at = 1 + choices.below(15);
+        cdb.0[at] = choices.byte();
+    }
+    cdb
+}
+
+fn command(choices: &mut Choices<'_>, unit: &mut LogicalUnit, attentions: &mut Attentions) {
+    let cdb = draw_command(choices);
+    let lun = choices.of(&LUNS);
+    if let Some(sense) = attentions.take(lun, cdb.opcode()) {
+        told(&sense);
+    }
+    let pending = match cdb.opcode() {
+        OpCode::REQUEST_SENSE => attentions.take_as_data(lun),
+        _ => None,
+    };
+    let facts = facts(pending);
+    let is_there = !matches!(lun, 300);
+    let judged = if is_there { scsi::judge(&cdb, unit) } else { scsi::judge_absent(&cdb) };
+    let unknown = |sense: &Sense| sense.code == AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
+    if is_there && !cdb.naca() {
+        let taken = !judged.as_ref().is_err_and(unknown);
+        assert_eq!(is_reported(&cdb, unit, &facts), taken, "{cdb}");
+    }
+    match judged {
+        Ok(work) => {
+            check(&work, &cdb, unit);
+            carry_out(choices, work, &cdb, is_there.then_some(unit), &facts);
+        }
+        Err(sense) => told(&sense),
+    }
+}
+
+fn carry_out(
+    choices: &mut Choices<'_>,
+    work: Work,
+    cdb: &Cdb,
+    unit: Option<&mut LogicalUnit>,
+    facts: &Facts<'_>,
+) {
+    match (work, unit) {
+        (Work::Reply, unit) => match scsi::reply(cdb, unit.as_deref(), facts) {
+            Ok(data) => assert!(data.len() <= cdb.allocation_length() as usize, "{cdb}"),
+            Err(sense) => told(&sense),
+        },
+        (Work::Parameters(length), Some(unit)) => {
+            let data: Vec<u8> = (0..length).map(|_| choices.byte()).collect();
+            let sent = &data[..data.len() - choices.below(3).min(data.len())];
+            match scsi::parameters(cdb, sent, unit) {
+                Ok(Ordered::Discard(extents)) => {
+                    assert!(!unit.read_only && unit.discards && !extents.is_empty());
+                    for extent in extents {
+                        assert!(extent.length.0 > 0);
+                        inside(&extent, unit);
+                    }
+                }
+                Ok(Ordered::Mode(mode)) => {
+                    assert_ne!(mode, unit.mode);
+                    unit.mode = mode;
+                }
+                Ok(Ordered::Nothing) => {}
+                Err(sense) => told(&sense),
+            }
+        }
+        (Work::WriteSame { block, .. }, Some(unit)) => {
+            let data: Vec<u8> = (0..block).map(|_| choices.byte()).collect();
+            check(&work.of_same(&data), cdb, unit);
+        }
+        _ => {}
+    }
+}
+
+/// Work lies inside of the volume, moves no more than it may, and changes nothing that is
+/// protected.
+fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
+    let changes = match work {
+        Work::Read(extent) | Work::Compare(extent) | Work::Verify(extent) => {
+            transfer(extent, unit);
+            false
+        }
+        Work::Prefetch(extent) => {
+            inside(extent, unit);
+            false
+        }
+        Work::Write(extent, _) | Work::WriteAndVerify(extent) | Work::OrWrite(extent, _) => {
+            transfer(extent, unit);
+            true
+        }
+        Work::CompareAndWrite(extent, _) => {
+            inside(extent, unit);
+            assert!(extent.length.0 <= scsi::limits::COMPARE_AND_WRITE_MAX.into());
+            true
+        }
+        Work::WriteZeroes { extent, deallocate } | Work::WriteSame { extent, deallocate, .. } => {
+            inside(extent, unit);
+            assert!(extent.length.0 <= scsi::limits::WRITE_SAME_MAX.into());
+            assert!(!deallocate || unit.discards);
+            true
+        }
+        Work::Flush | Work::Reply | Work::Parameters(_) | Work::Nothing => false,
+    };
+    assert!(!changes || !unit.is_write_protected(), "{cdb}");
+    let _ = work.access(cdb);
+    assert!(work.phase() < block::PAGE_SIZE);
+    if let Payload::ToHost(length) | Payload::FromHost(length) = work.payload() {
+        let is_empty = length == 0 && !matches!(work, Work::CompareAndWrite(..));
+        assert!(length <= 2 * TRANSFER_MAX && !is_empty, "{cdb}: {length}");
+    }
+}
+
+fn inside(extent: &Extent, unit: &LogicalUnit) {
+    let block = unit.block_size.bytes();
+    assert!(extent.offset.0 % block == 0 && extent.length.0 % block == 0, "{extent}");
+    assert!(extent.end().0 / block <= unit.blocks.0, "{extent}");
+}
+
+fn transfer(extent: &Extent, unit: &LogicalUnit) {
+    inside(extent, unit);
+    assert!((1..=TRANSFER_MAX.into()).contains(&extent.length.0), "{extent}");
+}
+
+fn is_reported(cdb: &Cdb, unit: &LogicalUnit, facts: &Facts<'_>) -> bool {
+    let action = if cdb.has_service_action() { cdb.service_action() } else { 0 };
+    let mut ask = Cdb::report_opcode(cdb.opcode(), Some(action.into()), 100);
+    ask.0[2] = 3;
+    let data = scsi::reply(&ask, Some(unit), facts).expect("any command may be asked about");
+    let one = OneCommand::parse(&data).expect("whole");
+    one.support == Support::SUPPORTED
+}
+
+fn told(sense: &Sense) {
+    one_line(sense);
+    assert_eq!(Sense::parse(&sense.emit(true)), Ok(*sense));
+    assert_eq!(Sense::parse(&sense.emit(false)).map(|again| again.code), Ok(sense.code));
+}
+
+fn outcome(choices: &mut Choices<'_>) {
+    let why = Failure::ALL[choices.below(Failure::ALL.len())];
+    let at = choices.word().into();
+    let all =
+        [Outcome::Done, Outcome::Miscompare(at), Outcome::NotDone(why), Outcome::Unknown(why)];
+    let (status, sense) = scsi::status_of(choices.of(&all));
+    assert_eq!(sense.is_some(), status == ScsiStatus::CHECK_CONDITION);
+    sense.iter().for_each(told);
+}
+
+fn facts(pending: Option<Sense>) -> Facts<'static> {
+    let port = TargetPort {
+        protocol: ProtocolId::ISCSI,
+        version: 0x0960,
+        device_name: "iqn.2026-11.net.plateway:v",
+        port_name: "iqn.2026-11.net.plateway:v,t,0x0001",
+        relative_id: 1,
+        group: 1,
+    };
+    let (vendor, product, revision) = ("PLATEWAY", "VOLUME", "0.1");
+    Facts { vendor, product, revision, luns: &LUNS, port, pending }
+}
