@@ -52,7 +52,27 @@ const ROOMS: &[Room] = &[
     Room::pure("remote", &["block", "contract"]),
     Room::pure("nvme", &["block", "contract", "remote", "reservation", "wire"]),
     Room::pure("aoe", &["block", "contract", "remote", "reservation", "wire"]),
-    Room::pure("shard", &["aoe", "block", "contract", "nvme", "reservation", "volume", "wire"]),
+    Room::pure("scsi", &["block", "reservation", "wire"]),
+    Room::pure(
+        "iscsi",
+        &[
+            "block",
+            "contract",
+            "md-5",
+            "remote",
+            "reservation",
+            "scsi",
+            "sha1",
+            "sha2",
+            "sha3",
+            "subtle",
+            "wire",
+        ],
+    ),
+    Room::pure(
+        "shard",
+        &["aoe", "block", "contract", "iscsi", "nvme", "reservation", "volume", "wire"],
+    ),
     Room::with_unsafe(
         "reactor",
         &["block", "contract", "io-uring", "libc", "rustix", "socket2", "thiserror"],
@@ -60,7 +80,19 @@ const ROOMS: &[Room] = &[
     Room::impure("testkit", &["block", "contract", "reservation", "wire"]),
     Room::impure(
         "sim",
-        &["aoe", "block", "contract", "nvme", "reservation", "shard", "testkit", "volume", "wire"],
+        &[
+            "aoe",
+            "block",
+            "contract",
+            "iscsi",
+            "nvme",
+            "reservation",
+            "scsi",
+            "shard",
+            "testkit",
+            "volume",
+            "wire",
+        ],
     ),
     Room::impure("lab", &["block", "contract", "hdrhistogram", "serde", "serde_json"]),
     Room::with_unsafe(
@@ -94,7 +126,7 @@ const LINTS: &str = "[lints]\nworkspace = true\n";
 const NAMING: &[(&str, &[&str])] =
     &[("shard", &["protocols.rs", "remote.rs"]), ("plateway", &["protocols/mod.rs"]), ("sim", &[])];
 /// The protocols. A file or folder that has one of these names in its own may name it as well.
-const PROTOCOLS: [&str; 2] = ["nvme", "aoe"];
+const PROTOCOLS: [&str; 3] = ["nvme", "aoe", "iscsi"];
 
 /// Checks all walls, printing each breach, and fails if there was one.
 pub(crate) fn check(tree: &Tree) -> Result<()> {

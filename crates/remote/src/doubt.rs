@@ -3,9 +3,9 @@
 //!
 //! **Doubt.** A change that may have left on a connection that broke may still be carried out by
 //! the old target. So it is asked again only when that is surely over (after the quiesce time,
-//! counted from the moment the last connection was closed); what it changes is claimed until then;
-//! and when its deadline passes first, it ends *unknown*, but not earlier. Reads, compares and
-//! verifies are simply asked again.
+//! counted from the moment the last connection was closed, or as soon as a target that is believed
+//! says so); what it changes is claimed until then; and when its deadline passes first, it ends
+//! *unknown*, but not earlier. Reads, compares and verifies are simply asked again.
 //!
 //! **Flush doubt.** A target with a volatile cache that went away may have lost writes that it had
 //! completed. After a break the next flushes therefore fail once (`MediumWrite`) if a completed
@@ -73,6 +73,17 @@ impl<W: Default> Disk<W> {
         }
         self.wake_at(dead_at);
         self.doubt_flushes(shared);
+    }
+
+    /// Whoever carried out what was under way says that nothing of it is any more, and is believed.
+    #[cold]
+    pub fn doubt_is_over(&mut self, now: Instant) {
+        for job in &mut self.table {
+            if let JobState::Doubtful(Some(dead_at)) = &mut job.state {
+                *dead_at = now.min(*dead_at);
+            }
+        }
+        self.wake_at(now);
     }
 
     /// The target was away and may have been started anew: what was completed and lay in a volatile

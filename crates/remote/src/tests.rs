@@ -122,6 +122,23 @@ fn what_a_break_leaves_in_doubt_is_asked_again_when_it_is_dead_and_unknown_past_
 }
 
 #[test]
+fn doubt_is_over_when_a_target_that_is_believed_says_so() {
+    let mut disk = disk();
+    ask(&mut disk, 0, write(0, 512));
+    let lost = begin(&mut disk).into_iter().map(|index| (index, true)).collect();
+    disk.recover(NOW, lost);
+    // Of a connection that is still there nothing is known.
+    disk.doubt_is_over(NOW);
+    disk.handle_timeout(NOW);
+    assert!(begin(&mut disk).is_empty());
+    disk.all_closed(NOW + Duration::from_secs(10), false);
+    let told_at = NOW + Duration::from_secs(1);
+    disk.doubt_is_over(told_at);
+    disk.handle_timeout(told_at);
+    assert_eq!(begin(&mut disk).len(), 1);
+}
+
+#[test]
 fn a_discard_in_doubt_blocks_what_overlaps_any_of_its_extents() {
     let mut disk = disk();
     let extents = vec![Extent::new(0, 4096), Extent::new(1 << 20, 4096)];

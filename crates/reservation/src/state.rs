@@ -21,6 +21,8 @@ pub enum Registrant {
     Mac([u8; 6]),
     /// An NVMe host, by its host identifier.
     NvmeHost([u8; 16]),
+    /// A SCSI initiator port as it is known to one target, by a digest of their names.
+    ScsiPort([u8; 16]),
 }
 
 /// What a hold lets whom do.
@@ -192,6 +194,7 @@ impl fmt::Display for Registrant {
         let (scheme, bytes) = match self {
             Registrant::Mac(mac) => (MAC, &mac[..]),
             Registrant::NvmeHost(id) => (NVME_HOST, &id[..]),
+            Registrant::ScsiPort(port) => (SCSI_PORT, &port[..]),
         };
         write!(f, "{scheme}:")?;
         bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -200,6 +203,7 @@ impl fmt::Display for Registrant {
 
 const MAC: &str = "mac";
 const NVME_HOST: &str = "nvme";
+const SCSI_PORT: &str = "scsi";
 
 /// Why a text is not a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,6 +232,7 @@ impl FromStr for Registrant {
         let known = match scheme {
             MAC => bytes(digits).map(Registrant::Mac),
             NVME_HOST => bytes(digits).map(Registrant::NvmeHost),
+            SCSI_PORT => bytes(digits).map(Registrant::ScsiPort),
             _ => None,
         };
         known.ok_or_else(wrong)

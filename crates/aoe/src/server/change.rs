@@ -222,7 +222,7 @@ impl Target {
     ) {
         let stations = reservation.registrants().filter_map(|who| match who {
             Registrant::Mac(mac) => Some(mac),
-            Registrant::NvmeHost(_) => None,
+            Registrant::NvmeHost(_) | Registrant::ScsiPort(_) => None,
         });
         let mut body = ReserveArgument { command, count: 0 }.emit().to_vec();
         for station in stations.take(RESERVE_MAX) {

@@ -1,0 +1,117 @@
+//! Commands whose data are there: they are judged once more if they had to wait, and carried out.
+//!
+//! Spec: SBC-3, 5; SPC-4, 6. Not here: commands of several steps (`steps`), how their data came.
+
+use block::{Buffer, Class, Operation, VolumeId};
+use scsi::{Ordered, Work};
+use wire::scsi::{Cdb, ScsiStatus};
+
+use super::slots::{Grant, Incoming, Kind, TaskState};
+use super::{Connection, Context, Refusal};
+
+impl Connection {
+    /// All data of a task came, or what came was wrong.
+    pub(super) fn data_is_whole(&mut self, slot: u16, ctx: &mut Context<'_>) {
+        let taken = TaskState::InFlight(Kind::Plain(Class::Transfer));
+        let TaskState::Granted(grant) = core::mem::replace(self.slots.state(slot), taken) else {
+            panic!("data came for slot {slot}, which takes none");
+        };
+        let Grant { judged, data } = *grant;
+        let lun = self.slots.task(slot).lun;
+        let found = match data.flaw {
+            Some(flaw) => Err(flaw.into()),
+            None if self.slots.task(slot).is_aborted => Err(Refusal::ABORTED),
+            None => self.judge_again(lun, &judged, ctx),
+        };
+        match found {
+            Ok((volume, work)) => {
+                self.carry_out(slot, volume, work, &judged.cdb, data, Class::Transfer, ctx);
+            }
+            Err(refusal) => {
+                self.give_data(data, Class::Transfer, ctx);
+                self.fail(slot, refusal, ctx);
+            }
+        }
+    }
+
+    /// Gives the memory of a task's data back.
+    pub(super) fn give_data(&mut self, mut data: Incoming, class: Class, ctx: &mut Context<'_>) {
+        let buffers = data.take_buffers();
+        self.give_all(buffers, class, ctx);
+    }
+
+    /// Carries out a command whose data are there, in `slot`, which is in flight.
+    #[expect(clippy::too_many_arguments, reason = "a command, its data and whose memory they are")]
+    pub(super) fn carry_out(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        work: Work,
+        cdb: &Cdb,
+        data: Incoming,
+        class: Class,
+        ctx: &mut Context<'_>,
+    ) {
+        match work {
+            Work::Write(extent, durable) => {
+                *self.slots.state(slot) = TaskState::InFlight(Kind::Plain(class));
+                let operation = Operation::Write { extent, buffer: data.buffer, durable };
+                self.submit(slot, volume, operation, ctx);
+            }
+            Work::Compare(extent) => {
+                *self.slots.state(slot) = TaskState::InFlight(Kind::Plain(class));
+                let operation = Operation::Compare { extent, buffer: data.buffer };
+                self.submit(slot, volume, operation, ctx);
+            }
+            Work::CompareAndWrite(extent, durable) => {
+                *self.slots.state(slot) = TaskState::InFlight(Kind::Plain(class));
+                let Incoming { buffer, mut more, .. } = data;
+                let replacement = more.pop().expect("it has two buffers");
+                let expected = Box::new(buffer);
+                let operation =
+                    Operation::CompareAndWrite { extent, expected, replacement, durable };
+                self.submit(slot, volume, operation, ctx);
+            }
+            Work::Parameters(_) => self.take_parameters(slot, volume, cdb, data, class, ctx),
+            _ => self.begin_steps(slot, volume, work, data, class, ctx),
+        }
+    }
+
+    /// A command whose data say what it does.
+    pub(super) fn take_parameters(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        cdb: &Cdb,
+        data: Incoming,
+        class: Class,
+        ctx: &mut Context<'_>,
+    ) {
+        let mut bytes = vec![0; data.length as usize];
+        ctx.memory.read(&data.buffer, 0, &mut bytes);
+        let lun = self.slots.task(slot).lun;
+        let session = self.state.session();
+        let unit = session.and_then(|session| ctx.shared.unit(session, lun));
+        let ordered = match unit {
+            Some(unit) => scsi::parameters(cdb, &bytes, unit).map_err(Refusal::from),
+            None => Err(Refusal::NO_UNIT),
+        };
+        let done = match ordered {
+            Ok(Ordered::Discard(extents)) if !extents.is_empty() => {
+                let memory = Buffer::reserved(data.buffer.len(), data.buffer.phase());
+                ctx.memory.release(data.buffer);
+                *self.slots.state(slot) = TaskState::InFlight(Kind::Ranges(class));
+                self.ranges.insert(slot, memory);
+                return self.submit(slot, volume, Operation::Discard { extents }, ctx);
+            }
+            Ok(Ordered::Mode(mode)) => {
+                ctx.shared.set_mode(self.place(), volume, mode);
+                Refusal::bare(ScsiStatus::GOOD)
+            }
+            Ok(_) => Refusal::bare(ScsiStatus::GOOD),
+            Err(refusal) => refusal,
+        };
+        self.give_data(data, class, ctx);
+        self.fail(slot, done, ctx);
+    }
+}

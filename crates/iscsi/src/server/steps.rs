@@ -1,0 +1,244 @@
+//! Commands that ask a volume more than once: WRITE AND VERIFY, ORWRITE, and WRITE SAME of anything
+//! but zeros.
+//!
+//! Between two steps nothing of the command is below, so each step asks again whether it may be
+//! taken: a reservation or an abort that came meanwhile ends the command there. What an ORWRITE
+//! writes replaces what it read, or nothing: others see all of it or none. Spec: SBC-3, "WRITE AND
+//! VERIFY (10) command", "ORWRITE (16) command", "WRITE SAME (10) command".
+
+use block::{Buffer, Class, Completion, Extent, Operation, Outcome, PAGE_SIZE, VolumeId};
+use reservation::Access;
+use scsi::Work;
+use wire::scsi::ScsiStatus;
+
+use super::slots::{Incoming, Kind, TaskState};
+use super::{Connection, Context, Refusal};
+
+/// How often an ORWRITE begins again because somebody else wrote in between.
+const ATTEMPTS: u8 = 16;
+
+/// What is left of a command.
+#[derive(Debug)]
+pub(super) struct Steps {
+    volume: VolumeId,
+    extent: Extent,
+    next: Next,
+}
+
+#[derive(Debug)]
+enum Next {
+    /// What was written is verified, against this if there is some.
+    Verify(Option<Buffer>),
+    /// What was read is joined with the operand and replaced.
+    Join { operand: Buffer, replacement: Buffer, durable: bool, left: u8 },
+    /// It was replaced, or somebody was faster.
+    Replaced { operand: Buffer, durable: bool, left: u8 },
+    /// The block is written further, to the extent.
+    Same { block: Vec<u8> },
+}
+
+impl Connection {
+    /// Begins a command of several steps, whose data are there.
+    pub(super) fn begin_steps(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        work: Work,
+        data: Incoming,
+        class: Class,
+        ctx: &mut Context<'_>,
+    ) {
+        *self.slots.state(slot) = TaskState::InFlight(Kind::Steps(class));
+        match work {
+            Work::WriteAndVerify(extent) => self.write_and_verify(slot, volume, extent, data, ctx),
+            Work::OrWrite(extent, durable) => {
+                let Incoming { buffer: operand, mut more, .. } = data;
+                let replacement = more.pop().expect("it has three buffers");
+                let buffer = more.pop().expect("it has three buffers");
+                let next = Next::Join { operand, replacement, durable, left: ATTEMPTS };
+                self.steps.insert(slot, Steps { volume, extent, next });
+                self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
+            }
+            Work::WriteSame { extent, block, .. } => {
+                let mut bytes = vec![0; block as usize];
+                ctx.memory.read(&data.buffer, 0, &mut bytes);
+                match work.of_same(&bytes) {
+                    Work::WriteZeroes { extent, deallocate } => {
+                        *self.slots.state(slot) = TaskState::InFlight(Kind::Plain(class));
+                        self.give_data(data, class, ctx);
+                        let durable = false;
+                        let operation = Operation::WriteZeroes { extent, deallocate, durable };
+                        self.submit(slot, volume, operation, ctx);
+                    }
+                    _ => self.write_same(slot, volume, extent, (bytes, class), data.buffer, ctx),
+                }
+            }
+            other => panic!("{other:?} is one request"),
+        }
+    }
+
+    fn write_and_verify(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        extent: Extent,
+        data: Incoming,
+        ctx: &mut Context<'_>,
+    ) {
+        let Incoming { buffer, mut more, .. } = data;
+        let copy = more.pop().map(|mut copy| {
+            let mut bytes = [0; PAGE_SIZE as usize];
+            let mut at = 0;
+            while at < buffer.len() {
+                let part = &mut bytes[..(buffer.len() - at).min(PAGE_SIZE) as usize];
+                ctx.memory.read(&buffer, at, part);
+                ctx.memory.write(&mut copy, at, part);
+                at += part.len() as u32;
+            }
+            copy
+        });
+        self.steps.insert(slot, Steps { volume, extent, next: Next::Verify(copy) });
+        self.submit(slot, volume, Operation::Write { extent, buffer, durable: true }, ctx);
+    }
+
+    /// Writes the block to as much of the extent as the buffer has room for.
+    fn write_same(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        extent: Extent,
+        (block, class): (Vec<u8>, Class),
+        mut buffer: Buffer,
+        ctx: &mut Context<'_>,
+    ) {
+        let length = extent.length.0.min(u64::from(buffer.len()));
+        if length < u64::from(buffer.len()) {
+            buffer = self.shorten(buffer, length as u32, class, ctx);
+        }
+        for at in (0..length as u32).step_by(block.len()) {
+            ctx.memory.write(&mut buffer, at, &block);
+        }
+        let part = Extent::new(extent.offset.0, length);
+        let rest = Extent::new(extent.offset.0 + length, extent.length.0 - length);
+        self.steps.insert(slot, Steps { volume, extent: rest, next: Next::Same { block } });
+        self.submit(slot, volume, Operation::Write { extent: part, buffer, durable: false }, ctx);
+    }
+
+    /// A buffer of so many bytes in the place of a longer one, of which the rest is given back.
+    fn shorten(
+        &mut self,
+        buffer: Buffer,
+        length: u32,
+        class: Class,
+        ctx: &mut Context<'_>,
+    ) -> Buffer {
+        let shorter = Buffer::reserved(length, buffer.phase());
+        let pages = buffer.page_count() - shorter.page_count();
+        ctx.memory.release(buffer);
+        self.give_all(vec![Buffer::reserved(pages * PAGE_SIZE, 0)], class, ctx);
+        shorter
+    }
+
+    /// A step is done: the next one follows, or the answer.
+    pub(super) fn step_done(
+        &mut self,
+        slot: u16,
+        class: Class,
+        completion: Completion,
+        ctx: &mut Context<'_>,
+    ) {
+        let Completion { outcome, buffer, expected, .. } = completion;
+        let mut buffers = vec![buffer];
+        buffers.extend(expected.map(|expected| *expected));
+        let Some(Steps { volume, extent, next }) = self.steps.remove(&slot) else {
+            return self.steps_end(slot, class, buffers, super::refusal_of(outcome), ctx);
+        };
+        let is_replaced = matches!(next, Next::Replaced { .. });
+        let lost_race = is_replaced && matches!(outcome, Outcome::Miscompare(_));
+        let allowed = self.check_reservation(volume, Some(Access::Write), ctx.reservations);
+        let is_aborted = self.slots.task(slot).is_aborted || !self.is_open();
+        let goes_on = (outcome.is_done() || lost_race) && allowed.is_ok() && !is_aborted;
+        if !goes_on {
+            buffers.extend(next.buffers());
+            let end = if outcome.is_done() || lost_race { allowed.err() } else { None };
+            let end = end.unwrap_or_else(|| super::refusal_of(outcome));
+            return self.steps_end(slot, class, buffers, end, ctx);
+        }
+        match next {
+            Next::Verify(None) => {
+                self.give_all(buffers, class, ctx);
+                self.submit(slot, volume, Operation::Verify { extent }, ctx);
+            }
+            Next::Verify(Some(buffer)) => {
+                self.give_all(buffers, class, ctx);
+                self.submit(slot, volume, Operation::Compare { extent, buffer }, ctx);
+            }
+            Next::Join { operand, mut replacement, durable, left } => {
+                let expected = Box::new(buffers.remove(0));
+                join(&operand, &expected, &mut replacement, ctx);
+                let next = Next::Replaced { operand, durable, left };
+                self.steps.insert(slot, Steps { volume, extent, next });
+                let operation =
+                    Operation::CompareAndWrite { extent, expected, replacement, durable };
+                self.submit(slot, volume, operation, ctx);
+            }
+            Next::Replaced { operand, durable, left } => {
+                let [replacement, read] = [buffers.remove(0), buffers.remove(0)];
+                if !lost_race || left == 0 {
+                    let status = if lost_race { ScsiStatus::BUSY } else { ScsiStatus::GOOD };
+                    let buffers = vec![operand, replacement, read];
+                    return self.steps_end(slot, class, buffers, Refusal::bare(status), ctx);
+                }
+                let buffer = Buffer::reserved(read.len(), read.phase());
+                ctx.memory.release(read);
+                let next = Next::Join { operand, replacement, durable, left: left - 1 };
+                self.steps.insert(slot, Steps { volume, extent, next });
+                self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
+            }
+            Next::Same { .. } if extent.length.0 == 0 => {
+                self.steps_end(slot, class, buffers, Refusal::bare(ScsiStatus::GOOD), ctx);
+            }
+            Next::Same { block } => {
+                let buffer = buffers.remove(0);
+                self.write_same(slot, volume, extent, (block, class), buffer, ctx);
+            }
+        }
+    }
+
+    fn steps_end(
+        &mut self,
+        slot: u16,
+        class: Class,
+        buffers: Vec<Buffer>,
+        end: Refusal,
+        ctx: &mut Context<'_>,
+    ) {
+        self.give_all(buffers, class, ctx);
+        self.fail(slot, end, ctx);
+    }
+}
+
+impl Next {
+    fn buffers(self) -> Vec<Buffer> {
+        match self {
+            Next::Verify(copy) => copy.into_iter().collect(),
+            Next::Join { operand, replacement, .. } => vec![operand, replacement],
+            Next::Replaced { operand, .. } => vec![operand],
+            Next::Same { .. } => Vec::new(),
+        }
+    }
+}
+
+/// Puts the bitwise OR of two buffers into a third of their length.
+fn join(operand: &Buffer, read: &Buffer, joined: &mut Buffer, ctx: &mut Context<'_>) {
+    let [mut a, mut b] = [[0; PAGE_SIZE as usize]; 2];
+    let mut at = 0;
+    while at < operand.len() {
+        let length = (operand.len() - at).min(PAGE_SIZE) as usize;
+        ctx.memory.read(operand, at, &mut a[..length]);
+        ctx.memory.read(read, at, &mut b[..length]);
+        a.iter_mut().zip(&b).for_each(|(a, b)| *a |= b);
+        ctx.memory.write(joined, at, &a[..length]);
+        at += length as u32;
+    }
+}

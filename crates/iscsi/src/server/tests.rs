@@ -1,0 +1,1 @@
+//! The serving end, driven by hand.

@@ -1,0 +1,170 @@
+//! Commands whose data come from the host piece by piece: those with a part of them, or none, in
+//! their PDU, and those with more than is taken in one piece.
+//!
+//! A command gets its whole buffer before any of its data is asked for: the grant. It waits for it in
+//! line if nothing came with it; else it is answered TASK SET FULL, since nobody in the stream waits
+//! for the memory of transfers. One R2T of a command is out at a time. Spec: RFC 7143, 4.2.5.2,
+//! 11.7, 11.8. Not here: the data themselves (`host_data`), what is done once they are there
+//! (`carry_out`).
+
+use block::limits::DIRECT_ALONE_MIN;
+use scsi::{LogicalUnit, Payload, Work};
+use wire::iscsi::{RESERVED_TAG, ScsiCommand};
+use wire::scsi::Lun;
+
+use super::command::Asked;
+use super::memory::Need;
+use super::outbox::Transfer;
+use super::receive::Step;
+use super::slots::{Grant, Incoming, Judged, Task, TaskState};
+use super::{Connection, Context, Refusal};
+use crate::limits::DATA_AFTER_R2T;
+use crate::pdu_stream::PduHead;
+use crate::target::UnitIdentity;
+
+impl Connection {
+    /// A command whose data, or the rest of them, are still to come: it gets its whole buffer first,
+    /// or waits for it if nothing came with it.
+    pub(super) fn start_granted(
+        &mut self,
+        asked: &Asked<'_>,
+        judged: Judged,
+        work: Work,
+        ctx: &mut Context<'_>,
+    ) -> Result<bool, Refusal> {
+        let (length, came) = (asked.task.length, asked.data.len() as u32);
+        let is_agreed = (came == 0 || self.parameters.immediate_data)
+            && (asked.is_final || !self.parameters.initial_r2t);
+        if !is_agreed {
+            return Err(Refusal::UNEXPECTED_DATA);
+        }
+        if came > length || (came == length && !asked.is_final) {
+            return Err(Refusal::WRONG_FRAME);
+        }
+        let need = Need::of(&work, &asked.cdb, length);
+        let Some(buffers) = self.transfer_buffers(need, ctx) else {
+            if came > 0 || !asked.is_final {
+                return Err(Refusal::FULL);
+            }
+            self.wait(asked.task, judged, need);
+            return Ok(true);
+        };
+        let mut data = Incoming::new(buffers, length, ctx.now);
+        data.write(0, asked.data, ctx.memory);
+        data.received = came;
+        let slot =
+            self.slots.insert(asked.task, TaskState::Granted(Box::new(Grant { judged, data })));
+        match asked.is_final {
+            true => self.ask_for_data(slot, ctx),
+            false => self.await_data(slot, self.parameters.first_burst, ctx),
+        }
+        Ok(true)
+    }
+
+    /// A command with more data than are taken in one piece with it: they go where they belong as
+    /// they come.
+    pub(super) fn take_streamed(
+        &mut self,
+        command: &ScsiCommand,
+        head: &PduHead,
+        ctx: &mut Context<'_>,
+    ) -> Step {
+        let asked = Asked::new(command, &[]);
+        match self.start_streamed(asked, head, ctx) {
+            Ok(slot) => self.begin_part(slot, head, command.flags.is_final()),
+            Err((asked, refusal)) => {
+                self.refuse(&asked, refusal, ctx);
+                self.pass(head)
+            }
+        }
+    }
+
+    fn start_streamed<'a>(
+        &mut self,
+        mut asked: Asked<'a>,
+        head: &PduHead,
+        ctx: &mut Context<'_>,
+    ) -> Result<u16, (Asked<'a>, Refusal)> {
+        // All of it is data that come unasked, of which those in the first PDU are on their way.
+        let is_final = core::mem::replace(&mut asked.is_final, false);
+        let agreed = self.parameters.immediate_data && (is_final || !self.parameters.initial_r2t);
+        let judged = match agreed {
+            true => self.judge_streamed(&mut asked, ctx),
+            false => Err(Refusal::UNEXPECTED_DATA),
+        };
+        let found = judged.and_then(|(judged, work)| {
+            if head.data_length > asked.task.length || asked.task.length > asked.to_target {
+                return Err(Refusal::WRONG_FRAME);
+            }
+            let need = Need::of(&work, &asked.cdb, asked.task.length);
+            Ok((judged, self.transfer_buffers(need, ctx).ok_or(Refusal::FULL)?))
+        });
+        asked.is_final = is_final;
+        let (judged, buffers) = match found {
+            Ok(found) => found,
+            Err(refusal) => return Err((asked, refusal)),
+        };
+        let data = Incoming::new(buffers, asked.task.length, ctx.now);
+        let state = TaskState::Granted(Box::new(Grant { judged, data }));
+        let slot = self.slots.insert(asked.task, state);
+        let until = if is_final { head.data_length } else { self.parameters.first_burst };
+        self.await_data(slot, until, ctx);
+        Ok(slot)
+    }
+
+    fn judge_streamed(
+        &mut self,
+        asked: &mut Asked<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<(Judged, Work), Refusal> {
+        let session = self.state.session().ok_or(Refusal::NO_UNIT)?;
+        let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
+        let unit: &LogicalUnit = unit.ok_or(Refusal::NO_UNIT)?;
+        if let Some(sense) = self.attentions.take(asked.task.lun, asked.cdb.opcode()) {
+            return Err(sense.into());
+        }
+        let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
+        let work = scsi::judge(&asked.cdb, unit)?;
+        let Payload::FromHost(length) = work.payload() else {
+            return Err(Refusal::UNEXPECTED_DATA);
+        };
+        asked.task.length = length;
+        self.check_reservation(unit.volume, work.access(&asked.cdb), ctx.reservations)?;
+        match ctx.shared.knows(session, asked.task.lun) {
+            true => Ok((judged, work)),
+            false => Err(Refusal::NO_UNIT),
+        }
+    }
+
+    /// Asks for the next data of the task in `slot`: the grant.
+    pub(super) fn ask_for_data(&mut self, slot: u16, ctx: &mut Context<'_>) {
+        let transfer_tag = self.slots.transfer_tag(slot);
+        let task = self.slots.task(slot);
+        let Task { tag, lun, r2ts, .. } = *task;
+        task.r2ts += 1;
+        let data = self.slots.incoming(slot).expect("a task that takes data has a place for them");
+        let offset = data.received;
+        let length = (data.length - offset).min(self.parameters.max_burst);
+        let transfer = Transfer { transfer_tag, r2t_sn: r2ts, offset, length };
+        (data.transfer_tag, data.data_sn) = (transfer_tag, 0);
+        self.outbox.push_r2t(Lun::of(lun).0, tag, &transfer);
+        self.await_part(slot, offset + length, ctx);
+    }
+
+    /// Data of the task in `slot` come unasked, up to `until` in all.
+    fn await_data(&mut self, slot: u16, until: u32, ctx: &mut Context<'_>) {
+        let data = self.slots.incoming(slot).expect("a task that takes data has a place for them");
+        data.transfer_tag = RESERVED_TAG;
+        let until = until.min(data.length);
+        self.await_part(slot, until, ctx);
+    }
+
+    fn await_part(&mut self, slot: u16, until: u32, ctx: &mut Context<'_>) {
+        let data = self.slots.incoming(slot).expect("a task that takes data has a place for them");
+        (data.until, data.since) = (until, ctx.now);
+        let is_large = data.length >= DIRECT_ALONE_MIN;
+        self.intake.asked += 1;
+        self.intake.asked_large += u32::from(is_large);
+        self.arm(ctx.now + DATA_AFTER_R2T);
+    }
+}

@@ -1,0 +1,142 @@
+//! Changes of what is exported, and what sessions hear of them: unit attentions once every shard
+//! has the change, a close where nothing is left that their host may use.
+//!
+//! A LUN that becomes another volume's is not read or written by a session that began before, until
+//! its host has asked whose it is: an initiator that has not noticed would mix two volumes. Spec:
+//! SPC-4, 5.14 (unit attentions); SAM-5, 5.14.
+
+use block::{IdMap, ShardId, Slot, VolumeId};
+use scsi::{LogicalUnit, ModeState};
+use wire::iscsi::IscsiName;
+use wire::scsi::{AdditionalSense, Sense};
+
+use super::{CloseReason, Entry, SessionEvent, Targets, masked};
+use crate::message::Message;
+use crate::target::{Target, Unit, UnitIdentity};
+
+impl Targets {
+    /// Exports a target, or changes one.
+    pub fn set_target(&mut self, target: Target) {
+        let mut target = target;
+        if let Some(&slot) = self.by_name.get(&target.name) {
+            let before = &self.entries.get(slot).expect("names lead to targets").units;
+            for Unit { lun, unit, .. } in &mut target.units {
+                let same = before.get(u32::from(*lun)).filter(|old| old.volume == unit.volume);
+                unit.mode = same.map_or(unit.mode, |old| old.mode);
+            }
+        }
+        let units = by_lun(&target);
+        match self.by_name.get(&target.name) {
+            Some(&slot) => {
+                let entry = self.entries.get_mut(slot).expect("names lead to targets");
+                let before = core::mem::replace(entry, Entry { target, units });
+                self.changed(slot, &before);
+            }
+            None => {
+                let name = target.name.clone();
+                let slot = self.entries.insert(Entry { target, units });
+                self.by_name.insert(name, slot);
+            }
+        }
+    }
+
+    /// Exports a target no more: its sessions end.
+    pub fn remove_target(&mut self, name: &IscsiName) {
+        let Some(slot) = self.by_name.remove(name) else { return };
+        self.close_where(|session| session.target == slot, CloseReason::TargetRemoved);
+        self.entries.remove(slot);
+    }
+
+    /// The host of the session at a place has set how a unit is to be; every other session is told.
+    pub fn set_mode(&mut self, place: Slot, volume: VolumeId, mode: ModeState) {
+        for shard in (0..self.shards).map(ShardId).filter(|shard| *shard != self.shard) {
+            self.messages.push_back((shard, Message::ModeSet { volume, mode }));
+        }
+        self.take_mode(Some(place), volume, mode);
+    }
+
+    /// A unit is to be so from now on, as the host of the session at `by` has it, if it is one of
+    /// this shard.
+    pub(super) fn take_mode(&mut self, by: Option<Slot>, volume: VolumeId, mode: ModeState) {
+        for (slot, entry) in self.entries.iter_mut() {
+            for Unit { lun, unit, .. } in &mut entry.target.units {
+                if unit.volume != volume || unit.mode == mode {
+                    continue;
+                }
+                unit.mode = mode;
+                entry.units.insert(u32::from(*lun), unit.clone());
+                let told = self.sessions.iter().filter(|(_, session)| {
+                    session.target == slot && Some(session.place) != by && !session.ends
+                });
+                let sense = Sense::attention(AdditionalSense::MODE_PARAMETERS_CHANGED);
+                let told = told.map(|(_, session)| {
+                    (session.place, SessionEvent::Attention(Some(*lun), sense))
+                });
+                self.events.extend(told);
+            }
+        }
+    }
+
+    /// Every shard has the targets as they are now: sessions are told.
+    pub fn announce(&mut self) {
+        self.events.extend(self.withheld.drain(..));
+    }
+
+    fn changed(&mut self, target: Slot, before: &Entry) {
+        let after = self.entries.get(target).expect("it was just changed");
+        let mut left = Vec::new();
+        for (slot, session) in self.sessions.iter_mut() {
+            if session.target != target || session.ends {
+                continue;
+            }
+            let host = &session.nexus.initiator;
+            let had: Vec<u16> = before.target.luns_of(host).collect();
+            let has: Vec<u16> = after.target.luns_of(host).collect();
+            session.masked = masked(&after.target, host);
+            if has.is_empty() {
+                left.push(slot);
+                continue;
+            }
+            let mut is_changed = had != has;
+            for &lun in &has {
+                let (old, new) = (before.units.get(lun.into()), after.units.get(lun.into()));
+                let (Some(old), Some(new)) = (old, new) else { continue };
+                if UnitIdentity::of(old) != UnitIdentity::of(new) {
+                    is_changed = true;
+                    if had.contains(&lun) && !session.mistaken.contains(&lun) {
+                        session.mistaken.push(lun);
+                    }
+                } else if old.blocks != new.blocks {
+                    let sense = SessionEvent::Attention(
+                        Some(lun),
+                        Sense::attention(AdditionalSense::CAPACITY_DATA_CHANGED),
+                    );
+                    self.withheld.push((session.place, sense));
+                } else if old != new {
+                    let sense = SessionEvent::Attention(
+                        Some(lun),
+                        Sense::attention(AdditionalSense::INQUIRY_DATA_CHANGED),
+                    );
+                    self.withheld.push((session.place, sense));
+                }
+            }
+            session.mistaken.retain(|lun| has.contains(lun));
+            if is_changed {
+                let sense = SessionEvent::Attention(
+                    None,
+                    Sense::attention(AdditionalSense::REPORTED_LUNS_DATA_CHANGED),
+                );
+                self.withheld.push((session.place, sense));
+            }
+        }
+        left.into_iter().for_each(|slot| self.close(slot, CloseReason::HostRemoved));
+    }
+}
+
+fn by_lun(target: &Target) -> IdMap<LogicalUnit> {
+    let mut units = IdMap::default();
+    for unit in &target.units {
+        units.insert(u32::from(unit.lun), unit.unit.clone());
+    }
+    units
+}
