@@ -155,7 +155,8 @@ impl Play {
         let pages = if way & 2 == 0 { POOL_PAGES_MIN } else { POOL_PAGES_MIN / 2 };
         let now = Instant(1_000_000);
         let node = |shard| {
-            let settings = Settings { shard: ShardId(shard), shards, pages, seed: 1, secret: [7; 32] };
+            let settings =
+                Settings { shard: ShardId(shard), shards, pages, seed: 1, secret: [7; 32] };
             Node { shard: Shard::new(now, settings), memory: Pages::default() }
         };
         let mut play = Play {
@@ -360,9 +361,10 @@ impl Play {
                 Step::Station(false) => Order::RemoveExport(ExportKey::Aoe(AOE)),
                 Step::Clear(volume) => Order::ClearReservation(VolumeId(volume)),
                 Step::Complete => Order::ConfigurationComplete,
-                Step::AddListener => {
-                    Order::AddListener { listener: ListenerId(0), protocol: Protocol::NvmeTcp }
-                }
+                Step::AddListener => Order::AddListener {
+                    listener: ListenerId(0),
+                    listening: Protocol::NvmeTcp.into(),
+                },
                 Step::RemoveListener => Order::RemoveListener(ListenerId(0)),
                 Step::Report => Order::Report,
                 Step::Drain => {

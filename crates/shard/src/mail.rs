@@ -14,7 +14,7 @@ use volume::Layout;
 use volume::gate::{DiskError, Health};
 
 use crate::client::InternalClient;
-use crate::protocols::{Export, ExportKey, Protocol, ProtocolMessage, StoreKey, StoredValue};
+use crate::protocols::{Export, ExportKey, Listening, ProtocolMessage, StoreKey, StoredValue};
 use crate::remote::ImportSettings;
 use crate::report::Report;
 
@@ -66,6 +66,7 @@ impl Mail {
                 match message {
                     ProtocolMessage::Nvme(message) => passed_variant("mail", message),
                     ProtocolMessage::Aoe(message) => passed_variant("mail", message),
+                    ProtocolMessage::Iscsi(message) => passed_variant("mail", message),
                 }
             }
             Mail::Reservation(message) => passed_variant("mail", message),
@@ -156,7 +157,7 @@ pub enum Order {
     /// refused for good.
     ConfigurationComplete,
     /// A listener is about to listen; its connections speak this.
-    AddListener { listener: ListenerId, protocol: Protocol },
+    AddListener { listener: ListenerId, listening: Listening },
     /// A listener is gone: its connections close, too.
     RemoveListener(ListenerId),
     /// From now on this machine carries virtual links over those of the driver. There is one, given

@@ -13,15 +13,21 @@ mod aoe;
 use ::aoe::{Control, ExportId};
 use block::{Class, Completion, Instant, MachineId, Pool, ShardId, Slot, Ticket, VolumeId};
 use contract::{
-    Direct, Endpoint, Event, FrameBatch, HostNews, LinkFacts, LinkId, Next, OpenedFrame, Receive,
-    SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
+    Direct, Endpoint, Event, FrameBatch, HostNews, LinkFacts, LinkId, ListenerId, Next,
+    OpenedFrame, Receive, SessionCounters, SessionEffect, SessionEnd, SessionIdentity,
+    TargetContext,
 };
+use iscsi::server as iscsi_tcp;
+use iscsi::target::Portal;
+use iscsi::target::Target;
+use iscsi::targets::{self, SessionReport, Targets};
 use nvme::controllers::health::TrafficReport;
 use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::server as nvme_tcp;
 use reservation::{Registrant, Reservation, replica};
 use wire::ethernet::EtherType;
+use wire::iscsi::IscsiName;
 use wire::nvme::Nqn;
 
 use self::aoe::{AoeReport, AoeTarget};
@@ -34,6 +40,34 @@ use crate::shard::Settings;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     NvmeTcp,
+    Iscsi,
+}
+
+/// What a listener is to its protocol.
+#[derive(Clone, Debug)]
+pub enum Listening {
+    NvmeTcp,
+    Iscsi(Box<Portal>),
+}
+
+impl Listening {
+    /// What its connections speak.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Listening::NvmeTcp => Protocol::NvmeTcp,
+            Listening::Iscsi(_) => Protocol::Iscsi,
+        }
+    }
+}
+
+impl From<Protocol> for Listening {
+    /// One of which nothing else was said.
+    fn from(protocol: Protocol) -> Listening {
+        match protocol {
+            Protocol::NvmeTcp => Listening::NvmeTcp,
+            Protocol::Iscsi => Listening::Iscsi(Box::default()),
+        }
+    }
 }
 
 /// What hosts are shown by one protocol.
@@ -41,6 +75,7 @@ pub enum Protocol {
 pub enum Export {
     Nvme(Box<Subsystem>),
     Aoe(Box<AoeExport>),
+    Iscsi(Box<Target>),
 }
 
 /// A volume at a shelf.slot.
@@ -57,6 +92,7 @@ pub struct AoeExport {
 pub enum ExportKey {
     Nvme(Nqn),
     Aoe(ExportId),
+    Iscsi(IscsiName),
 }
 
 /// What the machines of one protocol write to their like on other shards.
@@ -65,6 +101,7 @@ pub enum ProtocolMessage {
     Nvme(controllers::Message),
     /// Config strings and masks.
     Aoe(replica::Message<Control>),
+    Iscsi(targets::Message),
 }
 
 /// Which value is to be stored.
@@ -87,6 +124,7 @@ pub enum StoredValue {
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
     Nvme(controllers::ConnectionEvent),
+    Iscsi(targets::SessionEvent),
 }
 
 /// What sessions work with during a call.
@@ -96,6 +134,7 @@ pub(crate) type Context<'a> = TargetContext<'a, Protocols>;
 #[derive(Debug)]
 pub(crate) enum Session {
     NvmeTcp(nvme_tcp::Connection),
+    Iscsi(iscsi_tcp::Connection),
 }
 
 /// The same call to whichever session it is; with a context, that of its protocol.
@@ -103,12 +142,17 @@ macro_rules! each {
     ($session:expr, $machine:ident => $call:expr) => {
         match $session {
             Session::NvmeTcp($machine) => $call,
+            Session::Iscsi($machine) => $call,
         }
     };
     ($session:expr, $context:ident, $machine:ident => $call:expr) => {
         match $session {
             Session::NvmeTcp($machine) => {
                 let $context = &mut $context.of(|protocols| &mut protocols.nvme);
+                $call
+            }
+            Session::Iscsi($machine) => {
+                let $context = &mut $context.of(|protocols| &mut protocols.iscsi);
                 $call
             }
         }
@@ -129,6 +173,7 @@ impl Session {
                 endpoint,
                 nvme_tcp::Settings::default(),
             )),
+            Protocol::Iscsi => Session::Iscsi(iscsi_tcp::Connection::new(now, identity, endpoint)),
         }
     }
 
@@ -180,8 +225,15 @@ impl Session {
     }
 
     pub(crate) fn handle_event(&mut self, event: SessionEvent, context: &mut Context<'_>) {
-        let (Session::NvmeTcp(machine), SessionEvent::Nvme(event)) = (self, event);
-        machine.handle_event(event, &mut context.of(|protocols| &mut protocols.nvme));
+        match (self, event) {
+            (Session::NvmeTcp(machine), SessionEvent::Nvme(event)) => {
+                machine.handle_event(event, &mut context.of(|protocols| &mut protocols.nvme));
+            }
+            (Session::Iscsi(machine), SessionEvent::Iscsi(event)) => {
+                machine.handle_event(event, &mut context.of(|protocols| &mut protocols.iscsi));
+            }
+            (session, event) => unreachable!("{session:?} is told {event:?}"),
+        }
     }
 
     /// What its peer did wrong.
@@ -253,6 +305,9 @@ pub(crate) struct Protocols {
     /// What sessions did that are gone.
     nvme_ended: SessionCounters,
     aoe: AoeTarget,
+    iscsi: Targets,
+    /// What sessions did that are gone.
+    iscsi_ended: SessionCounters,
     /// Whether something happened to the targets of frames since they were settled.
     unsettled: bool,
 }
@@ -262,6 +317,7 @@ pub(crate) struct Protocols {
 pub struct ProtocolReport {
     pub nvme: NvmeReport,
     pub aoe: AoeReport,
+    pub iscsi: IscsiReport,
 }
 
 /// How NVMe is on a shard.
@@ -275,13 +331,24 @@ pub struct NvmeReport {
     pub traffic: Vec<TrafficReport>,
 }
 
+/// How iSCSI is on a shard.
+#[derive(Clone, Debug, Default)]
+pub struct IscsiReport {
+    /// Who is logged in.
+    pub logins: Vec<SessionReport>,
+    /// What all connections did since the start, also those that are gone.
+    pub sessions: SessionCounters,
+}
+
 impl Protocols {
     pub(crate) fn new(now: Instant, settings: Settings) -> Protocols {
-        let Settings { shard, shards, .. } = settings;
+        let Settings { shard, shards, secret, .. } = settings;
         Protocols {
             nvme: Controllers::new(now, shard, shards),
             nvme_ended: SessionCounters::default(),
             aoe: AoeTarget::new(FrameProtocol::Aoe.machine(), shard, shards),
+            iscsi: Targets::new(shard, shards, secret),
+            iscsi_ended: SessionCounters::default(),
             unsettled: false,
         }
     }
@@ -291,12 +358,26 @@ impl Protocols {
         &mut self.aoe
     }
 
+    /// A listener is about to listen.
+    pub(crate) fn add_listener(&mut self, listener: ListenerId, listening: Listening) {
+        match listening {
+            Listening::NvmeTcp => {}
+            Listening::Iscsi(portal) => self.iscsi.set_portal(listener, *portal),
+        }
+    }
+
+    /// A listener is gone.
+    pub(crate) fn remove_listener(&mut self, listener: ListenerId) {
+        self.iscsi.remove_portal(listener);
+    }
+
     /// Shows hosts something, or shows it differently. Fails, in words, where its name is taken;
     /// then nothing is changed.
     pub(crate) fn set_export(&mut self, now: Instant, export: Export) -> Result<(), String> {
         match export {
             Export::Nvme(subsystem) => self.nvme.set_subsystem(now, *subsystem),
             Export::Aoe(export) => self.aoe().set_export(*export)?,
+            Export::Iscsi(target) => self.iscsi.set_target(*target),
         }
         Ok(())
     }
@@ -306,26 +387,29 @@ impl Protocols {
         match key {
             ExportKey::Nvme(name) => self.nvme.remove_subsystem(context.now, name),
             ExportKey::Aoe(id) => self.aoe().remove_export(*id, context),
+            ExportKey::Iscsi(name) => self.iscsi.remove_target(name),
         }
     }
 
     /// Closes the sessions of a host that belong to this shard; returns how many there were.
     pub(crate) fn close_sessions(&mut self, now: Instant, host: &str) -> u32 {
-        // A name that cannot be an NQN is of no host. AoE has no sessions.
-        Nqn::new(host).map_or(0, |host| self.nvme.close_sessions(now, &host))
+        // A name that cannot be one of a protocol's is of no host of it. AoE has no sessions.
+        let over_nvme = Nqn::new(host).map_or(0, |host| self.nvme.close_sessions(now, &host));
+        over_nvme + IscsiName::new(host).map_or(0, |host| self.iscsi.close_sessions(&host))
     }
 
     /// All shards have the exports as they are now: who uses them, or looks for some, is told.
     pub(crate) fn announce_exports(&mut self) {
         self.nvme.announce_exports();
         self.aoe().target.announce_exports();
+        self.iscsi.announce();
     }
 
     /// Whether nothing of a removed export is below any more that its removal waits for.
     pub(crate) fn is_gone(&self, key: &ExportKey) -> bool {
         match key {
-            // Its queues finish on their own, and nothing new comes through them.
-            ExportKey::Nvme(_) => true,
+            // Its sessions finish on their own, and nothing new comes through them.
+            ExportKey::Nvme(_) | ExportKey::Iscsi(_) => true,
             ExportKey::Aoe(id) => self.aoe.target.is_gone(*id),
         }
     }
@@ -333,17 +417,20 @@ impl Protocols {
     /// All of the first configuration is there: what hosts do not find is refused for good.
     pub(crate) fn configuration_complete(&mut self) {
         self.nvme.configuration_complete();
+        self.iscsi.configuration_complete();
     }
 
     /// A disk of the volume does not answer: paths to it are failed, so that hosts take others.
     pub(crate) fn volume_stuck(&mut self, now: Instant, volume: VolumeId) {
         self.nvme.volume_stuck(now, volume);
+        self.iscsi.volume_stuck(volume);
     }
 
     pub(crate) fn handle_message(&mut self, now: Instant, from: ShardId, message: ProtocolMessage) {
         match message {
             ProtocolMessage::Nvme(message) => self.nvme.handle_message(now, from, message),
             ProtocolMessage::Aoe(message) => self.aoe().handle_message(from, message),
+            ProtocolMessage::Iscsi(message) => self.iscsi.handle_message(now, from, message),
         }
     }
 
@@ -353,6 +440,9 @@ impl Protocols {
         if let Some((to, message)) = self.nvme.poll_message() {
             return Some((to, ProtocolMessage::Nvme(message)));
         }
+        if let Some((to, message)) = self.iscsi.poll_message() {
+            return Some((to, ProtocolMessage::Iscsi(message)));
+        }
         let messages = &mut self.aoe.controls.outbox.messages;
         let (to, message) = (!messages.is_empty()).then(|| messages.remove(0))?;
         Some((to, ProtocolMessage::Aoe(message)))
@@ -360,6 +450,9 @@ impl Protocols {
 
     /// What a session is to hear. It may be gone.
     pub(crate) fn poll_event(&mut self) -> Option<(Slot, SessionEvent)> {
+        if let Some((slot, event)) = self.iscsi.poll_event() {
+            return Some((slot, SessionEvent::Iscsi(event)));
+        }
         let (key, event) = self.nvme.poll_event()?;
         let slot = Slot { index: key.machine.0, generation: key.generation };
         Some((slot, SessionEvent::Nvme(event)))
@@ -372,7 +465,8 @@ impl Protocols {
 
     /// Who came, left or was refused.
     pub(crate) fn poll_host_news(&mut self) -> Option<HostNews> {
-        self.nvme.poll_host_news().or_else(|| self.aoe.target.poll_host_news())
+        let without_frames = self.nvme.poll_host_news().or_else(|| self.iscsi.poll_host_news());
+        without_frames.or_else(|| self.aoe.target.poll_host_news())
     }
 
     /// A value that is to be stored, and its version; answered by
@@ -515,16 +609,17 @@ impl Protocols {
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let timeout = |protocol| target!(protocol, &self, target => target.poll_timeout());
-        FrameProtocol::ALL
-            .into_iter()
-            .map(timeout)
-            .fold(self.nvme.poll_timeout(), Instant::earliest)
+        let of_sessions = Instant::earliest(self.nvme.poll_timeout(), self.iscsi.poll_timeout());
+        FrameProtocol::ALL.into_iter().map(timeout).fold(of_sessions, Instant::earliest)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         if is_due(self.nvme.poll_timeout()) {
             self.nvme.handle_timeout(now);
+        }
+        if is_due(self.iscsi.poll_timeout()) {
+            self.iscsi.handle_timeout(now);
         }
         for protocol in FrameProtocol::ALL {
             target!(protocol, &mut self, target => if is_due(target.poll_timeout()) {
@@ -536,17 +631,24 @@ impl Protocols {
 
     /// A session is gone: what it did is not.
     pub(crate) fn count_ended(&mut self, session: &Session) {
-        let Session::NvmeTcp(connection) = session;
-        self.nvme_ended += *connection.counters();
+        match session {
+            Session::NvmeTcp(connection) => self.nvme_ended += *connection.counters(),
+            Session::Iscsi(connection) => self.iscsi_ended += *connection.counters(),
+        }
     }
 
     /// How the protocols are; `sessions` are those that are here.
     pub(crate) fn report<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> ProtocolReport {
         let (controllers, traffic) = (self.nvme.report(), self.nvme.traffic_report());
         let mut nvme = NvmeReport { controllers, sessions: self.nvme_ended, traffic };
-        for Session::NvmeTcp(connection) in sessions {
-            nvme.sessions += *connection.counters();
+        let (logins, ended) = (self.iscsi.report(), self.iscsi_ended);
+        let mut iscsi = IscsiReport { logins, sessions: ended };
+        for session in sessions {
+            match session {
+                Session::NvmeTcp(connection) => nvme.sessions += *connection.counters(),
+                Session::Iscsi(connection) => iscsi.sessions += *connection.counters(),
+            }
         }
-        ProtocolReport { nvme, aoe: self.aoe.report() }
+        ProtocolReport { nvme, aoe: self.aoe.report(), iscsi }
     }
 }

@@ -52,6 +52,8 @@ pub struct Settings {
     pub pages: u32,
     /// Seed for back-off and the like.
     pub seed: u64,
+    /// Random bytes that nobody else knows, of which challenges are made.
+    pub secret: [u8; 32],
 }
 
 /// The place of a session.

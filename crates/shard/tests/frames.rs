@@ -60,7 +60,13 @@ struct Host {
 impl Host {
     fn new(mac: [u8; 6], count: u16) -> Host {
         let shard = |number| {
-            let settings = Settings { shard: ShardId(number), shards: count, pages: 4096, seed: 5 };
+            let settings = Settings {
+                shard: ShardId(number),
+                shards: count,
+                pages: 4096,
+                seed: 5,
+                secret: [7; 32],
+            };
             (Shard::new(Instant::ZERO, settings), Pages::default())
         };
         let mut host = Host {

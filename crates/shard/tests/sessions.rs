@@ -35,7 +35,8 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let settings = Settings { shard: ShardId(0), shards: 1, pages: 4096, seed: 5 };
+        let settings =
+            Settings { shard: ShardId(0), shards: 1, pages: 4096, seed: 5, secret: [7; 32] };
         World {
             shard: Shard::new(Instant::ZERO, settings),
             memory: Pages::default(),
@@ -121,7 +122,7 @@ fn id(slot: u32) -> ConnectionId {
 #[test]
 fn a_listener_says_what_its_connections_speak_before_it_listens() {
     let mut world = World::new();
-    world.order(Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp });
+    world.order(Order::AddListener { listener: LISTENER, listening: Protocol::NvmeTcp.into() });
     assert_eq!(world.accept(0), []);
     assert_eq!(world.shard.report().connections.len(), 1);
 }
@@ -129,7 +130,7 @@ fn a_listener_says_what_its_connections_speak_before_it_listens() {
 #[test]
 fn a_connection_of_a_listener_that_is_gone_is_turned_away_whatever_it_says() {
     let mut world = World::new();
-    world.order(Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp });
+    world.order(Order::AddListener { listener: LISTENER, listening: Protocol::NvmeTcp.into() });
     assert_eq!(world.accept(0), []);
     assert_eq!(world.order(Order::RemoveListener(LISTENER)), [(id(0), true)]);
     assert_eq!(world.accept(1), [(id(1), false)]);
@@ -150,7 +151,7 @@ fn a_connection_of_a_listener_that_is_gone_is_turned_away_whatever_it_says() {
 #[test]
 fn a_connection_that_comes_while_the_shard_drains_is_closed() {
     let mut world = World::new();
-    world.order(Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp });
+    world.order(Order::AddListener { listener: LISTENER, listening: Protocol::NvmeTcp.into() });
     assert_eq!(world.order(Order::Drain), []);
     assert_eq!(world.accept(0), [(id(0), true)]);
 }
@@ -178,7 +179,7 @@ fn a_disk_that_does_not_answer_fails_the_paths_of_hosts_that_use_it() {
     let subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any).with_namespace(namespace);
     world.order(Order::SetExport(Export::Nvme(Box::new(subsystem))));
     world.order(Order::ConfigurationComplete);
-    world.order(Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp });
+    world.order(Order::AddListener { listener: LISTENER, listening: Protocol::NvmeTcp.into() });
     let controller = world.connect(0, 0, ConnectData::CONTROLLER_ANY);
     world.say(0, &capsule(configure(true, 0), &[], Digests::NONE));
     world.connect(1, 1, controller);

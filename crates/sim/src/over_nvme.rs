@@ -8,8 +8,8 @@ pub mod raw_host;
 pub(crate) mod swap;
 
 use block::Random;
-use contract::ListenerId;
 use block::limits::REPLY_DATA_MAX;
+use contract::ListenerId;
 use nvme::subsystem::{Hosts, Subsystem};
 use nvme::tcp::initiator::Settings;
 use shard::report::ConnectionReport;
@@ -74,7 +74,8 @@ impl Run {
     /// The target speaks NVMe/TCP. Nobody connects before all its shards know that.
     pub(crate) fn listen(&mut self) {
         for shard in 0..self.world.hosts[TARGET].nodes.len() {
-            let order = Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp };
+            let order =
+                Order::AddListener { listener: LISTENER, listening: Protocol::NvmeTcp.into() };
             let mail = self.next_order(order);
             self.world.order_first(TARGET, shard, mail);
         }

@@ -450,7 +450,13 @@ impl Run {
     }
 
     pub(crate) fn shard_settings(&mut self, shard: u16, shards: u16, pages: u32) -> Settings {
-        Settings { shard: ShardId(shard), shards, pages, seed: self.random.next_u64() }
+        Settings {
+            shard: ShardId(shard),
+            shards,
+            pages,
+            seed: self.random.next_u64(),
+            secret: [7; 32],
+        }
     }
 
     pub(crate) fn start_target(&mut self) {

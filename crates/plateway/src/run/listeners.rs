@@ -94,7 +94,7 @@ impl Running {
         let listen = |address: SocketAddr| {
             let listener = ListenerId(self.numbers.listener.next());
             open.ids.push(listener);
-            self.order(&what, || Order::AddListener { listener, protocol })
+            self.order(&what, || Order::AddListener { listener, listening: protocol.into() })
                 .map_err(|error| io::Error::other(error.line()))?;
             let bound = self.shards.handle().listen(address, listener, options)?;
             open.addresses.push(bound);

@@ -59,6 +59,7 @@ use reactor::disk::Disk;
 use reactor::disk::probe::Identity;
 use reactor::memory::Arena;
 use reactor::{Choice, Config, ConnectionLimits, Preference, Pulse, Reactor};
+use sha2::{Digest as _, Sha256};
 use shard::{InternalClient, Mail, Order, Settings, Shard};
 use uuid::Uuid;
 
@@ -199,6 +200,12 @@ impl Counter {
     }
 }
 
+/// Random bytes for challenges.
+fn secret() -> [u8; 32] {
+    let random = [Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes);
+    Sha256::digest(random.concat()).into()
+}
+
 impl Running {
     /// Starts the shards and carries out the whole of `args`. What cannot be had now and may be
     /// there later is failed, and among the warnings; what fails otherwise ends the start.
@@ -219,8 +226,8 @@ impl Running {
         let seed = Uuid::new_v4().as_u64_pair().0;
         // The shards' clocks begin with the driver's, which counts from its own start.
         let handle = Reactor::start(&config, &arena, move |shard| {
-            let settings =
-                Settings { shard, shards: count, pages, seed: seed ^ u64::from(shard.0) };
+            let seed = seed ^ u64::from(shard.0);
+            let settings = Settings { shard, shards: count, pages, seed, secret: secret() };
             Shard::new(block::Instant::default(), settings)
         })
         .map_err(|error| RunError::new(format!("cannot start the shards: {error}")))?;

@@ -11,7 +11,7 @@ use wire::nvme::Nqn;
 use super::*;
 
 const SHARD: crate::Settings =
-    crate::Settings { shard: ShardId(0), shards: 1, pages: 4096, seed: 1 };
+    crate::Settings { shard: ShardId(0), shards: 1, pages: 4096, seed: 1, secret: [7; 32] };
 const DISK: DiskId = DiskId(3);
 const START: Instant = Instant(1_000);
 

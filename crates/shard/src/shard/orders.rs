@@ -114,12 +114,14 @@ impl Shard {
             }
             Order::AnnounceExports => self.protocols.announce_exports(),
             Order::ConfigurationComplete => self.protocols.configuration_complete(),
-            Order::AddListener { listener, protocol } => {
-                self.listeners.insert(listener, protocol);
+            Order::AddListener { listener, listening } => {
+                self.listeners.insert(listener, listening.protocol());
+                self.protocols.add_listener(listener, listening);
             }
             Order::SetVirtualLinks(carrier) => self.set_virtual_links(carrier),
             Order::RemoveListener(listener) => {
                 self.listeners.remove(&listener);
+                self.protocols.remove_listener(listener);
                 let end = SessionEnd::ListenerRemoved;
                 self.close_where(now, end, memory, |place| place.endpoint.listener == listener);
             }
