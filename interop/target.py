@@ -20,6 +20,7 @@ START_LIMIT_S = 120  # from exec to the first accepted connection; a hang guard,
 STOP_LIMIT_S = 120  # SIGTERM drains for at most 5 s; the rest is room for a loaded machine
 HOSTNQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"  # the guest's, see ./guest
 NQN = "nqn.2026-11.net.plateway:interop"
+IQN = "iqn.2026-11.net.plateway:interop"
 SHELF = 7
 
 
@@ -50,15 +51,17 @@ def quoted(value):
 
 class Target:
     """One `plateway serve`, with its files in `folder`. `disks` maps a disk's name to (URI, size); `volumes` is a
-    list of tables as in the configuration; `exports` maps a namespace id to a volume's name, `slots` a slot of our
-    shelf to a volume's name and the stations that are its hosts ("any" or a list of MACs)."""
+    list of tables as in the configuration; `exports` maps a namespace id to a volume's name, `luns` a LUN of our target
+    to a volume's name, `slots` a slot of our shelf to a volume's name and the stations that are its hosts ("any" or a
+    list of MACs)."""
 
     def __init__(self, binary, folder, driver=None, shards=1, say=print, lan=None, listener=None):
         self.binary, self.folder, self.driver, self.say, self.lan = binary, folder, driver, say, lan
         cpus = sorted(os.sched_getaffinity(0))
         self.shards = [cpus[i % len(cpus)] for i in range(shards)]
         self.port, self.process, self.listener = None if lan else free_port(), None, listener or {}
-        self.disks, self.volumes, self.exports, self.slots = {}, [], {}, {}
+        self.disks, self.volumes, self.exports, self.luns, self.slots = {}, [], {}, {}, {}
+        self.iscsi_port = None if lan else free_port()
         self.config, self.control, self.log = (f"{folder}/{n}" for n in ("plateway.toml", "control.sock", "target.log"))
         self.lock = threading.Lock()
 
@@ -88,9 +91,14 @@ class Target:
             lines += [f"{key} = {quoted(value) if isinstance(value, str) else value}" for key, value in self.listener.items()]
         else:
             lines += ["", "[[listener]]", f'nvme = "127.0.0.1:{self.port}"']
+            if self.luns:
+                lines += ["", "[[listener]]", f'iscsi = "127.0.0.1:{self.iscsi_port}"']
         for nsid, volume in self.exports.items():
             lines += ["", "[[export]]", f"volume = {quoted(volume)}",
                       f"nvme = {{ subsystem = {quoted(NQN)}, nsid = {nsid}, hosts = [{quoted(HOSTNQN)}] }}"]
+        for lun, volume in self.luns.items():
+            lines += ["", "[[export]]", f"volume = {quoted(volume)}",
+                      f'iscsi = {{ target = {quoted(IQN)}, lun = {lun}, hosts = "any" }}']
         for slot, (volume, hosts) in self.slots.items():
             fields = [f"interface = {quoted(INTERFACE)}", f"shelf = {SHELF}", f"slot = {slot}",
                       f"hosts = {quoted(hosts) if isinstance(hosts, str) else '[' + ', '.join(map(quoted, hosts)) + ']'}"]

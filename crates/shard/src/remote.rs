@@ -12,6 +12,7 @@ use contract::{
     ConnectionId, Counters, Direct, DiskFacts, Effect, Event, FrameBatch, LinkFacts, LinkId, Next,
     OpenedFrame, Receive,
 };
+use iscsi::initiator as iscsi_tcp;
 use nvme::tcp::initiator::{self as nvme_tcp, InitiatorNews};
 use wire::aoe::Address;
 
@@ -28,6 +29,9 @@ pub enum ImportSettings {
     /// A shelf.slot on links that are there or will be. `sharers` and `tag_partition` are the
     /// shard's to set.
     Aoe(aoe::initiator::Settings),
+    /// A logical unit over iSCSI. The last byte of the ISID is the shard's to set: each has a session
+    /// of its own.
+    Iscsi(iscsi_tcp::Settings),
 }
 
 impl ImportSettings {
@@ -36,6 +40,7 @@ impl ImportSettings {
         match self {
             ImportSettings::NvmeTcp(settings) => settings.connect_deadline,
             ImportSettings::Aoe(_) => aoe::limits::CONNECT_DEADLINE,
+            ImportSettings::Iscsi(settings) => settings.connect_deadline,
         }
     }
 }
@@ -51,6 +56,7 @@ pub(crate) enum Remote {
 #[derive(Debug)]
 pub(crate) enum StreamInitiator {
     NvmeTcp(Box<nvme_tcp::Initiator>),
+    Iscsi(Box<iscsi_tcp::Initiator>),
 }
 
 /// One that has links.
@@ -92,6 +98,7 @@ macro_rules! each_stream {
     ($remote:expr, $initiator:ident => $call:expr) => {
         match $remote {
             StreamInitiator::NvmeTcp($initiator) => $call,
+            StreamInitiator::Iscsi($initiator) => $call,
         }
     };
 }
@@ -117,6 +124,11 @@ impl Remote {
                 let initiator = aoe::Initiator::new(settings, seed);
                 Remote::Frame(FrameInitiator::Aoe(Box::new(initiator)))
             }
+            ImportSettings::Iscsi(mut settings) => {
+                settings.isid[5] = shard.shard.0 as u8;
+                let initiator = iscsi_tcp::Initiator::new(settings, shard.shards > 1, seed);
+                Remote::Stream(StreamInitiator::Iscsi(Box::new(initiator)))
+            }
         }
     }
 
@@ -139,7 +151,9 @@ impl Remote {
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
         match self {
-            Remote::Stream(StreamInitiator::NvmeTcp(initiator)) => initiator.settle(now, memory),
+            Remote::Stream(stream) => {
+                each_stream!(stream, initiator => initiator.settle(now, memory))
+            }
             Remote::Frame(FrameInitiator::Aoe(initiator)) => initiator.settle(now),
         }
     }
@@ -148,8 +162,8 @@ impl Remote {
     #[inline]
     pub(crate) fn poll_effect(&mut self, serial: u32) -> Option<Effect<Mail>> {
         Some(match self {
-            Remote::Stream(StreamInitiator::NvmeTcp(initiator)) => {
-                initiator.poll_effect()?.of(serial)
+            Remote::Stream(stream) => {
+                each_stream!(stream, initiator => initiator.poll_effect())?.of(serial)
             }
             Remote::Frame(FrameInitiator::Aoe(initiator)) => {
                 Effect::SendFrames { token: serial, batch: initiator.poll_batch()? }
@@ -174,14 +188,16 @@ impl Remote {
 
     pub(crate) fn facts(&self) -> Option<DiskFacts> {
         match self {
-            Remote::Stream(StreamInitiator::NvmeTcp(initiator)) => initiator.facts().cloned(),
+            Remote::Stream(stream) => {
+                each_stream!(stream, initiator => initiator.facts().cloned())
+            }
             Remote::Frame(FrameInitiator::Aoe(initiator)) => initiator.facts(),
         }
     }
 
     pub(crate) fn counters(&self) -> Vec<(&'static Counter, u64)> {
         match self {
-            Remote::Stream(StreamInitiator::NvmeTcp(_)) => Vec::new(),
+            Remote::Stream(_) => Vec::new(),
             Remote::Frame(FrameInitiator::Aoe(initiator)) => initiator.counters().each().collect(),
         }
     }

@@ -8,6 +8,7 @@
 
 pub(crate) mod aoe;
 mod asking;
+pub(crate) mod iscsi;
 pub(crate) mod nvme_tcp;
 
 use std::collections::BTreeMap;
@@ -43,7 +44,8 @@ use crate::run::state::StateDirectory;
 use crate::run::{RunError, Running};
 
 /// The protocols that are spoken over connections, by their keys in a `[[listener]]`.
-pub(crate) const STREAMS: [(&str, Protocol); 1] = [("nvme", Protocol::NvmeTcp)];
+pub(crate) const STREAMS: [(&str, Protocol); 2] =
+    [("nvme", Protocol::NvmeTcp), ("iscsi", Protocol::Iscsi)];
 
 /// The key of a protocol.
 pub(crate) fn stream_key(protocol: Protocol) -> &'static str {
@@ -55,43 +57,51 @@ pub(crate) fn stream_key(protocol: Protocol) -> &'static str {
 pub(crate) const LINK_KEY: &str = "aoe";
 /// What a `[[listener]]` may hold.
 pub(crate) const LISTENER_KEYS: &[&str] =
-    &["nvme", "poll", "poll_us", "max_connections", LINK_KEY, "link", "vlan"];
-pub(crate) const LISTENER_EXAMPLE: &str = "nvme = \"127.0.0.1:4420\", or aoe = \"eth1\"";
+    &["nvme", "iscsi", "poll", "poll_us", "max_connections", LINK_KEY, "link", "vlan"];
+pub(crate) const LISTENER_EXAMPLE: &str =
+    "nvme = \"127.0.0.1:4420\", iscsi = \"127.0.0.1:3260\", or aoe = \"eth1\"";
 /// What an `[[export]]` may hold: the volume, then each protocol's table.
-pub(crate) const EXPORT_KEYS: &[&str] = &["volume", "nvme", "aoe"];
+pub(crate) const EXPORT_KEYS: &[&str] = &["volume", "nvme", "iscsi", "aoe"];
 /// A table for each of them.
-pub(crate) const EXPORT_EXAMPLES: [&str; 2] = [nvme_tcp::config::EXAMPLE, aoe::config::EXAMPLE];
+pub(crate) const EXPORT_EXAMPLES: [&str; 3] =
+    [nvme_tcp::config::EXAMPLE, iscsi::config::EXAMPLE, aoe::config::EXAMPLE];
 
 /// What an `[[export]]` says to each protocol.
 #[derive(Debug, Default)]
 pub(crate) struct LowExports {
     pub(crate) nvme: Option<nvme_tcp::config::LowNamespace>,
+    pub(crate) iscsi: Option<iscsi::config::LowUnit>,
     pub(crate) aoe: Option<aoe::config::LowTarget>,
 }
 
 impl LowExports {
     pub(crate) fn read(table: &mut TableReader<'_, '_>) -> Self {
-        Self { nvme: table.table("nvme"), aoe: table.table("aoe") }
+        Self { nvme: table.table("nvme"), iscsi: table.table("iscsi"), aoe: table.table("aoe") }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.nvme.is_none() && self.aoe.is_none()
+        self.nvme.is_none() && self.iscsi.is_none() && self.aoe.is_none()
     }
 }
 
 /// The keys of each protocol's table.
 #[cfg(test)]
-pub(crate) fn export_keys() -> [(&'static str, &'static [&'static str]); 2] {
+pub(crate) fn export_keys() -> [(&'static str, &'static [&'static str]); 3] {
     fn of<T: Written>() -> (&'static str, &'static [&'static str]) {
         (T::TITLE, T::KEYS)
     }
-    [of::<nvme_tcp::config::LowNamespace>(), of::<aoe::config::LowTarget>()]
+    [
+        of::<nvme_tcp::config::LowNamespace>(),
+        of::<iscsi::config::LowUnit>(),
+        of::<aoe::config::LowTarget>(),
+    ]
 }
 
 /// A volume as a protocol shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExportConfig {
     NvmeTcp(nvme_tcp::config::NamespaceConfig),
+    Iscsi(iscsi::config::UnitConfig),
     Aoe(aoe::config::TargetConfig),
 }
 
@@ -142,6 +152,7 @@ impl Deref for ExportConfig {
     fn deref(&self) -> &Self::Target {
         match self {
             ExportConfig::NvmeTcp(one) => one,
+            ExportConfig::Iscsi(one) => one,
             ExportConfig::Aoe(one) => one,
         }
     }
@@ -151,14 +162,21 @@ impl ExportConfig {
     pub(crate) fn as_nvme(&self) -> Option<&nvme_tcp::config::NamespaceConfig> {
         match self {
             ExportConfig::NvmeTcp(one) => Some(one),
-            ExportConfig::Aoe(_) => None,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_iscsi(&self) -> Option<&iscsi::config::UnitConfig> {
+        match self {
+            ExportConfig::Iscsi(one) => Some(one),
+            _ => None,
         }
     }
 
     pub(crate) fn as_aoe(&self) -> Option<&aoe::config::TargetConfig> {
         match self {
-            ExportConfig::NvmeTcp(_) => None,
             ExportConfig::Aoe(one) => Some(one),
+            _ => None,
         }
     }
 }
@@ -167,9 +185,13 @@ impl ExportConfig {
 pub(crate) fn hints(exports: &[ExportConfig], addresses: &[(Protocol, SocketAddr)]) -> Vec<String> {
     let namespace = exports.iter().find_map(ExportConfig::as_nvme);
     let target = exports.iter().find_map(ExportConfig::as_aoe);
-    let listener = addresses.iter().find(|(protocol, _)| *protocol == Protocol::NvmeTcp);
-    let connect = namespace.zip(listener).map(|(one, (_, address))| one.hint(*address));
-    connect.into_iter().chain(target.map(|one| one.hint())).collect()
+    let unit = exports.iter().find_map(ExportConfig::as_iscsi);
+    let listener = |wanted| addresses.iter().find(move |(protocol, _)| *protocol == wanted);
+    let connect = namespace.zip(listener(Protocol::NvmeTcp));
+    let connect = connect.map(|(one, (_, address))| one.hint(*address));
+    let login = unit.zip(listener(Protocol::Iscsi)).map(|(one, (_, address))| one.hint(*address));
+    let shown = [connect, login, target.map(|one| one.hint())];
+    shown.into_iter().flatten().collect()
 }
 
 /// Which frames of a link exports take, by each protocol that is spoken in frames.
@@ -185,9 +207,11 @@ pub(crate) fn resolve_exports(
     links: &mut Links,
 ) -> Vec<ExportConfig> {
     let nvme = nvme_tcp::config::resolve(resolver, low);
+    let iscsi = iscsi::config::resolve(resolver, low);
     let aoe = aoe::config::resolve(resolver, low, volumes, links);
-    let aoe = aoe.into_iter().map(ExportConfig::Aoe);
-    nvme.into_iter().map(ExportConfig::NvmeTcp).chain(aoe).collect()
+    let (iscsi, aoe) = (iscsi.into_iter().map(ExportConfig::Iscsi), aoe.into_iter());
+    let nvme = nvme.into_iter().map(ExportConfig::NvmeTcp);
+    nvme.chain(iscsi).chain(aoe.map(ExportConfig::Aoe)).collect()
 }
 
 /// The flags of `serve` that say how its disks are exported.
@@ -196,6 +220,8 @@ pub(crate) fn resolve_exports(
 pub(crate) struct Flags {
     #[command(flatten)]
     pub(crate) nvme: nvme_tcp::Flags,
+    #[command(flatten)]
+    pub(crate) iscsi: iscsi::Flags,
     #[command(flatten)]
     pub(crate) aoe: aoe::Flags,
 }
@@ -211,8 +237,11 @@ impl Flags {
     ) -> Vec<Box<dyn QuickWay>> {
         let mut ways: Vec<Box<dyn QuickWay>> = Vec::new();
         let nvme = self.nvme.way(low, line);
+        let iscsi = self.iscsi.way(low, line);
         let aoe = self.aoe.way(line, mistakes);
-        ways.extend(nvme.filter(|_| !self.nvme.is_empty() || self.aoe.is_empty()));
+        let names_others = !self.iscsi.is_empty() || !self.aoe.is_empty();
+        ways.extend(nvme.filter(|_| !self.nvme.is_empty() || !names_others));
+        ways.extend(iscsi);
         ways.extend(aoe);
         ways
     }
@@ -222,6 +251,7 @@ impl Flags {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RemoteUri {
     NvmeTcp(nvme_tcp::uri::NamespaceUri),
+    Iscsi(iscsi::uri::UnitUri),
     Aoe(aoe::uri::TargetUri),
 }
 
@@ -271,6 +301,7 @@ impl Deref for RemoteUri {
     fn deref(&self) -> &Self::Target {
         match self {
             RemoteUri::NvmeTcp(uri) => uri,
+            RemoteUri::Iscsi(uri) => uri,
             RemoteUri::Aoe(uri) => uri,
         }
     }
@@ -278,7 +309,7 @@ impl Deref for RemoteUri {
 
 impl RemoteUri {
     /// The schemes, as messages list them.
-    pub(crate) const SCHEMES: [&str; 2] = ["nvme+tcp://", "aoe://"];
+    pub(crate) const SCHEMES: [&str; 3] = ["nvme+tcp://", "iscsi://", "aoe://"];
 
     /// Parses what follows a scheme; `None` if it is none of a protocol.
     pub(crate) fn parse(
@@ -288,6 +319,7 @@ impl RemoteUri {
     ) -> Option<Result<Self, UriError>> {
         match scheme {
             nvme_tcp::uri::SCHEME => Some(nvme_tcp::uri::parse(parser, at).map(Self::NvmeTcp)),
+            iscsi::uri::SCHEME => Some(iscsi::uri::parse(parser, at).map(Self::Iscsi)),
             aoe::uri::SCHEME => Some(aoe::uri::parse(parser, at).map(Self::Aoe)),
             _ => None,
         }
@@ -304,6 +336,8 @@ impl RemoteUri {
 pub(crate) enum DiscoveryTarget {
     /// `nvme+tcp://host[:port]`
     NvmeTcp(HostPort),
+    /// `iscsi://host[:port]`
+    Iscsi(HostPort),
     /// `aoe://INTERFACE[,INTERFACE...][?vlan=N]`: one or more, each once, all in one VLAN.
     Aoe { interfaces: Vec<String>, vlan: Option<u16> },
 }
@@ -317,10 +351,12 @@ pub(crate) fn parse_target(text: &str) -> Result<DiscoveryTarget, UriError> {
         nvme_tcp::uri::SCHEME => {
             nvme_tcp::uri::parse_target(&parser, at).map(DiscoveryTarget::NvmeTcp)
         }
+        iscsi::uri::SCHEME => iscsi::uri::parse_target(&parser, at).map(DiscoveryTarget::Iscsi),
         aoe::uri::SCHEME => aoe::uri::parse_target(&parser, at)
             .map(|(interfaces, vlan)| DiscoveryTarget::Aoe { interfaces, vlan }),
         _ => {
-            let expected = "a target such as nvme+tcp://127.0.0.1:4420 or aoe://eth1";
+            let expected =
+                "a target such as nvme+tcp://127.0.0.1:4420, iscsi://127.0.0.1:3260 or aoe://eth1";
             let mut error = parser.expected(0..text.len(), expected);
             error.help = nvme_tcp::uri::guess_target(text);
             Err(error)
@@ -333,6 +369,7 @@ impl DiscoveryTarget {
     pub(crate) fn discover(&self, args: &DiscoverArgs) -> miette::Result<()> {
         match self {
             DiscoveryTarget::NvmeTcp(target) => nvme_tcp::discover::run(args, target),
+            DiscoveryTarget::Iscsi(portal) => iscsi::discover::run(args, portal),
             DiscoveryTarget::Aoe { interfaces, vlan } => {
                 aoe::discover::run(args, interfaces, *vlan)
             }
@@ -351,9 +388,12 @@ pub(crate) fn check_words(text: &str) {
 #[derive(clap::Args, Clone, Debug, Default)]
 #[group(skip)]
 pub(crate) struct DiscoverFlags {
-    /// Who to say that we are
+    /// Who to say that we are, over NVMe/TCP
     #[arg(long, value_name = "NQN")]
     pub(crate) host_nqn: Option<nvme_tcp::nqn::Nqn>,
+    /// Who to say that we are, over iSCSI
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<iscsi::Named>,
 }
 
 /// What exports can carry on an interface of this MTU, in a few words, or why nothing.
@@ -367,23 +407,26 @@ pub(crate) struct ProtocolStatus {
     #[serde(flatten)]
     nvme: nvme_tcp::status::Status,
     #[serde(flatten)]
+    iscsi: iscsi::status::Status,
+    #[serde(flatten)]
     aoe: aoe::status::Status,
 }
 
 impl ProtocolStatus {
     pub(crate) fn of(running: &Running, reports: &[Report]) -> Self {
         let nvme = nvme_tcp::status::Status::of(running, reports);
-        Self { nvme, aoe: aoe::status::Status::of(running, reports) }
+        let iscsi = iscsi::status::Status::of(running, reports);
+        Self { nvme, iscsi, aoe: aoe::status::Status::of(running, reports) }
     }
 
     /// For people, each under its title.
     pub(crate) fn tables(&self) -> Vec<(&'static str, Table)> {
-        self.nvme.tables().into_iter().chain(self.aoe.tables()).collect()
+        self.nvme.tables().into_iter().chain(self.iscsi.tables()).chain(self.aoe.tables()).collect()
     }
 
     /// Of the protocols that have such.
     pub(crate) fn sessions(&self) -> Vec<Session> {
-        self.nvme.sessions().collect()
+        self.nvme.sessions().chain(self.iscsi.sessions()).collect()
     }
 
     /// What was dropped, and why.
@@ -444,6 +487,7 @@ pub(crate) fn host_traffic(running: &Running, reports: &[Report]) -> Vec<HostTra
 /// What monitoring reads of each protocol; `disks` are the shards' numbers and their names.
 pub(crate) fn metrics(reports: &[Report], disks: &[(u32, String)], families: &mut Families) {
     nvme_tcp::metrics::metrics(reports, families);
+    iscsi::metrics::metrics(reports, families);
     aoe::metrics::metrics(reports, disks, families);
 }
 

@@ -30,7 +30,7 @@ fn schemes() -> Vec<&'static str> {
 }
 
 /// Schemes of the plan that this program cannot open yet.
-const SCHEMES_LATER: [&str; 3] = ["iscsi", "rbd", "nvme+rdma"];
+const SCHEMES_LATER: [&str; 2] = ["rbd", "nvme+rdma"];
 
 impl FromStr for DiskUri {
     type Err = UriError;

@@ -55,7 +55,7 @@ impl Remote for NamespaceUri {
                 "{shows}; we ask as {}, which its export needs among its hosts",
                 settings.host
             ),
-            ImportSettings::Aoe(_) => shows,
+            _ => shows,
         }
     }
 

@@ -1,0 +1,96 @@
+//! iSCSI: volumes as logical units of targets, and logical units of other targets as disks.
+
+pub(crate) mod config;
+pub(crate) mod discover;
+mod import;
+pub(crate) mod metrics;
+mod serve;
+pub(crate) mod status;
+pub(crate) mod uri;
+
+use shard::Protocol;
+use toml::Spanned;
+use wire::iscsi::IscsiName;
+
+use super::LowExports;
+use crate::config::file::{Low, LowArgs, LowWords};
+use crate::config::listener::LowListener;
+use crate::config::mistake::Span;
+use crate::config::quick::{Line, QuickWay};
+use config::LowUnit;
+
+/// The domain that targets of the quick way are named in.
+const IQN_PREFIX: &str = "iqn.2026-11.net.plateway:";
+
+#[derive(clap::Args, Clone, Debug, Default)]
+#[group(skip)]
+pub(crate) struct Flags {
+    /// Where to answer iSCSI; may be given again for another address
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
+    pub(crate) iscsi: Vec<String>,
+}
+
+impl Flags {
+    pub(super) fn is_empty(&self) -> bool {
+        self.iscsi.is_empty()
+    }
+
+    /// Listens at every address.
+    pub(super) fn way(&self, low: &mut LowArgs, line: &mut Line) -> Option<Box<dyn QuickWay>> {
+        for address in &self.iscsi {
+            let address = line.flag("--iscsi", address);
+            low.listeners.push(LowListener {
+                span: address.span(),
+                address: Some((Protocol::Iscsi, address)),
+                ..LowListener::default()
+            });
+        }
+        let way: Box<dyn QuickWay> = Box::new(Units);
+        (!self.is_empty()).then_some(way)
+    }
+}
+
+/// Each disk is LUN 0 of a target of its own.
+struct Units;
+
+impl QuickWay for Units {
+    fn names_host(&self, word: &str) -> bool {
+        is_name(word)
+    }
+
+    fn exports(&self, _: usize, volume: &str, at: &Span, hosts: Low<LowWords>) -> Vec<LowExports> {
+        let target = Spanned::new(at.clone(), format!("{IQN_PREFIX}{volume}"));
+        let iscsi = Some(LowUnit {
+            span: at.clone(),
+            target: Some(target),
+            lun: Some(Spanned::new(at.clone(), 0)),
+            hosts,
+        });
+        vec![LowExports { iscsi, ..LowExports::default() }]
+    }
+}
+
+/// A name on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named(pub(crate) IscsiName);
+
+impl std::str::FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        name(text).map(Named).map_err(|(message, _)| message)
+    }
+}
+
+/// Whether a word is meant as an iSCSI name.
+fn is_name(word: &str) -> bool {
+    ["iqn.", "eui.", "naa."].iter().any(|form| word.starts_with(form))
+}
+
+/// A name as somebody wrote it, or what is wrong with it and at which byte.
+fn name(text: &str) -> Result<IscsiName, (String, usize)> {
+    IscsiName::new(text).map_err(|error| {
+        let message = format!("iSCSI name {text:?}: expected {}", error.expected);
+        (message, text.floor_char_boundary(error.offset.min(text.len())))
+    })
+}

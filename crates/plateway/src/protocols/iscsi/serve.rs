@@ -1,0 +1,116 @@
+//! Logical units on the shards: a target is shown with all of its LUNs, and hosts are told of the
+//! difference.
+
+use std::net::SocketAddr;
+
+use ::iscsi::target::{Hosts, Target, Unit};
+use block::{BlockSize, ByteCount};
+use scsi::{LogicalUnit, ModeState};
+use shard::{Export, ExportKey, Order, Report};
+use wire::iscsi::IscsiName;
+
+use super::config::UnitConfig;
+use crate::config::export;
+use crate::protocols::{ExportConfig, Exported};
+use crate::run::{RunError, Running};
+
+impl Exported for UnitConfig {
+    fn volume(&self) -> &str {
+        &self.volume
+    }
+
+    fn is_quiesced_first(&self) -> bool {
+        true
+    }
+
+    fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>> {
+        let hosts = self.hosts.with(host.parse::<IscsiName>().ok()?, may);
+        Some(hosts.map(|hosts| ExportConfig::Iscsi(UnitConfig { hosts, ..self.clone() })))
+    }
+
+    fn shares_hosts(&self, other: &ExportConfig) -> bool {
+        other.as_iscsi().is_some_and(|other| self == other)
+    }
+
+    fn users(&self, _: u32, to: Option<&ExportConfig>, reports: &[Report]) -> Vec<String> {
+        let may = |hosts: &export::Hosts<IscsiName>, host: &IscsiName| match hosts {
+            export::Hosts::Any => true,
+            export::Hosts::List(list) => list.contains(host),
+        };
+        let stays = |host: &IscsiName| {
+            to.and_then(ExportConfig::as_iscsi).is_some_and(|to| may(&to.hosts, host))
+        };
+        let all = reports.iter().flat_map(|report| &report.protocols.iscsi.logins);
+        let mine = all.filter(|one| one.nexus.target == self.target);
+        let mine = mine.filter(|one| may(&self.hosts, &one.nexus.initiator));
+        let gone = mine.filter(|one| !stays(&one.nexus.initiator));
+        gone.map(|one| format!("host {} at {}", one.nexus.initiator, one.peer)).collect()
+    }
+
+    fn shown(&self) -> [String; 3] {
+        [self.target.to_string(), self.lun.to_string(), self.hosts.to_string()]
+    }
+
+    fn show(&self, running: &Running, number: u32, _: bool) -> Result<(), RunError> {
+        self.set(running, number, Some(self))
+    }
+
+    fn hide(&self, running: &Running, number: u32) -> Result<(), RunError> {
+        self.set(running, number, None)
+    }
+}
+
+impl UnitConfig {
+    /// Shows the target with `own` in the place of this export; without any LUN there is none.
+    fn set(&self, running: &Running, number: u32, own: Option<&Self>) -> Result<(), RunError> {
+        let others = running.exports().filter(|open| open.number != number);
+        let others = others.filter_map(|open| open.config.as_iscsi());
+        let all = others.filter(|other| other.target == self.target).chain(own);
+        let mut target: Option<Target> = None;
+        for one in all {
+            let unit = one.unit(running)?;
+            let all = target.unwrap_or_else(|| Target::new(self.target.clone()));
+            target = Some(all.with_unit(unit));
+        }
+        running.order(&format!("show target {}", self.target), || match &target {
+            Some(target) => Order::SetExport(Export::Iscsi(Box::new(target.clone()))),
+            None => Order::RemoveExport(ExportKey::Iscsi(self.target.clone())),
+        })
+    }
+
+    /// What to type on a host.
+    pub(crate) fn hint(&self, address: SocketAddr) -> String {
+        let host = match address.ip() {
+            ip if ip.is_unspecified() => "ADDRESS".to_owned(),
+            std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+            ip => ip.to_string(),
+        };
+        let portal = format!("{host}:{}", address.port());
+        format!(
+            "iscsiadm -m discovery -t st -p {portal} && iscsiadm -m node -T {} -p {portal} --login",
+            self.target
+        )
+    }
+
+    fn unit(&self, running: &Running) -> Result<Unit, RunError> {
+        let facts = running.volume_facts(&self.volume)?;
+        let block_size = BlockSize::new(u64::from(facts.block_size)).unwrap_or(BlockSize::B512);
+        let hosts = match &self.hosts {
+            export::Hosts::Any => Hosts::Any,
+            export::Hosts::List(list) => Hosts::List(list.clone()),
+        };
+        let unit = LogicalUnit {
+            volume: facts.id,
+            uuid: facts.uuid.into_bytes(),
+            block_size,
+            blocks: block_size.blocks_in(ByteCount(facts.bytes)),
+            read_only: facts.read_only,
+            cache_volatile: facts.cache_volatile,
+            discards: facts.discards,
+            discard_zeroes: facts.discard_zeroes,
+            physical_block: facts.physical_block,
+            mode: ModeState::default(),
+        };
+        Ok(Unit { lun: self.lun, hosts, unit })
+    }
+}
