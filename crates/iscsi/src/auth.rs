@@ -128,6 +128,13 @@ impl Challenges {
         Challenges { seed, made: 0 }
     }
 
+    /// Others, for whoever is named so: what was made by one of the same seed tells nothing of them.
+    #[must_use]
+    pub fn of(&self, name: &[u8]) -> Challenges {
+        let seed = sha2::Sha256::new().chain_update(name).chain_update(self.seed).finalize();
+        Challenges::new(seed.into())
+    }
+
     /// The next one.
     pub fn make(&mut self) -> Challenge {
         self.made += 1;

@@ -209,6 +209,17 @@ impl<W: Default> Disk<W> {
         }
     }
 
+    /// The target had no room for a job's command, and its payload is at home: it waits again, in
+    /// front of all that came after it. That is no try.
+    #[cold]
+    pub fn put_back(&mut self, index: u32) {
+        let number = self[index].number;
+        let is_older = |other: &&u32| self.table[**other as usize].number < number;
+        let at = self.waiting.iter().take_while(is_older).count();
+        self.waiting.insert(at, index);
+        self[index].state = JobState::Waiting;
+    }
+
     /// In front of all that wait.
     pub(crate) fn wait_again(&mut self, index: u32) {
         self[index].state = JobState::Waiting;

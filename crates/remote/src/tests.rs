@@ -184,6 +184,21 @@ fn a_command_that_cannot_be_carried_out_now_is_tried_again_after_rests_that_doub
 }
 
 #[test]
+fn what_the_target_had_no_room_for_is_asked_again_as_often_as_it_takes() {
+    let mut disk = disk();
+    ask(&mut disk, 0, write(0, 512));
+    ask(&mut disk, 1, write(512, 512));
+    for _ in 0..100 {
+        let begun = begin(&mut disk);
+        assert_eq!(begun.len(), 2);
+        begun.iter().for_each(|index| disk.put_back(*index));
+        assert_eq!(disk.front(), Some(begun[0]), "in their order");
+    }
+    assert_eq!(disk.handle_timeout(NOW + DEADLINE), []);
+    assert_eq!(done(&mut disk).len(), 2, "but no longer than their deadlines");
+}
+
+#[test]
 fn a_large_payload_is_cut_at_pages_and_joined_and_ends_as_the_worst_of_its_parts() {
     let mut disk = disk();
     ask(&mut disk, 0, read(512, 20_000));

@@ -134,7 +134,7 @@ pub(crate) type Context<'a> = TargetContext<'a, Protocols>;
 #[derive(Debug)]
 pub(crate) enum Session {
     NvmeTcp(nvme_tcp::Connection),
-    Iscsi(iscsi_tcp::Connection),
+    Iscsi(Box<iscsi_tcp::Connection>),
 }
 
 /// The same call to whichever session it is; with a context, that of its protocol.
@@ -173,7 +173,9 @@ impl Session {
                 endpoint,
                 nvme_tcp::Settings::default(),
             )),
-            Protocol::Iscsi => Session::Iscsi(iscsi_tcp::Connection::new(now, identity, endpoint)),
+            Protocol::Iscsi => {
+                Session::Iscsi(Box::new(iscsi_tcp::Connection::new(now, identity, endpoint)))
+            }
         }
     }
 

@@ -259,4 +259,6 @@ fn no_challenge_is_made_twice() {
     let (first, second) = (challenges.make(), challenges.make());
     assert!(first.bytes != second.bytes && first.identifier != second.identifier);
     assert_ne!(Challenges::new([2; 32]).make().bytes, first.bytes);
+    let of = |name: &[u8]| Challenges::new([1; 32]).of(name).make().bytes;
+    assert!(of(b"a") != of(b"b") && of(b"a") != first.bytes);
 }

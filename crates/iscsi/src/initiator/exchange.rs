@@ -44,6 +44,8 @@ pub(super) struct Exchange {
     pub(super) data_sn: u32,
     /// What it sends came unasked, at least in part.
     pub(super) is_laden: bool,
+    /// The target had no room for it, and the payload is waited for.
+    pub(super) is_put_back: bool,
     /// A data digest was wrong.
     pub(super) bad_digest: bool,
     pub(super) sync: Sync,

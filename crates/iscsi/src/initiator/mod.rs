@@ -172,6 +172,9 @@ impl Initiator {
     pub fn new(mut settings: Settings, shared: bool, seed: u64) -> Initiator {
         assert!(!settings.addresses.is_empty(), "a remote disk without an address");
         settings.depth = settings.depth.clamp(1, INITIATOR_DEPTH_MAX);
+        if let Some(auth) = &mut settings.auth {
+            auth.challenges = auth.challenges.of(&settings.isid);
+        }
         let lun = Lun::of(settings.lun).0;
         let mut initiator = Initiator {
             session: Session::new(lun, settings.depth, Socket::Absent),

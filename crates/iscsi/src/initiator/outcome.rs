@@ -3,19 +3,22 @@
 //!
 //! A status never makes an outcome *unknown*: a target that answers has finished with the command.
 //! What says "not now" asks for another try, which is always safe, because what a job asks may be
-//! carried out twice: a compare-and-write, of which that is not true, is no job. Spec: SAM-5,
+//! carried out twice: a compare-and-write, of which that is not true, is no job. "No room" (BUSY, TASK
+//! SET FULL) is no try at all: our own targets say so while they are short of memory. Spec: SAM-5,
 //! "Status codes"; SPC-4, "Sense data".
 
 use block::{Failure, Outcome};
 use remote::{JobKind, Verdict};
 use wire::scsi::{AdditionalSense, ScsiStatus, Sense, SenseKey};
 
-/// The meaning of a status for a job of this kind.
+/// The meaning of a status for a job of this kind; `None`: the target has no room at present, and
+/// has not taken the command.
 #[inline]
-pub(super) fn verdict(kind: JobKind, status: ScsiStatus, sense: Option<&Sense>) -> Verdict {
+pub(super) fn verdict(kind: JobKind, status: ScsiStatus, sense: Option<&Sense>) -> Option<Verdict> {
     match status {
-        ScsiStatus::GOOD => Verdict::Finish(Outcome::Done),
-        status => other(kind, status, sense),
+        ScsiStatus::GOOD => Some(Verdict::Finish(Outcome::Done)),
+        ScsiStatus::BUSY | ScsiStatus::TASK_SET_FULL => None,
+        status => Some(other(kind, status, sense)),
     }
 }
 
@@ -24,9 +27,7 @@ fn other(kind: JobKind, status: ScsiStatus, sense: Option<&Sense>) -> Verdict {
     let not_done = |failure| Verdict::Finish(Outcome::NotDone(failure));
     match (status, sense) {
         (ScsiStatus::CONDITION_MET, _) => Verdict::Finish(Outcome::Done),
-        (ScsiStatus::BUSY | ScsiStatus::TASK_SET_FULL | ScsiStatus::ACA_ACTIVE, _) => {
-            Verdict::Retry(Failure::NotReady)
-        }
+        (ScsiStatus::ACA_ACTIVE, _) => Verdict::Retry(Failure::NotReady),
         (ScsiStatus::TASK_ABORTED, _) => Verdict::Retry(Failure::Aborted),
         (ScsiStatus::RESERVATION_CONFLICT, _) => not_done(Failure::WriteProtected),
         (ScsiStatus::CHECK_CONDITION, Some(sense)) => checked(kind, sense),
@@ -139,11 +140,11 @@ mod tests {
                     {
                         let sense = Sense::new(key, AdditionalSense(code));
                         let meant = verdict(kind, status, Some(&sense));
-                        assert!(!matches!(meant, Verdict::Finish(Outcome::Unknown(_))));
+                        assert!(!matches!(meant, Some(Verdict::Finish(Outcome::Unknown(_)))));
                     }
                 }
                 let bare = verdict(kind, status, None);
-                let is_done = bare == Verdict::Finish(Outcome::Done);
+                let is_done = bare == Some(Verdict::Finish(Outcome::Done));
                 let is_good = matches!(status, ScsiStatus::GOOD | ScsiStatus::CONDITION_MET);
                 assert_eq!(is_done, is_good, "{status}");
             }
@@ -155,7 +156,7 @@ mod tests {
         let check = |kind, key, code| {
             verdict(kind, ScsiStatus::CHECK_CONDITION, Some(&Sense::new(key, code)))
         };
-        let not_done = |failure| Verdict::Finish(Outcome::NotDone(failure));
+        let not_done = |failure| Some(Verdict::Finish(Outcome::NotDone(failure)));
         let (read, write) = (JobKind::Read, JobKind::Write);
         let unread = AdditionalSense::UNRECOVERED_READ_ERROR;
         assert_eq!(check(read, SenseKey::MEDIUM_ERROR, unread), not_done(Failure::MediumRead));
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(check(write, SenseKey::DATA_PROTECT, protected), failure);
         assert_eq!(verdict(write, ScsiStatus::RESERVATION_CONFLICT, None), failure);
         let differs = AdditionalSense::MISCOMPARE_DURING_VERIFY;
-        let miscompare = Verdict::Finish(Outcome::Miscompare(0));
+        let miscompare = Some(Verdict::Finish(Outcome::Miscompare(0)));
         assert_eq!(check(JobKind::Compare, SenseKey::MISCOMPARE, differs), miscompare);
         let field = AdditionalSense::INVALID_FIELD_IN_CDB;
         let unsupported = not_done(Failure::Unsupported);
@@ -180,13 +181,13 @@ mod tests {
 
     #[test]
     fn what_is_not_now_is_tried_again() {
-        for status in [ScsiStatus::BUSY, ScsiStatus::TASK_SET_FULL, ScsiStatus::TASK_ABORTED] {
-            assert!(matches!(verdict(JobKind::Write, status, None), Verdict::Retry(_)));
-        }
+        let of = |status| verdict(JobKind::Write, status, None);
+        assert!(matches!(of(ScsiStatus::TASK_ABORTED), Some(Verdict::Retry(_))));
+        assert_eq!((of(ScsiStatus::BUSY), of(ScsiStatus::TASK_SET_FULL)), (None, None));
         for key in [SenseKey::UNIT_ATTENTION, SenseKey::NOT_READY, SenseKey::ABORTED_COMMAND] {
             let sense = Sense::new(key, AdditionalSense::NONE);
             let meant = verdict(JobKind::Read, ScsiStatus::CHECK_CONDITION, Some(&sense));
-            assert!(matches!(meant, Verdict::Retry(_)), "{key}");
+            assert!(matches!(meant, Some(Verdict::Retry(_))), "{key}");
         }
     }
 

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use block::limits::DIRECT_ALONE_MIN;
 use block::{Failure, Instant, Memory, Outcome, planted};
 use contract::{ConnectionId, Direct, Next, Receive, SendBatch};
-use remote::{JobKind, PayloadPlace, Verdict};
+use remote::{JobKind, PayloadPlace, Verdict, backoff};
 use wire::iscsi::{Bhs, Digests, Opcode, Residual, ResponseCode, ScsiResponse};
 use wire::scsi::{ScsiStatus, Sense};
 
@@ -30,8 +30,8 @@ use super::login::{Login, Who};
 use super::numbers::{Numbers, numbers_of};
 use super::outcome::{Attention, attention, verdict};
 use crate::limits::{
-    ANSWERS_PER_SHARE, INITIATOR_DEPTH_MAX, INITIATOR_REPLY_MAX, INITIATOR_SEGMENT_MAX,
-    TEXT_SEGMENT_MAX,
+    ANSWERS_PER_SHARE, FULL_REST_FIRST, FULL_REST_MAX, INITIATOR_DEPTH_MAX, INITIATOR_REPLY_MAX,
+    INITIATOR_SEGMENT_MAX, TEXT_SEGMENT_MAX,
 };
 use crate::negotiation::Parameters;
 use crate::pdu_stream::{Front, PduHead, peek};
@@ -62,6 +62,8 @@ const UNBOUNDED: u32 = u32::MAX;
 struct Slot {
     job: u32,
     generation: u32,
+    /// The task is over, and the payload that it lent is not back.
+    is_over: bool,
 }
 
 /// How far the connection is.
@@ -114,6 +116,9 @@ pub(super) struct Session {
     pub(super) sent: Instant,
     /// A sign of life was asked for and has not come.
     probing: bool,
+    /// The target had no room for a command: none is sent until then. And how often in a row.
+    rests_until: Option<Instant>,
+    rests: u32,
 }
 
 impl Session {
@@ -125,7 +130,7 @@ impl Session {
             phase: Phase::Absent,
             numbers: Numbers::new(),
             parameters: Parameters::default(),
-            slots: vec![Slot { job: NONE, generation: 0 }; usize::from(depth)],
+            slots: vec![Slot { job: NONE, generation: 0, is_over: false }; usize::from(depth)],
             free: (0..depth).rev().collect(),
             outstanding: 0,
             large_reads: 0,
@@ -140,6 +145,8 @@ impl Session {
             heard: Instant::ZERO,
             sent: Instant::ZERO,
             probing: false,
+            rests_until: None,
+            rests: 0,
         }
     }
 
@@ -159,7 +166,8 @@ impl Session {
     /// Whether it takes a command of a job.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.is_live() && !self.free.is_empty() && self.numbers.has_room()
+        let is_there_room = !self.free.is_empty() && self.numbers.has_room();
+        self.is_live() && is_there_room && self.rests_until.is_none()
     }
 
     /// Commands of jobs under way.
@@ -173,7 +181,9 @@ impl Session {
     fn find(&self, tag: u32) -> Result<(u16, u32), Fault> {
         let slot = tag & ((1 << SLOT_BITS) - 1);
         match self.slots.get(slot as usize) {
-            Some(entry) if entry.job != NONE && entry.generation == tag >> SLOT_BITS => {
+            Some(entry)
+                if entry.job != NONE && entry.generation == tag >> SLOT_BITS && !entry.is_over =>
+            {
                 Ok((slot as u16, entry.job))
             }
             _ => broken("a tag of a task that is under way"),
@@ -351,13 +361,17 @@ impl Session {
         disk: &mut Disk,
     ) -> Result<(), Fault> {
         let job = &mut disk[index];
-        let mut verdict = verdict(job.kind, end.status, end.sense.as_ref());
+        let Some(mut verdict) = verdict(job.kind, end.status, end.sense.as_ref()) else {
+            self.put_back(now, slot, index, disk);
+            return Ok(());
+        };
         if let Some(sense) = &end.sense
             && let Some(attention) = attention(sense)
         {
             self.news.push_back(News::Attention(attention));
         }
         if verdict == Verdict::Finish(Outcome::Done) {
+            self.rests = 0;
             check_moved(job, end.residual)?;
             if job.wire.bad_digest {
                 verdict = Verdict::Retry(Failure::MediumRead);
@@ -383,18 +397,43 @@ impl Session {
     /// A task is over, and its job as soon as its payload is at home.
     #[inline]
     fn end_task(&mut self, now: Instant, slot: u16, index: u32, verdict: Verdict, disk: &mut Disk) {
-        let job = &mut disk[index];
+        if self.leave(slot, &mut disk[index]) {
+            disk.conclude(now, index, verdict);
+        } else {
+            disk[index].verdict = Some(verdict);
+        }
+    }
+
+    /// The target had no room for a command: its job waits again, as soon as its payload is at home,
+    /// and nothing is sent for a while.
+    #[cold]
+    fn put_back(&mut self, now: Instant, slot: u16, index: u32, disk: &mut Disk) {
+        if self.rests_until.is_none() {
+            self.rests_until = Some(now + backoff(FULL_REST_FIRST, self.rests, FULL_REST_MAX));
+            self.rests += 1;
+        }
+        if self.leave(slot, &mut disk[index]) {
+            disk.put_back(index);
+        } else {
+            disk[index].wire.is_put_back = true;
+        }
+    }
+
+    /// A task is over; whether its payload is at home. If not, it is still with the transport, and
+    /// the slot is freed when it is back.
+    #[inline]
+    fn leave(&mut self, slot: u16, job: &mut Job) -> bool {
         job.wire.grants = 0;
         self.large_reads -= u32::from(is_large_read(job));
         self.laden -= u32::from(job.wire.is_laden);
         self.outstanding -= 1;
-        if job.place == PayloadPlace::Home {
+        let is_home = job.place == PayloadPlace::Home;
+        if is_home {
             self.free_slot(slot);
-            disk.conclude(now, index, verdict);
         } else {
-            // The payload is still with the transport: the slot is freed when it is back.
-            job.verdict = Some(verdict);
+            self.slots[usize::from(slot)].is_over = true;
         }
+        is_home
     }
 
     /// What came with the old tag of a slot finds nothing.
@@ -407,7 +446,8 @@ impl Session {
     #[inline]
     fn free_slot(&mut self, slot: u16) {
         self.renew(slot);
-        self.slots[usize::from(slot)].job = NONE;
+        let entry = &mut self.slots[usize::from(slot)];
+        (entry.job, entry.is_over) = (NONE, false);
         self.free.push(slot);
     }
 
@@ -424,7 +464,7 @@ impl Session {
         self.framing.take_back(batch, |index, buffer| {
             disk.take_home(index, buffer);
             let job = &disk[index];
-            if job.verdict.is_some() || job.wire.grants > 0 {
+            if job.verdict.is_some() || job.wire.is_put_back || job.wire.grants > 0 {
                 returned.push(index);
             }
         });
@@ -432,6 +472,9 @@ impl Session {
             if let Some(verdict) = disk[index].verdict.take() {
                 self.free_slot(disk[index].wire.slot);
                 disk.conclude(now, index, verdict);
+            } else if core::mem::take(&mut disk[index].wire.is_put_back) {
+                self.free_slot(disk[index].wire.slot);
+                disk.put_back(index);
             } else {
                 self.serve_grants(index, disk, memory);
             }
@@ -459,9 +502,10 @@ impl Session {
         for slot in 0..self.slots.len() as u16 {
             let index = self.slots[usize::from(slot)].job;
             if index != NONE {
-                let wire = &disk[index].wire;
+                let wire = &mut disk[index].wire;
+                let was_refused = core::mem::take(&mut wire.is_put_back);
                 let is_here = wire.batch == self.framing.gathering_number();
-                let left = wire.sync == Sync::UnderWay || !is_here;
+                let left = wire.sync == Sync::UnderWay || !(is_here || was_refused);
                 lost.push((index, left && !planted("what-left-is-forgotten")));
                 self.free_slot(slot);
             }

@@ -13,8 +13,8 @@ use crate::auth::{Challenges, Login};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
     pub login: Login,
-    /// Of these come the challenges for the target, should it have to prove something: each session
-    /// has its own, and random bytes of its own in it.
+    /// Of these come the challenges for the target, should it have to prove something; each port
+    /// (ISID) makes others of them. Of random bytes that are not used for another import.
     pub challenges: Challenges,
 }
 

@@ -98,7 +98,8 @@ fn wrong_lines_say_what_was_expected() {
         ("bench ram:1GiB --bs 1000", "expected a multiple of 512 bytes up to 1m"),
         ("bench ram:1GiB --bs 2m", "expected a multiple of 512 bytes up to 1m"),
         ("bench ram:1GiB --iodepth 0", "1..=1024"),
-        ("copy iscsi://a/b ram:1GiB", "iscsi is not built in"),
+        ("copy rbd:a/b ram:1GiB", "rbd is not built in"),
+        ("copy iscsi://a/b ram:1GiB", "expected three parts: iscsi://host:port/IQN/LUN"),
         ("discover 127.0.0.1", "expected a target such as nvme+tcp://127.0.0.1:4420"),
         ("discover nvme+tcp://h --host-nqn me", "expected \"nqn.\""),
     ] {

@@ -15,19 +15,20 @@ use super::volume::LAYOUTS;
 use crate::log::{Format, Level};
 
 /// The keys without which a table is a mistake, whatever else it holds.
-const REQUIRED: [(&str, &[&str]); 6] = [
+const REQUIRED: [(&str, &[&str]); 7] = [
     ("[[disk]]", &["name", "uri"]),
     ("[[volume]]", &["name", "disks"]),
     ("[[link]]", &["ethernet"]),
     ("[[export]]", &["volume"]),
     ("nvme of [[export]]", &["subsystem", "nsid"]),
+    ("iscsi of [[export]]", &["target", "lun"]),
     ("aoe of [[export]]", &["shelf", "slot"]),
 ];
 
 /// Tables of which one of these keys is there at least.
 const ONE_OF: [(&str, &[&str]); 3] = [
-    ("[[listener]]", &["nvme", "aoe"]),
-    ("[[export]]", &["nvme", "aoe"]),
+    ("[[listener]]", &["nvme", "iscsi", "aoe"]),
+    ("[[export]]", &["nvme", "iscsi", "aoe"]),
     ("aoe of [[export]]", &["link", "interface"]),
 ];
 

@@ -272,7 +272,8 @@ impl Session {
         let job = &disk[index];
         let task = self.tag(job.wire.slot);
         let tag = task | ABORT;
-        if job.verdict.is_some() || self.aborts.iter().any(|abort| abort.tag == tag) {
+        let is_over = self.find(task).is_err();
+        if is_over || self.aborts.iter().any(|abort| abort.tag == tag) {
             return true;
         }
         let is_safe = is_believed || !job.kind.changes();
@@ -299,9 +300,6 @@ impl Session {
         };
         self.aborts.swap_remove(at);
         let Ok((slot, index)) = self.find(tag & !ABORT) else { return Ok(()) };
-        if disk[index].verdict.is_some() {
-            return Ok(());
-        }
         if response.response != TaskResponse::COMPLETE {
             let response = response.response;
             return fault(format!("a task that was late could not be aborted: {response}"));
@@ -366,6 +364,9 @@ impl Session {
         {
             return fault(format!("no answer to {} in time", question.what));
         }
+        if self.rests_until.is_some_and(|until| until <= now) {
+            self.rests_until = None;
+        }
         if self.aborts.iter().any(|abort| abort.by <= now) {
             return fault("a command was not answered in time, nor was its abort");
         }
@@ -384,6 +385,7 @@ impl Session {
             _ => question.by,
         });
         let abort = self.aborts.iter().map(|abort| abort.by).min();
-        Instant::earliest(Instant::earliest(question, abort), self.framing.overdue_at())
+        let rest = Instant::earliest(self.rests_until, self.framing.overdue_at());
+        Instant::earliest(Instant::earliest(question, abort), rest)
     }
 }

@@ -80,7 +80,7 @@ impl Session {
         self.numbers.note_window(numbers.exp_cmd_sn, numbers.max_cmd_sn);
         let (slot, index) = self.find(header.initiator_task_tag)?;
         let job = &mut disk[index];
-        if job.kind != JobKind::Read || job.verdict.is_some() {
+        if job.kind != JobKind::Read {
             return broken("data for a command that reads none");
         }
         let length = head.data_length;

@@ -129,7 +129,7 @@ impl Session {
         let length = r2t.desired_data_transfer_length;
         let end = u64::from(r2t.buffer_offset) + u64::from(length);
         let in_order = r2t.buffer_offset == wire.granted && r2t.r2t_sn == wire.data_sn;
-        if !in_order || end > u64::from(wire.sends) || job.verdict.is_some() {
+        if !in_order || end > u64::from(wire.sends) {
             return broken("an R2T in order and within the command");
         }
         if length == 0 || length > self.parameters.max_burst {

@@ -173,6 +173,32 @@ fn what_is_not_now_is_asked_again_after_a_rest() {
 }
 
 #[test]
+fn a_target_without_room_is_asked_for_as_long_as_requests_have_time() {
+    let mut played = Played::live(Digests::NONE, USUAL);
+    (0..3).for_each(|slot| played.write_at(slot, u64::from(slot) * 4096, &[slot as u8; 512]));
+    let until = played.now + Duration::from_secs(20);
+    let mut rounds = 0;
+    while played.now < until {
+        while !played.is_quiet() {
+            let (_, tag, _) = played.hear_command();
+            played.end(tag, ScsiStatus::TASK_SET_FULL, None);
+        }
+        rounds += 1;
+        played.pass(played.now + Duration::from_millis(64));
+        played.answer_pings();
+    }
+    assert!(rounds > 100 && played.done().is_none(), "{rounds}");
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        let (cdb, tag, _) = played.hear_command();
+        order.push(cdb.lba());
+        played.end(tag, ScsiStatus::GOOD, None);
+    }
+    assert_eq!(order, [0, 8, 16], "in the order of their arrival");
+    assert_eq!(core::iter::from_fn(|| played.done()).count(), 3);
+}
+
+#[test]
 fn a_unit_that_changed_is_asked_who_it_is_before_it_gets_commands() {
     let mut played = Played::live(Digests::NONE, USUAL);
     played.write(1, &[1; 512], false);

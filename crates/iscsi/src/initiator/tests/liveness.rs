@@ -115,6 +115,27 @@ fn a_target_that_has_no_memory_for_commands_with_data_is_not_silent() {
 }
 
 #[test]
+fn a_target_that_is_short_of_memory_costs_time_and_no_request() {
+    let mut pair = connected(11);
+    let mut held = Vec::new();
+    loop {
+        let mut account = Account::new(Class::Immediate);
+        let Some(buffer) = pair.shard.pool.take(&mut account, 4096, 0) else { break };
+        held.push((account, buffer));
+    }
+    // Their first burst comes with them, so they cannot wait in the stream.
+    (0..8).for_each(|slot| pair.write(slot, u64::from(slot) * 65_536, &[7; 65_536]));
+    let until = pair.shard.now + Duration::from_secs(10);
+    pair.run_until("some time later", move |pair| pair.shard.now >= until);
+    for (mut account, buffer) in held {
+        let memory: &mut dyn Memory = &mut pair.shard.memory;
+        pair.shard.pool.give(&mut account, memory, buffer);
+    }
+    (0..8).for_each(|slot| assert_eq!(pair.finish(slot).0, Outcome::Done));
+    assert!(losses(&pair).is_empty(), "{:?}", pair.news);
+}
+
+#[test]
 fn a_session_that_is_silent_behind_small_writes_is_noticed_within_half_a_minute() {
     let mut pair = connected(10);
     pair.hush(0);

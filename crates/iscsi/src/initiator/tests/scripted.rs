@@ -181,6 +181,32 @@ fn a_response_twice_finds_nothing_even_when_the_slot_is_used_again() {
 }
 
 #[test]
+fn a_response_twice_while_the_payload_is_out_finds_nothing() {
+    for status in [ScsiStatus::GOOD, ScsiStatus::TASK_SET_FULL] {
+        let mut played = Played::live(Digests::NONE, USUAL);
+        played.write(1, &[1; 512], false);
+        let now = played.now;
+        played.initiator.settle(now, &mut played.memory);
+        let Some(contract::StreamEffect::Send { batch, .. }) = played.initiator.poll_effect()
+        else {
+            panic!("it sends")
+        };
+        let bytes = testkit::pipe::bytes_of(&batch, &played.memory);
+        let tag = wire::iscsi::Bhs::parse(&bytes).expect("a command").initiator_task_tag;
+        played.numbers.exp_cmd_sn += 1;
+        let first = played.ending(tag, status, None);
+        played.receive(&first);
+        assert!(played.initiator.poll_completion().is_none(), "the payload is awaited");
+        let second = played.ending(tag, status, None);
+        assert!(played.broke(&second).contains("a tag of a task that is under way"));
+        let id = played.connection;
+        played.initiator.handle_closed(now, id, None, Some(batch));
+        let done = played.initiator.poll_completion().map(|done| done.outcome);
+        assert_eq!(done, (status == ScsiStatus::GOOD).then_some(Outcome::Done));
+    }
+}
+
+#[test]
 fn a_command_that_succeeds_without_all_its_data_is_never_done() {
     let mut played = Played::live(Digests::NONE, USUAL);
     played.read(1, 1024);

@@ -95,7 +95,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs) -> Vec<UnitCon
         let mine = |other: &&Seen| other.export.target == one.export.target;
         let is_first = !seen[..at].iter().any(|other| mine(&other));
         if is_first && !seen.iter().filter(mine).any(|other| other.export.lun == 0) {
-            let message = format!("{} has no LUN 0", one.export.target);
+            let message = format!("no LUN 0 in {}", one.export.target);
             let help = "some hosts look for LUNs by asking LUN 0: give a volume lun = 0";
             resolver.push(Mistake::warning(one.lun_at.clone(), message).help(help));
         }
