@@ -110,6 +110,18 @@ impl Pool {
         granted.then(|| [(); 2].map(|()| Buffer::reserved(length, phase)))
     }
 
+    /// So many of them in one grant.
+    pub fn take_several(
+        &mut self,
+        account: &mut Account,
+        length: u32,
+        phase: u32,
+        count: u32,
+    ) -> Option<Vec<Buffer>> {
+        let granted = self.grant(account, count * pages_for(length, phase));
+        granted.then(|| (0..count).map(|_| Buffer::reserved(length, phase)).collect())
+    }
+
     #[inline]
     fn grant(&mut self, account: &mut Account, pages: u32) -> bool {
         if !self.would_grant(account, pages) {

@@ -8,6 +8,8 @@
 //! Spec: RFC 7143.
 
 pub mod auth;
+#[cfg(test)]
+mod fixtures;
 pub mod initiator;
 pub mod limits;
 mod message;

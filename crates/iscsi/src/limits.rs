@@ -93,6 +93,10 @@ pub const SILENCE_DOUBLINGS_MAX: u32 = 3;
 pub const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How soon a logical unit that is not ready, or busy, is asked again.
 pub const READY_INTERVAL: Duration = Duration::from_millis(100);
+/// The first rest of an initiator whose target has no room for a command (TASK SET FULL, BUSY), which
+/// each such rest in a row doubles, and the longest.
+pub const FULL_REST_FIRST: Duration = Duration::from_millis(1);
+pub const FULL_REST_MAX: Duration = Duration::from_millis(64);
 /// An initiator that sent no command for so long asks whether there is something to know: a target
 /// tells of changes in answer to commands only.
 pub const UNIT_CHECK: Duration = Duration::from_secs(10);

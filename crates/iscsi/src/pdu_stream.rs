@@ -82,7 +82,11 @@ impl Violation {
     /// A field that no header may have, named by the parser.
     #[cold]
     pub(crate) fn field(error: &ParseError) -> Violation {
-        Violation::new(RejectReason::INVALID_PDU_FIELD, error.field)
+        let reason = match error.field {
+            "Opcode" => RejectReason::COMMAND_NOT_SUPPORTED,
+            _ => RejectReason::INVALID_PDU_FIELD,
+        };
+        Violation::new(reason, error.field)
     }
 }
 

@@ -356,6 +356,11 @@ impl Targets {
         self.has_ended(handle.0, |_| true);
     }
 
+    /// Sessions that have not drained.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Closes a session, if it is open.
     fn close(&mut self, slot: Slot, reason: CloseReason) {
         let Some(session) = self.sessions.get(slot).filter(|session| !session.ends) else {

@@ -8,7 +8,7 @@
 //!   `pseudowire`: virtual links.
 //! - `agreement`: values that all shards hold copies of, on a host of one shard.
 //! - `aoe`: a station that asks over AoE.
-//! - `nvme`: the host's side of NVMe/TCP, bytes in and bytes out.
+//! - `nvme`: the host's side of NVMe/TCP, bytes in and bytes out; `iscsi`: an initiator's of iSCSI.
 //!
 //! It shares no logic with what it tests: of the product it knows `block`, `contract`,
 //! `reservation` and `wire` alone, so a machine's own unit tests can use it. What does not live
@@ -16,6 +16,7 @@
 
 pub mod agreement;
 pub mod aoe;
+pub mod iscsi;
 pub mod nvme;
 pub mod oracle;
 pub mod pages;

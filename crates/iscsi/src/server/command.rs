@@ -91,6 +91,7 @@ impl<'a> Asked<'a> {
             r2ts: 0,
             is_immediate: command.operation.is_immediate(),
             is_aborted: false,
+            descriptor_sense: false,
         };
         Asked {
             task,
@@ -153,6 +154,7 @@ impl Connection {
         let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
         let Some(unit) = unit else { return self.start_without_unit(asked, ctx) };
         let lun = asked.task.lun;
+        asked.task.descriptor_sense = unit.mode.descriptor_sense;
         if !self.attentions.is_empty()
             && let Some(sense) = self.attentions.take(lun, asked.cdb.opcode())
         {
@@ -168,8 +170,16 @@ impl Connection {
             if let Payload::ToHost(length) | Payload::FromHost(length) = work.payload() {
                 asked.task.length = length;
             }
-            if matches!(work.payload(), Payload::FromHost(length) if asked.to_target != length) {
-                return Err(Refusal::WRONG_FRAME);
+            match work.payload() {
+                Payload::FromHost(0) => {
+                    let block = unit.block_size.bytes() as u32;
+                    return self.start_odd_write(asked, (volume, block), work, ctx);
+                }
+                Payload::FromHost(length) if asked.to_target != length => {
+                    return Err(Refusal::WRONG_FRAME);
+                }
+                Payload::ToHost(_) => asked.task.expected = asked.to_host,
+                _ => {}
             }
             let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
             return self.hold(asked, judged, work, ctx);
@@ -258,9 +268,9 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<bool, Refusal> {
         let Work::Read(extent) = work else { return self.reply(asked, ctx) };
+        asked.task.expected = asked.to_host;
         if asked.to_host == 0 && asked.to_target > 0 {
             // Its host has the direction wrong: nothing can be moved, and what comes passes.
-            asked.task.expected = 0;
             return Err(Refusal::bare(ScsiStatus::GOOD));
         }
         self.start_read(asked, volume, extent, ctx);
@@ -282,13 +292,18 @@ impl Connection {
             // NUMBER OF LOGICAL BLOCKS is not half of the blocks that came.
             return Err(Sense::invalid_field(13, 7).into());
         }
-        if matches!(work, Work::WriteSame { .. }) {
+        let is_read = asked.to_target == 0 && asked.to_host > 0;
+        if matches!(work, Work::WriteSame { .. }) || is_read {
             return Err(Refusal::WRONG_FRAME);
         }
         if length == 0 {
             return Err(Refusal::bare(ScsiStatus::GOOD));
         }
         if asked.to_target > length {
+            // What follows unasked of that has no place.
+            if !asked.is_final && asked.to_target.min(self.parameters.first_burst) > length {
+                return Err(Refusal::WRONG_FRAME);
+            }
             asked.data = &asked.data[..came.min(length) as usize];
             if asked.data.len() as u32 == length && asked.is_final {
                 return self.start_with_data(asked, volume, work, ctx);

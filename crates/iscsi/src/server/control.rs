@@ -40,8 +40,10 @@ impl Connection {
             // The answer to a question of ours, or a sign of life.
             return Ok(Step::Consumed(pdu.len()));
         }
-        if self.turn(is_immediate, cmd_sn)? == Turn::Never {
-            return Ok(Step::Consumed(pdu.len()));
+        match self.turn(is_immediate, cmd_sn)? {
+            Turn::Now => {}
+            Turn::Never => return Ok(Step::Consumed(pdu.len())),
+            Turn::Rejected => return Ok(self.reject_immediate(pdu, head)),
         }
         if self.outbox.is_crowded() {
             self.intake.stream = Stream::Unread;

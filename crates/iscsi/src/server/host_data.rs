@@ -156,9 +156,11 @@ impl Connection {
 
     fn part_is_done(&mut self, part: Part, ctx: &mut Context<'_>) {
         self.intake.stream = Stream::Header;
+        // One that was ended while they came takes nothing more.
+        let is_aborted = self.slots.task(part.slot).is_aborted;
         let data = self.slots.incoming(part.slot).expect("a part has a place");
         data.received += part.length;
-        if !part.is_final {
+        if !part.is_final && !is_aborted {
             return;
         }
         if data.received < data.until && data.flaw.is_none() {
@@ -170,10 +172,11 @@ impl Connection {
 
     /// What a task awaited has come: it asks for more, or has all.
     pub(super) fn sequence_is_done(&mut self, slot: u16, ctx: &mut Context<'_>) {
+        let is_aborted = self.slots.task(slot).is_aborted;
         let data = self.slots.incoming(slot).expect("a task that takes data");
         self.intake.asked -= 1;
         self.intake.asked_large -= u32::from(data.length >= DIRECT_ALONE_MIN);
-        if data.is_whole() || data.flaw.is_some() {
+        if data.is_whole() || data.flaw.is_some() || is_aborted {
             self.data_is_whole(slot, ctx);
         } else {
             self.ask_for_data(slot, ctx);

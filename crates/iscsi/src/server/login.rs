@@ -179,6 +179,7 @@ impl Connection {
             let numbers = &mut self.outbox.numbers;
             numbers.exp_cmd_sn = request.cmd_sn;
             numbers.max_cmd_sn = request.cmd_sn.wrapping_add(COMMANDS_MAX - 1);
+            numbers.told_max_cmd_sn = numbers.max_cmd_sn;
             numbers.stat_sn = request.exp_stat_sn;
         }
         let taken = login.check(request).and_then(|()| {

@@ -63,10 +63,7 @@ impl Need {
     /// All of it, or nothing.
     fn take(self, pool: &mut Pool, account: &mut Account) -> Option<Vec<Buffer>> {
         let Need { length, phase, count } = self;
-        if count > 1 && !pool.would_grant(account, self.pages()) {
-            return None;
-        }
-        (0..count).map(|_| pool.take(account, length, phase)).collect()
+        pool.take_several(account, length, phase, count.into())
     }
 }
 

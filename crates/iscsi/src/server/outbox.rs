@@ -7,7 +7,7 @@
 use core::ops::{Deref, DerefMut};
 
 use block::checksum::{Crc32c, crc32c};
-use block::{Buffer, Memory};
+use block::{Buffer, Instant, Memory};
 use contract::Batches;
 use wire::iscsi::{Bhs, DataIn, Digests, R2t, Residual, ScsiResponse, TargetNumbers, padding};
 use wire::scsi::{ScsiStatus, Sense};
@@ -23,13 +23,16 @@ pub(super) struct Numbers {
     pub(super) exp_cmd_sn: u32,
     /// Of the last command that is taken.
     pub(super) max_cmd_sn: u32,
+    /// The same as the host was told it at most, by what has been given to the driver: so many
+    /// commands, and no more, it may have sent.
+    pub(super) told_max_cmd_sn: u32,
 }
 
 impl Numbers {
     /// What a PDU says that bears no status.
     #[inline]
     pub(super) fn now(&self) -> TargetNumbers {
-        let Numbers { stat_sn, exp_cmd_sn, max_cmd_sn } = *self;
+        let Numbers { stat_sn, exp_cmd_sn, max_cmd_sn, .. } = *self;
         TargetNumbers { stat_sn, exp_cmd_sn, max_cmd_sn }
     }
 
@@ -52,8 +55,6 @@ pub(super) struct Outbox {
     pub(super) segment_max: u32,
     /// The most data of one sequence.
     pub(super) burst_max: u32,
-    /// Whether sense data are in descriptor format.
-    pub(super) descriptor_sense: bool,
 }
 
 impl Deref for Outbox {
@@ -82,6 +83,13 @@ impl Outbox {
         }
     }
 
+    /// What was gathered goes out.
+    #[inline]
+    pub(super) fn send(&mut self, now: Instant) {
+        self.numbers.told_max_cmd_sn = self.numbers.max_cmd_sn;
+        self.batches.send(now);
+    }
+
     /// A command ends without an answer: the host may send another one all the same.
     pub(super) fn forgotten(&mut self, is_immediate: bool) {
         if !is_immediate {
@@ -106,7 +114,7 @@ impl Outbox {
         if data.is_empty() {
             return;
         }
-        self.batches.count_reply_data(data.len());
+        self.batches.count_reply_data(header.len() + data.len());
         let padding = &[0; 4][..padding(data.len() as u32) as usize];
         self.batches.filling.push_head(data);
         self.push_padding(padding);
@@ -145,7 +153,7 @@ impl Outbox {
             let response = ScsiResponse::new(task.tag, status.0, residual, r2ts, 0, numbers);
             return self.push_header(&response.emit());
         };
-        let sense = sense.emit(self.descriptor_sense);
+        let sense = sense.emit(task.descriptor_sense);
         let mut data = (sense.len() as u16).to_be_bytes().to_vec();
         data.extend_from_slice(&sense);
         let length = data.len() as u32;
@@ -215,9 +223,13 @@ impl Outbox {
         }
         let (mut at, mut data_sn) = (0, 0);
         while !rest.is_empty() {
-            let (part, behind) = rest.split_at(rest.len().min(self.segment_max as usize));
+            let in_burst = self.burst_max - at % self.burst_max;
+            let most = self.segment_max.min(in_burst) as usize;
+            let (part, behind) = rest.split_at(rest.len().min(most));
             let length = part.len() as u32;
-            let mut header = DataIn::new(task.tag, data_sn, at, length, false, self.numbers.now());
+            let ends_burst = length == in_burst;
+            let mut header =
+                DataIn::new(task.tag, data_sn, at, length, ends_burst, self.numbers.now());
             if behind.is_empty() {
                 let stat_sn = self.numbers.of_status().stat_sn;
                 header = header.with_status(ScsiStatus::GOOD.0, residual, stat_sn);

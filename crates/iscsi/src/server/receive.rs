@@ -73,6 +73,8 @@ pub(super) enum Turn {
     Now,
     /// It is none of the window's: nothing is done and nothing said.
     Never,
+    /// It is one more immediate command than is kept.
+    Rejected,
 }
 
 impl Connection {
@@ -265,13 +267,13 @@ impl Connection {
             return Err(Violation::protocol("login first, and once"));
         }
         match opcode {
-            Opcode::SCSI_COMMAND => self.command(bytes, &head, ctx),
-            Opcode::DATA_OUT => self.host_data(bytes, &head, ctx),
-            Opcode::SNACK => {
-                // At level 0 nothing is asked for again.
-                self.reject(RejectReason::SNACK, bytes);
-                Ok(self.pass(&head))
+            Opcode::SCSI_COMMAND if !matches!(self.state, State::Session(None)) => {
+                self.command(bytes, &head, ctx)
             }
+            Opcode::SCSI_COMMAND => self.command_in_discovery(bytes, &head),
+            Opcode::DATA_OUT => self.host_data(bytes, &head, ctx),
+            // At level 0 nothing is asked for again.
+            Opcode::SNACK => Ok(self.refuse_pdu(RejectReason::SNACK, bytes, &head)),
             _ if !opcode.is_from_initiator() => {
                 Err(Violation::protocol("a PDU that initiators send"))
             }
@@ -287,8 +289,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<Step, Violation> {
         if head.data_length > TEXT_SEGMENT_MAX {
-            self.reject(RejectReason::LONG_OPERATION, bytes);
-            return Ok(self.pass(head));
+            return Ok(self.refuse_pdu(RejectReason::LONG_OPERATION, bytes, head));
         }
         let total = head.total(self.outbox.digests);
         if bytes.len() < total as usize {
@@ -299,6 +300,17 @@ impl Connection {
             return Err(Violation::new(RejectReason::DATA_DIGEST_ERROR, "data digest"));
         }
         self.take_control(&bytes[..total as usize], head, ctx)
+    }
+
+    /// Rejects a PDU, whose data pass: not while too much is unsent.
+    #[cold]
+    fn refuse_pdu(&mut self, reason: RejectReason, bytes: &[u8], head: &PduHead) -> Step {
+        if self.outbox.is_crowded() {
+            self.intake.stream = Stream::Unread;
+            return Step::Pause;
+        }
+        self.reject(reason, bytes);
+        self.pass(head)
     }
 
     /// Is done with a PDU whose data are of no use.
@@ -325,20 +337,18 @@ impl Connection {
         if is_immediate {
             let waits = (self.managements.len() + self.resets.len()) as u32;
             return match self.unanswered() + waits >= COMMANDS_MAX + IMMEDIATE_MAX {
-                true => Ok(Turn::Never),
+                true => Ok(Turn::Rejected),
                 false => Ok(Turn::Now),
             };
         }
-        if cmd_sn == numbers.exp_cmd_sn && self.unanswered() < COMMANDS_MAX {
-            return Ok(Turn::Now);
+        if !serial::is_within(cmd_sn, numbers.exp_cmd_sn, numbers.told_max_cmd_sn) {
+            return Ok(Turn::Never);
         }
-        let is_within = !serial::precedes(cmd_sn, numbers.exp_cmd_sn)
-            && !serial::precedes(numbers.max_cmd_sn, cmd_sn);
-        if is_within && cmd_sn != numbers.exp_cmd_sn {
+        match cmd_sn == numbers.exp_cmd_sn {
+            true => Ok(Turn::Now),
             // There is one connection, on which commands come in their order.
-            return Err(Violation::protocol("CmdSN in order on a connection"));
+            false => Err(Violation::protocol("CmdSN in order on a connection")),
         }
-        Ok(Turn::Never)
     }
 
     /// A command takes its turn.
@@ -377,8 +387,10 @@ impl Connection {
         }
         let command = ScsiCommand::parse(bytes).map_err(|error| Violation::field(&error))?;
         let is_immediate = command.operation.is_immediate();
-        if self.turn(is_immediate, command.cmd_sn)? == Turn::Never {
-            return Ok(Step::Consumed(total));
+        match self.turn(is_immediate, command.cmd_sn)? {
+            Turn::Now => {}
+            Turn::Never => return Ok(Step::Consumed(total)),
+            Turn::Rejected => return Ok(self.reject_immediate(bytes, head)),
         }
         let data = head.data(bytes);
         self.intake.data_from = self.intake.front + head.data_at as usize;
@@ -410,12 +422,36 @@ impl Connection {
     ) -> Result<Step, Violation> {
         let command = ScsiCommand::parse(bytes).map_err(|error| Violation::field(&error))?;
         let is_immediate = command.operation.is_immediate();
-        if self.turn(is_immediate, command.cmd_sn)? == Turn::Never {
-            return Ok(self.pass(head));
+        match self.turn(is_immediate, command.cmd_sn)? {
+            Turn::Now => {}
+            Turn::Never => return Ok(self.pass(head)),
+            Turn::Rejected => return Ok(self.reject_immediate(bytes, head)),
         }
         self.take_turn(is_immediate);
         self.counters.commands += 1;
         Ok(self.take_streamed(&command, head, ctx))
+    }
+
+    /// An immediate command, one more than is kept.
+    #[cold]
+    pub(super) fn reject_immediate(&mut self, bytes: &[u8], head: &PduHead) -> Step {
+        self.refuse_pdu(RejectReason::TOO_MANY_IMMEDIATE_COMMANDS, bytes, head)
+    }
+
+    /// A session of discovery takes no commands: they are rejected (RFC 7143, 4.3).
+    #[cold]
+    fn command_in_discovery(&mut self, bytes: &[u8], head: &PduHead) -> Result<Step, Violation> {
+        let command = ScsiCommand::parse(bytes).map_err(|error| Violation::field(&error))?;
+        let is_immediate = command.operation.is_immediate();
+        if self.turn(is_immediate, command.cmd_sn)? == Turn::Never {
+            return Ok(self.pass(head));
+        }
+        let step = self.refuse_pdu(RejectReason::COMMAND_NOT_SUPPORTED, bytes, head);
+        if !matches!(step, Step::Pause) {
+            self.take_turn(is_immediate);
+            self.outbox.forgotten(is_immediate);
+        }
+        Ok(step)
     }
 
     /// Says that a PDU was not taken. `pdu` holds it from its start on.

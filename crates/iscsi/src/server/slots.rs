@@ -32,6 +32,8 @@ pub(super) struct Task {
     pub(super) is_immediate: bool,
     /// Whether a task management function ended it: it is not answered.
     pub(super) is_aborted: bool,
+    /// Whether its unit's sense data are in descriptor format (D_SENSE).
+    pub(super) descriptor_sense: bool,
 }
 
 /// An outstanding task.

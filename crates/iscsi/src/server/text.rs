@@ -53,11 +53,11 @@ impl Connection {
         if is_anew {
             (self.text.came, self.text.ours, self.text.at) = (Vec::new(), Vec::new(), 0);
         } else if request.target_transfer_tag != TRANSFER_TAG {
-            self.reject(RejectReason::INVALID_PDU_FIELD, pdu);
+            self.reject_text(request, RejectReason::INVALID_PDU_FIELD, pdu);
             return Ok(());
         }
         if request.check().is_err() {
-            self.reject(RejectReason::INVALID_PDU_FIELD, pdu);
+            self.reject_text(request, RejectReason::INVALID_PDU_FIELD, pdu);
             return Ok(());
         }
         if self.text.came.len() + data.len() > TEXT_MAX {
@@ -73,13 +73,19 @@ impl Connection {
             match self.answer_text(&came, ctx) {
                 Some(ours) => (self.text.ours, self.text.at) = (ours, 0),
                 None => {
-                    self.reject(RejectReason::PROTOCOL_ERROR, pdu);
+                    self.reject_text(request, RejectReason::PROTOCOL_ERROR, pdu);
                     return Ok(());
                 }
             }
         }
         self.send_text(request);
         Ok(())
+    }
+
+    /// It has taken its turn, and is answered by a Reject.
+    fn reject_text(&mut self, request: &TextRequest, reason: RejectReason, pdu: &[u8]) {
+        self.outbox.answered(request.operation.is_immediate());
+        self.reject(reason, pdu);
     }
 
     /// Sends the next part of our text.

@@ -93,7 +93,11 @@ impl Connection {
             false => Err(Refusal::UNEXPECTED_DATA),
         };
         let found = judged.and_then(|(judged, work)| {
-            if head.data_length > asked.task.length || asked.task.length > asked.to_target {
+            let unasked = match is_final {
+                true => head.data_length,
+                false => asked.to_target.min(self.parameters.first_burst),
+            };
+            if unasked > asked.task.length || asked.task.length > asked.to_target {
                 return Err(Refusal::WRONG_FRAME);
             }
             let need = Need::of(&work, &asked.cdb, asked.task.length);
@@ -120,6 +124,7 @@ impl Connection {
         let session = self.state.session().ok_or(Refusal::NO_UNIT)?;
         let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
         let unit: &LogicalUnit = unit.ok_or(Refusal::NO_UNIT)?;
+        asked.task.descriptor_sense = unit.mode.descriptor_sense;
         if let Some(sense) = self.attentions.take(asked.task.lun, asked.cdb.opcode()) {
             return Err(sense.into());
         }

@@ -32,6 +32,8 @@ pub(super) struct Reset {
     /// The session that asked, if it is still there, and the task tag of its request.
     place: Slot,
     tag: u32,
+    /// Its target, if all sessions of that end behind it.
+    cold: Option<IscsiName>,
     /// Shards that have not answered.
     left: u16,
 }
@@ -53,7 +55,8 @@ impl Targets {
         let scope = Scope { target: session.nexus.target.clone(), lun, is_cold };
         let asker = session.place;
         let left = self.shards;
-        let ask = self.resets.insert(Reset { place: asker, tag, left });
+        let cold = scope.is_cold.then(|| scope.target.clone());
+        let ask = self.resets.insert(Reset { place: asker, tag, cold, left });
         for shard in (0..self.shards).map(ShardId).filter(|shard| *shard != self.shard) {
             let message = Message::ResetAsk { ask, scope: Box::new(scope.clone()) };
             self.messages.push_back((shard, message));
@@ -102,15 +105,20 @@ impl Targets {
     fn parts_may_be_over(&mut self) {
         let over: Vec<Part> = self.parts.extract_if(.., |part| part.sessions.is_empty()).collect();
         for Part { from, ask, scope, .. } in over {
-            if scope.is_cold
-                && let Some(&target) = self.by_name.get(&scope.target)
-            {
-                self.close_where(|session| session.target == target, CloseReason::ColdReset);
+            if from == self.shard {
+                self.reset_answered(ask);
+                continue;
             }
-            match from == self.shard {
-                true => self.reset_answered(ask),
-                false => self.messages.push_back((from, Message::ResetAnswer { ask })),
+            if scope.is_cold {
+                self.close_all_of(&scope.target);
             }
+            self.messages.push_back((from, Message::ResetAnswer { ask }));
+        }
+    }
+
+    fn close_all_of(&mut self, target: &IscsiName) {
+        if let Some(&target) = self.by_name.get(target) {
+            self.close_where(|session| session.target == target, CloseReason::ColdReset);
         }
     }
 
@@ -119,8 +127,13 @@ impl Targets {
         let Some(reset) = self.resets.get_mut(ask) else { return };
         reset.left -= 1;
         if reset.left == 0 {
-            let Reset { place, tag, .. } = self.resets.remove(ask).expect("it was just there");
+            let Reset { place, tag, cold, .. } =
+                self.resets.remove(ask).expect("it was just there");
             self.events.push_back((place, SessionEvent::ResetDone { tag }));
+            // Who asked hears first that it is done.
+            if let Some(target) = cold {
+                self.close_all_of(&target);
+            }
         }
     }
 }

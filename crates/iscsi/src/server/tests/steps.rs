@@ -1,0 +1,209 @@
+//! Commands that ask their volume more than once: what they ask, in which order, and what comes between.
+
+use block::{Failure, VolumeId};
+use wire::scsi::{AdditionalSense, Cdb, OpCode, ScsiStatus, SenseKey};
+
+use super::commands::held;
+use super::world::{Order, VOLUME, World, pattern, refused};
+
+fn or_write(lba: u64, bytes: u32) -> Order {
+    Order::write(0, Cdb::orwrite_16(lba, bytes / 512, false), bytes)
+}
+
+fn write_same(lba: u64, blocks: u32) -> Order {
+    Order::write(0, Cdb::write_same_16(lba, blocks, false, false), 512)
+}
+
+/// WRITE AND VERIFY(10), with BYTCHK or without.
+fn write_and_verify(lba: u8, bytes: u32, compares: bool) -> Order {
+    let mut cdb = Cdb::new(OpCode::WRITE_AND_VERIFY_10);
+    (cdb.0[1], cdb.0[5]) = (u8::from(compares) << 1, lba);
+    cdb.0[7..9].copy_from_slice(&((bytes / 512) as u16).to_be_bytes());
+    Order::write(0, cdb, bytes)
+}
+
+#[test]
+fn what_is_written_and_verified_is_on_the_medium() {
+    for (compares, second) in [(false, "verify"), (true, "compare")] {
+        let mut world = World::connected(Default::default());
+        for bytes in [512, 4096, 65_536] {
+            world.log.clear();
+            let data = pattern(bytes as usize, 1);
+            let answer = world.write_all(write_and_verify(3, bytes, compares), &data);
+            assert_eq!(answer.status(), ScsiStatus::GOOD);
+            assert_eq!(world.log, ["write", second]);
+            assert!(world.volumes[0][1536..][..data.len()] == data[..]);
+        }
+        assert_eq!(world.links[0].connection.pages(), 0);
+    }
+}
+
+#[test]
+fn what_was_not_written_is_not_verified() {
+    let mut world = World::connected(Default::default());
+    world.fail_next = Some(Failure::MediumWrite);
+    let said = world.ask(write_and_verify(3, 512, true), &[1; 512]);
+    refused(&said, SenseKey::MEDIUM_ERROR, AdditionalSense::WRITE_ERROR);
+    assert_eq!(world.log, ["write"]);
+}
+
+#[test]
+fn what_is_not_there_when_it_is_verified_is_told() {
+    let mut world = World::connected(Default::default());
+    world.hold_requests = true;
+    world.command(0, write_and_verify(0, 512, true), &[1; 512]);
+    world.release_one(0);
+    world.run();
+    world.volumes[0][7] = 0;
+    world.hold_requests = false;
+    world.run();
+    let code = AdditionalSense::MISCOMPARE_DURING_VERIFY;
+    refused(&world.said_one(0), SenseKey::MISCOMPARE, code);
+}
+
+#[test]
+fn or_write_joins_what_comes_with_what_is_there() {
+    let mut world = World::connected(Default::default());
+    for bytes in [512, 4096, 40_960] {
+        let before = world.volumes[0].clone();
+        let data = pattern(bytes as usize, 7);
+        world.log.clear();
+        assert_eq!(world.write_all(or_write(5, bytes), &data).status(), ScsiStatus::GOOD);
+        assert_eq!(world.log, ["read", "compare and write"]);
+        let joined: Vec<u8> = data.iter().zip(&before[2560..]).map(|(a, b)| a | b).collect();
+        assert!(world.volumes[0][2560..][..joined.len()] == joined[..]);
+    }
+    assert_eq!(world.links[0].connection.pages(), 0);
+}
+
+/// What it writes replaces what it read, or nothing.
+#[test]
+fn or_write_begins_again_when_somebody_else_wrote_in_between() {
+    let mut world = World::connected(Default::default());
+    world.volumes[0][..512].fill(0);
+    world.hold_requests = true;
+    world.command(0, or_write(0, 512), &[0x0f; 512]);
+    world.release_one(0);
+    world.run();
+    world.volumes[0][..512].fill(0x30);
+    for _ in 0..3 {
+        world.release_one(0);
+        world.run();
+    }
+    assert_eq!(world.said_one(0).status(), ScsiStatus::GOOD);
+    assert_eq!(world.log, ["read", "compare and write", "read", "compare and write"]);
+    assert_eq!(world.volumes[0][..512], [0x3f; 512]);
+}
+
+#[test]
+fn or_write_gives_up_when_somebody_always_writes_in_between() {
+    let mut world = World::connected(Default::default());
+    world.hold_requests = true;
+    world.command(0, or_write(0, 512), &[0x0f; 512]);
+    let mut rounds = 0u8;
+    while !world.shard.below.held.is_empty() {
+        world.release_one(0);
+        world.run();
+        rounds += 1;
+        world.volumes[0][..512].fill(rounds);
+        assert!(rounds < 100, "it goes round in circles");
+    }
+    assert_eq!(world.said_one(0).status(), ScsiStatus::BUSY);
+    assert_eq!(world.links[0].connection.pages(), 0);
+}
+
+#[test]
+fn or_write_that_cannot_read_or_replace_says_why() {
+    for (at, log) in [(0, 1), (1, 2)] {
+        let mut world = World::connected(Default::default());
+        world.hold_requests = true;
+        world.command(0, or_write(0, 512), &[0x0f; 512]);
+        for step in 0..=at {
+            world.fail_next = (step == at).then_some(Failure::MediumRead);
+            world.release_one(0);
+            world.run();
+        }
+        let code = AdditionalSense::UNRECOVERED_READ_ERROR;
+        refused(&world.said_one(0), SenseKey::MEDIUM_ERROR, code);
+        assert_eq!(world.log.len(), log);
+        assert_eq!(world.links[0].connection.pages(), 0);
+    }
+}
+
+#[test]
+fn a_reservation_that_comes_between_two_steps_ends_the_command() {
+    let mut world = World::connected(Default::default());
+    world.hold_requests = true;
+    world.command(0, or_write(0, 512), &[0x0f; 512]);
+    world.shard.reservations.set(VolumeId(0), held());
+    world.hold_requests = false;
+    world.run();
+    assert_eq!(world.said_one(0).status(), ScsiStatus::RESERVATION_CONFLICT);
+    assert_eq!(world.log, ["read"]);
+}
+
+#[test]
+fn one_block_is_written_to_all_of_an_extent() {
+    let end = (VOLUME / 512) as u64;
+    for (lba, blocks) in [(0, 1), (3, 127), (7, 128), (9, 129), (1, 1000), (end - 300, 300)] {
+        let mut world = World::connected(Default::default());
+        let before = world.volumes[0].clone();
+        let block = pattern(512, 5);
+        let answer = world.ask(write_same(lba, blocks), &block);
+        assert_eq!(answer.status(), ScsiStatus::GOOD, "{lba} {blocks}");
+        let (from, to) = (lba as usize * 512, (lba as usize + blocks as usize) * 512);
+        assert!(world.volumes[0][from..to].chunks(512).all(|written| written == block));
+        assert!(world.volumes[0][..from] == before[..from]);
+        assert!(world.volumes[0][to..] == before[to..]);
+        assert!(world.log.iter().all(|name| *name == "write"));
+        assert_eq!(world.log.len(), (blocks as usize * 512).div_ceil(65_536));
+        assert_eq!(world.links[0].connection.pages(), 0);
+    }
+}
+
+#[test]
+fn a_block_of_zeros_is_no_write() {
+    for asks in [false, true] {
+        let mut world = World::connected(Default::default());
+        world.volumes[0].fill(7);
+        let answer = match asks {
+            false => world.ask(write_same(8, 1000), &[0; 512]),
+            true => {
+                let r2t = world.ask(write_same(8, 1000), &[]).r2t();
+                world.granted(&r2t, &[0; 512], 512)
+            }
+        };
+        assert_eq!(answer.status(), ScsiStatus::GOOD);
+        assert_eq!(world.log, ["write zeroes"]);
+        assert!(world.volumes[0][4096..][..512_000].iter().all(|byte| *byte == 0));
+        assert_eq!(world.links[0].connection.pages(), 0);
+    }
+}
+
+#[test]
+fn a_block_that_cannot_be_written_everywhere_says_so() {
+    let mut world = World::connected(Default::default());
+    world.hold_requests = true;
+    world.command(0, write_same(0, 1000), &[5; 512]);
+    world.release_one(0);
+    world.run();
+    world.fail_next = Some(Failure::NoSpace);
+    world.release_one(0);
+    world.run();
+    let code = AdditionalSense::SPACE_ALLOCATION_FAILED;
+    refused(&world.said_one(0), SenseKey::DATA_PROTECT, code);
+    assert_eq!(world.log.len(), 2);
+    assert_eq!(world.links[0].connection.pages(), 0);
+}
+
+#[test]
+fn the_data_of_write_same_are_one_block() {
+    let mut world = World::connected(Default::default());
+    for bytes in [0, 511, 1024] {
+        let order = Order { expected: bytes, ..write_same(0, 8) };
+        let said = world.ask(order, &pattern(bytes as usize, 1));
+        let code = AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT;
+        refused(&said, SenseKey::ILLEGAL_REQUEST, code);
+    }
+    assert!(world.log.is_empty());
+}
