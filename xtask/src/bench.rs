@@ -4,8 +4,8 @@
 //! a subject and a limit); within a round all sides run one after the other, the order turning each
 //! round, and a figure is the median of the ratios within a round. What is compared stands in
 //! `bench/cases.toml` (read by `cases.rs` and `matrix.rs`, its figures in `figure.rs`). Servers are
-//! described in `plan.rs` and, of AoE, `aoe.rs` with its namespaces in `lan.rs`; loads in `load.rs`;
-//! `process.rs` runs both. `measure.rs` goes through the rounds, `judge.rs` makes figures of them,
+//! described in `plan.rs`, of iSCSI in `iscsi.rs`, and of AoE in `aoe.rs` with its namespaces in
+//! `lan.rs`; loads in `load.rs`; `process.rs` runs both. `measure.rs` goes through the rounds, `judge.rs` makes figures of them,
 //! `report.rs` the table and the JSON; `against.rs` compares two commits. A benchmark, not a test:
 //! figures below what is wanted are shown and change no exit code. Times: seconds unless named
 //! otherwise.
@@ -14,6 +14,7 @@ mod against;
 mod aoe;
 mod cases;
 mod figure;
+mod iscsi;
 mod judge;
 mod lan;
 mod load;

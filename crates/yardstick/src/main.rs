@@ -1,21 +1,24 @@
 //! What Plateway is measured with: the ceiling (the barest responder) and the bare client.
 //!
-//! Both are written for speed alone and are no part of the product. They speak just enough NVMe/TCP
-//! to stand opposite each other, Plateway, or any other target. `ceiling.rs` and `client.rs` are
-//! the two programs; `ring.rs` and `outbox.rs` is what they share. `aoe.rs` has the same pair for
-//! ATA over Ethernet. `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all four; `hog.rs`
-//! is who competes with a target for its CPU. Absent on purpose: the workspace's own crates, so that
-//! nothing that is measured is part of the measure.
+//! Both are written for speed alone and are no part of the product. They speak just enough of a
+//! protocol to stand opposite each other, Plateway, or any other target: `nvme.rs`, `iscsi.rs` and
+//! `aoe.rs` have a pair each. The pairs over TCP run on `responder.rs` and `load.rs`, whose threads
+//! stand on `ring.rs`, `inbox.rs`, `outbox.rs` and `bytes.rs`. `memory.rs`, `system.rs`, `places.rs`
+//! and `report.rs` serve all; `hog.rs` is who competes with a target for its CPU. Absent on purpose:
+//! the workspace's own crates, so that nothing that is measured is part of the measure.
 
 mod aoe;
-mod ceiling;
-mod client;
+mod bytes;
 mod hog;
+mod inbox;
+mod iscsi;
+mod load;
 mod memory;
+mod nvme;
 mod outbox;
-mod pdu;
 mod places;
 mod report;
+mod responder;
 mod ring;
 mod system;
 
@@ -26,7 +29,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use system::Target;
 
-/// Measures NVMe/TCP and AoE targets: a bare responder and a bare client of each.
+/// Measures NVMe/TCP, iSCSI and AoE targets: a bare responder and a bare client of each.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -37,9 +40,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the barest NVMe/TCP responder there is.
-    Ceiling(ceiling::Options),
-    /// Put load on a target and count.
-    Client(client::Options),
+    Ceiling(responder::Options),
+    /// Put load on an NVMe/TCP target and count.
+    Client(nvme::client::Options),
+    /// Run the barest iSCSI target there is.
+    CeilingIscsi(responder::Options),
+    /// Put load on an iSCSI target and count.
+    ClientIscsi(iscsi::client::Options),
     /// Run the barest AoE responder there is.
     CeilingAoe(aoe::responder::Options),
     /// Put load on an AoE target and count.
@@ -123,8 +130,12 @@ fn parse_size(text: &str) -> Result<usize> {
 
 fn main() -> Result<()> {
     match &Cli::parse().command {
-        Command::Ceiling(options) => ceiling::run(options),
-        Command::Client(options) => show(&client::run(options)?, options.measure.json),
+        Command::Ceiling(options) => responder::run::<nvme::ceiling::Connection>(options),
+        Command::Client(options) => show(&nvme::client::run(options)?, options.shape.measure.json),
+        Command::CeilingIscsi(options) => responder::run::<iscsi::ceiling::Connection>(options),
+        Command::ClientIscsi(options) => {
+            show(&iscsi::client::run(options)?, options.shape.measure.json)
+        }
         Command::CeilingAoe(options) => aoe::responder::run(options),
         Command::ClientAoe(options) => show(&aoe::client::run(options)?, options.measure.json),
         Command::Hog(options) => show(&hog::run(options)?, options.json),

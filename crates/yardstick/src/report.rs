@@ -1,4 +1,4 @@
-//! What a client saw in its window, and the JSON that says so; the same for both protocols.
+//! What a client saw in its window, and the JSON that says so; the same for all protocols.
 //!
 //! Units: as each field's name says; latencies in microseconds. `target` stands there when a
 //! process was named whose CPU is to be read. `window_ns` are both ends of the window on the

@@ -1,4 +1,4 @@
-//! One io_uring for one thread: single issuer, deferred task work, registered ring and files.
+//! One io_uring for one thread: single issuer, deferred task work, registered files.
 //!
 //! In: receives, polls, accepts. Out: completions as (key, result). Waiting is one system call that
 //! also submits; with a spin budget the thread first looks at the flag by which the kernel says
@@ -34,7 +34,6 @@ impl Ring {
             .setup_cqsize(32 * 1024)
             .build(1024)?;
         ring.submitter().register_files_sparse(SLOTS)?;
-        ring.submitter().register_ring_fd()?;
         Ok(Self { ring, spin, alarm: false, limit: Box::default() })
     }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::cases::Case;
 use super::lan::{LOAD, Lan, PREFIX, SHARED_MEMORY, Softirq, TARGET};
-use super::plan::{VOLUME, server_table, volume};
+use super::plan::{VOLUME, VOLUME_MIB, server_table, single, volume};
 use super::process::{Bench, Place, Server, output};
 use crate::tree;
 
@@ -26,8 +26,8 @@ pub(super) const ADDRESS: &str = "7.0";
 const MANY: (u16, u16) = (32, 128);
 /// Commands that every server is told to buffer: more than any window here.
 const BUFFERS: u32 = 256;
-/// Bytes of the file that `vblade` serves; as large as every volume.
-const VOLUME_BYTES: usize = 512 << 20;
+/// Bytes of the file that a server of others serves; as large as every volume.
+const VOLUME_BYTES: usize = (VOLUME_MIB as usize) << 20;
 
 /// An AoE server to start.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -152,7 +152,7 @@ pub(super) fn initiator(bench: &Bench, server: &Server) -> Result<Command> {
 }
 
 /// A file in memory, of the size of every volume and every block of it written.
-fn memory_file(bench: &Bench) -> Result<PathBuf> {
+pub(super) fn memory_file(bench: &Bench) -> Result<PathBuf> {
     let shared = Path::new(SHARED_MEMORY);
     let dir = if shared.is_dir() { shared.to_owned() } else { bench.fresh("vblade")? };
     let path = dir.join(format!("{PREFIX}{}", std::process::id()));
@@ -182,10 +182,7 @@ fn configuration(plan: &Plan, cpus: &str, own: &Path) -> String {
                 continue;
             }
             let name = format!("n{number}");
-            text += &format!("[[disk]]\nname = \"{name}\"\nuri = \"null:64MiB\"\n");
-            text += &format!(
-                "[[volume]]\nname = \"{name}\"\nlayout = \"single\"\ndisks = [\"{name}\"]\nblock_size = 512\n"
-            );
+            text += &single(&name, "null:64MiB");
             text += &export(&name, &address);
         }
     }

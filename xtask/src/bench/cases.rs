@@ -29,6 +29,8 @@ pub(super) struct Case {
     pub(super) subject: Side,
     /// Another in the same rounds, against which both are shown.
     pub(super) beside: Option<Side>,
+    /// What the first reference is wanted to be of it, to be worth the name.
+    pub(super) beside_at_least: Option<f64>,
     /// Its windows are at least so long.
     seconds_min: Option<f64>,
 }
@@ -60,7 +62,7 @@ pub(super) struct Bound {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Side {
-    /// What the table calls it among several references.
+    /// What the table calls it among several references, or beside.
     pub(super) name: Option<String>,
     pub(super) server: Option<Plan>,
     pub(super) load: Load,
@@ -270,6 +272,22 @@ mod tests {
                 check(&format!("4k-{rw}-{depth}"), Figure::OpsPerCpu, 0.9);
             }
         }
+        for rest in ["read", "write"] {
+            for depth in ["1", "4", "32", "128", "4x32"] {
+                check(&format!("iscsi-4k-{rest}-{depth}"), Figure::Iops, 0.9);
+                check(&format!("iscsi-4k-{rest}-{depth}"), Figure::OpsPerCpu, 0.9);
+            }
+            for depth in ["8", "32"] {
+                check(&format!("iscsi-128k-{rest}-{depth}"), Figure::Iops, 0.95);
+                check(&format!("iscsi-128k-{rest}-{depth}"), Figure::OpsPerCpu, 0.95);
+            }
+        }
+        check("iscsi-4k-mix-128", Figure::Iops, 0.9);
+        check("iscsi-digests-4k", Figure::OpsPerCpu, 0.75);
+        check("iscsi-digests-128k", Figure::OpsPerCpu, 0.6);
+        check("iscsi-ten-luns", Figure::OpsPerCpu, 0.95);
+        check("iscsi-idle-100", Figure::TargetShare, 1.15);
+        check("iscsi-idle-100", Figure::WakeupsEach, 1.02);
         for state in ["aged", "rfill"] {
             for rest in ["read-8", "read-32", "write-8", "write-32"] {
                 for shards in ["", "-x2"] {

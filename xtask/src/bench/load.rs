@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::aoe;
@@ -32,16 +32,23 @@ impl Bench {
 
     /// The bare client against a server, for one window.
     pub(super) fn client(&self, server: &Server, args: &[&str], seconds: f64) -> Result<Value> {
-        let Place::Port { address, subsystem } = &server.place else {
-            return aoe::client(self, server, aoe::ADDRESS, args, seconds)
-                .map_err(|error| server.blame(error));
-        };
         let own = self.load_cpu.to_string();
         let cpus = server.load_cpus.as_ref().unwrap_or(&own);
         let mut command = self.command(cpus, &self.yardstick);
+        match &server.place {
+            Place::Lan(_) => {
+                return aoe::client(self, server, aoe::ADDRESS, args, seconds)
+                    .map_err(|error| server.blame(error));
+            }
+            Place::Nvme { address, subsystem } => {
+                command.args(["client", "--connect", &address.to_string(), "--nqn", subsystem])
+            }
+            Place::Iscsi { address, target, luns } => command
+                .args(["client-iscsi", "--connect", &address.to_string()])
+                .args(["--target", target, "--lun", luns]),
+        };
         command
-            .args(["client", "--json", "--connect", &address.to_string()])
-            .args(["--nqn", subsystem])
+            .arg("--json")
             .args(["--seconds", &seconds.to_string()])
             .args(["--target-pid", &server.child.id().to_string()])
             .args(["--target-cpus", &server.cpus])
@@ -62,7 +69,8 @@ impl Bench {
         let cpu = if server.is_some() { self.load_cpu } else { self.target_cpu };
         let mut command = match server.map(|server| (server, &server.place)) {
             Some((server, Place::Lan(_))) => aoe::initiator(self, server)?,
-            Some((_, Place::Port { address, subsystem })) => {
+            Some((_, Place::Iscsi { .. })) => bail!("no case asks with an initiator over iSCSI"),
+            Some((_, Place::Nvme { address, subsystem })) => {
                 let mut command = self.command(&cpu.to_string(), &self.plateway);
                 command.arg("bench").arg(format!(
                     "nvme+tcp://{address}/{subsystem}/1?hdgst=0&ddgst=0&queues=1&depth=32"

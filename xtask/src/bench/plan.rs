@@ -3,25 +3,25 @@
 //!
 //! Plateway gets a configuration file and the bare responder arguments; both listen on a port of the
 //! loopback interface. What a case does not say is not written, so that it is the default that is
-//! measured. AoE's are in [`super::aoe`].
+//! measured. AoE's are in [`super::aoe`], iSCSI's in [`super::iscsi`].
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use super::aoe;
-use super::process::{Bench, Place, START, Scraper, Server};
+use super::process::{Bench, Place, Scraper, Server};
+use super::{aoe, iscsi};
 use crate::tree::words;
 
 /// Name of the subsystem under which Plateway exports the volume.
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:bench";
 /// Bytes of every volume in memory that is measured.
 pub(super) const VOLUME: &str = "512MiB";
+pub(super) const VOLUME_MIB: u32 = 512;
 const MEMBER: &str = "128MiB";
 /// Bytes of an exported file.
 const FILE: &str = "256MiB";
@@ -32,6 +32,8 @@ const FILE: &str = "256MiB";
 pub(super) enum Plan {
     /// Of NVMe/TCP, on a port of the loopback interface.
     Nvme(NvmePlan),
+    /// Of iSCSI, on a port of the loopback interface, too.
+    Iscsi(iscsi::Plan),
     /// Of AoE, on a LAN of its own.
     Aoe(aoe::Plan),
 }
@@ -39,14 +41,14 @@ pub(super) enum Plan {
 impl Plan {
     /// How a client writes every block before anything is measured, where that is to be.
     pub(super) fn fill(&self) -> Option<&'static [&'static str]> {
+        const IN_ORDER: &[&str] = &["--rw=write", "--bs=128k", "--fill"];
         match self {
             Self::Nvme(plan) => match (plan.disks, plan.content) {
                 (Disks::Ceiling | Disks::Null, _) => None,
-                (_, Content::InOrder | Content::Aged) => {
-                    Some(&["--rw=write", "--bs=128k", "--fill"])
-                }
+                (_, Content::InOrder | Content::Aged) => Some(IN_ORDER),
                 (_, Content::Random) => Some(&["--rw=randwrite", "--bs=4k", "--fill"]),
             },
+            Self::Iscsi(plan) => plan.fill().then_some(IN_ORDER),
             Self::Aoe(plan) => plan.fill().then_some(&["--rw=write", "--bs=full", "--fill"]),
         }
     }
@@ -151,22 +153,17 @@ pub(super) fn serve(bench: &Bench, plan: &NvmePlan) -> Result<Server> {
         (command, SUBSYSTEM)
     };
     let text = words(&command);
-    let place = Place::Port { address, subsystem };
+    let place = Place::Nvme { address, subsystem };
     let mut server = Server::start(command, place, cpus.clone(), own.join("server.log"))?;
     if plan.cores == Cores::Shared {
         server.load_cpus = Some(cpus);
     }
-    let deadline = Instant::now() + START;
-    while TcpStream::connect(address).is_err() {
-        server.is_up(&text)?;
-        ensure!(Instant::now() < deadline, "{text} does not listen: {}", server.words());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    server.listens(address, &text)?;
     server.scraper = metrics.map(Scraper::start);
     Ok(server)
 }
 
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
@@ -230,6 +227,14 @@ pub(super) fn volume(disks: &[String]) -> String {
     let names = names.join(", ");
     text + &format!(
         "[[volume]]\nname = \"v0\"\nlayout = \"{layout}\"\ndisks = [{names}]\n{chunk}block_size = 512\n"
+    )
+}
+
+/// A disk and a volume over it, both called `name`.
+pub(super) fn single(name: &str, uri: &str) -> String {
+    format!(
+        "[[disk]]\nname = \"{name}\"\nuri = \"{uri}\"\n\
+         [[volume]]\nname = \"{name}\"\nlayout = \"single\"\ndisks = [\"{name}\"]\nblock_size = 512\n"
     )
 }
 

@@ -1,5 +1,5 @@
 //! The processes of a benchmark: servers that run, loads with their time limits. How a server is
-//! configured stands in [`super::plan`] and [`super::aoe`], what the loads are in [`super::load`].
+//! configured stands in [`super::plan`], [`super::iscsi`] and [`super::aoe`], what the loads are in [`super::load`].
 //!
 //! Servers end with the bench: by SIGKILL to their own process when dropped, and by the
 //! parent-death signal (`setpriv`) should the bench itself be killed. Every load has a time limit.
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use super::aoe;
 use super::lan::Lan;
 use super::plan::{self, Plan};
+use super::{aoe, iscsi};
 use crate::tree::{Tree, words};
 
 /// How long a server may take to listen.
@@ -49,7 +49,8 @@ pub(super) struct Server {
 
 /// Where a server is found.
 pub(super) enum Place {
-    Port { address: SocketAddr, subsystem: &'static str },
+    Nvme { address: SocketAddr, subsystem: &'static str },
+    Iscsi { address: SocketAddr, target: &'static str, luns: String },
     Lan(Lan),
 }
 
@@ -142,6 +143,7 @@ impl Bench {
     pub(super) fn serve(&self, plan: &Plan) -> Result<Server> {
         match plan {
             Plan::Nvme(plan) => plan::serve(self, plan),
+            Plan::Iscsi(plan) => iscsi::serve(self, plan),
             Plan::Aoe(plan) => aoe::serve(self, plan),
         }
     }
@@ -169,6 +171,17 @@ impl Server {
         })
     }
 
+    /// Waits until it listens.
+    pub(super) fn listens(&mut self, address: SocketAddr, text: &str) -> Result<()> {
+        let deadline = Instant::now() + START;
+        while TcpStream::connect(address).is_err() {
+            self.is_up(text)?;
+            ensure!(Instant::now() < deadline, "{text} does not listen: {}", self.words());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
     /// An error if it has ended.
     pub(super) fn is_up(&mut self, text: &str) -> Result<()> {
         match self.child.try_wait()? {
@@ -186,7 +199,7 @@ impl Server {
     pub(super) fn lan(&self) -> Option<&Lan> {
         match &self.place {
             Place::Lan(lan) => Some(lan),
-            Place::Port { .. } => None,
+            Place::Nvme { .. } | Place::Iscsi { .. } => None,
         }
     }
 

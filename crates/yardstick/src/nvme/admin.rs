@@ -5,9 +5,10 @@
 //! log pages are zeroes; asynchronous event requests stay open. Nothing is refused but what is
 //! unknown.
 
-use super::connection::{BLOCK, IN_CAPSULE};
+use super::ceiling::{BLOCK, IN_CAPSULE};
+use super::pdu::{self, flag, kind, opcode};
+use crate::bytes::put;
 use crate::outbox::Outbox;
-use crate::pdu::{self, flag, kind, opcode, put};
 
 /// Version 1.4: the oldest that says all a host of today asks for.
 const VERSION: u32 = 0x0001_0400;

@@ -4,6 +4,8 @@
 //! hide the parser's cost. Nothing is validated beyond what keeps memory safe. Units: bytes; all
 //! integers little-endian. Spec: NVMe/TCP transport, PDU header table.
 
+use crate::bytes::put;
+
 /// PDU types (CH byte 0).
 pub(crate) mod kind {
     pub(crate) const IC_REQ: u8 = 0x00;
@@ -37,6 +39,8 @@ pub(crate) mod opcode {
     pub(crate) const FABRICS: u8 = 0x7f;
 }
 
+/// Length of the common header.
+pub(crate) const COMMON_LEN: usize = 8;
 /// Length of a command capsule's header: CH and the submission queue entry.
 pub(crate) const CAPSULE_CMD_LEN: usize = 72;
 /// Length of the headers of CapsuleResp, H2CData, C2HData and R2T.
@@ -67,11 +71,6 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
-}
-
-/// Writes `value` at `at`.
-pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
-    bytes[at..at + value.len()].copy_from_slice(value);
 }
 
 /// A common header: type, flags, header length, data offset and the length of the whole PDU.

@@ -11,15 +11,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use crate::pdu::{self, command, flag, kind, opcode, put};
+use super::pdu::{self, command, flag, kind, opcode};
+use crate::bytes::{digest, put};
+use crate::load::KeepAlive;
 
 /// How long a target may take to answer a step of the set-up.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// CRC32C as NVMe/TCP uses it.
-pub(crate) fn digest(bytes: &[u8]) -> [u8; 4] {
-    crc_fast::crc32_iscsi(bytes).to_le_bytes()
-}
 
 /// Who asks, for what, and how.
 #[derive(Args, Clone, Debug)]
@@ -112,6 +109,11 @@ impl Session {
         Ok(session)
     }
 
+    /// The namespace that is asked for.
+    pub(super) fn nsid(&self) -> u32 {
+        self.peer.nsid
+    }
+
     /// Connects I/O queue `number` (from 1) for `depth` commands.
     pub(crate) fn queue(&self, number: u16, depth: u16) -> Result<Wire> {
         let mut wire = Wire::connect(&self.peer)?;
@@ -119,12 +121,6 @@ impl Session {
         let size = depth.saturating_add(1).clamp(2, 1024);
         connect_queue(&mut wire, &self.peer, self.controller, number, size)?;
         Ok(wire)
-    }
-
-    /// Sends a keep alive and reads its answer.
-    pub(crate) fn keep_alive(&mut self) -> Result<()> {
-        let entry = command(opcode::KEEP_ALIVE);
-        self.admin_command(entry, &mut []).map(drop)
     }
 
     fn identify(&mut self) -> Result<()> {
@@ -165,6 +161,13 @@ impl Session {
         }
         self.admin.send_command(&entry, &[])?;
         self.admin.completion(data)
+    }
+}
+
+impl KeepAlive for Session {
+    fn keep_alive(&mut self) -> Result<()> {
+        let entry = command(opcode::KEEP_ALIVE);
+        self.admin_command(entry, &mut []).map(drop)
     }
 }
 

@@ -1,14 +1,13 @@
-//! The barest NVMe/TCP responder: what kernel sockets and a ring allow at best.
+//! The barest responder over TCP: what kernel sockets and a ring allow at best, whatever it speaks.
 //!
 //! One thread. A turn: one receive takes everything there is, every PDU in it is handled, all
 //! replies leave in one `sendmsg` with vectors into the RAM area; then one wait. Data of a large
 //! write are received straight into the RAM area when they have not arrived yet. No checks but
-//! those that keep memory safe, no digests, one namespace of 512-byte blocks. Start with
-//! [`Responder::run`]; a connection is in `ceiling/connection.rs`, admin answers in
-//! `ceiling/admin.rs`.
+//! those that keep memory safe. Start with [`run`]; what a connection does with its bytes is in
+//! `responder/stream.rs`, and what they mean is for its [`Speaker`], of which each protocol has
+//! one: `nvme/ceiling.rs`, `iscsi/ceiling.rs`.
 
-mod admin;
-mod connection;
+mod stream;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -22,7 +21,8 @@ use serde_json::json;
 use crate::memory::Area;
 use crate::ring::{Ring, SLOTS};
 use crate::system;
-use connection::Connection;
+use stream::Connection;
+pub(crate) use stream::{Malformed, Speaker, Stream};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
@@ -60,12 +60,12 @@ fn key(purpose: u64, slot: u32) -> u64 {
 }
 
 /// The state of the thread.
-struct Responder {
+pub(crate) struct Responder<S: Speaker> {
     ring: Ring,
     ram: Area,
     listener: TcpListener,
     signals: OwnedFd,
-    connections: Vec<Option<Box<Connection>>>,
+    connections: Vec<Option<Box<Connection<S>>>>,
     free: Vec<u32>,
     buffer: usize,
     started: Instant,
@@ -73,24 +73,10 @@ struct Responder {
 }
 
 /// Serves until a signal or the time limit; prints JSON then, and on SIGUSR1.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run<S: Speaker>(options: &Options) -> Result<()> {
     system::pin(options.cpu)?;
-    system::raise_descriptor_limit();
-    let listener = TcpListener::bind(options.listen)
-        .with_context(|| format!("cannot listen on {}", options.listen))?;
-    let mut responder = Responder {
-        ring: Ring::new(Duration::from_micros(options.spin_us))
-            .context("cannot set up an io_uring")?,
-        ram: Area::new(options.size, true).context("cannot map the RAM area")?,
-        signals: block_signals()?,
-        connections: Vec::new(),
-        free: (0..SLOTS - 2).rev().collect(),
-        buffer: options.buffer,
-        started: Instant::now(),
-        served: 0,
-        listener,
-    };
-    println!("{}", json!({"listening": responder.listener.local_addr()?.to_string()}));
+    let mut responder = Responder::<S>::open(options)?;
+    println!("{}", json!({"listening": responder.address()?.to_string()}));
     responder.run(options.seconds)
 }
 
@@ -112,8 +98,33 @@ fn block_signals() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-impl Responder {
-    fn run(&mut self, time: Option<Duration>) -> Result<()> {
+impl<S: Speaker> Responder<S> {
+    /// Listens, and maps the RAM area. What runs it is the thread that opened it.
+    pub(crate) fn open(options: &Options) -> Result<Self> {
+        system::raise_descriptor_limit();
+        let listener = TcpListener::bind(options.listen)
+            .with_context(|| format!("cannot listen on {}", options.listen))?;
+        Ok(Self {
+            ring: Ring::new(Duration::from_micros(options.spin_us))
+                .context("cannot set up an io_uring")?,
+            ram: Area::new(options.size, true).context("cannot map the RAM area")?,
+            signals: block_signals()?,
+            connections: Vec::new(),
+            free: (0..SLOTS - 2).rev().collect(),
+            buffer: options.buffer,
+            started: Instant::now(),
+            served: 0,
+            listener,
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
+        Ok(self.listener.local_addr()?)
+    }
+
+    /// Serves until a signal or for `time`.
+    pub(crate) fn run(&mut self, time: Option<Duration>) -> Result<()> {
         self.ring.register(SLOTS - 1, self.listener.as_raw_fd())?;
         self.ring.register(SLOTS - 2, self.signals.as_raw_fd())?;
         self.ring.poll(SLOTS - 2, libc::POLLIN, key(purpose::SIGNAL, 0))?;
@@ -172,7 +183,7 @@ impl Responder {
             self.connections.resize_with(index + 1, || None);
         }
         self.served += 1;
-        let connection = Connection::new(socket, self.buffer, self.served as u16)?;
+        let connection = Connection::new(socket, self.buffer, self.served)?;
         self.connections[index] = Some(Box::new(connection));
         self.receive(slot)
     }
@@ -182,7 +193,7 @@ impl Responder {
         let Some(connection) = &mut self.connections[slot as usize] else {
             return Ok(());
         };
-        let entry = connection.receive(slot, &self.ram);
+        let entry = connection.stream.receive(slot, S::BESIDE, &self.ram);
         // SAFETY: the buffers and the message live in the boxed connection and the RAM area, which
         // stay until the receive has completed: a connection is closed only without one posted.
         unsafe { self.ring.push(entry, key(purpose::RECEIVE, slot)) }?;
@@ -197,8 +208,8 @@ impl Responder {
         if !alive {
             return self.close(slot);
         }
-        if !connection.waits_for_room {
-            match connection.flush() {
+        if !connection.stream.waits_for_room {
+            match connection.stream.flush() {
                 Ok(true) => {}
                 Ok(false) => self.wait_for_room(slot)?,
                 Err(_) => return self.close(slot),
@@ -209,7 +220,7 @@ impl Responder {
 
     fn wait_for_room(&mut self, slot: u32) -> Result<()> {
         if let Some(connection) = &mut self.connections[slot as usize] {
-            connection.waits_for_room = true;
+            connection.stream.waits_for_room = true;
             self.ring.poll(slot, libc::POLLOUT, key(purpose::ROOM, slot))?;
         }
         Ok(())
@@ -219,12 +230,12 @@ impl Responder {
         let Some(connection) = &mut self.connections[slot as usize] else {
             return Ok(());
         };
-        connection.waits_for_room = false;
-        if connection.dead {
+        connection.stream.waits_for_room = false;
+        if connection.stream.dead {
             return self.close(slot);
         }
         // A broken connection shows at its receive, which is posted.
-        if let Ok(false) = connection.flush() {
+        if let Ok(false) = connection.stream.flush() {
             self.wait_for_room(slot)?;
         }
         Ok(())
@@ -235,9 +246,9 @@ impl Responder {
         let Some(connection) = &mut self.connections[slot as usize] else {
             return Ok(());
         };
-        if connection.waits_for_room {
-            connection.dead = true;
-            connection.shutdown();
+        if connection.stream.waits_for_room {
+            connection.stream.dead = true;
+            connection.stream.shutdown();
             return Ok(());
         }
         self.ring.register(slot, -1)?;
@@ -269,5 +280,34 @@ impl Responder {
                 "connections": self.served,
             })
         );
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Bytes of the RAM area of a responder in a test.
+    pub(crate) const SIZE: usize = 8 << 20;
+    /// A test's responder ends after that, or with the process.
+    const LIFE: Duration = Duration::from_secs(300);
+
+    /// Starts a responder in a thread of its own; where it listens.
+    pub(crate) fn start<S: Speaker>() -> SocketAddr {
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let options = Options {
+                listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+                cpu: None,
+                size: SIZE,
+                spin_us: 0,
+                buffer: 256 << 10,
+                seconds: None,
+            };
+            let mut responder = Responder::<S>::open(&options).expect("a responder");
+            tell.send(responder.address().expect("bound")).expect("somebody waits");
+            responder.run(Some(LIFE)).expect("an end in peace");
+        });
+        told.recv().expect("the thread listens")
     }
 }
