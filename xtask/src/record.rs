@@ -31,6 +31,7 @@ const ENUMS: &[&str] = &[
     "shard::protocols::StoreKey",
     "volume::message::Message",
     "nvme::message::Message",
+    "iscsi::message::Message",
     "reservation::replica::Message",
     "contract::session::HostEvent",
     "contract::session::Refused",

@@ -132,6 +132,10 @@ pub(crate) type Context<'a> = TargetContext<'a, Protocols>;
 
 /// A connection that was accepted, by what it speaks.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "each is as large as its own, and found without a step"
+)]
 pub(crate) enum Session {
     NvmeTcp(nvme_tcp::Connection),
     Iscsi(Box<iscsi_tcp::Connection>),

@@ -13,6 +13,7 @@ mod errors;
 mod failed;
 mod files;
 mod follow;
+mod iscsi;
 mod log;
 mod machine;
 mod messages;

@@ -1,0 +1,204 @@
+//! iSCSI as a process serves, imports and shows it: sessions on several shards, what one does to
+//! another, and our own initiator at our own target.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+use testkit::iscsi::Said;
+use testkit::iscsi::host::{Host, Order};
+use wire::iscsi::{LogoutReason, TaskFunction, TaskResponse};
+use wire::scsi::{AdditionalSense, Cdb, Lun, ScsiStatus};
+
+use crate::common::{HANG, Server, flat, plateway, text};
+
+const TARGET: &str = "iqn.2026-11.net.plateway:v0";
+const HOST: &str = "iqn.1993-08.org.debian:01:host-7";
+const BLOCK: u32 = 512;
+
+/// A session of a host on a socket, blocking.
+struct Session {
+    socket: TcpStream,
+    host: Host<()>,
+}
+
+impl Session {
+    /// Logs in as [`HOST`] by a port of this number.
+    fn log_in(address: &str, port: u8) -> Session {
+        let socket = TcpStream::connect(address).expect("it listens");
+        socket.set_read_timeout(Some(HANG)).expect("a limit");
+        let mut session = Session { socket, host: Host::new([0x80, 0, 0, 0, 0, port], 1) };
+        let keys = [("MaxRecvDataSegmentLength", "262144"), ("ImmediateData", "Yes")];
+        let login = session.host.log_in(HOST, Some(TARGET), &keys, ());
+        session.send(&login);
+        assert!(session.hear().login().is_success());
+        session
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("it is read");
+    }
+
+    /// What the target says next; the rules of the protocol are the host's to judge.
+    fn hear(&mut self) -> Said {
+        self.hear_or_end().expect("the connection stands")
+    }
+
+    /// The same, or `None` at the end of the connection.
+    fn hear_or_end(&mut self) -> Option<Said> {
+        loop {
+            if let Some(heard) = self.host.next().expect("nothing is wrong with it") {
+                return Some(heard.said);
+            }
+            let mut bytes = [0; 65_536];
+            match self.socket.read(&mut bytes) {
+                Ok(0) | Err(_) => return None,
+                Ok(length) => self.host.hear(&bytes[..length]),
+            }
+        }
+    }
+
+    fn ask(&mut self, order: Order, data: &[u8]) -> Said {
+        let (_, bytes) = self.host.command(order, data, ());
+        self.send(&bytes);
+        self.hear()
+    }
+
+    fn write(&mut self, lba: u32, data: &[u8]) -> ScsiStatus {
+        let blocks = (data.len() / BLOCK as usize) as u16;
+        let cdb = Cdb::write_10(lba, blocks, false);
+        self.ask(Order::write(0, cdb, data.len() as u32), data).status()
+    }
+
+    fn read(&mut self, lba: u32) -> Vec<u8> {
+        match self.ask(Order::read(0, Cdb::read_10(lba, 1), BLOCK), &[]) {
+            Said::Data(_, data) => data,
+            other => panic!("expected data, got {other:?}"),
+        }
+    }
+
+    fn is_ready(&mut self) -> Said {
+        self.ask(Order::new(0, Cdb::test_unit_ready()), &[])
+    }
+
+    fn manage(&mut self, function: TaskFunction) -> TaskResponse {
+        let (_, bytes) = self.host.manage(function, Lun::of(0).0, None, ());
+        self.send(&bytes);
+        self.hear().management()
+    }
+
+    /// Whether its connection ends before it hears anything but why.
+    fn is_closed(&mut self) -> bool {
+        loop {
+            match self.hear_or_end() {
+                None => return true,
+                Some(Said::Async(_)) => {}
+                Some(_) => return false,
+            }
+        }
+    }
+}
+
+/// A server of two shards, with its address for iSCSI.
+fn serve(directory: &std::path::Path) -> (Server, String) {
+    let disk = ["ram:8MiB", "--iscsi", "127.0.0.1:0", "--hosts", HOST, "--shards", "0,1"];
+    let server = Server::start(directory, "a", &disk);
+    let address = server.address.trim_start_matches("iscsi ").to_owned();
+    (server, address)
+}
+
+fn listed(server: &Server) -> Vec<Value> {
+    serde_json::from_str(&server.ask(&["session", "list", "--json"])).expect("a list")
+}
+
+#[test]
+fn a_port_that_logs_in_again_ends_its_old_session_on_whichever_shard_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, address) = serve(directory.path());
+    let mut first = Session::log_in(&address, 1);
+    assert_eq!(first.write(3, &[7; BLOCK as usize]), ScsiStatus::GOOD);
+    for _ in 0..4 {
+        let mut again = Session::log_in(&address, 1);
+        assert_eq!(again.read(3), [7; BLOCK as usize]);
+        assert!(first.is_closed());
+        first = again;
+    }
+    let other = Session::log_in(&address, 2);
+    assert_eq!(listed(&server).len(), 2);
+    let done = server.ask(&["session", "close", HOST]);
+    assert_eq!(done, format!("closed 2 sessions of {HOST}, which may connect again\n"));
+    assert!(first.is_closed());
+    drop(other);
+    server.stop();
+}
+
+#[test]
+fn what_one_session_resets_or_sets_the_others_hear_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, address) = serve(directory.path());
+    let mut sessions: Vec<Session> = (1..5).map(|port| Session::log_in(&address, port)).collect();
+    let shards: Vec<u64> = server.status()["iscsi_sessions"]
+        .as_array()
+        .expect("sessions")
+        .iter()
+        .map(|one| one["shard"].as_u64().expect("a number"))
+        .collect();
+    assert!(shards.contains(&0) && shards.contains(&1), "{shards:?}");
+    assert_eq!(sessions[0].manage(TaskFunction::LOGICAL_UNIT_RESET), TaskResponse::COMPLETE);
+    assert_eq!(sessions[0].is_ready().status(), ScsiStatus::GOOD);
+    for other in &mut sessions[1..] {
+        assert_eq!(other.is_ready().sense().code, AdditionalSense::BUS_DEVICE_RESET);
+        assert_eq!(other.is_ready().status(), ScsiStatus::GOOD);
+    }
+    // The control mode page as it is, with D_SENSE.
+    let sense = Order::read(0, Cdb::mode_sense_6(0x0a, true, 255), 255);
+    let Said::Data(_, mut list) = sessions[0].ask(sense, &[]) else { panic!("a mode page") };
+    list[..4].fill(0);
+    list[4] &= 0x7f;
+    list[6] |= 0x04;
+    let select = Order::write(0, Cdb::mode_select_6(list.len() as u8), list.len() as u32);
+    assert_eq!(sessions[0].ask(select, &list).status(), ScsiStatus::GOOD);
+    for other in &mut sessions[1..] {
+        while other.is_ready().status() == ScsiStatus::GOOD {}
+    }
+    assert_eq!(sessions[3].manage(TaskFunction::TARGET_COLD_RESET), TaskResponse::COMPLETE);
+    assert!(sessions.iter_mut().all(Session::is_closed));
+    let mut last = Session::log_in(&address, 9);
+    let (_, bytes) = last.host.logout(LogoutReason::CLOSE_SESSION, ());
+    last.send(&bytes);
+    assert!(matches!(last.hear(), Said::Logout(_)) && last.is_closed());
+    server.stop();
+}
+
+#[test]
+fn our_initiator_finds_copies_and_serves_what_our_target_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, address) = serve(directory.path());
+    let portal = format!("iscsi://{address}");
+    let discover = |who: &str| {
+        let output = plateway().args(["discover", &portal, "--initiator", who]).output();
+        let output = output.expect("it runs");
+        assert!(output.status.success(), "{}", flat(&output.stderr));
+        text(&output.stdout)
+    };
+    let found = discover(HOST);
+    assert!(found.contains(TARGET) && found.contains(&address), "{found}");
+    let nothing = discover("iqn.2026-11.a:stranger");
+    assert!(nothing.contains("no target for us") && nothing.contains("stranger"), "{nothing}");
+    let image = directory.path().join("image");
+    std::fs::write(&image, vec![5; 8 << 20]).unwrap();
+    let source = format!("file:{}", image.display());
+    let disk = format!("{portal}/{TARGET}/0?initiator={HOST}");
+    let copied = plateway().args(["copy", &source, &disk]).output().expect("it runs");
+    assert!(copied.status.success(), "{}", flat(&copied.stderr));
+    assert_eq!(Session::log_in(&address, 3).read(16_383), [5; BLOCK as usize]);
+    let front = directory.path().join("front");
+    std::fs::create_dir(&front).unwrap();
+    let served = Server::start(&front, "b", &[&disk, "--iscsi", "127.0.0.1:0", "--hosts", "any"]);
+    let mut through = Session::log_in(served.address.trim_start_matches("iscsi "), 4);
+    assert_eq!(through.read(0), [5; BLOCK as usize]);
+    assert_eq!(through.write(0, &[6; BLOCK as usize]), ScsiStatus::GOOD);
+    assert_eq!(Session::log_in(&address, 5).read(0), [6; BLOCK as usize]);
+    served.stop();
+    server.stop();
+}
