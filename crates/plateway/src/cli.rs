@@ -26,8 +26,8 @@ use crate::config::quick::Flags;
 /// The configuration that `check` and `apply` take where none is named.
 const CONFIG_DEFAULT: &str = "plateway.toml";
 
-/// Block storage over every wire: serves disks and arrays of a Linux machine over NVMe/TCP and ATA
-/// over Ethernet.
+/// Block storage over every wire: serves disks and arrays of a Linux machine over NVMe/TCP, iSCSI and
+/// ATA over Ethernet.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -37,6 +37,7 @@ const CONFIG_DEFAULT: &str = "plateway.toml";
     after_help = "A DISK is one of\n  \
         ram:SIZE[?touch=1]  null:SIZE  file:PATH[?create=SIZE|?tail=ignore]  /dev/NAME\n  \
         nvme+tcp://host:port/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1]\n  \
+        iscsi://[USER@]host:port/IQN/LUN[?depth=D&hdgst=0|1&ddgst=0|1&secret_file=PATH]\n  \
         aoe://INTERFACE[,INTERFACE]/SHELF.SLOT[?window=N&vlan=N]\n  \
         volume:NAME (with --config)\n  \
         delay:US,DISK  faulty:SEED,DISK\n\
@@ -92,7 +93,7 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Copy one disk to another, verified
     Copy(CopyArgs),
-    /// Ask a target which subsystems it has, or an Ethernet which targets of AoE answer there
+    /// Ask a target which subsystems or targets it has, or an Ethernet which targets of AoE answer there
     Discover(DiscoverArgs),
     /// Serve, write, verify and measure a striped volume on this machine, in a minute; as root over
     /// AoE, too
@@ -103,7 +104,7 @@ pub(crate) enum Command {
     Api,
     /// Print what plateway.toml may hold, as JSON Schema, for editors
     Schema,
-    /// Print the NVMe/TCP PDUs and AoE messages of a capture, one a line
+    /// Print the NVMe/TCP and iSCSI PDUs and AoE messages of a capture, one a line
     Dissect(DissectArgs),
     /// Print the completions of a shell
     #[command(after_help = "Examples:\n  \
@@ -142,9 +143,11 @@ pub(crate) struct ManArgs {
 #[command(after_help = "Examples:\n  \
     plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any\n  \
     plateway serve /dev/nvme1n1 --nvme [::]:4420 --hosts nqn.2014-08.org.nvmexpress:uuid:...\n  \
+    plateway serve /dev/nvme1n1 --iscsi [::]:3260 --hosts iqn.1993-08.org.debian:01:...\n  \
     plateway serve file:/srv/a.img --aoe eth1/7.0 --hosts 02:00:00:00:00:01\n  \
     plateway serve --config plateway.toml\n\n\
-    Each DISK is a volume of its own: the first is nqn.2026-11.net.plateway:v0, namespace 1.\n\
+    Each DISK is a volume of its own: the first is nqn.2026-11.net.plateway:v0, namespace 1, over iSCSI\n\
+    iqn.2026-11.net.plateway:v0, LUN 0.\n\
     SIGHUP applies the configuration again; SIGTERM drains for at most 5 s and flushes;\n\
     where that fails it names the volumes and ends with code 1. A second one exits at once.")]
 pub(crate) struct ServeArgs {

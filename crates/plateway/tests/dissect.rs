@@ -11,14 +11,20 @@ use wire::aoe::{
     Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header,
 };
 use wire::ata::Opcode;
+use wire::iscsi::keys::{Key, push};
+use wire::iscsi::{
+    DataIn, Digests as IscsiDigests, InitiatorNumbers, LoginFlags, LoginRequest, LoginResponse,
+    Residual, ScsiCommand, ScsiCommandFlags, ScsiResponse, Stage, TargetNumbers, padding,
+};
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
 use wire::nvme::{Command, Completion, Nqn, Status};
 use wire::nvme_tcp::{
     CapsuleCommand, CapsuleResponse, DataHeader, Digests, ICReq, ICResp, PduFlags,
 };
+use wire::scsi::{AdditionalSense, Cdb, Lun, ScsiStatus, Sense};
 
 const HOST: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
-const TARGET: ([u8; 4], u16) = ([10, 0, 0, 2], 4420);
+const TARGET: [u8; 4] = [10, 0, 0, 2];
 
 const ETHERNET: u32 = 1;
 const RAW: u32 = 101;
@@ -51,11 +57,17 @@ impl File {
 struct Capture {
     file: File,
     next: [u32; 2],
+    /// The target's.
+    port: u16,
 }
 
 impl Capture {
     fn new() -> Capture {
-        Capture { file: File::new(RAW), next: [1_000, u32::MAX - 200] }
+        Capture::of(4420)
+    }
+
+    fn of(port: u16) -> Capture {
+        Capture { file: File::new(RAW), next: [1_000, u32::MAX - 200], port }
     }
 
     /// Sends bytes in order.
@@ -66,7 +78,8 @@ impl Capture {
     }
 
     fn segment(&mut self, from_host: bool, sequence: u32, flags: u8, payload: &[u8]) {
-        let (source, destination) = if from_host { (HOST, TARGET) } else { (TARGET, HOST) };
+        let target = (TARGET, self.port);
+        let (source, destination) = if from_host { (HOST, target) } else { (target, HOST) };
         let length = (40 + payload.len()) as u16;
         let ip = [&[0x45, 0][..], &length.to_be_bytes(), &[0, 0, 0, 0, 64, 6, 0, 0]].concat();
         let ports = [source.1.to_be_bytes(), destination.1.to_be_bytes()].concat();
@@ -196,6 +209,116 @@ fn a_capture_with_a_hole_goes_on_behind_it() {
     assert!(good, "{errors}");
     assert!(lines.contains("expected a PDU"), "{lines}");
     assert!(lines.contains("cid 2 nsid 1 lba 2") && lines.contains("2 PDUs"), "{lines}");
+}
+
+/// A PDU of iSCSI as it is sent.
+fn iscsi(header: [u8; 48], data: &[u8], digests: IscsiDigests) -> Vec<u8> {
+    let mut pdu = header.to_vec();
+    if digests.header {
+        pdu.extend(block::checksum::crc32c(&header).to_le_bytes());
+    }
+    let mut data = data.to_vec();
+    data.resize(data.len() + padding(data.len() as u32) as usize, 0);
+    pdu.extend(&data);
+    if digests.data && !data.is_empty() {
+        pdu.extend(block::checksum::crc32c(&data).to_le_bytes());
+    }
+    pdu
+}
+
+/// A host logs in, reads 4 KiB and asks for a block that is not there.
+fn iscsi_capture(port: u16, digests: IscsiDigests) -> Capture {
+    const NONE: IscsiDigests = IscsiDigests::NONE;
+    let (here, there) = (InitiatorNumbers::default(), TargetNumbers::default());
+    let mut capture = Capture::of(port);
+    let word = |is_on| if is_on { "CRC32C" } else { "None" };
+    let mut offer = Vec::new();
+    push(&mut offer, Key::InitiatorName.name(), "iqn.2026-11.net.plateway:me");
+    push(&mut offer, Key::TargetName.name(), "iqn.2026-11.net.plateway:v0");
+    push(&mut offer, Key::HeaderDigest.name(), "CRC32C,None");
+    push(&mut offer, Key::DataDigest.name(), "None,CRC32C");
+    let mut choice = Vec::new();
+    push(&mut choice, Key::HeaderDigest.name(), word(digests.header));
+    push(&mut choice, Key::DataDigest.name(), word(digests.data));
+    let flags = LoginFlags::transit(Stage::OPERATIONAL, Stage::FULL_FEATURE);
+    let login = LoginRequest::new(flags, [0x80, 0, 0, 0, 0, 1], 0, 1, 1, offer.len() as u32, here);
+    let pdu = iscsi(login.emit(), &offer, NONE);
+    // In two segments, the last first.
+    let at = capture.next[1];
+    capture.segment(true, at.wrapping_add(60), ACK, &pdu[60..]);
+    capture.segment(true, at, ACK, &pdu[..60]);
+    capture.next[1] = at.wrapping_add(pdu.len() as u32);
+    let answer = LoginResponse::new(&login, flags, 7, choice.len() as u32, there);
+    capture.send(false, &iscsi(answer.emit(), &choice, NONE));
+    for (tag, lba) in [(5, 8), (6, 1 << 20)] {
+        let (lun, flags) = (Lun::of(3).0, ScsiCommandFlags::READ);
+        let cdb = Cdb::read_10(lba, 8).emit();
+        let command = ScsiCommand::new(lun, tag, flags, cdb, 4096, 0, here);
+        capture.send(true, &iscsi(command.emit(), &[], digests));
+    }
+    let good = ScsiStatus::GOOD.0;
+    let data = DataIn::new(5, 0, 0, 4096, true, there).with_status(good, Residual::None, 1);
+    let mut answers = iscsi(data.emit(), &[0x5a; 4096], digests);
+    let sense = Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE).emit(false);
+    let sense = [&(sense.len() as u16).to_be_bytes()[..], &sense].concat();
+    let status = ScsiStatus::CHECK_CONDITION.0;
+    let refused =
+        ScsiResponse::new(6, status, Residual::Underflow(4096), 0, sense.len() as u32, there);
+    answers.extend(iscsi(refused.emit(), &sense, digests));
+    answers.chunks(1448).for_each(|part| capture.send(false, part));
+    capture
+}
+
+#[test]
+fn pdus_of_iscsi_are_lines_whatever_digests_login_came_to() {
+    let directory = tempfile::tempdir().unwrap();
+    for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
+        let digests = IscsiDigests { header, data };
+        let capture = iscsi_capture(3260, digests);
+        let (good, lines, errors) = dissect(directory.path(), &capture.file.bytes, &[]);
+        assert!(good, "{errors}");
+        for part in [
+            "c0 > Login Request immediate [T operational negotiation to full feature phase]",
+            "InitiatorName=iqn.2026-11.net.plateway:me, TargetName=iqn.2026-11.net.plateway:v0, HeaderDigest=CRC32C,None",
+            "c0 < Login Response",
+            "lun 3 itt 0x5",
+            ": READ (10) lba 8 blocks 8\n",
+            "to READ (10) lba 8 blocks 8 after 200",
+            ", ILLEGAL REQUEST: ",
+            "to READ (10) lba 1048576 blocks 8 after ",
+            "6 PDUs",
+        ] {
+            assert!(lines.contains(part), "{digests:?} {part}: {lines}");
+        }
+        let (_, other, _) = dissect(directory.path(), &capture.file.bytes, &["--port", "4420"]);
+        assert!(other.contains("0 PDUs"), "{other}");
+    }
+}
+
+#[test]
+fn a_login_is_known_on_whatever_port_and_digests_are_guessed_without_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let digests = IscsiDigests { header: true, data: true };
+    let elsewhere = iscsi_capture(4420, digests).file.bytes;
+    let (_, lines, _) = dissect(directory.path(), &elsewhere, &[]);
+    assert!(lines.contains("Login Request") && lines.contains("6 PDUs"), "{lines}");
+    let (_, lines, _) = dissect(directory.path(), &elsewhere, &["--port", "4420", "--json"]);
+    let pdus = lines.lines().filter(|line| line.contains("\"pdu\":\"SCSI ")).count();
+    assert_eq!(pdus, 4, "{lines}");
+    for digests in [digests, IscsiDigests::NONE] {
+        // Without the three packets of the login, and their headers of 16 bytes each.
+        let whole = iscsi_capture(3260, digests).file.bytes;
+        let mut at = 24;
+        for _ in 0..3 {
+            let length = whole[at + 8..at + 12].try_into().expect("four bytes");
+            at += 16 + u32::from_le_bytes(length) as usize;
+        }
+        let cut = [&whole[..24], &whole[at..]].concat();
+        let (good, lines, errors) = dissect(directory.path(), &cut, &[]);
+        assert!(good, "{errors}");
+        assert!(lines.contains("to READ (10) lba 8 blocks 8"), "{lines}");
+        assert!(lines.contains("ILLEGAL REQUEST") && lines.contains("4 PDUs"), "{lines}");
+    }
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub(crate) enum VolumeAction {
 /// `host add VOLUME HOST`, `host remove VOLUME HOST`
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "HOST is an NQN over NVMe/TCP, a MAC address over AoE. All namespaces of a subsystem have the same hosts.\n\
+    after_help = "HOST is an NQN over NVMe/TCP, an IQN over iSCSI, a MAC address over AoE. All namespaces of a subsystem\n\
+    have the same hosts; each LUN of a target has its own.\n\
     It is a step of apply. The configuration file stays as it is: write it there, too."
 )]
 pub(crate) struct HostArgs {
@@ -54,14 +55,14 @@ pub(crate) enum HostAction {
     Add {
         /// The volume's name in the configuration
         volume: String,
-        /// Its NQN or MAC address
+        /// Its NQN, IQN or MAC address
         host: String,
     },
     /// Let it use them no longer
     Remove {
         /// The volume's name in the configuration
         volume: String,
-        /// Its NQN or MAC address
+        /// Its NQN, IQN or MAC address
         host: String,
         /// Also where it is connected
         #[arg(long)]
@@ -121,7 +122,7 @@ pub(crate) enum SessionAction {
         To keep it out, take it from the hosts: plateway host remove VOLUME HOST. AoE has no sessions."
     )]
     Close {
-        /// Its NQN, as list shows it
+        /// Its NQN or IQN, as list shows it
         host: String,
     },
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use super::values::{Pattern, block_bytes, count, time};
 use crate::config::size::parse_fio_size;
 use crate::config::uri::DiskUri;
-use crate::protocols::{DiscoverFlags, DiscoveryTarget, StreamTalk, parse_target};
+use crate::protocols::{DiscoverFlags, DiscoveryTarget, parse_target};
 
 /// `bench URI`
 #[derive(Args, Clone, Debug)]
@@ -138,13 +138,14 @@ impl CopyArgs {
 #[command(after_help = "Examples:\n  \
     plateway discover nvme+tcp://127.0.0.1\n  \
     plateway discover nvme+tcp://nas:8009 --host-nqn nqn.2026-11.net.plateway:me\n  \
+    plateway discover iscsi://127.0.0.1\n  \
     plateway discover aoe://eth1\n\n\
-    The port is 4420 unless named: every listener of plateway answers discovery. Dedicated discovery\n\
-    controllers of others are on 8009. A host sees the subsystems that allow it.\n\
+    The port is 4420 unless named, of iSCSI 3260: every listener of plateway answers discovery. Dedicated\n\
+    discovery controllers of others are on 8009. A host sees the subsystems, and targets, that allow it.\n\
     aoe:// shows the targets that answer this station on an interface (aoe://eth1,eth2 for several, ?vlan=N\n\
     for a VLAN); it needs CAP_NET_RAW.")]
 pub(crate) struct DiscoverArgs {
-    /// nvme+tcp://host[:port] or aoe://INTERFACE
+    /// nvme+tcp://host[:port], iscsi://[user@]host[:port] or aoe://INTERFACE
     #[arg(value_name = "TARGET", value_parser = parse_target)]
     pub(crate) target: DiscoveryTarget,
     #[command(flatten)]
@@ -206,16 +207,17 @@ pub(crate) struct SimArgs {
 
 /// `dissect FILE.pcap`
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  \
+#[command(after_help = "Examples:\n  \
     tcpdump -i lo -w nvme.pcap port 4420; plateway dissect nvme.pcap\n  \
+    tcpdump -i lo -w iscsi.pcap port 3260; plateway dissect iscsi.pcap\n  \
     tcpdump -i eth1 -w aoe.pcap ether proto 0x88a2; plateway dissect aoe.pcap")]
 pub(crate) struct DissectArgs {
     /// The capture
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The TCP port of the target (AoE has none)
-    #[arg(long, value_name = "PORT", default_value_t = StreamTalk::TCP_PORT)]
-    pub(crate) port: u16,
+    /// The TCP port of the target [default: 4420 and 3260, which are NVMe/TCP's and iSCSI's]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
     /// Print JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,

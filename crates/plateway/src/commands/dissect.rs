@@ -1,5 +1,5 @@
-//! `plateway dissect`: the NVMe/TCP PDUs and AoE messages of a capture, one a line, with what each
-//! command came to and how long that took.
+//! `plateway dissect`: the NVMe/TCP and iSCSI PDUs and the AoE messages of a capture, one a line, with
+//! what each command came to and how long that took.
 //!
 //! The file is read in pieces ([`capture`]), and of each packet what it carries is found
 //! ([`layers`]); each direction of a TCP connection is put in order ([`reassembly`]) and cut into
@@ -114,14 +114,15 @@ pub(crate) fn shown(capture: &[u8], piece: usize, json: bool) -> (String, Result
         }
     }
     let mut out = Vec::new();
-    let shown = Capture::new(StreamTalk::TCP_PORT, json, &mut out);
+    let shown = Capture::new(None, json, &mut out);
     let ended = read(&"the capture", Pieces(capture, piece), shown);
     (String::from_utf8_lossy(&out).into_owned(), ended.map_err(|error| error.to_string()))
 }
 
 /// The connections of a capture.
 struct Capture<W> {
-    port: u16,
+    /// The port of the target, if it is none of the usual ones.
+    port: Option<u16>,
     json: bool,
     out: W,
     first_ns: Option<u64>,
@@ -138,11 +139,12 @@ struct Connection {
     number: usize,
     host: Direction,
     target: Direction,
-    talk: StreamTalk,
+    /// Known once something was said.
+    talk: Option<StreamTalk>,
 }
 
 impl<W: Write> Capture<W> {
-    fn new(port: u16, json: bool, out: W) -> Self {
+    fn new(port: Option<u16>, json: bool, out: W) -> Self {
         Capture {
             port,
             json,
@@ -157,6 +159,11 @@ impl<W: Write> Capture<W> {
         }
     }
 
+    /// Whether it is the target's.
+    fn is_port(&self, port: u16) -> bool {
+        self.port.map_or(StreamTalk::TCP_PORTS.contains(&port), |wanted| port == wanted)
+    }
+
     /// Takes a packet in; what is neither TCP of the port nor AoE is passed over.
     fn packet(&mut self, packet: &CapturedPacket<'_>) -> std::io::Result<()> {
         self.packets += 1;
@@ -169,10 +176,10 @@ impl<W: Write> Capture<W> {
             return self.message(time_ns, &frame);
         }
         match layers::segment(&sliced) {
-            Some(segment) if segment.destination.port() == self.port => {
+            Some(segment) if self.is_port(segment.destination.port()) => {
                 self.segment(time_ns, true, &segment)
             }
-            Some(segment) if segment.source.port() == self.port => {
+            Some(segment) if self.is_port(segment.source.port()) => {
                 self.segment(time_ns, false, &segment)
             }
             _ => Ok(()),
@@ -221,8 +228,7 @@ impl<W: Write> Capture<W> {
             let number = self.next;
             self.next += 1;
             let (host, target) = (Direction::default(), Direction::default());
-            let talk = StreamTalk::default();
-            self.connections.insert(key, Connection { number, host, target, talk });
+            self.connections.insert(key, Connection { number, host, target, talk: None });
             let text = format!("connection of {} to {}", key.0, key.1);
             self.print(time_ns, number, true, &Said { text, ..Said::default() })?;
         }
@@ -231,7 +237,9 @@ impl<W: Write> Capture<W> {
         let direction = if from_host { &mut connection.host } else { &mut connection.target };
         let mut said = Vec::new();
         for given in direction.segment(segment) {
+            let first = if let Given::Bytes(bytes, _) = &given { bytes } else { &[][..] };
             let talk = &mut connection.talk;
+            let talk = talk.get_or_insert_with(|| StreamTalk::new(key.1.port(), from_host, first));
             match given {
                 Given::Bytes(bytes, missing) => {
                     talk.bytes(time_ns, from_host, &bytes, missing, &mut said);

@@ -322,7 +322,10 @@ fn introduction(running: &Running) -> String {
         let _ = writeln!(text, "ready: {} {}", protocols::LINK_KEY, link.name);
     }
     if args.listeners.is_empty() && args.links.is_empty() {
-        let _ = writeln!(text, "ready: no listener; give one with --nvme 127.0.0.1:4420");
+        let _ = writeln!(
+            text,
+            "ready: no listener; give one with --nvme 127.0.0.1:4420 or --iscsi 127.0.0.1:3260"
+        );
     }
     text
 }

@@ -281,7 +281,8 @@ fn take_volume(
     };
     if control::Client::new(&args.server.control).status().is_ok() {
         return Err(miette::miette!(
-            help = "reach it over the network, as nvme+tcp://..., or stop the server",
+            help =
+                "reach it over the network, as nvme+tcp://... or iscsi://..., or stop the server",
             "volume:{name}: a server on {} has its disks open",
             args.server.control.display()
         ));

@@ -47,7 +47,7 @@ impl Edit {
                 }
                 if !is_known {
                     return Err(format!(
-                        "expected a host as the exports of volume {volume} name them (an NQN over NVMe/TCP, a MAC address over AoE), seen {host:?}"
+                        "expected a host as the exports of volume {volume} name them (an NQN over NVMe/TCP, an IQN over iSCSI, a MAC address over AoE), seen {host:?}"
                     ));
                 }
             }
@@ -80,6 +80,31 @@ fn none(volume: &str, names: &[String]) -> String {
 mod tests {
     use super::super::tests::good;
     use super::*;
+
+    #[test]
+    fn a_host_is_named_in_one_lun_of_a_target_and_not_in_the_others() {
+        let export = |volume: &str, lun: u16, hosts: &str| {
+            format!(
+                "[[disk]]\nname = \"{volume}\"\nuri = \"ram:1MiB\"\n[[volume]]\nname = \"{volume}\"\ndisks = [\"{volume}\"]\n\
+                 [[export]]\nvolume = \"{volume}\"\niscsi = {{ target = \"iqn.2026-11.a:t\", lun = {lun}, hosts = {hosts} }}\n\
+                 nvme = {{ subsystem = \"nqn.2026-11.a:{volume}\", nsid = 1, hosts = [] }}\n"
+            )
+        };
+        let args = good(&[export("a", 0, "[\"iqn.2026-11.a:h\"]"), export("b", 1, "[]")].concat());
+        let edit = |host: &str, may| Edit::Host { volume: "a".into(), host: host.into(), may };
+        let hosts = |args: &HiArgs| -> Vec<String> {
+            args.exports.iter().map(|export| export.values()[0].1.clone()).collect()
+        };
+        let h = "iqn.2026-11.a:h";
+        assert_eq!(hosts(&args), ["none", "none", h, "none"]);
+        let more = edit("IQN.2026-11.A:I", true).of(&args).unwrap();
+        assert_eq!(hosts(&more), ["none", "none", "iqn.2026-11.a:h, iqn.2026-11.a:i", "none"]);
+        assert_eq!(edit("iqn.2026-11.a:i", false).of(&more).unwrap(), args);
+        let both = edit("nqn.2026-11.a:h", true).of(&args).unwrap();
+        assert_eq!(hosts(&both), ["nqn.2026-11.a:h", "none", h, "none"]);
+        let error = edit("me", true).of(&args).unwrap_err();
+        assert!(error.contains("an IQN over iSCSI"), "{error}");
+    }
 
     #[test]
     fn a_host_is_named_in_all_exports_of_its_subsystem_and_in_no_other() {

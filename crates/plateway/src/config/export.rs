@@ -37,7 +37,8 @@ impl Written for LowExport {
     }
 }
 
-/// Who may use an export: hosts are NQNs to a subsystem, stations are MAC addresses to AoE.
+/// Who may use an export: hosts are NQNs to a subsystem and IQNs to a LUN, stations are MAC
+/// addresses to AoE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hosts<T> {
     /// Every host: it must have been written.

@@ -340,10 +340,11 @@ mod tests {
         has("[server]", &["shards", "memory", "control", "state"]);
         has("[[disk]]", &["name", "uri"]);
         has("[[volume]]", &["name", "layout", "disks", "chunk", "block_size", "uuid"]);
-        has("[[listener]]", &["nvme", "poll_us", "aoe", "link", "vlan"]);
+        has("[[listener]]", &["nvme", "iscsi", "poll_us", "aoe", "link", "vlan"]);
         has("[[link]]", &["name", "ethernet", "vlan", "access"]);
-        has("[[export]]", &["volume", "nvme", "aoe"]);
+        has("[[export]]", &["volume", "nvme", "iscsi", "aoe"]);
         has("nvme of [[export]]", &["subsystem", "nsid", "hosts"]);
+        has("iscsi of [[export]]", &["target", "lun", "hosts"]);
         has("aoe of [[export]]", &["interface", "shelf", "slot", "hosts"]);
     }
 

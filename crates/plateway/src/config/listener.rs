@@ -15,13 +15,15 @@ use super::poll::{POLL, POLL_KEY};
 use super::resolve::Resolver;
 use super::server::Server;
 use super::thing::{Configured, Thing};
-use crate::protocols::{LINK_KEY, LISTENER_EXAMPLE, LISTENER_KEYS, STREAMS, stream_key};
+use crate::protocols::{LINK_KEY, LISTENER_EXAMPLE, LISTENER_KEYS, STREAMS, Stream, stream_key};
 
 /// `[[listener]]` as written.
 #[derive(Debug, Default)]
 pub(crate) struct LowListener {
     pub(crate) span: Span,
     pub(crate) address: Option<(Protocol, Spanned<String>)>,
+    /// Of another protocol, and one too many.
+    pub(crate) second: Option<(Protocol, Spanned<String>)>,
     pub(crate) poll: Low<String>,
     pub(crate) poll_us: Low<i64>,
     pub(crate) max_connections: Low<i64>,
@@ -36,14 +38,16 @@ impl Written for LowListener {
     const KEYS: &'static [&'static str] = LISTENER_KEYS;
 
     fn read(table: &mut TableReader<'_, '_>) -> Self {
-        let mut take = |(key, protocol)| {
-            let expected = "an address in quotes, such as \"127.0.0.1:4420\"";
-            Some((protocol, table.take(key, expected)?))
+        let mut take = |Stream { key, protocol, tcp_port }| {
+            let expected = format!("an address in quotes, such as \"127.0.0.1:{tcp_port}\"");
+            Some((protocol, table.take(key, &expected)?))
         };
-        let address = STREAMS.into_iter().find_map(&mut take);
+        let all: Vec<_> = STREAMS.into_iter().filter_map(&mut take).collect();
+        let mut addresses = all.into_iter();
         Self {
             span: table.span.clone(),
-            address,
+            address: addresses.next(),
+            second: addresses.next(),
             poll: table.take(POLL_KEY, POLL),
             poll_us: table.take("poll_us", "a whole number of microseconds"),
             max_connections: table.take("max_connections", NUMBER),
@@ -106,8 +110,9 @@ impl Resolver<'_> {
             let connections_max =
                 self.number(&one.max_connections, "max_connections", range).unwrap_or(limit);
             let Some((protocol, written)) = &one.address else {
-                if !self.is_reported(&one.span, "[[listener]]", LINK_KEY) {
-                    self.missing(&one.span, "[[listener]]", STREAMS[0].0, LISTENER_EXAMPLE);
+                let mut keys = STREAMS.iter().map(|stream| stream.key).chain([LINK_KEY]);
+                if !keys.any(|key| self.is_reported(&one.span, "[[listener]]", key)) {
+                    self.missing(&one.span, "[[listener]]", STREAMS[0].key, LISTENER_EXAMPLE);
                 }
                 continue;
             };
@@ -145,11 +150,14 @@ impl Resolver<'_> {
         fn at<T>(low: &Low<T>) -> Option<Span> {
             low.as_ref().map(Spanned::span)
         }
-        if let (Some(interface), Some((protocol, written))) = (&low.interface, &low.address) {
-            let message = format!("a listener has either {} or {LINK_KEY}", stream_key(*protocol));
-            let mistake = Mistake::error(interface.span(), message);
+        let streams = low.address.iter().chain(&low.second);
+        let streams = streams.map(|(protocol, written)| (stream_key(*protocol), written.span()));
+        let link = at(&low.interface).map(|span| (LINK_KEY, span));
+        if let [(first, other), .., (last, span)] = &streams.chain(link).collect::<Vec<_>>()[..] {
+            let message = format!("a listener has either {first} or {last}");
+            let mistake = Mistake::error(span.clone(), message);
             let help = "write a [[listener]] for each";
-            self.push(mistake.help(help).also(&written.span(), "and this"));
+            self.push(mistake.help(help).also(other, "and this"));
         }
         let (others, for_whom, seen, help) = match (&low.interface, &low.address) {
             (Some(_), _) => (

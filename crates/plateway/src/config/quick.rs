@@ -3,9 +3,10 @@
 //! Flags become the same [`LowArgs`] as a file, with spans into the command line, so that they pass
 //! the same checks and their mistakes are shown in the same way. Each disk becomes a volume of its
 //! own: disk `d0`, volume `v0`, subsystem `nqn.2026-11.net.plateway:v0`, namespace 1; the next ones
-//! `d1`, `v1`. `--aoe eth1/7.0` exports the first disk at 7.0, the next at 7.1 and so on; `--hosts`
-//! names hosts of both protocols, told apart by how they are written. Beside a file, flags override
-//! keys of `[server]` and `poll_us`, nothing else.
+//! `d1`, `v1`. `--iscsi 127.0.0.1:3260` exports each as LUN 0 of a target of the same name but for
+//! its beginning, `--aoe eth1/7.0` the first at 7.0, the next at 7.1 and so on; `--hosts` names
+//! hosts of all protocols, told apart by how they are written. Beside a file, flags override keys of
+//! `[server]` and `poll_us`, nothing else.
 
 use clap::Args;
 use toml::Spanned;
@@ -28,9 +29,9 @@ pub(crate) struct Flags {
     pub(crate) disks: Vec<String>,
     #[command(flatten)]
     pub(crate) protocols: protocols::Flags,
-    /// Who may connect: "any", or NQNs of hosts (for AoE, MAC addresses) separated by commas;
-    /// nobody unless given
-    #[arg(long, value_name = "any|NQN[,NQN]", conflicts_with = "config")]
+    /// Who may connect: "any", or NQNs of hosts (for iSCSI, IQNs; for AoE, MAC addresses) separated by
+    /// commas; nobody unless given
+    #[arg(long, value_name = "any|NAME[,NAME]", conflicts_with = "config")]
     pub(crate) hosts: Option<String>,
     /// How I/O is done; auto takes io_uring where it works
     #[arg(long, value_enum, ignore_case = true)]
@@ -237,6 +238,31 @@ mod tests {
     use super::super::{Checked, Mistakes, check_texts};
     use super::*;
     use crate::protocols::ExportConfig;
+
+    #[test]
+    fn over_iscsi_each_disk_is_lun_0_of_a_target_of_its_own() {
+        let mut all = flags(&["ram:1GiB", "ram:1GiB"], "nqn.2026-11.a:b,IQN.2026-11.a:c");
+        all.protocols.iscsi.iscsi = vec!["127.0.0.1:3260".to_owned()];
+        let Checked { args, warnings, .. } = quick(&all).unwrap();
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let shown: Vec<_> = args.exports.iter().map(|one| one.shown().join(" ")).collect();
+        assert_eq!(
+            shown,
+            [
+                "nqn.2026-11.net.plateway:v0 1 nqn.2026-11.a:b",
+                "nqn.2026-11.net.plateway:v1 1 nqn.2026-11.a:b",
+                "iqn.2026-11.net.plateway:v0 0 iqn.2026-11.a:c",
+                "iqn.2026-11.net.plateway:v1 0 iqn.2026-11.a:c"
+            ]
+        );
+        let addresses: Vec<_> = args.listeners.iter().map(|one| one.address.to_string()).collect();
+        assert_eq!(addresses, ["127.0.0.1:4420", "127.0.0.1:3260"]);
+        // Alone, nothing is a namespace.
+        all.protocols.nvme.nvme.clear();
+        all.hosts = Some("any".to_owned());
+        let args = quick(&all).unwrap().args;
+        assert!(args.exports.len() == 2 && args.exports.iter().all(|one| one.as_iscsi().is_some()));
+    }
 
     fn protocol_flags(nvme: &[&str], aoe: &[&str]) -> protocols::Flags {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();

@@ -110,6 +110,14 @@ vlan = 6
 [[export]]
 volume = "one"
 aoe = { link = "san", shelf = 7, slot = 3, hosts = "any" }
+[[listener]]
+iscsi = "[::]:3260"
+[[export]]
+volume = "s"
+iscsi = { target = "IQN.2026-11.net.plateway:one", lun = 0, hosts = ["iqn.2026-11.net.plateway:me", "eui.02004567a425678d"] }
+[[export]]
+volume = "one"
+iscsi = { target = "iqn.2026-11.net.plateway:one", lun = 16383 }
 "#;
         let first = good(text);
         assert_eq!(good(&config_text(&first)), first);

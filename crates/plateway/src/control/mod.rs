@@ -13,7 +13,7 @@
 //!                                      &yes=true takes away what is in use, &allow_empty=true the
 //!                                      last export
 //!   POST /v1/disks/{name}/reopen       what was done, as a line
-//!   DELETE /v1/sessions?host=NQN       what was done, as a line
+//!   DELETE /v1/sessions?host=NAME      what was done, as a line
 //!   POST /v1/volumes/{name}/reservation/clear
 //!                                      what was done, as a line
 //! ```

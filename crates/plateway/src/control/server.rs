@@ -161,7 +161,7 @@ struct Sized {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct OfHost {
-    /// Its NQN or MAC address.
+    /// Its NQN, IQN or MAC address.
     host: String,
     /// Whether it may lose what it uses.
     #[serde(default)]
@@ -171,7 +171,7 @@ struct OfHost {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Whose {
-    /// The host's NQN.
+    /// The host's NQN or IQN.
     host: String,
 }
 

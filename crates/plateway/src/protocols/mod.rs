@@ -8,6 +8,7 @@
 
 pub(crate) mod aoe;
 mod asking;
+mod cutting;
 pub(crate) mod iscsi;
 pub(crate) mod nvme_tcp;
 
@@ -22,11 +23,11 @@ use serde::{Deserialize, Serialize};
 use shard::{ImportSettings, Protocol, Report, StoredValue};
 use utoipa::ToSchema;
 
-/// What `dissect` makes of a protocol on frames, and of one on connections.
+/// What `dissect` makes of a protocol on frames.
 pub(crate) use self::aoe::dissect::Talk as FrameTalk;
-pub(crate) use self::nvme_tcp::dissect::Conversation as StreamTalk;
 use crate::checks::round_trip;
 use crate::cli::DiscoverArgs;
+use crate::commands::dissect::Said;
 use crate::config::address::HostPort;
 #[cfg(test)]
 use crate::config::file::Written;
@@ -43,13 +44,24 @@ use crate::run::look::Inventory;
 use crate::run::state::StateDirectory;
 use crate::run::{RunError, Running};
 
-/// The protocols that are spoken over connections, by their keys in a `[[listener]]`.
-pub(crate) const STREAMS: [(&str, Protocol); 2] =
-    [("nvme", Protocol::NvmeTcp), ("iscsi", Protocol::Iscsi)];
+/// A protocol that is spoken over connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    /// Its key in a `[[listener]]`.
+    pub(crate) key: &'static str,
+    pub(crate) protocol: Protocol,
+    /// Where targets usually listen.
+    pub(crate) tcp_port: u16,
+}
+
+pub(crate) const STREAMS: [Stream; 2] = [
+    Stream { key: "nvme", protocol: Protocol::NvmeTcp, tcp_port: nvme_tcp::uri::TCP_PORT },
+    Stream { key: "iscsi", protocol: Protocol::Iscsi, tcp_port: iscsi::uri::TCP_PORT },
+];
 
 /// The key of a protocol.
 pub(crate) fn stream_key(protocol: Protocol) -> &'static str {
-    STREAMS.iter().find(|(_, other)| *other == protocol).map_or("?", |(key, _)| key)
+    STREAMS.iter().find(|stream| stream.protocol == protocol).map_or("?", |stream| stream.key)
 }
 
 /// The key of a link in its former spelling, a `[[listener]]` of the first protocol on frames. As
@@ -214,6 +226,30 @@ pub(crate) fn resolve_exports(
     nvme.chain(iscsi).chain(aoe.map(ExportConfig::Aoe)).collect()
 }
 
+/// Warns where there are exports of a protocol on connections, and no listener of it; one that is
+/// wrong is one all the same.
+fn need_listener(
+    resolver: &mut Resolver<'_>,
+    low: &LowArgs,
+    protocol: Protocol,
+    is_export: fn(&LowExports) -> bool,
+) {
+    let listens = low.listeners.iter().any(|one| match &one.address {
+        Some(first) => [Some(first), one.second.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|(other, _)| *other == protocol),
+        None => one.interface.is_none(),
+    });
+    let first = low.exports.iter().find(|one| is_export(&one.by));
+    let stream = STREAMS.iter().find(|stream| stream.protocol == protocol);
+    if let (Some(export), Some(Stream { key, tcp_port, .. }), false) = (first, stream, listens) {
+        let help = format!("add [[listener]] {key} = \"127.0.0.1:{tcp_port}\"");
+        let message = format!("nobody can reach the {key} exports: there is no [[listener]] {key}");
+        resolver.push(Mistake::warning(export.span.clone(), message).help(help));
+    }
+}
+
 /// The flags of `serve` that say how its disks are exported.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[group(skip)]
@@ -278,9 +314,10 @@ pub(crate) trait Remote: fmt::Display {
     }
 
     /// How the shards reach it; `links` are open, and `addresses`, one at least, are those of its
-    /// listener, if it has one. `poll`: how long they look for its answers.
+    /// listener, if it has one. `disk` is its name, `poll` how long they look for its answers.
     fn settings(
         &self,
+        disk: &str,
         state: &StateDirectory,
         links: &[LinkId],
         addresses: &[SocketAddr],
@@ -336,8 +373,8 @@ impl RemoteUri {
 pub(crate) enum DiscoveryTarget {
     /// `nvme+tcp://host[:port]`
     NvmeTcp(HostPort),
-    /// `iscsi://host[:port]`
-    Iscsi(HostPort),
+    /// `iscsi://[user@]host[:port]`
+    Iscsi(iscsi::uri::Portal),
     /// `aoe://INTERFACE[,INTERFACE...][?vlan=N]`: one or more, each once, all in one VLAN.
     Aoe { interfaces: Vec<String>, vlan: Option<u16> },
 }
@@ -377,10 +414,59 @@ impl DiscoveryTarget {
     }
 }
 
+/// What `dissect` makes of a TCP connection, by what is spoken there.
+#[derive(Debug)]
+pub(crate) enum StreamTalk {
+    NvmeTcp(nvme_tcp::dissect::Conversation),
+    Iscsi(iscsi::dissect::Conversation),
+}
+
+impl StreamTalk {
+    /// The usual ports of targets.
+    pub(crate) const TCP_PORTS: [u16; 2] = [nvme_tcp::uri::TCP_PORT, iscsi::uri::TCP_PORT];
+
+    /// Of a connection to this port, which begins with these bytes: a login tells, and else the
+    /// port.
+    pub(crate) fn new(port: u16, from_host: bool, bytes: &[u8]) -> Self {
+        let begins_with_login = from_host && iscsi::dissect::is_begun_by(bytes);
+        match begins_with_login || port == iscsi::uri::TCP_PORT {
+            true => StreamTalk::Iscsi(iscsi::dissect::Conversation::default()),
+            false => StreamTalk::NvmeTcp(nvme_tcp::dissect::Conversation::default()),
+        }
+    }
+
+    /// The next bytes of a direction, and how many behind them were not captured.
+    pub(crate) fn bytes(
+        &mut self,
+        time_ns: u64,
+        from_host: bool,
+        bytes: &[u8],
+        missing: usize,
+        said: &mut Vec<Said>,
+    ) {
+        match self {
+            StreamTalk::NvmeTcp(talk) => talk.bytes(time_ns, from_host, bytes, missing, said),
+            StreamTalk::Iscsi(talk) => talk.bytes(time_ns, from_host, bytes, missing, said),
+        }
+    }
+
+    /// Bytes of a direction that the capture does not have.
+    pub(crate) fn gap(&mut self, from_host: bool, bytes: u32, said: &mut Vec<Said>) {
+        match self {
+            StreamTalk::NvmeTcp(talk) => talk.gap(from_host, bytes, said),
+            StreamTalk::Iscsi(talk) => talk.gap(from_host, bytes, said),
+        }
+    }
+}
+
 /// What has to hold of a word that a protocol reads, as [`checks`](crate::checks) asks.
 pub(crate) fn check_words(text: &str) {
     if let Err(error) = round_trip::<nvme_tcp::nqn::Nqn>(text) {
         assert!(text.get(error.offset..).is_some(), "{error} at {}", error.offset);
+    }
+    let _ = round_trip::<iscsi::Named>(text);
+    if let Err((message, offset)) = iscsi::name(text) {
+        assert!(text.get(offset..).is_some(), "{message} at {offset}");
     }
 }
 

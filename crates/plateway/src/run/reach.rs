@@ -111,7 +111,7 @@ impl Running {
             .open_import_links(name, uri, config.poll)
             .map_err(|error| error.within(&described(config)))?;
         let settings = uri
-            .settings(&self.state, &links, addresses, config.poll)
+            .settings(name, &self.state, &links, addresses, config.poll)
             .map_err(|error| error.within(&format!("disk {name}")))
             .inspect_err(|_| self.close_import_links(name))?;
         let settings = Box::new(settings);

@@ -79,29 +79,26 @@ fn a_write_that_lands_needs_no_memory_of_the_pool() {
     give(&mut world, held);
 }
 
-/// The order in which things are asked within one segment.
 #[test]
 fn a_read_behind_a_write_in_one_segment_sees_it() {
     for digests in ALL_DIGESTS {
         let mut world = landing(digests);
         let mut bytes = Vec::new();
-        let mut expected = Vec::new();
-        for round in 0..3u8 {
-            for lba in 0..5 {
-                let written = vec![round * 10 + lba as u8 + 1; 512];
-                let host = &mut world.links[0].host;
-                bytes.extend(host.command(write(lba, 512), &written, ()).1);
-                bytes.extend(host.command(read(lba, 512), &[], ()).1);
-                expected.push(written);
-            }
+        for lba in 0..5 {
+            bytes.extend(words(&mut world, lba, 512));
+            bytes.extend(world.links[0].host.command(read(lba, 512), &[], ()).1);
         }
         world.send(0, &bytes);
         let said = world.said(0);
-        let read = said.iter().filter_map(|said| match said {
-            Said::Data(_, data) => Some(data.clone()),
-            _ => None,
-        });
-        assert_eq!(read.collect::<Vec<_>>(), expected);
+        let read: Vec<&Vec<u8>> = said
+            .iter()
+            .filter_map(|said| match said {
+                Said::Data(_, data) => Some(data),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(read.len(), 5);
+        assert!((0..5).all(|lba| *read[lba as usize] == data(lba, 512)));
         assert!(world.log.is_empty());
     }
 }

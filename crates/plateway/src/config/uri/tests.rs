@@ -9,6 +9,7 @@ use super::*;
 use crate::config::address::HostPort;
 use crate::config::tests::judge;
 use crate::protocols::aoe::uri::{TargetOptions, TargetUri};
+use crate::protocols::iscsi::uri::{Portal, UnitUri};
 use crate::protocols::nvme_tcp::nqn::Nqn;
 use crate::protocols::nvme_tcp::uri::{NamespaceUri, TCP_PORT};
 use crate::protocols::{DiscoveryTarget, RemoteUri, parse_target};
@@ -71,6 +72,26 @@ fn digests_are_on_unless_the_uri_says_otherwise() {
 }
 
 #[test]
+fn a_logical_unit_has_a_portal_perhaps_with_a_user() {
+    let unit = |text| match parse(text) {
+        DiskUri::Remote(RemoteUri::Iscsi(uri)) => uri,
+        other => panic!("not a logical unit: {other}"),
+    };
+    let uri = unit("iscsi://nas/iqn.2026-11.net.plateway:V0/0");
+    assert_eq!(uri.to_string(), "iscsi://nas:3260/iqn.2026-11.net.plateway:v0/0");
+    assert_eq!((uri.options.depth, uri.options.hdgst, uri.options.ddgst), (128, 1, 1));
+    assert_eq!((uri.lun, uri.portal.user, uri.initiator), (0, None, None));
+    let text = "iscsi://a%40b%2Fc@[::1]:3261/iqn.2026-11.net.plateway:v0/16383?depth=64\
+                &initiator=iqn.2026-11.net.plateway:me&secret_file=/etc/a%26b";
+    let uri = unit(text);
+    assert_eq!(uri.to_string(), text);
+    assert_eq!((uri.portal.user.as_deref(), uri.portal.address.tcp_port), (Some("a@b/c"), 3261));
+    assert_eq!(uri.portal.secret_file, Some("/etc/a&b".into()));
+    assert_eq!(uri.initiator.unwrap().as_str(), "iqn.2026-11.net.plateway:me");
+    assert_eq!((uri.lun, uri.options.depth), (16_383, 64));
+}
+
+#[test]
 fn each_mistake_names_its_column_and_what_was_expected() {
     judge(include_str!("../tests/uris.txt"), |text| {
         let said = message(text);
@@ -95,6 +116,18 @@ fn a_target_for_discovery_has_a_default_port() {
         let target = DiscoveryTarget::NvmeTcp(address.parse().unwrap());
         assert_eq!(parse_target(text), Ok(target));
     }
+    let portal = |address: &str, user: Option<&str>, secret_file: Option<&str>| {
+        Ok(DiscoveryTarget::Iscsi(Portal {
+            address: address.parse().unwrap(),
+            user: user.map(str::to_owned),
+            secret_file: secret_file.map(PathBuf::from),
+        }))
+    };
+    assert_eq!(parse_target("iscsi://10.0.0.1/"), portal("10.0.0.1:3260", None, None));
+    assert_eq!(
+        parse_target("iscsi://me@[::1]:3261?secret_file=/s"),
+        portal("[::1]:3261", Some("me"), Some("/s"))
+    );
     assert!(
         parse_target("10.0.0.1")
             .unwrap_err()
@@ -153,7 +186,7 @@ impl Draw {
     }
 
     fn disk(&mut self, nesting: usize) -> DiskUri {
-        match self.below(if nesting < NESTING_MAX { 9 } else { 7 }) {
+        match self.below(if nesting < NESTING_MAX { 10 } else { 8 }) {
             0 => DiskUri::Ram { bytes: self.sectors(), touch: self.below(2) == 1 },
             1 => DiskUri::Null { bytes: self.sectors() },
             2 => {
@@ -169,7 +202,8 @@ impl Draw {
             4 => DiskUri::Volume { name: format!("v{}", self.below(1000)) },
             5 => DiskUri::Remote(RemoteUri::NvmeTcp(self.import())),
             6 => DiskUri::Remote(RemoteUri::Aoe(self.aoe())),
-            7 => DiskUri::Delay {
+            7 => DiskUri::Remote(RemoteUri::Iscsi(self.unit())),
+            8 => DiskUri::Delay {
                 delay_us: self.below(u64::MAX),
                 inner: Box::new(self.disk(nesting + 1)),
             },
@@ -195,10 +229,32 @@ impl Draw {
         uri
     }
 
-    fn import(&mut self) -> NamespaceUri {
+    fn address(&mut self) -> HostPort {
         const HOSTS: [&str; 4] = ["127.0.0.1", "nas.example.net", "fe80::1%eth0", "::1"];
         let host = HOSTS[self.below(4) as usize].to_owned();
-        let address = HostPort { host, tcp_port: self.below(65_536) as u16 };
+        HostPort { host, tcp_port: self.below(65_536) as u16 }
+    }
+
+    fn unit(&mut self) -> UnitUri {
+        const USERS: [&str; 4] = ["me", "a@b/c?d", "100%&", "\u{f6}:"];
+        let user = (self.below(2) == 0).then(|| USERS[self.below(4) as usize].to_owned());
+        let secret_file = (user.is_some() && self.below(2) == 0).then(|| self.path(true));
+        let portal = Portal { address: self.address(), user, secret_file };
+        let name = |number: u64| format!("iqn.2026-11.net.plateway:{number}").parse().unwrap();
+        let target = name(self.below(100));
+        let mut uri = UnitUri::new(portal, target, self.below(16_384) as u16);
+        uri.options.depth = 127 + self.below(3) as u16;
+        uri.options.hdgst = self.below(2) as u8;
+        uri.options.ddgst = self.below(2) as u8;
+        uri.options.keep_alive_ms = 4_999 + self.below(3) as u32;
+        uri.options.deadline_s = 59 + self.below(3) as u32;
+        uri.options.quiesce_ms = 29_999 + self.below(3) as u32;
+        uri.initiator = (self.below(2) == 0).then(|| name(self.below(100)));
+        uri
+    }
+
+    fn import(&mut self) -> NamespaceUri {
+        let address = self.address();
         let mut uri = NamespaceUri::new(address, self.nqn(), 1 + self.below(0xffff_fffe) as u32);
         uri.options.queues = 1 + self.below(3) as u16;
         uri.options.depth = 127 + self.below(3) as u16;
@@ -226,11 +282,12 @@ fn every_value_prints_and_parses_back() {
 #[test]
 fn no_text_panics_the_parser() {
     let pieces = "aoe:// eth1 /7.0 vlan=5 ram: file: // / ? & create= % 2F , delay: 1 nvme+tcp: [ ] : \
-                  nqn.2026-11.a: ö faulty: GiB";
+                  nqn.2026-11.a: ö faulty: GiB iscsi:// me@ h /iqn.2026-11.a:b /0 secret_file=";
     let pieces: Vec<&str> = pieces.split_whitespace().collect();
     let mut draw = Draw(2);
     for _ in 0..50_000 {
-        let text: String = (0..draw.below(10)).map(|_| pieces[draw.below(24) as usize]).collect();
+        let text: String =
+            (0..draw.below(10)).map(|_| pieces[draw.below(pieces.len() as u64) as usize]).collect();
         match text.parse::<DiskUri>() {
             Ok(uri) => assert_eq!(uri.to_string().parse(), Ok(uri), "{text}"),
             Err(error) => {
@@ -247,6 +304,10 @@ fn the_same_bytes_are_recognised_through_instruments() {
     assert!(same("/dev/sda", "file:/dev/sda"));
     assert!(same("nvme+tcp://h/nqn.2026-11.a:b/1?queues=2", "nvme+tcp://h:4420/nqn.2026-11.a:b/1"));
     assert!(!same("nvme+tcp://h/nqn.2026-11.a:b/1", "nvme+tcp://h/nqn.2026-11.a:b/2"));
+    let (one, other) =
+        ("iscsi://me@h/iqn.2026-11.a:b/0?depth=8", "iscsi://h:3260/IQN.2026-11.a:b/0");
+    assert!(same(one, other));
+    assert!(!same(one, "iscsi://h/iqn.2026-11.a:b/1"));
     assert!(!same("ram:1GiB", "ram:1GiB"));
     assert!(same("aoe://eth1/7.0?window=8", "aoe://eth2,eth1/7.0"));
     assert!(!same("aoe://eth1/7.0", "aoe://eth2/7.0"));

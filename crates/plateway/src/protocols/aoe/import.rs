@@ -38,6 +38,7 @@ impl Remote for TargetUri {
 
     fn settings(
         &self,
+        _: &str,
         _: &StateDirectory,
         links: &[LinkId],
         _: &[SocketAddr],

@@ -15,7 +15,7 @@ use crate::config::resolve::Resolver;
 use crate::config::text::quoted;
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::volume_title;
-use crate::protocols::ExportConfig;
+use crate::protocols::{ExportConfig, need_listener};
 
 pub(crate) const EXAMPLE: &str =
     "iscsi = { target = \"iqn.2026-11.net.plateway:v0\", lun = 0, hosts = \"any\" }";
@@ -85,32 +85,21 @@ const HOSTS: HostWords = HostWords {
 /// The logical units, in order.
 pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs) -> Vec<UnitConfig> {
     let mut seen: Vec<Seen> = Vec::new();
-    for one in &low.exports {
-        if let Some(export) = resolver.unit(one) {
-            resolver.compare_unit(&export, &seen);
-            seen.push(export);
+    let mut is_whole = true;
+    for one in low.exports.iter().filter(|one| one.by.iscsi.is_some()) {
+        match resolver.unit(one) {
+            Some(export) => {
+                resolver.compare_unit(&export, &seen);
+                seen.push(export);
+            }
+            None => is_whole = false,
         }
     }
-    for (at, one) in seen.iter().enumerate() {
-        let mine = |other: &&Seen| other.export.target == one.export.target;
-        let is_first = !seen[..at].iter().any(|other| mine(&other));
-        if is_first && !seen.iter().filter(mine).any(|other| other.export.lun == 0) {
-            let message = format!("no LUN 0 in {}", one.export.target);
-            let help = "some hosts look for LUNs by asking LUN 0: give a volume lun = 0";
-            resolver.push(Mistake::warning(one.lun_at.clone(), message).help(help));
-        }
+    // One that is wrong may be the one that is missed.
+    if is_whole {
+        resolver.warn_without_lun_0(&seen);
     }
-    // One that is wrong is one all the same.
-    let listens = low.listeners.iter().any(|one| match &one.address {
-        Some((protocol, _)) => *protocol == Protocol::Iscsi,
-        None => one.interface.is_none(),
-    });
-    let first = low.exports.iter().find(|one| one.by.iscsi.is_some());
-    if let (Some(export), false) = (first, listens) {
-        let help = "add [[listener]] iscsi = \"127.0.0.1:3260\"";
-        let message = "nobody can reach the LUNs: there is no [[listener]] of iscsi";
-        resolver.push(Mistake::warning(export.span.clone(), message).help(help));
-    }
+    need_listener(resolver, low, Protocol::Iscsi, |by| by.iscsi.is_some());
     seen.into_iter().map(|one| one.export).collect()
 }
 
@@ -170,6 +159,18 @@ impl Resolver<'_> {
             let message = format!("volume {} is in two targets", export.volume);
             let help = "a host that logs in to both takes them for two paths to one disk";
             self.push(Mistake::warning(at, message).first(&old.volume_at).help(help));
+        }
+    }
+
+    fn warn_without_lun_0(&mut self, seen: &[Seen]) {
+        for (at, one) in seen.iter().enumerate() {
+            let mine = |other: &&Seen| other.export.target == one.export.target;
+            let is_first = !seen[..at].iter().any(|other| mine(&other));
+            if is_first && !seen.iter().filter(mine).any(|other| other.export.lun == 0) {
+                let message = format!("no LUN 0 in {}", one.export.target);
+                let help = "some hosts look for LUNs by asking LUN 0: give a volume lun = 0";
+                self.push(Mistake::warning(one.lun_at.clone(), message).help(help));
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use ::iscsi::auth::Challenge;
 use ::iscsi::initiator::{Discovered, Discovery};
 use block::{Instant, Memory};
 use contract::{ConnectionId, Effect, Event, Machine, Receive};
@@ -14,8 +15,8 @@ use serde::Serialize;
 use wire::iscsi::Digests;
 
 use super::import;
+use super::uri::Portal;
 use crate::cli::DiscoverArgs;
-use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
 use crate::control::Column;
 use crate::protocols::asking;
@@ -26,6 +27,8 @@ use crate::run::state::StateDirectory;
 const LIMIT: Duration = Duration::from_secs(20);
 /// The port of this host that asks: none that a disk has.
 const ISID: [u8; 6] = [0x80, 0, 0, 0, 0, 0xff];
+/// The portal has nothing to prove.
+const NOTHING_ASKED: Challenge = Challenge { identifier: 0, bytes: [0; 32] };
 
 /// A target at one of its addresses, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -36,7 +39,7 @@ struct Entry {
 }
 
 /// Asks.
-pub(crate) fn run(args: &DiscoverArgs, portal: &HostPort) -> miette::Result<()> {
+pub(crate) fn run(args: &DiscoverArgs, portal: &Portal) -> miette::Result<()> {
     let failed = |why: String| {
         miette::miette!(
             help = "is a target running there? `ss -ltn` on its machine shows the ports that are listened at; iSCSI's is 3260",
@@ -47,17 +50,20 @@ pub(crate) fn run(args: &DiscoverArgs, portal: &HostPort) -> miette::Result<()> 
     let named = args.protocols.initiator.as_ref().map(|name| &name.0);
     let initiator = import::initiator(named, Path::new(import::OPEN_ISCSI), &state)
         .map_err(|error| error.within("discovery"))?;
+    let login = import::login_here(portal).map_err(|error| error.within("discovery"))?;
+    let login = login.map(|login| (login, NOTHING_ASKED));
     let mut result = Err("no address".to_owned());
-    for address in open::resolve(portal)? {
-        let who = initiator.clone();
+    for address in open::resolve(&portal.address)? {
+        let (who, login) = (initiator.clone(), login.clone());
         let machine = move |told| {
             let (now, who) = (Instant::default(), (who.clone(), ISID));
-            let discovery = Discovery::new(now, address, who, None, Digests::NONE, LIMIT);
+            let login = login.clone();
+            let discovery = Discovery::new(now, address, who, login, Digests::NONE, LIMIT);
             Question { discovery, told }
         };
         result = asking::ask(LIMIT, machine, |_| Ok(()), |_| {})?.map_err(|why| {
             match address.to_string() {
-                named if named == portal.to_string() => why,
+                named if named == portal.address.to_string() => why,
                 resolved => format!("{resolved}: {why}"),
             }
         });

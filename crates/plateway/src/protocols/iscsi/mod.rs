@@ -2,11 +2,14 @@
 
 pub(crate) mod config;
 pub(crate) mod discover;
+pub(crate) mod dissect;
 mod import;
 pub(crate) mod metrics;
 mod serve;
 pub(crate) mod status;
 pub(crate) mod uri;
+
+use std::fmt;
 
 use shard::Protocol;
 use toml::Spanned;
@@ -74,6 +77,12 @@ impl QuickWay for Units {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named(pub(crate) IscsiName);
 
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl std::str::FromStr for Named {
     type Err = String;
 
@@ -84,11 +93,12 @@ impl std::str::FromStr for Named {
 
 /// Whether a word is meant as an iSCSI name.
 fn is_name(word: &str) -> bool {
-    ["iqn.", "eui.", "naa."].iter().any(|form| word.starts_with(form))
+    let form = word.get(..4).unwrap_or_default().to_ascii_lowercase();
+    ["iqn.", "eui.", "naa."].contains(&&*form)
 }
 
 /// A name as somebody wrote it, or what is wrong with it and at which byte.
-fn name(text: &str) -> Result<IscsiName, (String, usize)> {
+pub(crate) fn name(text: &str) -> Result<IscsiName, (String, usize)> {
     IscsiName::new(text).map_err(|error| {
         let message = format!("iSCSI name {text:?}: expected {}", error.expected);
         (message, text.floor_char_boundary(error.offset.min(text.len())))

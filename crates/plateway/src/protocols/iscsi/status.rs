@@ -130,3 +130,22 @@ impl Status {
         [("iscsi exports", luns), ("iscsi sessions", sessions)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stay() {
+        let (iscsi_luns, iscsi_sessions) = (vec![Lun::default()], vec![Login::default()]);
+        let status = Status { iscsi_luns, iscsi_sessions, ..Status::default() };
+        let status = serde_json::to_value(&status).expect("JSON");
+        let has = |at: &serde_json::Value, keys: &[&str]| {
+            keys.iter().for_each(|key| assert!(at.get(key).is_some(), "{key} is gone: {status}"));
+        };
+        has(&status, &["iscsi_luns", "iscsi_sessions", "iscsi_counters"]);
+        has(&status["iscsi_luns"][0], &["target", "lun", "volume", "hosts", "sessions"]);
+        let keys = ["target", "host", "isid", "tsih", "peer", "luns", "shard"];
+        has(&status["iscsi_sessions"][0], &keys);
+    }
+}

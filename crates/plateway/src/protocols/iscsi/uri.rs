@@ -1,24 +1,40 @@
-//! `iscsi://host[:port]/IQN/LUN`: a logical unit of a remote (or our own) iSCSI target.
+//! `iscsi://[user@]host[:port]/IQN/LUN`: a logical unit of a remote (or our own) iSCSI target.
 //!
-//! `?depth=D&hdgst=0|1&ddgst=0|1&initiator=IQN&keep_alive_ms=N&deadline_s=N&quiesce_ms=N` may
-//! follow. In a name, `/` is written as `%2F`. Units: what the option's name ends in.
+//! `?depth=D&hdgst=0|1&ddgst=0|1&initiator=IQN&secret_file=PATH&keep_alive_ms=N&deadline_s=N`
+//! `&quiesce_ms=N` may follow. In a user, `@` and `/` are written as `%XX`, in a path `&`. Units:
+//! what the option's name ends in.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use scsi::limits::LUN_MAX;
-use wire::iscsi::{IscsiName, PORT};
+use wire::iscsi::IscsiName;
 
 use crate::config::address::HostPort;
 use crate::config::uri::{Encoded, Parser, UriError, options};
 
 pub(crate) const SCHEME: &str = "iscsi";
+/// The port of iSCSI, at which every listener of ours answers discovery as well.
+pub(crate) const TCP_PORT: u16 = wire::iscsi::PORT;
+
+/// A portal, and as whom to log in there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Portal {
+    /// The target's listener.
+    pub(crate) address: HostPort,
+    /// The name that CHAP proves, if it is to be proved.
+    pub(crate) user: Option<String>,
+    /// Where its secret is; there is a user.
+    pub(crate) secret_file: Option<PathBuf>,
+}
 
 /// How to reach a logical unit over iSCSI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitUri {
-    /// The target's listener.
-    pub(crate) address: HostPort,
+    pub(crate) portal: Portal,
     pub(crate) target: IscsiName,
     /// The logical unit: 0 to [`LUN_MAX`].
     pub(crate) lun: u16,
@@ -48,8 +64,18 @@ options! {
 
 impl UnitUri {
     /// The logical unit with every option at its default.
-    pub(crate) fn new(address: HostPort, target: IscsiName, lun: u16) -> Self {
-        Self { address, target, lun, options: UnitOptions::default(), initiator: None }
+    pub(crate) fn new(portal: Portal, target: IscsiName, lun: u16) -> Self {
+        Self { portal, target, lun, options: UnitOptions::default(), initiator: None }
+    }
+}
+
+/// `user@host:port`
+impl fmt::Display for Portal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{}@", Encoded(user.as_bytes(), "@/?"))?;
+        }
+        self.address.fmt(f)
     }
 }
 
@@ -57,10 +83,16 @@ impl fmt::Display for UnitUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = Encoded(self.target.as_str().as_bytes(), "/?");
         let options = self.options.to_string();
-        write!(f, "{SCHEME}://{}/{target}/{}{options}", self.address, self.lun)?;
-        let mark = if options.is_empty() { '?' } else { '&' };
-        match &self.initiator {
-            Some(name) => write!(f, "{mark}initiator={}", Encoded(name.as_str().as_bytes(), "&?")),
+        write!(f, "{SCHEME}://{}/{target}/{}{options}", self.portal, self.lun)?;
+        let mut mark = if options.is_empty() { '?' } else { '&' };
+        if let Some(name) = &self.initiator {
+            write!(f, "{mark}initiator={}", Encoded(name.as_str().as_bytes(), "&?"))?;
+            mark = '&';
+        }
+        match &self.portal.secret_file {
+            Some(path) => {
+                write!(f, "{mark}secret_file={}", Encoded(path.as_os_str().as_bytes(), "&?"))
+            }
             None => Ok(()),
         }
     }
@@ -75,33 +107,69 @@ pub(crate) fn parse(parser: &Parser<'_>, at: Range<usize>) -> Result<UnitUri, Ur
     let start = at.end - rest.len();
     let (whole, query) = parser.split_query(start..at.end);
     let mut parts = parser.split(whole.clone(), '/');
-    let address = address(parser, parts.remove(0))?;
+    let portal = portal(parser, parts.remove(0))?;
     if parts.len() != 2 {
         return Err(parser.expected(whole, &format!("three parts: {FORM}")));
     }
     let (name_at, lun_at) = (parts[0].clone(), parts[1].clone());
     let target = name(parser, name_at)?;
     let lun = parser.number(lun_at, "a LUN", 0..=u64::from(LUN_MAX))?;
-    let mut uri = UnitUri::new(address, target, u16::try_from(lun).unwrap_or(LUN_MAX));
-    let keys = [UnitOptions::KEYS, &["initiator"]].concat();
+    let mut uri = UnitUri::new(portal, target, u16::try_from(lun).unwrap_or(LUN_MAX));
+    let keys = [UnitOptions::KEYS, &["initiator", SECRET_FILE]].concat();
     for (key, value) in parser.options(query, &keys)? {
         match key {
             "initiator" => uri.initiator = Some(name(parser, value)?),
+            SECRET_FILE => uri.portal.secret_file = Some(secret_file(parser, &uri.portal, value)?),
             key => uri.options.take(parser, key, value)?,
         }
     }
     Ok(uri)
 }
 
-/// Parses whom `discover` asks: `iscsi://host[:port]`.
-pub(crate) fn parse_target(parser: &Parser<'_>, at: Range<usize>) -> Result<HostPort, UriError> {
-    let host = parser.uri[at.clone()].trim_end_matches('/');
-    address(parser, at.start..at.start + host.len())
+const SECRET_FILE: &str = "secret_file";
+
+/// Parses whom `discover` asks: `iscsi://[user@]host[:port][?secret_file=PATH]`.
+pub(crate) fn parse_target(parser: &Parser<'_>, at: Range<usize>) -> Result<Portal, UriError> {
+    let (host, query) = parser.split_query(at);
+    let end = host.start + parser.uri[host.clone()].trim_end_matches('/').len();
+    let mut portal = portal(parser, host.start..end)?;
+    for (_, value) in parser.options(query, &[SECRET_FILE])? {
+        portal.secret_file = Some(secret_file(parser, &portal, value)?);
+    }
+    Ok(portal)
 }
 
-fn address(parser: &Parser<'_>, at: Range<usize>) -> Result<HostPort, UriError> {
-    HostPort::parse(&parser.uri[at.clone()], Some(PORT))
-        .map_err(|e| parser.fail(at.start + e.offset..at.end, e.message))
+/// `[user@]host[:port]`
+fn portal(parser: &Parser<'_>, at: Range<usize>) -> Result<Portal, UriError> {
+    let (mut address_at, mut user) = (at.clone(), None);
+    if let Some(length) = parser.uri[at.clone()].rfind('@') {
+        let user_at = at.start..at.start + length;
+        address_at.start = user_at.end + 1;
+        let name = String::from_utf8(parser.decode(user_at.clone())?).ok();
+        let name = name.filter(|name| !name.is_empty() && !name.contains(char::is_control));
+        let expected = "a user before the @, in UTF-8 and without control characters";
+        user = Some(name.ok_or_else(|| parser.expected(user_at, expected))?);
+    }
+    let address = HostPort::parse(&parser.uri[address_at.clone()], Some(TCP_PORT))
+        .map_err(|e| parser.fail(address_at.start + e.offset..address_at.end, e.message))?;
+    Ok(Portal { address, user, secret_file: None })
+}
+
+fn secret_file(
+    parser: &Parser<'_>,
+    portal: &Portal,
+    at: Range<usize>,
+) -> Result<PathBuf, UriError> {
+    if portal.user.is_none() {
+        let mut error = parser.fail(at, "a secret is of a user, and none is named");
+        error.help = Some(format!("write {SCHEME}://USER@{}", portal.address));
+        return Err(error);
+    }
+    let bytes = parser.decode(at.clone())?;
+    match bytes.is_empty() || bytes.contains(&0) {
+        true => Err(parser.expected(at, "the path of a file")),
+        false => Ok(PathBuf::from(OsString::from_vec(bytes))),
+    }
 }
 
 fn name(parser: &Parser<'_>, at: Range<usize>) -> Result<IscsiName, UriError> {

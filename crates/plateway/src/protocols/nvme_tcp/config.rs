@@ -15,7 +15,7 @@ use crate::config::resolve::Resolver;
 use crate::config::text::quoted;
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::volume_title;
-use crate::protocols::ExportConfig;
+use crate::protocols::{ExportConfig, need_listener};
 
 pub(crate) const EXAMPLE: &str =
     "nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" }";
@@ -94,16 +94,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs) -> Vec<Namespa
             seen.push(export);
         }
     }
-    // One that is wrong is one all the same.
-    let listens = low.listeners.iter().any(|one| match &one.address {
-        Some((protocol, _)) => *protocol == Protocol::NvmeTcp,
-        None => one.interface.is_none(),
-    });
-    if let (Some(export), false) = (low.exports.iter().find(|one| one.by.nvme.is_some()), listens) {
-        let help = "add [[listener]] nvme = \"127.0.0.1:4420\"";
-        let message = "nobody can reach the exports: there is no [[listener]]";
-        resolver.push(Mistake::warning(export.span.clone(), message).help(help));
-    }
+    need_listener(resolver, low, Protocol::NvmeTcp, |by| by.nvme.is_some());
     seen.into_iter().map(|one| one.export).collect()
 }
 

@@ -17,6 +17,7 @@ use wire::nvme_tcp::{
 };
 
 use crate::commands::dissect::Said;
+use crate::protocols::cutting::{Cutter, Front};
 
 /// Bytes of a PDU that are kept: a command's header, its digest, padding, and the data of Connect.
 const HEAD_MAX: usize = 72 + 4 + 52 + ConnectData::SIZE;
@@ -42,21 +43,7 @@ struct Under {
     words: String,
 }
 
-/// One direction's stream on its way to PDUs.
-#[derive(Debug, Default)]
-struct Cutter {
-    /// The head of the PDU that is being received.
-    head: Vec<u8>,
-    /// Bytes of it that come and are not kept.
-    skip: u64,
-    /// Where PDUs begin is not known: look at the next segment.
-    lost: bool,
-}
-
 impl Conversation {
-    /// The usual port of targets.
-    pub(crate) const TCP_PORT: u16 = super::uri::TCP_PORT;
-
     /// The next bytes of a direction, and how many behind them were not captured.
     pub(crate) fn bytes(
         &mut self,
@@ -69,7 +56,8 @@ impl Conversation {
         let mut rest = bytes;
         loop {
             let cutter = if from_host { &mut self.host } else { &mut self.target };
-            let Some(pdu) = cutter.cut(&mut rest, from_host, said) else { break };
+            let read = |head: &[u8], _: &[u8]| front(head, from_host);
+            let Some(pdu) = cutter.cut(&mut rest, said, read) else { break };
             said.push(self.describe(time_ns, &pdu));
         }
         let cutter = if from_host { &mut self.host } else { &mut self.target };
@@ -167,75 +155,15 @@ fn answer(under: Option<&Under>) -> String {
     )
 }
 
-impl Cutter {
-    /// The next PDU's head, once it is there; what follows of it is passed over.
-    fn cut(&mut self, rest: &mut &[u8], from_host: bool, said: &mut Vec<Said>) -> Option<Vec<u8>> {
-        if self.skip > 0 {
-            let passed = self.skip.min(rest.len() as u64);
-            self.skip -= passed;
-            *rest = &rest[passed as usize..];
+/// What the front of a PDU of that direction tells.
+fn front(front: &[u8], from_host: bool) -> Front {
+    match CommonHeader::parse(front) {
+        Err(_) => Front::Needs(CommonHeader::SIZE),
+        Ok(common) if !believable(&common, from_host) => Front::None(common.to_string()),
+        Ok(common) => {
+            let kept = (common.length as usize).min(HEAD_MAX);
+            Front::Is { kept, length: common.length.into() }
         }
-        if self.skip > 0 || rest.is_empty() {
-            return None;
-        }
-        if self.lost {
-            // A PDU rarely begins elsewhere than at a segment's first byte once a sender has
-            // paused.
-            if !CommonHeader::parse(rest).is_ok_and(|common| believable(&common, from_host)) {
-                *rest = &[];
-                return None;
-            }
-            self.lost = false;
-        }
-        self.fill(rest, CommonHeader::SIZE);
-        if self.head.len() < CommonHeader::SIZE {
-            return None;
-        }
-        let common = CommonHeader::parse(&self.head).ok()?;
-        if !believable(&common, from_host) {
-            let text = format!(
-                "expected a PDU, seen {common}: passed over to the next segment that begins with one"
-            );
-            said.push(Said { text, ..Said::default() });
-            self.lose();
-            *rest = &[];
-            return None;
-        }
-        let kept = (common.length as usize).min(HEAD_MAX);
-        self.fill(rest, kept);
-        if self.head.len() < kept {
-            return None;
-        }
-        self.skip = u64::from(common.length) - kept as u64;
-        Some(std::mem::take(&mut self.head))
-    }
-
-    fn fill(&mut self, rest: &mut &[u8], wanted: usize) {
-        let more = wanted.saturating_sub(self.head.len()).min(rest.len());
-        self.head.extend_from_slice(&rest[..more]);
-        *rest = &rest[more..];
-    }
-
-    /// Bytes that were sent and are not there.
-    fn pass(&mut self, missing: u64, said: &mut Vec<Said>) {
-        if missing == 0 {
-            return;
-        }
-        if self.head.is_empty() && missing <= self.skip {
-            self.skip -= missing;
-            return;
-        }
-        if !self.lost && !self.head.is_empty() {
-            let text = "a PDU is cut off by the capture".to_owned();
-            said.push(Said { text, ..Said::default() });
-        }
-        self.lose();
-    }
-
-    fn lose(&mut self) {
-        self.head.clear();
-        self.skip = 0;
-        self.lost = true;
     }
 }
 

@@ -36,6 +36,7 @@ impl Remote for NamespaceUri {
 
     fn settings(
         &self,
+        _: &str,
         state: &StateDirectory,
         _: &[LinkId],
         addresses: &[SocketAddr],
