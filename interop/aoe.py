@@ -2,12 +2,11 @@
 
 Slot 3 is for the guest's own address alone; slots 4 and 5 hear any. Sizes are bytes, sectors 512 of them.
 """
-from case import GUEST_MAC, Case, stripe_of_four
+from case import GUEST_MAC, STRIPE_SECTORS, Case, stripe_of_four
 from ipxe import BRIDGE_MAC, boot
 from target import MIB, Broken
 
 UUID = "6f1c34a0-6b0a-4c70-9d3e-0a55c0ffee02"
-STRIPE_SECTORS = 0x7E000  # of four files of 64 MiB, each less what its volume keeps for itself
 
 
 def payload(mtu):

@@ -10,6 +10,7 @@ from target import MIB, NQN, Bell, Broken, Target, remove_folder
 HERE = os.path.dirname(os.path.realpath(__file__))
 GUEST_LIMIT_S = 1800  # boot and script; a hang guard: the longest takes about 90 s on two idle cores
 GUEST_MAC = "52:54:00:a0:e0:01"  # eth0 of the guest on a LAN, so that an export can name it among its hosts
+STRIPE_SECTORS = 0x7E000  # of stripe_of_four's v0: four files of 64 MiB, each less what its volume keeps for itself
 
 
 def say(text):
@@ -89,7 +90,7 @@ class Case:
         # One host thread for all processors of the guest: slower than one each, but nothing depends on how the host
         # schedules them against each other, and the target keeps a processor of its own.
         command += ["--accel", "tcg,thread=single"] if smp > 1 else []
-        for name in ("common.sh", "journal.py") + (("aoe.sh", "stations.py") if self.lan else ()):
+        for name in ("common.sh", "journal.py") + (("aoe.sh", "stations.py") if self.lan else ("iscsi.sh",)):
             command += ["--file", f"{HERE}/scenarios/{name}"]
         for key, value in env.items():
             command += ["--env", f"{key}={value}"]

@@ -1,7 +1,7 @@
-"""iPXE against an AoE export: Debian's image hooks it, boots from it, and our boot sector moves sectors through the BIOS.
+"""iPXE against an export: Debian's image hooks it, boots from it, and our boot sector moves sectors through the BIOS.
 
-The disk is filled and looked at over AoE as well, from a station of the host: where the bytes lie in which file is the
-target's business.
+The disk is filled and looked at over the same protocol, from the host: where the bytes lie in which file is the target's
+business. Here is what is the same for each protocol, and how it is done over AoE, by a station of the host.
 """
 import os
 import struct
@@ -19,12 +19,16 @@ LIMIT_S = 900  # a hang guard: it takes some ten seconds
 BRIDGE_MAC = "52:54:00:77:00:01"  # of br0, see `guest lan`
 SLOT, COUNT, FROM, TO = 3, 8, 1, 64  # the boot sector copies COUNT sectors
 DONE, FAILED = 1, 2  # what it tells QEMU, which ends with 2 n + 1
-SCRIPT = f"""#!ipxe
-ifopen net0 || goto failed
-sanhook --drive 0x81 aoe:e{SHELF}.{SLOT} || sanhook --drive 0x81 aoe:e{SHELF}.{SLOT} || goto failed
+
+
+def script(network, uri):
+    """What iPXE is told: `network` brings net0 up, `uri` is the disk."""
+    return f"""#!ipxe
+{network} || goto failed
+sanhook --drive 0x81 {uri} || sanhook --drive 0x81 {uri} || goto failed
 sanunhook --drive 0x81 || goto failed
 echo interop: hooked
-sanboot aoe:e{SHELF}.{SLOT} ||
+sanboot {uri} ||
 :failed
 echo interop: failed
 """
@@ -60,19 +64,22 @@ def image(suite):
                           stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
-def qemu(case, kernel, mac):
-    """The machine, until it ends or iPXE gives up; -> (exit code or None, console)"""
-    script, console, tap = f"{case.folder}/script.ipxe", f"{case.folder}/console", "ipxe0"
-    with open(script, "w") as f:
-        f.write(SCRIPT)
-    ip = ["ip", "-n", case.lan.name]
-    subprocess.run([*ip, "tuntap", "add", "dev", tap, "mode", "tap"], check=True)
-    subprocess.run([*ip, "link", "set", tap, "mtu", str(case.lan.mtu), "master", "br0", "up"], check=True)
-    machine = subprocess.Popen(case.lan.command([
-        "qemu-system-x86_64", "-accel", "tcg", "-machine", "pc,graphics=off", "-m", "256", "-nodefaults", "-no-user-config",
-        "-display", "none", "-no-reboot", "-serial", f"file:{console}", "-kernel", kernel, "-initrd", script,
-        "-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-netdev", f"tap,id=n0,ifname={tap},script=no,downscript=no",
-        "-device", f"virtio-net-pci,netdev=n0,mac={mac},romfile="]), stdin=subprocess.DEVNULL)
+def sectors():
+    """The disk that is booted from, from its first sector on, and what of it must be found at sector TO afterwards."""
+    content = os.urandom(512 * COUNT)
+    return boot_sector() + content, content
+
+
+def qemu(folder, kernel, words, netdev, mac, prefix=()):
+    """The machine, until it ends or iPXE, which is told `words`, gives up. Raises Broken unless the copy was made."""
+    told, console = f"{folder}/script.ipxe", f"{folder}/console"
+    with open(told, "w") as f:
+        f.write(words)
+    machine = subprocess.Popen([
+        *prefix, "qemu-system-x86_64", "-accel", "tcg", "-machine", "pc,graphics=off", "-m", "256", "-nodefaults", "-no-user-config",
+        "-display", "none", "-no-reboot", "-serial", f"file:{console}", "-kernel", kernel, "-initrd", told,
+        "-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-netdev", f"{netdev},id=n0",
+        "-device", f"virtio-net-pci,netdev=n0,mac={mac},romfile="], stdin=subprocess.DEVNULL)
 
     def shown():
         if not os.path.exists(console):
@@ -84,29 +91,38 @@ def qemu(case, kernel, mac):
         deadline = time.monotonic() + LIMIT_S
         while machine.poll() is None and "interop: failed" not in shown() and time.monotonic() < deadline:
             time.sleep(0.05)
-        return machine.poll(), shown()
+        code = machine.poll()
     finally:
         machine.kill()
         machine.wait()
-        subprocess.run([*ip, "link", "del", tap], check=False)
+    hooked = "interop: hooked" in shown()
+    if code != 2 * DONE + 1 or not hooked:
+        raise Broken(f"iPXE ended with {code}, {'hooked' if hooked else 'not hooked'}; its console:\n{shown()[-3000:]}")
 
 
 def boot(case, suite, mac):
-    """Raises Broken unless iPXE has hooked and booted the export, and the copy is on it."""
-    kernel, target = image(suite), (SHELF, SLOT)
+    """Over AoE. Raises Broken unless iPXE has hooked and booted the export, and the copy is on it."""
+    kernel, target, (disk, content), tap = image(suite), (SHELF, SLOT), sectors(), "ipxe0"
     try:
         host = case.lan.call(lambda: stations.Station("br0"))
-        content = os.urandom(512 * COUNT)
-        sectors = [boot_sector()] + [content[at:at + 512] for at in range(0, len(content), 512)]
-        for lba, data in enumerate(sectors):
-            stations.expect(f"status of the write to sector {lba}", host.ata(target, stations.WRITE, lba, data=data).argument[3], 0x40)
-        code, console = qemu(case, kernel, mac)
-        hooked = "interop: hooked" in console
-        if code != 2 * DONE + 1 or not hooked:
-            raise Broken(f"iPXE ended with {code}, {'hooked' if hooked else 'not hooked'}; its console:\n{console[-3000:]}")
+        for at in range(0, len(disk), 512):
+            status = host.ata(target, stations.WRITE, at // 512, data=disk[at:at + 512]).argument[3]
+            stations.expect(f"status of the write to sector {at // 512}", status, 0x40)
+        ip = ["ip", "-n", case.lan.name]
+        subprocess.run([*ip, "tuntap", "add", "dev", tap, "mode", "tap"], check=True)
+        subprocess.run([*ip, "link", "set", tap, "mtu", str(case.lan.mtu), "master", "br0", "up"], check=True)
+        try:
+            qemu(case.folder, kernel, script("ifopen net0", f"aoe:e{SHELF}.{SLOT}"),
+                 f"tap,ifname={tap},script=no,downscript=no", mac, case.lan.command([]))
+        finally:
+            subprocess.run([*ip, "link", "del", tap], check=False)
         copy = b"".join(host.ata(target, stations.READ, TO + i).argument[12:524] for i in range(COUNT))
-        if copy != content:
-            raise Broken("what the boot sector copied is not what it read")
     except stations.Failed as error:
         raise Broken(str(error))
-    case.target.say(f"iPXE of {suite} hooked e{SHELF}.{SLOT} and booted from it; {COUNT} sectors were read and written through INT 13h")
+    check_copy(copy, content, f"iPXE of {suite} hooked e{SHELF}.{SLOT}", case)
+
+
+def check_copy(copy, content, what, case):
+    if copy != content:
+        raise Broken("what the boot sector copied is not what it read")
+    case.target.say(f"{what} and booted from it; {COUNT} sectors were read and written through INT 13h")

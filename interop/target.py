@@ -16,11 +16,12 @@ import time
 from lan import BELL_ADDRESS, INTERFACE
 
 MIB = 1 << 20
-START_LIMIT_S = 120  # from exec to the first accepted connection; a hang guard, not an expectation
+START_LIMIT_S = 120  # from exec to the first status; a hang guard, not an expectation
 STOP_LIMIT_S = 120  # SIGTERM drains for at most 5 s; the rest is room for a loaded machine
 HOSTNQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"  # the guest's, see ./guest
 NQN = "nqn.2026-11.net.plateway:interop"
 IQN = "iqn.2026-11.net.plateway:interop"
+INITIATOR = "iqn.2026-11.net.plateway:guest"  # the guest's, see ./guest
 SHELF = 7
 
 
@@ -49,11 +50,15 @@ def quoted(value):
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def quoted_hosts(hosts):
+    return quoted(hosts) if isinstance(hosts, str) else "[" + ", ".join(map(quoted, hosts)) + "]"
+
+
 class Target:
     """One `plateway serve`, with its files in `folder`. `disks` maps a disk's name to (URI, size); `volumes` is a
     list of tables as in the configuration; `exports` maps a namespace id to a volume's name, `luns` a LUN of our target
-    to a volume's name, `slots` a slot of our shelf to a volume's name and the stations that are its hosts ("any" or a
-    list of MACs)."""
+    to a volume's name and the initiators that are its hosts, `slots` a slot of our shelf to a volume's name and the
+    stations that are its hosts ("any" or a list of names or MACs)."""
 
     def __init__(self, binary, folder, driver=None, shards=1, say=print, lan=None, listener=None):
         self.binary, self.folder, self.driver, self.say, self.lan = binary, folder, driver, say, lan
@@ -96,12 +101,12 @@ class Target:
         for nsid, volume in self.exports.items():
             lines += ["", "[[export]]", f"volume = {quoted(volume)}",
                       f"nvme = {{ subsystem = {quoted(NQN)}, nsid = {nsid}, hosts = [{quoted(HOSTNQN)}] }}"]
-        for lun, volume in self.luns.items():
+        for lun, (volume, hosts) in self.luns.items():
             lines += ["", "[[export]]", f"volume = {quoted(volume)}",
-                      f'iscsi = {{ target = {quoted(IQN)}, lun = {lun}, hosts = "any" }}']
+                      f"iscsi = {{ target = {quoted(IQN)}, lun = {lun}, hosts = {quoted_hosts(hosts)} }}"]
         for slot, (volume, hosts) in self.slots.items():
             fields = [f"interface = {quoted(INTERFACE)}", f"shelf = {SHELF}", f"slot = {slot}",
-                      f"hosts = {quoted(hosts) if isinstance(hosts, str) else '[' + ', '.join(map(quoted, hosts)) + ']'}"]
+                      f"hosts = {quoted_hosts(hosts)}"]
             fields += [f"vlan = {self.listener['vlan']}"] if "vlan" in self.listener else []
             lines += ["", "[[export]]", f"volume = {quoted(volume)}", f"aoe = {{ {', '.join(fields)} }}"]
         with open(self.config + ".new", "w") as f:
@@ -111,7 +116,8 @@ class Target:
     # Its life.
 
     def start(self):
-        """Returns once it accepts connections, or, on a Lan, once it tells its status."""
+        """Returns once it tells its status. That a port can be connected to proves nothing: the listeners of a process that was
+        killed live on for some milliseconds, until the kernel has taken its io_uring down."""
         self.write_config()
         command = [self.binary, "serve", "--config", self.config] + (["--driver", self.driver] if self.driver else [])
         command = self.lan.command(command) if self.lan else command
@@ -127,14 +133,8 @@ class Target:
             time.sleep(0.05)
 
     def answers(self):
-        if self.lan:
-            return subprocess.run([self.binary, "status", "--control", self.control], stdin=subprocess.DEVNULL,
-                                  capture_output=True, check=False).returncode == 0
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
-            return True
-        except OSError:
-            return False
+        return subprocess.run([self.binary, "status", "--control", self.control], stdin=subprocess.DEVNULL,
+                              capture_output=True, check=False).returncode == 0
 
     def must_live(self):
         if self.process is None:
@@ -200,6 +200,15 @@ class Target:
 
     def do_remove(self, nsid):
         del self.exports[int(nsid)]
+        self.apply()
+
+    def do_map(self, lun, volume, *hosts):
+        """A volume under a LUN, new or as it was, for these initiators: `any`, or names."""
+        self.luns[int(lun)] = volume, "any" if hosts == ("any",) else list(hosts)
+        self.apply()
+
+    def do_unmap(self, lun):
+        del self.luns[int(lun)]
         self.apply()
 
     def do_serve(self, slot, volume, *hosts):

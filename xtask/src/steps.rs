@@ -146,10 +146,34 @@ pub(crate) const STEPS: &[Step] = &[
         }),
     },
     Step {
+        name: "iscsi-suite",
+        proves: "libiscsi's test suite ends over iSCSI as docs/conformance.md says, test by test",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "iscsi-suite")),
+    },
+    Step {
+        name: "iscsi-planted",
+        proves: "that suite can fail: a disk that forgets its writes is noticed",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "iscsi-planted")),
+    },
+    Step {
         name: "aoe-ipxe",
         proves: "iPXE hooks an AoE export, boots from it, reads and writes it",
         needs: Some("release"),
         run: Run::Command(|tree| interop(tree, "aoe-ipxe")),
+    },
+    Step {
+        name: "iscsi-ipxe",
+        proves: "and it does so over iSCSI",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "iscsi-ipxe")),
+    },
+    Step {
+        name: "iscsi-qemu",
+        proves: "QEMU's block layer copies, compares, zeroes and discards on LUNs, and finds it all after a kill",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "iscsi-qemu")),
     },
     Step {
         name: "guest-epoll",
@@ -168,6 +192,12 @@ pub(crate) const STEPS: &[Step] = &[
         proves: "Linux's AoE driver and aoetools: access, ext4 and fio at MTU 9000 with 1% loss, kills, resize",
         needs: Some("release"),
         run: Run::Command(|tree| interop(tree, "aoe-full")),
+    },
+    Step {
+        name: "iscsi-guest",
+        proves: "Linux's iSCSI initiator with digests: access, ext4, fio, resets, kills, LUNs that come, grow and go",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "iscsi-guest")),
     },
     Step {
         name: "guest-boot",
@@ -190,6 +220,12 @@ pub(crate) const STEPS: &[Step] = &[
         proves: "so do those of AoE, and they notice a stranger that is heard",
         needs: Some("release"),
         run: Run::Command(|tree| interop(tree, "aoe-planted")),
+    },
+    Step {
+        name: "iscsi-guest-planted",
+        proves: "so do those of iSCSI, and they notice a stranger that is let in",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "iscsi-guest-planted")),
     },
 ];
 
