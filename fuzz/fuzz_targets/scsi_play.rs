@@ -172,7 +172,10 @@ fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
 
 fn inside(extent: &Extent, unit: &LogicalUnit) {
     let block = unit.block_size.bytes();
-    assert!(extent.offset.0 % block == 0 && extent.length.0 % block == 0, "{extent}");
+    assert!(
+        extent.offset.0.is_multiple_of(block) && extent.length.0.is_multiple_of(block),
+        "{extent}"
+    );
     assert!(extent.end().0 / block <= unit.blocks.0, "{extent}");
 }
 
