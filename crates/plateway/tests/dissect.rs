@@ -243,8 +243,11 @@ fn iscsi_capture(port: u16, digests: IscsiDigests) -> Capture {
     let flags = LoginFlags::transit(Stage::OPERATIONAL, Stage::FULL_FEATURE);
     let login = LoginRequest::new(flags, [0x80, 0, 0, 0, 0, 1], 0, 1, 1, offer.len() as u32, here);
     let pdu = iscsi(login.emit(), &offer, NONE);
+    let start = capture.next;
+    capture.segment(true, start[1].wrapping_sub(1), SYN, &[]);
+    capture.segment(false, start[0].wrapping_sub(1), SYN | ACK, &[]);
     // In two segments, the last first.
-    let at = capture.next[1];
+    let at = start[1];
     capture.segment(true, at.wrapping_add(60), ACK, &pdu[60..]);
     capture.segment(true, at, ACK, &pdu[..60]);
     capture.next[1] = at.wrapping_add(pdu.len() as u32);
@@ -282,10 +285,10 @@ fn pdus_of_iscsi_are_lines_whatever_digests_login_came_to() {
             "InitiatorName=iqn.2026-11.net.plateway:me, TargetName=iqn.2026-11.net.plateway:v0, HeaderDigest=CRC32C,None",
             "c0 < Login Response",
             "lun 3 itt 0x5",
-            ": READ (10) lba 8 blocks 8\n",
-            "to READ (10) lba 8 blocks 8 after 200",
-            ", ILLEGAL REQUEST: ",
-            "to READ (10) lba 1048576 blocks 8 after ",
+            ": READ(10) lba 8 blocks 8\n",
+            "to READ(10) lba 8 blocks 8 after 200",
+            ", CHECK CONDITION, illegal request: logical block address out of range",
+            "to READ(10) lba 1048576 blocks 8 after ",
             "6 PDUs",
         ] {
             assert!(lines.contains(part), "{digests:?} {part}: {lines}");
@@ -306,18 +309,18 @@ fn a_login_is_known_on_whatever_port_and_digests_are_guessed_without_one() {
     let pdus = lines.lines().filter(|line| line.contains("\"pdu\":\"SCSI ")).count();
     assert_eq!(pdus, 4, "{lines}");
     for digests in [digests, IscsiDigests::NONE] {
-        // Without the three packets of the login, and their headers of 16 bytes each.
+        // Without the five packets up to the end of the login, each behind 16 bytes.
         let whole = iscsi_capture(3260, digests).file.bytes;
         let mut at = 24;
-        for _ in 0..3 {
+        for _ in 0..5 {
             let length = whole[at + 8..at + 12].try_into().expect("four bytes");
             at += 16 + u32::from_le_bytes(length) as usize;
         }
         let cut = [&whole[..24], &whole[at..]].concat();
         let (good, lines, errors) = dissect(directory.path(), &cut, &[]);
         assert!(good, "{errors}");
-        assert!(lines.contains("to READ (10) lba 8 blocks 8"), "{lines}");
-        assert!(lines.contains("ILLEGAL REQUEST") && lines.contains("4 PDUs"), "{lines}");
+        assert!(lines.contains("to READ(10) lba 8 blocks 8"), "{lines}");
+        assert!(lines.contains("illegal request") && lines.contains("4 PDUs"), "{lines}");
     }
 }
 

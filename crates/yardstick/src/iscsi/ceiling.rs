@@ -265,15 +265,20 @@ impl Connection {
         ram.store(place, &data[..taken]);
         let lun = pdu::u64_at(bhs, at::LUN).to_be_bytes();
         let asked = taken as u32;
-        let write = Write { itt, lun, place, total, asked, r2t_sn: 0, residual };
-        if asked == total {
-            self.respond(outbox, itt, residual);
+        self.write(outbox, due, Write { itt, lun, place, total, asked, r2t_sn: 0, residual });
+        Ok(())
+    }
+
+    /// A write with whose command as much came as is `asked`: the response, or the first R2T.
+    #[inline]
+    fn write(&mut self, outbox: &mut Outbox, due: &mut usize, write: Write) {
+        if write.asked == write.total {
+            self.respond(outbox, write.itt, write.residual);
         } else {
             let tag = self.open(write);
             self.ask(outbox, tag);
             *due += 1;
         }
-        Ok(())
     }
 
     /// Sends a range of the RAM area, and the status with the last of it.

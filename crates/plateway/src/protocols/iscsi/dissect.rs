@@ -14,7 +14,7 @@ use wire::iscsi::keys::{Key, Pairs};
 use wire::iscsi::{
     Bhs, DataIn, Digests, LoginRequest, LoginResponse, Opcode, Pdu, RESERVED_TAG, Stage,
 };
-use wire::scsi::{Cdb, Sense};
+use wire::scsi::{Cdb, ScsiStatus, Sense};
 
 use crate::commands::dissect::Said;
 use crate::protocols::cutting::{Cutter, Front};
@@ -115,7 +115,10 @@ impl Conversation {
                 text.push_str(&format!(": {words}"));
                 self.begin(time_ns, &bhs, words);
             }
-            Pdu::ScsiResponse(_) => {
+            Pdu::ScsiResponse(response) => {
+                if response.status != ScsiStatus::GOOD.0 {
+                    text.push_str(&format!(", {}", ScsiStatus(response.status)));
+                }
                 text.push_str(&sense(data));
                 latency_ns = self.end(time_ns, &bhs, &mut text);
             }
