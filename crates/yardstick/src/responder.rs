@@ -193,7 +193,7 @@ impl<S: Speaker> Responder<S> {
         let Some(connection) = &mut self.connections[slot as usize] else {
             return Ok(());
         };
-        let entry = connection.stream.receive(slot, S::BESIDE, &self.ram);
+        let entry = connection.stream.receive(slot, &self.ram);
         // SAFETY: the buffers and the message live in the boxed connection and the RAM area, which
         // stay until the receive has completed: a connection is closed only without one posted.
         unsafe { self.ring.push(entry, key(purpose::RECEIVE, slot)) }?;

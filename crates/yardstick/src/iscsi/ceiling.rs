@@ -84,9 +84,6 @@ impl Residual {
 }
 
 impl Speaker for Connection {
-    /// With payloads there come commands, whose data are in them; what of a payload comes along is
-    /// copied.
-    const BESIDE: usize = 12 * 1024;
     /// A command has its immediate data in the inbox: 64 KiB where nobody spoke of them.
     const BUFFER_MIN: usize = 128 * 1024;
     type Ends = Arrival;

@@ -30,7 +30,6 @@ pub(crate) struct Connection {
 }
 
 impl Speaker for Connection {
-    const BESIDE: usize = 4096;
     const BUFFER_MIN: usize = 4 * IN_CAPSULE;
     type Ends = Option<u16>;
 

@@ -15,12 +15,14 @@ use crate::inbox::Inbox;
 use crate::memory::Area;
 use crate::outbox::Outbox;
 
+/// Bytes taken along behind a payload that is received in place, or while payloads are due: enough
+/// for the headers that follow, little enough that almost nothing of a payload has to be copied. Of
+/// iSCSI, where commands bring 8 KiB of theirs, 12 and 16 KiB were tried: writes of 128 KiB got no
+/// faster, of 16 KiB by a third.
+const BESIDE: usize = 4096;
+
 /// What makes sense of a connection's bytes.
 pub(crate) trait Speaker: Sized {
-    /// Bytes taken along behind a payload that is received in place, or while payloads are due:
-    /// enough for the headers that follow, little enough that almost nothing of a payload has to be
-    /// copied.
-    const BESIDE: usize;
     /// The receive buffer is no smaller.
     const BUFFER_MIN: usize;
     /// What is to be done when a payload has come whole that was received in place.
@@ -91,15 +93,14 @@ impl<E> Stream<E> {
         })
     }
 
-    /// The next receive: in place behind a header whose data are due, else into the buffer. `beside`
-    /// is what may come along with payloads.
-    pub(super) fn receive(&mut self, slot: u32, beside: usize, ram: &Area) -> squeue::Entry {
+    /// The next receive: in place behind a header whose data are due, else into the inbox.
+    pub(super) fn receive(&mut self, slot: u32, ram: &Area) -> squeue::Entry {
         let Some(payload) = &self.payload else {
-            let wanted = if self.due > 0 { beside } else { self.inbox.size() };
+            let wanted = if self.due > 0 { BESIDE } else { self.inbox.size() };
             let (into, room) = self.inbox.room(wanted);
             return opcode::Recv::new(types::Fixed(slot), into, room as u32).build();
         };
-        let (into, room) = self.inbox.room(beside);
+        let (into, room) = self.inbox.room(BESIDE);
         let place = ram.at(payload.at, payload.left);
         self.vectors = [
             libc::iovec {
