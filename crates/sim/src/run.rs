@@ -21,8 +21,6 @@ use crate::disk::{SECTOR, SimDisk};
 use crate::ethernet::Fates;
 use crate::faults::Plan;
 use crate::over_aoe::{self, LanState};
-use crate::over_iscsi;
-use crate::over_iscsi::IscsiState;
 use crate::over_nvme::raw_host::Actions;
 use crate::over_nvme::{NvmeState, client_name};
 use crate::scenario::{SCENARIOS, Scenario};
@@ -106,8 +104,6 @@ pub struct Activity {
     pub injected: Injected,
     /// What raw hosts did.
     pub raw: Actions,
-    /// What raw hosts of iSCSI did.
-    pub initiators: over_iscsi::raw_host::Actions,
     pub aoe: over_aoe::Activity,
     /// What became of frames.
     pub fates: Fates,
@@ -167,7 +163,6 @@ impl AddAssign for Activity {
         self.client_shards = self.client_shards.max(other.client_shards);
         self.injected += other.injected;
         self.raw += other.raw;
-        self.initiators += other.initiators;
         self.nvme += other.nvme;
         self.aoe += other.aoe;
         self.fates += other.fates;
@@ -289,7 +284,6 @@ pub(crate) struct Run {
     pub(crate) clients: Vec<ClientState>,
     pub(crate) next_fault: Plan,
     pub(crate) nvme: NvmeState,
-    pub(crate) iscsi: IscsiState,
     pub(crate) lan: LanState,
     /// What begins again, and when.
     pub(crate) starts: Vec<(u64, Start)>,
@@ -328,7 +322,6 @@ impl Run {
         let most = if setup.faults[Fault::Grow] == 0 { size } else { size + grown };
         let visitors = setup.clients as u64 * client_shards;
         let nvme = NvmeState::new(&mut random, &setup, visitors);
-        let iscsi = IscsiState::new(&mut random, &setup, visitors + setup.raw_hosts as u64);
         let flushes_count = !setup.behaviour.lies;
         let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
         let mut run = Run {
@@ -346,7 +339,6 @@ impl Run {
             clients,
             next_fault: Plan::default(),
             nvme,
-            iscsi,
             lan: LanState::default(),
             starts: Vec::new(),
             plant,
@@ -385,10 +377,7 @@ impl Run {
             hash: self.world.trace.hash(),
             steps: self.world.trace.steps(),
             checked: self.oracle.checked(),
-            requests: self.did.counts.done
-                + self.did.counts.failed
-                + self.did.raw.answered
-                + self.did.initiators.answered,
+            requests: self.did.counts.done + self.did.counts.failed + self.did.raw.answered,
             did: self.did,
         })
     }
@@ -417,7 +406,6 @@ impl Run {
         self.did.injected = self.world.injected;
         self.did.fates = self.world.ethernet.fates;
         self.did.raw = self.nvme.raw_hosts.iter().map(|raw| raw.actions).sum();
-        self.did.initiators = self.iscsi.raw_hosts.iter().map(|raw| raw.actions).sum();
     }
 
     pub(crate) fn step(&mut self) -> Result<(), String> {
@@ -430,11 +418,9 @@ impl Run {
         if let Some((host, shard)) = turn {
             self.tell_oracle(host, shard)?;
             self.check_unsent(host, shard)?;
-            self.check_sessions(host, shard)?;
         }
         if core::mem::take(&mut self.world.raw_news) {
             self.drive_raw_hosts()?;
-            self.drive_initiators()?;
             self.nvme.garbage.drive(&mut self.world, self.healed);
             self.drive_lan()?;
             self.start_again();
@@ -554,7 +540,6 @@ impl Run {
                 && self.setup.is_strict()
                 && self.setup.faults[Fault::Garbage] == 0
                 && !self.setup.raw_greedy
-                && !self.setup.initiators_greedy
             {
                 return Err(format!("the target left {peer}, who did nothing wrong: {reason}"));
             }

@@ -32,12 +32,7 @@ impl<M: Machine> World<M> {
 
     /// Connects a raw peer to a host that listens; returns its number.
     pub fn connect_raw(&mut self, target: usize) -> usize {
-        self.connect_raw_to(target, 0)
-    }
-
-    /// The same where it listens by its listener of this number.
-    pub fn connect_raw_to(&mut self, target: usize, number: usize) -> usize {
-        let (address, listener) = self.hosts[target].listeners[number];
+        let (address, listener) = self.hosts[target].listeners[0];
         let link = self.links.len();
         let end = self.attach_next(target, 1);
         self.links.push(Link::new([None, Some(end)], [Some(self.raws.len()), None]));

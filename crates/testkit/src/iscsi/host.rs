@@ -179,9 +179,6 @@ pub struct Host<T> {
     pub cid: u16,
     pub agreed: Agreed,
     pub lenient: bool,
-    /// How much the DataSN of its Data-Out are beyond what they should be: 0 of a host that keeps the
-    /// rules.
-    pub skew: u32,
     /// Requests that are not answered, by task tag.
     pub asked: BTreeMap<u32, Asked<T>>,
     /// Whether the full feature phase has begun.
@@ -212,7 +209,6 @@ impl<T: Debug> Host<T> {
             cid: 1,
             agreed: Agreed::default(),
             lenient: false,
-            skew: 0,
             asked: BTreeMap::new(),
             is_logged_in: false,
             cmd_sn,
@@ -360,7 +356,7 @@ impl<T: Debug> Host<T> {
         let exp_stat_sn = self.exp_stat_sn();
         let asked = self.asked.get_mut(&tag).expect("a command that is not answered");
         let lun = asked.order().expect("a command").lun;
-        let data_sn = asked.unasked_sn.wrapping_add(self.skew);
+        let data_sn = asked.unasked_sn;
         asked.unasked_sn += 1;
         let length = data.len() as u32;
         let header = DataOut::unsolicited(lun, tag, data_sn, offset, length, is_final, exp_stat_sn);
@@ -377,8 +373,7 @@ impl<T: Debug> Host<T> {
         let (left, data_sn) = granted.unwrap_or(&mut forgotten);
         *left = left.saturating_sub(length);
         let is_final = offset + length == r2t.buffer_offset + r2t.desired_data_transfer_length;
-        let sent_sn = data_sn.wrapping_add(self.skew);
-        let header = DataOut::solicited(r2t, sent_sn, offset, length, is_final, exp_stat_sn);
+        let header = DataOut::solicited(r2t, *data_sn, offset, length, is_final, exp_stat_sn);
         *data_sn += 1;
         seal(&header.emit(), data, self.agreed.digests)
     }
