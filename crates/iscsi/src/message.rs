@@ -63,6 +63,7 @@ pub enum Found {
     Ended,
     /// There is one, with another connection.
     Another,
-    /// There is one that still drains, or somebody else is about to begin one.
+    /// There is one that still drains, or somebody else is about to begin one; or the shard has just
+    /// begun, and has not all of its configuration.
     Busy,
 }

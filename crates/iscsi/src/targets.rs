@@ -165,7 +165,7 @@ struct Entry {
 pub struct Targets {
     shard: ShardId,
     shards: u16,
-    /// Whether the configuration is complete: a target that is not found is then refused for good.
+    /// Whether the first configuration is complete: before that hosts are told to come again.
     configured: bool,
     entries: Table<Entry>,
     by_name: BTreeMap<IscsiName, Slot>,

@@ -83,11 +83,11 @@ impl Targets {
     }
 
     fn may_open(&mut self, nexus: &Nexus, peer: SocketAddr) -> Result<(), LoginStatus> {
+        if !self.configured {
+            // It may come with the rest of the configuration, and so may what its units lie on.
+            return Err(LoginStatus::SERVICE_UNAVAILABLE);
+        }
         let Some(slot) = self.by_name.get(&nexus.target) else {
-            if !self.configured {
-                // It may come with the rest of the configuration.
-                return Err(LoginStatus::SERVICE_UNAVAILABLE);
-            }
             self.refused(nexus, peer, Refused::NotExported);
             return Err(LoginStatus::NOT_FOUND);
         };
@@ -119,6 +119,10 @@ impl Targets {
         ask: Slot,
         wanted: &Wanted,
     ) -> Option<Found> {
+        if !self.configured {
+            // Volumes that this shard has a part in may not be here yet.
+            return Some(Found::Busy);
+        }
         if let Some((_, other)) = self.pending.iter_mut().find(|(slot, other)| {
             let is_asker = from == self.shard && *slot == ask;
             !is_asker && !other.is_off && other.wanted.nexus == wanted.nexus

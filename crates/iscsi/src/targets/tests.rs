@@ -360,6 +360,25 @@ fn numbers_of_sessions_are_of_one_shard_alone_and_never_zero() {
     }
 }
 
+/// What its units lie on may be owned by a shard that does not have it yet.
+#[test]
+fn nobody_logs_in_before_every_shard_has_its_configuration() {
+    for late in [0, 1] {
+        let mut shards = Shards::new(2);
+        shards.targets[late] = fixtures::targets(late as u16, 2);
+        shards.targets[late].set_target(target());
+        let (place, opening) = shards.ask(0, &port());
+        if late == 0 {
+            assert_eq!(opening, Opening::Now(Err(UNAVAILABLE)));
+        } else {
+            shards.carry();
+            assert_eq!(shards.opened(0, place), Some(Err(UNAVAILABLE)));
+        }
+        shards.targets[late].configuration_complete();
+        shards.log_in(0, &port());
+    }
+}
+
 #[test]
 fn what_changed_while_a_login_waited_counts() {
     for removed in [false, true] {
