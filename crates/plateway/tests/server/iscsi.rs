@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 
 use serde_json::Value;
 use testkit::iscsi::Said;
@@ -199,6 +200,94 @@ fn our_initiator_finds_copies_and_serves_what_our_target_has() {
     assert_eq!(through.read(0), [5; BLOCK as usize]);
     assert_eq!(through.write(0, &[6; BLOCK as usize]), ScsiStatus::GOOD);
     assert_eq!(Session::log_in(&address, 5).read(0), [6; BLOCK as usize]);
+    served.stop();
+    server.stop();
+}
+
+/// Two volumes, of which the first is LUN 0 for these hosts; `more` is what else is exported.
+fn two_volumes(size: &str, hosts: &str, more: &str) -> String {
+    format!(
+        "[[listener]]\niscsi = \"127.0.0.1:0\"\n\
+         [[disk]]\nname = \"d0\"\nuri = \"ram:8MiB\"\n[[disk]]\nname = \"d1\"\nuri = \"ram:8MiB\"\n\
+         [[volume]]\nname = \"v0\"\ndisks = [\"d0\"]\nsize = \"{size}\"\n\
+         [[volume]]\nname = \"v1\"\ndisks = [\"d1\"]\n\
+         [[export]]\nvolume = \"v0\"\niscsi = {{ target = \"{TARGET}\", lun = 0, hosts = {hosts} }}\n{more}"
+    )
+}
+
+/// The second volume as a LUN.
+fn second(lun: u16, hosts: &str) -> String {
+    format!(
+        "[[export]]\nvolume = \"v1\"\niscsi = {{ target = \"{TARGET}\", lun = {lun}, hosts = {hosts} }}\n"
+    )
+}
+
+#[test]
+fn a_change_of_luns_is_told_to_a_session_that_goes_on_and_takes_from_those_who_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (any, mine, others) = ("\"any\"", format!("[\"{HOST}\"]"), "[\"iqn.2026-11.a:b\"]");
+    let server = Server::configured(directory.path(), &two_volumes("4MiB", any, ""));
+    let address = server.address.trim_start_matches("iscsi ").to_owned();
+    let mut session = Session::log_in(&address, 1);
+    assert_eq!(session.write(0, &[7; BLOCK as usize]), ScsiStatus::GOOD);
+    let attention = |session: &mut Session| session.is_ready().sense().code;
+
+    // A LUN of other hosts is nothing to this one; its own is.
+    server.apply(&two_volumes("4MiB", any, &second(1, others)));
+    assert_eq!(session.is_ready().status(), ScsiStatus::GOOD);
+    server.apply(&two_volumes("4MiB", any, &second(1, &mine)));
+    assert_eq!(attention(&mut session), AdditionalSense::REPORTED_LUNS_DATA_CHANGED);
+    assert_eq!(server.status()["iscsi_sessions"][0]["luns"], 2);
+    let shown = server.ask(&["volume", "resize", "v0", "8MiB"]);
+    assert!(shown.contains("~ resize volume v0"), "{shown}");
+    assert_eq!(attention(&mut session), AdditionalSense::CAPACITY_DATA_CHANGED);
+    assert_eq!(session.read(0), [7; BLOCK as usize]);
+
+    // Another number is taken away from who may use it, and given anew.
+    let moved = two_volumes("8MiB", any, &second(2, &mine));
+    let refused = server.refuse_apply(&moved);
+    assert!(refused.contains(&format!("LUN 1: host {HOST} at 127.0.0.1:")), "{refused}");
+    let done = server.apply_anyway(&moved);
+    assert!(done.contains("- export v1") && done.contains("LUN 2, hosts iqn."), "{done}");
+    assert_eq!(attention(&mut session), AdditionalSense::REPORTED_LUNS_DATA_CHANGED);
+
+    // While one LUN names the host its session goes on.
+    server.apply_anyway(&two_volumes("8MiB", others, &second(2, &mine)));
+    assert_eq!(server.status()["iscsi_sessions"][0]["luns"], 1);
+    let refused = server.refuse(&["host", "remove", "v1", HOST]);
+    assert!(refused.contains(HOST) && refused.contains("--yes"), "{refused}");
+    server.ask(&["host", "remove", "v1", HOST, "--yes"]);
+    assert!(session.is_closed());
+    server.ask(&["host", "add", "v1", &HOST.to_uppercase()]);
+    let config = server.ask(&["config"]);
+    assert!(config.contains(&format!("lun = 2, hosts = [\"{HOST}\"]")), "{config}");
+    server.stop();
+}
+
+#[test]
+fn a_disk_that_is_served_is_measured_beside_and_nobody_loses_a_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, address) = serve(directory.path());
+    let disk = format!("iscsi://{address}/{TARGET}/0?initiator={HOST}");
+    let front = directory.path().join("front");
+    std::fs::create_dir(&front).unwrap();
+    let served = Server::start(&front, "b", &[&disk, "--iscsi", "127.0.0.1:0", "--hosts", "any"]);
+    let before = listed(&server);
+    let measure = || {
+        let mut bench = plateway();
+        bench.args(["bench", &disk, "--rw", "randread", "--bs", "4k", "--time", "300ms"]);
+        bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+    };
+    for bench in [measure(), measure()] {
+        let output = bench.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", flat(&output.stderr));
+    }
+    let peers = |all: &[Value]| all.iter().map(|one| one["peer"].clone()).collect::<Vec<_>>();
+    let (before, now) = (peers(&before), peers(&listed(&server)));
+    assert!(
+        !before.is_empty() && before.iter().all(|peer| now.contains(peer)),
+        "{before:?} {now:?}"
+    );
     served.stop();
     server.stop();
 }

@@ -123,6 +123,7 @@ impl Status {
                 ("address", |one| one.peer.clone()),
                 ("target", |one| one.target.clone()),
                 ("ISID", |one| one.isid.clone()),
+                ("TSIH", |one| one.tsih.to_string()),
                 ("LUNs", |one| one.luns.to_string()),
                 ("shard", |one| one.shard.to_string()),
             ],
