@@ -179,6 +179,11 @@ pub struct Host<T> {
     pub cid: u16,
     pub agreed: Agreed,
     pub lenient: bool,
+    /// Whether other hosts may reset what it uses: then tasks of it end that it is not told of.
+    pub may_be_reset: bool,
+    /// How much the DataSN of its Data-Out are beyond what they should be: 0 of a host that keeps the
+    /// rules.
+    pub skew: u32,
     /// Requests that are not answered, by task tag.
     pub asked: BTreeMap<u32, Asked<T>>,
     /// Whether the full feature phase has begun.
@@ -209,6 +214,8 @@ impl<T: Debug> Host<T> {
             cid: 1,
             agreed: Agreed::default(),
             lenient: false,
+            may_be_reset: false,
+            skew: 0,
             asked: BTreeMap::new(),
             is_logged_in: false,
             cmd_sn,
@@ -356,7 +363,7 @@ impl<T: Debug> Host<T> {
         let exp_stat_sn = self.exp_stat_sn();
         let asked = self.asked.get_mut(&tag).expect("a command that is not answered");
         let lun = asked.order().expect("a command").lun;
-        let data_sn = asked.unasked_sn;
+        let data_sn = asked.unasked_sn.wrapping_add(self.skew);
         asked.unasked_sn += 1;
         let length = data.len() as u32;
         let header = DataOut::unsolicited(lun, tag, data_sn, offset, length, is_final, exp_stat_sn);
@@ -373,7 +380,8 @@ impl<T: Debug> Host<T> {
         let (left, data_sn) = granted.unwrap_or(&mut forgotten);
         *left = left.saturating_sub(length);
         let is_final = offset + length == r2t.buffer_offset + r2t.desired_data_transfer_length;
-        let header = DataOut::solicited(r2t, *data_sn, offset, length, is_final, exp_stat_sn);
+        let sent_sn = data_sn.wrapping_add(self.skew);
+        let header = DataOut::solicited(r2t, sent_sn, offset, length, is_final, exp_stat_sn);
         *data_sn += 1;
         seal(&header.emit(), data, self.agreed.digests)
     }
