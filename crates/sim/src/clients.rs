@@ -18,7 +18,7 @@ use crate::run::{MILLISECOND, Orders, Run, Start};
 use crate::setup::{Fault, Setup};
 use crate::world::World;
 use crate::writer::{Ids, Writer};
-use crate::{over_aoe, over_nvme};
+use crate::{over_aoe, over_iscsi, over_nvme};
 
 /// The number of orders that prepare a shard.
 pub(crate) const PREPARES: u64 = 0;
@@ -286,6 +286,9 @@ fn import_disk(index: usize) -> DiskId {
 fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     if let Some(lan) = setup.lan.as_ref().filter(|_| setup.is_aoe(client)) {
         return over_aoe::import_settings(lan, setup.uses_second(client));
+    }
+    if setup.scsi_clients {
+        return over_iscsi::import_settings(setup, client);
     }
     over_nvme::import_settings(setup, client)
 }

@@ -6,6 +6,7 @@ use shard::{Mail, Order};
 use crate::clients::client_of;
 use crate::disk::SECTOR;
 use crate::over_aoe::{ControlHost, PlainHost};
+use crate::over_iscsi::raw_host::RawHost as Initiator;
 use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
 
@@ -21,7 +22,8 @@ impl Run {
                     && shards.into_iter().all(|shard| client_of(world, host, shard).is_quiet())
             });
             let watched = self.nvme.watchers.iter().all(|watcher| self.has_seen_all(watcher));
-            let raws = self.nvme.raw_hosts.iter().all(RawHost::is_quiet);
+            let raws = self.nvme.raw_hosts.iter().all(RawHost::is_quiet)
+                && self.iscsi.raw_hosts.iter().all(Initiator::is_quiet);
             let ruled = self.lan.controller.as_ref().is_none_or(ControlHost::is_quiet)
                 && self.lan.plain_host.as_ref().is_none_or(PlainHost::is_quiet);
             let up = self.starts.is_empty();
@@ -70,6 +72,9 @@ impl Run {
         }
         for raw in &self.nvme.raw_hosts {
             text += &format!(" raw host: {};", raw.state());
+        }
+        for raw in &self.iscsi.raw_hosts {
+            text += &format!(" raw host of iSCSI: {};", raw.state());
         }
         if let Some(controller) = &self.lan.controller {
             text += &format!(" AoE host: {};", controller.state());

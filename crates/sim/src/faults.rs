@@ -5,6 +5,7 @@ use shard::Order;
 
 use crate::clients::client_of;
 use crate::disk::Behaviour;
+use crate::over_iscsi::raw_host::RawHost as Initiator;
 use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::over_nvme::subsystem_name;
 use crate::run::{MILLISECOND, PATIENCE, Run, Start, TARGET, layout_of};
@@ -244,6 +245,7 @@ impl Run {
         self.allow_everything();
         self.end_swaps();
         self.nvme.raw_hosts.iter_mut().for_each(RawHost::stop);
+        self.iscsi.raw_hosts.iter_mut().for_each(Initiator::stop);
         self.world.raw_news = true;
     }
 }

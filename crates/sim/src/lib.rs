@@ -2,8 +2,8 @@
 //! knows what each block may hold.
 //!
 //! The hosts run the same [`shard::Shard`] that the reactor runs: targets with disks, clients whose
-//! disk is the target's namespace, imported by our initiator, raw hosts that do what our initiator
-//! never does, and peers that talk garbage. Between them lie a network that delays, splits and
+//! disk is the target's namespace, imported by our initiator, raw hosts that do what our initiators
+//! never do, and peers that talk garbage. Between them lie a network that delays, splits and
 //! cuts, disks that are slow, fail, tear and forget, and mail that takes its time. Same seed, same
 //! trace. What does not live here: real sockets, files, clocks, threads. Read [`world`] first, then
 //! [`scenario`] and `testkit::oracle`.
@@ -19,6 +19,7 @@ pub mod memory;
 pub mod network;
 pub mod node;
 pub mod over_aoe;
+pub mod over_iscsi;
 pub mod over_nvme;
 pub mod run;
 pub mod scenario;

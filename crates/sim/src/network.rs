@@ -33,11 +33,13 @@ pub struct Link {
     pub silent: bool,
     /// Ends that are no host's.
     pub raw: [Option<usize>; 2],
+    /// Whether what goes over it is covered by no digest, at present: no bit of it flips.
+    pub bare: bool,
 }
 
 impl Link {
     pub(crate) fn new(ends: [Option<Attachment>; 2], raw: [Option<usize>; 2]) -> Link {
-        Link { ends, flows: [Flow::default(), Flow::default()], silent: false, raw }
+        Link { ends, flows: [Flow::default(), Flow::default()], silent: false, raw, bare: false }
     }
 }
 

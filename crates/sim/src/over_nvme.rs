@@ -80,6 +80,7 @@ impl Run {
             self.world.order_first(TARGET, shard, mail);
         }
         self.world.hosts[TARGET].listeners = vec![(ADDRESS.into(), LISTENER)];
+        self.listen_to_initiators();
     }
 
     pub(crate) fn export(&mut self) {
@@ -92,6 +93,7 @@ impl Run {
             }
             self.order_export(Subsystem { namespaces, ..subsystem });
         }
+        self.export_to_initiators();
     }
 
     /// Lets raw hosts and watchers do what is theirs to do, and judges it.
@@ -123,7 +125,8 @@ impl Run {
     /// whoever does not read.
     pub(crate) fn check_unsent(&self, host: usize, shard: usize) -> Result<(), String> {
         let node = self.world.hosts[host].nodes.get(shard).filter(|_| host == TARGET);
-        for one in node.into_iter().flat_map(|node| node.machine.shard().connections()) {
+        let all = node.into_iter().flat_map(|node| node.machine.shard().connections());
+        for one in all.filter(|one| one.listener == LISTENER) {
             let ConnectionReport { queue_depth, unsent_bytes, .. } = one;
             let most = REPLY_DATA_MAX + REPLY_MAX + u32::from(queue_depth) * ANSWER;
             if unsent_bytes > u64::from(most) {

@@ -21,6 +21,8 @@ use crate::disk::{SECTOR, SimDisk};
 use crate::ethernet::Fates;
 use crate::faults::Plan;
 use crate::over_aoe::{self, LanState};
+use crate::over_iscsi;
+use crate::over_iscsi::IscsiState;
 use crate::over_nvme::raw_host::Actions;
 use crate::over_nvme::{NvmeState, client_name};
 use crate::scenario::{SCENARIOS, Scenario};
@@ -99,11 +101,15 @@ pub struct Activity {
     pub counts: Counts,
     /// What the target's connections did.
     pub nvme: SessionCounters,
+    /// What its sessions of iSCSI did.
+    pub iscsi: SessionCounters,
     pub shards: u16,
     pub client_shards: u16,
     pub injected: Injected,
     /// What raw hosts did.
     pub raw: Actions,
+    /// What raw hosts of iSCSI did.
+    pub initiators: over_iscsi::raw_host::Actions,
     pub aoe: over_aoe::Activity,
     /// What became of frames.
     pub fates: Fates,
@@ -163,7 +169,9 @@ impl AddAssign for Activity {
         self.client_shards = self.client_shards.max(other.client_shards);
         self.injected += other.injected;
         self.raw += other.raw;
+        self.initiators += other.initiators;
         self.nvme += other.nvme;
+        self.iscsi += other.iscsi;
         self.aoe += other.aoe;
         self.fates += other.fates;
     }
@@ -284,6 +292,7 @@ pub(crate) struct Run {
     pub(crate) clients: Vec<ClientState>,
     pub(crate) next_fault: Plan,
     pub(crate) nvme: NvmeState,
+    pub(crate) iscsi: IscsiState,
     pub(crate) lan: LanState,
     /// What begins again, and when.
     pub(crate) starts: Vec<(u64, Start)>,
@@ -322,6 +331,7 @@ impl Run {
         let most = if setup.faults[Fault::Grow] == 0 { size } else { size + grown };
         let visitors = setup.clients as u64 * client_shards;
         let nvme = NvmeState::new(&mut random, &setup, visitors);
+        let iscsi = IscsiState::new(&mut random, &setup, visitors + setup.raw_hosts as u64);
         let flushes_count = !setup.behaviour.lies;
         let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
         let mut run = Run {
@@ -339,6 +349,7 @@ impl Run {
             clients,
             next_fault: Plan::default(),
             nvme,
+            iscsi,
             lan: LanState::default(),
             starts: Vec::new(),
             plant,
@@ -377,7 +388,10 @@ impl Run {
             hash: self.world.trace.hash(),
             steps: self.world.trace.steps(),
             checked: self.oracle.checked(),
-            requests: self.did.counts.done + self.did.counts.failed + self.did.raw.answered,
+            requests: self.did.counts.done
+                + self.did.counts.failed
+                + self.did.raw.answered
+                + self.did.initiators.answered,
             did: self.did,
         })
     }
@@ -388,6 +402,7 @@ impl Run {
             let report = node.machine.shard().report();
             self.did.counts.misbehaved += report.counters.misbehaved;
             self.did.nvme += report.protocols.nvme.sessions;
+            self.did.iscsi += report.protocols.iscsi.sessions;
             let aoe = &report.protocols.aoe;
             self.did.aoe += over_aoe::Activity { target: aoe.counters, drops: aoe.drops };
             let direct = node.machine.direct;
@@ -406,6 +421,7 @@ impl Run {
         self.did.injected = self.world.injected;
         self.did.fates = self.world.ethernet.fates;
         self.did.raw = self.nvme.raw_hosts.iter().map(|raw| raw.actions).sum();
+        self.did.initiators = self.iscsi.raw_hosts.iter().map(|raw| raw.actions).sum();
     }
 
     pub(crate) fn step(&mut self) -> Result<(), String> {
@@ -418,9 +434,11 @@ impl Run {
         if let Some((host, shard)) = turn {
             self.tell_oracle(host, shard)?;
             self.check_unsent(host, shard)?;
+            self.check_sessions(host, shard)?;
         }
         if core::mem::take(&mut self.world.raw_news) {
             self.drive_raw_hosts()?;
+            self.drive_initiators()?;
             self.nvme.garbage.drive(&mut self.world, self.healed);
             self.drive_lan()?;
             self.start_again();
@@ -540,6 +558,7 @@ impl Run {
                 && self.setup.is_strict()
                 && self.setup.faults[Fault::Garbage] == 0
                 && !self.setup.raw_greedy
+                && !self.setup.initiators_greedy
             {
                 return Err(format!("the target left {peer}, who did nothing wrong: {reason}"));
             }

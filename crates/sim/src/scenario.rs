@@ -290,6 +290,96 @@ pub const SCENARIOS: &[Scenario] = &[
         setup.watchers = random.below(2) as usize;
     }),
     scenario(
+        "iscsi",
+        "initiators of iSCSI beside a client: compare-and-write, aborts, data out of their order, and logouts",
+        |random, setup| {
+            setup.clients = 1;
+            setup.initiators = 1 + random.below(3) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(4);
+        },
+    ),
+    scenario(
+        "iscsi-returns",
+        "initiator ports log in again, on other shards, with tasks under way: nothing older reaches the media",
+        |random, setup| {
+            setup.clients = 1;
+            setup.shards = 1 + random.below(4) as u16;
+            setup.trouble_ms *= 2;
+            setup.initiators = 1 + random.below(3) as usize;
+            setup.initiators_return = true;
+            setup.behaviour.latency_us = 8_000 << random.below(7);
+        },
+    ),
+    scenario(
+        "iscsi-cuts",
+        "initiators of iSCSI whose connections are cut and corrupted, and whose target dies, loses power and grows",
+        |random, setup| {
+            setup.clients = 1;
+            setup.trouble_ms *= 3;
+            setup.initiators = 1 + random.below(3) as usize;
+            setup.initiators_return = random.chance(1, 2);
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = false;
+            setup.faults[Fault::Cut] = 300 + random.below(3_000);
+            setup.faults[Fault::Silence] = if random.chance(1, 3) { 8_000 } else { 0 };
+            setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Stop] = if random.chance(1, 4) { 8_000 } else { 0 };
+            setup.faults[Fault::Power] = if random.chance(1, 4) { 8_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 4) { 2_000 } else { 0 };
+            setup.faults[Fault::Corrupt] = if setup.digests { 50 + random.below(1_000) } else { 0 };
+        },
+    ),
+    scenario(
+        "iscsi-greedy",
+        "initiators of iSCSI fill their window with the least memory there may be, and some never read again",
+        |random, setup| {
+            setup.trouble_ms = 150_000;
+            setup.clients = 1;
+            setup.requests *= 4;
+            setup.initiators = 1 + random.below(2) as usize;
+            setup.initiators_greedy = true;
+            // What is asked at once is more than the network holds.
+            setup.block_size = 4096;
+            setup.pages = block::limits::POOL_PAGES_MIN;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+        },
+    ),
+    scenario(
+        "iscsi-clients",
+        "clients whose disk is the target's volume over iSCSI, beside initiators that do what ours never does",
+        |random, setup| {
+            setup.scsi_clients = true;
+            setup.initiators = random.below(3) as usize;
+            setup.client_shards = 1 + random.below(3) as u16;
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+        },
+    ),
+    scenario(
+        "iscsi-imports",
+        "disks over iSCSI: cuts, silence, flipped bits, targets that die, are stopped and lose power, and a volume that grows",
+        |random, setup| {
+            setup.scsi_clients = true;
+            setup.trouble_ms *= 4;
+            setup.clients = 1 + random.below(2) as usize;
+            setup.client_shards = 1 + random.below(3) as u16;
+            setup.initiators = random.below(2) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = false;
+            setup.faults[Fault::Cut] = 500 + random.below(4_000);
+            setup.faults[Fault::Silence] = if random.chance(1, 3) { 8_000 } else { 0 };
+            setup.faults[Fault::Corrupt] =
+                if setup.digests { 200 + random.below(2_000) } else { 0 };
+            setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Stop] = if random.chance(1, 4) { 8_000 } else { 0 };
+            setup.faults[Fault::Power] = if random.chance(1, 3) { 8_000 } else { 0 };
+            setup.faults[Fault::KillClient] = if random.chance(1, 4) { 8_000 } else { 0 };
+            setup.faults[Fault::Unimport] = if random.chance(1, 3) { 5_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
+        },
+    ),
+    scenario(
         "concat",
         "disks of different sizes one after the other, which grow, die and lose power",
         |random, setup| {

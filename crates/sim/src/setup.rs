@@ -55,6 +55,14 @@ pub struct Setup {
     /// Whether raw hosts fill their queues to the last entry, use no more CIDs than a queue has
     /// entries, and stop reading for ever now and then.
     pub raw_greedy: bool,
+    /// Whether clients reach the target's volume by iSCSI.
+    pub scsi_clients: bool,
+    /// Hosts that speak iSCSI by themselves.
+    pub initiators: usize,
+    /// Whether their lives end soon, in logouts, losses and logins of the same port.
+    pub initiators_return: bool,
+    /// Whether they ask as much as they may, and stop reading for ever now and then.
+    pub initiators_greedy: bool,
     /// Requests that each client makes, about.
     pub requests: u64,
     pub faults: Faults,
@@ -200,6 +208,10 @@ impl Setup {
             raw_keep_alive: false,
             raw_deaf: false,
             raw_greedy: false,
+            scsi_clients: false,
+            initiators: 0,
+            initiators_return: false,
+            initiators_greedy: false,
             requests: 40 + random.below(160),
             faults: Faults::default(),
             trouble_ms: 3_000 + random.below(6_000),
@@ -245,11 +257,16 @@ impl Setup {
     }
 
     /// How many write: their writes are numbered in turn. First the shards of clients, then raw
-    /// hosts, then the one of AoE.
+    /// hosts, then those of iSCSI, then the one of AoE.
     pub(crate) fn writers(&self) -> u64 {
         let clients = self.clients as u64 * u64::from(self.client_shards);
         let plain_host = self.lan.as_ref().is_some_and(|lan| lan.plain_host);
-        clients + self.raw_hosts as u64 + u64::from(plain_host)
+        clients + (self.raw_hosts + self.initiators) as u64 + u64::from(plain_host)
+    }
+
+    /// Whether anybody speaks iSCSI.
+    pub(crate) fn has_initiators(&self) -> bool {
+        self.scsi_clients || self.initiators > 0
     }
 
     /// Whether somebody shuts clients out.

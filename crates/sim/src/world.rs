@@ -563,6 +563,7 @@ impl<M: Machine> World<M> {
 
     fn push_segment(&mut self, link: usize, to: End, mut segment: Segment) {
         if self.corrupt_next
+            && !self.links[link].bare
             && let Segment::Bytes(bytes) = &mut segment
         {
             self.corrupt(link, to, bytes);

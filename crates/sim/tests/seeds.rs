@@ -1,9 +1,9 @@
 //! Seeds of every scenario pass, leave the same trace twice, and do what their scenario says: a
 //! scenario in which nothing happens finds nothing. `plateway sim` runs thousands of them.
 
-use sim::over_aoe;
 use sim::over_nvme::raw_host::Actions;
 use sim::{Activity, Counts, SCENARIOS, run_seed, trace_seed};
+use sim::{over_aoe, over_iscsi};
 
 /// What some seeds of a scenario did together.
 fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> Activity {
@@ -141,6 +141,28 @@ fn scenarios_do_what_they_say() {
     let Counts { fences, refused, .. } = fence.counts;
     assert!(fences > 0 && refused > 0, "{fences} {refused}");
     assert!(fence.injected.late_cuts > 0, "{:?}", fence.injected);
+    initiators_do_what_they_say();
     let Activity { injected, .. } = did("everything");
     assert!(injected.cuts > 0 && injected.kills > 0 && injected.power_cuts > 0, "{injected:?}");
+}
+
+fn initiators_do_what_they_say() {
+    let did = |scenario| activity(scenario, 200..216);
+    let calm = did("iscsi").initiators;
+    assert!(calm.swaps > 0 && calm.miscompares > 0 && calm.aborts > 0, "{calm:?}");
+    assert!(calm.skewed > 0 && calm.logouts > 0 && calm.grants > 0, "{calm:?}");
+    let over_iscsi::raw_host::Actions { returns, return_tasks, logout_tasks, losses, .. } =
+        did("iscsi-returns").initiators;
+    assert!(returns > 0 && return_tasks > 0, "{returns} {return_tasks}");
+    assert!(logout_tasks > 0 && losses > 0, "{logout_tasks} {losses}");
+    let Activity { injected, iscsi, counts, .. } = did("iscsi-cuts");
+    assert!(injected.cuts > 0 && injected.kills > 0 && iscsi.corrupt > 0, "{injected:?} {iscsi:?}");
+    assert!(counts.stops > 0 && injected.power_cuts > 0, "{counts:?} {injected:?}");
+    let Activity { iscsi, counts, .. } = did("iscsi-clients");
+    assert!(iscsi.commands > counts.done && counts.direct_in > 0, "{iscsi:?} {counts:?}");
+    let Activity { injected, counts, .. } = did("iscsi-imports");
+    assert!(injected.cuts > 0 && injected.kills > 0, "{injected:?}");
+    assert!(counts.lost > 0 && counts.unimports > 0, "{counts:?}");
+    let Activity { initiators, iscsi, .. } = did("iscsi-greedy");
+    assert!(initiators.left > 0 && iscsi.waits > 100, "{initiators:?} {iscsi:?}");
 }

@@ -71,7 +71,7 @@ impl<M: Machine> World<M> {
     /// Flips a bit of something that is on its way, which a digest must notice.
     pub fn corrupt_a_segment(&mut self) {
         let mut candidates = Vec::new();
-        for (link, found) in self.links.iter().enumerate() {
+        for (link, found) in self.links.iter().enumerate().filter(|(_, link)| !link.bare) {
             for end in 0..2 {
                 for (at, segment) in found.flows[end].segments.iter().enumerate() {
                     if matches!(segment, Segment::Bytes(bytes) if !bytes.is_empty()) {

@@ -32,7 +32,12 @@ impl<M: Machine> World<M> {
 
     /// Connects a raw peer to a host that listens; returns its number.
     pub fn connect_raw(&mut self, target: usize) -> usize {
-        let (address, listener) = self.hosts[target].listeners[0];
+        self.connect_raw_to(target, 0)
+    }
+
+    /// The same where it listens by its listener of this number.
+    pub fn connect_raw_to(&mut self, target: usize, number: usize) -> usize {
+        let (address, listener) = self.hosts[target].listeners[number];
         let link = self.links.len();
         let end = self.attach_next(target, 1);
         self.links.push(Link::new([None, Some(end)], [Some(self.raws.len()), None]));
@@ -42,6 +47,12 @@ impl<M: Machine> World<M> {
         self.wake(target, end.shard);
         self.raws.push(Raw { link, end: 0, received: VecDeque::new(), ended: None });
         self.raws.len() - 1
+    }
+
+    /// Whether digests cover what a raw peer and its host say to each other.
+    pub fn bare_raw(&mut self, raw: usize, bare: bool) {
+        let link = self.raws[raw].link;
+        self.links[link].bare = bare;
     }
 
     /// Raw peers that there are.

@@ -1,0 +1,250 @@
+//! What a raw host asks, and what it makes of the answers.
+
+use scsi::limits::COMPARE_AND_WRITE_MAX;
+use testkit::iscsi::Said;
+use testkit::iscsi::host::Order;
+use testkit::oracle::Content;
+use wire::iscsi::TaskFunction;
+use wire::scsi::{AdditionalSense, Cdb, Lun, ScsiStatus, SenseKey};
+
+use super::super::LUN;
+use super::{RawHost, bytes_of};
+use crate::client::SimWorld;
+use crate::writer::{Ids, Log, Write};
+
+/// A request that is not answered. `first` is a logical block.
+#[derive(Clone)]
+pub(super) enum Asked {
+    Login,
+    Logout,
+    Nop,
+    Read {
+        start: u64,
+        first: u64,
+    },
+    /// `is_skewed`: its data are sent out of their order, and must not be written.
+    Write {
+        write: Write,
+        durable: bool,
+        is_skewed: bool,
+    },
+    /// A compare-and-write.
+    Swap {
+        start: u64,
+        write: Write,
+        expected: Vec<u8>,
+    },
+    Flush {
+        start: u64,
+    },
+    Abort,
+}
+
+impl core::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Asked::Login => f.write_str("login"),
+            Asked::Logout => f.write_str("logout"),
+            Asked::Nop => f.write_str("NOP"),
+            Asked::Read { start, first } => write!(f, "read at {first} since {start}"),
+            Asked::Write { write, is_skewed: false, .. } => write!(f, "{write:?}"),
+            Asked::Write { write, .. } => write!(f, "skewed {write:?}"),
+            Asked::Swap { write, .. } => write!(f, "compare and {write:?}"),
+            Asked::Flush { start } => write!(f, "flush since {start}"),
+            Asked::Abort => f.write_str("abort"),
+        }
+    }
+}
+
+impl Asked {
+    /// What it changes, if anything.
+    pub(super) fn write(&self) -> Option<Write> {
+        match self {
+            Asked::Write { write, .. } | Asked::Swap { write, .. } => Some(*write),
+            _ => None,
+        }
+    }
+
+    /// The data that go with it.
+    pub(super) fn data(&self) -> Vec<u8> {
+        match self {
+            Asked::Write { write, .. } => write.pattern(),
+            Asked::Swap { write, expected, .. } => [&expected[..], &write.pattern()].concat(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn is_skewed(&self) -> bool {
+        matches!(self, Asked::Write { is_skewed: true, .. })
+    }
+}
+
+impl RawHost {
+    /// Asks one thing.
+    pub(super) fn work(&mut self, world: &mut SimWorld) {
+        let span = self.behaviour.span;
+        let most = if self.random.chance(1, 2) { 1 } else { 4.min(span) };
+        let count = 1 + self.random.below(most);
+        let first = self.random.below(span - count + 1);
+        match self.random.below(100) {
+            0..20 => self.read(world, first, count),
+            20..45 => self.write(world, first, count),
+            45..75 => self.compare_and_write(world, first, count),
+            75..83 => {
+                let order = Order::new(LUN, Cdb::synchronize_cache_10());
+                self.ask(world, order, Asked::Flush { start: self.now });
+            }
+            83..90 => {
+                let line = self.line.as_mut().expect("it is live");
+                let length = line.random.below(600) as usize;
+                let (_, bytes) = line.host.nop(&vec![0x5a; length], Asked::Nop);
+                line.say(world, &bytes);
+            }
+            _ => self.abort(world),
+        }
+    }
+
+    fn ask(&mut self, world: &mut SimWorld, order: Order, asked: Asked) {
+        self.line.as_mut().expect("it is live").ask(world, order, asked);
+    }
+
+    pub(super) fn read(&mut self, world: &mut SimWorld, first: u64, count: u64) {
+        let bytes = bytes_of(self.behaviour.unit, count) as u32;
+        let order = Order::read(LUN, Cdb::read_16(first, count as u32), bytes);
+        self.ask(world, order, Asked::Read { start: self.now, first });
+    }
+
+    fn begin_write(&mut self, first: u64, count: u64) -> Write {
+        let unit = self.behaviour.unit;
+        self.writer.begin(self.now, Content::Pattern, first * unit, count * unit)
+    }
+
+    fn write(&mut self, world: &mut SimWorld, first: u64, count: u64) {
+        let write = self.begin_write(first, count);
+        let durable = self.random.chance(1, 4);
+        let is_skewed = self.random.chance(1, 10);
+        let bytes = bytes_of(self.behaviour.unit, count) as u32;
+        let order = Order::write(LUN, Cdb::write_16(first, count as u32, durable), bytes);
+        self.ask(world, order, Asked::Write { write, durable, is_skewed });
+    }
+
+    fn compare_and_write(&mut self, world: &mut SimWorld, first: u64, count: u64) {
+        let unit = self.behaviour.unit;
+        let count = count.min(u64::from(COMPARE_AND_WRITE_MAX) / bytes_of(unit, 1) as u64);
+        // What is not known is looked at first: a compare with a guess would only fail.
+        if !self.writer.knows(first * unit, count * unit) {
+            return self.read(world, first, count);
+        }
+        let write = self.begin_write(first, count);
+        let expected = self.writer.expectation(write.first, write.count);
+        let bytes = 2 * bytes_of(unit, count) as u32;
+        let order = Order::write(LUN, Cdb::compare_and_write(first, count as u8, false), bytes);
+        self.ask(world, order, Asked::Swap { start: self.now, write, expected });
+    }
+
+    /// Aborts a task, or all of them.
+    fn abort(&mut self, world: &mut SimWorld) {
+        let line = self.line.as_mut().expect("it is live");
+        let commands = line.host.asked.iter().filter(|(_, asked)| asked.order().is_some());
+        let under_way: Vec<u32> = commands.map(|(tag, _)| *tag).collect();
+        if under_way.is_empty() {
+            return;
+        }
+        let task = under_way[self.random.below(under_way.len() as u64) as usize];
+        let (function, task) = match self.random.chance(1, 8) {
+            true => (TaskFunction::ABORT_TASK_SET, None),
+            false => (TaskFunction::ABORT_TASK, Some(task)),
+        };
+        let (_, bytes) = line.host.manage(function, Lun::of(LUN).0, task, Asked::Abort);
+        line.say(world, &bytes);
+    }
+
+    /// A request was answered; `bytes` are the data of a read.
+    pub(super) fn answered(
+        &mut self,
+        asked: Asked,
+        said: &Said,
+        bytes: Vec<u8>,
+    ) -> Result<(), String> {
+        match asked {
+            Asked::Login | Asked::Logout | Asked::Nop | Asked::Abort => {}
+            Asked::Read { start, first } => {
+                if self.is_done(said, "a read")? {
+                    let first = first * self.behaviour.unit;
+                    self.writer.remember(first, &bytes);
+                    self.writer.log.push(Log::Read { start, end: self.now, first, bytes });
+                }
+            }
+            Asked::Write { write, durable, is_skewed } => {
+                let is_done = self.is_done(said, "a write")?;
+                let r2ts = matches!(said, Said::Response(response, _) if response.exp_data_sn > 0);
+                if is_skewed && is_done && r2ts {
+                    return Err(format!("data out of their order were written: {write:?}"));
+                }
+                self.actions.skewed += u64::from(is_skewed && !is_done);
+                if is_done {
+                    self.writer.remember(write.first, &write.pattern());
+                    self.writer.end(self.now, write, true, durable);
+                } else {
+                    self.not_done(write, said);
+                }
+            }
+            Asked::Swap { start, write, expected } => {
+                if self.is_done(said, "a compare-and-write")? {
+                    self.actions.swaps += 1;
+                    self.writer.remember(write.first, &write.pattern());
+                    self.writer.log.push(Log::Swapped { start, end: self.now, write, expected });
+                    self.writer.end(self.now, write, true, false);
+                } else {
+                    self.actions.miscompares += u64::from(key(said) == Some(SenseKey::MISCOMPARE));
+                    self.not_done(write, said);
+                }
+            }
+            Asked::Flush { start } => {
+                if self.is_done(said, "a flush")? {
+                    self.writer.log.push(Log::Flushed { start, by: Ids::NONE });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A write that was answered otherwise than GOOD: where the answer says that it was not even
+    /// begun, it never happens.
+    fn not_done(&mut self, write: Write, said: &Said) {
+        let code = sense_code(said);
+        let was_not_begun = said.status() == ScsiStatus::TASK_SET_FULL
+            || key(said) == Some(SenseKey::UNIT_ATTENTION)
+            || key(said) == Some(SenseKey::MISCOMPARE)
+            || code == Some(AdditionalSense::PROTOCOL_SERVICE_CRC_ERROR);
+        if was_not_begun {
+            self.writer.forget(&write);
+            self.writer.log.push(Log::Never { write });
+        } else {
+            self.writer.end(self.now, write, false, false);
+        }
+    }
+
+    /// Whether something is done. An answer must have been provoked when nothing else goes wrong.
+    fn is_done(&self, said: &Said, what: &str) -> Result<bool, String> {
+        if said.status() == ScsiStatus::GOOD {
+            return Ok(true);
+        }
+        // A compare that fails, no memory for a part of the data, and data out of their order.
+        let is_provoked = said.status() == ScsiStatus::TASK_SET_FULL
+            || key(said) == Some(SenseKey::MISCOMPARE)
+            || sense_code(said) == Some(AdditionalSense::PROTOCOL_SERVICE_CRC_ERROR);
+        if self.behaviour.strict && !is_provoked {
+            return Err(format!("{what} was answered with {said:?} and nothing was wrong"));
+        }
+        Ok(false)
+    }
+}
+
+fn key(said: &Said) -> Option<SenseKey> {
+    (said.status() == ScsiStatus::CHECK_CONDITION).then(|| said.sense().key)
+}
+
+fn sense_code(said: &Said) -> Option<AdditionalSense> {
+    (said.status() == ScsiStatus::CHECK_CONDITION).then(|| said.sense().code)
+}
