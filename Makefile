@@ -15,7 +15,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: deps-build ## build, then serve a striped volume over NVMe/TCP and verify and measure it (under a minute)
+demo: deps-build ## build, then serve a striped volume over NVMe/TCP and iSCSI, verify and measure it (under a minute)
 	@cargo xtask demo $(ARGS)
 
 test: deps ## every test, cheap ones first, and a table at the end

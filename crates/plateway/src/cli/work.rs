@@ -162,8 +162,8 @@ pub(crate) struct DiscoverArgs {
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Needs no root and no configuration. Files lie in a temporary directory that is removed at the end.\n\
-    As root, what is written over NVMe/TCP is read back over AoE as well, and the other way round, between two network\n\
-    namespaces that it makes and removes."
+    What is written over NVMe/TCP is read back over iSCSI, and the other way round; as root also over AoE, between two\n\
+    network namespaces that it makes and removes."
 )]
 pub(crate) struct DemoArgs {
     /// Leave it running, and print what to type on a Linux host

@@ -2,14 +2,15 @@
 //! its own, written, verified and measured through our own initiator, in half a minute, as an
 //! ordinary user and without a configuration.
 //!
-//! Where the right is there, a second volume is served over NVMe/TCP and AoE at once and each is
-//! held against the other (`demo/lan.rs`).
+//! A second volume is served over NVMe/TCP and iSCSI at once, and over AoE where the right is there;
+//! each is held against the others (`demo/across.rs`).
 //!
 //! Server and bench are this program again, as `plateway serve` and `plateway bench`, so that the
 //! server's processor time is counted apart and everything is what a user would run. Everything
 //! lies in one temporary directory, which is removed at the end whatever happens short of SIGKILL.
 //! With `--keep` the server is left running until Ctrl-C.
 
+mod across;
 mod lan;
 
 use std::fs;
@@ -32,6 +33,9 @@ use crate::config::uri::DiskUri;
 use crate::control::table;
 
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:demo";
+const TARGET: &str = "iqn.2026-11.net.plateway:demo";
+/// The usual ports of its listeners, for `--keep`; otherwise any.
+const PORTS: [u16; 2] = [4420, 3260];
 const MEMBERS: usize = 4;
 const MEMBER_BYTES: u64 = 64 << 20;
 /// How long a server may take to end; it drains for 5 s at most.
@@ -58,7 +62,7 @@ struct Demo {
     blocks_verified: u64,
     /// What `bench --json` printed.
     results: Vec<Value>,
-    aoe: lan::Shown,
+    across: across::Shown,
 }
 
 /// Demonstrates.
@@ -70,18 +74,18 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
     };
     let home = Home::make()?;
     let cpus = Defaults::of_this_machine().cpus;
-    home.configure(&cpus, if args.keep { 4420 } else { 0 })?;
+    home.configure(&cpus, if args.keep { PORTS } else { [0; 2] })?;
     let mut server = match home.serve() {
-        // Somebody else has the usual port: any other does as well.
+        // Somebody else has a usual port: any other does as well.
         Err(_) if args.keep => {
-            home.configure(&cpus, 0)?;
+            home.configure(&cpus, [0; 2])?;
             home.serve()?
         }
         started => started?,
     };
-    let address = server.address.clone();
+    let address = server.address("nvme").to_owned();
     say(&format!(
-        "A stripe over {MEMBERS} files in {} is served over NVMe/TCP at {address}.\n",
+        "A stripe over {MEMBERS} files in {} is served over NVMe/TCP at {address}, and over iSCSI.\n",
         home.path.display()
     ))?;
     let mut demo = Demo {
@@ -89,7 +93,7 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         address: address.clone(),
         blocks_verified: 0,
         results: Vec::new(),
-        aoe: lan::Shown::default(),
+        across: across::Shown::default(),
     };
     for case in CASES {
         // Digests where data are proved; elsewhere none, as Linux has it unless told otherwise.
@@ -106,10 +110,10 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         demo.results.push(result);
         stop_if(&interrupted)?;
     }
-    demo.aoe = lan::show(&home, &interrupted)?;
-    super::show(args.json, &demo, || summary(&demo) + &demo.aoe.text())?;
+    demo.across = across::show(&home, &interrupted)?;
+    super::show(args.json, &demo, || summary(&demo) + &demo.across.text())?;
     if args.keep {
-        super::print(&hints(&address, &home))?;
+        super::print(&hints(&address, server.address("iscsi"), &home))?;
         while !interrupted.is_raised() && server.runs() {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -182,7 +186,7 @@ fn summary(demo: &Demo) -> String {
 }
 
 /// What to type next.
-fn hints(address: &str, home: &Home) -> String {
+fn hints(address: &str, iscsi: &str, home: &Home) -> String {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "4420"));
     let control = home.control();
     let control = control.display();
@@ -193,9 +197,14 @@ fn hints(address: &str, home: &Home) -> String {
          nvme connect -t tcp -a {host} -s {port} -n {SUBSYSTEM}\n  \
          nvme list\n  \
          nvme disconnect -n {SUBSYSTEM}\n\
+         or over iSCSI (package open-iscsi):\n  \
+         iscsiadm -m discovery -t sendtargets -p {iscsi}\n  \
+         iscsiadm -m node -T {TARGET} -p {iscsi} --login\n  \
+         iscsiadm -m node -T {TARGET} -p {iscsi} --logout\n\
          or without root:\n  \
          plateway discover nvme+tcp://{address}\n  \
          plateway bench nvme+tcp://{address}/{SUBSYSTEM}/1 --control {control}\n  \
+         plateway bench iscsi://{iscsi}/{TARGET}/0 --control {control}\n  \
          plateway status --control {control}\n\
          Ctrl-C ends it and removes its files.\n"
     )
@@ -233,7 +242,7 @@ impl Home {
 
     /// Writes the configuration: the server on the first half of the CPUs, so that the bench has
     /// the rest.
-    fn configure(&self, cpus: &[u32], port: u16) -> miette::Result<()> {
+    fn configure(&self, cpus: &[u32], [nvme, iscsi]: [u16; 2]) -> miette::Result<()> {
         let shards = &cpus[..(cpus.len() / 2).clamp(1, 4)];
         let mut tables = String::new();
         let mut names = Vec::new();
@@ -248,8 +257,10 @@ impl Home {
         }
         tables.push_str(&format!(
             "\n[[volume]]\nname = \"demo\"\nlayout = \"stripe\"\ndisks = {names:?}\nchunk = \"64KiB\"\n\
-             \n[[listener]]\nnvme = \"127.0.0.1:{port}\"\n\
-             \n[[export]]\nvolume = \"demo\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n"
+             \n[[listener]]\nnvme = \"127.0.0.1:{nvme}\"\n\
+             \n[[listener]]\niscsi = \"127.0.0.1:{iscsi}\"\n\
+             \n[[export]]\nvolume = \"demo\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n\
+             iscsi = {{ target = \"{TARGET}\", lun = 0, hosts = \"any\" }}\n"
         ));
         self.write(&self.file(), shards, &self.control(), "state", &tables)
     }
@@ -290,7 +301,7 @@ impl Home {
             .spawn()
             .map_err(failed)?;
         let output = child.stdout.take().map(BufReader::new);
-        let mut served = Served { child, log, address: String::new(), _output: None };
+        let mut served = Served { child, log, addresses: Vec::new(), _output: None };
         let Some(mut output) = output else { return Ok(served) };
         let mut line = String::new();
         loop {
@@ -304,8 +315,11 @@ impl Home {
                 }
                 Ok(_) => {}
             }
-            if let Some(address) = line.trim().strip_prefix("ready: nvme ") {
-                served.address = address.to_owned();
+            let ready = line.trim().strip_prefix("ready: ").and_then(|what| what.split_once(' '));
+            if let Some((key, address)) = ready {
+                served.addresses.push((key.to_owned(), address.to_owned()));
+            }
+            if ["nvme", "iscsi"].iter().all(|key| !served.address(key).is_empty()) {
                 served._output = Some(output);
                 return Ok(served);
             }
@@ -326,7 +340,8 @@ impl Drop for Home {
 struct Served {
     child: Child,
     log: PathBuf,
-    address: String,
+    /// Where it listens, by the key of the listener.
+    addresses: Vec<(String, String)>,
     /// Kept open: a server must not find its output closed.
     _output: Option<BufReader<ChildStdout>>,
 }
@@ -334,6 +349,12 @@ struct Served {
 impl Served {
     fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Where it listens by the listener of this key; nothing while it has not said so.
+    fn address(&self, key: &str) -> &str {
+        let known = self.addresses.iter().find(|(known, _)| known == key);
+        known.map_or("", |(_, address)| address)
     }
 
     /// The end of what it said.
