@@ -44,8 +44,8 @@ fn different_seeds_leave_different_traces() {
 #[test]
 fn most_requests_succeed_and_large_ones_are_received_directly() {
     for scenario in SCENARIOS {
-        // A seed of `memory` moves as much as forty others.
-        let is_large = ["memory", "line"].contains(&scenario.name);
+        // A seed of `memory` moves as much as forty others, and one of `iscsi-greedy` takes as long as eight.
+        let is_large = ["memory", "line", "iscsi-greedy"].contains(&scenario.name);
         let seeds = if is_large { 100..104 } else { 100..116 };
         let did = activity(scenario.name, seeds);
         // Who is fenced is refused all the time.
@@ -163,6 +163,6 @@ fn initiators_do_what_they_say() {
     let Activity { injected, counts, .. } = did("iscsi-imports");
     assert!(injected.cuts > 0 && injected.kills > 0, "{injected:?}");
     assert!(counts.lost > 0 && counts.unimports > 0, "{counts:?}");
-    let Activity { initiators, iscsi, .. } = did("iscsi-greedy");
+    let Activity { initiators, iscsi, .. } = activity("iscsi-greedy", 200..204);
     assert!(initiators.left > 0 && iscsi.waits > 100, "{initiators:?} {iscsi:?}");
 }
