@@ -44,7 +44,8 @@ fn different_seeds_leave_different_traces() {
 #[test]
 fn most_requests_succeed_and_large_ones_are_received_directly() {
     for scenario in SCENARIOS {
-        // A seed of `memory` moves as much as forty others, and one of `iscsi-greedy` takes as long as eight.
+        // A seed of `memory` moves as much as forty others, and one of `iscsi-greedy` takes as long
+        // as eight.
         let is_large = ["memory", "line", "iscsi-greedy"].contains(&scenario.name);
         let seeds = if is_large { 100..104 } else { 100..116 };
         let did = activity(scenario.name, seeds);

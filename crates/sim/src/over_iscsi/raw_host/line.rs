@@ -73,7 +73,7 @@ impl Line {
 
     /// Sends a command with as much of its data as may come with it, or as chance says, and those that
     /// follow unasked.
-    pub(super) fn ask(&mut self, world: &mut SimWorld, order: Order, asked: Asked) {
+    pub(super) fn ask(&mut self, world: &mut SimWorld, order: Order, mut asked: Asked) {
         let agreed = self.host.agreed;
         let data = asked.data();
         let first = agreed.first_burst.min(data.len() as u32);
@@ -85,6 +85,9 @@ impl Line {
         };
         let follows = !agreed.initial_r2t && with < first && self.random.chance(1, 2);
         let order = if follows { order.unfinished() } else { order };
+        if with as usize == data.len() {
+            asked.note_whole();
+        }
         let is_skewed = asked.is_skewed();
         let (tag, mut bytes) = self.host.command(order, &data[..with as usize], asked);
         if follows {

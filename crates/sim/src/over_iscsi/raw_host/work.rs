@@ -74,6 +74,13 @@ impl Asked {
         }
     }
 
+    /// All its data go with the command: there is no order to be out of.
+    pub(super) fn note_whole(&mut self) {
+        if let Asked::Write { is_skewed, .. } = self {
+            *is_skewed = false;
+        }
+    }
+
     pub(super) fn is_skewed(&self) -> bool {
         matches!(self, Asked::Write { is_skewed: true, .. })
     }
@@ -177,8 +184,7 @@ impl RawHost {
             }
             Asked::Write { write, durable, is_skewed } => {
                 let is_done = self.is_done(said, "a write")?;
-                let r2ts = matches!(said, Said::Response(response, _) if response.exp_data_sn > 0);
-                if is_skewed && is_done && r2ts {
+                if is_skewed && is_done {
                     return Err(format!("data out of their order were written: {write:?}"));
                 }
                 self.actions.skewed += u64::from(is_skewed && !is_done);
