@@ -350,6 +350,11 @@ impl Queue {
         disk: &mut Disk,
     ) -> Result<(), Fault> {
         let job = &mut disk[index];
+        if job.verdict.is_some() {
+            // It keeps its slot only until its payload is back.
+            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
+            return broken(fes, 8, "one answer to a command");
+        }
         let mut verdict = verdict(status);
         if verdict == Verdict::Finish(Outcome::Done) {
             if job.kind == JobKind::Read && u64::from(job.wire.received) != job.extent.length.0 {

@@ -175,6 +175,21 @@ fn a_response_twice_finds_nothing_even_when_the_slot_is_used_again() {
 }
 
 #[test]
+fn a_second_response_while_the_payload_is_still_lent_is_refused() {
+    let mut played = Played::new(Digests::NONE);
+    played.write(&[1; 4096]);
+    // The command's batch is out, with the payload: the first answer waits for it.
+    let out = played.batch().expect("the command");
+    let response = played.response(0, Status::SUCCESS);
+    played.receive(&response).expect("fine");
+    assert_eq!(played.queue.outstanding(), 0);
+    assert!(rule(played.receive(&response)).contains("one answer"));
+    assert!(played.done().is_none());
+    played.sent(out);
+    assert_eq!(played.done().expect("the first answer counts").outcome, Outcome::Done);
+}
+
+#[test]
 fn a_read_that_succeeds_without_all_its_data_is_never_done() {
     let mut played = Played::new(Digests::NONE);
     played.read(1024);
