@@ -396,7 +396,20 @@ SCSI_PLAY = {
              + bytes([0, 0, 0, 0, 0x0A, 0x0A, 4, 0x10, 8, 0, 0, 0, 0, 0, 0, 0, 0]),
     "attentions": bytes([0, 5, 0, 0, 5, 1, 2, 0, 0x03, 0, 0, 1, 0, 0x00, 0, 0, 1, 6, 0, 7, 3, 4, 5, 2]),
 }
-for target, plays in [("scsi_play", SCSI_PLAY), ("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
+ISCSI_TARGET = {
+    # A login with all data unasked; a write with its data, one that is asked for, a read; then what says no blocks.
+    "session": bytes([0, 0, 0, 1, 0, 2, ROUND, 1, 4, 0, 3, 0, 3, 0, ROUND, 1, 4, 0, 9, 2, 3, 0, ROUND, 9, 0, ROUND,
+                      1, 0, 0, 3, 0, 3, 0, ROUND, 1, 0xF0, 9, 1, 0xD1, 1, 15, 0, 0, 0, 0, 0, 96, ROUND]),
+    "unasked": bytes([0, 0, 4, 1, 3, 0, ROUND, 1, 4, 0, 8, 6, 0, 0, 10, 0, 10, 0, ROUND, 1, 8, 0, 4, 5, 9, 0, 1, 0, ROUND]),
+    "steps": bytes([1, 0, 0, 1, 0, 2, ROUND] + [b for k in (8, 9, 10, 12, 13, 14, 11) for b in (1, k, 0, 2, 0x30, k, 0, ROUND)]),
+    "again": bytes([0, 0, 1, 1, 0, 2, ROUND, 1, 4, 0, 5, 0, 0, 0, 12, 255, 0, 1, 0x21, 0, 2, 14, 255, 255, 21, 3, ROUND]),
+    "aborts": bytes([0, 0, 0, 1, 0, 2, ROUND, 1, 4, 0, 9, 2, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1, 0xE0, 1, 2, 0xE0, 0, 9, 1, ROUND,
+                     1, 0xE2, 0, 1, 0xE3, 0, 0, ROUND, 1, 0xE4, ROUND]),
+    "discovery": bytes([0, 0, 0, 1, 0, 0x70, ROUND, 1, 0xD0, 1, 0xD2, ROUND, 1, 0xE5, 1, 1, 0xE4, ROUND]),
+    "changes": bytes([0, 0, 0, 1, 0, 2, ROUND] + [b for k in range(7) for b in (1, 0, 0, 0, 0, k, 0, 27, k, 2, 4, 0, 3, 0, k, 0, ROUND)]),
+    "tampered": bytes([0, 0, 0, 1, 0, 2, ROUND, 1, 4, 0, 3, 0, 3, 0, 25, 1, 4, 3, ROUND]),
+}
+for target, plays in [("iscsi_target_play", ISCSI_TARGET), ("scsi_play", SCSI_PLAY), ("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
                       ("aoe_target_play", AOE_TARGET), ("aoe_initiator_play", AOE_INITIATOR), ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY), ("label", LABELS)]:
     for name, play in plays.items():
         seed(target, name, play)

@@ -9,13 +9,16 @@
 //! is lost; each byte is the one that was asked for. What such a target needs around the machine is
 //! in `testkit` and here: [`host`] is an NVMe/TCP host that knows what it may hear, [`target`]
 //! serving connections with volumes that answer later, [`peer`] what lies between those and a
-//! machine that asks. [`ether`] is an AoE target with its volumes, and batches of frames as bytes.
+//! machine that asks. [`iscsi_host`] and [`iscsi_target`] are the same for iSCSI. [`ether`] is an AoE
+//! target with its volumes, and batches of frames as bytes.
 #![forbid(unsafe_code)]
 
 pub mod choices;
 pub mod content;
 pub mod ether;
 pub mod host;
+pub mod iscsi_host;
+pub mod iscsi_target;
 pub mod peer;
 pub mod target;
 

@@ -1,5 +1,5 @@
 //! Connections between a machine that asks (an initiator, a discovery) and the serving ones of
-//! [`Target`](crate::target::Target): bytes are carried, or tampered with, cut and lost, as an
+//! [`Target`](crate::target::Target) or [`Serving`](crate::iscsi_target::Serving): bytes are carried, or tampered with, cut and lost, as an
 //! input chooses.
 
 use contract::{ConnectionId, Loss};
@@ -11,10 +11,49 @@ use wire::nvme_tcp::{
 
 use crate::choices::Choices;
 use crate::host::seal;
+use crate::iscsi_target::Serving;
 use crate::target::Target;
 
 /// More connections than this are refused.
 pub const CONNECTIONS_MAX: usize = 24;
+
+/// Serving connections, of whatever protocol.
+pub trait Serves {
+    /// Accepts a connection.
+    fn accept(&mut self) -> usize;
+    /// What one of them said and nobody has taken yet.
+    fn take_said(&mut self, link: usize) -> Vec<u8>;
+    /// One carries nothing more.
+    fn lose(&mut self, link: usize, loss: Loss);
+}
+
+impl Serves for Target {
+    fn accept(&mut self) -> usize {
+        self.accept()
+    }
+
+    fn take_said(&mut self, link: usize) -> Vec<u8> {
+        core::mem::take(&mut self.links[link].said)
+    }
+
+    fn lose(&mut self, link: usize, loss: Loss) {
+        self.lose(link, loss);
+    }
+}
+
+impl Serves for Serving {
+    fn accept(&mut self) -> usize {
+        self.accept()
+    }
+
+    fn take_said(&mut self, link: usize) -> Vec<u8> {
+        core::mem::take(&mut self.links[link].said)
+    }
+
+    fn lose(&mut self, link: usize, loss: Loss) {
+        self.lose(link, loss);
+    }
+}
 
 /// The asking end of a connection; the serving one is the target's link of the same number.
 #[derive(Debug, Default)]
@@ -31,7 +70,7 @@ pub fn id(index: usize) -> ConnectionId {
 }
 
 /// Makes a connection; its number.
-pub fn connect(peers: &mut Vec<Peer>, target: &mut Target) -> usize {
+pub fn connect(peers: &mut Vec<Peer>, target: &mut impl Serves) -> usize {
     peers.push(Peer::default());
     target.accept();
     peers.len() - 1
@@ -39,8 +78,8 @@ pub fn connect(peers: &mut Vec<Peer>, target: &mut Target) -> usize {
 
 /// Carries what the serving end said, and tells it when the asking end is gone. Returns whether
 /// there was something.
-pub fn carry(peer: &mut Peer, target: &mut Target, link: usize) -> bool {
-    let said = core::mem::take(&mut target.links[link].said);
+pub fn carry(peer: &mut Peer, target: &mut impl Serves, link: usize) -> bool {
+    let said = target.take_said(link);
     let moved = !said.is_empty();
     peer.pipe.coming.extend(said);
     if peer.pipe.closed && !core::mem::replace(&mut peer.told, true) {
