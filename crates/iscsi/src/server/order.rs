@@ -4,8 +4,8 @@
 //! OF QUEUE waits for nobody. Everything else starts when it comes: QUEUE ALGORITHM MODIFIER is 1,
 //! and TST says that a task set is one session's (SAM-5, 8; SPC-4, "Control mode page"). Commands
 //! that only tell of the device are answered when they come. A command that is held keeps its data
-//! in the memory of transfers, since it may hang on its host; without memory it is answered TASK SET
-//! FULL. What is due is started at the end of the turn.
+//! in the memory of transfers, since it may hang on its host; without memory, or behind one that will
+//! need some, it is answered TASK SET FULL. What is due is started at the end of the turn.
 
 use block::Class;
 use scsi::{Payload, Work};
@@ -95,6 +95,11 @@ impl Connection {
         if !asked.is_final || (came > 0 && (!takes_data || came != length)) {
             return Err(Refusal::bare(ScsiStatus::TASK_SET_FULL));
         }
+        // Who is held and will need memory may get it only once this session holds none: data that are
+        // held behind it would keep it from that for ever.
+        if came > 0 && self.somebody_held_needs_memory() {
+            return Err(Refusal::bare(ScsiStatus::TASK_SET_FULL));
+        }
         let data = match came {
             0 => None,
             _ => {
@@ -137,6 +142,14 @@ impl Connection {
             }
             self.start_one(slot, ctx);
         }
+    }
+
+    fn somebody_held_needs_memory(&mut self) -> bool {
+        let Connection { order, slots, .. } = self;
+        order.held.iter().any(|(slot, ..)| match slots.state(*slot) {
+            TaskState::Held(held) => held.data.is_none() && held.need.pages() > 0,
+            _ => false,
+        })
     }
 
     /// Whether a task of the LUN is outstanding that is not held.

@@ -191,3 +191,21 @@ fn odd_reads_are_held_too() {
     assert!(matches!(&said[2], Said::Response(..)));
     assert!(said.iter().all(|said| said.status() == ScsiStatus::GOOD));
 }
+
+/// It would hold memory that the one before it waits for, which waits for it.
+#[test]
+fn data_behind_a_held_task_that_will_need_memory_are_refused() {
+    let mut world = held();
+    world.command(0, flush(), &[]);
+    let whole = 1 << 20;
+    world.command(0, read(0, whole).with_attribute(ORDERED), &[]);
+    let refused = world.command(0, write(0, 512), &[7; 512]);
+    world.hold_requests = false;
+    world.run();
+    let said = world.said(0);
+    let status = said.iter().find(|said| said.tag() == refused).map(Said::status);
+    assert_eq!(status, Some(ScsiStatus::TASK_SET_FULL));
+    let moved: usize =
+        said.iter().map(|said| if let Said::Data(_, data) = said { data.len() } else { 0 }).sum();
+    assert_eq!(moved, whole as usize, "the read is answered");
+}
