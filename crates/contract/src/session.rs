@@ -197,6 +197,8 @@ pub enum Refused {
     NotInMask,
     /// There is no such export.
     NotExported,
+    /// It has not proved who it is, and what was wrong with it.
+    NotProved(&'static str),
 }
 
 impl fmt::Display for HostNews {
@@ -215,6 +217,9 @@ impl fmt::Display for HostNews {
             ),
             HostEvent::Refused(Refused::NotExported) => {
                 write!(f, "host {host} at {peer} was refused: {export} is not exported")
+            }
+            HostEvent::Refused(Refused::NotProved(why)) => {
+                write!(f, "host {host} at {peer} was refused: CHAP of {export}: {why}")
             }
         }
     }

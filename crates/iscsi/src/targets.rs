@@ -282,11 +282,17 @@ impl Targets {
         // A listener on [::] sees IPv4 hosts under mapped addresses, which they would not know.
         let mut local = endpoint.local;
         local.set_ip(local.ip().to_canonical());
+        // Whoever came from elsewhere would find itself at a loopback address.
+        let is_reached = |address: &&String| {
+            let loopback = address.parse().is_ok_and(|at: SocketAddr| at.ip().is_loopback());
+            !loopback || local.ip().is_loopback()
+        };
         let own = self.portals.get(&endpoint.listener).filter(|portal| portal.is_advertised);
         let own = own.and_then(|portal| portal.address.clone());
         let mut addresses = vec![own.unwrap_or_else(|| local.to_string())];
         let others = self.portals.iter().filter(|(listener, _)| **listener != endpoint.listener);
-        for address in others.filter_map(|(_, portal)| portal.address.as_ref()) {
+        let others = others.filter_map(|(_, portal)| portal.address.as_ref());
+        for address in others.filter(is_reached) {
             if !addresses.contains(address) {
                 addresses.push(address.clone());
             }

@@ -58,6 +58,8 @@ pub struct Responder {
     received: Received,
     step: Step,
     user: Option<String>,
+    /// Why the host was refused, in words for people here: the host is told less.
+    refusal: &'static str,
 }
 
 impl Responder {
@@ -69,6 +71,7 @@ impl Responder {
             received: Received::default(),
             step: Step::Method,
             user: None,
+            refusal: LEFT_OUT,
         }
     }
 
@@ -83,6 +86,16 @@ impl Responder {
     /// Who logged in, once that is proved.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
+    }
+
+    /// What was wrong with the proof of a host that was answered "authentication failure".
+    pub fn refusal(&self) -> &'static str {
+        self.refusal
+    }
+
+    fn refuse<T>(&mut self, why: &'static str) -> Result<T, LoginStatus> {
+        self.refusal = why;
+        Err(LoginStatus::AUTHENTICATION_FAILURE)
     }
 
     /// Takes a key.
@@ -102,7 +115,10 @@ impl Responder {
                 let is_offered = values::list(&methods).any(|method| method == wanted);
                 push(answers, Key::AuthMethod.name(), if is_offered { wanted } else { REJECT });
                 if !is_offered {
-                    return Err(LoginStatus::AUTHENTICATION_FAILURE);
+                    return self.refuse(match wanted {
+                        NONE => "it insists on a proof, and none is configured here",
+                        _ => "it offers no proof of who it is",
+                    });
                 }
                 self.step = if wanted == NONE { Step::Done } else { Step::Algorithm };
             }
@@ -110,7 +126,7 @@ impl Responder {
                 let Some(list) = received.algorithms.take() else { return self.nothing_else() };
                 let Some(algorithm) = values::list(&list).find_map(Algorithm::of) else {
                     push(answers, Key::ChapA.name(), REJECT);
-                    return Err(LoginStatus::AUTHENTICATION_FAILURE);
+                    return self.refuse("it has none of MD5, SHA-1, SHA-256 and SHA3-256");
                 };
                 push(answers, Key::ChapA.name(), algorithm as u32);
                 push(answers, Key::ChapI.name(), self.challenge.identifier);
@@ -135,26 +151,26 @@ impl Responder {
 
     /// Whether the host is who it says.
     fn check(&mut self, algorithm: Algorithm) -> Result<(), LoginStatus> {
-        let failed = LoginStatus::AUTHENTICATION_FAILURE;
-        let name = self.received.name.take().ok_or(failed)?;
-        let response = self.received.response.take().ok_or(failed)?;
+        let (name, response) = (self.received.name.take(), self.received.response.take());
+        let Some((name, response)) = name.zip(response) else { return self.refuse(LEFT_OUT) };
         let users = self.required.as_ref().map_or(&[][..], |required| &required.users);
         let user = users.iter().find(|user| user.name == name);
         // A name that nobody has costs the same time as a wrong secret.
         let nobody = Secret([0; Secret::LENGTH_MIN].into());
         let secret = user.map_or(&nobody, |user| &user.secret);
         let is_proved = algorithm.proves(secret, &self.challenge, &response);
-        if user.is_none() || !is_proved {
-            return Err(failed);
+        // The name is not told: it may be a secret that was typed into the wrong place.
+        match (user.is_some(), is_proved) {
+            (false, _) => return self.refuse("there is no such user as it names"),
+            (true, false) => return self.refuse("its secret is not that of the user"),
+            (true, true) => self.user = Some(name),
         }
-        self.user = Some(name);
         Ok(())
     }
 
     /// Proves who the target is, if the host asks for it.
     fn prove(&mut self, algorithm: Algorithm, answers: &mut Vec<u8>) -> Result<(), LoginStatus> {
         let asked = (self.received.identifier.take(), self.received.challenge.take());
-        let failed = LoginStatus::AUTHENTICATION_FAILURE;
         let (identifier, challenge) = match asked {
             (None, None) => return Ok(()),
             (Some(identifier), Some(challenge)) => (identifier, challenge),
@@ -162,13 +178,16 @@ impl Responder {
         };
         // Its own challenge come back: somebody wants to have the answer made for him.
         if challenge == self.challenge.bytes {
-            return Err(failed);
+            return self.refuse("it asks what it was asked itself");
         }
-        let own =
-            self.required.as_ref().and_then(|required| required.own.as_ref()).ok_or(failed)?;
+        let Some(own) = self.required.as_ref().and_then(|required| required.own.as_ref()) else {
+            return self.refuse("it wants a proof in return, for which no mutual is configured");
+        };
         let response = algorithm.response(&own.secret, identifier, &challenge);
         push(answers, Key::ChapN.name(), &own.name);
         push(answers, Key::ChapR.name(), Hex(&response));
         Ok(())
     }
 }
+
+const LEFT_OUT: &str = "it leaves the proof of who it is out";

@@ -7,7 +7,7 @@
 
 use block::Instant;
 use block::record::passed;
-use contract::ListenerId;
+use contract::Endpoint;
 use reservation::Registrant;
 use sha2::{Digest as _, Sha256};
 use wire::iscsi::keys::{self, Key, Pair, Pairs};
@@ -92,7 +92,7 @@ impl Login {
     /// Takes the keys of a whole text; what is to be answered.
     fn negotiate(
         &mut self,
-        listener: ListenerId,
+        endpoint: &Endpoint,
         targets: &mut Targets,
     ) -> Result<Vec<u8>, LoginStatus> {
         let text = core::mem::take(&mut self.text);
@@ -108,7 +108,7 @@ impl Login {
             self.responder.take(key, value, &mut answers)?;
         }
         self.check_names()?;
-        self.authenticate(&proofs, &mut answers, (listener, targets))?;
+        self.authenticate(&proofs, &mut answers, (endpoint, targets))?;
         if !self.has_told_group && !self.responder.is_discovery() {
             self.has_told_group = true;
             keys::push(&mut answers, Key::TargetPortalGroupTag.name(), PORTAL_GROUP);
@@ -124,21 +124,34 @@ impl Login {
         &mut self,
         proofs: &[Pair<'_>],
         answers: &mut Vec<u8>,
-        (listener, targets): (ListenerId, &mut Targets),
+        (endpoint, targets): (&Endpoint, &mut Targets),
     ) -> Result<(), LoginStatus> {
         let target = self.responder.target().filter(|_| !self.responder.is_discovery());
-        let authentication =
-            self.authentication.get_or_insert_with(|| targets.authentication(listener, target));
-        if self.stage != Stage::SECURITY {
-            return match authentication.is_done() {
-                true => Ok(()),
-                false => Err(LoginStatus::AUTHENTICATION_FAILURE),
-            };
+        let authentication = self
+            .authentication
+            .get_or_insert_with(|| targets.authentication(endpoint.listener, target));
+        let failed = LoginStatus::AUTHENTICATION_FAILURE;
+        let answered = match self.stage {
+            Stage::SECURITY => {
+                for Pair { key, value } in proofs {
+                    authentication.take(key, value)?;
+                }
+                authentication.answer(answers)
+            }
+            _ => {
+                if authentication.is_done() {
+                    Ok(())
+                } else {
+                    Err(failed)
+                }
+            }
+        };
+        if let (Err(status), Some(host)) = (answered, self.responder.initiator())
+            && status == failed
+        {
+            targets.not_proved(host, target, endpoint.peer, authentication.refusal());
         }
-        for Pair { key, value } in proofs {
-            authentication.take(key, value)?;
-        }
-        authentication.answer(answers)
+        answered
     }
 
     /// Whether there is nothing left to prove.
@@ -171,7 +184,7 @@ impl Connection {
         length: usize,
         ctx: &mut Context<'_>,
     ) -> Result<Step, Violation> {
-        let listener = self.endpoint.listener;
+        let endpoint = self.endpoint;
         let State::Login(login) = &mut self.state else {
             return Err(Violation::protocol("login comes once"));
         };
@@ -189,7 +202,7 @@ impl Connection {
             login.text.extend_from_slice(data);
             match request.flags.is_continue() {
                 true => Ok(None),
-                false => login.negotiate(listener, ctx.shared).map(Some),
+                false => login.negotiate(&endpoint, ctx.shared).map(Some),
             }
         });
         match taken {

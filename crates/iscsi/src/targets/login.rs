@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use block::{Instant, ShardId, Slot, planted};
 use contract::{HostEvent, HostNews, Peer, Refused};
-use wire::iscsi::LoginStatus;
+use wire::iscsi::{IscsiName, LoginStatus};
 
 use super::{
     CloseReason, Nexus, Opened, Opening, Session, SessionEvent, SessionHandle, Targets, Wanted,
@@ -108,6 +108,23 @@ impl Targets {
             export: nexus.target.to_string(),
             peer: Peer::Address(peer),
             event: HostEvent::Refused(why),
+        });
+    }
+
+    /// A host that wanted to log in to a target, or to discover where there is none, has not proved
+    /// who it is, and why.
+    pub fn not_proved(
+        &mut self,
+        host: &IscsiName,
+        target: Option<&IscsiName>,
+        peer: SocketAddr,
+        why: &'static str,
+    ) {
+        self.news.push_back(HostNews {
+            host: host.to_string(),
+            export: target.map_or_else(|| "discovery".to_owned(), IscsiName::to_string),
+            peer: Peer::Address(peer),
+            event: HostEvent::Refused(Refused::NotProved(why)),
         });
     }
 

@@ -121,6 +121,20 @@ fn what_else_is_told_of_addresses_is_what_listeners_say() {
     assert_eq!(lines(&mut world, "All")[1..], ["TargetAddress=gateway.example:3260,1"]);
 }
 
+/// It would look for it on itself.
+#[test]
+fn a_host_of_elsewhere_is_told_no_loopback_address() {
+    for (local, count) in [("192.0.2.1:3260", 2), ("127.0.0.1:3261", 3)] {
+        let mut world = World::exporting([target()]);
+        world.local = local;
+        world.accept();
+        assert!(world.log_in(0, None, &[]).login().is_success());
+        let here = Portal { address: Some("127.0.0.1:3260".to_owned()), ..Portal::default() };
+        world.shard.shared.set_portal(contract::ListenerId(8), here);
+        assert_eq!(lines(&mut world, "All").len(), count, "came by {local}");
+    }
+}
+
 /// Each part is as long as the host takes, the last is final, and all of them are one text.
 #[test]
 fn what_is_longer_than_a_host_takes_comes_in_parts() {

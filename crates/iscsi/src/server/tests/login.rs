@@ -201,11 +201,21 @@ fn a_host_of_which_proof_is_wanted_proves_who_it_is() {
     assert_eq!(proves(&mut world, "the host's secret"), LoginStatus::SUCCESS);
     assert!(world.lives());
     let failure = LoginStatus::AUTHENTICATION_FAILURE;
-    assert_eq!(proves(&mut guarded(), "another's secret"), failure);
-    assert_eq!(ends(&mut guarded(), &NAMES), failure, "the stage is left out");
+    let told = |world: &mut World| {
+        let news = world.shard.shared.poll_host_news().expect("people are told");
+        news.to_string().rsplit_once(": ").expect("a reason").1.to_owned()
+    };
+    let mut world = guarded();
+    assert_eq!(proves(&mut world, "another's secret"), failure);
+    assert_eq!(told(&mut world), "its secret is not that of the user");
+    let mut world = guarded();
+    assert_eq!(ends(&mut world, &NAMES), failure, "the stage is left out");
+    assert_eq!(told(&mut world), "it leaves the proof of who it is out");
     let keys = [&NAMES[..], &[("AuthMethod", "None")]].concat();
-    let status = ask(&mut guarded(), LoginFlags::transit(SECURITY, FULL), &keys).login();
+    let mut world = guarded();
+    let status = ask(&mut world, LoginFlags::transit(SECURITY, FULL), &keys).login();
     assert_eq!(status, failure);
+    assert_eq!(told(&mut world), "it offers no proof of who it is");
 }
 
 /// In any place, also within a key, and with nothing but a part of it.
