@@ -166,9 +166,11 @@ def planted(options):
 
 
 def guest(case, suite, script, **env):
-    """Runs a script in a guest that is told of the target under the address that it can reach."""
-    port = case.target.iscsi_port
-    return case.guest(suite, script, IQN=IQN, PORTAL=f"{GATEWAY}:{port}", ANNOUNCED=f"127.0.0.1:{port}", CHAP="", **env)
+    """Runs a script in a guest that is told of the target under the address that it can reach, and of its CHAP."""
+    target = case.target
+    announced = target.advertise or f"127.0.0.1:{target.iscsi_port}"
+    return case.guest(suite, script, IQN=IQN, PORTAL=f"{GATEWAY}:{target.iscsi_port}", ANNOUNCED=announced,
+                      CHAP=" ".join(target.chap or ()), **env)
 
 
 def full(options, suite=None, shards=1, driver="io_uring"):
@@ -180,6 +182,9 @@ def full(options, suite=None, shards=1, driver="io_uring"):
         target.file_disk("g0", 16 * MIB)
         target.volume("v3", "single", ["g0"])
         target.luns.update({0: ("v0", [INITIATOR]), 1: ("v2", [INITIATOR]), 7: ("v3", [f"{INITIATOR}.other"])})
+        # Both ends prove who they are, and the guest is told of the address that it can reach.
+        target.chap = "guest", "what-the-guest-knows", "target", "what-the-target-knows"
+        target.advertise = f"{GATEWAY}:{target.iscsi_port}"
         target.start()
         code, _ = guest(case, suite or options.suite, "iscsi-full.sh", SECTORS=STRIPE_SECTORS, STRANGER=STRANGER)
         case.passes(code)

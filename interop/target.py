@@ -66,7 +66,7 @@ class Target:
         self.shards = [cpus[i % len(cpus)] for i in range(shards)]
         self.port, self.process, self.listener = None if lan else free_port(), None, listener or {}
         self.disks, self.volumes, self.exports, self.luns, self.slots = {}, [], {}, {}, {}
-        self.iscsi_port = None if lan else free_port()
+        self.iscsi_port, self.advertise, self.chap = None if lan else free_port(), None, None
         self.config, self.control, self.log = (f"{folder}/{n}" for n in ("plateway.toml", "control.sock", "target.log"))
         self.lock = threading.Lock()
 
@@ -98,12 +98,13 @@ class Target:
             lines += ["", "[[listener]]", f'nvme = "127.0.0.1:{self.port}"']
             if self.luns:
                 lines += ["", "[[listener]]", f'iscsi = "127.0.0.1:{self.iscsi_port}"']
+                lines += [f"advertise = {quoted(self.advertise)}"] if self.advertise else []
         for nsid, volume in self.exports.items():
             lines += ["", "[[export]]", f"volume = {quoted(volume)}",
                       f"nvme = {{ subsystem = {quoted(NQN)}, nsid = {nsid}, hosts = [{quoted(HOSTNQN)}] }}"]
         for lun, (volume, hosts) in self.luns.items():
             lines += ["", "[[export]]", f"volume = {quoted(volume)}",
-                      f"iscsi = {{ target = {quoted(IQN)}, lun = {lun}, hosts = {quoted_hosts(hosts)} }}"]
+                      f"iscsi = {{ target = {quoted(IQN)}, lun = {lun}, hosts = {quoted_hosts(hosts)}{self.proof()} }}"]
         for slot, (volume, hosts) in self.slots.items():
             fields = [f"interface = {quoted(INTERFACE)}", f"shelf = {SHELF}", f"slot = {slot}",
                       f"hosts = {quoted_hosts(hosts)}"]
@@ -112,6 +113,18 @@ class Target:
         with open(self.config + ".new", "w") as f:
             f.write("\n".join(lines) + "\n")
         os.rename(self.config + ".new", self.config)
+
+    def proof(self):
+        """CHAP of our target, if there is to be one: `chap` is (user, secret) of hosts, then of the target."""
+        if not self.chap:
+            return ""
+        users = []
+        for user, secret in zip(self.chap[::2], self.chap[1::2]):
+            path = f"{self.folder}/{user}.secret"
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+                f.write(secret + "\n")
+            users.append(f"user = {quoted(user)}, secret_file = {quoted(path)}")
+        return f", chap = {{ {users[0]}, mutual = {{ {users[1]} }} }}"
 
     # Its life.
 

@@ -18,12 +18,15 @@ must_prove_who_it_is() {
     set_node default node.session.auth.authmethod None
     is_refused default "a host without a secret"
     chap default $CHAP
+    set_node default node.session.auth.password_in not-the-secret-either
+    ! node default --login >/tmp/answer 2>&1 || die "the host took a target for its own that does not know the secret"
+    chap default $CHAP
 }
 
 say "discovery and access"
 discover() { iscsiadm -m discovery -t sendtargets -p "$PORTAL" -I "$1" >/tmp/answer 2>&1; }
 discover default && says "^$ANNOUNCED,1 $IQN\$" discovery
-iscsiadm -m node -o delete >/dev/null # it names the host's loopback, which is not the guest's
+iscsiadm -m node -o delete >/dev/null # its limits are too short here
 host stranger "$STRANGER"
 ! discover stranger || ! grep -q "$IQN" /tmp/answer || die "discovery names $IQN to a host that may not use it"
 record stranger
@@ -32,7 +35,7 @@ node stranger -o delete
 pass "discovery, and a host that is not on the list is refused"
 
 record default
-[ -z "$CHAP" ] || must_prove_who_it_is
+[ -z "$CHAP" ] || { must_prove_who_it_is; pass "CHAP both ways: a wrong secret, none, and a target that has another are refused"; }
 agree default HeaderDigest=CRC32C DataDigest=CRC32C
 login default
 appears 0

@@ -195,7 +195,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "iscsi-guest",
-        proves: "Linux's iSCSI initiator with digests: access, ext4, fio, resets, kills, LUNs that come, grow and go",
+        proves: "Linux's iSCSI initiator with CHAP both ways and digests: access, ext4, fio, resets, kills, LUNs that come, grow and go",
         needs: Some("release"),
         run: Run::Command(|tree| interop(tree, "iscsi-guest")),
     },

@@ -153,7 +153,7 @@ pub(crate) fn perform(mut things: Vec<Thing>, steps: &[Step]) -> Vec<Thing> {
                 let found = things.iter_mut().find(|thing| **thing == from);
                 *found.unwrap_or_else(|| panic!("{step}: there is none")) = to;
             }
-            Step::Resize { .. } => panic!("{step}: no configuration says so"),
+            Step::Renew(_) | Step::Resize { .. } => panic!("{step}: no configuration says so"),
         }
     }
     things.sort_by_key(|thing| thing.title());

@@ -30,7 +30,7 @@ use crate::run::disks::{self, DiskSight};
 use crate::run::look::{Inventory, Member, Served};
 use crate::run::state::StateDirectory;
 use crate::run::volumes::VolumeSight;
-use crate::run::{exports, links, listeners, shape};
+use crate::run::{exports, links, listeners, secrets, shape};
 
 /// What a start would find, each kind in the order of the configuration.
 #[derive(Debug, Default, Serialize)]
@@ -226,7 +226,8 @@ impl Walk<'_> {
     }
 
     fn listener(&mut self, config: &ListenerConfig) -> ListenerRow {
-        let looked = listeners::look(&config.address, self);
+        let looked = listeners::look(&config.address, self)
+            .and_then(|words| secrets::look(config, self).map(|()| words));
         ListenerRow {
             address: [(stream_key(config.protocol), config.address.to_string())].into(),
             found: self.finding(config, looked),
@@ -257,7 +258,7 @@ impl Walk<'_> {
 
     /// Nothing is to be told of it but what is wrong.
     fn export(&mut self, config: &ExportConfig) {
-        let looked = exports::look(config, self);
+        let looked = exports::look(config, self).and_then(|()| secrets::look(&**config, self));
         self.finding(&**config, looked.map(|()| String::new()));
     }
 

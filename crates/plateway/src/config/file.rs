@@ -340,23 +340,32 @@ mod tests {
         has("[server]", &["shards", "memory", "control", "state"]);
         has("[[disk]]", &["name", "uri"]);
         has("[[volume]]", &["name", "layout", "disks", "chunk", "block_size", "uuid"]);
-        has("[[listener]]", &["nvme", "iscsi", "poll_us", "aoe", "link", "vlan"]);
+        has(
+            "[[listener]]",
+            &["nvme", "iscsi", "poll_us", "aoe", "link", "vlan", "advertise", "chap"],
+        );
         has("[[link]]", &["name", "ethernet", "vlan", "access"]);
         has("[[export]]", &["volume", "nvme", "iscsi", "aoe"]);
         has("nvme of [[export]]", &["subsystem", "nsid", "hosts"]);
-        has("iscsi of [[export]]", &["target", "lun", "hosts"]);
+        has("iscsi of [[export]]", &["target", "lun", "hosts", "chap"]);
+        has("chap", &["user", "secret_file", "mutual"]);
+        has("mutual of chap", &["user", "secret_file"]);
         has("aoe of [[export]]", &["interface", "shelf", "slot", "hosts"]);
     }
 
     #[test]
     fn every_key_of_the_table_is_read() {
         // A date is the wrong type for all of them: each must be refused for that, none as unknown.
+        fn within(title: &str, inner: &str) -> String {
+            match title.split_once(" of ") {
+                Some((kind, outer)) => within(outer, &format!("{kind} = {{ {inner} }}")),
+                None if title == "chap" => within("chap of [[listener]]", inner),
+                None => format!("{title}\n{inner}\n"),
+            }
+        }
         for (title, keys) in super::keys() {
             for key in keys {
-                let text = match title.split_once(" of ") {
-                    Some((kind, outer)) => format!("{outer}\n{kind} = {{ {key} = 2026-11-01 }}\n"),
-                    None => format!("{title}\n{key} = 2026-11-01\n"),
-                };
+                let text = within(title, &format!("{key} = 2026-11-01"));
                 let (_, mistakes) = parse(&text);
                 assert_eq!(mistakes.len(), 1, "{text}: {mistakes:?}");
                 assert!(mistakes[0].message.contains("expected"), "{text}: {mistakes:?}");

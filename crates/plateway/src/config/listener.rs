@@ -15,7 +15,10 @@ use super::poll::{POLL, POLL_KEY};
 use super::resolve::Resolver;
 use super::server::Server;
 use super::thing::{Configured, Thing};
-use crate::protocols::{LINK_KEY, LISTENER_EXAMPLE, LISTENER_KEYS, STREAMS, Stream, stream_key};
+use crate::protocols::{
+    self, LINK_KEY, LISTENER_EXAMPLE, LISTENER_KEYS, LowPortal, PORTAL_PROTOCOL, PortalConfig,
+    Proof, STREAMS, Stream, stream_key,
+};
 
 /// `[[listener]]` as written.
 #[derive(Debug, Default)]
@@ -27,6 +30,8 @@ pub(crate) struct LowListener {
     pub(crate) poll: Low<String>,
     pub(crate) poll_us: Low<i64>,
     pub(crate) max_connections: Low<i64>,
+    /// Of one protocol alone.
+    pub(crate) portal: LowPortal,
     /// Of a link, as are its `access` and VLAN.
     pub(crate) interface: Low<String>,
     pub(crate) access: Low<String>,
@@ -51,6 +56,7 @@ impl Written for LowListener {
             poll: table.take(POLL_KEY, POLL),
             poll_us: table.take("poll_us", "a whole number of microseconds"),
             max_connections: table.take("max_connections", NUMBER),
+            portal: LowPortal::read(table),
             interface: table.take(LINK_KEY, INTERFACE),
             access: table.take("link", ACCESS),
             vlan: table.take("vlan", NUMBER),
@@ -68,6 +74,8 @@ pub(crate) struct ListenerConfig {
     pub(crate) poll: Poll,
     /// Connections of this listener; at most the server's.
     pub(crate) connections_max: u32,
+    /// What it says to its protocol alone.
+    pub(crate) portal: PortalConfig,
 }
 
 impl Configured for ListenerConfig {
@@ -77,7 +85,16 @@ impl Configured for ListenerConfig {
 
     fn values(&self) -> Vec<(&'static str, String)> {
         let (poll, connections) = (self.poll.to_string(), self.connections_max.to_string());
-        vec![(POLL_KEY, poll), ("max_connections", connections)]
+        let common = [(POLL_KEY, poll), ("max_connections", connections)];
+        common.into_iter().chain(self.portal.values()).collect()
+    }
+
+    fn details(&self) -> String {
+        self.portal.details()
+    }
+
+    fn proof(&self) -> Option<&Proof> {
+        self.portal.chap.as_ref()
     }
 
     fn excludes(&self, other: &Thing) -> bool {
@@ -86,8 +103,9 @@ impl Configured for ListenerConfig {
 
     fn text(&self) -> String {
         let (key, Self { address, poll, connections_max, .. }) = (stream_key(self.protocol), self);
+        let portal = self.portal.text();
         format!(
-            "[[listener]]\n{key} = \"{address}\"\n{POLL_KEY} = \"{poll}\"\nmax_connections = {connections_max}\n"
+            "[[listener]]\n{key} = \"{address}\"\n{POLL_KEY} = \"{poll}\"\nmax_connections = {connections_max}\n{portal}"
         )
     }
 }
@@ -137,9 +155,14 @@ impl Resolver<'_> {
                 };
                 self.push(Mistake::error(written.span(), message).first(first));
             }
-            let protocol = *protocol;
-            let listener = ListenerConfig { protocol, address, poll, connections_max };
+            let (protocol, portal) = (*protocol, protocols::resolve_portal(self, &one.portal));
+            let listener = ListenerConfig { protocol, address, poll, connections_max, portal };
             self.place(listener.title(), "", written.span());
+            for (key, span) in
+                one.portal.keys().into_iter().filter_map(|(key, at)| Some((key, at?)))
+            {
+                self.place(listener.title(), key, span);
+            }
             listeners.push((listener, written.span()));
         }
         listeners.into_iter().map(|(listener, _)| listener).collect()
@@ -174,9 +197,15 @@ impl Resolver<'_> {
             ),
             (None, None) => return false,
         };
-        for (key, span) in others.into_iter().filter_map(|(key, span)| Some((key, span?))) {
+        let portal = low.address.as_ref().is_none_or(|(protocol, _)| *protocol != PORTAL_PROTOCOL);
+        let portal = low.portal.keys().into_iter().filter(|_| portal);
+        let for_portals = format!("listeners of {}", stream_key(PORTAL_PROTOCOL));
+        let all = others.into_iter().map(|(key, span)| (key, span, for_whom, Some(help)));
+        let all = all.chain(portal.map(|(key, span)| (key, span, &*for_portals, None)));
+        for (key, span, for_whom, help) in all {
+            let Some(span) = span else { continue };
             let message = format!("{key} is for {for_whom}, and this is a listener of {seen}");
-            self.push(Mistake::error(span, message).help(help));
+            self.push(Mistake::error(span, message).meant(help.map(str::to_owned)));
         }
         low.interface.is_some()
     }

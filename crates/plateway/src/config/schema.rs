@@ -15,7 +15,7 @@ use super::volume::LAYOUTS;
 use crate::log::{Format, Level};
 
 /// The keys without which a table is a mistake, whatever else it holds.
-const REQUIRED: [(&str, &[&str]); 7] = [
+const REQUIRED: [(&str, &[&str]); 9] = [
     ("[[disk]]", &["name", "uri"]),
     ("[[volume]]", &["name", "disks"]),
     ("[[link]]", &["ethernet"]),
@@ -23,6 +23,8 @@ const REQUIRED: [(&str, &[&str]); 7] = [
     ("nvme of [[export]]", &["subsystem", "nsid"]),
     ("iscsi of [[export]]", &["target", "lun"]),
     ("aoe of [[export]]", &["shelf", "slot"]),
+    ("chap", &["user"]),
+    ("mutual of chap", &["user"]),
 ];
 
 /// Tables of which one of these keys is there at least.

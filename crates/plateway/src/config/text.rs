@@ -112,12 +112,14 @@ volume = "one"
 aoe = { link = "san", shelf = 7, slot = 3, hosts = "any" }
 [[listener]]
 iscsi = "[::]:3260"
+advertise = "gateway.example:3260"
+chap = { user = "finder", secret_file = "finder.secret" }
 [[export]]
 volume = "s"
-iscsi = { target = "IQN.2026-11.net.plateway:one", lun = 0, hosts = ["iqn.2026-11.net.plateway:me", "eui.02004567a425678d"] }
+iscsi = { target = "IQN.2026-11.net.plateway:one", lun = 0, hosts = ["iqn.2026-11.net.plateway:me", "eui.02004567a425678d"], chap = { user = "u", mutual = { user = "t \"1\"", secret_file = "/a" } } }
 [[export]]
 volume = "one"
-iscsi = { target = "iqn.2026-11.net.plateway:one", lun = 16383 }
+iscsi = { target = "iqn.2026-11.net.plateway:one", lun = 16383, chap = { user = "u", mutual = { user = "t \"1\"", secret_file = "/a" } } }
 "#;
         let first = good(text);
         assert_eq!(good(&config_text(&first)), first);

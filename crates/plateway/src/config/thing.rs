@@ -18,7 +18,7 @@ use super::listener::ListenerConfig;
 use super::metrics::MetricsConfig;
 use super::plan::Refused;
 use super::volume::VolumeConfig;
-use crate::protocols::ExportConfig;
+use crate::protocols::{ExportConfig, Proof};
 
 /// The key of what is a size, among the values that change in place.
 pub(super) const SIZE_KEY: &str = "size";
@@ -36,6 +36,11 @@ pub(crate) trait Configured {
     /// What can change in place, by key, as a step says it.
     fn values(&self) -> Vec<(&'static str, String)> {
         Vec::new()
+    }
+
+    /// By what hosts prove who they are, if they have to.
+    fn proof(&self) -> Option<&Proof> {
+        None
     }
 
     /// The titles of what is there before it and goes after it.
@@ -130,6 +135,8 @@ pub(crate) enum Step {
     Remove(Thing),
     /// In place. Where both are the same it follows what it stands on.
     Change { from: Thing, to: Thing },
+    /// A secret that it proves by is another one where it is kept; it counts from the next login on.
+    Renew(Thing),
     /// A disk was given another size from outside, and its volume is to have it. It comes last, and
     /// nothing undoes it: that is the size that the disk has.
     Resize { disk: Thing, from_bytes: u64, to_bytes: u64 },
@@ -142,6 +149,7 @@ impl Step {
             Step::Add(thing)
             | Step::Remove(thing)
             | Step::Change { to: thing, .. }
+            | Step::Renew(thing)
             | Step::Resize { disk: thing, .. } => thing,
         }
     }
@@ -152,6 +160,7 @@ impl Step {
             Step::Add(thing) => Step::Remove(thing),
             Step::Remove(thing) => Step::Add(thing),
             Step::Change { from, to } => Step::Change { from: to, to: from },
+            Step::Renew(thing) => Step::Renew(thing),
             Step::Resize { disk, from_bytes, to_bytes } => {
                 Step::Resize { disk, from_bytes: to_bytes, to_bytes: from_bytes }
             }
@@ -182,6 +191,7 @@ impl fmt::Display for Step {
                 }
                 Ok(())
             }
+            Step::Renew(thing) => write!(f, "~ {}: chap: another secret", thing.title()),
             Step::Resize { disk, from_bytes, to_bytes } => {
                 let (title, from, to) =
                     (disk.title(), ByteCount(*from_bytes), ByteCount(*to_bytes));

@@ -97,6 +97,13 @@ pub(crate) struct Listener {
     pub(crate) connections: u64,
     /// `max_connections`.
     pub(crate) connections_max: u32,
+    /// `advertise`, if it is there.
+    #[serde(default)]
+    pub(crate) advertise: Option<String>,
+    /// Of `chap`, if it is there, as whom hosts have to log in for discovery, and as whom it proves
+    /// itself in return.
+    #[serde(default)]
+    pub(crate) chap: Option<String>,
 }
 
 /// A link that is open. Frames count from the start.
@@ -256,7 +263,7 @@ impl From<&Step> for StepLine {
         let action = match step {
             Step::Add(_) => Action::Add,
             Step::Remove(_) => Action::Remove,
-            Step::Change { .. } | Step::Resize { .. } => Action::Change,
+            Step::Change { .. } | Step::Renew(_) | Step::Resize { .. } => Action::Change,
         };
         Self { action, thing: step.thing().title(), text: step.to_string() }
     }

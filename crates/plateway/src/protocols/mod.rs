@@ -20,11 +20,16 @@ use std::ops::{Deref, Range};
 use comfy_table::Table;
 use contract::{Intake, LinkId, Poll};
 use serde::{Deserialize, Serialize};
-use shard::{ImportSettings, Protocol, Report, StoredValue};
+use shard::{ImportSettings, Listening, Protocol, Report, StoredValue};
 use utoipa::ToSchema;
 
 /// What `dissect` makes of a protocol on frames.
 pub(crate) use self::aoe::dissect::Talk as FrameTalk;
+/// By what hosts prove who they are to the one protocol that asks them.
+pub(crate) use self::iscsi::chap::ChapConfig as Proof;
+/// What a listener says to the one protocol whose hosts it tells of its address.
+pub(crate) use self::iscsi::portal::{LowPortal, PortalConfig, resolve as resolve_portal};
+pub(crate) use self::iscsi::secret::Secrets;
 use crate::checks::round_trip;
 use crate::cli::DiscoverArgs;
 use crate::commands::dissect::Said;
@@ -33,6 +38,7 @@ use crate::config::address::HostPort;
 use crate::config::file::Written;
 use crate::config::file::{LowArgs, TableReader};
 use crate::config::link::{Ethernet, LinkAccess, Links};
+use crate::config::listener::ListenerConfig;
 use crate::config::mistake::Mistake;
 use crate::config::quick::{Line, QuickWay};
 use crate::config::resolve::Resolver;
@@ -68,8 +74,20 @@ pub(crate) fn stream_key(protocol: Protocol) -> &'static str {
 /// keys stay, `serve` and `check` show links under it.
 pub(crate) const LINK_KEY: &str = "aoe";
 /// What a `[[listener]]` may hold.
-pub(crate) const LISTENER_KEYS: &[&str] =
-    &["nvme", "iscsi", "poll", "poll_us", "max_connections", LINK_KEY, "link", "vlan"];
+pub(crate) const LISTENER_KEYS: &[&str] = &[
+    "nvme",
+    "iscsi",
+    "poll",
+    "poll_us",
+    "max_connections",
+    "advertise",
+    "chap",
+    LINK_KEY,
+    "link",
+    "vlan",
+];
+/// The protocol of which a listener says more than its address.
+pub(crate) const PORTAL_PROTOCOL: Protocol = Protocol::Iscsi;
 pub(crate) const LISTENER_EXAMPLE: &str =
     "nvme = \"127.0.0.1:4420\", iscsi = \"127.0.0.1:3260\", or aoe = \"eth1\"";
 /// What an `[[export]]` may hold: the volume, then each protocol's table.
@@ -96,9 +114,22 @@ impl LowExports {
     }
 }
 
-/// The keys of each protocol's table.
+/// What the connections of a listener speak, and what it is to their hosts once it listens at
+/// `bound`.
+pub(crate) fn listening(
+    config: &ListenerConfig,
+    bound: Option<SocketAddr>,
+    secrets: &Secrets,
+) -> Listening {
+    match config.protocol {
+        Protocol::NvmeTcp => Listening::NvmeTcp,
+        Protocol::Iscsi => Listening::Iscsi(Box::new(config.portal.shown(bound, secrets))),
+    }
+}
+
+/// The keys of each protocol's table, and of those within.
 #[cfg(test)]
-pub(crate) fn export_keys() -> [(&'static str, &'static [&'static str]); 3] {
+pub(crate) fn export_keys() -> [(&'static str, &'static [&'static str]); 5] {
     fn of<T: Written>() -> (&'static str, &'static [&'static str]) {
         (T::TITLE, T::KEYS)
     }
@@ -106,6 +137,8 @@ pub(crate) fn export_keys() -> [(&'static str, &'static [&'static str]); 3] {
         of::<nvme_tcp::config::LowNamespace>(),
         of::<iscsi::config::LowUnit>(),
         of::<aoe::config::LowTarget>(),
+        of::<iscsi::chap::LowChap>(),
+        of::<iscsi::chap::LowMutual>(),
     ]
 }
 

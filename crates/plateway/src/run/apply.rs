@@ -8,11 +8,13 @@
 use super::Running;
 use super::error::RunError;
 use super::in_use::{Consent, Taken};
+use super::secrets;
 use super::unmade::unmade_last;
 use crate::config::model::HiArgs;
 use crate::config::plan::{Plan, Refused, plan};
 use crate::config::thing::{Step, Thing};
 use crate::control::StepLine;
+use crate::protocols::Secrets;
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -36,6 +38,9 @@ pub(crate) enum ApplyError {
     /// done.
     #[error("it takes away what is in use; nothing was done:\n{}", .0.lines().join("\n"))]
     Taken(Taken),
+    /// A secret cannot be used; nothing was done.
+    #[error("{}", .0.line())]
+    Secret(RunError),
     /// Who uses what it takes away could not be asked; nothing was done.
     #[error("{}", .0.line())]
     NotAsked(RunError),
@@ -62,12 +67,19 @@ fn undone(not_undone: &[String]) -> String {
 }
 
 impl Running {
-    /// The steps from what is served to `to`, and to the sizes that disks were given from outside.
+    /// The steps from what is served to `to`, to secrets that are others now, and to the sizes that
+    /// disks were given from outside.
     pub(crate) fn difference(&self, to: &HiArgs) -> Result<Plan, ApplyError> {
+        // What is wrong with a secret is told of its place by whoever looks, and when it is applied.
+        self.difference_with(to, secrets::read(to).ok().as_ref())
+    }
+
+    fn difference_with(&self, to: &HiArgs, secrets: Option<&Secrets>) -> Result<Plan, ApplyError> {
         let mut plan = plan(&self.args(), to).map_err(ApplyError::Refused)?;
         let touched = |title: &str| plan.steps.iter().any(|step| step.thing().title() == title);
+        let renewed = secrets.map(|secrets| self.renewals(to, secrets, touched));
         let resized = self.resized_disks(touched);
-        plan.steps.extend(resized);
+        plan.steps.extend(renewed.into_iter().flatten().chain(resized));
         Ok(plan)
     }
 
@@ -86,7 +98,8 @@ impl Running {
     }
 
     fn bring_to(&mut self, to: &HiArgs, consent: &Consent) -> Result<Applied, ApplyError> {
-        let plan = self.difference(to)?;
+        let secrets = secrets::read(to).map_err(ApplyError::Secret)?;
+        let plan = self.difference_with(to, Some(&secrets))?;
         if !(consent.yes && consent.allow_empty) {
             let mut taken = self.taken(&plan, to).map_err(ApplyError::NotAsked)?;
             taken.excuse(consent);
@@ -94,6 +107,7 @@ impl Running {
                 return Err(ApplyError::Taken(taken));
             }
         }
+        let before = std::mem::replace(&mut self.secrets, secrets);
         let mut applied = Applied::default();
         let going = going(&plan);
         let failed = self.failed.titles();
@@ -109,6 +123,7 @@ impl Running {
                     applied.warnings.push(why.line());
                 }
                 Err(why) => {
+                    self.secrets = before;
                     let not_undone = self.undo(&steps[..at], &failed);
                     let (step, why) = (step.to_string(), Box::new(why));
                     return Err(ApplyError::Failed { step, why, not_undone });
@@ -177,6 +192,7 @@ impl Running {
                 (_, Thing::Export(export)) => self.change_export(export)?,
                 _ => unreachable!("{step}: it is replaced"),
             },
+            Step::Renew(thing) => self.renew(thing)?,
             Step::Resize { disk, .. } => {
                 if let Thing::Disk(disk) = disk {
                     self.follow(&disk.name)?;

@@ -30,6 +30,8 @@ enum Kind {
     Unrecognised,
     /// It may be otherwise later, without a change of the configuration.
     Transient,
+    /// Whoever runs this process may not look at it.
+    Unpermitted,
 }
 
 impl RunError {
@@ -89,9 +91,20 @@ impl RunError {
         self
     }
 
+    /// Of what whoever runs this process may not look at.
+    pub(crate) fn unpermitted(mut self) -> Self {
+        self.kind = Kind::Unpermitted;
+        self
+    }
+
+    /// Whether somebody else, such as a server, may see more.
+    pub(crate) fn is_unpermitted(&self) -> bool {
+        self.kind == Kind::Unpermitted
+    }
+
     /// Whether it may be otherwise later.
     pub(super) fn is_transient(&self) -> bool {
-        self.kind != Kind::Other
+        !matches!(self.kind, Kind::Other | Kind::Unpermitted)
     }
 
     pub(super) fn is_in_use(&self) -> bool {

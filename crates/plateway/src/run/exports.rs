@@ -84,6 +84,12 @@ impl Running {
         mine.try_for_each(|open| self.show(&open.config, open.number, false))
     }
 
+    /// Shows an export once more, as it is now.
+    pub(super) fn renew_export(&self, config: &ExportConfig) -> Result<(), RunError> {
+        let Some(open) = self.exports.get(&config.title()) else { return Ok(()) };
+        self.show(config, open.number, false)
+    }
+
     fn show(&self, config: &ExportConfig, number: u32, is_new: bool) -> Result<(), RunError> {
         config.show(self, number, is_new)?;
         self.announce(config)

@@ -181,6 +181,8 @@ impl Running {
                 Some(self.let_alone(&failed).map(|()| None))
             }
             Step::Resize { .. } => None,
+            // It is shown with what it proves by once it is there.
+            Step::Renew(_) => self.failed.contains(&title).then_some(Ok(None)),
             Step::Change { .. } if !self.failed.contains(&title) => None,
             Step::Change { from: Thing::Disk(from), to: Thing::Disk(disk) }
                 if from.uri != disk.uri =>

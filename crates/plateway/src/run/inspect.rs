@@ -262,6 +262,8 @@ fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
         poll: one.config.poll.to_string(),
         connections: all.filter(|connection| is_mine(connection.listener)).count() as u64,
         connections_max: one.config.connections_max,
+        advertise: one.config.portal.advertise.as_ref().map(ToString::to_string),
+        chap: one.config.portal.users(),
     }
 }
 

@@ -18,6 +18,7 @@ use super::{OpenListener, Running, open};
 use crate::config::address::HostPort;
 use crate::config::listener::ListenerConfig;
 use crate::config::thing::Configured;
+use crate::protocols;
 
 /// Looks whether an address can be had: what was found, in a few words.
 pub(crate) fn look(address: &HostPort, inventory: &impl Inventory) -> Result<String, RunError> {
@@ -90,14 +91,16 @@ impl Running {
         let options = options(config);
         let mut open =
             OpenListener { config: config.clone(), addresses: Vec::new(), ids: Vec::new() };
-        let (protocol, what) = (config.protocol, format!("add {}", config.title()));
+        let what = format!("add {}", config.title());
         let listen = |address: SocketAddr| {
             let listener = ListenerId(self.numbers.listener.next());
             open.ids.push(listener);
-            self.order(&what, || Order::AddListener { listener, listening: protocol.into() })
-                .map_err(|error| io::Error::other(error.line()))?;
+            let show = |bound| self.show_listener(&what, config, listener, bound);
+            show(None).map_err(|error| io::Error::other(error.line()))?;
             let bound = self.shards.handle().listen(address, listener, options)?;
             open.addresses.push(bound);
+            // Now its port is known.
+            show(Some(bound)).map_err(|error| io::Error::other(error.line()))?;
             Ok(bound)
         };
         take_each(&config.address, listen).inspect_err(|_| drop(self.close_listener(&open)))?;
@@ -113,6 +116,26 @@ impl Running {
         self.close_listener(&listener).inspect_err(|_| drop(self.add_listener(config)))
     }
 
+    /// Tells the shards what connections of a listener speak, and what it is to their hosts.
+    fn show_listener(
+        &self,
+        what: &str,
+        config: &ListenerConfig,
+        listener: ListenerId,
+        bound: Option<SocketAddr>,
+    ) -> Result<(), RunError> {
+        let listening = || protocols::listening(config, bound, &self.secrets);
+        self.order(what, || Order::AddListener { listener, listening: listening() })
+    }
+
+    /// The same of one that listens, as it is now.
+    pub(super) fn renew_listener(&self, config: &ListenerConfig) -> Result<(), RunError> {
+        let Some(open) = self.listeners.get(&config.title()) else { return Ok(()) };
+        let what = format!("change {}", config.title());
+        let mut sockets = open.ids.iter().zip(&open.addresses);
+        sockets.try_for_each(|(id, bound)| self.show_listener(&what, config, *id, Some(*bound)))
+    }
+
     fn close_listener(&self, listener: &OpenListener) -> Result<(), RunError> {
         listener.ids.iter().for_each(|id| self.shards.handle().unlisten(*id));
         let what = format!("remove {}", listener.config.title());
@@ -121,9 +144,13 @@ impl Running {
 
     /// Gives a listener other values. Its sockets stay, and so do its connections.
     pub(super) fn change_listener(&mut self, to: &ListenerConfig) -> Result<(), RunError> {
-        let Some(listener) = self.listeners.get_mut(&to.title()) else {
+        let Some(listener) = self.listeners.get(&to.title()) else {
             return self.add_listener(to);
         };
+        if listener.config.portal != to.portal {
+            self.renew_listener(to).inspect_err(|_| drop(self.renew_listener(&listener.config)))?;
+        }
+        let listener = self.listeners.get_mut(&to.title()).expect("it was just there");
         listener.config.clone_from(to);
         let options = options(to);
         listener.ids.iter().for_each(|id| self.shards.handle().change_listener(*id, options));

@@ -34,6 +34,7 @@ mod reach;
 mod reopen;
 mod reservations;
 mod retry;
+pub(crate) mod secrets;
 mod sessions;
 pub(crate) mod shape;
 mod shards;
@@ -77,6 +78,7 @@ use crate::config::thing::{Configured, Step, Thing};
 use crate::config::uri::DiskUri;
 use crate::config::volume::VolumeConfig;
 use crate::log::Event;
+use crate::protocols::Secrets;
 use disks::DiskSight;
 use exports::OpenExport;
 use failed::FailedThings;
@@ -118,6 +120,8 @@ pub(crate) struct Running {
     /// What is configured and could not be had at the start.
     failed: FailedThings,
     metrics: Metrics,
+    /// What hosts prove themselves by, as it was read last.
+    secrets: Secrets,
     numbers: Numbers,
     /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for
     /// which somebody said so.
@@ -215,6 +219,7 @@ impl Running {
         overwrite: &[String],
     ) -> Result<(Running, Vec<String>), RunError> {
         check_overwrite(args, overwrite)?;
+        let secrets = secrets::read(args)?;
         let server = &args.server;
         let config = reactor_config(server);
         let arena = Arena::new(config.cpus.len()).map_err(|error| {
@@ -248,6 +253,7 @@ impl Running {
             import_links: BTreeMap::new(),
             failed: FailedThings::default(),
             metrics: Metrics::default(),
+            secrets,
             numbers: Numbers::default(),
             overwrite: overwrite.to_vec(),
             overwritten: Vec::new(),

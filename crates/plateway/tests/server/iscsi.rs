@@ -13,22 +13,27 @@ use wire::scsi::{AdditionalSense, Cdb, Lun, ScsiStatus};
 
 use crate::common::{HANG, Server, flat, plateway, text};
 
-const TARGET: &str = "iqn.2026-11.net.plateway:v0";
-const HOST: &str = "iqn.1993-08.org.debian:01:host-7";
-const BLOCK: u32 = 512;
+pub(crate) const TARGET: &str = "iqn.2026-11.net.plateway:v0";
+pub(crate) const HOST: &str = "iqn.1993-08.org.debian:01:host-7";
+pub(crate) const BLOCK: u32 = 512;
 
 /// A session of a host on a socket, blocking.
-struct Session {
+pub(crate) struct Session {
     socket: TcpStream,
-    host: Host<()>,
+    pub(crate) host: Host<()>,
 }
 
 impl Session {
-    /// Logs in as [`HOST`] by a port of this number.
-    fn log_in(address: &str, port: u8) -> Session {
+    /// A connection of the port of this number.
+    pub(crate) fn connect(address: &str, port: u8) -> Session {
         let socket = TcpStream::connect(address).expect("it listens");
         socket.set_read_timeout(Some(HANG)).expect("a limit");
-        let mut session = Session { socket, host: Host::new([0x80, 0, 0, 0, 0, port], 1) };
+        Session { socket, host: Host::new([0x80, 0, 0, 0, 0, port], 1) }
+    }
+
+    /// Logs in as [`HOST`] by a port of this number.
+    fn log_in(address: &str, port: u8) -> Session {
+        let mut session = Session::connect(address, port);
         let keys = [("MaxRecvDataSegmentLength", "262144"), ("ImmediateData", "Yes")];
         let login = session.host.log_in(HOST, Some(TARGET), &keys, ());
         session.send(&login);
@@ -36,12 +41,12 @@ impl Session {
         session
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).expect("it is read");
     }
 
     /// What the target says next; the rules of the protocol are the host's to judge.
-    fn hear(&mut self) -> Said {
+    pub(crate) fn hear(&mut self) -> Said {
         self.hear_or_end().expect("the connection stands")
     }
 
@@ -71,7 +76,7 @@ impl Session {
         self.ask(Order::write(0, cdb, data.len() as u32), data).status()
     }
 
-    fn read(&mut self, lba: u32) -> Vec<u8> {
+    pub(crate) fn read(&mut self, lba: u32) -> Vec<u8> {
         match self.ask(Order::read(0, Cdb::read_10(lba, 1), BLOCK), &[]) {
             Said::Data(_, data) => data,
             other => panic!("expected data, got {other:?}"),

@@ -3,6 +3,7 @@
 mod api;
 mod apply;
 mod broken;
+mod chap;
 mod check;
 #[path = "../common/client.rs"]
 mod client;

@@ -9,7 +9,7 @@ use super::*;
 use crate::config::address::HostPort;
 use crate::config::tests::judge;
 use crate::protocols::aoe::uri::{TargetOptions, TargetUri};
-use crate::protocols::iscsi::uri::{Portal, UnitUri};
+use crate::protocols::iscsi::uri::{Mutual, Portal, UnitUri};
 use crate::protocols::nvme_tcp::nqn::Nqn;
 use crate::protocols::nvme_tcp::uri::{NamespaceUri, TCP_PORT};
 use crate::protocols::{DiscoveryTarget, RemoteUri, parse_target};
@@ -121,6 +121,7 @@ fn a_target_for_discovery_has_a_default_port() {
             address: address.parse().unwrap(),
             user: user.map(str::to_owned),
             secret_file: secret_file.map(PathBuf::from),
+            mutual: None,
         }))
     };
     assert_eq!(parse_target("iscsi://10.0.0.1/"), portal("10.0.0.1:3260", None, None));
@@ -237,9 +238,15 @@ impl Draw {
 
     fn unit(&mut self) -> UnitUri {
         const USERS: [&str; 4] = ["me", "a@b/c?d", "100%&", "\u{f6}:"];
-        let user = (self.below(2) == 0).then(|| USERS[self.below(4) as usize].to_owned());
-        let secret_file = (user.is_some() && self.below(2) == 0).then(|| self.path(true));
-        let portal = Portal { address: self.address(), user, secret_file };
+        let some = |random: &mut Self, is: bool| is && random.below(2) == 0;
+        let user_of = |random: &mut Self| USERS[random.below(4) as usize].to_owned();
+        let user = some(self, true).then(|| user_of(self));
+        let secret_file = some(self, user.is_some()).then(|| self.path(true));
+        let mutual = some(self, user.is_some()).then(|| {
+            let (user, has_file) = (user_of(self), some(self, true));
+            Box::new(Mutual { user, secret_file: has_file.then(|| self.path(true)) })
+        });
+        let portal = Portal { address: self.address(), user, secret_file, mutual };
         let name = |number: u64| format!("iqn.2026-11.net.plateway:{number}").parse().unwrap();
         let target = name(self.below(100));
         let mut uri = UnitUri::new(portal, target, self.below(16_384) as u16);

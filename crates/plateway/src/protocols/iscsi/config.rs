@@ -1,15 +1,17 @@
 //! The logical units of a configuration: `iscsi` of an `[[export]]`.
 //!
 //! A host logs in to a target and then sees those of its LUNs that name it (LUN masking), so the
-//! exports of one target may name different hosts.
+//! exports of one target may name different hosts. How a host proves who it is (`chap`) is the
+//! target's, so all of its exports say the same.
 
 use scsi::limits::LUN_MAX;
 use shard::Protocol;
 use toml::Spanned;
 use wire::iscsi::IscsiName;
 
+use super::chap::{self, ChapConfig, LowChap};
 use crate::config::export::{HostWords, Hosts, LowExport};
-use crate::config::file::{LowArgs, LowWords, NUMBER, table};
+use crate::config::file::{Low, LowArgs, LowWords, NUMBER, TableReader, Written};
 use crate::config::mistake::{Mistake, Span};
 use crate::config::resolve::Resolver;
 use crate::config::text::quoted;
@@ -20,11 +22,29 @@ use crate::protocols::{ExportConfig, need_listener};
 pub(crate) const EXAMPLE: &str =
     "iscsi = { target = \"iqn.2026-11.net.plateway:v0\", lun = 0, hosts = \"any\" }";
 
-table! {
-    LowUnit = "iscsi of [[export]]" {
-        target: String = "an iSCSI name in quotes",
-        lun: i64 = NUMBER,
-        hosts: LowWords = "\"any\" or a list of initiator names",
+/// `iscsi` of an `[[export]]` as written.
+#[derive(Debug, Default)]
+pub(crate) struct LowUnit {
+    /// Of the whole value.
+    pub(crate) span: Span,
+    pub(crate) target: Low<String>,
+    pub(crate) lun: Low<i64>,
+    pub(crate) hosts: Low<LowWords>,
+    pub(crate) chap: Option<LowChap>,
+}
+
+impl Written for LowUnit {
+    const TITLE: &'static str = "iscsi of [[export]]";
+    const KEYS: &'static [&'static str] = &["target", "lun", "hosts", "chap"];
+
+    fn read(table: &mut TableReader<'_, '_>) -> Self {
+        Self {
+            span: table.span.clone(),
+            target: table.take("target", "an iSCSI name in quotes"),
+            lun: table.take("lun", NUMBER),
+            hosts: table.take("hosts", "\"any\" or a list of initiator names"),
+            chap: table.table("chap"),
+        }
     }
 }
 
@@ -38,6 +58,8 @@ pub(crate) struct UnitConfig {
     pub(crate) lun: u16,
     /// Who may use it.
     pub(crate) hosts: Hosts<IscsiName>,
+    /// How hosts prove to the target who they are; `None`: they need not.
+    pub(crate) chap: Option<ChapConfig>,
 }
 
 impl Configured for UnitConfig {
@@ -45,8 +67,16 @@ impl Configured for UnitConfig {
         format!("export {}: {} LUN {}", self.volume, self.target, self.lun)
     }
 
+    fn details(&self) -> String {
+        self.chap.as_ref().map_or_else(String::new, |chap| format!(", chap {chap}"))
+    }
+
     fn values(&self) -> Vec<(&'static str, String)> {
-        vec![("hosts", self.hosts.to_string())]
+        vec![("hosts", self.hosts.to_string()), ("chap", chap::shown(self.chap.as_ref()))]
+    }
+
+    fn proof(&self) -> Option<&ChapConfig> {
+        self.chap.as_ref()
     }
 
     fn stands_on(&self) -> Vec<String> {
@@ -61,8 +91,10 @@ impl Configured for UnitConfig {
     fn text(&self) -> String {
         let (volume, target) = (quoted(&self.volume), quoted(self.target.as_str()));
         let (lun, hosts) = (self.lun, self.hosts.text());
+        let chap = self.chap.as_ref().map(|chap| format!(", chap = {}", chap.text()));
+        let chap = chap.unwrap_or_default();
         format!(
-            "[[export]]\nvolume = {volume}\niscsi = {{ target = {target}, lun = {lun}, hosts = {hosts} }}\n"
+            "[[export]]\nvolume = {volume}\niscsi = {{ target = {target}, lun = {lun}, hosts = {hosts}{chap} }}\n"
         )
     }
 }
@@ -72,6 +104,8 @@ struct Seen {
     export: UnitConfig,
     volume_at: Span,
     lun_at: Span,
+    /// Of `chap`; of the whole where it has none.
+    chap_at: Span,
 }
 
 const HOSTS: HostWords = HostWords {
@@ -120,16 +154,27 @@ impl Resolver<'_> {
             self.missing(&iscsi.span, "iscsi of [[export]]", "lun", "lun = 0");
         }
         let hosts = self.hosts(&iscsi.hosts, &iscsi.span, &HOSTS, Self::iscsi_name);
+        // One that is wrong must not be taken for none.
+        let chap = match &iscsi.chap {
+            Some(low) => Some(self.chap(low)?),
+            None => None,
+        };
         let volume = low.volume.as_ref()?;
+        let export = UnitConfig {
+            volume: volume.get_ref().clone(),
+            target: target?,
+            lun: lun?,
+            hosts,
+            chap,
+        };
+        let chap_at = iscsi.chap.as_ref().map_or(&iscsi.span, |low| &low.span).clone();
+        self.place(export.title(), "", iscsi.span.clone());
+        self.place(export.title(), "chap", chap_at.clone());
         Some(Seen {
-            export: UnitConfig {
-                volume: volume.get_ref().clone(),
-                target: target?,
-                lun: lun?,
-                hosts,
-            },
+            export,
             volume_at: volume.span(),
             lun_at: iscsi.lun.as_ref().map_or(iscsi.span.clone(), Spanned::span),
+            chap_at,
         })
     }
 
@@ -148,6 +193,13 @@ impl Resolver<'_> {
     fn compare_unit(&mut self, new: &Seen, seen: &[Seen]) {
         let (export, at) = (&new.export, new.volume_at.clone());
         let family = || seen.iter().filter(|old| old.export.target == export.target);
+        if let Some(old) = family().next().filter(|old| old.export.chap != export.chap) {
+            let [here, there] = [export, &old.export].map(|one| chap::shown(one.chap.as_ref()));
+            let message =
+                format!("chap of {}: {here} here, {there} in another export", export.target);
+            let help = "a host logs in to the target as a whole: write the same chap in all of its exports";
+            self.push(Mistake::error(new.chap_at.clone(), message).first(&old.chap_at).help(help));
+        }
         if let Some(old) = family().find(|old| old.export.lun == export.lun) {
             let message = format!("{} has a LUN {} already", export.target, export.lun);
             self.push(Mistake::error(new.lun_at.clone(), message).first(&old.lun_at));

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use ::iscsi::auth::Challenge;
 use ::iscsi::initiator::{Discovered, Discovery};
 use block::{Instant, Memory};
 use contract::{ConnectionId, Effect, Event, Machine, Receive};
@@ -27,8 +26,6 @@ use crate::run::state::StateDirectory;
 const LIMIT: Duration = Duration::from_secs(20);
 /// The port of this host that asks: none that a disk has.
 const ISID: [u8; 6] = [0x80, 0, 0, 0, 0, 0xff];
-/// The portal has nothing to prove.
-const NOTHING_ASKED: Challenge = Challenge { identifier: 0, bytes: [0; 32] };
 
 /// A target at one of its addresses, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -51,10 +48,11 @@ pub(crate) fn run(args: &DiscoverArgs, portal: &Portal) -> miette::Result<()> {
     let initiator = import::initiator(named, Path::new(import::OPEN_ISCSI), &state)
         .map_err(|error| error.within("discovery"))?;
     let login = import::login_here(portal).map_err(|error| error.within("discovery"))?;
-    let login = login.map(|login| (login, NOTHING_ASKED));
+    let mut challenges = import::challenges();
     let mut result = Err("no address".to_owned());
     for address in open::resolve(&portal.address)? {
-        let (who, login) = (initiator.clone(), login.clone());
+        let who = initiator.clone();
+        let login = login.clone().map(|login| (login, challenges.make()));
         let machine = move |told| {
             let (now, who) = (Instant::default(), (who.clone(), ISID));
             let login = login.clone();

@@ -2,14 +2,13 @@
 //! long to try.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::iscsi::auth::{Challenges, Credentials, Login, Secret};
+use ::iscsi::auth::{Challenges, Credentials, Login};
 use ::iscsi::initiator::{Auth, Settings};
 use ::iscsi::limits::INITIATOR_DEPTH_MAX;
 use block::random::mix;
@@ -18,6 +17,7 @@ use shard::ImportSettings;
 use uuid::Uuid;
 use wire::iscsi::{Digests, IscsiName};
 
+use super::secret::{OF_HOST, OF_TARGET, SecretSource};
 use super::uri::{Portal, SCHEME, UnitUri};
 use crate::config::address::HostPort;
 use crate::config::uri::check_name;
@@ -98,36 +98,31 @@ pub(super) fn initiator(
     Ok(IscsiName::new(&name).expect("no longer than a name may be"))
 }
 
-/// What holds the secret where no file is named.
-const SECRET: &str = "PLATEWAY_CHAP_SECRET";
-
-/// How we prove who we are; `secret` is that of the environment.
-pub(super) fn login(portal: &Portal, secret: Option<&OsStr>) -> Result<Option<Login>, RunError> {
+/// How we prove who we are, and what the target has to prove; `variable` looks into the environment.
+fn login(
+    portal: &Portal,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<Login>, RunError> {
     let Some(user) = &portal.user else { return Ok(None) };
-    let (bytes, from) = match (&portal.secret_file, secret) {
-        (Some(path), _) => {
-            let from = path.display().to_string();
-            let failed = |error| RunError::new(format!("cannot read the secret {from}: {error}"));
-            (fs::read(path).map_err(failed)?, from)
-        }
-        (None, Some(secret)) => (secret.as_bytes().to_vec(), SECRET.to_owned()),
-        (None, None) => {
-            let what = format!("no secret is configured for user {user}");
-            return Err(RunError::new(what).help(format!(
-                "write it into a file that nobody else may read, and {SCHEME}://{portal}/...?secret_file=PATH; or set {SECRET}"
-            )));
-        }
+    let credentials = |user: &String, file: &Option<PathBuf>, name, option: &str| {
+        let named = format!("{SCHEME}://{portal}/...?{option}=PATH");
+        let secret = SecretSource::of(file.as_deref(), name).read(user, &variable, &named)?;
+        Ok(Credentials { name: user.clone(), secret })
     };
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let secret = Secret::new(line.strip_suffix(b"\r").unwrap_or(line))
-        .map_err(|why| RunError::new(format!("cannot use the secret of {from}: {why}")))?;
-    let own = Credentials { name: user.clone(), secret };
-    Ok(Some(Login { own, target: None }))
+    let own = credentials(user, &portal.secret_file, OF_HOST, "secret_file")?;
+    let target = portal.mutual.as_ref().map(|mutual| {
+        let option = "mutual_user=USER&mutual_secret_file";
+        credentials(&mutual.user, &mutual.secret_file, OF_TARGET, option)
+    });
+    let login = Login { own, target: target.transpose()? };
+    let same = |why| RunError::new(format!("cannot log in as {user}: {why}"));
+    login.check().map_err(same)?;
+    Ok(Some(login))
 }
 
 /// The same, with the environment of this process.
 pub(super) fn login_here(portal: &Portal) -> Result<Option<Login>, RunError> {
-    login(portal, env::var_os(SECRET).as_deref())
+    login(portal, |name| env::var_os(name))
 }
 
 /// How to reach a remote disk at the addresses of its host.
@@ -152,8 +147,8 @@ fn settings(
     })
 }
 
-/// What targets would be asked, had they to prove something.
-fn challenges() -> Challenges {
+/// What targets are asked that have to prove something.
+pub(super) fn challenges() -> Challenges {
     let random = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
     Challenges::new(*random.first_chunk().expect("twice 16 bytes"))
 }
@@ -178,6 +173,10 @@ fn isid(port: &str) -> [u8; 6] {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use ::iscsi::auth::Secret;
+
     use super::*;
     use crate::config::uri::DiskUri;
 
@@ -224,9 +223,12 @@ mod tests {
         let file = directory.path().join("secret");
         let plain = "iscsi://me@h/iqn.2026-11.a:b/0";
         let named = format!("{plain}?secret_file={}", file.display());
+        let all = |text: &str, here: Option<&str>| {
+            login(&uri(text).portal, |name| here.filter(|_| name == OF_HOST).map(OsString::from))
+                .map_err(|error| error.line())
+        };
         let secret = |text: &str, here: Option<&str>| {
-            let login = login(&uri(text).portal, here.map(OsStr::new));
-            login.map(|login| login.map(|login| login.own)).map_err(|error| error.line())
+            all(text, here).map(|login| login.map(|login| login.own))
         };
         let own = |secret: &str| {
             let secret = Secret::new(secret.as_bytes()).unwrap();
@@ -235,7 +237,15 @@ mod tests {
         assert_eq!(secret("iscsi://h/iqn.2026-11.a:b/0", Some("twelve bytes")), Ok(None));
         assert_eq!(secret(plain, Some("twelve bytes")), own("twelve bytes"));
         fs::write(&file, "another secret\r\nand a remark\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(secret(&named, Some("twelve bytes")), own("another secret"));
+        let both = format!("{plain}?mutual_user=t&mutual_secret_file={}", file.display());
+        let login = all(&both, Some("twelve bytes")).unwrap().expect("a user");
+        assert_eq!(login.target.expect("a proof is wanted").name, "t");
+        let same = all(&both, Some("another secret")).unwrap_err();
+        assert!(same.contains("log in as me: expected two secrets, seen the same"), "{same}");
+        let none = all(&format!("{plain}?mutual_user=t"), Some("twelve bytes")).unwrap_err();
+        assert!(none.contains("for user t") && none.contains(OF_TARGET), "{none}");
         fs::write(&file, "short\n").unwrap();
         for (text, why) in [
             (plain, "no secret is configured for user me (write it into a file"),

@@ -1,10 +1,13 @@
 //! iSCSI: volumes as logical units of targets, and logical units of other targets as disks.
 
+pub(crate) mod chap;
 pub(crate) mod config;
 pub(crate) mod discover;
 pub(crate) mod dissect;
 mod import;
 pub(crate) mod metrics;
+pub(crate) mod portal;
+pub(crate) mod secret;
 mod serve;
 pub(crate) mod status;
 pub(crate) mod uri;
@@ -20,6 +23,7 @@ use crate::config::file::{Low, LowArgs, LowWords};
 use crate::config::listener::LowListener;
 use crate::config::mistake::Span;
 use crate::config::quick::{Line, QuickWay};
+use chap::LowChap;
 use config::LowUnit;
 
 /// The domain that targets of the quick way are named in.
@@ -31,6 +35,13 @@ pub(crate) struct Flags {
     /// Where to answer iSCSI; may be given again for another address
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
     pub(crate) iscsi: Vec<String>,
+    /// The user as whom hosts have to log in to the targets of --iscsi (CHAP); anybody unless given
+    #[arg(long, value_name = "NAME", requires = "iscsi")]
+    pub(crate) chap_user: Option<String>,
+    /// The file whose first line is that user's secret [default: the environment's
+    /// PLATEWAY_CHAP_SECRET]
+    #[arg(long, value_name = "FILE", requires = "chap_user")]
+    pub(crate) chap_secret_file: Option<String>,
 }
 
 impl Flags {
@@ -48,13 +59,19 @@ impl Flags {
                 ..LowListener::default()
             });
         }
-        let way: Box<dyn QuickWay> = Box::new(Units);
+        let user = self.chap_user.as_ref().map(|user| line.flag("--chap-user", user));
+        let secret_file = self.chap_secret_file.as_ref();
+        let secret_file = secret_file.map(|file| line.flag("--chap-secret-file", file));
+        let way: Box<dyn QuickWay> = Box::new(Units { user, secret_file });
         (!self.is_empty()).then_some(way)
     }
 }
 
-/// Each disk is LUN 0 of a target of its own.
-struct Units;
+/// Each disk is LUN 0 of a target of its own, to which hosts log in as this user, if there is one.
+struct Units {
+    user: Low<String>,
+    secret_file: Low<String>,
+}
 
 impl QuickWay for Units {
     fn names_host(&self, word: &str) -> bool {
@@ -63,11 +80,18 @@ impl QuickWay for Units {
 
     fn exports(&self, _: usize, volume: &str, at: &Span, hosts: Low<LowWords>) -> Vec<LowExports> {
         let target = Spanned::new(at.clone(), format!("{IQN_PREFIX}{volume}"));
+        let chap = self.user.as_ref().map(|user| LowChap {
+            span: user.span(),
+            user: self.user.clone(),
+            secret_file: self.secret_file.clone(),
+            mutual: None,
+        });
         let iscsi = Some(LowUnit {
             span: at.clone(),
             target: Some(target),
             lun: Some(Spanned::new(at.clone(), 0)),
             hosts,
+            chap,
         });
         vec![LowExports { iscsi, ..LowExports::default() }]
     }

@@ -65,12 +65,18 @@ impl UnitConfig {
     fn set(&self, running: &Running, number: u32, own: Option<&Self>) -> Result<(), RunError> {
         let others = running.exports().filter(|open| open.number != number);
         let others = others.filter_map(|open| open.config.as_iscsi());
-        let all = others.filter(|other| other.target == self.target).chain(own);
+        let left: Vec<&Self> = others.filter(|other| other.target == self.target).collect();
         let mut target: Option<Target> = None;
-        for one in all {
+        for one in left.iter().copied().chain(own) {
             let unit = one.unit(running)?;
             let all = target.unwrap_or_else(|| Target::new(self.target.clone()));
             target = Some(all.with_unit(unit));
+        }
+        // All exports say the same, or will: those that are changed after this one.
+        let chap = own.or(left.first().copied()).and_then(|one| one.chap.as_ref());
+        let required = chap.map(|chap| running.secrets().required(chap));
+        if let Some(target) = &mut target {
+            target.required = required;
         }
         running.order(&format!("show target {}", self.target), || match &target {
             Some(target) => Order::SetExport(Export::Iscsi(Box::new(target.clone()))),
@@ -86,10 +92,15 @@ impl UnitConfig {
             ip => ip.to_string(),
         };
         let portal = format!("{host}:{}", address.port());
-        format!(
-            "iscsiadm -m discovery -t st -p {portal} && iscsiadm -m node -T {} -p {portal} --login",
-            self.target
-        )
+        let node = format!("iscsiadm -m node -T {} -p {portal}", self.target);
+        let chap = self.chap.as_ref().map(|chap| {
+            format!(
+                " && {node} -o update -n node.session.auth.authmethod -v CHAP -n node.session.auth.username -v {} -n node.session.auth.password -v SECRET",
+                chap.user.user
+            )
+        });
+        let chap = chap.unwrap_or_default();
+        format!("iscsiadm -m discovery -t st -p {portal}{chap} && {node} --login")
     }
 
     fn unit(&self, running: &Running) -> Result<Unit, RunError> {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use shard::Report;
 use utoipa::ToSchema;
 
+use super::chap::ChapConfig;
 use crate::control::{counted, table_of};
 use crate::protocols::Session;
 use crate::run::Running;
@@ -39,6 +40,10 @@ struct Lun {
     volume: String,
     /// `any`, `none` or initiator names.
     hosts: String,
+    /// As whom hosts have to log in to its target (CHAP), and as whom it proves itself in return;
+    /// none where it asks nobody.
+    #[serde(default)]
+    chap: Option<String>,
     /// Sessions of hosts with this target.
     sessions: u64,
 }
@@ -86,6 +91,7 @@ impl Status {
                 lun: export.lun,
                 volume: export.volume.clone(),
                 hosts: export.hosts.to_string(),
+                chap: export.chap.as_ref().map(ChapConfig::names),
             }
         });
         Self {
@@ -113,6 +119,7 @@ impl Status {
                 ("LUN", |one| one.lun.to_string()),
                 ("volume", |one| one.volume.clone()),
                 ("hosts", |one| one.hosts.clone()),
+                ("chap", |one| one.chap.clone().unwrap_or("none".to_owned())),
                 ("sessions", |one| one.sessions.to_string()),
             ],
         );
@@ -145,7 +152,7 @@ mod tests {
             keys.iter().for_each(|key| assert!(at.get(key).is_some(), "{key} is gone: {status}"));
         };
         has(&status, &["iscsi_luns", "iscsi_sessions", "iscsi_counters"]);
-        has(&status["iscsi_luns"][0], &["target", "lun", "volume", "hosts", "sessions"]);
+        has(&status["iscsi_luns"][0], &["target", "lun", "volume", "hosts", "chap", "sessions"]);
         let keys = ["target", "host", "isid", "tsih", "peer", "luns", "shard"];
         has(&status["iscsi_sessions"][0], &keys);
     }

@@ -1,7 +1,7 @@
 //! `iscsi://[user@]host[:port]/IQN/LUN`: a logical unit of a remote (or our own) iSCSI target.
 //!
-//! `?depth=D&hdgst=0|1&ddgst=0|1&initiator=IQN&secret_file=PATH&keep_alive_ms=N&deadline_s=N`
-//! `&quiesce_ms=N` may follow. In a user, `@` and `/` are written as `%XX`, in a path `&`. Units:
+//! `?depth=D&hdgst=0|1&ddgst=0|1&initiator=IQN&secret_file=PATH&mutual_user=USER`
+//! `&mutual_secret_file=PATH&keep_alive_ms=N&deadline_s=N&quiesce_ms=N` may follow. In a user, `@` and `/` are written as `%XX`, in a path `&`. Units:
 //! what the option's name ends in.
 
 use std::ffi::OsString;
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use scsi::limits::LUN_MAX;
 use wire::iscsi::IscsiName;
 
+use super::chap;
 use crate::config::address::HostPort;
 use crate::config::uri::{Encoded, Parser, UriError, options};
 
@@ -28,6 +29,16 @@ pub(crate) struct Portal {
     /// The name that CHAP proves, if it is to be proved.
     pub(crate) user: Option<String>,
     /// Where its secret is; there is a user.
+    pub(crate) secret_file: Option<PathBuf>,
+    /// As whom the target has to prove itself in return; there is a user. Few have one.
+    pub(crate) mutual: Option<Box<Mutual>>,
+}
+
+/// As whom a target has to prove itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mutual {
+    pub(crate) user: String,
+    /// Where its secret is.
     pub(crate) secret_file: Option<PathBuf>,
 }
 
@@ -85,16 +96,21 @@ impl fmt::Display for UnitUri {
         let options = self.options.to_string();
         write!(f, "{SCHEME}://{}/{target}/{}{options}", self.portal, self.lun)?;
         let mut mark = if options.is_empty() { '?' } else { '&' };
-        if let Some(name) = &self.initiator {
-            write!(f, "{mark}initiator={}", Encoded(name.as_str().as_bytes(), "&?"))?;
-            mark = '&';
-        }
-        match &self.portal.secret_file {
-            Some(path) => {
-                write!(f, "{mark}secret_file={}", Encoded(path.as_os_str().as_bytes(), "&?"))
+        let Portal { secret_file, mutual, .. } = &self.portal;
+        let mutual = mutual.as_deref();
+        let path = |path: &'_ PathBuf| path.as_os_str().as_bytes().to_vec();
+        for (key, value) in [
+            ("initiator", self.initiator.as_ref().map(|name| name.as_str().as_bytes().to_vec())),
+            (SECRET_FILE, secret_file.as_ref().map(path)),
+            (MUTUAL_USER, mutual.map(|mutual| mutual.user.as_bytes().to_vec())),
+            (MUTUAL_SECRET_FILE, mutual.and_then(|one| one.secret_file.as_ref()).map(path)),
+        ] {
+            if let Some(value) = value {
+                write!(f, "{mark}{key}={}", Encoded(&value, "&?"))?;
+                mark = '&';
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 }
 
@@ -115,27 +131,32 @@ pub(crate) fn parse(parser: &Parser<'_>, at: Range<usize>) -> Result<UnitUri, Ur
     let target = name(parser, name_at)?;
     let lun = parser.number(lun_at, "a LUN", 0..=u64::from(LUN_MAX))?;
     let mut uri = UnitUri::new(portal, target, u16::try_from(lun).unwrap_or(LUN_MAX));
-    let keys = [UnitOptions::KEYS, &["initiator", SECRET_FILE]].concat();
-    for (key, value) in parser.options(query, &keys)? {
-        match key {
-            "initiator" => uri.initiator = Some(name(parser, value)?),
-            SECRET_FILE => uri.portal.secret_file = Some(secret_file(parser, &uri.portal, value)?),
-            key => uri.options.take(parser, key, value)?,
+    let keys = [UnitOptions::KEYS, &["initiator"], &PROOF_KEYS].concat();
+    let options = parser.options(query, &keys)?;
+    for (key, value) in &options {
+        match *key {
+            "initiator" => uri.initiator = Some(name(parser, value.clone())?),
+            key if PROOF_KEYS.contains(&key) => {}
+            key => uri.options.take(parser, key, value.clone())?,
         }
     }
+    proofs(parser, &mut uri.portal, options)?;
     Ok(uri)
 }
 
 const SECRET_FILE: &str = "secret_file";
+const MUTUAL_USER: &str = "mutual_user";
+const MUTUAL_SECRET_FILE: &str = "mutual_secret_file";
+/// The options that say how both ends prove who they are.
+const PROOF_KEYS: [&str; 3] = [SECRET_FILE, MUTUAL_USER, MUTUAL_SECRET_FILE];
 
-/// Parses whom `discover` asks: `iscsi://[user@]host[:port][?secret_file=PATH]`.
+/// Parses whom `discover` asks: `iscsi://[user@]host[:port]`, with the options of proofs.
 pub(crate) fn parse_target(parser: &Parser<'_>, at: Range<usize>) -> Result<Portal, UriError> {
     let (host, query) = parser.split_query(at);
     let end = host.start + parser.uri[host.clone()].trim_end_matches('/').len();
     let mut portal = portal(parser, host.start..end)?;
-    for (_, value) in parser.options(query, &[SECRET_FILE])? {
-        portal.secret_file = Some(secret_file(parser, &portal, value)?);
-    }
+    let options = parser.options(query, &PROOF_KEYS)?;
+    proofs(parser, &mut portal, options)?;
     Ok(portal)
 }
 
@@ -145,26 +166,62 @@ fn portal(parser: &Parser<'_>, at: Range<usize>) -> Result<Portal, UriError> {
     if let Some(length) = parser.uri[at.clone()].rfind('@') {
         let user_at = at.start..at.start + length;
         address_at.start = user_at.end + 1;
-        let name = String::from_utf8(parser.decode(user_at.clone())?).ok();
-        let name = name.filter(|name| !name.is_empty() && !name.contains(char::is_control));
-        let expected = "a user before the @, in UTF-8 and without control characters";
-        user = Some(name.ok_or_else(|| parser.expected(user_at, expected))?);
+        user = Some(user_of(parser, user_at, "a user before the @")?);
     }
     let address = HostPort::parse(&parser.uri[address_at.clone()], Some(TCP_PORT))
         .map_err(|e| parser.fail(address_at.start + e.offset..address_at.end, e.message))?;
-    Ok(Portal { address, user, secret_file: None })
+    Ok(Portal { address, user, secret_file: None, mutual: None })
 }
 
-fn secret_file(
+/// Takes what options say of proofs, and passes over others. None is there without a user.
+fn proofs(
     parser: &Parser<'_>,
-    portal: &Portal,
-    at: Range<usize>,
-) -> Result<PathBuf, UriError> {
-    if portal.user.is_none() {
-        let mut error = parser.fail(at, "a secret is of a user, and none is named");
-        error.help = Some(format!("write {SCHEME}://USER@{}", portal.address));
-        return Err(error);
+    portal: &mut Portal,
+    options: Vec<(&str, Range<usize>)>,
+) -> Result<(), UriError> {
+    let no_user = |at: Range<usize>, message, help: String| {
+        let mut error = parser.fail(at, message);
+        error.help = Some(help);
+        Err(error)
+    };
+    let (mut mutual_user, mut mutual_file) = (None, None);
+    for (key, at) in options.into_iter().filter(|(key, _)| PROOF_KEYS.contains(key)) {
+        if portal.user.is_none() {
+            let message = match key {
+                SECRET_FILE => "a secret is of a user, and none is named",
+                _ => "a target proves who it is to a user, and none is named",
+            };
+            return no_user(at, message, format!("write {SCHEME}://USER@{}", portal.address));
+        }
+        match key {
+            SECRET_FILE => portal.secret_file = Some(secret_file(parser, at)?),
+            MUTUAL_USER => mutual_user = Some(user_of(parser, at, "a user")?),
+            _ => mutual_file = Some((secret_file(parser, at.clone())?, at)),
+        }
     }
+    match (mutual_user, mutual_file) {
+        (None, Some((_, at))) => {
+            let message = "a secret is of a user, and none is named for the target";
+            return no_user(at, message, format!("add {MUTUAL_USER}=USER"));
+        }
+        (None, None) => {}
+        (Some(user), file) => {
+            let secret_file = file.map(|(path, _)| path);
+            portal.mutual = Some(Box::new(Mutual { user, secret_file }));
+        }
+    }
+    Ok(())
+}
+
+fn user_of(parser: &Parser<'_>, at: Range<usize>, what: &str) -> Result<String, UriError> {
+    let name =
+        String::from_utf8(parser.decode(at.clone())?).ok().filter(|name| chap::is_user(name));
+    name.ok_or_else(|| {
+        parser.expected(at, &format!("{what}, in UTF-8 and without control characters"))
+    })
+}
+
+fn secret_file(parser: &Parser<'_>, at: Range<usize>) -> Result<PathBuf, UriError> {
     let bytes = parser.decode(at.clone())?;
     match bytes.is_empty() || bytes.contains(&0) {
         true => Err(parser.expected(at, "the path of a file")),
