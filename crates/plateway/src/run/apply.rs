@@ -107,7 +107,9 @@ impl Running {
                 return Err(ApplyError::Taken(taken));
             }
         }
-        let before = std::mem::replace(&mut self.secrets, secrets);
+        // What goes may be shown once more, as it was.
+        let during = secrets.beside(&self.secrets);
+        let before = std::mem::replace(&mut self.secrets, during);
         let mut applied = Applied::default();
         let going = going(&plan);
         let failed = self.failed.titles();
@@ -123,13 +125,14 @@ impl Running {
                     applied.warnings.push(why.line());
                 }
                 Err(why) => {
-                    self.secrets = before;
+                    self.secrets = before.beside(&secrets);
                     let not_undone = self.undo(&steps[..at], &failed);
                     let (step, why) = (step.to_string(), Box::new(why));
                     return Err(ApplyError::Failed { step, why, not_undone });
                 }
             }
         }
+        self.secrets = secrets;
         self.arrange(to);
         Ok(applied)
     }

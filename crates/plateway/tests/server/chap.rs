@@ -180,6 +180,36 @@ fn another_secret_counts_from_the_next_login_once_it_is_applied() {
     server.stop();
 }
 
+#[test]
+fn exports_of_a_target_come_and_go_while_its_proof_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), "u", OF_HOST);
+    put(directory.path(), "w", OF_TARGET);
+    let two = |user: &str, lun: u16| {
+        let chap = format!("{{ user = \"{user}\", secret_file = \"{user}\" }}");
+        let more = format!(
+            "[[disk]]\nname = \"d1\"\nuri = \"ram:8MiB\"\n[[volume]]\nname = \"v1\"\ndisks = [\"d1\"]\n\
+             [[export]]\nvolume = \"v1\"\niscsi = {{ target = \"{TARGET}\", lun = {lun}, hosts = \"any\", chap = {chap} }}\n"
+        );
+        configuration(&chap, "") + &more
+    };
+    let server = Server::configured(directory.path(), &two("u", 1));
+    let address = server.address.trim_start_matches("iscsi ").to_owned();
+    // The second export goes first, and what is left is shown with the old user.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = format!("[[listener]]\niscsi = \"{}\"\n", taken.local_addr().unwrap());
+    assert!(server.refuse_apply(&(two("w", 2) + &listener)).contains("in use"));
+    log_in(&address, 1, Some(login("u", OF_HOST))).expect("it was undone");
+    // So is what was changed before the last step failed.
+    let metrics = format!("[server]\nmetrics = \"{}\"\n", taken.local_addr().unwrap());
+    assert!(server.refuse_apply(&(metrics + &two("w", 2))).contains("in use"));
+    log_in(&address, 1, Some(login("u", OF_HOST))).expect("it was undone");
+    server.apply(&two("w", 2));
+    assert!(is_failure(log_in(&address, 1, Some(login("u", OF_HOST)))));
+    log_in(&address, 1, Some(login("w", OF_TARGET))).expect("it is the new user");
+    server.stop();
+}
+
 /// What `check` says of a configuration that it refuses where no server runs.
 fn refused(directory: &Path, config: &str) -> String {
     let path = write(directory, config);

@@ -140,6 +140,14 @@ impl Secrets {
         required.check().map_err(|why| RunError::new(format!("chap: {why}")).key("chap"))
     }
 
+    /// These, and of what has none here the others'.
+    #[must_use]
+    pub(crate) fn beside(&self, others: &Secrets) -> Secrets {
+        let mut all = others.0.clone();
+        all.extend(self.0.clone());
+        Secrets(all)
+    }
+
     /// Whether a proof has other secrets there.
     pub(crate) fn differ(&self, other: &Secrets, proof: &ChapConfig) -> bool {
         let mut sources = proof.users().map(|one| &one.secret);

@@ -93,13 +93,12 @@ impl UnitConfig {
         };
         let portal = format!("{host}:{}", address.port());
         let node = format!("iscsiadm -m node -T {} -p {portal}", self.target);
-        let chap = self.chap.as_ref().map(|chap| {
-            format!(
-                " && {node} -o update -n node.session.auth.authmethod -v CHAP -n node.session.auth.username -v {} -n node.session.auth.password -v SECRET",
-                chap.user.user
-            )
+        let set =
+            |(name, value)| format!(" && {node} -o update -n node.session.auth.{name} -v {value}");
+        let chap = self.chap.as_ref().map_or_else(String::new, |chap| {
+            let user = &*chap.user.user;
+            [("authmethod", "CHAP"), ("username", user), ("password", "SECRET")].map(set).concat()
         });
-        let chap = chap.unwrap_or_default();
         format!("iscsiadm -m discovery -t st -p {portal}{chap} && {node} --login")
     }
 
