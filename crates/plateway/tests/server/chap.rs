@@ -162,7 +162,7 @@ fn another_secret_counts_from_the_next_login_once_it_is_applied() {
     put(directory.path(), "u", "another for u");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let more = format!("{config}[[listener]]\niscsi = \"{}\"\n", taken.local_addr().unwrap());
-    assert!(server.refuse_apply(&more).contains("in use"));
+    assert!(server.refuse_apply(&more).contains("undone"));
     log_in(&address, 2, Some(login("u", OF_HOST))).expect("it was undone");
     put(directory.path(), "u", OF_HOST);
 
@@ -198,11 +198,11 @@ fn exports_of_a_target_come_and_go_while_its_proof_changes() {
     // The second export goes first, and what is left is shown with the old user.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listener = format!("[[listener]]\niscsi = \"{}\"\n", taken.local_addr().unwrap());
-    assert!(server.refuse_apply(&(two("w", 2) + &listener)).contains("in use"));
+    assert!(server.refuse_apply(&(two("w", 2) + &listener)).contains("undone"));
     log_in(&address, 1, Some(login("u", OF_HOST))).expect("it was undone");
     // So is what was changed before the last step failed.
     let metrics = format!("[server]\nmetrics = \"{}\"\n", taken.local_addr().unwrap());
-    assert!(server.refuse_apply(&(metrics + &two("w", 2))).contains("in use"));
+    assert!(server.refuse_apply(&(metrics + &two("w", 2))).contains("undone"));
     log_in(&address, 1, Some(login("u", OF_HOST))).expect("it was undone");
     server.apply(&two("w", 2));
     assert!(is_failure(log_in(&address, 1, Some(login("u", OF_HOST)))));
