@@ -50,6 +50,18 @@ def url(target, lun=0):
     return f"iscsi://127.0.0.1:{target.iscsi_port}/{IQN}/{lun}"
 
 
+def told(target, client, *words):
+    """What `plateway connect` says is typed on such a client to use volume v0 over iSCSI, line by line."""
+    done = subprocess.run([target.binary, "connect", "v0", "--for", client, "--json", "--control", target.control, *words],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    return next(way["commands"] for way in json.loads(done.stdout) if way["protocol"] == "iSCSI")
+
+
+def told_url(target, client, *words):
+    """The disk in what it says."""
+    return re.search(r"iscsi:\S+", told(target, client, *words)[-1]).group().partition(",")[0]
+
+
 # What fails by a flaw of the suite's own.
 FLAWS = {("GetLBAStatus", "UnmapSingle"): "asks for the status of block i + 1 and expects that of block i + n, with n logical blocks in a "
                                           "physical one, which is right where n is 1"}
@@ -245,7 +257,8 @@ def qemu(options):
     with served(options, Target.file_disk) as case:
         target = case.target
         target.start()
-        first, second, image = url(target), url(target, 1), f"{case.folder}/image"
+        first, second, image = told_url(target, "qemu"), url(target, 1), f"{case.folder}/image"
+        subprocess.run(told(target, "qemu")[0].split(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
         image_with_holes(image)
         raw = ("-f", "raw", "-F", "raw")
         size = json.loads(qemu_img("info", "-f", "raw", "--output=json", first))["virtual-size"]
@@ -289,7 +302,7 @@ def ipxe_boots(options, suite=None):
         with open(file, "wb") as f:
             f.write(disk)
         qemu_img("convert", "-n", "-f", "raw", "-O", "raw", file, url(target))
-        words = ipxe.script(f"dhcp net0 && set initiator-iqn {INITIATOR}", f"iscsi:{GATEWAY}::{target.iscsi_port}:0:{IQN}")
+        words = ipxe.script(f"dhcp net0 && set initiator-iqn {INITIATOR}", told_url(target, "ipxe", "--address", GATEWAY))
         ipxe.qemu(case.folder, ipxe.image(suite), words, "user", GUEST_MAC)
         qemu_img("convert", "-f", "raw", "-O", "raw", url(target), file)
         with open(file, "rb") as f:

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use server::{
-    DisksAction, DisksArgs, HostAction, HostArgs, ReservationAction, ReservationArgs, ServerArgs,
-    SessionAction, SessionArgs, StatusArgs, VolumeAction, VolumeArgs,
+    ConnectArgs, DisksAction, DisksArgs, HostAction, HostArgs, ReservationAction, ReservationArgs,
+    ServerArgs, SessionAction, SessionArgs, StatusArgs, VolumeAction, VolumeArgs,
 };
 pub(crate) use values::AllOr;
 pub(crate) use work::{BenchArgs, CopyArgs, DemoArgs, DiscoverArgs, DissectArgs, SimArgs};
@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Host(HostArgs),
     /// Show the hosts that are connected to a running server, or close the sessions of one
     Session(SessionArgs),
+    /// Print what to type on a client to use a volume of a running server
+    Connect(ConnectArgs),
     /// Free a volume of a running server that a host has reserved
     Reservation(ReservationArgs),
     /// Measure a disk: IOPS, MB/s, latency percentiles, CPU per I/O

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::values::{AllOr, size_or_all, time};
+use crate::protocols::connect::ClientKind;
 
 /// `volume resize VOLUME SIZE`
 #[derive(Args, Clone, Debug)]
@@ -125,6 +126,26 @@ pub(crate) enum SessionAction {
         /// Its NQN or IQN, as list shows it
         host: String,
     },
+}
+
+/// `connect VOLUME --for CLIENT`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "What stands in capitals is yours to fill in: SECRET, NAME, vmhbaN. The commands for Linux, QEMU and iPXE\n\
+    are those of our tests; those for Windows, ESXi and Proxmox follow their makers' documentation and were\n\
+    not tried."
+)]
+pub(crate) struct ConnectArgs {
+    /// The volume's name in the configuration
+    pub(crate) volume: String,
+    /// What the client is
+    #[arg(long = "for", value_name = "CLIENT", value_enum, default_value = "linux")]
+    pub(crate) client: ClientKind,
+    /// By which address clients reach this server [default: where it listens]
+    #[arg(long, value_name = "HOST")]
+    pub(crate) address: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// `reservation clear VOLUME`

@@ -39,6 +39,8 @@ fn the_lines_of_the_help_are_accepted() {
         "host remove v0 02:00:00:00:00:01 --yes --json",
         "session list --json",
         "session close nqn.2026-11.a:h --control /run/p.sock",
+        "connect v0",
+        "connect v0 --for esxi --address nas.example --json",
         "reservation clear v0 --control /run/p.sock --json",
         "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
         "bench ram:1GiB --time 2m --warmup 500ms --rate 10k --offset 1g --size 4g --sync --log a.csv --svg a.svg",

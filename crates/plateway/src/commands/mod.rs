@@ -7,6 +7,7 @@
 mod apply;
 mod bench;
 mod check;
+mod connect;
 mod copy;
 mod demo;
 mod disks;
@@ -47,6 +48,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Volume(args) => edit::volume(&args),
         Command::Host(args) => edit::host(&args),
         Command::Session(args) => sessions::run(&args),
+        Command::Connect(args) => connect::run(&args),
         Command::Reservation(args) => reservation::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Copy(args) => copy::run(&args),

@@ -8,6 +8,7 @@
 
 pub(crate) mod aoe;
 mod asking;
+pub(crate) mod connect;
 mod cutting;
 pub(crate) mod iscsi;
 pub(crate) mod nvme_tcp;
@@ -25,6 +26,7 @@ use utoipa::ToSchema;
 
 /// What `dissect` makes of a protocol on frames.
 pub(crate) use self::aoe::dissect::Talk as FrameTalk;
+use self::connect::{ClientKind, Guide, Reached};
 /// By what hosts prove who they are to the one protocol that asks them.
 pub(crate) use self::iscsi::chap::ChapConfig as Proof;
 /// What a listener says to the one protocol whose hosts it tells of its address.
@@ -177,6 +179,17 @@ pub(crate) trait Exported: Configured {
 
     /// For a table: what it is in, where it is there, and who may use it.
     fn shown(&self) -> [String; 3];
+
+    /// The protocol, as people write it.
+    fn protocol(&self) -> &'static str;
+
+    /// The key of its listeners; none where it has none.
+    fn stream_key(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What is typed on a client to use it.
+    fn guide(&self, client: ClientKind, reached: &Reached<'_>) -> Guide;
 
     /// Looks at what it takes beside its volume, which was looked at, and its links.
     fn look(&self, _inventory: &dyn Inventory) -> Result<(), RunError> {

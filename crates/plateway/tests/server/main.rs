@@ -10,6 +10,7 @@ mod client;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod connect;
 mod errors;
 mod failed;
 mod files;

@@ -1,6 +1,7 @@
 //! ATA over Ethernet: volumes at a shelf and slot on links, and targets on links as disks.
 
 pub(crate) mod config;
+mod connect;
 pub(crate) mod discover;
 pub(crate) mod dissect;
 pub(crate) mod import;

@@ -17,6 +17,7 @@ use super::config::TargetConfig;
 use crate::config::export;
 use crate::config::link::LinkAccess;
 use crate::config::text::Count;
+use crate::protocols::connect::{ClientKind, Guide, Reached};
 use crate::protocols::{ExportConfig, Exported};
 use crate::run::look::Inventory;
 use crate::run::state::StateDirectory;
@@ -24,6 +25,14 @@ use crate::run::store::Place;
 use crate::run::{RunError, Running};
 
 impl Exported for TargetConfig {
+    fn protocol(&self) -> &'static str {
+        "AoE"
+    }
+
+    fn guide(&self, client: ClientKind, _reached: &Reached<'_>) -> Guide {
+        self.guide_for(client)
+    }
+
     fn volume(&self) -> &str {
         &self.volume
     }

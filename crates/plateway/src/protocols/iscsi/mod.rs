@@ -2,6 +2,7 @@
 
 pub(crate) mod chap;
 pub(crate) mod config;
+mod connect;
 pub(crate) mod discover;
 pub(crate) mod dissect;
 mod import;

@@ -10,11 +10,25 @@ use shard::{Export, ExportKey, Order, Report};
 use wire::iscsi::IscsiName;
 
 use super::config::UnitConfig;
+use crate::config::address::HostPort;
 use crate::config::export;
+use crate::protocols::connect::{ClientKind, Guide, Reached};
 use crate::protocols::{ExportConfig, Exported};
 use crate::run::{RunError, Running};
 
 impl Exported for UnitConfig {
+    fn protocol(&self) -> &'static str {
+        "iSCSI"
+    }
+
+    fn stream_key(&self) -> Option<&'static str> {
+        Some("iscsi")
+    }
+
+    fn guide(&self, client: ClientKind, reached: &Reached<'_>) -> Guide {
+        self.guide_for(client, reached)
+    }
+
     fn volume(&self) -> &str {
         &self.volume
     }
@@ -88,18 +102,9 @@ impl UnitConfig {
     pub(crate) fn hint(&self, address: SocketAddr) -> String {
         let host = match address.ip() {
             ip if ip.is_unspecified() => "ADDRESS".to_owned(),
-            std::net::IpAddr::V6(ip) => format!("[{ip}]"),
             ip => ip.to_string(),
         };
-        let portal = format!("{host}:{}", address.port());
-        let node = format!("iscsiadm -m node -T {} -p {portal}", self.target);
-        let set =
-            |(name, value)| format!(" && {node} -o update -n node.session.auth.{name} -v {value}");
-        let chap = self.chap.as_ref().map_or_else(String::new, |chap| {
-            let user = &*chap.user.user;
-            [("authmethod", "CHAP"), ("username", user), ("password", "SECRET")].map(set).concat()
-        });
-        format!("iscsiadm -m discovery -t st -p {portal}{chap} && {node} --login")
+        self.login(&HostPort { host, tcp_port: address.port() }).join(" && ")
     }
 
     fn unit(&self, running: &Running) -> Result<Unit, RunError> {

@@ -1,6 +1,7 @@
 //! NVMe/TCP: volumes as namespaces of subsystems, and namespaces of other targets as disks.
 
 pub(crate) mod config;
+mod connect;
 pub(crate) mod discover;
 pub(crate) mod dissect;
 pub(crate) mod import;

@@ -10,10 +10,23 @@ use shard::{Export, ExportKey, Order, Report};
 use super::config::NamespaceConfig;
 use super::nqn::Nqn;
 use crate::config::export;
+use crate::protocols::connect::{ClientKind, Guide, Reached};
 use crate::protocols::{ExportConfig, Exported};
 use crate::run::{RunError, Running};
 
 impl Exported for NamespaceConfig {
+    fn protocol(&self) -> &'static str {
+        "NVMe/TCP"
+    }
+
+    fn stream_key(&self) -> Option<&'static str> {
+        Some("nvme")
+    }
+
+    fn guide(&self, client: ClientKind, reached: &Reached<'_>) -> Guide {
+        self.guide_for(client, reached)
+    }
+
     fn volume(&self) -> &str {
         &self.volume
     }

@@ -1,0 +1,119 @@
+//! `plateway connect`: what to type on a client to use a volume of a running server, for each
+//! protocol that the volume is exported over.
+//!
+//! Where a listener listens on every address, clients are told the one by which this machine
+//! reaches others, which a socket that sends nothing finds out; behind NAT, and wherever else that
+//! is wrong, `--address` says another. Errors: a volume that is not there, or not exported.
+
+use std::net::{IpAddr, UdpSocket};
+
+use serde::Serialize;
+
+use crate::cli::ConnectArgs;
+use crate::config;
+use crate::config::address::HostPort;
+use crate::config::defaults::Defaults;
+use crate::config::quick::Flags;
+use crate::control::Status;
+use crate::protocols::ExportConfig;
+use crate::protocols::connect::{Guide, Reached};
+
+/// How a volume is used over one protocol.
+#[derive(Serialize)]
+struct Way {
+    protocol: &'static str,
+    /// What the server calls the export.
+    export: String,
+    #[serde(flatten)]
+    guide: Guide,
+}
+
+pub(crate) fn run(args: &ConnectArgs) -> miette::Result<()> {
+    let client = super::client(&args.server)?;
+    let (text, status) = (client.config()?, client.status()?);
+    let defaults = Defaults::of_this_machine();
+    let served = config::check_with_flags("the server", &text, &Flags::default(), &defaults)?.args;
+    let Some(volume) = status.volumes.iter().find(|one| one.name == args.volume) else {
+        let known: Vec<&str> = status.volumes.iter().map(|one| &*one.name).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(miette::miette!("volume {}: no such volume; there are {known}", args.volume));
+    };
+    let mut ways = Vec::new();
+    for export in served.exports.iter().filter(|one| one.volume() == args.volume) {
+        let at = match export.stream_key() {
+            Some(key) => reached(&status, key, export, args)?,
+            None => None,
+        };
+        let reached = Reached { at: at.as_ref(), uuid: &volume.uuid };
+        let guide = export.guide(args.client, &reached);
+        ways.push(Way { protocol: export.protocol(), export: export.title(), guide });
+    }
+    if ways.is_empty() {
+        return Err(miette::miette!(
+            help = "add an [[export]] of it to the configuration, then: plateway apply FILE",
+            "volume {} is not exported",
+            args.volume
+        ));
+    }
+    super::show(args.server.json, &ways, || shown(&ways))
+}
+
+fn shown(ways: &[Way]) -> String {
+    let part = |way: &Way| {
+        let mut text = format!("{} ({})\n", way.protocol, way.export);
+        way.guide.commands.iter().for_each(|line| text += &format!("  {line}\n"));
+        way.guide.instead.iter().for_each(|why| text += &format!("  {why}\n"));
+        text
+    };
+    ways.iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+/// By which address a client reaches the first listener of a protocol, if there is one.
+fn reached(
+    status: &Status,
+    key: &str,
+    export: &ExportConfig,
+    args: &ConnectArgs,
+) -> miette::Result<Option<HostPort>> {
+    let Some(listener) = status.listeners.iter().find(|one| one.address.contains_key(key)) else {
+        return Ok(None);
+    };
+    if let (None, Some(advertised)) = (&args.address, &listener.advertise) {
+        return Ok(HostPort::parse(advertised, None).ok());
+    }
+    let Some(bound) = listener.addresses.first().and_then(|text| HostPort::parse(text, None).ok())
+    else {
+        return Ok(None);
+    };
+    let host = match (&args.address, bound.ip()) {
+        (Some(named), _) => {
+            HostPort::parse(named, Some(bound.tcp_port))
+                .map_err(|error| miette::miette!("--address {named}: {error}"))?
+                .host
+        }
+        (None, Some(ip)) if ip.is_unspecified() => own_address(ip).ok_or_else(|| {
+            miette::miette!(
+                help = "say it: --address HOST",
+                "{}: it is not known by which address clients reach this machine",
+                export.title()
+            )
+        })?,
+        (None, _) => bound.host,
+    };
+    Ok(Some(HostPort { host, tcp_port: bound.tcp_port }))
+}
+
+/// The address of this machine towards everybody else. Nothing is sent.
+fn own_address(any: IpAddr) -> Option<String> {
+    // Addresses for documentation (RFC 5737, RFC 3849): the way there is the default one.
+    let towards = match any {
+        IpAddr::V4(_) => ["192.0.2.1:9", "[2001:db8::1]:9"],
+        IpAddr::V6(_) => ["[2001:db8::1]:9", "192.0.2.1:9"],
+    };
+    towards.into_iter().find_map(|towards| {
+        let own = if towards.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+        let socket = UdpSocket::bind(own).ok()?;
+        socket.connect(towards).ok()?;
+        Some(socket.local_addr().ok()?.ip().to_string())
+    })
+}
