@@ -43,8 +43,8 @@ const CASES: [Case; 3] = [
 /// What it came to, as `--json` prints it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Shown {
-    /// Why AoE was left out, if so.
-    aoe_skipped: Option<String>,
+    /// Why there is no Ethernet, and AoE was left out, if so.
+    lan_skipped: Option<String>,
     /// Bytes that were written over one protocol and read back the same over another.
     bytes_compared: u64,
     /// What `bench --json` printed, by protocol.
@@ -58,7 +58,7 @@ impl Shown {
         for (protocol, results) in &self.results {
             text += &format!("\n{}\n", rows(&format!("over {protocol}"), &CASES, results));
         }
-        let names = match self.aoe_skipped {
+        let names = match self.lan_skipped {
             Some(_) => "NVMe/TCP and iSCSI",
             None => "NVMe/TCP, iSCSI and AoE",
         };
@@ -67,7 +67,7 @@ impl Shown {
              {} bytes, all of them the same.\n",
             Grouped(self.bytes_compared)
         );
-        match &self.aoe_skipped {
+        match &self.lan_skipped {
             Some(why) => text += &format!("\nAoE is left out: {why}\n"),
             None => text += &format!("AoE went between two network namespaces, MTU {MTU}.\n"),
         }
@@ -95,7 +95,7 @@ impl Way {
 
 /// Shows it: over AoE if the right is there.
 pub(super) fn show(home: &Home, interrupted: &Interrupt) -> miette::Result<Shown> {
-    let (lan, aoe_skipped) = match Lan::make() {
+    let (lan, lan_skipped) = match Lan::make() {
         Ok(lan) => (Some(lan), None),
         Err(why) => (None, Some(why)),
     };
@@ -115,7 +115,7 @@ pub(super) fn show(home: &Home, interrupted: &Interrupt) -> miette::Result<Shown
         let uri = format!("aoe://{INTERFACE}/{ADDRESS}");
         ways.push(way("AoE", uri, Some(lan.initiator.clone())));
     }
-    let mut shown = Shown { aoe_skipped, ..Shown::default() };
+    let mut shown = Shown { lan_skipped, ..Shown::default() };
     for writer in 0..ways.len() {
         let compared = write_and_read(home, &ways, writer);
         shown.bytes_compared += compared.map_err(|error| error.wrap_err(server.last_words()))?;
@@ -163,9 +163,9 @@ fn write_and_read(home: &Home, ways: &[Way], writer: usize) -> miette::Result<u6
 }
 
 /// Writes the configuration of a server with a volume that has all addresses.
-fn configure(home: &Home, with_aoe: bool) -> miette::Result<PathBuf> {
+fn configure(home: &Home, on_lan: bool) -> miette::Result<PathBuf> {
     let uri = quoted(&file_uri(&home.path.join("disk"), &format!("?create={VOLUME_BYTES}")));
-    let aoe = match with_aoe {
+    let aoe = match on_lan {
         true => format!(
             "aoe = {{ interface = \"{INTERFACE}\", shelf = 7, slot = 0, hosts = \"any\" }}\n"
         ),
