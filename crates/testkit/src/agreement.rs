@@ -25,7 +25,7 @@ impl<V: Value> Default for Agreement<V> {
     }
 }
 
-impl<V: Value + Display + FromStr<Err: Debug> + PartialEq> Agreement<V> {
+impl<V: Value + Display + FromStr<Err: Debug>> Agreement<V> {
     pub fn add(&mut self, key: u32, value: V) {
         self.replicas.add(key, value);
     }
@@ -47,7 +47,8 @@ impl<V: Value + Display + FromStr<Err: Debug> + PartialEq> Agreement<V> {
             let out = &mut self.replicas.outbox;
             if let Some((key, version, value)) = out.store.pop() {
                 let text = value.to_string();
-                assert_eq!(text.parse::<V>().expect("it is read back"), value);
+                let read_back = text.parse::<V>().expect("it is read back");
+                assert_eq!(read_back.to_string(), text);
                 self.stored.push(text);
                 self.replicas.handle_stored(key, version, stores);
             } else if let Some(at) = out.install.iter().position(|(key, _, v)| install(*key, v)) {

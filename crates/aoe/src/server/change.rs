@@ -103,7 +103,7 @@ impl Target {
         if argument.command == ReserveCommand::READ {
             self.counters.queries += 1;
             let volume = self.exports[id.0].export.volume;
-            let reservation = ctx.reservations.get(volume).cloned().unwrap_or_default();
+            let reservation = ctx.reservations.held(volume).cloned().unwrap_or_default();
             return self.tell_reservation(received, id, ReserveCommand::READ, &reservation);
         }
         let length = usize::from(argument.count) * 6;
@@ -220,7 +220,7 @@ impl Target {
         command: ReserveCommand,
         reservation: &Reservation,
     ) {
-        let stations = reservation.registrants().filter_map(|who| match who {
+        let stations = reservation.holders().filter_map(|one| match one.id {
             Registrant::Mac(mac) => Some(mac),
             Registrant::NvmeHost(_) | Registrant::ScsiPort(_) => None,
         });

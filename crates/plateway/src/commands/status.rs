@@ -127,6 +127,7 @@ fn reservations(status: &Status) -> Table {
             ("volume", |(volume, _)| (*volume).clone()),
             ("reserved", |(_, reservation)| reservation.kind.clone()),
             ("held by", |(_, reservation)| reservation.holders.join(" ")),
+            ("registered", |(_, reservation)| reservation.registrants.join(" ")),
         ],
     )
 }

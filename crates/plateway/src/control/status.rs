@@ -165,22 +165,26 @@ pub(crate) struct Volume {
     /// Why it or a part of it cannot be had, if so: a disk that is away or has become too small.
     #[serde(default)]
     pub(crate) problem: Option<String>,
-    /// Who may use it alone, if it is held.
+    /// Who may use it alone, or is registered to be able to.
     #[serde(default)]
     pub(crate) reservation: Option<Reservation>,
     pub(crate) counters: RequestKeys,
 }
 
-/// The reservation of a volume that is held.
+/// The reservation of a volume that is held, or where hosts are registered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Reservation {
     /// `write-exclusive` or `exclusive-access`, with `-registrants` or `-all` where more than the
-    /// holder may.
+    /// holder may, or `-session` where an iSCSI session has it until it ends; `none` where hosts
+    /// are registered and nobody holds it.
     pub(crate) kind: String,
     /// Who holds it, such as `mac:020000000001`.
     pub(crate) holders: Vec<String>,
     /// Who is registered.
     pub(crate) registrants: Vec<String>,
+    /// Whether all of them are registered after a restart, too; AoE's stations are in any case.
+    #[serde(default)]
+    pub(crate) persists: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]

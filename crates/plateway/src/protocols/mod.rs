@@ -628,7 +628,8 @@ pub(crate) fn stored_text(value: &StoredValue) -> Option<String> {
     match value {
         StoredValue::AoeControl(control) => aoe::serve::control_text(control),
         StoredValue::Reservation(reservation) => {
-            (!reservation.is_free()).then(|| reservation.to_string())
+            let lasting = reservation.lasting();
+            (!lasting.is_empty()).then(|| lasting.to_string())
         }
     }
 }

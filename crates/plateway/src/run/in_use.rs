@@ -104,7 +104,8 @@ impl Running {
         let Some(open) = self.exports.get(&export.title()) else { return Vec::new() };
         let mut users = export.users(open.number, to, reports);
         let held = self.volumes.get(export.volume()).filter(|_| to.is_none());
-        if let Some(held) = held.and_then(|volume| reservation_of(volume.id, reports)) {
+        let held = held.and_then(|volume| reservation_of(volume.id, reports));
+        if let Some(held) = held.filter(|held| !held.holders.is_empty()) {
             users.push(format!("reserved by {}", held.holders.join(" ")));
         }
         users

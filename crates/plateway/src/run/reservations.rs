@@ -3,6 +3,7 @@
 //! not there any more to release it.
 
 use block::VolumeId;
+use reservation::{Kind, Registration};
 use shard::{Order, Report};
 
 use super::Running;
@@ -22,7 +23,10 @@ impl Running {
         let Some(held) = reservation_of(id, &reports) else {
             return Ok(format!("volume {name} has no reservation: nothing was done"));
         };
-        let was = format!("{}, held by {}", held.kind, held.holders.join(", "));
+        let was = match held.holders.is_empty() {
+            true => format!("held by nobody, with {} registered", held.registrants.join(", ")),
+            false => format!("{}, held by {}", held.kind, held.holders.join(", ")),
+        };
         self.order(&format!("clear the reservation of volume {name}"), || {
             Order::ClearReservation(id)
         })?;
@@ -30,13 +34,27 @@ impl Running {
     }
 }
 
-/// Who holds a volume, if somebody does.
+/// Who holds a volume or is registered, if somebody is.
 pub(super) fn reservation_of(volume: VolumeId, reports: &[Report]) -> Option<status::Reservation> {
     // Every shard has a copy.
     let (_, held) = reports.first()?.reservations.iter().find(|(other, _)| *other == volume)?;
+    let kind = held.kind().map(Kind::name);
+    let mut holders: Vec<String> = held.holders().map(name_of).collect();
+    let session = held.hold().map(|hold| holders.push(hold.by.to_string()));
     Some(status::Reservation {
-        kind: held.kind()?.name().to_owned(),
-        holders: held.holders().map(|who| who.to_string()).collect(),
-        registrants: held.registrants().map(|who| who.to_string()).collect(),
+        kind: session.map(|()| SESSION).or(kind).unwrap_or(NONE).to_owned(),
+        holders,
+        registrants: held.registrants().iter().map(name_of).collect(),
+        persists: held.persists(),
     })
+}
+
+/// What the reservation of RESERVE(6) is called.
+const SESSION: &str = "exclusive-access-session";
+/// The kind where hosts are registered and none holds the volume.
+const NONE: &str = "none";
+
+/// What people call a registrant: what it calls itself, or as its protocol knows it.
+fn name_of(one: &Registration) -> String {
+    one.name.as_deref().map_or_else(|| one.id.to_string(), str::to_owned)
 }

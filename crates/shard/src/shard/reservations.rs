@@ -8,8 +8,8 @@
 //! Protocols are handed what is in force with every call, and ask it for each command when it
 //! comes, and again when one that waited for data, memory or another starts. So a command that is
 //! not below is of no concern when a reservation is installed; of those that are below, each is
-//! awaited whose protocol names somebody who may not have it any more. Nothing is asked or counted
-//! for a command of a volume that nobody holds.
+//! awaited whose protocol names somebody who may not have it any more, or whose commands the change
+//! ended. Nothing is asked or counted for a command of a volume that nobody holds.
 
 use block::{Instant, Memory, ShardId, Slot, Table, Ticket, VolumeId, planted};
 use contract::Effect;
@@ -27,10 +27,19 @@ pub(super) struct Reservations {
     /// What the owner of each volume decides on.
     replicas: Replicas<Reservation>,
     pub(super) in_force: InForce,
-    /// Installed while something that they forbid was below: volume and version.
-    draining: Vec<(VolumeId, u64)>,
+    /// Installed while something that they forbid was below.
+    draining: Vec<Draining>,
     /// Whose proposals are under way.
     proposers: Table<Proposer>,
+}
+
+/// A reservation that is installed, and not yet told to be in force.
+#[derive(Debug)]
+struct Draining {
+    volume: VolumeId,
+    version: u64,
+    /// Whose commands come back first, whatever they are.
+    ended: Vec<Registrant>,
 }
 
 /// Who proposed a change.
@@ -61,7 +70,7 @@ impl Reservations {
     pub(super) fn remove(&mut self, volume: VolumeId) {
         self.in_force.set(volume, Reservation::default());
         self.replicas.remove(volume.0);
-        self.draining.retain(|(other, _)| *other != volume);
+        self.draining.retain(|other| other.volume != volume);
     }
 
     /// Proposes a change; its answer finds the proposer.
@@ -90,7 +99,7 @@ impl Reservations {
         self.replicas.handle_stored(volume.0, version, stored);
     }
 
-    /// What is in force, of volumes that are held.
+    /// What is in force, of volumes of which there is something to say.
     pub(super) fn report(&self) -> Vec<(VolumeId, Reservation)> {
         self.in_force.iter().map(|(volume, held)| (volume, held.clone())).collect()
     }
@@ -140,8 +149,10 @@ impl Shard {
             self.with_protocols(now, memory, |protocols, context| {
                 protocols.handle_reservation(context);
             });
-            self.reservations.in_force.set(VolumeId(volume), value);
-            self.reservations.draining.push((VolumeId(volume), version));
+            let volume = VolumeId(volume);
+            let ended = value.consequences().ended.clone();
+            self.reservations.in_force.set(volume, value);
+            self.reservations.draining.push(Draining { volume, version, ended });
         }
         for (number, answer) in answers {
             let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
@@ -158,21 +169,25 @@ impl Shard {
 
     /// Tells owners that a reservation is in force here, once nothing is below that it forbids.
     fn drain_reservations(&mut self) {
-        for (volume, version) in core::mem::take(&mut self.reservations.draining) {
-            match self.is_clear(volume) || planted("reservation-in-force-early") {
+        for draining in core::mem::take(&mut self.reservations.draining) {
+            let Draining { volume, version, .. } = draining;
+            match self.is_clear(&draining) || planted("reservation-in-force-early") {
                 true => self.reservations.replicas.installed(volume.0, version),
-                false => self.reservations.draining.push((volume, version)),
+                false => self.reservations.draining.push(draining),
             }
         }
     }
 
-    /// Whether all that is outstanding of a volume is what its reservation allows.
-    fn is_clear(&self, volume: VolumeId) -> bool {
-        self.volumes.outstanding(volume).all(|(ticket, changes_data)| {
+    /// Whether all that is outstanding of a volume is what its reservation allows, and of nobody
+    /// whose commands are ended.
+    fn is_clear(&self, draining: &Draining) -> bool {
+        let Draining { volume, ended, .. } = draining;
+        self.volumes.outstanding(*volume).all(|(ticket, changes_data)| {
             let access = if changes_data { Access::Write } else { Access::Read };
             let who = self.registrant(ticket);
             // What the process itself does is nobody's.
-            who.is_none() || self.reservations.in_force.allows(volume, who, access)
+            who.is_none_or(|who| !ended.contains(&who))
+                && (who.is_none() || self.reservations.in_force.allows(*volume, who, access))
         })
     }
 
@@ -194,7 +209,7 @@ impl Shard {
 fn order_answer(answer: replica::Answer<Verdict, Reservation>) -> Answer {
     let why = match answer {
         replica::Answer::Decided(Verdict::Done, _) => return Answer::Done,
-        replica::Answer::Decided(Verdict::Conflict, _) => "others hold it",
+        replica::Answer::Decided(..) => "others hold it",
         replica::Answer::NotStored => "the change could not be stored, and was not made",
         replica::Answer::Busy => "too many changes of it wait",
         replica::Answer::Gone => "the volume is gone",
