@@ -74,8 +74,10 @@ const KNOWN: &[Known] = &[
     plain(&[0x08, 0x1f, F, F, F, 0]),
     plain(&[0x0a, 0x1f, F, F, F, 0]),
     plain(&[0x12, 0x01, F, F, F, 0]),
-    // MODE SELECT(6), MODE SENSE(6), START STOP UNIT
+    // MODE SELECT(6), RESERVE(6), RELEASE(6), MODE SENSE(6), START STOP UNIT
     plain(&[0x15, 0x10, 0, 0, F, 0]),
+    plain(&[0x16, 0, 0, 0, 0, 0]),
+    plain(&[0x17, 0, 0, 0, 0, 0]),
     plain(&[0x1a, 0x08, F, F, F, 0]),
     plain(&[0x1b, 0, 0, 0, 0x05, 0]),
     // READ CAPACITY(10), READ(10), WRITE(10), WRITE AND VERIFY(10), VERIFY(10)
@@ -89,9 +91,26 @@ const KNOWN: &[Known] = &[
     plain(&[0x35, 0, F, F, F, F, 0, F, F, 0]),
     plain(&[0x41, UNMAP_BIT, F, F, F, F, 0, F, F, 0]),
     plain(&[0x42, 0, 0, 0, 0, 0, 0, F, F, 0]),
-    // MODE SELECT(10), MODE SENSE(10)
+    // MODE SELECT(10), RESERVE(10), RELEASE(10), MODE SENSE(10)
     plain(&[0x55, 0x10, 0, 0, 0, 0, 0, F, F, 0]),
+    plain(&[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+    plain(&[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
     plain(&[0x5a, 0x18, F, F, 0, 0, 0, F, F, 0]),
+    // PERSISTENT RESERVE IN: READ KEYS, READ RESERVATION, REPORT CAPABILITIES, READ FULL STATUS
+    action(&[0x5e, 0x00, 0, 0, 0, 0, 0, F, F, 0]),
+    action(&[0x5e, 0x01, 0, 0, 0, 0, 0, F, F, 0]),
+    action(&[0x5e, 0x02, 0, 0, 0, 0, 0, F, F, 0]),
+    action(&[0x5e, 0x03, 0, 0, 0, 0, 0, F, F, 0]),
+    // PERSISTENT RESERVE OUT: REGISTER, RESERVE, RELEASE, CLEAR, PREEMPT, PREEMPT AND ABORT,
+    // REGISTER AND IGNORE EXISTING KEY, REGISTER AND MOVE
+    action(&[0x5f, 0x00, 0, 0, 0, F, F, F, F, 0]),
+    action(&[0x5f, 0x01, F, 0, 0, F, F, F, F, 0]),
+    action(&[0x5f, 0x02, F, 0, 0, F, F, F, F, 0]),
+    action(&[0x5f, 0x03, 0, 0, 0, F, F, F, F, 0]),
+    action(&[0x5f, 0x04, F, 0, 0, F, F, F, F, 0]),
+    action(&[0x5f, 0x05, F, 0, 0, F, F, F, F, 0]),
+    action(&[0x5f, 0x06, 0, 0, 0, F, F, F, F, 0]),
+    action(&[0x5f, 0x07, 0, 0, 0, F, F, F, F, 0]),
     // READ(16), COMPARE AND WRITE, WRITE(16), ORWRITE(16)
     plain(&[0x88, 0x18, F, F, F, F, F, F, F, F, F, F, F, F, 0, 0]),
     plain(&[0x89, 0x18, F, F, F, F, F, F, F, F, 0, 0, 0, F, 0, 0]),
@@ -120,7 +139,7 @@ const F: u8 = 0xff;
 
 #[cfg(test)]
 mod tests {
-    use wire::scsi::AdditionalSense;
+    use wire::scsi::{AdditionalSense, Sense};
 
     use super::*;
     use crate::fixtures::unit;
@@ -132,7 +151,11 @@ mod tests {
         let mut cdb = Cdb([0; 16]);
         (cdb.0[0], cdb.0[1]) = (opcode, action);
         let unknown = AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
-        !judge(&cdb, unit).is_err_and(|sense| sense.code == unknown)
+        let reserves = [OpCode::PERSISTENT_RESERVE_IN, OpCode::PERSISTENT_RESERVE_OUT];
+        let no_action = Sense::invalid_field(1, 4);
+        !judge(&cdb, unit).is_err_and(|sense| {
+            sense.code == unknown || (reserves.contains(&cdb.opcode()) && sense == no_action)
+        })
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! Choices that the standard leaves: a transfer of no blocks is nothing, also at the end of the
 //! unit; WRITE SAME of no blocks is refused (WSNZ), since its length would be no host's to see; a
 //! service action that we do not have is refused as its opcode would be, which hosts understand as
-//! "not there"; reserved bits and the group number are not looked at; NACA is refused. Spec: SBC-3,
+//! "not there", but for those of persistent reservations; reserved bits and the group number are not looked at; NACA is refused. Spec: SBC-3,
 //! "Commands for direct access block devices"; SPC-4, "Commands for all device types".
 
 use block::limits::TRANSFER_MAX;
@@ -19,6 +19,7 @@ use block::{BlockCount, Extent, Lba};
 use wire::scsi::{AdditionalSense, ByteCheck, Cdb, OpCode, Sense, SenseKey, ServiceAction};
 
 use crate::limits::{COMPARE_AND_WRITE_MAX, MODE_LIST_MAX, UNMAP_LIST_MAX, WRITE_SAME_MAX};
+use crate::reserve;
 use crate::unit::LogicalUnit;
 use crate::work::Work;
 
@@ -80,6 +81,12 @@ fn judge_other(cdb: &Cdb, unit: &LogicalUnit) -> Result<Work, Sense> {
         | OpCode::READ_CAPACITY_10
         | OpCode::MODE_SENSE_6
         | OpCode::MODE_SENSE_10 => Ok(Work::Reply),
+        OpCode::PERSISTENT_RESERVE_IN
+        | OpCode::PERSISTENT_RESERVE_OUT
+        | OpCode::RESERVE_6
+        | OpCode::RESERVE_10
+        | OpCode::RELEASE_6
+        | OpCode::RELEASE_10 => reserve::judge(cdb),
         _ => match cdb.action() {
             ServiceAction::READ_CAPACITY_16
             | ServiceAction::GET_LBA_STATUS
@@ -123,8 +130,8 @@ fn judge_change(cdb: &Cdb, unit: &LogicalUnit) -> Result<Work, Sense> {
         }
         OpCode::WRITE_SAME_10 | OpCode::WRITE_SAME_16 => write_same(cdb, unit),
         OpCode::UNMAP if unit.discards => unmap(cdb, unit),
-        // Reservations, copies and asymmetric access among them: REPORT SUPPORTED OPERATION CODES
-        // does not offer them.
+        // Copies and asymmetric access among them: REPORT SUPPORTED OPERATION CODES does not offer
+        // them.
         _ => unknown(),
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! What lives here: the facts of a unit (`unit`); commands as work for its volume, or the sense data
 //! that refuse them (`judge`, `work`, `commands`); the data that a device says of itself and of its
-//! units (`reply`, `inquiry`, `mode`); lists that hosts send (`parameters`); outcomes of requests as
-//! statuses (`status`); unit attentions (`attention`). What deliberately does not: transports, their
+//! units (`reply`, `inquiry`, `mode`); lists that hosts send (`parameters`); commands that change or tell
+//! the reservation (`reserve`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What deliberately does not: transports, their
 //! sessions and names, task management, who waits for what, and the layout of structures (room
 //! `wire`). Read `judge` first.
 //!
 //! The way of a command: take the unit attention that is due ([`Attentions::take`]), then
 //! [`judge()`] it; ask what is in force of reservations ([`Work::access`]); move its data; then
-//! submit what it is, or answer it by [`reply()`] or [`parameters()`].
+//! submit what it is, or answer it by [`reply()`], [`parameters()`], [`reserve_in()`] or what becomes of
+//! [`reserve_out()`].
 
 mod attention;
 mod commands;
@@ -21,6 +22,7 @@ pub mod limits;
 mod mode;
 mod parameters;
 mod reply;
+mod reserve;
 mod status;
 mod unit;
 mod work;
@@ -29,6 +31,7 @@ pub use attention::Attentions;
 pub use judge::{judge, judge_absent};
 pub use parameters::{Ordered, parameters};
 pub use reply::{Facts, TargetPort, reply};
+pub use reserve::{Asker, ReserveSense, reserve_in, reserve_out, status_of_change, told_as};
 pub use status::status_of;
 pub use unit::{LogicalUnit, ModeState};
 pub use work::{Payload, Work};

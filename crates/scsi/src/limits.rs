@@ -3,6 +3,7 @@
 //! from. Sizes in bytes, unless the name says otherwise.
 
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
+use reservation::change::REGISTRANTS_MAX;
 use wire::scsi::Lun;
 use wire::scsi::provisioning::UnmapList;
 
@@ -20,6 +21,9 @@ pub const UNMAP_LIST_MAX: u32 =
 /// Bytes of the longest list that MODE SELECT takes: a header, a long block descriptor and all
 /// pages fit several times over.
 pub const MODE_LIST_MAX: u32 = 512;
+/// Bytes of the longest list that PERSISTENT RESERVE OUT takes: as many TransportIDs as a volume may
+/// have registrants, each of the longest name with its ISID.
+pub const RESERVE_LIST_MAX: u32 = 64 << 10;
 /// Unit attentions that may wait for one logical unit: one of each kind that we raise, with room.
 pub const ATTENTIONS_PER_UNIT: usize = 8;
 /// Unit attentions of one nexus.
@@ -32,4 +36,6 @@ const _: () = {
     assert!(COMPARE_AND_WRITE_MAX / 512 <= 255);
     assert!(WRITE_SAME_MAX >= TRANSFER_MAX);
     assert!(UNMAP_LIST_MAX <= u16::MAX as u32);
+    // 223 bytes of name, `,i,0x` and 12 digits, a NUL, in words of 4 behind a header of 4.
+    assert!(RESERVE_LIST_MAX as usize >= 28 + REGISTRANTS_MAX * (4 + 244));
 };

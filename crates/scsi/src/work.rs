@@ -55,6 +55,15 @@ pub enum Work {
     Reply,
     /// Take a list of this many bytes from the host for [`parameters`](crate::parameters()).
     Parameters(u32),
+    /// Answer with what [`reserve_in`](crate::reserve_in()) tells of the reservation.
+    ReserveIn,
+    /// Take a list of this many bytes from the host for [`reserve_out`](crate::reserve_out()), and
+    /// propose the change that it asks for.
+    ReserveOut(u32),
+    /// Have the volume for a session.
+    Hold,
+    /// Have it no more.
+    EndHold,
     /// GOOD at once.
     Nothing,
 }
@@ -82,18 +91,21 @@ impl Work {
             | Work::OrWrite(extent, _) => Payload::FromHost(extent.length.0 as u32),
             Work::CompareAndWrite(extent, _) => Payload::FromHost(2 * extent.length.0 as u32),
             Work::WriteSame { block, .. } => Payload::FromHost(*block),
-            Work::Parameters(length) => Payload::FromHost(*length),
+            Work::Parameters(length) | Work::ReserveOut(length) => Payload::FromHost(*length),
             Work::WriteZeroes { .. }
             | Work::Verify(_)
             | Work::Flush
             | Work::Prefetch(_)
             | Work::Reply
+            | Work::ReserveIn
+            | Work::Hold
+            | Work::EndHold
             | Work::Nothing => Payload::None,
         }
     }
 
-    /// What it is to a reservation; `None` for what is allowed whoever holds one. `cdb` is the
-    /// command that it was judged from.
+    /// What it is to a reservation; `None` for what is allowed whoever holds one, or is judged where
+    /// reservations are changed. `cdb` is the command that it was judged from.
     #[inline]
     pub fn access(&self, cdb: &Cdb) -> Option<Access> {
         match self {
@@ -107,6 +119,7 @@ impl Work {
             | Work::WriteSame { .. }
             | Work::OrWrite(..)
             | Work::Flush => Some(Access::Write),
+            Work::ReserveIn | Work::ReserveOut(_) | Work::Hold | Work::EndHold => None,
             Work::Reply | Work::Parameters(_) | Work::Nothing => access_of_other(cdb),
         }
     }
@@ -156,19 +169,15 @@ impl Work {
     }
 }
 
-/// Commands without blocks. Those that say what a unit is are allowed to everybody; what changes or
-/// tells how it is set is the holder's.
+/// Commands without blocks. Those that ask who is there are allowed to everybody; those that say
+/// what a unit is, to everybody unless a session has it by RESERVE(6); what changes or tells how it
+/// is set is the holder's.
 #[cold]
 fn access_of_other(cdb: &Cdb) -> Option<Access> {
     match cdb.opcode() {
-        OpCode::INQUIRY
-        | OpCode::REPORT_LUNS
-        | OpCode::REQUEST_SENSE
-        | OpCode::TEST_UNIT_READY
-        | OpCode::READ_CAPACITY_10
-        | OpCode::PERSISTENT_RESERVE_IN
-        | OpCode::PERSISTENT_RESERVE_OUT => None,
-        OpCode::START_STOP_UNIT if cdb.start() && cdb.power_condition() == 0 => None,
+        OpCode::INQUIRY | OpCode::REPORT_LUNS | OpCode::REQUEST_SENSE => None,
+        OpCode::TEST_UNIT_READY | OpCode::READ_CAPACITY_10 => Some(Access::Other),
+        OpCode::START_STOP_UNIT if cdb.start() && cdb.power_condition() == 0 => Some(Access::Other),
         // Transfers of no blocks.
         OpCode::READ_10
         | OpCode::READ_12
@@ -177,7 +186,9 @@ fn access_of_other(cdb: &Cdb) -> Option<Access> {
         | OpCode::VERIFY_12
         | OpCode::VERIFY_16 => Some(Access::Read),
         _ => match cdb.action() {
-            ServiceAction::READ_CAPACITY_16 | ServiceAction::REPORT_TARGET_PORT_GROUPS => None,
+            ServiceAction::READ_CAPACITY_16 | ServiceAction::REPORT_TARGET_PORT_GROUPS => {
+                Some(Access::Other)
+            }
             ServiceAction::GET_LBA_STATUS => Some(Access::Read),
             _ => Some(Access::Write),
         },

@@ -166,8 +166,7 @@ fn timeouts_come_with_each_command_if_they_are_asked_for() {
 fn a_command_that_is_not_there_is_reported_as_such() {
     for (opcode, action) in [
         (OpCode::FORMAT_UNIT, None),
-        (OpCode::RESERVE_6, None),
-        (OpCode::PERSISTENT_RESERVE_IN, Some(0)),
+        (OpCode::PERSISTENT_RESERVE_IN, Some(4)),
         (OpCode::MAINTENANCE_IN, Some(0x0a)),
         (OpCode::SERVICE_ACTION_IN_16, Some(0x11)),
     ] {
