@@ -12,12 +12,14 @@
 //! 2. Per command [`Targets::unit`], and again for one that waited.
 //! 3. [`Targets::session_ends`] when no request is submitted any more, or a close comes out of
 //!    [`Targets::poll_event`].
-//! 4. [`Targets::session_drained`], once, when nothing of it is in flight any more.
+//! 4. [`Targets::session_drained`], once, when nothing of it is in flight any more and
+//!    [`Targets::has_undecided`] says that no change of it is.
 //!
 //! Spec: RFC 7143, 6.3.5 (session reinstatement), 4.2.7.
 
 mod change;
 mod login;
+mod reserve;
 pub mod reset;
 #[cfg(test)]
 mod tests;
@@ -25,11 +27,12 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use block::{IdMap, Instant, ShardId, Slot, Table};
+use block::{IdMap, Instant, ShardId, Slot, Table, VolumeId};
 use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer};
+use reservation::{Change, Registrant};
 use scsi::LogicalUnit;
 use wire::iscsi::{IscsiName, LoginStatus};
-use wire::scsi::Sense;
+use wire::scsi::{ScsiStatus, Sense};
 
 use crate::auth::{Challenges, Responder};
 pub use crate::message::Message;
@@ -87,6 +90,12 @@ pub enum SessionEvent {
     Abort { of: SessionHandle, lun: Option<u16> },
     /// A reset that this session asked for, by the request of this task tag, is over.
     ResetDone { tag: u32 },
+    /// End all tasks of a LUN: the host's registration was preempted.
+    EndTasks { lun: u16 },
+    /// What became of the change of a reservation that has this number.
+    Changed { number: u64, status: ScsiStatus, sense: Option<Sense> },
+    /// Of a session that ends, all changes of reservations are decided.
+    Decided,
 }
 
 /// Why a session is to be closed by its target.
@@ -144,6 +153,14 @@ struct Session {
     /// The place of its connection.
     place: Slot,
     target: Slot,
+    /// Its initiator port as reservations know it.
+    registrant: Registrant,
+    /// A number that no other session has, on any shard.
+    life: u64,
+    /// Volumes that it may have by RESERVE(6).
+    holds: Vec<VolumeId>,
+    /// Changes of reservations that it proposed and that are not decided.
+    undecided: u32,
     /// Which LUNs it may not use: none in most cases.
     masked: Vec<u16>,
     /// Whose blocks it takes LUNs for, where that is not whose they are: it has not asked again.
@@ -179,9 +196,17 @@ pub struct Targets {
     /// Resets that hosts of this shard asked for, and parts of resets that it carries out.
     resets: Table<reset::Reset>,
     parts: Vec<reset::Part>,
-    /// Counted up for each session.
+    parts_begun: u64,
+    /// Counted up for each session that has a new TSIH, and for each session.
     sessions_made: u32,
+    lives: u64,
     challenges: Challenges,
+    /// Changes of reservations that are to be agreed on, and those that are under way.
+    changes: VecDeque<(VolumeId, u64, Change)>,
+    proposed: Table<reserve::Proposed>,
+    owed: Vec<reserve::Owed>,
+    /// The latest moment that it was told.
+    now: Instant,
     /// Attentions that are told once every shard has what they are about.
     withheld: Vec<(Slot, SessionEvent)>,
     messages: VecDeque<(ShardId, Message)>,
@@ -205,8 +230,14 @@ impl Targets {
             waiters: Vec::new(),
             resets: Table::new(),
             parts: Vec::new(),
+            parts_begun: 0,
             sessions_made: 0,
+            lives: 0,
             challenges: Challenges::new(secret),
+            changes: VecDeque::new(),
+            proposed: Table::new(),
+            owed: Vec::new(),
+            now: Instant::ZERO,
             withheld: Vec::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
@@ -334,7 +365,8 @@ impl Targets {
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.waiters.iter().map(|waiter| waiter.until).min()
+        let waiters = self.waiters.iter().map(|waiter| waiter.until);
+        waiters.chain(self.owed.iter().map(|owed| owed.at)).min()
     }
 
     /// A session takes no commands any more, for this reason.
@@ -347,10 +379,12 @@ impl Targets {
                 peer: Peer::Address(session.peer),
                 event: HostEvent::Left(why),
             });
+            self.give_up_holds(handle.0);
         }
     }
 
-    /// Nothing of a session is in flight any more, and it takes no commands.
+    /// Nothing of a session is in flight any more, nothing that it proposed is undecided, and it
+    /// takes no commands.
     pub fn session_drained(&mut self, handle: SessionHandle) {
         let Some(session) = self.sessions.remove(handle.0) else { return };
         let left = self.by_nexus.get_mut(&session.nexus).expect("a session is found by its nexus");

@@ -25,7 +25,7 @@ use nvme::controllers::health::TrafficReport;
 use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::server as nvme_tcp;
-use reservation::{Registrant, Reservation, replica};
+use reservation::{Consequences, Registrant, Reservation, replica};
 use wire::ethernet::EtherType;
 use wire::iscsi::IscsiName;
 use wire::nvme::Nqn;
@@ -302,6 +302,7 @@ macro_rules! target {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Proposal {
     Aoe(u64),
+    Iscsi(u64),
 }
 
 /// What a shard has of its protocols beside their sessions.
@@ -503,8 +504,11 @@ impl Protocols {
     pub(crate) fn poll_reservation_change(
         &mut self,
     ) -> Option<(VolumeId, Proposal, reservation::Change)> {
-        let (volume, number, change) = self.aoe.changes.pop_front()?;
-        Some((volume, Proposal::Aoe(number), change))
+        if let Some((volume, number, change)) = self.aoe.changes.pop_front() {
+            return Some((volume, Proposal::Aoe(number), change));
+        }
+        let (volume, number, change) = self.iscsi.poll_reservation_change()?;
+        Some((volume, Proposal::Iscsi(number), change))
     }
 
     pub(crate) fn handle_reservation_answer(
@@ -516,6 +520,7 @@ impl Protocols {
             Proposal::Aoe(number) => {
                 self.aoe().target.handle_reservation_answer(number, answer);
             }
+            Proposal::Iscsi(number) => self.iscsi.handle_reservation_answer(number, answer),
         }
     }
 
@@ -526,6 +531,12 @@ impl Protocols {
         for protocol in FrameProtocol::ALL {
             target!(protocol, &mut self, target => target.take_loans(context));
         }
+    }
+
+    /// A reservation is in force: whoever has to hear of it is told, and whose commands are ended,
+    /// theirs end.
+    pub(crate) fn reservation_changed(&mut self, volume: VolumeId, consequences: &Consequences) {
+        self.iscsi.reservation_changed(volume, consequences);
     }
 
     /// In whose name a volume was asked, of a request of a target without connections; nobody's is

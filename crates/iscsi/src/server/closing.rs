@@ -232,17 +232,24 @@ impl Connection {
                 let buffers = held.data().map(Incoming::take_buffers).unwrap_or_default();
                 self.give_all(buffers, Class::Transfer, ctx);
             }
-            TaskState::Free | TaskState::Waiting(_) | TaskState::Refused(_) => {}
+            // A change that is under way may still be made; nobody hears of it.
+            TaskState::Free
+            | TaskState::Waiting(_)
+            | TaskState::Changing(_)
+            | TaskState::Refused(_) => {}
         }
         self.slots.remove(slot);
         self.order.task_is_gone(slot);
         true
     }
 
-    /// Once it takes nothing more and nothing is in flight, a logout is answered, and the targets
-    /// may go on with what waits for that.
+    /// Once it takes nothing more, nothing is in flight and no change of a reservation is undecided,
+    /// a logout is answered, and the targets may go on with what waits for that.
     pub(super) fn drained_maybe(&mut self, ctx: &mut Context<'_>) {
         if self.is_open() || (self.in_flight > 0 && !planted("session-is-drained-early")) {
+            return;
+        }
+        if self.drains.is_some_and(|session| ctx.shared.has_undecided(session)) {
             return;
         }
         if let State::Ending { logout, .. } = &mut self.state

@@ -166,7 +166,8 @@ impl Connection {
         if !ctx.shared.knows(session, lun) && !matches!(work, Work::Reply) {
             return Err(Refusal::NO_UNIT);
         }
-        if self.has_order(asked.attribute, lun) && !matches!(work, Work::Reply | Work::Nothing) {
+        let is_told = matches!(work, Work::Reply | Work::ReserveIn | Work::Nothing);
+        if self.has_order(asked.attribute, lun) && !is_told {
             if let Payload::ToHost(length) | Payload::FromHost(length) = work.payload() {
                 asked.task.length = length;
             }
@@ -362,10 +363,17 @@ impl Connection {
     ) -> Result<bool, Refusal> {
         match work {
             Work::Reply => return self.reply(asked, ctx),
+            Work::ReserveIn => return self.reply_reservation(asked, volume, ctx),
             Work::Nothing => return Err(Refusal::bare(ScsiStatus::GOOD)),
             // There is no cache that it would fill: the condition is not met, and nothing is promised.
             Work::Prefetch(_) => return Err(Refusal::bare(ScsiStatus::GOOD)),
             _ if !asked.is_final => return Err(Refusal::UNEXPECTED_DATA),
+            Work::Hold | Work::EndHold => {
+                let taken = TaskState::InFlight(Kind::Plain(Class::Transfer));
+                let slot = self.slots.insert(asked.task, taken);
+                self.change_hold(slot, volume, work, ctx);
+                return Ok(true);
+            }
             _ => {}
         }
         let operation = work.operation(Buffer::empty());

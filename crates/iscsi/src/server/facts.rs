@@ -15,6 +15,8 @@ const PRODUCT: &str = "VOLUME";
 /// PRODUCT REVISION LEVEL: the version up to its second number.
 const REVISION: &str =
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+/// RELATIVE TARGET PORT IDENTIFIER of a target's one port.
+pub(super) const RELATIVE_PORT: u16 = 1;
 /// VERSION DESCRIPTOR: iSCSI, no version claimed.
 const VERSION: u16 = 0x0960;
 
@@ -36,7 +38,7 @@ pub(super) fn with<R>(
             version: VERSION,
             device_name: target,
             port_name: &port_name,
-            relative_id: 1,
+            relative_id: RELATIVE_PORT,
             group: PORTAL_GROUP,
         },
         pending,

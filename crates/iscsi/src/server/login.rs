@@ -8,8 +8,6 @@
 use block::Instant;
 use block::record::passed;
 use contract::Endpoint;
-use reservation::Registrant;
-use sha2::{Digest as _, Sha256};
 use wire::iscsi::keys::{self, Key, Pair, Pairs};
 use wire::iscsi::{Bhs, Digests, LoginFlags, LoginRequest, LoginResponse, LoginStatus, Stage};
 
@@ -280,7 +278,7 @@ impl Connection {
     /// The login is over: the full feature phase begins behind its final response.
     fn begin_session(&mut self, request: &LoginRequest, answers: &[u8], opened: Option<Opened>) {
         let State::Login(login) = &mut self.state else { return };
-        self.registrant = login.wanted().map(|wanted| registrant(&wanted.nexus));
+        self.registrant = login.wanted().map(|wanted| wanted.nexus.registrant());
         let responder = core::mem::take(&mut login.responder);
         self.parameters = responder.parameters();
         self.cid = request.cid;
@@ -318,18 +316,4 @@ impl Connection {
         let numbers = self.outbox.numbers.of_status();
         self.outbox.push(&LoginResponse::refused(&request, status, 0, numbers).emit(), &[]);
     }
-}
-
-/// An initiator port as reservations know it: a digest of the names that make it one, since they
-/// have no fixed length.
-fn registrant(nexus: &Nexus) -> Registrant {
-    let mut digest = Sha256::new();
-    for name in [nexus.initiator.as_str().as_bytes(), &nexus.isid, nexus.target.as_str().as_bytes()]
-    {
-        digest.update((name.len() as u32).to_be_bytes());
-        digest.update(name);
-    }
-    let mut port = [0; 16];
-    port.copy_from_slice(&digest.finalize()[..16]);
-    Registrant::ScsiPort(port)
 }

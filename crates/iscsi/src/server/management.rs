@@ -3,8 +3,8 @@
 //! A function is answered when nothing that it concerns will reach the media any more: tasks that
 //! wait for memory or data are dropped at once, those that are with the volume are awaited. None of
 //! them is answered itself. A task set is one nexus's (TST 001b), so CLEAR TASK SET is ABORT TASK
-//! SET. A reset concerns all sessions, which the targets reach ([`Targets::reset`]). Spec: RFC 7143,
-//! 11.5 and 11.6; SAM-5, 7.
+//! SET. A reset concerns all sessions, which the targets reach ([`Targets::reset`]). PREEMPT AND
+//! ABORT ends tasks of other sessions in the same way. Spec: RFC 7143, 11.5 and 11.6; SAM-5, 7.
 //!
 //! [`Targets::reset`]: crate::targets::Targets::reset
 
@@ -31,6 +31,8 @@ enum Who {
     Host { tag: u32, is_immediate: bool },
     /// The targets: the tasks of this LUN, or of all, have ended.
     Targets { session: SessionHandle, lun: Option<u16> },
+    /// Nobody: the shard sees what is below.
+    Nobody,
 }
 
 /// What a function asks for.
@@ -111,6 +113,14 @@ impl Connection {
         }
     }
 
+    /// Somebody has preempted the host's registration, and its tasks of a LUN.
+    pub(super) fn end_tasks_of(&mut self, lun: u16, ctx: &mut Context<'_>) {
+        if self.state.session().is_some() {
+            let slots = self.tasks_of(Some(lun));
+            self.end_tasks(Who::Nobody, slots, ctx);
+        }
+    }
+
     /// A reset that this host asked for is over.
     pub(super) fn reset_is_done(&mut self, tag: u32) {
         let Some(at) = self.resets.iter().position(|(other, _)| *other == tag) else { return };
@@ -169,6 +179,7 @@ impl Connection {
                     self.answer_management(tag, is_immediate, TaskResponse::COMPLETE);
                 }
                 Who::Targets { session, lun } => ctx.shared.aborted(session, lun),
+                Who::Nobody => {}
             }
         }
     }

@@ -39,6 +39,7 @@ mod memory;
 mod order;
 mod outbox;
 mod receive;
+mod reserve;
 mod slots;
 mod steps;
 #[cfg(test)]
@@ -280,9 +281,10 @@ impl Connection {
         matches!(self.state, State::Login(_) | State::Session(_))
     }
 
-    /// Whether the driver closed it and no request of it is in flight: it may be forgotten.
+    /// Whether the driver closed it, no request of it is in flight and nothing that it proposed is
+    /// undecided: it may be forgotten.
     pub fn is_gone(&self) -> bool {
-        matches!(self.state, State::Closed(_)) && self.in_flight == 0
+        matches!(self.state, State::Closed(_)) && self.in_flight == 0 && self.drains.is_none()
     }
 
     /// The targets have something to tell.
@@ -300,6 +302,11 @@ impl Connection {
             SessionEvent::Attention(..) => {}
             SessionEvent::Abort { of, lun } => self.abort_for_reset(of, lun, ctx),
             SessionEvent::ResetDone { tag } => self.reset_is_done(tag),
+            SessionEvent::EndTasks { lun } => self.end_tasks_of(lun, ctx),
+            SessionEvent::Changed { number, status, sense } => {
+                self.change_is_decided(number, Refusal { status, sense }, ctx);
+            }
+            SessionEvent::Decided => self.drained_maybe(ctx),
         }
     }
 

@@ -180,6 +180,9 @@ impl Connection {
             (Some(data), _) => {
                 self.carry_out(slot, volume, work, &judged.cdb, data, Class::Transfer, ctx);
             }
+            (None, Payload::None) if matches!(work, Work::Hold | Work::EndHold) => {
+                self.change_hold(slot, volume, work, ctx);
+            }
             (None, Payload::None) => {
                 self.submit(slot, volume, work.operation(block::Buffer::empty()), ctx);
             }

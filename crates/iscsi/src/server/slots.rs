@@ -49,6 +49,7 @@ pub(super) struct Slot {
 ///  command -- (a read, all data there) ---------------------> InFlight --> answered
 ///     |  `-- Waiting -- memory --> (a read) ----------------------^
 ///     |                 `--> Granted -- all data -----------------'
+///     |---- (all data there) -- Changing -- decided --> answered
 ///     `---- Refused -- the data that come unasked --> answered
 /// ```
 #[derive(Debug)]
@@ -63,6 +64,8 @@ pub(super) enum TaskState {
     InFlight(Kind),
     /// Waits for older tasks, as task attributes ask for.
     Held(Box<Held>),
+    /// Waits until the change of a reservation that has this number is decided.
+    Changing(u64),
     /// Can only fail; its answer waits for the data that its host announced with it.
     Refused(Box<Refused>),
 }
@@ -264,6 +267,13 @@ impl Slots {
     /// The slot of an outstanding task: looks through all, so it is for what is rare.
     pub(super) fn find(&self, tag: u32) -> Option<u16> {
         let is_it = |slot: &Slot| slot.task.tag == tag && !matches!(slot.state, TaskState::Free);
+        self.entries.iter().position(is_it).map(|slot| slot as u16)
+    }
+
+    /// The slot of the task that waits for the change of this number.
+    pub(super) fn changing(&self, number: u64) -> Option<u16> {
+        let is_it =
+            |slot: &Slot| matches!(slot.state, TaskState::Changing(other) if other == number);
         self.entries.iter().position(is_it).map(|slot| slot as u16)
     }
 

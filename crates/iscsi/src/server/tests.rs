@@ -20,6 +20,7 @@ mod memory;
 mod numbers;
 mod order;
 mod reinstatement;
+mod reserve;
 mod residuals;
 mod steps;
 mod transfer;

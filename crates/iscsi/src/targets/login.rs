@@ -45,6 +45,7 @@ pub(super) struct Waiter {
 impl Targets {
     /// The login of the connection at a place is over but for this.
     pub fn open(&mut self, now: Instant, place: Slot, peer: SocketAddr, wanted: Wanted) -> Opening {
+        self.now = now;
         if let Err(status) = self.may_open(&wanted.nexus, peer) {
             return Opening::Now(Err(status));
         }
@@ -192,6 +193,8 @@ impl Targets {
 
     /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.try_owed(now);
         for waiter in core::mem::take(&mut self.waiters) {
             match waiter.until <= now {
                 true => self.answer(&waiter, Found::Busy),
@@ -211,6 +214,7 @@ impl Targets {
 
     /// Another shard's targets have written.
     pub fn handle_message(&mut self, now: Instant, from: ShardId, message: Message) {
+        self.now = now;
         match message {
             Message::NexusAsk { ask, wanted } => {
                 if let Some(found) = self.look_for(now, from, ask, &wanted) {
@@ -278,7 +282,12 @@ impl Targets {
             peer: Peer::Address(peer),
             event: HostEvent::Connected,
         });
+        self.lives += 1;
         let slot = self.sessions.insert(Session {
+            registrant: nexus.registrant(),
+            life: u64::from(self.shard.0) << 48 | self.lives,
+            holds: Vec::new(),
+            undecided: 0,
             nexus: nexus.clone(),
             tsih,
             cid,

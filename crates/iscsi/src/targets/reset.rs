@@ -1,5 +1,6 @@
 //! Resets: the tasks of a logical unit, or of all units of a target, end in every session on every
-//! shard, and only then the reset is answered (promise: nothing older reaches the media any more).
+//! shard, and what a session has by RESERVE(6); only then the reset is answered (promise: nothing
+//! older reaches the media any more).
 //!
 //! ```text
 //!  shard of the request                every shard, also that one
@@ -9,10 +10,14 @@
 //! Other sessions than the one that asked are told by a unit attention. Spec: RFC 7143, 11.5.1
 //! (LOGICAL UNIT RESET, TARGET WARM RESET, TARGET COLD RESET); SAM-5, 6.3.3, 7.7.
 
-use block::{ShardId, Slot};
+use std::collections::BTreeSet;
+
+use block::{ShardId, Slot, VolumeId};
+use reservation::Change;
 use wire::iscsi::IscsiName;
 use wire::scsi::{AdditionalSense, Sense};
 
+use super::reserve::Waiter;
 use super::{CloseReason, SessionEvent, SessionHandle, Targets};
 use crate::message::Message;
 
@@ -46,6 +51,9 @@ pub(super) struct Part {
     scope: Scope,
     /// Sessions whose tasks have not ended.
     sessions: Vec<Slot>,
+    /// Its own number, and holds of RESERVE(6) that are being ended.
+    mark: u64,
+    holds: u32,
 }
 
 impl Targets {
@@ -85,7 +93,34 @@ impl Targets {
             }
         }
         let sessions = sessions.into_iter().map(|(slot, _)| slot).collect();
-        self.parts.push(Part { from, ask, scope, sessions });
+        self.parts_begun += 1;
+        let mark = self.parts_begun;
+        let holds = target.map_or(0, |target| self.reset_holds(target, scope.lun, mark));
+        self.parts.push(Part { from, ask, scope, sessions, mark, holds });
+        self.parts_may_be_over();
+    }
+
+    /// Ends what sessions of this shard may have by RESERVE(6) of the units; how much there is.
+    fn reset_holds(&mut self, target: Slot, lun: Option<u16>, mark: u64) -> u32 {
+        let Some(entry) = self.entries.get(target) else { return 0 };
+        let is_reset = |volume: &VolumeId| {
+            let units = &entry.target.units;
+            let mut concerned = units.iter().filter(|unit| lun.is_none_or(|lun| unit.lun == lun));
+            concerned.any(|unit| unit.unit.volume == *volume)
+        };
+        let held = self.sessions.iter().flat_map(|(_, session)| &session.holds);
+        let held: BTreeSet<VolumeId> = held.copied().filter(is_reset).collect();
+        for volume in &held {
+            self.propose(Waiter::Reset { mark }, *volume, Change::ResetHold);
+        }
+        held.len() as u32
+    }
+
+    /// A hold was ended that a part of a reset waited for.
+    pub(super) fn hold_was_reset(&mut self, mark: u64) {
+        if let Some(part) = self.parts.iter_mut().find(|part| part.mark == mark) {
+            part.holds -= 1;
+        }
         self.parts_may_be_over();
     }
 
@@ -103,7 +138,8 @@ impl Targets {
     }
 
     fn parts_may_be_over(&mut self) {
-        let over: Vec<Part> = self.parts.extract_if(.., |part| part.sessions.is_empty()).collect();
+        let is_over = |part: &mut Part| part.sessions.is_empty() && part.holds == 0;
+        let over: Vec<Part> = self.parts.extract_if(.., is_over).collect();
         for Part { from, ask, scope, .. } in over {
             if from == self.shard {
                 self.reset_answered(ask);

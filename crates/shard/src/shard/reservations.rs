@@ -150,8 +150,10 @@ impl Shard {
                 protocols.handle_reservation(context);
             });
             let volume = VolumeId(volume);
-            let ended = value.consequences().ended.clone();
+            let consequences = value.consequences().clone();
             self.reservations.in_force.set(volume, value);
+            self.protocols.reservation_changed(volume, &consequences);
+            let ended = consequences.ended;
             self.reservations.draining.push(Draining { volume, version, ended });
         }
         for (number, answer) in answers {

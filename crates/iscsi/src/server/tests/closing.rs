@@ -85,6 +85,10 @@ fn states() -> Vec<Reach> {
             world.command(0, write(0, 4096).with_attribute(ordered), &pattern(4096, 0));
             world.command(0, read(0, 4096), &[]);
         }),
+        ("a change of a reservation that is not decided", |world| {
+            world.hold_changes = true;
+            world.command(0, Order::new(0, Cdb::new(wire::scsi::OpCode::RESERVE_6)), &[]);
+        }),
         ("an abort that waits", |world| {
             world.hold_requests = true;
             let tag = world.command(0, read(0, 4096), &[]);

@@ -4,8 +4,10 @@
 use core::time::Duration;
 use std::sync::OnceLock;
 
-use block::{Class, Failure, Instant, Outcome, limits};
+use block::{Class, Failure, Instant, Outcome, ShardId, VolumeId, limits};
 use contract::SendBatch;
+use reservation::replica::Replicas;
+use reservation::{Change, Reservation};
 pub(super) use testkit::iscsi::host::{Host, Order};
 pub(super) use testkit::iscsi::{Said, seal};
 use testkit::pipe::Pipe;
@@ -47,11 +49,19 @@ pub(super) struct World {
     pub(super) hold_requests: bool,
     /// What the next request ends with, instead of being carried out.
     pub(super) fail_next: Option<Failure>,
+    /// Who decides about reservations, and whether changes wait until the test lets them go.
+    pub(super) owner: Replicas<Reservation>,
+    pub(super) hold_changes: bool,
+    /// Whether what is to be stored cannot be.
+    pub(super) is_broken: bool,
     /// Names of the operations that were carried out.
     pub(super) log: Vec<&'static str>,
     /// Where the next connection reaches us.
     pub(super) local: &'static str,
 }
+
+/// The number of a proposal that is no session's.
+const FOREIGN: u64 = u64::MAX;
 
 /// LUN 0 on volume 0, LUN 1 read-only on volume 1, LUN 300 on volume 2, without discards.
 pub(super) fn target() -> Target {
@@ -90,7 +100,12 @@ impl World {
         let content =
             CONTENT.get_or_init(|| (0..VOLUME).map(|i| (i / 512 * 7 + i) as u8).collect());
         let now = Instant(1_000_000);
+        let mut owner = Replicas::new(ShardId(0), 1);
+        (0..3).for_each(|volume| owner.add(volume, Reservation::default()));
         World {
+            owner,
+            hold_changes: false,
+            is_broken: false,
             shard: ShardStub::new(now, limits::POOL_PAGES_MIN, fixtures::exported(targets)),
             links: Vec::new(),
             volumes: vec![content.clone(), vec![0; VOLUME], vec![0; VOLUME]],
@@ -181,6 +196,7 @@ impl World {
             }
             moved |= self.serve();
             moved |= self.control();
+            moved |= !self.hold_changes && self.agree();
             for link in 0..self.links.len() {
                 moved |= self.effects(link);
             }
@@ -279,6 +295,42 @@ impl World {
         }
         assert!(self.shard.shared.poll_message().is_none(), "one shard writes to nobody");
         moved
+    }
+
+    /// Agrees on the changes of reservations that sessions ask for, as their shard would.
+    pub(super) fn agree(&mut self) -> bool {
+        let mut moved = false;
+        while let Some((volume, number, change)) = self.shard.shared.poll_reservation_change() {
+            moved = true;
+            self.owner.propose(volume.0, number, change);
+        }
+        self.carry_changes();
+        moved
+    }
+
+    fn carry_changes(&mut self) {
+        while !self.owner.outbox.is_empty() {
+            let outbox = core::mem::take(&mut self.owner.outbox);
+            for (volume, version, _) in outbox.store {
+                self.owner.handle_stored(volume, version, !self.is_broken);
+            }
+            for (key, version, value) in outbox.install {
+                let volume = VolumeId(key);
+                self.shard.shared.reservation_changed(volume, value.consequences());
+                self.shard.reservations.set(volume, value);
+                self.owner.installed(key, version);
+            }
+            for (number, answer) in outbox.answers.into_iter().filter(|(of, _)| *of != FOREIGN) {
+                self.shard.shared.handle_reservation_answer(number, answer);
+            }
+        }
+    }
+
+    /// Changes the reservation of volume 0 in the name of somebody who comes another way.
+    pub(super) fn change(&mut self, change: Change) {
+        self.owner.propose(0, FOREIGN, change);
+        self.carry_changes();
+        self.run();
     }
 
     /// Memory may be free again. Whether somebody waits still.
@@ -405,6 +457,7 @@ impl Drop for World {
         if std::thread::panicking() {
             return;
         }
+        (self.hold_changes, self.is_broken) = (false, false);
         for link in 0..self.links.len() {
             if self.links[link].pipe.lose() {
                 let loss = contract::Loss::EndOfStream;

@@ -1,0 +1,108 @@
+//! Commands that change a reservation: they wait until all shards have agreed; and those that tell of
+//! it, which are answered from what is in force here.
+//!
+//! A task that is aborted meanwhile, or whose session ends, is answered no more, and its change may
+//! still be made: its host sees by PERSISTENT RESERVE IN whether it was. Spec: SPC-4, 5.13. Not
+//! here: what commands ask for (`scsi`), who is told (`targets`).
+
+use block::{Class, VolumeId};
+use reservation::{Change, Reservation};
+use scsi::{Asker, Work};
+use wire::scsi::Cdb;
+use wire::scsi::persistent::TransportId;
+
+use super::command::Asked;
+use super::facts::RELATIVE_PORT;
+use super::receive::Stream;
+use super::slots::{Incoming, TaskState};
+use super::{Connection, Context, Refusal};
+
+impl Connection {
+    /// PERSISTENT RESERVE IN.
+    #[cold]
+    pub(super) fn reply_reservation(
+        &mut self,
+        asked: &mut Asked<'_>,
+        volume: VolumeId,
+        ctx: &Context<'_>,
+    ) -> Result<bool, Refusal> {
+        if self.outbox.is_crowded() {
+            self.intake.stream = Stream::Unread;
+            return Ok(false);
+        }
+        let none = Reservation::default();
+        let reservation = ctx.reservations.get(volume).unwrap_or(&none);
+        let told = scsi::reserve_in(&asked.cdb, reservation, RELATIVE_PORT);
+        let data = told.map_err(|(status, sense)| Refusal { status, sense })?;
+        self.counters.sent_bytes += data.len() as u64;
+        asked.task.expected = asked.to_host;
+        self.outbox.push_reply(&asked.task, &data);
+        Ok(true)
+    }
+
+    /// PERSISTENT RESERVE OUT, whose list is there, in `slot`.
+    #[cold]
+    pub(super) fn take_reserve_out(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        cdb: &Cdb,
+        data: Incoming,
+        class: Class,
+        ctx: &mut Context<'_>,
+    ) {
+        let mut list = vec![0; data.length as usize];
+        ctx.memory.read(&data.buffer, 0, &mut list);
+        self.give_data(data, class, ctx);
+        let session = self.state.session();
+        let Some(nexus) = session.and_then(|session| ctx.shared.nexus(session)) else {
+            return self.fail(slot, Refusal::ABORTED, ctx);
+        };
+        let by = nexus.applicant();
+        let port = |id: &TransportId| nexus.other(id);
+        let asker = Asker { by: &by, relative_port: RELATIVE_PORT, port };
+        match scsi::reserve_out(cdb, &list, &asker) {
+            Ok(change) => self.change_reservation(slot, volume, change, ctx),
+            Err(sense) => self.fail(slot, sense.into(), ctx),
+        }
+    }
+
+    /// RESERVE or RELEASE, in `slot`.
+    #[cold]
+    pub(super) fn change_hold(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        work: Work,
+        ctx: &mut Context<'_>,
+    ) {
+        let session = self.state.session();
+        let Some(hold) = session.and_then(|session| ctx.shared.hold(session)) else {
+            return self.fail(slot, Refusal::ABORTED, ctx);
+        };
+        let change = match work {
+            Work::Hold => Change::Hold(hold),
+            _ => Change::EndHold(hold),
+        };
+        self.change_reservation(slot, volume, change, ctx);
+    }
+
+    fn change_reservation(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        change: Change,
+        ctx: &mut Context<'_>,
+    ) {
+        let session = self.state.session().expect("a task is a session's");
+        let number = ctx.shared.change(session, volume, change);
+        *self.slots.state(slot) = TaskState::Changing(number);
+    }
+
+    /// All shards have agreed on a change, or not: who asked for it is answered, if he is there.
+    pub(super) fn change_is_decided(&mut self, number: u64, end: Refusal, ctx: &mut Context<'_>) {
+        if let Some(slot) = self.slots.changing(number) {
+            self.fail(slot, end, ctx);
+        }
+    }
+}

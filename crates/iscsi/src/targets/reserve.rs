@@ -1,0 +1,212 @@
+//! Changes of reservations that hosts ask for, and who hears of those that were made.
+//!
+//! ```text
+//!  session                     targets                      shard
+//!     |---- change() ------------>|-- poll_reservation_change() -->|  all shards agree
+//!     |<--- Changed --------------|<- handle_reservation_answer() -|
+//!     |     Attention, EndTasks   |<- reservation_changed() -------|  before it is answered, on every shard
+//! ```
+//! A session has drained only when nothing that it proposed is undecided, so that no older change of
+//! its initiator port is made once that has logged in again. What it has by RESERVE(6) is given up
+//! with it, and with a reset ([`Part`](super::reset::Part)): on the shard that proposed it, so that
+//! giving up comes behind having. What is given up and cannot be is tried again until it is. Spec:
+//! SPC-4, 5.13; SPC-2, 7.21; RFC 7143, 4.2.7.1.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use block::{Instant, Slot, VolumeId};
+use reservation::replica::Answer;
+use reservation::{Applicant, Change, Consequences, Hold, Registrant, Reservation, Verdict};
+use sha2::{Digest as _, Sha256};
+use wire::iscsi::IscsiName;
+use wire::scsi::ProtocolId;
+use wire::scsi::persistent::TransportId;
+
+use super::{Nexus, SessionEvent, SessionHandle, Targets};
+
+/// How soon a hold is given up again that could not be.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Who waits for a change to be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// A session, by a task of it or because it ends.
+    Session { session: Slot, is_task: bool },
+    /// The part of a reset that has this mark.
+    Reset { mark: u64 },
+    /// Nobody: it is tried again.
+    Nobody,
+}
+
+/// A change under way.
+#[derive(Debug)]
+pub(super) struct Proposed {
+    waiter: Waiter,
+    volume: VolumeId,
+    /// What is tried again until it is made.
+    owed: Option<Change>,
+}
+
+/// A hold that has to be given up and could not be.
+#[derive(Debug)]
+pub(super) struct Owed {
+    pub(super) at: Instant,
+    volume: VolumeId,
+    change: Change,
+}
+
+impl Nexus {
+    /// The initiator port as reservations know it: a digest of the names that make it one, since
+    /// they have no fixed length.
+    pub fn registrant(&self) -> Registrant {
+        let mut digest = Sha256::new();
+        let names =
+            [self.initiator.as_str().as_bytes(), &self.isid, self.target.as_str().as_bytes()];
+        for name in names {
+            digest.update((name.len() as u32).to_be_bytes());
+            digest.update(name);
+        }
+        let mut port = [0; 16];
+        port.copy_from_slice(&digest.finalize()[..16]);
+        Registrant::ScsiPort(port)
+    }
+
+    /// The same with the name of the port, as its TransportID has it.
+    pub fn applicant(&self) -> Applicant {
+        let TransportId { name, .. } = TransportId::iscsi(self.initiator.as_str(), self.isid);
+        let name: Arc<str> = String::from_utf8(name).expect("names are text").into();
+        Applicant { id: self.registrant(), name: Some(name) }
+    }
+
+    /// The initiator port that a TransportID names, at the same target; `None` if it names none, or
+    /// all of an initiator.
+    pub fn other(&self, id: &TransportId) -> Option<Applicant> {
+        if (id.protocol, id.format) != (ProtocolId::ISCSI, 1) {
+            return None;
+        }
+        let (initiator, isid) = core::str::from_utf8(&id.name).ok()?.split_once(",i,0x")?;
+        let is_number =
+            (1..=12).contains(&isid.len()) && isid.bytes().all(|b| b.is_ascii_hexdigit());
+        let number = u64::from_str_radix(isid, 16).ok().filter(|_| is_number)?;
+        let [_, _, isid @ ..] = number.to_be_bytes();
+        let initiator = IscsiName::new(initiator).ok()?;
+        Some(Nexus { initiator, isid, target: self.target.clone() }.applicant())
+    }
+}
+
+impl Targets {
+    /// A task of a session asks for a change; answered by [`SessionEvent::Changed`] with the number
+    /// that is returned.
+    pub fn change(&mut self, handle: SessionHandle, volume: VolumeId, change: Change) -> u64 {
+        if let Some(session) = self.sessions.get_mut(handle.0)
+            && let Change::Hold(_) = change
+            && !session.holds.contains(&volume)
+        {
+            session.holds.push(volume);
+        }
+        self.propose(Waiter::Session { session: handle.0, is_task: true }, volume, change)
+    }
+
+    /// What the session has, or is to have, by RESERVE(6).
+    pub fn hold(&self, handle: SessionHandle) -> Option<Hold> {
+        let session = self.sessions.get(handle.0)?;
+        Some(Hold { by: session.registrant, life: session.life })
+    }
+
+    /// Whether something that the session proposed is undecided.
+    pub fn has_undecided(&self, handle: SessionHandle) -> bool {
+        self.sessions.get(handle.0).is_some_and(|session| session.undecided > 0)
+    }
+
+    pub(super) fn propose(&mut self, waiter: Waiter, volume: VolumeId, change: Change) -> u64 {
+        if let Waiter::Session { session, .. } = waiter
+            && let Some(session) = self.sessions.get_mut(session)
+        {
+            session.undecided += 1;
+        }
+        let is_owed = matches!(change, Change::EndHold(_) | Change::ResetHold)
+            && !matches!(waiter, Waiter::Session { is_task: true, .. });
+        let owed = is_owed.then(|| change.clone());
+        let Slot { index, generation } = self.proposed.insert(Proposed { waiter, volume, owed });
+        let number = u64::from(generation) << 32 | u64::from(index);
+        self.changes.push_back((volume, number, change));
+        number
+    }
+
+    /// A change that is to be agreed on: of this volume, by this number.
+    #[inline]
+    pub fn poll_reservation_change(&mut self) -> Option<(VolumeId, u64, Change)> {
+        self.changes.pop_front()
+    }
+
+    /// A change was agreed on, or not.
+    pub fn handle_reservation_answer(&mut self, number: u64, answer: Answer<Verdict, Reservation>) {
+        let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
+        let Proposed { waiter, volume, owed } =
+            self.proposed.remove(slot).expect("a change is answered once");
+        if let Some(change) = owed
+            && matches!(answer, Answer::Busy | Answer::NotStored)
+        {
+            self.owed.push(Owed { at: self.now + AGAIN, volume, change });
+        }
+        match waiter {
+            Waiter::Session { session, is_task } => {
+                let Some(session) = self.sessions.get_mut(session) else { return };
+                session.undecided -= 1;
+                if is_task {
+                    let (status, sense) = scsi::status_of_change(&answer);
+                    let event = SessionEvent::Changed { number, status, sense };
+                    self.events.push_back((session.place, event));
+                }
+                if session.ends && session.undecided == 0 {
+                    self.events.push_back((session.place, SessionEvent::Decided));
+                }
+            }
+            Waiter::Reset { mark } => self.hold_was_reset(mark),
+            Waiter::Nobody => {}
+        }
+    }
+
+    /// A session ends: what it may have by RESERVE(6) it has no more.
+    pub(super) fn give_up_holds(&mut self, slot: Slot) {
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        let hold = Hold { by: session.registrant, life: session.life };
+        for volume in core::mem::take(&mut session.holds) {
+            let waiter = Waiter::Session { session: slot, is_task: false };
+            self.propose(waiter, volume, Change::EndHold(hold));
+        }
+    }
+
+    /// What could not be given up is tried again.
+    pub(super) fn try_owed(&mut self, now: Instant) {
+        let due: Vec<Owed> = self.owed.extract_if(.., |owed| owed.at <= now).collect();
+        for Owed { volume, change, .. } in due {
+            self.propose(Waiter::Nobody, volume, change);
+        }
+    }
+
+    /// A reservation is another from now on: hosts are told, and tasks end that may not go on.
+    pub fn reservation_changed(&mut self, volume: VolumeId, consequences: &Consequences) {
+        let Consequences { told, ended } = consequences;
+        for (_, session) in self.sessions.iter().filter(|(_, session)| !session.ends) {
+            let mine = |who: &Registrant| *who == session.registrant;
+            let told = told.iter().filter(|(who, _)| mine(who)).map(|(_, told)| *told);
+            let senses: Vec<_> = told.map(scsi::told_as).collect();
+            let is_ended = ended.iter().any(mine);
+            if senses.is_empty() && !is_ended {
+                continue;
+            }
+            let Some(entry) = self.entries.get(session.target) else { continue };
+            let units = entry.units.iter().filter(|(_, unit)| unit.volume == volume);
+            for lun in units.map(|(lun, _)| lun as u16) {
+                if is_ended {
+                    self.events.push_back((session.place, SessionEvent::EndTasks { lun }));
+                }
+                let told = senses.iter().filter(|_| !session.masked.contains(&lun));
+                let told = told.map(|sense| SessionEvent::Attention(Some(lun), *sense));
+                self.events.extend(told.map(|event| (session.place, event)));
+            }
+        }
+    }
+}
