@@ -12,7 +12,8 @@ use crate::state::{Access, Registrant, Reservation};
 #[derive(Debug, Default)]
 pub struct InForce {
     held: IdMap<Box<Reservation>>,
-    /// Of volumes that are free.
+    /// Of volumes that are free, also of those where nobody is registered any more: generations
+    /// count on.
     registered: IdMap<Box<Reservation>>,
 }
 
@@ -30,7 +31,7 @@ impl InForce {
         Some(self.held.get(volume.0)?)
     }
 
-    /// The reservation of a volume that is held, or where somebody is registered.
+    /// The reservation of a volume that is held, or where somebody is or was registered.
     pub fn get(&self, volume: VolumeId) -> Option<&Reservation> {
         self.held(volume).or_else(|| Some(self.registered.get(volume.0)?))
     }
@@ -38,6 +39,7 @@ impl InForce {
     /// The volumes of which there is something to say.
     pub fn iter(&self) -> impl Iterator<Item = (VolumeId, &Reservation)> {
         let both = self.held.iter().chain(self.registered.iter());
+        let both = both.filter(|(_, reservation)| !reservation.is_empty());
         both.map(|(volume, reservation)| (VolumeId(volume), &**reservation))
     }
 
@@ -47,7 +49,7 @@ impl InForce {
         self.registered.remove(volume.0);
         if !reservation.is_free() {
             self.held.insert(volume.0, Box::new(reservation));
-        } else if !reservation.is_empty() {
+        } else if !reservation.is_empty() || reservation.generation() > 0 {
             self.registered.insert(volume.0, Box::new(reservation));
         }
     }
@@ -84,6 +86,7 @@ mod tests {
         let free = listed(&held, &[]);
         in_force.set(VolumeId(3), free.clone());
         assert!(may(&in_force, 3, None) && in_force.iter().next().is_none());
+        assert_eq!(in_force.get(VolumeId(3)).map(Reservation::generation), Some(2));
         // Who is but registered is known, and keeps nobody out.
         let by = ours.into();
         let register =
