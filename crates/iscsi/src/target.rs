@@ -6,7 +6,7 @@
 //! 4.7.
 
 use block::BlockSize;
-use scsi::LogicalUnit;
+pub use scsi::{LogicalUnit, ModeState};
 use wire::iscsi::IscsiName;
 
 use crate::auth::Required;

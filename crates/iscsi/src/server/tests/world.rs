@@ -4,14 +4,13 @@
 use core::time::Duration;
 use std::sync::OnceLock;
 
-use block::{Class, Failure, Instant, Outcome, ShardId, VolumeId, limits};
+use block::{Class, Failure, Instant, Outcome, VolumeId, limits};
 use contract::SendBatch;
-use reservation::replica::Replicas;
 use reservation::{Change, Reservation};
 pub(super) use testkit::iscsi::host::{Host, Order};
 pub(super) use testkit::iscsi::{Said, seal};
 use testkit::pipe::Pipe;
-use testkit::{ShardStub, perform};
+use testkit::{Agreement, ShardStub, perform};
 use wire::iscsi::{Digests, R2t};
 use wire::scsi::{AdditionalSense, Cdb, ScsiStatus, SenseKey};
 
@@ -49,8 +48,8 @@ pub(super) struct World {
     pub(super) hold_requests: bool,
     /// What the next request ends with, instead of being carried out.
     pub(super) fail_next: Option<Failure>,
-    /// Who decides about reservations, and whether changes wait until the test lets them go.
-    pub(super) owner: Replicas<Reservation>,
+    /// Reservations, and whether changes wait until the test lets them go.
+    agreement: Agreement<Reservation>,
     pub(super) hold_changes: bool,
     /// Whether what is to be stored cannot be.
     pub(super) is_broken: bool,
@@ -60,7 +59,7 @@ pub(super) struct World {
     pub(super) local: &'static str,
 }
 
-/// The number of a proposal that is no session's.
+/// The number of proposals that are no session's.
 const FOREIGN: u64 = u64::MAX;
 
 /// LUN 0 on volume 0, LUN 1 read-only on volume 1, LUN 300 on volume 2, without discards.
@@ -100,10 +99,10 @@ impl World {
         let content =
             CONTENT.get_or_init(|| (0..VOLUME).map(|i| (i / 512 * 7 + i) as u8).collect());
         let now = Instant(1_000_000);
-        let mut owner = Replicas::new(ShardId(0), 1);
-        (0..3).for_each(|volume| owner.add(volume, Reservation::default()));
+        let mut agreement = Agreement::default();
+        (0..3).for_each(|volume| agreement.add(volume, Reservation::default()));
         World {
-            owner,
+            agreement,
             hold_changes: false,
             is_broken: false,
             shard: ShardStub::new(now, limits::POOL_PAGES_MIN, fixtures::exported(targets)),
@@ -298,38 +297,29 @@ impl World {
     }
 
     /// Agrees on the changes of reservations that sessions ask for, as their shard would.
-    pub(super) fn agree(&mut self) -> bool {
+    fn agree(&mut self) -> bool {
         let mut moved = false;
         while let Some((volume, number, change)) = self.shard.shared.poll_reservation_change() {
             moved = true;
-            self.owner.propose(volume.0, number, change);
+            self.agreement.propose(volume.0, number, change);
         }
-        self.carry_changes();
+        let ShardStub { shared, reservations, .. } = &mut self.shard;
+        let answers = self.agreement.settle(!self.is_broken, |key, value| {
+            shared.reservation_changed(VolumeId(key), value.consequences());
+            reservations.set(VolumeId(key), value.clone());
+            true
+        });
+        moved |= answers.is_some();
+        let answers = answers.unwrap_or_default();
+        for (number, answer) in answers.into_iter().filter(|(number, _)| *number != FOREIGN) {
+            shared.handle_reservation_answer(number, answer);
+        }
         moved
-    }
-
-    fn carry_changes(&mut self) {
-        while !self.owner.outbox.is_empty() {
-            let outbox = core::mem::take(&mut self.owner.outbox);
-            for (volume, version, _) in outbox.store {
-                self.owner.handle_stored(volume, version, !self.is_broken);
-            }
-            for (key, version, value) in outbox.install {
-                let volume = VolumeId(key);
-                self.shard.shared.reservation_changed(volume, value.consequences());
-                self.shard.reservations.set(volume, value);
-                self.owner.installed(key, version);
-            }
-            for (number, answer) in outbox.answers.into_iter().filter(|(of, _)| *of != FOREIGN) {
-                self.shard.shared.handle_reservation_answer(number, answer);
-            }
-        }
     }
 
     /// Changes the reservation of volume 0 in the name of somebody who comes another way.
     pub(super) fn change(&mut self, change: Change) {
-        self.owner.propose(0, FOREIGN, change);
-        self.carry_changes();
+        self.agreement.propose(0, FOREIGN, change);
         self.run();
     }
 
