@@ -9,9 +9,12 @@ use block::limits::TRANSFER_MAX;
 use block::{BlockCount, BlockSize, Extent, Failure, Outcome, VolumeId};
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{Choices, one_line};
-use scsi::{Attentions, Facts, LogicalUnit, ModeState, Ordered, Payload, TargetPort, Work};
+use reservation::replica::Answer;
+use reservation::{Registrant, Reservation, Value};
+use scsi::{Asker, Attentions, Facts, LogicalUnit, ModeState, Ordered, Payload, TargetPort, Work};
 use wire::scsi::opcodes::{OneCommand, Support};
-use wire::scsi::{AdditionalSense, Cdb, OpCode, ProtocolId, ScsiStatus, Sense};
+use wire::scsi::persistent::TransportId;
+use wire::scsi::{AdditionalSense, Cdb, OpCode, ProtocolId, ScsiStatus, Sense, ServiceAction};
 
 const LUNS: [u16; 4] = [0, 1, 255, 300];
 
@@ -79,7 +82,12 @@ fn command(choices: &mut Choices<'_>, unit: &mut LogicalUnit, attentions: &mut A
     let facts = facts(pending);
     let is_there = !matches!(lun, 300);
     let judged = if is_there { scsi::judge(&cdb, unit) } else { scsi::judge_absent(&cdb) };
-    let unknown = |sense: &Sense| sense.code == AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
+    let reserves = [OpCode::PERSISTENT_RESERVE_IN, OpCode::PERSISTENT_RESERVE_OUT];
+    let no_action = Sense::invalid_field(1, 4);
+    let unknown = |sense: &Sense| {
+        sense.code == AdditionalSense::INVALID_COMMAND_OPERATION_CODE
+            || (reserves.contains(&cdb.opcode()) && *sense == no_action)
+    };
     if is_there && !cdb.naca() {
         let taken = !judged.as_ref().is_err_and(unknown);
         assert_eq!(is_reported(&cdb, unit, &facts), taken, "{cdb}");
@@ -124,12 +132,39 @@ fn carry_out(
                 Err(sense) => told(&sense),
             }
         }
+        (Work::ReserveOut(length), _) => {
+            let data: Vec<u8> = (0..length).map(|_| choices.byte()).collect();
+            let sent = &data[..data.len() - choices.below(3).min(data.len())];
+            reserve(choices, cdb, sent);
+        }
         (Work::WriteSame { block, .. }, Some(unit)) => {
             let data: Vec<u8> = (0..block).map(|_| choices.byte()).collect();
             check(&work.of_same(&data), cdb, unit);
         }
         _ => {}
     }
+}
+
+/// What a list asks for is decided, told as a status, and can be looked at.
+fn reserve(choices: &mut Choices<'_>, cdb: &Cdb, list: &[u8]) {
+    let port = |number| Registrant::ScsiPort([number; 16]);
+    let asker = Asker {
+        by: &port(0).into(),
+        relative_port: 1,
+        port: |id: &TransportId| Some(port(id.name.first().copied().unwrap_or(1)).into()),
+    };
+    let change = match scsi::reserve_out(cdb, list, &asker) {
+        Ok(change) => change,
+        Err(sense) => return told(&sense),
+    };
+    let (next, verdict) = Reservation::default().apply(&change);
+    let reservation = next.unwrap_or_default();
+    let (_, sense) = scsi::status_of_change(&Answer::Decided(verdict, reservation.clone()));
+    sense.iter().for_each(told);
+    let action = 0x5e00 | u16::from(choices.byte() & 3);
+    let look = Cdb::persistent_reserve_in(ServiceAction(action), choices.word());
+    let data = scsi::reserve_in(&look, &reservation, 1).expect("nobody has it for a session");
+    assert!(data.len() <= look.allocation_length() as usize);
 }
 
 /// Work lies inside of the volume, moves no more than it may, and changes nothing that is
@@ -159,7 +194,14 @@ fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
             assert!(!deallocate || unit.discards);
             true
         }
-        Work::Flush | Work::Reply | Work::Parameters(_) | Work::Nothing => false,
+        Work::Flush
+        | Work::Reply
+        | Work::ReserveIn
+        | Work::ReserveOut(_)
+        | Work::Hold
+        | Work::EndHold
+        | Work::Parameters(_)
+        | Work::Nothing => false,
     };
     assert!(!changes || !unit.is_write_protected(), "{cdb}");
     let _ = work.access(cdb);
