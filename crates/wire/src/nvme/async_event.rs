@@ -33,6 +33,10 @@ impl AsyncEvent {
     /// The discovery log changed.
     pub const DISCOVERY_CHANGED: Self = Self::notice(0xf0, LogId::DISCOVERY);
 
+    /// A reservation notification waits.
+    pub const RESERVATION_NOTIFICATION: Self =
+        Self { kind: EventType::IO_COMMAND_SET, info: 0, log: LogId::RESERVATION_NOTIFICATION };
+
     /// A notice.
     pub const fn notice(info: u8, log: LogId) -> Self {
         Self { kind: EventType::NOTICE, info, log }
@@ -63,6 +67,7 @@ mod tests {
         for (event, result) in [
             (AsyncEvent::NAMESPACE_CHANGED, 0x04_00_02),
             (AsyncEvent::DISCOVERY_CHANGED, 0x70_f0_02),
+            (AsyncEvent::RESERVATION_NOTIFICATION, 0x80_00_06),
         ] {
             assert_eq!(event.to_result(), result);
             assert_eq!(AsyncEvent::from_result(result), event);

@@ -2,7 +2,7 @@
 //! command set, as NVMe over Fabrics uses them.
 //!
 //! [`command`] is the submission queue entry, [`completion`] and [`status`] the answer; what they
-//! carry is in [`identify`], [`log`], [`feature`], [`async_event`] and [`fabrics`]. Little-endian,
+//! carry is in [`identify`], [`log`], [`feature`], [`async_event`], [`reservation`] and [`fabrics`]. Little-endian,
 //! no state: which command is allowed when is the business of the machines above.
 
 pub mod async_event;
@@ -13,6 +13,7 @@ pub mod feature;
 pub mod identify;
 pub mod log;
 pub mod nqn;
+pub mod reservation;
 pub mod status;
 
 pub use command::Command;

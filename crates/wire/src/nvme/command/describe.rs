@@ -7,6 +7,7 @@ use crate::nvme::fabrics::{Connect, FabricsType, Property};
 use crate::nvme::feature::FeatureId;
 use crate::nvme::identify::Cns;
 use crate::nvme::log::GetLog;
+use crate::nvme::reservation::{ReportRequest, ReservationDword};
 
 /// A command with its queue known; see [`Command::describe`].
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +88,13 @@ fn io(command: &Command, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(" deallocate")?;
             }
         }
+        IoOpcode::RESERVATION_REGISTER
+        | IoOpcode::RESERVATION_ACQUIRE
+        | IoOpcode::RESERVATION_RELEASE => reservation(command, f)?,
+        IoOpcode::RESERVATION_REPORT => {
+            let ReportRequest { bytes, extended } = ReportRequest::of(command);
+            write!(f, " bytes {bytes}{}", if extended { " extended" } else { "" })?;
+        }
         _ => write!(f, " cdw10 {:#x}", command.cdw(10))?,
     }
     if command.fuse() != Fuse::NONE {
@@ -94,6 +102,27 @@ fn io(command: &Command, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     if command.sgl().length != 0 {
         write!(f, ", {}", command.sgl())?;
+    }
+    Ok(())
+}
+
+/// A command that changes a reservation: what it does, and with what.
+fn reservation(command: &Command, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let dword = ReservationDword::of(command);
+    let is_register = command.io_opcode() == IoOpcode::RESERVATION_REGISTER;
+    match command.io_opcode() {
+        IoOpcode::RESERVATION_REGISTER => write!(f, " {}", dword.register_action())?,
+        IoOpcode::RESERVATION_ACQUIRE => write!(f, " {}", dword.acquire_action())?,
+        _ => write!(f, " {}", dword.release_action())?,
+    }
+    if !is_register {
+        write!(f, " {}", dword.reservation_type())?;
+    }
+    if dword.ignores_key() {
+        f.write_str(" iekey")?;
+    }
+    if is_register && dword.persist() != 0 {
+        write!(f, " cptpl {}", dword.persist())?;
     }
     Ok(())
 }
