@@ -142,6 +142,12 @@ impl Target {
             let link = key.machine.0 as usize;
             self.with(link, |connection, ctx| connection.handle_event(event, ctx));
         }
+        while let Some((volume, number, change)) = self.shard.shared.poll_reservation_change() {
+            moved = true;
+            let (answer, consequences) = self.shard.decide(volume, &change);
+            self.shard.shared.reservation_changed(volume, &consequences);
+            self.shard.shared.handle_reservation_answer(number, &answer);
+        }
         assert!(self.shard.shared.poll_message().is_none(), "one shard writes to nobody");
         moved
     }

@@ -3,7 +3,9 @@
 //! Features belong to a controller, start at their defaults, and nothing is saved (SV is 0x10D).
 //! Units: KATO in milliseconds, the timestamp in milliseconds since 1970. Errors: an unknown
 //! feature or a value that cannot be had is 0x002, a feature that cannot be changed 0x10E, one with
-//! an NSID that is not per namespace 0x10F; all with DNR. Error recovery alone is per namespace.
+//! an NSID that is not per namespace 0x10F; all with DNR. Error recovery and what concerns
+//! reservations are per namespace; whether registrants outlive the process is the reservation's, and
+//! is changed there (`controllers`).
 //! Spec: NVMe base, "Feature Identifiers".
 
 use std::collections::BTreeMap;
@@ -14,6 +16,7 @@ use wire::nvme::feature::{
     AsyncEventMask, ErrorRecovery, FeatureCapabilities, FeatureId, NumberOfQueues, Select,
     Timestamp, VolatileWriteCache,
 };
+use wire::nvme::reservation::{NotificationMask, NotificationType, ReservationPersistence};
 use wire::nvme::{Command, Status};
 
 use crate::limits::IO_QUEUES_MAX;
@@ -37,6 +40,8 @@ pub(crate) struct Context<'a> {
     pub(crate) has_queues: bool,
     /// Whether there is a namespace of the command's NSID.
     pub(crate) has_namespace: bool,
+    /// Whether those who are registered with it outlive the process.
+    pub(crate) persists: bool,
 }
 
 /// A feature: its value at first, and which bits of CDW11 are kept as the host sets them. What is
@@ -52,7 +57,7 @@ const fn feature(id: FeatureId, default: u32, kept: u32) -> Feature {
 }
 
 /// The features there are.
-const FEATURES: [Feature; 11] = [
+const FEATURES: [Feature; 13] = [
     // The burst has no limit.
     feature(FeatureId::ARBITRATION, 7, u32::MAX),
     feature(FeatureId::POWER_MANAGEMENT, 0, 0xff),
@@ -66,7 +71,19 @@ const FEATURES: [Feature; 11] = [
     feature(FeatureId::KEEP_ALIVE_TIMER, 0, u32::MAX),
     feature(FeatureId::TIMESTAMP, 0, 0),
     feature(FeatureId::HOST_IDENTIFIER, 0, 0),
+    feature(FeatureId::RESERVATION_MASK, 0, 0b1110),
+    feature(FeatureId::RESERVATION_PERSISTENCE, 0, 0),
 ];
+
+/// Those that each namespace has for itself.
+fn is_of_namespaces(feature: FeatureId) -> bool {
+    matches!(
+        feature,
+        FeatureId::ERROR_RECOVERY
+            | FeatureId::RESERVATION_MASK
+            | FeatureId::RESERVATION_PERSISTENCE
+    )
+}
 
 /// The features of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +93,8 @@ pub(crate) struct Features {
     /// I/O queues that the host may connect.
     pub(crate) queues_granted: u16,
     temperature_under: u16,
-    /// Of namespaces that have another one.
-    error_recovery_of: BTreeMap<u32, u32>,
+    /// Of namespaces that have other ones, by NSID.
+    of_namespaces: BTreeMap<(FeatureId, u32), u32>,
     /// The time that was set, and when.
     timestamp: Timestamp,
     timestamp_at: Instant,
@@ -90,7 +107,7 @@ impl Features {
             values: FEATURES.map(|feature| feature.default),
             queues_granted: IO_QUEUES_MAX,
             temperature_under: 0,
-            error_recovery_of: BTreeMap::new(),
+            of_namespaces: BTreeMap::new(),
             timestamp: Timestamp::new(0, false),
             timestamp_at: Instant::ZERO,
         };
@@ -113,6 +130,16 @@ impl Features {
         events.namespace_changed() || events.discovery_changed()
     }
 
+    /// Whether the host masked notifications of this type for a namespace.
+    pub(crate) fn masks(&self, nsid: u32, kind: NotificationType) -> bool {
+        NotificationMask(self.of_namespace(FeatureId::RESERVATION_MASK, nsid)).masks(kind)
+    }
+
+    fn of_namespace(&self, feature: FeatureId, nsid: u32) -> u32 {
+        let own = self.of_namespaces.get(&(feature, nsid));
+        own.copied().unwrap_or(self.values[place(feature)])
+    }
+
     /// Get Features.
     pub(crate) fn get(&self, command: &Command, context: Context<'_>) -> Result<Value, Status> {
         let feature = FeatureId::of(command);
@@ -121,7 +148,7 @@ impl Features {
             Select::CURRENT => self.current(feature, command, context),
             // Nothing is saved: the saved value is the default one.
             Select::DEFAULT | Select::SAVED => {
-                let context = Context { now: Instant::ZERO, ..context };
+                let context = Context { now: Instant::ZERO, persists: false, ..context };
                 Features::new(0).current(feature, command, context)
             }
             Select::CAPABILITIES => {
@@ -129,7 +156,7 @@ impl Features {
                     matches!(feature, FeatureId::VOLATILE_WRITE_CACHE | FeatureId::HOST_IDENTIFIER);
                 let capabilities = FeatureCapabilities(0)
                     .with_changeable(!fixed)
-                    .with_namespace_specific(feature == FeatureId::ERROR_RECOVERY);
+                    .with_namespace_specific(is_of_namespaces(feature));
                 Ok(Value { result: capabilities.0, data: Vec::new() })
             }
             _ => Err(Status::INVALID_FIELD),
@@ -147,10 +174,15 @@ impl Features {
                 true => self.temperature_under.into(),
                 false => self.values[place(feature)],
             },
-            FeatureId::ERROR_RECOVERY => {
+            FeatureId::RESERVATION_PERSISTENCE if !context.has_namespace => {
+                return Err(Status::INVALID_NAMESPACE);
+            }
+            FeatureId::RESERVATION_PERSISTENCE => {
+                ReservationPersistence(0).with_persists(context.persists).0
+            }
+            FeatureId::ERROR_RECOVERY | FeatureId::RESERVATION_MASK => {
                 check_namespace(command, context)?;
-                let own = self.error_recovery_of.get(&command.nsid());
-                own.copied().unwrap_or(self.values[place(feature)])
+                self.of_namespace(feature, command.nsid())
             }
             FeatureId::NUMBER_OF_QUEUES => queues(self.queues_granted),
             FeatureId::TIMESTAMP => {
@@ -184,7 +216,7 @@ impl Features {
         if FeatureId::save_of(command) {
             return Err(Status::FEATURE_NOT_SAVEABLE);
         }
-        if feature == FeatureId::ERROR_RECOVERY {
+        if is_of_namespaces(feature) {
             check_namespace(command, context)?;
         } else if !is_for_all(command) {
             return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC);
@@ -202,12 +234,12 @@ impl Features {
             FeatureId::ERROR_RECOVERY if ErrorRecovery(value).deallocated_error() => {
                 return Err(Status::INVALID_FIELD);
             }
-            FeatureId::ERROR_RECOVERY if !is_for_all(command) => {
-                self.error_recovery_of.insert(command.nsid(), kept);
+            FeatureId::ERROR_RECOVERY | FeatureId::RESERVATION_MASK if !is_for_all(command) => {
+                self.of_namespaces.insert((feature, command.nsid()), kept);
             }
-            FeatureId::ERROR_RECOVERY => {
+            FeatureId::ERROR_RECOVERY | FeatureId::RESERVATION_MASK => {
                 self.values[place(feature)] = kept;
-                self.error_recovery_of.clear();
+                self.of_namespaces.retain(|(other, _), _| *other != feature);
             }
             // The cache is what the backing has: it cannot be switched off.
             FeatureId::VOLATILE_WRITE_CACHE => {

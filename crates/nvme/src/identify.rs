@@ -1,8 +1,8 @@
 //! Identify: what a controller and its namespaces say of themselves.
 //!
-//! Values are those that hosts in the field demand (`docs/coverage/nvme.md` names who): no ANA,
-//! Copy or reservations, but compare, dataset management, write zeroes, verify, fused
-//! compare-and-write. Every answer is 4096 bytes. Errors: an unknown CNS is 0x002, an NSID that
+//! Values are those that hosts in the field demand (`docs/coverage/nvme.md` names who): no ANA
+//! or Copy, but compare, dataset management, write zeroes, verify, fused compare-and-write,
+//! reservations. Every answer is 4096 bytes. Errors: an unknown CNS is 0x002, an NSID that
 //! cannot be one 0x00B; an NSID without a namespace gives zeros where the specification says so.
 //! Spec: NVMe base and NVM command set, "Identify command".
 
@@ -14,6 +14,7 @@ use wire::nvme::identify::{
     IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyNvmController, LbaFormat,
     NamespaceDescriptor,
 };
+use wire::nvme::reservation::ReservationCapabilities;
 use wire::nvme::{Command, Nqn, Status};
 
 use crate::controllers::Export;
@@ -38,8 +39,8 @@ const CTRATT: u32 = 1 | 1 << 6;
 const FRMW: u8 = 1 << 1 | 1;
 /// LPA bit 1: commands supported and effects; bit 2: NUMD of 32 bits and LPO.
 const LPA: u8 = 1 << 1 | 1 << 2;
-/// ONCS: compare, dataset management, write zeroes, save and select, timestamp, verify.
-const ONCS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7;
+/// ONCS: compare, dataset management, write zeroes, save and select, reservations, timestamp, verify.
+const ONCS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
 /// FUSES bit 0: compare and write.
 const FUSES: u16 = 1;
 /// VWC bits 2:1 = 3: a flush of NSID 0xffffffff flushes every namespace.
@@ -209,6 +210,7 @@ fn io_namespace(namespace: &Namespace) -> IdentifyNamespace {
         nuse: blocks,
         nsfeat: features(namespace),
         nmic: 1,
+        rescap: ReservationCapabilities::ALL.0,
         dlfeat: u8::from(namespace.discard_zeroes) | u8::from(namespace.discards) << 3,
         npwg: granularity,
         npwa: granularity,
@@ -227,6 +229,7 @@ fn independent(namespace: &Namespace) -> IdentifyNamespaceIndependent {
     IdentifyNamespaceIndependent {
         nsfeat: features(namespace),
         nmic: 1,
+        rescap: ReservationCapabilities::ALL.0,
         nsattr: u8::from(namespace.read_only),
         nstat: 1,
         ..IdentifyNamespaceIndependent::default()

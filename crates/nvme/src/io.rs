@@ -18,6 +18,7 @@ use wire::nvme::command::{DsmRange, IoOpcode, SglKind};
 use wire::nvme::{Command, Status};
 
 use crate::limits::COMPARE_AND_WRITE_MAX;
+use crate::reservations;
 use crate::subsystem::Namespace;
 
 /// What a command asks of its namespace's volume.
@@ -37,6 +38,11 @@ pub(crate) enum Work {
     Flush,
     /// Take this many bytes of ranges from the host, see [`ranges`].
     Ranges(u32),
+    /// Take this many bytes of keys from the host and change the reservation, see
+    /// [`reservations::change`].
+    Reserve(u32),
+    /// Send this many bytes about the reservation to the host.
+    Report(u32),
 }
 
 /// Which way a command's data go, in bytes.
@@ -58,7 +64,8 @@ impl Work {
             Work::Write(extent, _) | Work::Compare(extent) => {
                 Payload::FromHost(extent.length.0 as u32)
             }
-            Work::Ranges(length) => Payload::FromHost(*length),
+            Work::Ranges(length) | Work::Reserve(length) => Payload::FromHost(*length),
+            Work::Report(length) => Payload::ToHost(*length),
             Work::WriteZeroes(..) | Work::Verify(_) | Work::Flush => Payload::None,
         }
     }
@@ -72,6 +79,7 @@ impl Work {
             Work::Write(..) | Work::WriteZeroes(..) | Work::Flush | Work::Ranges(_) => {
                 Access::Write
             }
+            Work::Reserve(_) | Work::Report(_) => Access::Other,
         }
     }
 
@@ -88,6 +96,7 @@ impl Work {
             Work::Verify(extent) => Operation::Verify { extent },
             Work::Flush => Operation::Flush,
             Work::Ranges(_) => panic!("{self:?} is no request before its data are there"),
+            Work::Reserve(_) | Work::Report(_) => panic!("{self:?} is no request to a volume"),
         }
     }
 
@@ -146,6 +155,10 @@ pub(crate) fn without_namespace(command: &Command) -> Status {
             | IoOpcode::WRITE_ZEROES
             | IoOpcode::VERIFY
             | IoOpcode::DATASET_MANAGEMENT
+            | IoOpcode::RESERVATION_REGISTER
+            | IoOpcode::RESERVATION_REPORT
+            | IoOpcode::RESERVATION_ACQUIRE
+            | IoOpcode::RESERVATION_RELEASE
     );
     let status = if known { Status::INVALID_NAMESPACE } else { Status::INVALID_OPCODE };
     status.with_dnr()
@@ -195,7 +208,11 @@ fn judge_other(command: &Command, namespace: &Namespace) -> Result<Work, Status>
             }
             Ok(Work::Ranges(length))
         }
-        // Write Uncorrectable, reservations and copy among them: ONCS does not offer them.
+        IoOpcode::RESERVATION_REGISTER
+        | IoOpcode::RESERVATION_ACQUIRE
+        | IoOpcode::RESERVATION_RELEASE => reservations::judge(command),
+        IoOpcode::RESERVATION_REPORT => reservations::judge_report(command),
+        // Write Uncorrectable and copy among them: ONCS does not offer them.
         _ => Err(Status::INVALID_OPCODE.with_dnr()),
     }
 }

@@ -35,6 +35,9 @@ pub const CONTROLLERS_MAX: usize = 4096;
 pub const CONTROLLERS_PER_HOST_MAX: usize = 64;
 /// Asynchronous event requests that a controller holds (AERL + 1).
 pub const ASYNC_EVENT_REQUESTS_MAX: usize = 4;
+/// Reservation notifications that a controller keeps for its host: more than a cluster makes between
+/// two looks, and about 2 KiB.
+pub const NOTIFICATIONS_MAX: usize = 64;
 /// Entries of the error log (ELPE + 1).
 pub const ERROR_ENTRIES_MAX: usize = 16;
 

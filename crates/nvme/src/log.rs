@@ -84,6 +84,7 @@ pub(crate) fn page(
             Ok(ChangedNamespaces::emit(&nsids).to_vec())
         }
         LogId::COMMAND_EFFECTS => Ok(effects().emit().to_vec()),
+        LogId::RESERVATION_NOTIFICATION => Ok(controller.notifications.page().emit().to_vec()),
         LogId::FEATURE_EFFECTS => {
             Ok(identifiers(|id| feature::is_known(FeatureId(id), false, cache_volatile)))
         }
@@ -105,6 +106,7 @@ pub(crate) fn is_known(id: LogId, discovery: bool) -> bool {
             | LogId::CHANGED_NAMESPACES
             | LogId::COMMAND_EFFECTS
             | LogId::FEATURE_EFFECTS
+            | LogId::RESERVATION_NOTIFICATION
     )
 }
 
@@ -181,7 +183,16 @@ fn effects() -> CommandEffects {
     ] {
         effects.admin[usize::from(opcode.0)] = CommandEffects::SUPPORTED;
     }
-    for opcode in [IoOpcode::FLUSH, IoOpcode::READ, IoOpcode::COMPARE, IoOpcode::VERIFY] {
+    for opcode in [
+        IoOpcode::FLUSH,
+        IoOpcode::READ,
+        IoOpcode::COMPARE,
+        IoOpcode::VERIFY,
+        IoOpcode::RESERVATION_REGISTER,
+        IoOpcode::RESERVATION_REPORT,
+        IoOpcode::RESERVATION_ACQUIRE,
+        IoOpcode::RESERVATION_RELEASE,
+    ] {
         effects.io[usize::from(opcode.0)] = CommandEffects::SUPPORTED;
     }
     for opcode in [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT] {

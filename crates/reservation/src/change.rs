@@ -132,6 +132,8 @@ pub enum Change {
     EndHold(Hold),
     /// Nobody has it for a session any more (a reset).
     ResetHold,
+    /// From now on all registrants outlive the process, or not. NVMe's, of whoever asks.
+    Persist(bool),
 }
 
 /// What became of a change.
@@ -178,6 +180,8 @@ impl Reservation {
             Change::EndHold(hold) => self.give_up(*hold),
             Change::ResetHold => Ok(self.hold.map(|_| self.without_hold())),
             _ if self.hold.is_some() => Err(Verdict::Conflict),
+            Change::Persist(persists) => Ok((*persists != self.persists)
+                .then(|| Reservation { persists: *persists, ..self.next() })),
             Change::SetList { by, list } => self.set_list(*by, list),
             Change::Register { by, guard, key, also, persists } => {
                 self.register(by, *guard, *key, also, *persists)

@@ -303,6 +303,7 @@ macro_rules! target {
 pub(crate) enum Proposal {
     Aoe(u64),
     Iscsi(u64),
+    Nvme(u64),
 }
 
 /// What a shard has of its protocols beside their sessions.
@@ -504,11 +505,14 @@ impl Protocols {
     pub(crate) fn poll_reservation_change(
         &mut self,
     ) -> Option<(VolumeId, Proposal, reservation::Change)> {
-        if let Some((volume, number, change)) = self.aoe.changes.pop_front() {
-            return Some((volume, Proposal::Aoe(number), change));
+        if let Some((volume, number, change)) = self.nvme.poll_reservation_change() {
+            return Some((volume, Proposal::Nvme(number), change));
         }
-        let (volume, number, change) = self.iscsi.poll_reservation_change()?;
-        Some((volume, Proposal::Iscsi(number), change))
+        if let Some((volume, number, change)) = self.iscsi.poll_reservation_change() {
+            return Some((volume, Proposal::Iscsi(number), change));
+        }
+        let (volume, number, change) = self.aoe.changes.pop_front()?;
+        Some((volume, Proposal::Aoe(number), change))
     }
 
     pub(crate) fn handle_reservation_answer(
@@ -521,7 +525,15 @@ impl Protocols {
                 self.aoe().target.handle_reservation_answer(number, answer);
             }
             Proposal::Iscsi(number) => self.iscsi.handle_reservation_answer(number, answer),
+            Proposal::Nvme(number) => self.nvme.handle_reservation_answer(number, &answer),
         }
+    }
+
+    /// A change of a volume's reservation is in force here, and did this to others than the one who
+    /// asked for it: who is to be told is told, and whose commands are ended starts none that waits.
+    pub(crate) fn reservation_changed(&mut self, volume: VolumeId, consequences: &Consequences) {
+        self.nvme.reservation_changed(volume, consequences);
+        self.iscsi.reservation_changed(volume, consequences);
     }
 
     /// A reservation is about to be in force: what was read before, and not yet told, is told.
@@ -531,12 +543,6 @@ impl Protocols {
         for protocol in FrameProtocol::ALL {
             target!(protocol, &mut self, target => target.take_loans(context));
         }
-    }
-
-    /// A reservation is in force: whoever has to hear of it is told, and whose commands are ended,
-    /// theirs end.
-    pub(crate) fn reservation_changed(&mut self, volume: VolumeId, consequences: &Consequences) {
-        self.iscsi.reservation_changed(volume, consequences);
     }
 
     /// In whose name a volume was asked, of a request of a target without connections; nobody's is

@@ -1,12 +1,16 @@
 //! What a shard gives the targets on it: the time, pages and a budget, volumes below, reservations,
 //! and what the machines of a protocol share.
 
-use block::{Instant, Pool};
+use block::{Instant, Pool, VolumeId};
 use contract::{Receive, TargetContext};
-use reservation::InForce;
+use reservation::replica::Answer;
+use reservation::{Change, Consequences, InForce, Reservation, Value, Verdict};
 
 use crate::pipe::{Pipe, Shown};
 use crate::{Below, Pages};
+
+/// What becomes of a change of a reservation.
+pub type Decision = Answer<Verdict, Reservation>;
 
 /// A shard as its targets see it; `S` is what they share.
 #[derive(Debug)]
@@ -36,6 +40,19 @@ impl<S> ShardStub<S> {
     pub fn context(&mut self) -> TargetContext<'_, S> {
         let ShardStub { now, memory, pool, below, reservations, shared } = self;
         TargetContext { now: *now, memory, pool, volumes: below, reservations, shared }
+    }
+
+    /// A change of a reservation, decided as by the only shard: what becomes of it is in force, and
+    /// did this to others.
+    pub fn decide(&mut self, volume: VolumeId, change: &Change) -> (Decision, Consequences) {
+        let held = self.reservations.get(volume).cloned().unwrap_or_default();
+        let (next, verdict) = held.apply(change);
+        let Some(next) = next else {
+            return (Answer::Decided(verdict, held), Consequences::default());
+        };
+        let consequences = next.consequences().clone();
+        self.reservations.set(volume, next.clone());
+        (Answer::Decided(verdict, next), consequences)
     }
 
     /// Shows a session what arrived for it, as [`Pipe::show`] does.

@@ -6,6 +6,7 @@
 //! allowed: what is in flight cannot be called back. Spec: NVMe base, "Admin Command Set".
 
 use block::Instant;
+use reservation::{InForce, Reservation};
 use wire::nvme::command::{AdminOpcode, Fuse};
 use wire::nvme::feature::FeatureId;
 use wire::nvme::identify::{Cns, IDENTIFY_SIZE};
@@ -31,6 +32,7 @@ impl Controllers {
         key: MachineKey,
         command: &Command,
         data: &[u8],
+        reservations: &InForce,
     ) -> Answer {
         let id = command.command_id();
         let Some(name) = self.admin_queue_heard(now, key) else {
@@ -38,7 +40,7 @@ impl Controllers {
             return Answer::Now(Reply::new(id, status).closing());
         };
         let answer = self
-            .dispatch(now, name, command, data)
+            .dispatch(now, name, command, data, reservations)
             .unwrap_or_else(|status| Answer::Now(Reply::new(id, status.with_dnr())));
         if let Answer::Now(reply) = &answer
             && !reply.status.is_success()
@@ -65,6 +67,7 @@ impl Controllers {
         name: ControllerRef,
         command: &Command,
         data: &[u8],
+        reservations: &InForce,
     ) -> Result<Answer, Status> {
         let id = command.command_id();
         if io::check_format(command).is_err() || command.fuse() != Fuse::NONE {
@@ -87,7 +90,12 @@ impl Controllers {
             }
             AdminOpcode::GET_LOG_PAGE => self.get_log(name, command)?,
             AdminOpcode::IDENTIFY => self.identify(name, command)?,
-            AdminOpcode::GET_FEATURES => self.get_features(now, name, command)?,
+            AdminOpcode::GET_FEATURES => self.get_features(now, name, command, reservations)?,
+            AdminOpcode::SET_FEATURES
+                if !discovery && FeatureId::of(command) == FeatureId::RESERVATION_PERSISTENCE =>
+            {
+                return self.set_persistence(name, command);
+            }
             AdminOpcode::SET_FEATURES => self.set_features(now, name, command, data)?,
             AdminOpcode::KEEP_ALIVE => {
                 self.keep_alive(now, name);
@@ -156,12 +164,27 @@ impl Controllers {
             // The host has seen all that there was to tell.
             controller.notice = Notice::Idle;
         }
+        if wanted.id == LogId::RESERVATION_NOTIFICATION && !wanted.retain_event {
+            self.controller_mut(name).expect("just seen").notifications.read();
+            self.tell_event(name);
+        }
         Ok((0, data))
     }
 
-    fn get_features(&mut self, now: Instant, name: ControllerRef, command: &Command) -> Outcome {
+    fn get_features(
+        &mut self,
+        now: Instant,
+        name: ControllerRef,
+        command: &Command,
+        reservations: &InForce,
+    ) -> Outcome {
         let (controller, export) = self.controller_and_export(name);
-        let context = feature_context(now, controller, export, command);
+        let volume = export.and_then(|export| Some(export.namespace(command.nsid())?.volume));
+        let held = volume.and_then(|volume| reservations.get(volume));
+        let context = feature::Context {
+            persists: held.is_some_and(Reservation::persists),
+            ..feature_context(now, controller, export, command)
+        };
         let value = controller.features.get(command, context)?;
         if (command.sgl().length as usize) < value.data.len() {
             return Err(Status::INVALID_SGL_LENGTH);
@@ -190,6 +213,7 @@ impl Controllers {
     }
 }
 
+/// All but what is in force of reservations.
 fn feature_context<'a>(
     now: Instant,
     controller: &'a Controller,
@@ -203,5 +227,6 @@ fn feature_context<'a>(
         host_id: &controller.who.host.id,
         has_queues: !controller.is_without_io(),
         has_namespace: export.is_some_and(|export| export.namespace(command.nsid()).is_some()),
+        persists: false,
     }
 }

@@ -25,6 +25,7 @@ use wire::nvme::fabrics::{Configuration, ControllerStatus};
 use wire::nvme::log::ErrorEntry;
 
 use super::connect::Asked;
+use super::reservations::Notifications;
 use super::{Association, ControllerReport, ControllerState, MachineKey};
 use crate::feature::Features;
 use crate::limits::IO_QUEUES_MAX;
@@ -102,6 +103,7 @@ pub(crate) struct Controller {
     pub(crate) event_requests: VecDeque<u16>,
     pub(crate) notice: Notice,
     pub(crate) changed_namespaces: BTreeSet<u32>,
+    pub(crate) notifications: Notifications,
     /// Newest first.
     pub(crate) errors: VecDeque<ErrorEntry>,
     pub(crate) error_count: u64,
@@ -136,6 +138,7 @@ impl Controller {
             event_requests: VecDeque::new(),
             notice: Notice::Idle,
             changed_namespaces: BTreeSet::new(),
+            notifications: Notifications::default(),
             errors: VecDeque::new(),
             error_count: 0,
         }

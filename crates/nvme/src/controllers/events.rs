@@ -1,7 +1,7 @@
-//! Asynchronous events: held requests, and the one event that each kind of controller has to tell.
+//! Asynchronous events: held requests, and what each kind of controller has to tell.
 //!
-//! An I/O controller tells that namespaces changed (log 04h), a discovery controller that its log
-//! changed (70h). After it was told, an event is masked until its log is read with RAE 0. Spec:
+//! An I/O controller tells that namespaces changed (log 04h) or that there are reservation
+//! notifications (80h), a discovery controller that its log changed (70h). After it was told, an event is masked until its log is read with RAE 0. Spec:
 //! NVMe base, "Asynchronous Event Request command".
 
 use wire::nvme::Status;
@@ -14,16 +14,24 @@ use crate::limits::ASYNC_EVENT_REQUESTS_MAX;
 impl Controller {
     /// The reply to a held request, if there is one and something to tell.
     fn take_event(&mut self) -> Option<Reply> {
-        if self.notice != Notice::Waiting || !self.is_ready() || !self.features.events_enabled() {
+        if !self.is_ready() || self.event_requests.is_empty() {
             return None;
         }
+        let event = self.due_event()?;
         let command_id = self.event_requests.pop_front()?;
-        self.notice = Notice::Told;
-        let event = match self.is_discovery() {
-            true => AsyncEvent::DISCOVERY_CHANGED,
-            false => AsyncEvent::NAMESPACE_CHANGED,
-        };
         Some(Reply::new(command_id, Status::SUCCESS).with_result(event.to_result()))
+    }
+
+    /// What there is to tell; it is told, then.
+    fn due_event(&mut self) -> Option<AsyncEvent> {
+        if self.notice == Notice::Waiting && self.features.events_enabled() {
+            self.notice = Notice::Told;
+            return Some(match self.is_discovery() {
+                true => AsyncEvent::DISCOVERY_CHANGED,
+                false => AsyncEvent::NAMESPACE_CHANGED,
+            });
+        }
+        self.notifications.take_notice().then_some(AsyncEvent::RESERVATION_NOTIFICATION)
     }
 }
 
@@ -62,7 +70,11 @@ impl Controllers {
     ) -> Option<Reply> {
         let name = self.queues.get(queue.0)?.controller;
         let key = self.controller_mut(name)?.admin_key;
-        let told = [AsyncEvent::DISCOVERY_CHANGED, AsyncEvent::NAMESPACE_CHANGED];
+        let told = [
+            AsyncEvent::DISCOVERY_CHANGED,
+            AsyncEvent::NAMESPACE_CHANGED,
+            AsyncEvent::RESERVATION_NOTIFICATION,
+        ];
         let is_it = |(to, event): &(MachineKey, ConnectionEvent)| match event {
             ConnectionEvent::Reply(reply) => {
                 let is_told = told.iter().any(|event| reply.result == event.to_result().into());

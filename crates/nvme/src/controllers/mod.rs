@@ -18,8 +18,9 @@
 //! 4. [`Controllers::queue_drained`], once, when nothing of the connection is in flight any more.
 //!    The key is forgotten then.
 //!
-//! After each call the shard polls [`Controllers::poll_message`] and
-//! [`poll_event`](Controllers::poll_event) until they are empty.
+//! After each call the shard polls [`Controllers::poll_message`],
+//! [`poll_event`](Controllers::poll_event) and
+//! [`poll_reservation_change`](Controllers::poll_reservation_change) until they are empty.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -44,6 +45,7 @@ mod identity;
 pub(crate) mod keep_alive;
 mod lifecycle;
 mod properties;
+mod reservations;
 #[cfg(test)]
 mod tests;
 
@@ -144,6 +146,16 @@ pub enum ConnectionEvent {
     /// A shutdown waits for a flush of this volume: a request in the name of the admin connection,
     /// whose end is told by [`Controllers::flush_done`].
     Flush(VolumeId),
+    /// The change of a reservation that the command in this slot asked for was decided.
+    Decided {
+        /// The connection's slot.
+        slot: u16,
+        /// What became of it.
+        status: Status,
+    },
+    /// Somebody preempted the host's registration with this volume, and its commands: none that
+    /// waits goes below any more.
+    Preempted(VolumeId),
 }
 
 /// What is known of a controller, for `status`.
@@ -220,6 +232,7 @@ pub struct Controllers {
     messages: VecDeque<(ShardId, Message)>,
     events: VecDeque<(MachineKey, ConnectionEvent)>,
     host_news: VecDeque<HostNews>,
+    proposals: reservations::Proposals,
 }
 
 /// A subsystem of the configuration, its namespaces by NSID - 1.
@@ -323,6 +336,7 @@ impl Controllers {
             messages: VecDeque::new(),
             events: VecDeque::new(),
             host_news: VecDeque::new(),
+            proposals: reservations::Proposals::default(),
         }
     }
 

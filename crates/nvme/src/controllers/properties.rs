@@ -13,6 +13,7 @@ use wire::nvme::fabrics::{Configuration, FabricsType, Property, Register};
 use wire::nvme::{Command, Status};
 
 use super::controller::{Notice, Phase};
+use super::reservations::Notifications;
 use super::{
     Answer, CloseReason, ConnectionEvent, ControllerRef, Controllers, Export, MachineKey, Message,
     Reply,
@@ -143,6 +144,7 @@ impl Controllers {
         controller.io_queues = Vec::new();
         controller.notice = Notice::Idle;
         controller.changed_namespaces.clear();
+        controller.notifications = Notifications::default();
         // The keep-alive timer and what Connect set outlive a reset, other features do not.
         controller.features.reset();
         controller.heard = controller.heard.max(now);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use block::random::Random;
 use block::{BlockCount, Instant, MachineId, ShardId, VolumeId};
 use core::time::Duration;
+use reservation::InForce;
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, Register};
 use wire::nvme::{Command, Nqn, Status};
 
@@ -22,6 +23,7 @@ mod events;
 mod identify;
 mod identity;
 mod keep_alive;
+mod notifications;
 mod shards;
 mod state;
 
@@ -120,6 +122,11 @@ struct World {
     replies: Vec<(MachineKey, Reply)>,
     closes: Vec<(MachineKey, CloseReason)>,
     flushes: Vec<(MachineKey, VolumeId)>,
+    /// What became of changes of reservations: the slot that asked, and the status.
+    decided: Vec<(MachineKey, u16, Status)>,
+    preempted: Vec<(MachineKey, VolumeId)>,
+    /// What is in force of reservations.
+    reservations: InForce,
     connections: u32,
 }
 
@@ -136,6 +143,9 @@ impl World {
             replies: Vec::new(),
             closes: Vec::new(),
             flushes: Vec::new(),
+            decided: Vec::new(),
+            preempted: Vec::new(),
+            reservations: InForce::default(),
             connections: 0,
         };
         world.change(|_| ());
@@ -214,6 +224,10 @@ impl World {
                     ConnectionEvent::Reply(reply) => self.replies.push((key, reply)),
                     ConnectionEvent::Close(reason) => self.closes.push((key, reason)),
                     ConnectionEvent::Flush(volume) => self.flushes.push((key, volume)),
+                    ConnectionEvent::Decided { slot, status } => {
+                        self.decided.push((key, slot, status));
+                    }
+                    ConnectionEvent::Preempted(volume) => self.preempted.push((key, volume)),
                 }
             }
         }
@@ -333,7 +347,9 @@ impl World {
 
     fn start_command(&mut self, line: Line, command: &Command, data: &[u8]) -> Answer {
         let now = self.now;
-        let answer = self.of(line).admin_command(now, line.key, command, data);
+        let held = core::mem::take(&mut self.reservations);
+        let answer = self.of(line).admin_command(now, line.key, command, data, &held);
+        self.reservations = held;
         self.collect();
         answer
     }
@@ -398,6 +414,7 @@ impl World {
             assert!(controllers.log_readers.is_empty(), "{:?}", controllers.log_readers);
             assert!(controllers.identifications.is_empty());
             assert_eq!(controllers.draining, 0);
+            assert!(controllers.proposals.is_empty(), "{:?}", controllers.proposals);
         }
     }
 }

@@ -21,6 +21,17 @@ fn mac(last: u8) -> Registrant {
     Registrant::Mac([2, 0, 0, 0, 0, last])
 }
 
+#[test]
+fn whether_registrants_outlive_the_process_can_be_said_apart() {
+    let free = Reservation::default();
+    let kept = after(&free, Change::Persist(true), Done);
+    assert!(kept.persists() && !kept.is_empty());
+    assert_eq!((set_again(&kept, Change::Persist(true)), kept.generation()), (None, 0));
+    assert!(after(&kept, Change::Persist(false), Done).is_empty());
+    let session = after(&free, Change::Hold(Hold { by: PORT, life: 1 }), Done);
+    after(&session, Change::Persist(true), Conflict);
+}
+
 fn set(by: u8, list: &[u8]) -> Change {
     Change::SetList { by: mac(by), list: list.iter().copied().map(mac).collect() }
 }

@@ -7,9 +7,10 @@
 //!
 //! Protocols are handed what is in force with every call, and ask it for each command when it
 //! comes, and again when one that waited for data, memory or another starts. So a command that is
-//! not below is of no concern when a reservation is installed; of those that are below, each is
-//! awaited whose protocol names somebody who may not have it any more, or whose commands the change
-//! ended. Nothing is asked or counted for a command of a volume that nobody holds.
+//! not below is of no concern when a reservation is installed, but to its protocol if the change
+//! ended it: that hears what the change did to whom, before anything else happens. Of those that are
+//! below, each is awaited whose protocol names somebody who may not have it any more, or whose
+//! commands the change ended. Nothing is asked or counted for a command of a volume that nobody holds.
 
 use block::{Instant, Memory, ShardId, Slot, Table, Ticket, VolumeId, planted};
 use contract::Effect;

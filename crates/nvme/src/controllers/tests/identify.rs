@@ -32,7 +32,7 @@ fn the_controller_says_what_hosts_demand() {
     assert_eq!((id.sqes, id.cqes, id.maxcmd), (0x66, 0x44, 1024));
     assert_eq!((id.ioccsz, id.iorcsz, id.icdoff, id.msdbd), (516, 1, 0, 1));
     assert_eq!(id.sgls & 3, 1);
-    assert_eq!(id.oncs, 0xdd, "compare, DSM, write zeroes, save, timestamp, verify");
+    assert_eq!(id.oncs, 0xfd, "compare, DSM, write zeroes, save, reservations, timestamp, verify");
     assert_eq!((id.fuses, id.cmic, id.anacap), (1, 2, 0));
     assert_eq!((id.acl, id.aerl, id.kas), (3, 3, 10));
     assert_eq!(usize::from(id.elpe) + 1, crate::limits::ERROR_ENTRIES_MAX, "0's based");
@@ -63,7 +63,7 @@ fn a_namespace_says_its_size_and_names_alike_everywhere() {
     let data = identify(&mut world, line, Cns::NAMESPACE, 1).expect("a namespace");
     let id = IdentifyNamespace::parse(&data).expect("a namespace");
     assert_eq!((id.nsze, id.ncap, id.block_bytes()), (2048, 2048, Some(512)));
-    assert_eq!((id.nmic, id.rescap, id.dlfeat, id.nsattr), (1, 0, 9, 0));
+    assert_eq!((id.nmic, id.rescap, id.dlfeat, id.nsattr), (1, 0xff, 9, 0));
     assert_eq!(id.nsfeat, 1 << 4 | 1, "the hints below hold; deallocation gives space back");
     assert_eq!((id.npwg, id.npwa), (7, 7), "eight blocks of 512 make a physical one");
     assert_eq!(id.nguid, [1; 16]);

@@ -113,7 +113,12 @@ impl Connection {
     }
 
     /// Moves a command on in the slot that it has, or puts it into one.
-    fn place(&mut self, slot: Option<u16>, command: &Command, state: CommandState) -> u16 {
+    pub(super) fn place(
+        &mut self,
+        slot: Option<u16>,
+        command: &Command,
+        state: CommandState,
+    ) -> u16 {
         let Some(slot) = slot else { return self.occupy(command, state) };
         *self.slots.state(slot) = state;
         slot
@@ -159,8 +164,13 @@ impl Connection {
                     self.discard(slot, volume, extents, memory, ctx);
                     Ok(true)
                 }
+                Work::Reserve(_) => {
+                    self.propose(None, command, volume, data, ctx)?;
+                    Ok(true)
+                }
                 _ => Ok(self.start_with_data(command, volume, work, data, ctx)),
             },
+            Work::Report(bytes) => Ok(self.report(command, volume, bytes, ctx)),
             _ => {
                 self.start_granted(command, work.phase(), ctx);
                 Ok(true)
@@ -314,9 +324,16 @@ impl Connection {
             _ => {
                 let mut data = vec![0; length as usize];
                 ctx.memory.read(&buffer, 0, &mut data);
-                return match judged {
-                    Judged::Io(judged) => self.discard_granted(slot, &judged, &data, buffer, ctx),
-                    Judged::Control(command) => {
+                return match (judged, work) {
+                    (Judged::Io(judged), Some((volume, Work::Reserve(_)))) => {
+                        ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
+                        self.propose(Some(slot), &judged.command, volume, &data, ctx)
+                            .unwrap_or_else(|status| self.finish(slot, status));
+                    }
+                    (Judged::Io(judged), _) => {
+                        self.discard_granted(slot, &judged, &data, buffer, ctx);
+                    }
+                    (Judged::Control(command), _) => {
                         ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
                         self.ask_controllers(Some(slot), &command, &data, ctx);
                     }
@@ -392,7 +409,7 @@ impl Connection {
         let host_length = host_length(command);
         let (now, key) = (ctx.now, self.key());
         let answer = match &self.state {
-            State::Admin(_) => ctx.shared.admin_command(now, key, command, data),
+            State::Admin(_) => ctx.shared.admin_command(now, key, command, data, ctx.reservations),
             State::Io { .. } => ctx.shared.fabrics_command_on_io_queue(now, key, command),
             _ => ctx.shared.connect(now, key, &self.endpoint, command, data),
         };

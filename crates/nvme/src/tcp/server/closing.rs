@@ -175,6 +175,7 @@ impl Connection {
                 CommandState::Pair(_) => self.dissolve(slot, ctx),
                 CommandState::Waiting(_)
                 | CommandState::Second(_)
+                | CommandState::Proposed
                 | CommandState::Controllers(_) => {}
             }
             self.slots.remove(slot);

@@ -248,6 +248,25 @@ impl Connection {
         true
     }
 
+    /// Somebody ended the commands of the host: the pair whose first is in `first` ends once its
+    /// data are there, or at once if none were asked for.
+    pub(super) fn preempt_pair(&mut self, first: u16, ctx: &mut Context<'_>) {
+        let pair = self.slots.pair(first);
+        let (second, is_in_line, fails) = (pair.second, pair.is_in_line(), pair.fate.is_some());
+        match second {
+            None if fails => {}
+            None => {
+                self.note_fused(Fused::Refused);
+                self.fail_first(first, Status::PREEMPTED, ctx);
+            }
+            Some(_) if is_in_line => {
+                self.leave_line(first, ctx);
+                self.fail_pair(first, second, Status::PREEMPTED, Status::FUSED_FAILED, ctx);
+            }
+            Some(_) => {}
+        }
+    }
+
     /// What a pair concerns, if it still may.
     fn judge_pair(
         &self,

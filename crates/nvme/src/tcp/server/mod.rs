@@ -35,6 +35,7 @@ mod fused;
 mod memory;
 mod outbox;
 mod receive;
+mod reservations;
 mod slots;
 
 #[cfg(test)]
@@ -323,6 +324,8 @@ impl Connection {
             ConnectionEvent::Reply(reply) => self.handle_reply(reply, ctx),
             ConnectionEvent::Close(reason) => self.handle_close(reason, ctx),
             ConnectionEvent::Flush(volume) => self.handle_flush(volume, ctx),
+            ConnectionEvent::Decided { slot, status } => self.decided(slot, status),
+            ConnectionEvent::Preempted(volume) => self.preempted(volume, ctx),
         }
     }
 

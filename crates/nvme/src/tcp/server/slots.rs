@@ -29,6 +29,7 @@ pub(super) struct Slot {
 ///            Waiting -- memory --> Granted -- all data --> InFlight --> answered
 ///               `-- (a read) --------------------------------^
 ///  capsule -----'-- Pair, Second -- both whole --------------'
+///            |- Proposed (its data may have been granted) --> answered
 ///            `- Controllers --> answered
 /// ```
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub(super) enum CommandState {
     InFlight(InFlight),
     /// With the controllers, which answer later; the host takes so many bytes of data.
     Controllers(u32),
+    /// The change of a reservation that it asks for is being decided.
+    Proposed,
 }
 
 /// A command in line for memory.
@@ -72,12 +75,24 @@ pub(super) struct JudgedIo {
     pub(super) command: Command,
     queue: QueueHandle,
     namespace: Option<NamespaceIdentity>,
+    /// Whether somebody ended the commands of its host.
+    preempted: bool,
 }
 
 impl JudgedIo {
     pub(super) fn new(command: &Command, queue: QueueHandle, ctx: &Context<'_>) -> JudgedIo {
         let found = ctx.shared.namespace(queue, command.nsid());
-        JudgedIo { command: *command, queue, namespace: found.map(Namespace::identity) }
+        JudgedIo {
+            command: *command,
+            queue,
+            namespace: found.map(Namespace::identity),
+            preempted: false,
+        }
+    }
+
+    /// Somebody ended the commands of its host: it does not start.
+    pub(super) fn preempt(&mut self) {
+        self.preempted = true;
     }
 
     /// The namespace, if it may still be used.
@@ -86,6 +101,9 @@ impl JudgedIo {
         ctx: &'a Context<'_>,
     ) -> Result<&'a Namespace, Status> {
         ctx.shared.io_allowed(self.queue)?;
+        if self.preempted {
+            return Err(Status::PREEMPTED);
+        }
         let found = ctx.shared.namespace(self.queue, self.command.nsid());
         let same = found.filter(|namespace| Some(namespace.identity()) == self.namespace);
         same.ok_or(Status::INVALID_NAMESPACE.with_dnr())
@@ -303,6 +321,20 @@ impl Slots {
         match self.state(slot) {
             CommandState::Pair(pair) => pair,
             state => panic!("slot {slot} holds no first of a pair but {state:?}"),
+        }
+    }
+
+    /// The I/O command that waits in `slot`, to be judged anew; of a pair the first.
+    pub(super) fn judged_io(&mut self, slot: u16) -> Option<&mut JudgedIo> {
+        let judged = match self.state(slot) {
+            CommandState::Waiting(waiting) => &mut waiting.judged,
+            CommandState::Granted(grant) => &mut grant.judged,
+            CommandState::Pair(pair) => return Some(&mut pair.first),
+            _ => return None,
+        };
+        match judged {
+            Judged::Io(judged) => Some(judged),
+            Judged::Control(_) => None,
         }
     }
 

@@ -15,6 +15,7 @@ mod judged_anew;
 mod landing;
 mod memory;
 mod reservations;
+mod reserving;
 mod transfer;
 mod unread;
 mod world;

@@ -10,6 +10,7 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::fused::{compare, write};
+use super::reserving::{keys, register};
 use super::transfer::{ADMIN, IO};
 use super::world::{BOTH, SUBSYSTEM, World, capsule, host_data, pattern};
 use crate::controllers::CloseReason;
@@ -63,6 +64,14 @@ fn states() -> Vec<Reach> {
         ("a pair half asked for", |world| {
             world.command(IO, compare(0));
             world.command(IO, write(0));
+            world.said(IO);
+        }),
+        ("a reservation being decided", |world| {
+            world.hold_changes = true;
+            world.command_with(IO, register(0), &keys(0, 5));
+        }),
+        ("the keys of a reservation asked for", |world| {
+            world.command(IO, register(0));
             world.said(IO);
         }),
         ("a pair below", |world| {

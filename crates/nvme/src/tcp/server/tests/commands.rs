@@ -87,12 +87,7 @@ fn the_data_pointer_is_an_sgl_that_tcp_knows() {
 
 #[test]
 fn unknown_opcodes_and_namespaces_are_refused() {
-    for opcode in [
-        IoOpcode::WRITE_UNCORRECTABLE,
-        IoOpcode::COPY,
-        IoOpcode::RESERVATION_REPORT,
-        IoOpcode(0x93),
-    ] {
+    for opcode in [IoOpcode::WRITE_UNCORRECTABLE, IoOpcode::COPY, IoOpcode(0x93)] {
         for nsid in [1, 0] {
             let command = Command::new(opcode.0).with_nsid(nsid);
             assert_eq!(status(command), dnr(Status::INVALID_OPCODE), "{opcode} of {nsid}");

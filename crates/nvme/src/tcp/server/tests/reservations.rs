@@ -1,5 +1,5 @@
-//! What a reservation of the volume refuses a host. The host has no commands for reservations:
-//! others made it. Who waits when it is made is in `judged_anew`.
+//! What a reservation of the volume, which others made, refuses a host. Who waits when it is made is
+//! in `judged_anew`; how hosts make one in `reserving`.
 
 use block::VolumeId;
 use reservation::Reservation;
@@ -16,7 +16,7 @@ const HOST: &str = "nvme:07070707070707070707070707070707";
 pub(super) const OTHER: &str = "mac:020000000001";
 
 pub(super) fn held(kind: &str, holder: &str, registrants: &[&str]) -> Reservation {
-    let list: String = registrants.iter().map(|one| format!(" {one}=0")).collect();
+    let list: String = registrants.iter().map(|one| format!(" {one}=1")).collect();
     format!("generation 1 held {kind} by {holder}:{list}").parse().expect("a reservation")
 }
 

@@ -3,11 +3,13 @@
 
 use std::sync::OnceLock;
 
-use block::{Class, Failure, Instant, Outcome, limits};
+use block::{Class, Failure, Instant, Outcome, VolumeId, limits};
 use contract::SendBatch;
+use reservation::Change;
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, seal};
 use testkit::pipe::Pipe;
+use testkit::shard::Decision;
 use testkit::{ShardStub, perform};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
@@ -44,6 +46,10 @@ pub(super) struct World {
     pub(super) shard: ShardStub<Controllers>,
     pub(super) links: Vec<Link>,
     pub(super) volumes: Vec<Vec<u8>>,
+    /// HOSTID of the hosts that connect from now on.
+    pub(super) host_id: [u8; 16],
+    /// Whether changes of reservations wait until the test has them decided.
+    pub(super) hold_changes: bool,
     /// Whether requests wait until the test lets them go.
     pub(super) hold_requests: bool,
     /// What the next request ends with, instead of being carried out.
@@ -78,6 +84,8 @@ impl World {
             shard: ShardStub::new(now, limits::POOL_PAGES_MIN, controllers),
             links: Vec::new(),
             volumes: vec![content.clone(), vec![0; VOLUME], vec![0; VOLUME]],
+            host_id: [7; 16],
+            hold_changes: false,
             hold_requests: false,
             fail_next: None,
             log: Vec::new(),
@@ -132,6 +140,7 @@ impl World {
             }
             moved |= self.serve();
             moved |= self.control();
+            moved |= !self.hold_changes && self.decide();
             for link in 0..self.links.len() {
                 moved |= self.effects(link);
             }
@@ -222,6 +231,24 @@ impl World {
             self.with(link, |connection, ctx| connection.handle_event(event, ctx));
         }
         moved
+    }
+
+    /// Changes of reservations that hosts asked for are decided, as by the only shard.
+    pub(super) fn decide(&mut self) -> bool {
+        let mut moved = false;
+        while let Some((volume, number, change)) = self.shard.shared.poll_reservation_change() {
+            moved = true;
+            let answer = self.change(volume, &change);
+            self.shard.shared.handle_reservation_answer(number, &answer);
+        }
+        moved
+    }
+
+    /// Somebody changes a reservation, whatever he speaks.
+    pub(super) fn change(&mut self, volume: VolumeId, change: &Change) -> Decision {
+        let (answer, consequences) = self.shard.decide(volume, change);
+        self.shard.shared.reservation_changed(volume, &consequences);
+        answer
     }
 
     /// Memory may be free again.
@@ -362,7 +389,7 @@ impl World {
             keep_alive_ms: 0,
         };
         let data = ConnectData {
-            host_id: [7; 16],
+            host_id: self.host_id,
             controller_id,
             subsystem: nqn(subsystem),
             host: Some(nqn(HOST)),
