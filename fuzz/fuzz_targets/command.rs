@@ -6,6 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
 use wire::nvme::command::DsmRange;
 use wire::nvme::feature::Timestamp;
+use wire::nvme::reservation::{ReleaseKey, ReservationKeys};
 use wire::nvme::{Command, Completion};
 
 fuzz_target!(|input: &[u8]| {
@@ -24,6 +25,8 @@ fuzz_target!(|input: &[u8]| {
             let _ = format!("{range:?}");
         }
         contract!(Timestamp, data);
+        contract!(ReservationKeys, data);
+        contract!(ReleaseKey, data);
     }
     if let Some(completion) = contract!(Completion, input) {
         one_line(&completion);

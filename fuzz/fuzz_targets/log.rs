@@ -1,4 +1,5 @@
-//! Log pages and asynchronous events, as an initiator reads them from a target that it cannot trust.
+//! Log pages, the report of a reservation and asynchronous events, as an initiator reads them from a
+//! target that it cannot trust.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,6 +9,7 @@ use wire::nvme::log::{
     ChangedNamespaces, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots,
     GetLog, Smart,
 };
+use wire::nvme::reservation::{Report, ReservationNotification};
 
 fuzz_target!(|input: &[u8]| {
     let mut page = input.to_vec();
@@ -26,6 +28,12 @@ fuzz_target!(|input: &[u8]| {
     }
     contract!(FirmwareSlots, &page);
     contract!(CommandEffects, &page);
+    if let Some(notification) = contract!(ReservationNotification, &page) {
+        one_line(&notification);
+    }
+    if let Some(report) = contract!(Report, input) {
+        one_line(&report);
+    }
     assert!(ChangedNamespaces::parse(&page).count() <= 1024);
     if let Ok(command) = Command::parse(input) {
         let log = GetLog::from_command(&command);

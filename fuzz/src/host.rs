@@ -10,6 +10,9 @@ use wire::nvme::command::{Fuse, SglDescriptor};
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::identify::Cns;
 use wire::nvme::log::LogId;
+use wire::nvme::reservation::{
+    AcquireAction, ChangePersist, RegisterAction, ReleaseAction, ReservationKeys, ReservationType,
+};
 use wire::nvme::{Command, Nqn};
 use wire::nvme_tcp::{Digests, R2T};
 
@@ -191,6 +194,7 @@ impl Host {
             }
             7 => self.plain(Command::flush(if fua { 0xffff_ffff } else { nsid })),
             8 => self.plain(Command::write_zeroes(nsid, lba, blocks, fua)),
+            9 if fua => self.reserve(choices, nsid),
             9 => self.plain(Command::verify(nsid, lba, blocks)),
             10 => {
                 let mut ranges = [0; 32];
@@ -201,6 +205,31 @@ impl Host {
             }
             _ => self.fused(nsid, lba, blocks, fua, fill),
         }
+    }
+
+    /// A command about reservations, with its keys in its capsule.
+    fn reserve(&mut self, choices: &mut Choices<'_>, nsid: u32) -> Vec<u8> {
+        let (which, what) = (choices.byte(), choices.byte());
+        let (action, kind) = (what & 3, ReservationType(what >> 2 & 7));
+        let keys = ReservationKeys { current: u64::from(what >> 5 & 1), other: (what >> 6).into() };
+        let keys = keys.emit();
+        let command = match which & 3 {
+            0 => {
+                let cptpl = ChangePersist(which >> 4 & 3);
+                Command::reservation_register(nsid, RegisterAction(action), cptpl)
+            }
+            1 => Command::reservation_acquire(nsid, AcquireAction(action), kind),
+            2 => Command::reservation_release(nsid, ReleaseAction(action), kind),
+            _ => {
+                let bytes = 4 << (which >> 4);
+                let command = Command::reservation_report(nsid, bytes);
+                return self.command(Kind::Other, command, Data::InAtMost(bytes), &[]);
+            }
+        };
+        let command = if which & 4 != 0 { command.with_ignored_key() } else { command };
+        // Of another length now and then.
+        let length = if which & 8 != 0 { usize::from(which >> 4) + 1 } else { keys.len() };
+        self.command(Kind::Other, command, Data::None, &keys[..length])
     }
 
     fn fused(&mut self, nsid: u32, lba: u64, blocks: u32, late: bool, fill: Fill<'_>) -> Vec<u8> {
@@ -232,7 +261,7 @@ impl Host {
         let more = choices.byte();
         let nsid = choices.of(&NSIDS);
         let logs = [1, 2, 3, 4, 5, 12, 0x70, 0x80, 0x0d];
-        let features = [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 16, 0x80, 0x82];
+        let features = [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 16, 0x80, 0x82, 0x83];
         match what % 12 {
             0..=2 => {
                 let command = Command::identify(Cns(more % 0x20), nsid);
