@@ -40,6 +40,16 @@ answers nvme flush "$disk"
 ! nvme get-log "/dev/$ctrl" -i 0xbf -l 512 >/dev/null 2>&1 || die "an unknown log page was answered"
 pass "id-ctrl, id-ns, ns-descs, list, list-subsys, smart-log, error-log, effects-log, get-feature and others answer"
 
+say "a reservation"
+answers nvme resv-register "$disk" --nrkey=7 --rrega=0
+answers nvme resv-acquire "$disk" --crkey=7 --rtype=1 --racqa=0
+answers nvme resv-report "$disk" --eds && says "^rtype\s*: 1" resv-report && says "^regctl\s*: 1" resv-report
+! nvme resv-release "$disk" --crkey=8 --rtype=1 --rrela=0 >/dev/null 2>&1 || die "released under another's key"
+answers nvme resv-release "$disk" --crkey=7 --rtype=1 --rrela=0
+answers nvme resv-register "$disk" --crkey=7 --rrega=1
+answers nvme resv-report "$disk" --eds && says "^rtype\s*: 0" resv-report && says "^regctl\s*: 0" resv-report
+pass "resv-register, resv-acquire, resv-report and resv-release do what they say"
+
 say "a file system"
 mkfs.ext4 -q -F "$disk" || die "mkfs.ext4"
 mount "$disk" /mnt || die "mount"
