@@ -7,6 +7,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod lan;
+mod reservations;
+#[path = "../common/session.rs"]
+mod session;
 mod station;
 mod wires;
 

@@ -12,7 +12,7 @@ use testkit::iscsi::text as keys;
 use wire::iscsi::{LoginFlags, Stage};
 
 use crate::common::{Server, flat, plateway, text, write};
-use crate::iscsi::{BLOCK, HOST, Session, TARGET};
+use crate::session::{BLOCK, HOST, Session, TARGET};
 
 const OF_HOST: &str = "what the host knows";
 const OF_TARGET: &str = "what the target knows";

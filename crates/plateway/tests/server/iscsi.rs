@@ -1,109 +1,16 @@
 //! iSCSI as a process serves, imports and shows it: sessions on several shards, what one does to
 //! another, and our own initiator at our own target.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Stdio;
 
 use serde_json::Value;
 use testkit::iscsi::Said;
-use testkit::iscsi::host::{Host, Order};
+use testkit::iscsi::host::Order;
 use wire::iscsi::{LogoutReason, TaskFunction, TaskResponse};
-use wire::scsi::{AdditionalSense, Cdb, Lun, ScsiStatus};
+use wire::scsi::{AdditionalSense, Cdb, ScsiStatus};
 
-use crate::common::{HANG, Server, flat, plateway, text};
-
-pub(crate) const TARGET: &str = "iqn.2026-11.net.plateway:v0";
-pub(crate) const HOST: &str = "iqn.1993-08.org.debian:01:host-7";
-pub(crate) const BLOCK: u32 = 512;
-
-/// A session of a host on a socket, blocking.
-pub(crate) struct Session {
-    socket: TcpStream,
-    pub(crate) host: Host<()>,
-}
-
-impl Session {
-    /// A connection of the port of this number.
-    pub(crate) fn connect(address: &str, port: u8) -> Session {
-        let socket = TcpStream::connect(address).expect("it listens");
-        socket.set_read_timeout(Some(HANG)).expect("a limit");
-        Session { socket, host: Host::new([0x80, 0, 0, 0, 0, port], 1) }
-    }
-
-    /// Logs in as [`HOST`] by a port of this number.
-    fn log_in(address: &str, port: u8) -> Session {
-        let mut session = Session::connect(address, port);
-        let keys = [("MaxRecvDataSegmentLength", "262144"), ("ImmediateData", "Yes")];
-        let login = session.host.log_in(HOST, Some(TARGET), &keys, ());
-        session.send(&login);
-        assert!(session.hear().login().is_success());
-        session
-    }
-
-    pub(crate) fn send(&mut self, bytes: &[u8]) {
-        self.socket.write_all(bytes).expect("it is read");
-    }
-
-    /// What the target says next; the rules of the protocol are the host's to judge.
-    pub(crate) fn hear(&mut self) -> Said {
-        self.hear_or_end().expect("the connection stands")
-    }
-
-    /// The same, or `None` at the end of the connection.
-    fn hear_or_end(&mut self) -> Option<Said> {
-        loop {
-            if let Some(heard) = self.host.next().expect("nothing is wrong with it") {
-                return Some(heard.said);
-            }
-            let mut bytes = [0; 65_536];
-            match self.socket.read(&mut bytes) {
-                Ok(0) | Err(_) => return None,
-                Ok(length) => self.host.hear(&bytes[..length]),
-            }
-        }
-    }
-
-    fn ask(&mut self, order: Order, data: &[u8]) -> Said {
-        let (_, bytes) = self.host.command(order, data, ());
-        self.send(&bytes);
-        self.hear()
-    }
-
-    fn write(&mut self, lba: u32, data: &[u8]) -> ScsiStatus {
-        let blocks = (data.len() / BLOCK as usize) as u16;
-        let cdb = Cdb::write_10(lba, blocks, false);
-        self.ask(Order::write(0, cdb, data.len() as u32), data).status()
-    }
-
-    pub(crate) fn read(&mut self, lba: u32) -> Vec<u8> {
-        match self.ask(Order::read(0, Cdb::read_10(lba, 1), BLOCK), &[]) {
-            Said::Data(_, data) => data,
-            other => panic!("expected data, got {other:?}"),
-        }
-    }
-
-    fn is_ready(&mut self) -> Said {
-        self.ask(Order::new(0, Cdb::test_unit_ready()), &[])
-    }
-
-    fn manage(&mut self, function: TaskFunction) -> TaskResponse {
-        let (_, bytes) = self.host.manage(function, Lun::of(0).0, None, ());
-        self.send(&bytes);
-        self.hear().management()
-    }
-
-    /// Whether its connection ends before it hears anything but why.
-    fn is_closed(&mut self) -> bool {
-        loop {
-            match self.hear_or_end() {
-                None => return true,
-                Some(Said::Async(_)) => {}
-                Some(_) => return false,
-            }
-        }
-    }
-}
+use crate::common::{Server, flat, plateway, text};
+use crate::session::{BLOCK, HOST, Session, TARGET};
 
 /// A server of two shards, with its address for iSCSI.
 fn serve(directory: &std::path::Path) -> (Server, String) {

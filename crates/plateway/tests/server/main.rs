@@ -24,5 +24,7 @@ mod reopen;
 mod reservations;
 mod serve;
 mod service;
+#[path = "../common/session.rs"]
+mod session;
 mod sessions;
 mod watch;
