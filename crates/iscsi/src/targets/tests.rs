@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use block::{Instant, ShardId, Slot, VolumeId};
 use contract::{HostEvent, Refused};
+use reservation::replica::Answer;
+use reservation::{Change, Reservation, Verdict};
 use scsi::ModeState;
 use wire::iscsi::LoginStatus;
 
@@ -498,6 +500,45 @@ fn a_reset_does_not_wait_for_who_is_gone() {
     );
     shards.targets[0].aborted(mine.2.handle, Some(0));
     assert_eq!(shards.events(0), [(mine.1, SessionEvent::ResetDone { tag: 6 })]);
+}
+
+/// The one change that a shard wants, which is decided as it asks.
+fn decide(shards: &mut Shards, shard: usize) -> (VolumeId, Change) {
+    let targets = &mut shards.targets[shard];
+    let (volume, number, change) = targets.poll_reservation_change().expect("a change");
+    assert_eq!(targets.poll_reservation_change(), None);
+    let done = Answer::Decided(Verdict::Done, Reservation::default());
+    targets.handle_reservation_answer(number, done);
+    (volume, change)
+}
+
+#[test]
+fn a_reset_waits_for_the_end_of_what_a_session_of_another_shard_has() {
+    for lun in [Some(0), None] {
+        let mut shards = Shards::new(2);
+        let mut other = port();
+        other.nexus.isid = [2; 6];
+        let (mine, other) = (shards.log_in(0, &port()), shards.log_in(1, &other));
+        let hold = shards.targets[1].hold(other.2.handle).expect("a session");
+        assert_ne!(hold.life, shards.targets[0].hold(mine.2.handle).expect("a session").life);
+        shards.targets[1].change(other.2.handle, VolumeId(0), Change::Hold(hold));
+        assert_eq!(decide(&mut shards, 1), (VolumeId(0), Change::Hold(hold)));
+        // Nobody has the other unit.
+        shards.targets[0].reset(mine.2.handle, 4, Some(5), false);
+        shards.carry();
+        assert_eq!(shards.targets[1].poll_reservation_change(), None);
+
+        shards.targets[0].reset(mine.2.handle, 5, lun, false);
+        shards.carry();
+        shards.targets[0].aborted(mine.2.handle, lun);
+        shards.targets[1].aborted(other.2.handle, lun);
+        shards.carry();
+        let is_done = |(_, event)| event == SessionEvent::ResetDone { tag: 5 };
+        assert!(!shards.events(0).into_iter().any(is_done), "it has it still");
+        assert_eq!(decide(&mut shards, 1), (VolumeId(0), Change::ResetHold));
+        shards.carry();
+        assert!(shards.events(0).into_iter().any(is_done));
+    }
 }
 
 #[test]
