@@ -14,6 +14,7 @@ use testkit::nvme::host::{Data, Heard, Host};
 use testkit::nvme::nqn;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::feature::{FeatureId, NumberOfQueues};
+use wire::nvme::reservation::{Report, ReservationKeys};
 use wire::nvme::{Command, Completion, Status};
 use wire::nvme_tcp::{Digests, R2T};
 
@@ -232,6 +233,21 @@ impl Queue {
     pub(crate) fn try_read(&mut self, lba: u64) -> Status {
         self.ask(Command::read(1, lba, 1, BLOCK as u32), Data::In(BLOCK as u32), &[]);
         self.status()
+    }
+
+    /// A command about the reservation, with its two keys; how that went.
+    pub(crate) fn try_reserve(&mut self, command: Command, current: u64, other: u64) -> Status {
+        let keys = ReservationKeys { current, other }.emit();
+        self.ask(command, Data::None, &keys);
+        self.status().without_hints()
+    }
+
+    /// What is reserved, and who is registered.
+    pub(crate) fn report(&mut self) -> Report {
+        let bytes = BLOCK as u32;
+        self.ask(Command::reservation_report(1, bytes), Data::In(bytes), &[]);
+        assert_eq!(self.status(), Status::SUCCESS);
+        Report::parse(&self.data).expect("a report")
     }
 
     /// Flushes the namespace; how that went.

@@ -1,5 +1,5 @@
-//! A reservation that a host of another protocol has made: NVMe hosts are refused, `status` shows
-//! who holds it, and `plateway reservation clear` frees it.
+//! Reservations over NVMe: hosts fence each other and stations whose list is stored, `status` shows
+//! who holds what others made, and `plateway reservation clear` frees it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,10 @@ use std::thread;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use wire::nvme::Status;
+use wire::nvme::reservation::{AcquireAction, ChangePersist, RegisterAction, ReservationType};
+use wire::nvme::{Command, Status};
 
-use crate::client::{BLOCK, Controller};
+use crate::client::{BLOCK, Controller, Queue};
 use crate::common::{Server, configuration, flat, text};
 
 const DISK: &str = "file:a.img?create=8MiB";
@@ -89,6 +90,93 @@ fn a_reservation_that_is_not_understood_is_left_alone_and_its_volume_is_not_serv
     let refused = refused.err().expect("it would let in whom it kept out");
     assert!(refused.contains("cannot understand the reservation of volume v0"), "{refused}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "of another kind\n");
+}
+
+/// A host with an I/O queue.
+fn host(server: &Server, number: u16) -> (Controller, Queue) {
+    let controller = Controller::connect(server.address.parse().unwrap(), number, 1);
+    let queue = controller.queue(1, false);
+    (controller, queue)
+}
+
+fn register(action: RegisterAction, cptpl: ChangePersist) -> Command {
+    Command::reservation_register(1, action, cptpl)
+}
+
+fn write(queue: &mut Queue) -> Status {
+    queue.try_write(3, &[7; BLOCK]).without_hints()
+}
+
+/// The keys of those who are registered.
+fn keys(queue: &mut Queue) -> Vec<u64> {
+    queue.report().registrants.iter().map(|one| one.key).collect()
+}
+
+#[test]
+fn a_host_fences_another_and_status_says_who_holds() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", DISK);
+    let ((_one, mut one), (_two, mut two)) = (host(&server, 1), host(&server, 2));
+    let new = register(RegisterAction::REGISTER, ChangePersist::KEEP);
+    let acquire =
+        |action| Command::reservation_acquire(1, action, ReservationType::WRITE_EXCLUSIVE);
+    let (hold, fence) =
+        (acquire(AcquireAction::ACQUIRE), acquire(AcquireAction::PREEMPT_AND_ABORT));
+    assert_eq!(one.try_reserve(hold, 7, 0), Status::RESERVATION_CONFLICT, "it is not registered");
+    assert_eq!(one.try_reserve(new, 0, 7), Status::SUCCESS);
+    assert_eq!(two.try_reserve(new, 0, 9), Status::SUCCESS);
+    assert_eq!(one.try_reserve(hold, 7, 0), Status::SUCCESS);
+    assert_eq!((write(&mut one), write(&mut two)), (Status::SUCCESS, Status::RESERVATION_CONFLICT));
+    assert_eq!(two.try_reserve(fence, 9, 7), Status::SUCCESS);
+    assert_eq!((write(&mut one), write(&mut two)), (Status::RESERVATION_CONFLICT, Status::SUCCESS));
+    assert_eq!(one.try_read(3), Status::SUCCESS);
+    assert_eq!(keys(&mut one), [9]);
+    let reservation = &server.status()["volumes"][0]["reservation"];
+    assert_eq!(reservation["kind"], "write-exclusive");
+    assert_eq!(reservation["holders"][0], format!("nvme:0200{}", "5a".repeat(14)));
+    // It did not ask to outlive the process.
+    server.kill();
+    let server = Server::of(directory.path(), "a", DISK);
+    let (_two, mut two) = host(&server, 2);
+    assert!(keys(&mut two).is_empty());
+    server.stop();
+}
+
+#[test]
+fn a_host_that_asks_to_outlive_a_restart_does_so_beside_the_stations_of_a_list() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let server = Server::of(here, "a", DISK);
+    let file = here.join("state/reservations").join(server.uuid());
+    server.stop();
+    fs::create_dir(here.join("state/reservations")).unwrap();
+    fs::write(&file, HELD).unwrap();
+
+    let (first, second) = (0x0200_0000_0001, 0x0200_0000_0002);
+    let server = Server::of(here, "a", DISK);
+    let (_one, mut one) = host(&server, 1);
+    assert_eq!(write(&mut one), Status::RESERVATION_CONFLICT);
+    let new = register(RegisterAction::REGISTER, ChangePersist::SET);
+    assert_eq!(one.try_reserve(new, 0, 7), Status::SUCCESS);
+    assert_eq!((write(&mut one), keys(&mut one)), (Status::SUCCESS, vec![first, second, 7]));
+    server.kill();
+
+    let server = Server::of(here, "a", DISK);
+    let (_one, mut one) = host(&server, 1);
+    assert_eq!((write(&mut one), keys(&mut one)), (Status::SUCCESS, vec![first, second, 7]));
+    // A station is fenced by its address.
+    let kind = ReservationType::EXCLUSIVE_ACCESS_ALL;
+    let fence = Command::reservation_acquire(1, AcquireAction::PREEMPT, kind);
+    assert_eq!(one.try_reserve(fence, 7, first), Status::SUCCESS);
+    assert_eq!(keys(&mut one), [second, 7]);
+    // From now on the host does not outlive a restart, and stations do.
+    let replace = register(RegisterAction::REPLACE, ChangePersist::CLEAR);
+    assert_eq!(one.try_reserve(replace, 7, 8), Status::SUCCESS);
+    server.kill();
+    let server = Server::of(here, "a", DISK);
+    let (_one, mut one) = host(&server, 1);
+    assert_eq!((write(&mut one), keys(&mut one)), (Status::RESERVATION_CONFLICT, vec![second]));
+    server.stop();
 }
 
 /// Volumes of a file each, `v0` and so on, all of which are reserved, and what is stored of each.
