@@ -4,9 +4,13 @@
 //! Namespaces take a right that not every machine gives. Where there is none, a test says so and
 //! passes.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::common::{HANG, Server, flat, text};
 
@@ -16,6 +20,20 @@ pub(crate) const INTERFACE: &str = "veth0";
 pub(crate) const TARGET: &str = "02:00:00:00:00:01";
 /// The initiators' station.
 pub(crate) const INITIATOR: &str = "02:00:00:00:00:02";
+
+/// Does `work` in a network namespace, on a thread of its own: what that opens stays there.
+pub(crate) fn inside<R: Send + 'static>(
+    namespace: &str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> R {
+    let namespace = File::open(format!("/run/netns/{namespace}")).expect("a namespace");
+    let there = move || {
+        let kind = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(namespace.as_fd(), kind).expect("it was made");
+        work()
+    };
+    std::thread::spawn(there).join().expect("it is done")
+}
 
 /// Two namespaces.
 pub(crate) struct Lan {

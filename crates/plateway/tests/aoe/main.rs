@@ -4,6 +4,8 @@
 //! Where namespaces may not be made the tests say so and pass; what needs no Ethernet is tested
 //! with the configuration.
 
+#[path = "../common/client.rs"]
+mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod lan;
@@ -17,13 +19,18 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
+use contract::MacAddress;
 use wire::aoe::{
     Address, Command, ConfigArgument, ConfigCommand, Directive, DirectiveCommand, ErrorCode,
     MaskArgument, MaskCommand, MaskError, ReserveArgument, ReserveCommand,
 };
 
+use wire::nvme::reservation::{AcquireAction, ChangePersist, RegisterAction, ReservationType};
+use wire::nvme::{Command as NvmeCommand, Status};
+
+use crate::client::{BLOCK, Controller};
 use crate::common::{flat, text, write};
-use crate::lan::{INITIATOR, INTERFACE, Lan};
+use crate::lan::{INITIATOR, INTERFACE, Lan, inside};
 use crate::station::Station;
 
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:v0";
@@ -240,6 +247,47 @@ fn what_initiators_set_survives_kill_9_and_a_damaged_file_is_left_alone() {
     fs::write(&path, good).unwrap();
     let _server = lan.serve_again(home.path(), &BOTH);
     assert_eq!(seen(&mut station), all);
+}
+
+#[test]
+fn a_station_and_an_nvme_host_fence_each_other() {
+    let Some(lan) = Lan::make("1500") else { return };
+    let home = tempfile::tempdir().unwrap();
+    let server = lan.serve(home.path(), &BOTH);
+    let address = server.address.parse().unwrap();
+    let (_host, mut queue) = inside(&lan.target, move || {
+        let host = Controller::connect(address, 1, 1);
+        let queue = host.queue(1, false);
+        (host, queue)
+    });
+    let mut write = || queue.try_write(0, &[7; BLOCK]).without_hints();
+    let mut station = Station::new(&lan.initiator);
+    let at = Address::new(7, 0);
+    let list = |command| {
+        let argument = ReserveArgument { command, count: 1 };
+        [&argument.emit()[..], &INITIATOR.parse::<MacAddress>().unwrap().0[..]].concat()
+    };
+    station.done(at, Command::RESERVE, &list(ReserveCommand::SET));
+    assert_eq!(write(), Status::RESERVATION_CONFLICT);
+    // The host means to share it, and then not to.
+    let register =
+        NvmeCommand::reservation_register(1, RegisterAction::REGISTER, ChangePersist::KEEP);
+    assert_eq!(queue.try_reserve(register, 0, 7), Status::SUCCESS);
+    let own_key = 0x0200_0000_0002;
+    assert_eq!(queue.report().registrants.len(), 2);
+    let kind = ReservationType::EXCLUSIVE_ACCESS_ALL;
+    let fence = NvmeCommand::reservation_acquire(1, AcquireAction::PREEMPT_AND_ABORT, kind);
+    assert_eq!(queue.try_reserve(fence, 7, own_key), Status::SUCCESS);
+    let (header, _) = station.ask(at, Command::ATA, &testkit::aoe::ata(0x34, 0, 1, &[1; BLOCK]));
+    assert!(header.flags.is_error() && header.error == ErrorCode::RESERVED, "{header:?}");
+    assert_eq!(queue.try_write(0, &[7; BLOCK]), Status::SUCCESS);
+    // The station takes it back.
+    station.done(at, Command::RESERVE, &list(ReserveCommand::FORCE));
+    assert_eq!(queue.try_write(0, &[7; BLOCK]).without_hints(), Status::RESERVATION_CONFLICT);
+    let report = queue.report();
+    assert_eq!((report.header.kind, report.registrants.len()), (kind, 1));
+    assert_eq!((report.registrants[0].key, report.registrants[0].holds()), (own_key, true));
+    station.done(at, Command::ATA, &testkit::aoe::ata(0x34, 0, 1, &[1; BLOCK]));
 }
 
 #[test]

@@ -4,8 +4,6 @@
 //! It stands on a reactor's shard in a network namespace, so nothing but the frames themselves is
 //! the tests'. A frame that is not answered is sent again.
 
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,11 +14,10 @@ use contract::{
 };
 use reactor::memory::Arena;
 use reactor::{Config, Handle, LinkAccess, LinkOptions, Reactor};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use wire::aoe::{Address, Command, Header};
 
 use crate::common::HANG;
-use crate::lan::{INTERFACE, TARGET};
+use crate::lan::{INTERFACE, TARGET, inside};
 
 /// After so long a frame is sent again. Only a lost frame waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -35,11 +32,8 @@ pub(crate) struct Station {
 impl Station {
     /// At the end of the cable in a namespace.
     pub(crate) fn new(namespace: &str) -> Station {
-        let namespace = File::open(format!("/run/netns/{namespace}")).expect("a namespace");
-        // A thread of its own goes there, and the reactor's threads begin where it is.
-        let open = move || {
-            let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), kind).expect("it was made");
+        // The reactor's threads begin where the one is that starts them.
+        inside(namespace, || {
             let arena = Arc::new(Arena::new(1).expect("memory"));
             let (told, answers) = mpsc::channel();
             let told = Mutex::new(told);
@@ -62,8 +56,7 @@ impl Station {
             let target = TARGET.parse().expect("an address");
             let speaker = testkit::aoe::Station::new(MacAddress(facts.mac), target, None);
             Station { handle, answers, speaker }
-        };
-        std::thread::spawn(open).join().expect("it starts")
+        })
     }
 
     /// Its address.
