@@ -97,8 +97,8 @@ pub(crate) enum Command {
     Copy(CopyArgs),
     /// Ask a target which subsystems or targets it has, or an Ethernet which targets of AoE answer there
     Discover(DiscoverArgs),
-    /// Serve, write, verify and measure a striped volume on this machine, in a minute; as root over
-    /// AoE, too
+    /// Serve, write, verify and measure on this machine, in a minute, over NVMe/TCP and iSCSI; as root
+    /// over AoE, too
     Demo(DemoArgs),
     /// Run targets and initiators in a simulated world with faults from a seed
     Sim(SimArgs),
