@@ -10,8 +10,9 @@ pub use testkit::iscsi::name;
 use wire::iscsi::{
     LogoutReason, R2t, RESERVED_TAG, RejectReason, Snack, SnackKind, TaskAttribute, TaskFunction,
 };
+use wire::scsi::persistent::ReserveOut;
 use wire::scsi::provisioning::{UnmapList, UnmapRange};
-use wire::scsi::{ByteCheck, Cdb, Lun};
+use wire::scsi::{ByteCheck, Cdb, Lun, OpCode, ServiceAction};
 
 use crate::choices::Choices;
 use crate::content::Pattern;
@@ -27,6 +28,16 @@ const LUNS: [u16; 5] = [1, 1, 1, 2, 3];
 const SEGMENTS: [&str; 4] = ["262144", "8192", "512", "65536"];
 const BURSTS: [&str; 4] = ["1048576", "65536", "8192", "512"];
 const FIRST_BURSTS: [&str; 3] = ["8192", "512", "65536"];
+/// What PERSISTENT RESERVE OUT does.
+const ACTIONS: [ServiceAction; 7] = [
+    ServiceAction::PERSISTENT_RESERVE_OUT_REGISTER,
+    ServiceAction::PERSISTENT_RESERVE_OUT_REGISTER_AND_IGNORE,
+    ServiceAction::PERSISTENT_RESERVE_OUT_RESERVE,
+    ServiceAction::PERSISTENT_RESERVE_OUT_RELEASE,
+    ServiceAction::PERSISTENT_RESERVE_OUT_CLEAR,
+    ServiceAction::PERSISTENT_RESERVE_OUT_PREEMPT,
+    ServiceAction::PERSISTENT_RESERVE_OUT_PREEMPT_AND_ABORT,
+];
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +217,7 @@ impl Host {
                     3 => Cdb::mode_sense_6(page, false, page),
                     4 => Cdb::read_capacity_16(u32::from(page)),
                     5 => Cdb::report_opcodes(page & 1 != 0, 4096),
+                    6 if page >= 0xf0 => return self.reserve(lun, page, choices),
                     6 => Cdb::request_sense(page & 1 != 0, page),
                     _ => Cdb(core::array::from_fn(|_| choices.byte())),
                 };
@@ -251,6 +263,28 @@ impl Host {
         let order = Order::write(lun, cdb, list.len() as u32);
         let with = if self.line.agreed.immediate_data { &list[..] } else { &[] };
         self.line.command(order, with, Kind::Other).1
+    }
+
+    /// A change of a reservation; it holds others off, who are told so.
+    fn reserve(&mut self, lun: u16, what: u8, choices: &mut Choices<'_>) -> Vec<u8> {
+        let way = choices.byte();
+        if what & 8 != 0 {
+            let mut cdb = Cdb::test_unit_ready();
+            cdb.0[0] = [OpCode::RESERVE_6, OpCode::RELEASE_6][usize::from(way & 1)].0;
+            return self.plain(Order::new(lun, cdb), way);
+        }
+        let [key, other] = [way >> 2 & 3, way >> 4 & 3].map(u64::from);
+        let list =
+            ReserveOut { key, action_key: other, persist: way & 1 != 0, ..ReserveOut::default() };
+        let list = list.emit();
+        let kinds = [1, 3, 5, 6, 7, 8, 0, 2];
+        let kind = kinds[usize::from(choices.byte() & 7)];
+        let action = choices.of(&ACTIONS);
+        let cdb = Cdb::persistent_reserve_out(action, kind, list.len() as u32);
+        let with = if self.line.agreed.immediate_data { &list[..] } else { &[] };
+        // Whoever preempts and aborts ends tasks of others.
+        self.has_reset |= action == ServiceAction::PERSISTENT_RESERVE_OUT_PREEMPT_AND_ABORT;
+        self.line.command(Order::write(lun, cdb, list.len() as u32), with, Kind::Other).1
     }
 
     fn plain(&mut self, order: Order, more: u8) -> Vec<u8> {

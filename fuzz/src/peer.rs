@@ -1,6 +1,6 @@
-//! Connections between a machine that asks (an initiator, a discovery) and the serving ones of
-//! [`Target`](crate::target::Target) or [`Serving`](crate::iscsi_target::Serving): bytes are carried, or tampered with, cut and lost, as an
-//! input chooses.
+//! Connections between a machine that asks (an initiator, a discovery) and serving ones
+//! ([`target`](crate::target), [`iscsi_target`](crate::iscsi_target)): bytes are carried, or tampered
+//! with, cut and lost, as an input chooses.
 
 use contract::{ConnectionId, Loss};
 use testkit::Pipe;
@@ -11,8 +11,6 @@ use wire::nvme_tcp::{
 
 use crate::choices::Choices;
 use crate::host::seal;
-use crate::iscsi_target::Serving;
-use crate::target::Target;
 
 /// More connections than this are refused.
 pub const CONNECTIONS_MAX: usize = 24;
@@ -25,34 +23,6 @@ pub trait Serves {
     fn take_said(&mut self, link: usize) -> Vec<u8>;
     /// One carries nothing more.
     fn lose(&mut self, link: usize, loss: Loss);
-}
-
-impl Serves for Target {
-    fn accept(&mut self) -> usize {
-        self.accept()
-    }
-
-    fn take_said(&mut self, link: usize) -> Vec<u8> {
-        core::mem::take(&mut self.links[link].said)
-    }
-
-    fn lose(&mut self, link: usize, loss: Loss) {
-        self.lose(link, loss);
-    }
-}
-
-impl Serves for Serving {
-    fn accept(&mut self) -> usize {
-        self.accept()
-    }
-
-    fn take_said(&mut self, link: usize) -> Vec<u8> {
-        core::mem::take(&mut self.links[link].said)
-    }
-
-    fn lose(&mut self, link: usize, loss: Loss) {
-        self.lose(link, loss);
-    }
 }
 
 /// The asking end of a connection; the serving one is the target's link of the same number.
