@@ -195,6 +195,12 @@ impl Reservation {
         &self.consequences
     }
 
+    /// The same for whoever carries it out: it is told once, and kept nowhere.
+    #[must_use]
+    pub fn take_consequences(&mut self) -> Consequences {
+        core::mem::take(&mut self.consequences)
+    }
+
     /// Whether it holds the reservation, alone or with all registrants.
     pub fn is_holder(&self, who: Registrant) -> bool {
         match self.held {

@@ -47,10 +47,10 @@ impl<S> ShardStub<S> {
     pub fn decide(&mut self, volume: VolumeId, change: &Change) -> (Decision, Consequences) {
         let held = self.reservations.get(volume).cloned().unwrap_or_default();
         let (next, verdict) = held.apply(change);
-        let Some(next) = next else {
+        let Some(mut next) = next else {
             return (Answer::Decided(verdict, held), Consequences::default());
         };
-        let consequences = next.consequences().clone();
+        let consequences = next.take_consequences();
         self.reservations.set(volume, next.clone());
         (Answer::Decided(verdict, next), consequences)
     }

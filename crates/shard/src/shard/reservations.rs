@@ -145,13 +145,13 @@ impl Shard {
             let key = StoreKey::Reservation(VolumeId(volume));
             self.tell(News::Store { key, version, value: StoredValue::Reservation(value) });
         }
-        for (volume, version, value) in install {
+        for (volume, version, mut value) in install {
             // What was read before is told before.
             self.with_protocols(now, memory, |protocols, context| {
                 protocols.handle_reservation(context);
             });
             let volume = VolumeId(volume);
-            let consequences = value.consequences().clone();
+            let consequences = value.take_consequences();
             self.reservations.in_force.set(volume, value);
             self.protocols.reservation_changed(volume, &consequences);
             let ended = consequences.ended;
