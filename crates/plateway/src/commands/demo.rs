@@ -1,5 +1,5 @@
-//! `plateway demo`: a striped volume on four files, served over NVMe/TCP on loopback by a server of
-//! its own, written, verified and measured through our own initiator, in half a minute, as an
+//! `plateway demo`: a striped volume on four files, served on loopback by a server of
+//! its own, written, verified and measured through our own initiator, within a minute, as an
 //! ordinary user and without a configuration.
 //!
 //! A second volume is served over NVMe/TCP and iSCSI at once, and over AoE where the right is there;
