@@ -20,6 +20,7 @@ use std::ops::{Deref, Range};
 
 use comfy_table::Table;
 use contract::{Intake, LinkId, Poll};
+use reservation::Registrant;
 use serde::{Deserialize, Serialize};
 use shard::{ImportSettings, Listening, Protocol, Report, StoredValue};
 use utoipa::ToSchema;
@@ -621,6 +622,11 @@ pub(crate) fn metrics(reports: &[Report], disks: &[(u32, String)], families: &mu
     nvme_tcp::metrics::metrics(reports, families);
     iscsi::metrics::metrics(reports, families);
     aoe::metrics::metrics(reports, disks, families);
+}
+
+/// What a registrant calls itself, whose session says so.
+pub(crate) fn registrant_name(who: Registrant, reports: &[Report]) -> Option<String> {
+    iscsi::status::registrant_name(who, reports)
 }
 
 /// A value that is to be stored, as a line; none if it says nothing.

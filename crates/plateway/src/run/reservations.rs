@@ -9,6 +9,7 @@ use shard::{Order, Report};
 use super::Running;
 use super::error::RunError;
 use crate::control::status;
+use crate::protocols;
 
 impl Running {
     /// Frees a volume, whoever holds it. Returns what was done.
@@ -40,7 +41,11 @@ pub(super) fn reservation_of(volume: VolumeId, reports: &[Report]) -> Option<sta
     let (_, held) = reports.first()?.reservations.iter().find(|(other, _)| *other == volume)?;
     let kind = held.kind().map(Kind::name);
     let mut holders: Vec<String> = held.holders().map(name_of).collect();
-    let session = held.hold().map(|hold| holders.push(hold.by.to_string()));
+    let session = held.hold().map(|hold| {
+        // It lasts as long as the session, which has a name.
+        let name = protocols::registrant_name(hold.by, reports);
+        holders.push(name.unwrap_or_else(|| hold.by.to_string()));
+    });
     Some(status::Reservation {
         kind: session.map(|()| SESSION).or(kind).unwrap_or(NONE).to_owned(),
         holders,

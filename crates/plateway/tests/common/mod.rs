@@ -167,6 +167,14 @@ impl Server {
     }
 
     /// Asks for the status until `wanted` is there.
+    /// Where its first listener of this key listens.
+    pub(crate) fn listens(&self, key: &str) -> String {
+        let status = self.status();
+        let listeners = status["listeners"].as_array().expect("a list");
+        let one = listeners.iter().find(|one| one.get(key).is_some()).expect("it is there");
+        one["addresses"][0].as_str().expect("an address").to_owned()
+    }
+
     pub(crate) fn wait_for(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + HANG;
         loop {

@@ -1,5 +1,6 @@
 //! The program as a process: `serve` and the commands that talk to it.
 
+mod across;
 mod api;
 mod apply;
 mod broken;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use comfy_table::Table;
 use contract::Counters;
+use reservation::Registrant;
 use serde::{Deserialize, Serialize};
 use shard::Report;
 use utoipa::ToSchema;
@@ -137,6 +138,14 @@ impl Status {
         );
         [("iscsi exports", luns), ("iscsi sessions", sessions)]
     }
+}
+
+/// What the initiator port of a session calls itself.
+pub(crate) fn registrant_name(who: Registrant, reports: &[Report]) -> Option<String> {
+    let logins = reports.iter().flat_map(|report| &report.protocols.iscsi.logins);
+    let mut nexuses = logins.map(|login| &login.nexus);
+    let name = nexuses.find(|nexus| nexus.registrant() == who)?.applicant().name?;
+    Some(name.to_string())
 }
 
 #[cfg(test)]
