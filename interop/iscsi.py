@@ -198,7 +198,8 @@ def full(options, suite=None, shards=1, driver="io_uring"):
         target.chap = "guest", "what-the-guest-knows", "target", "what-the-target-knows"
         target.advertise = f"{GATEWAY}:{target.iscsi_port}"
         target.start()
-        code, _ = guest(case, suite or options.suite, "iscsi-full.sh", SECTORS=STRIPE_SECTORS, STRANGER=STRANGER)
+        typed = "\n".join(told(target, "linux")).replace("SECRET", target.chap[1])
+        code, _ = guest(case, suite or options.suite, "iscsi-full.sh", SECTORS=STRIPE_SECTORS, STRANGER=STRANGER, TYPED=typed)
         case.passes(code)
 
 

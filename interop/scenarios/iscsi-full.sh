@@ -1,6 +1,7 @@
 #!/bin/bash
 # Everything that an administrator does with a disk over iSCSI, with open-iscsi and sg3-utils, both digests on. LUNs 0 (the one
 # that is written by hand) and 1 (with a file system) are for this guest's own name, LUN 7 for another's; LUN 2 comes later.
+# From the host: TYPED (what `plateway connect` prints for Linux, with the secret).
 . /job/common.sh
 . /job/iscsi.sh
 load_iscsi
@@ -22,6 +23,14 @@ must_prove_who_it_is() {
     ! node default --login >/tmp/answer 2>&1 || die "the host took a target for its own that does not know the secret"
     chap default $CHAP
 }
+
+say "what \`plateway connect\` prints"
+# With limits that are short here: nothing is done with it. There are no interfaces of iscsiadm yet but its default.
+answers bash -ec "$TYPED"
+appears 0
+logout default
+iscsiadm -m node -o delete >/dev/null
+pass "typed as it stands"
 
 say "discovery and access"
 discover() { iscsiadm -m discovery -t sendtargets -p "$PORTAL" -I "$1" >/tmp/answer 2>&1; }

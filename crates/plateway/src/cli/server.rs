@@ -131,9 +131,9 @@ pub(crate) enum SessionAction {
 /// `connect VOLUME --for CLIENT`
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "What stands in capitals is yours to fill in: SECRET, NAME, vmhbaN. The commands for Linux, QEMU and iPXE\n\
-    are those of our tests; those for Windows, ESXi and Proxmox follow their makers' documentation and were\n\
-    not tried."
+    after_help = "What stands in capitals is yours to fill in: SECRET, NAME, vmhbaN. Over iSCSI the commands for Linux, QEMU\n\
+    and iPXE are typed in our tests; those for Windows, ESXi and Proxmox follow their makers' documentation and\n\
+    were not tried."
 )]
 pub(crate) struct ConnectArgs {
     /// The volume's name in the configuration

@@ -103,15 +103,14 @@ fn reached(
     Ok(Some(HostPort { host, tcp_port: bound.tcp_port }))
 }
 
-/// The address of this machine towards everybody else. Nothing is sent.
+/// The address of this machine towards everybody else; one that listens on every IPv6 address is
+/// reached by IPv4, too. Nothing is sent.
 fn own_address(any: IpAddr) -> Option<String> {
     // Addresses for documentation (RFC 5737, RFC 3849): the way there is the default one.
-    let towards = match any {
-        IpAddr::V4(_) => ["192.0.2.1:9", "[2001:db8::1]:9"],
-        IpAddr::V6(_) => ["[2001:db8::1]:9", "192.0.2.1:9"],
-    };
-    towards.into_iter().find_map(|towards| {
-        let own = if towards.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+    const IPV4: (&str, &str) = ("0.0.0.0:0", "192.0.2.1:9");
+    const IPV6: (&str, &str) = ("[::]:0", "[2001:db8::1]:9");
+    let ways = if any.is_ipv4() { &[IPV4][..] } else { &[IPV6, IPV4] };
+    ways.iter().find_map(|(own, towards)| {
         let socket = UdpSocket::bind(own).ok()?;
         socket.connect(towards).ok()?;
         Some(socket.local_addr().ok()?.ip().to_string())

@@ -39,18 +39,11 @@ fn told(server: &Server, client: &str, protocol: &str, words: &[&str]) -> (Strin
     (commands.join("\n"), way["instead"].as_str().unwrap_or_default().to_owned())
 }
 
-fn listens(server: &Server, key: &str) -> String {
-    let status = server.status();
-    let listeners = status["listeners"].as_array().expect("a list");
-    let one = listeners.iter().find(|one| one.get(key).is_some()).expect("it is there");
-    one["addresses"][0].as_str().expect("an address").to_owned()
-}
-
 #[test]
 fn each_client_is_told_what_to_type_or_what_to_do_instead() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(directory.path(), "\"any\"", "");
-    let (nvme, iscsi) = (listens(&server, "nvme"), listens(&server, "iscsi"));
+    let (nvme, iscsi) = (server.listens("nvme"), server.listens("iscsi"));
     for client in CLIENTS {
         let (commands, instead) = told(&server, client, "NVMe/TCP", &[]);
         let has_one = ["linux", "esxi", "proxmox"].contains(&client);
@@ -87,7 +80,7 @@ fn who_is_let_in_is_said_and_no_secret_is() {
     let secret = directory.path().join("secret");
     fs::write(&secret, "a secret of some length").unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-    let chap = format!(", chap = {{ user = \"u\", secret_file = \"{}\" }}", secret.display());
+    let chap = format!(", chap = {{ user = \"u $1\", secret_file = \"{}\" }}", secret.display());
     let server = serve(directory.path(), &format!("[\"{HOST}\"]"), &chap);
     for client in CLIENTS {
         let (commands, _) = told(&server, client, "iSCSI", &[]);
@@ -95,6 +88,8 @@ fn who_is_let_in_is_said_and_no_secret_is() {
             assert!(commands.contains(word), "{client}: {commands}");
         }
         assert!(!commands.contains("some length"), "{client}: {commands}");
+        // What somebody chose is one word.
+        assert!(commands.contains("'u $1'"), "{client}: {commands}");
     }
     server.stop();
 }

@@ -2,8 +2,7 @@
 //! alone.
 
 use super::config::TargetConfig;
-use crate::config::export::Hosts;
-use crate::protocols::connect::{ClientKind, Guide};
+use crate::protocols::connect::{ClientKind, Guide, who};
 
 impl TargetConfig {
     pub(super) fn guide_for(&self, client: ClientKind) -> Guide {
@@ -13,9 +12,7 @@ impl TargetConfig {
         let mut linux = vec![format!(
             "# on the Ethernet of {links}, with the package aoetools; MTU 9000 where all of it has it"
         )];
-        if let Hosts::List(_) = &self.hosts {
-            linux.push(format!("# the interface is let in as one of: {}", self.hosts));
-        }
+        linux.extend(who(&self.hosts, "ip link shows its address"));
         linux.extend([
             "modprobe aoe".to_owned(),
             "aoe-discover".to_owned(),
@@ -23,15 +20,8 @@ impl TargetConfig {
         ]);
         match client {
             ClientKind::Linux => Guide::typed(linux),
-            ClientKind::Proxmox => {
-                linux.insert(0, "# on each node; once, on one of them, the last two:".to_owned());
-                linux.push(format!("vgcreate NAME {device}"));
-                linux.push("pvesm add lvm NAME --vgname NAME --shared 1".to_owned());
-                Guide::typed(linux)
-            }
-            ClientKind::Qemu => Guide::instead(format!(
-                "QEMU has no initiator for AoE: connect the Linux host under it (--for linux), and give it -drive file={device},format=raw,if=virtio,cache=none"
-            )),
+            ClientKind::Proxmox => Guide::shared_by_nodes(linux, &device),
+            ClientKind::Qemu => Guide::through_the_host("AoE", &device),
             ClientKind::Ipxe => {
                 Guide::typed(vec!["ifopen net0".to_owned(), format!("sanboot aoe:e{address}")])
             }

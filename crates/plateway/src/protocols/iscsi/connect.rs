@@ -4,7 +4,7 @@
 use super::config::UnitConfig;
 use crate::config::address::HostPort;
 use crate::config::export::Hosts;
-use crate::protocols::connect::{ClientKind, Guide, Reached};
+use crate::protocols::connect::{ClientKind, Guide, Reached, quoted, who};
 
 impl UnitConfig {
     pub(super) fn guide_for(&self, client: ClientKind, reached: &Reached<'_>) -> Guide {
@@ -21,16 +21,9 @@ impl UnitConfig {
         })
     }
 
-    /// A line where hosts are chosen by name.
-    fn who(&self, where_it_is: &str) -> Vec<String> {
-        match &self.hosts {
-            Hosts::Any => Vec::new(),
-            list => vec![format!("# the host is let in as one of: {list}; {where_it_is}")],
-        }
-    }
-
-    fn user(&self) -> Option<&str> {
-        self.chap.as_ref().map(|chap| &*chap.user.user)
+    /// As whom a host logs in, as one word of a shell.
+    fn user(&self) -> Option<String> {
+        self.chap.as_ref().map(|chap| quoted(&chap.user.user))
     }
 
     /// What open-iscsi is told, in order.
@@ -41,7 +34,7 @@ impl UnitConfig {
         let mut lines = vec![format!("iscsiadm -m discovery -t sendtargets -p {at}")];
         if let Some(user) = self.user() {
             lines.extend(
-                [("authmethod", "CHAP"), ("username", user), ("password", "SECRET")].map(set),
+                [("authmethod", "CHAP"), ("username", &*user), ("password", "SECRET")].map(set),
             );
         }
         lines.push(format!("{node} --login"));
@@ -50,7 +43,7 @@ impl UnitConfig {
 
     fn linux(&self, at: &HostPort) -> Vec<String> {
         let mut lines = vec!["# with the package open-iscsi".to_owned()];
-        lines.extend(self.who("its name is in /etc/iscsi/initiatorname.iscsi"));
+        lines.extend(who(&self.hosts, "its name is in /etc/iscsi/initiatorname.iscsi"));
         lines.extend(self.login(at));
         let (target, lun) = (&self.target, self.lun);
         lines.push(format!("# its disk: /dev/disk/by-path/ip-{at}-iscsi-{target}-lun-{lun}"));
@@ -58,10 +51,10 @@ impl UnitConfig {
     }
 
     fn qemu(&self, at: &HostPort) -> Vec<String> {
-        let user = self.user().map_or_else(String::new, |user| format!("{user}@"));
-        let url = format!("iscsi://{user}{at}/{}/{}", self.target, self.lun);
+        let url = format!("iscsi://{at}/{}/{}", self.target, self.lun);
         let mut lines = Vec::new();
-        if !user.is_empty() {
+        if let Some(user) = self.user() {
+            lines.push(format!("export LIBISCSI_CHAP_USERNAME={user}"));
             lines.push("export LIBISCSI_CHAP_PASSWORD=SECRET".to_owned());
         }
         let as_whom = match &self.hosts {
@@ -70,7 +63,7 @@ impl UnitConfig {
             }
             _ => String::new(),
         };
-        lines.extend(self.who("QEMU says its name by -iscsi initiator-name"));
+        lines.extend(who(&self.hosts, "QEMU says its name by -iscsi initiator-name"));
         lines.push(format!("qemu-img info {url}"));
         lines.push(format!("qemu-system-x86_64{as_whom} -drive file={url},format=raw,if=virtio"));
         lines
@@ -79,11 +72,13 @@ impl UnitConfig {
     fn windows(&self, at: &HostPort) -> Vec<String> {
         let HostPort { host, tcp_port } = at;
         let portal = format!("-TargetPortalAddress {host} -TargetPortalPortNumber {tcp_port}");
-        let chap = self.user().map_or_else(String::new, |user| {
+        let chap = self.chap.as_ref().map_or_else(String::new, |chap| {
+            // PowerShell has another way to write a quote in quotes.
+            let user = format!("'{}'", chap.user.user.replace('\'', "''"));
             format!(" -AuthenticationType ONEWAYCHAP -ChapUsername {user} -ChapSecret SECRET")
         });
         let mut lines = vec!["# in PowerShell, as an administrator".to_owned()];
-        lines.extend(self.who("its name is shown by: (Get-InitiatorPort).NodeAddress"));
+        lines.extend(who(&self.hosts, "its name is shown by: (Get-InitiatorPort).NodeAddress"));
         lines.extend([
             "Set-Service msiscsi -StartupType Automatic; Start-Service msiscsi".to_owned(),
             format!("New-IscsiTargetPortal {portal}"),
@@ -98,7 +93,8 @@ impl UnitConfig {
     }
 
     fn esxi(&self, at: &HostPort) -> Vec<String> {
-        let mut lines = self.who("its name is shown by: esxcli iscsi adapter get -A vmhbaN");
+        let its_name = "its name is shown by: esxcli iscsi adapter get -A vmhbaN";
+        let mut lines = Vec::from_iter(who(&self.hosts, its_name));
         lines.extend([
             "esxcli iscsi software set --enabled=true".to_owned(),
             "esxcli iscsi adapter list".to_owned(),
@@ -118,7 +114,8 @@ impl UnitConfig {
     }
 
     fn proxmox(&self, at: &HostPort) -> Vec<String> {
-        let mut lines = self.who("a node's name is in /etc/iscsi/initiatorname.iscsi");
+        let its_name = "a node's name is in /etc/iscsi/initiatorname.iscsi";
+        let mut lines = Vec::from_iter(who(&self.hosts, its_name));
         if self.chap.is_some() {
             lines.push("# Proxmox has no place for a secret: on each node first".to_owned());
             lines.extend(self.login(at));

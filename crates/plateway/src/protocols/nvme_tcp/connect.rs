@@ -1,17 +1,17 @@
 //! What is typed on a client to use a namespace over NVMe/TCP.
 
 use super::config::NamespaceConfig;
-use crate::config::export::Hosts;
-use crate::protocols::connect::{ClientKind, Guide, Reached};
+use crate::protocols::connect::{ClientKind, Guide, Reached, quoted, who};
 
 impl NamespaceConfig {
     pub(super) fn guide_for(&self, client: ClientKind, reached: &Reached<'_>) -> Guide {
         let Some(at) = reached.at else {
             return Guide::instead("there is no listener for NVMe/TCP: add one, [[listener]] nvme");
         };
-        let (host, port, subsystem) = (&at.host, at.tcp_port, &self.subsystem);
+        let (host, port) = (&at.host, at.tcp_port);
+        let subsystem = quoted(self.subsystem.as_str());
         let device = format!("/dev/disk/by-id/nvme-uuid.{}", reached.uuid);
-        let mut linux = self.who("its name is in /etc/nvme/hostnqn");
+        let mut linux = Vec::from_iter(who(&self.hosts, "its name is in /etc/nvme/hostnqn"));
         linux.extend([
             "modprobe nvme-tcp".to_owned(),
             format!("nvme connect -t tcp -a {host} -s {port} -n {subsystem}"),
@@ -19,17 +19,11 @@ impl NamespaceConfig {
         ]);
         match client {
             ClientKind::Linux => Guide::typed(linux),
-            ClientKind::Proxmox => {
-                linux.insert(0, "# on each node; once, on one of them, the last two:".to_owned());
-                linux.push(format!("vgcreate NAME {device}"));
-                linux.push("pvesm add lvm NAME --vgname NAME --shared 1".to_owned());
-                Guide::typed(linux)
-            }
-            ClientKind::Qemu => Guide::instead(format!(
-                "QEMU has no initiator for NVMe/TCP: connect the Linux host under it (--for linux), and give it -drive file={device},format=raw,if=virtio,cache=none"
-            )),
+            ClientKind::Proxmox => Guide::shared_by_nodes(linux, &device),
+            ClientKind::Qemu => Guide::through_the_host("NVMe/TCP", &device),
             ClientKind::Esxi => {
-                let mut lines = self.who("its name is shown by: esxcli nvme info get");
+                let its_name = "its name is shown by: esxcli nvme info get";
+                let mut lines = Vec::from_iter(who(&self.hosts, its_name));
                 lines.extend([
                     "esxcli nvme fabrics enable --protocol TCP --device vmnicN".to_owned(),
                     "esxcli nvme adapter list".to_owned(),
@@ -45,14 +39,6 @@ impl NamespaceConfig {
             ClientKind::Ipxe => {
                 Guide::instead("iPXE has no NVMe/TCP: export the volume over iSCSI or AoE")
             }
-        }
-    }
-
-    /// A line where hosts are chosen by name.
-    fn who(&self, where_it_is: &str) -> Vec<String> {
-        match &self.hosts {
-            Hosts::Any => Vec::new(),
-            list => vec![format!("# the host is let in as one of: {list}; {where_it_is}")],
         }
     }
 }
