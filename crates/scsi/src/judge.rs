@@ -10,8 +10,9 @@
 //! Choices that the standard leaves: a transfer of no blocks is nothing, also at the end of the
 //! unit; WRITE SAME of no blocks is refused (WSNZ), since its length would be no host's to see; a
 //! service action that we do not have is refused as its opcode would be, which hosts understand as
-//! "not there", but for those of persistent reservations; reserved bits and the group number are not looked at; NACA is refused. Spec: SBC-3,
-//! "Commands for direct access block devices"; SPC-4, "Commands for all device types".
+//! "not there", but for those of persistent reservations; reserved bits and the group number are not
+//! looked at; NACA is refused. Spec: SBC-3, "Commands for direct access block devices"; SPC-4,
+//! "Commands for all device types".
 
 use block::limits::TRANSFER_MAX;
 use block::record::passed;

@@ -1,8 +1,8 @@
 //! `iscsi://[user@]host[:port]/IQN/LUN`: a logical unit of a remote (or our own) iSCSI target.
 //!
 //! `?depth=D&hdgst=0|1&ddgst=0|1&initiator=IQN&secret_file=PATH&mutual_user=USER`
-//! `&mutual_secret_file=PATH&keep_alive_ms=N&deadline_s=N&quiesce_ms=N` may follow. In a user, `@` and `/` are written as `%XX`, in a path `&`. Units:
-//! what the option's name ends in.
+//! `&mutual_secret_file=PATH&keep_alive_ms=N&deadline_s=N&quiesce_ms=N` may follow. In a user, `@`
+//! and `/` are written as `%XX`, in a path `&`. Units: what the option's name ends in.
 
 use std::ffi::OsString;
 use std::fmt;
