@@ -187,10 +187,10 @@ impl Shard {
         let Draining { volume, ended, .. } = draining;
         self.volumes.outstanding(*volume).all(|(ticket, changes_data)| {
             let access = if changes_data { Access::Write } else { Access::Read };
-            let who = self.registrant(ticket);
             // What the process itself does is nobody's.
-            who.is_none_or(|who| !ended.contains(&who))
-                && (who.is_none() || self.reservations.in_force.allows(*volume, who, access))
+            let Some(who) = self.registrant(ticket) else { return true };
+            let is_allowed = self.reservations.in_force.allows(*volume, Some(who), access);
+            is_allowed && !ended.contains(&who)
         })
     }
 
