@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
 use wire::nvme::Command;
 use wire::nvme::log::{
-    ChangedNamespaces, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots,
+    AnaLog, ChangedNamespaces, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots,
     GetLog, Smart,
 };
 use wire::nvme::reservation::{Report, ReservationNotification};
@@ -33,6 +33,9 @@ fuzz_target!(|input: &[u8]| {
     }
     if let Some(report) = contract!(Report, input) {
         one_line(&report);
+    }
+    if let Ok(log) = AnaLog::parse(input) {
+        assert_eq!(AnaLog::parse(&log.emit()), Ok(log));
     }
     assert!(ChangedNamespaces::parse(&page).count() <= 1024);
     if let Ok(command) = Command::parse(input) {

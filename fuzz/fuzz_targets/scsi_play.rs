@@ -49,6 +49,7 @@ fn draw_unit(choices: &mut Choices<'_>) -> LogicalUnit {
         discards: flags & 32 == 0,
         discard_zeroes: flags & 64 == 0,
         physical_block: if flags & 128 == 0 { 4096 } else { block_size.bytes() as u32 },
+        hosts_set_paths: false,
         mode: ModeState::default(),
     }
 }
@@ -151,7 +152,12 @@ fn reserve(choices: &mut Choices<'_>, cdb: &Cdb, list: &[u8]) {
     let asker = Asker {
         by: &port(0).into(),
         relative_port: 1,
-        port: |id: &TransportId| Some(port(id.name.first().copied().unwrap_or(1)).into()),
+        ports: &[1, 2],
+        port: |id: Option<&TransportId>, at: u16| {
+            let own = id.is_none().then_some(0);
+            let named = id.and_then(|id| id.name.first().copied()).unwrap_or(1);
+            Some(port(own.unwrap_or(named).wrapping_add(at as u8 - 1)).into())
+        },
     };
     let change = match scsi::reserve_out(cdb, list, &asker) {
         Ok(change) => change,

@@ -39,6 +39,7 @@ pub fn unit(lun: u16, size: u64) -> Unit {
         discards: true,
         discard_zeroes: true,
         physical_block: 4096,
+        hosts_set_paths: false,
         mode: ModeState::default(),
     };
     Unit { lun, hosts: Hosts::Any, unit }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use block::{Instant, MachineId, Memory, Pool, ShardId, Submit, Ticket};
-use reservation::InForce;
+use reservation::{InForce, Paths};
 
 use crate::connection::{ConnectionId, SendBatch};
 use crate::counters;
@@ -31,6 +31,8 @@ pub struct TargetContext<'a, S> {
     pub volumes: &'a mut dyn Submit,
     /// Who may use which volume.
     pub reservations: &'a InForce,
+    /// By which listeners.
+    pub paths: &'a Paths,
     /// What the machines of its protocol share on the shard.
     pub shared: &'a mut S,
 }
@@ -42,9 +44,9 @@ impl<S> TargetContext<'_, S> {
         &'b mut self,
         part: impl FnOnce(&'b mut S) -> &'b mut T,
     ) -> TargetContext<'b, T> {
-        let TargetContext { now, memory, pool, volumes, reservations, shared } = self;
-        let shared = part(shared);
-        TargetContext { now: *now, memory: *memory, pool, volumes: *volumes, reservations, shared }
+        let TargetContext { now, memory, pool, volumes, reservations, paths, shared } = self;
+        let (now, shared) = (*now, part(shared));
+        TargetContext { now, memory: *memory, pool, volumes: *volumes, reservations, paths, shared }
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn unit(volume: u32, size: usize) -> LogicalUnit {
         discards: true,
         discard_zeroes: true,
         physical_block: 4096,
+        hosts_set_paths: false,
         mode: ModeState::default(),
     }
 }

@@ -6,17 +6,17 @@
 //! 4.7.
 
 use block::BlockSize;
+use reservation::PathGroup;
 pub use scsi::{LogicalUnit, ModeState};
 use wire::iscsi::IscsiName;
 
 use crate::auth::Required;
 
-/// The one portal group that all listeners are.
-pub const PORTAL_GROUP: u16 = 1;
-
 /// What a listener is to hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Portal {
+    /// The group of listeners that it is of: its portal group, which has the same number.
+    pub group: PathGroup,
     /// The address, `host:port`, by which hosts that came by another listener are told of it; `None`
     /// where there is no one address that works for all.
     pub address: Option<String>,

@@ -19,17 +19,18 @@
 
 mod change;
 mod login;
+mod paths;
 mod reserve;
 pub mod reset;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use block::{IdMap, Instant, ShardId, Slot, Table, VolumeId};
 use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer};
-use reservation::{Change, Registrant};
+use reservation::{Change, PathChange, PathGroup, Registrant};
 use scsi::LogicalUnit;
 use wire::iscsi::{IscsiName, LoginStatus};
 use wire::scsi::{ScsiStatus, Sense};
@@ -39,13 +40,14 @@ pub use crate::message::Message;
 use crate::target::{Hosts, Portal, Target};
 use login::Pending;
 
-/// An initiator port and a target: what may have one session (RFC 7143, 4.2.7.1; the portal group
-/// is always the same).
+/// An initiator port and a target port: what may have one session (RFC 7143, 4.2.7.1).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nexus {
     pub initiator: IscsiName,
     pub isid: [u8; 6],
     pub target: IscsiName,
+    /// The portal group of the target, which is its port.
+    pub group: PathGroup,
 }
 
 /// The session that a login asks for.
@@ -92,7 +94,7 @@ pub enum SessionEvent {
     ResetDone { tag: u32 },
     /// End all tasks of a LUN: the host's registration was preempted.
     EndTasks { lun: u16 },
-    /// What became of the change of a reservation that has this number.
+    /// What became of the change of a reservation, or of states of paths, that has this number.
     Changed { number: u64, status: ScsiStatus, sense: Option<Sense> },
     /// Of a session that ends, all changes of reservations are decided.
     Decided,
@@ -159,7 +161,7 @@ struct Session {
     life: u64,
     /// Volumes that it may have by RESERVE(6).
     holds: Vec<VolumeId>,
-    /// Changes of reservations that it proposed and that are not decided.
+    /// Changes of reservations and paths that it proposed and that are not decided.
     undecided: u32,
     /// Which LUNs it may not use: none in most cases.
     masked: Vec<u16>,
@@ -203,6 +205,8 @@ pub struct Targets {
     challenges: Challenges,
     /// Changes of reservations that are to be agreed on, and those that are under way.
     changes: VecDeque<(VolumeId, u64, Change)>,
+    /// The same of states of paths.
+    path_changes: VecDeque<(u64, PathChange)>,
     proposed: Table<reserve::Proposed>,
     owed: Vec<reserve::Owed>,
     /// The latest moment that it was told.
@@ -235,6 +239,7 @@ impl Targets {
             lives: 0,
             challenges: Challenges::new(secret),
             changes: VecDeque::new(),
+            path_changes: VecDeque::new(),
             proposed: Table::new(),
             owed: Vec::new(),
             now: Instant::ZERO,
@@ -307,25 +312,40 @@ impl Targets {
         self.portals.remove(&listener);
     }
 
-    /// The addresses of all targets, for a host that came this way: first that by which it came,
+    /// The group of a listener.
+    pub fn group_of(&self, listener: ListenerId) -> PathGroup {
+        self.portals.get(&listener).map_or(PathGroup::DEFAULT, |portal| portal.group)
+    }
+
+    /// The groups of all listeners and that of a session, which are the ports of every target,
+    /// ascending.
+    pub fn groups(&self, own: PathGroup) -> Vec<PathGroup> {
+        let all = self.portals.values().map(|portal| portal.group).chain([own]);
+        let all: BTreeSet<PathGroup> = all.collect();
+        all.into_iter().collect()
+    }
+
+    /// The addresses of all targets and their portal groups, for a host that came this way: first that by which it came,
     /// since that one works for it, then those of other listeners.
-    pub fn addresses(&self, endpoint: &Endpoint) -> Vec<String> {
+    pub fn addresses(&self, endpoint: &Endpoint) -> Vec<(String, PathGroup)> {
         // A listener on [::] sees IPv4 hosts under mapped addresses, which they would not know.
         let mut local = endpoint.local;
         local.set_ip(local.ip().to_canonical());
         // Whoever came from elsewhere would find itself at a loopback address.
-        let is_reached = |address: &&String| {
+        let is_reached = |address: &String| {
             let loopback = address.parse().is_ok_and(|at: SocketAddr| at.ip().is_loopback());
             !loopback || local.ip().is_loopback()
         };
         let own = self.portals.get(&endpoint.listener).filter(|portal| portal.is_advertised);
         let own = own.and_then(|portal| portal.address.clone());
-        let mut addresses = vec![own.unwrap_or_else(|| local.to_string())];
+        let own = own.unwrap_or_else(|| local.to_string());
+        let mut addresses = vec![(own, self.group_of(endpoint.listener))];
         let others = self.portals.iter().filter(|(listener, _)| **listener != endpoint.listener);
-        let others = others.filter_map(|(_, portal)| portal.address.as_ref());
-        for address in others.filter(is_reached) {
-            if !addresses.contains(address) {
-                addresses.push(address.clone());
+        let others =
+            others.filter_map(|(_, portal)| Some((portal.address.as_ref()?, portal.group)));
+        for (address, group) in others.filter(|(address, _)| is_reached(address)) {
+            if !addresses.iter().any(|(other, _)| other == address) {
+                addresses.push((address.clone(), group));
             }
         }
         addresses

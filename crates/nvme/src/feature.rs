@@ -124,7 +124,12 @@ impl Features {
         self.values[place(FeatureId::KEEP_ALIVE_TIMER)]
     }
 
-    /// Whether the host wants the one event that a controller of its kind can have.
+    /// Whether the host wants to hear that the state of its path changed.
+    pub(crate) fn access_events_enabled(&self) -> bool {
+        AsyncEventMask(self.values[place(FeatureId::ASYNC_EVENT_CONFIGURATION)]).access_changed()
+    }
+
+    /// Whether the host wants to hear that namespaces changed, or of a discovery controller its log.
     pub(crate) fn events_enabled(&self) -> bool {
         let events = AsyncEventMask(self.values[place(FeatureId::ASYNC_EVENT_CONFIGURATION)]);
         events.namespace_changed() || events.discovery_changed()
@@ -339,5 +344,6 @@ fn supported_events(value: u32, context: Context<'_>) -> AsyncEventMask {
         AsyncEventMask(0)
             .with_smart(asked.smart())
             .with_namespace_changed(asked.namespace_changed())
+            .with_access_changed(asked.access_changed())
     }
 }

@@ -1,12 +1,13 @@
 //! Identify: what a controller and its namespaces say of themselves.
 //!
-//! Values are those that hosts in the field demand (`docs/coverage/nvme.md` names who): no ANA
-//! or Copy, but compare, dataset management, write zeroes, verify, fused compare-and-write,
+//! Values are those that hosts in the field demand (`docs/coverage/nvme.md` names who): no Copy,
+//! but asymmetric access, compare, dataset management, write zeroes, verify, fused compare-and-write,
 //! reservations. Every answer is 4096 bytes. Errors: an unknown CNS is 0x002, an NSID that
 //! cannot be one 0x00B; an NSID without a namespace gives zeros where the specification says so.
 //! Spec: NVMe base and NVM command set, "Identify command".
 
 use block::planted;
+use reservation::PathGroup;
 use wire::ascii_field;
 use wire::nvme::command::NSID_ALL;
 use wire::nvme::identify::{
@@ -25,12 +26,15 @@ use crate::limits::{
     ASYNC_EVENT_REQUESTS_MAX, CAPSULE_DATA_MAX, ERROR_ENTRIES_MAX, MDTS, NAMESPACES_MAX,
     QUEUE_DEPTH_MAX,
 };
+use crate::paths::{ANACAP, ANATT_S, GROUPS_OF_CONTROLLER};
 use crate::subsystem::{MODEL, Namespace, serial};
 
-/// CMIC bit 1: more than one controller.
-const CMIC_CONTROLLERS: u8 = 1 << 1;
+/// CMIC bit 0: more than one port; bit 1: more than one controller; bit 3: asymmetric access.
+const CMIC: u8 = 1 | 1 << 1 | 1 << 3;
 /// OAES bit 8: namespace attribute notices.
 const OAES_NAMESPACES: u32 = 1 << 8;
+/// OAES bit 11: asymmetric namespace access change notices.
+const OAES_ACCESS: u32 = 1 << 11;
 /// OAES bit 31: discovery log notices.
 const OAES_DISCOVERY: u32 = 1 << 31;
 /// CTRATT bit 0, 128-bit HOSTID, and bit 6, traffic-based keep alive.
@@ -70,7 +74,7 @@ pub(crate) fn identify(command: &Command, context: Context<'_>) -> Result<Vec<u8
             _ => Err(Status::INVALID_FIELD),
         };
     };
-    let nsid = command.nsid();
+    let (nsid, group) = (command.nsid(), context.controller.group);
     let by_set = matches!(
         cns,
         Cns::IO_SET_NAMESPACE | Cns::IO_SET_CONTROLLER | Cns::IO_SET_ACTIVE_NAMESPACES
@@ -81,7 +85,8 @@ pub(crate) fn identify(command: &Command, context: Context<'_>) -> Result<Vec<u8
     match cns {
         Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => {
             let namespace = find(export, nsid)?;
-            Ok(namespace.map_or_else(zeros, |found| io_namespace(found).emit().to_vec()))
+            let told = |found| io_namespace(found, group).emit().to_vec();
+            Ok(namespace.map_or_else(zeros, told))
         }
         Cns::CONTROLLER => Ok(io_controller(context.controller, export).emit().to_vec()),
         Cns::ACTIVE_NAMESPACES | Cns::ALLOCATED_NAMESPACES | Cns::IO_SET_ACTIVE_NAMESPACES => {
@@ -102,7 +107,8 @@ pub(crate) fn identify(command: &Command, context: Context<'_>) -> Result<Vec<u8
         Cns::IO_SET_CONTROLLER => Ok(IdentifyNvmController::default().emit().to_vec()),
         Cns::NAMESPACE_INDEPENDENT => {
             let namespace = find(export, nsid)?;
-            Ok(namespace.map_or_else(zeros, |found| independent(found).emit().to_vec()))
+            let told = |found| independent(found, group).emit().to_vec();
+            Ok(namespace.map_or_else(zeros, told))
         }
         Cns::NAMESPACE_CONTROLLERS => {
             find(export, nsid)?.ok_or(Status::INVALID_NAMESPACE)?;
@@ -172,8 +178,12 @@ fn discovery_controller(controller: &Controller) -> IdentifyController {
 fn io_controller(controller: &Controller, export: &Export) -> IdentifyController {
     let subsystem = &export.subsystem;
     IdentifyController {
-        cmic: CMIC_CONTROLLERS,
-        oaes: OAES_NAMESPACES,
+        cmic: CMIC,
+        oaes: OAES_NAMESPACES | OAES_ACCESS,
+        anatt: ANATT_S,
+        anacap: ANACAP,
+        anagrpmax: PathGroup::MAX.into(),
+        nanagrpid: GROUPS_OF_CONTROLLER,
         cntrltype: 1,
         sqes: 0x66,
         cqes: 0x44,
@@ -192,7 +202,7 @@ fn features(namespace: &Namespace) -> u8 {
     u8::from(namespace.discards) | 1 << 4
 }
 
-fn io_namespace(namespace: &Namespace) -> IdentifyNamespace {
+fn io_namespace(namespace: &Namespace, group: PathGroup) -> IdentifyNamespace {
     let blocks = namespace.blocks.0;
     // Blocks of the physical block, 0-based: what is written without reading first.
     let granularity = u64::from(namespace.physical_block) / namespace.block_size.bytes();
@@ -216,6 +226,7 @@ fn io_namespace(namespace: &Namespace) -> IdentifyNamespace {
         npwa: granularity,
         npdg: granularity,
         npda: granularity,
+        anagrpid: group.number().into(),
         nsattr: u8::from(namespace.read_only),
         nguid,
         eui64: namespace.eui64(),
@@ -225,11 +236,12 @@ fn io_namespace(namespace: &Namespace) -> IdentifyNamespace {
 }
 
 /// NSTAT.NRDY has to be 1: Linux leaves out a namespace that is not ready, without a word.
-fn independent(namespace: &Namespace) -> IdentifyNamespaceIndependent {
+fn independent(namespace: &Namespace, group: PathGroup) -> IdentifyNamespaceIndependent {
     IdentifyNamespaceIndependent {
         nsfeat: features(namespace),
         nmic: 1,
         rescap: ReservationCapabilities::ALL.0,
+        anagrpid: group.number().into(),
         nsattr: u8::from(namespace.read_only),
         nstat: 1,
         ..IdentifyNamespaceIndependent::default()

@@ -9,19 +9,21 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::limits::TRANSFER_MAX;
+use reservation::Paths;
 use wire::ascii_field;
 use wire::nvme::command::{AdminOpcode, IoOpcode, NSID_ALL};
 use wire::nvme::feature::FeatureId;
 use wire::nvme::log::{
-    ChangedNamespaces, CommandEffects, ErrorEntry, FirmwareSlots, GetLog, LogId, Smart,
+    AnaLog, ChangedNamespaces, CommandEffects, ErrorEntry, FirmwareSlots, GetLog, LogId, Smart,
 };
 use wire::nvme::{Command, Status};
 
-use crate::controllers::ReplyData;
 use crate::controllers::controller::Controller;
 use crate::controllers::health::Traffic;
+use crate::controllers::{Export, ReplyData};
 use crate::feature;
 use crate::limits::{ERROR_ENTRIES_MAX, NAMESPACES_MAX};
+use crate::paths;
 
 /// CDW14 bit 23: the offset is an index into the log's entries, which is not offered (LPA bit 5 of
 /// an entry's support).
@@ -69,14 +71,19 @@ pub(crate) fn part(bytes: Vec<u8>, wanted: &GetLog) -> ReplyData {
     ReplyData { bytes, zeros }
 }
 
+/// What logs are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) controller: &'a Controller,
+    pub(crate) export: Option<&'a Export>,
+    pub(crate) paths: &'a Paths,
+}
+
 /// A log, whole; those of all shards are made in `controllers::health`, that of discovery in
 /// `discovery`.
-pub(crate) fn page(
-    id: LogId,
-    controller: &Controller,
-    cache_volatile: bool,
-) -> Result<Vec<u8>, Status> {
-    match id {
+pub(crate) fn page(wanted: &GetLog, context: Context<'_>) -> Result<Vec<u8>, Status> {
+    let Context { controller, export, paths } = context;
+    match wanted.id {
         LogId::SUPPORTED => Ok(identifiers(|id| is_known(LogId(id), controller.is_discovery()))),
         LogId::FIRMWARE_SLOT => Ok(firmware().emit().to_vec()),
         LogId::CHANGED_NAMESPACES => {
@@ -84,8 +91,15 @@ pub(crate) fn page(
             Ok(ChangedNamespaces::emit(&nsids).to_vec())
         }
         LogId::COMMAND_EFFECTS => Ok(effects().emit().to_vec()),
+        LogId::ANA => {
+            let namespaces = export.into_iter().flat_map(Export::namespaces);
+            let is_wanted = wanted.specific & AnaLog::GROUPS_ONLY == 0;
+            let nsids = namespaces.map(|one| one.nsid).filter(|_| is_wanted);
+            Ok(paths::log(paths, controller.group, nsids.collect()).emit())
+        }
         LogId::RESERVATION_NOTIFICATION => Ok(controller.notifications.page().emit().to_vec()),
         LogId::FEATURE_EFFECTS => {
+            let cache_volatile = export.is_some_and(Export::is_cache_volatile);
             Ok(identifiers(|id| feature::is_known(FeatureId(id), false, cache_volatile)))
         }
         _ => Err(Status::INVALID_LOG_PAGE),
@@ -105,6 +119,7 @@ pub(crate) fn is_known(id: LogId, discovery: bool) -> bool {
             | LogId::FIRMWARE_SLOT
             | LogId::CHANGED_NAMESPACES
             | LogId::COMMAND_EFFECTS
+            | LogId::ANA
             | LogId::FEATURE_EFFECTS
             | LogId::RESERVATION_NOTIFICATION
     )

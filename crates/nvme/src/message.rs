@@ -31,6 +31,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use block::{Slot, VolumeId};
+use reservation::PathGroup;
 use wire::nvme::{Nqn, Status};
 
 use crate::controllers::health::{Failures, Traffic};
@@ -188,6 +189,8 @@ pub struct QueueWanted {
     pub controller: u16,
     /// QID.
     pub queue_id: u16,
+    /// The group of the listener by which it came.
+    pub group: PathGroup,
     pub who: Association,
 }
 

@@ -132,7 +132,14 @@ fn register(
         ChangePersist::CLEAR => Some(false),
         _ => None,
     };
-    Ok(Change::Register { by: by.into(), guard, key, also: Vec::new(), persists })
+    Ok(Change::Register {
+        by: by.into(),
+        guard,
+        key,
+        also: Vec::new(),
+        ports: Vec::new(),
+        persists,
+    })
 }
 
 fn acquire(

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use server::{
-    ConnectArgs, DisksAction, DisksArgs, HostAction, HostArgs, ReservationAction, ReservationArgs,
-    ServerArgs, SessionAction, SessionArgs, StatusArgs, VolumeAction, VolumeArgs,
+    ConnectArgs, DisksAction, DisksArgs, GroupAction, GroupArgs, HostAction, HostArgs,
+    ReservationAction, ReservationArgs, ServerArgs, SessionAction, SessionArgs, StatusArgs,
+    VolumeAction, VolumeArgs,
 };
 pub(crate) use values::AllOr;
 pub(crate) use work::{BenchArgs, CopyArgs, DemoArgs, DiscoverArgs, DissectArgs, SimArgs};
@@ -91,6 +92,8 @@ pub(crate) enum Command {
     Connect(ConnectArgs),
     /// Free a volume of a running server that a host has reserved
     Reservation(ReservationArgs),
+    /// Say by which listeners of a running server hosts use volumes
+    Group(GroupArgs),
     /// Measure a disk: IOPS, MB/s, latency percentiles, CPU per I/O
     Bench(BenchArgs),
     /// Copy one disk to another, verified

@@ -70,6 +70,9 @@ pub enum Change {
         key: u64,
         /// Who is registered under the same key beside (SPEC_I_PT).
         also: Vec<Applicant>,
+        /// The same host by other ports of the target: it is registered there, or no more, whatever it
+        /// was (ALL_TG_PT).
+        ports: Vec<Applicant>,
         /// Whether all registrants outlive the process, if that is said.
         persists: Option<bool>,
     },
@@ -183,8 +186,8 @@ impl Reservation {
             Change::Persist(persists) => Ok((*persists != self.persists)
                 .then(|| Reservation { persists: *persists, ..self.next() })),
             Change::SetList { by, list } => self.set_list(*by, list),
-            Change::Register { by, guard, key, also, persists } => {
-                self.register(by, *guard, *key, also, *persists)
+            Change::Register { by, guard, key, also, ports, persists } => {
+                self.register(by, *guard, *key, (also, ports), *persists)
             }
             Change::Reserve { by, key, kind } => self.reserve(*by, *key, *kind),
             Change::Release { by, key, kind } => self.release(*by, *key, *kind),
@@ -265,7 +268,7 @@ impl Reservation {
         by: &Applicant,
         guard: Guard,
         key: u64,
-        also: &[Applicant],
+        (also, ports): (&[Applicant], &[Applicant]),
         persists: Option<bool>,
     ) -> Judged {
         let present = self.key_of(by.id);
@@ -286,14 +289,15 @@ impl Reservation {
         if also.iter().any(|one| self.is_registered(one.id)) {
             return Err(Verdict::Conflict);
         }
-        if key == 0 && present.is_none() {
+        let is_elsewhere = ports.iter().any(|one| self.is_registered(one.id));
+        if key == 0 && present.is_none() && !is_elsewhere {
             return Ok(None);
         }
         let mut next = self.counted();
         next.persists = persists.unwrap_or(self.persists);
         match key {
-            0 => next.unregister(by.id),
-            _ => [by].into_iter().chain(also).for_each(|one| next.put(one, key)),
+            0 => [by].into_iter().chain(ports).for_each(|one| next.unregister(one.id)),
+            _ => [by].into_iter().chain(ports).chain(also).for_each(|one| next.put(one, key)),
         }
         match next.registrants.len() > REGISTRANTS_MAX {
             true => Err(Verdict::Full),
@@ -312,6 +316,9 @@ impl Reservation {
 
     /// Somebody leaves, and with it what it held alone, or as the last of all.
     fn unregister(&mut self, who: Registrant) {
+        if !self.is_registered(who) {
+            return;
+        }
         self.registrants.retain(|one| one.id != who);
         let Some((kind, holder)) = self.held else { return };
         let is_over = match holder {

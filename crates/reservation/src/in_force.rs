@@ -89,8 +89,14 @@ mod tests {
         assert_eq!(in_force.get(VolumeId(3)).map(Reservation::generation), Some(2));
         // Who is but registered is known, and keeps nobody out.
         let by = ours.into();
-        let register =
-            Change::Register { by, guard: Guard::Any, key: 1, also: Vec::new(), persists: None };
+        let register = Change::Register {
+            by,
+            guard: Guard::Any,
+            key: 1,
+            also: Vec::new(),
+            ports: Vec::new(),
+            persists: None,
+        };
         let registered = changed(&free, register);
         in_force.set(VolumeId(3), registered.clone());
         assert!(may(&in_force, 3, Some(other)) && in_force.held(VolumeId(3)).is_none());

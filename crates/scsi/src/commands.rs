@@ -35,7 +35,11 @@ impl Known {
     }
 
     fn is_of(&self, unit: &LogicalUnit) -> bool {
-        unit.discards || self.opcode() != OpCode::UNMAP
+        match self.opcode() {
+            OpCode::UNMAP => unit.discards,
+            OpCode::MAINTENANCE_OUT => unit.hosts_set_paths,
+            _ => true,
+        }
     }
 }
 
@@ -125,9 +129,11 @@ const KNOWN: &[Known] = &[
     // READ CAPACITY(16), GET LBA STATUS
     action(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, 0]),
     action(&[0x9e, 0x12, F, F, F, F, F, F, F, F, F, F, F, F, 0, 0]),
-    // REPORT LUNS, REPORT SUPPORTED OPERATION CODES
+    // REPORT LUNS, REPORT TARGET PORT GROUPS, REPORT SUPPORTED OPERATION CODES, SET TARGET PORT GROUPS
     plain(&[0xa0, 0, F, 0, 0, 0, F, F, F, F, 0, 0]),
+    Known { usage: &[0xa3, 0xea, 0, 0, 0, 0, F, F, F, F, 0, 0], action: Some(0x0a) },
     action(&[0xa3, 0x0c, 0x87, F, F, F, F, F, F, F, 0, 0]),
+    action(&[0xa4, 0x0a, 0, 0, 0, 0, F, F, F, F, 0, 0]),
     // READ(12), WRITE(12), WRITE AND VERIFY(12), VERIFY(12)
     plain(&[0xa8, 0x18, F, F, F, F, F, F, F, F, 0, 0]),
     plain(&[0xaa, 0x18, F, F, F, F, F, F, F, F, 0, 0]),
@@ -161,7 +167,7 @@ mod tests {
     #[test]
     fn what_is_reported_is_what_is_taken() {
         for discards in [true, false] {
-            let unit = LogicalUnit { discards, ..unit() };
+            let unit = LogicalUnit { discards, hosts_set_paths: discards, ..unit() };
             for opcode in 0..=255 {
                 let known = OpCode(opcode);
                 for action in 0..32 {

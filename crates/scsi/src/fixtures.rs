@@ -18,6 +18,7 @@ pub(crate) fn unit() -> LogicalUnit {
         discards: true,
         discard_zeroes: true,
         physical_block: 4096,
+        hosts_set_paths: false,
         mode: ModeState::default(),
     }
 }
@@ -37,6 +38,7 @@ pub(crate) fn facts(luns: &[u16]) -> Facts<'_> {
             relative_id: 1,
             group: 1,
         },
+        groups: &[],
         pending: None,
     }
 }

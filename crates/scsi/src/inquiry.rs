@@ -1,13 +1,12 @@
 //! INQUIRY: what a unit says of itself, and the pages of vital product data.
 //!
 //! A LUN under which there is nothing answers, too: with qualifier 3 and no device type. Errors: a
-//! page that is not there, or a page without EVPD. No asymmetric access and no third-party copies
-//! are offered. Spec: SPC-4, "INQUIRY command", "Vital product data parameters"; SBC-3, "Vital
+//! page that is not there, or a page without EVPD. No third-party copies are offered. Spec: SPC-4, "INQUIRY command", "Vital product data parameters"; SBC-3, "Vital
 //! product data (VPD) parameters".
 
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
 use wire::ascii_field;
-use wire::scsi::inquiry::{Peripheral, Queueing, ResponseFormat, StandardInquiry};
+use wire::scsi::inquiry::{Capabilities, Peripheral, Queueing, ResponseFormat, StandardInquiry};
 use wire::scsi::vpd::{
     Association, BlockCharacteristics, BlockLimits, BlockProvisioning, CodeSet, Designator,
     DesignatorKind, DesignatorList, ExtendedFlags, ExtendedInquiry, LimitFlags, ProvisioningFlags,
@@ -17,6 +16,7 @@ use wire::scsi::{Cdb, Sense};
 
 use crate::judge::invalid_field;
 use crate::limits::{COMPARE_AND_WRITE_MAX, WRITE_SAME_MAX};
+use crate::paths::offered;
 use crate::reply::Facts;
 use crate::unit::LogicalUnit;
 
@@ -69,6 +69,7 @@ fn standard(unit: Option<&LogicalUnit>, facts: &Facts<'_>) -> StandardInquiry {
         version: VERSION,
         format: ResponseFormat(2).with_hierarchical(true),
         additional_length: StandardInquiry::SIZE as u8 - 5,
+        capabilities: Capabilities(0).with_target_port_groups(offered(unit)),
         queueing: Queueing(0).with_command_queue(true),
         vendor: ascii_field(facts.vendor),
         product: ascii_field(facts.product),

@@ -20,6 +20,7 @@ use block::{BlockCount, Extent, Lba};
 use wire::scsi::{AdditionalSense, ByteCheck, Cdb, OpCode, Sense, SenseKey, ServiceAction};
 
 use crate::limits::{COMPARE_AND_WRITE_MAX, MODE_LIST_MAX, UNMAP_LIST_MAX, WRITE_SAME_MAX};
+use crate::paths;
 use crate::reserve;
 use crate::unit::LogicalUnit;
 use crate::work::Work;
@@ -91,7 +92,9 @@ fn judge_other(cdb: &Cdb, unit: &LogicalUnit) -> Result<Work, Sense> {
         _ => match cdb.action() {
             ServiceAction::READ_CAPACITY_16
             | ServiceAction::GET_LBA_STATUS
+            | ServiceAction::REPORT_TARGET_PORT_GROUPS
             | ServiceAction::REPORT_SUPPORTED_OPERATION_CODES => Ok(Work::Reply),
+            ServiceAction::SET_TARGET_PORT_GROUPS => paths::judge_set(cdb, unit),
             _ => judge_change(cdb, unit),
         },
     }
@@ -131,8 +134,7 @@ fn judge_change(cdb: &Cdb, unit: &LogicalUnit) -> Result<Work, Sense> {
         }
         OpCode::WRITE_SAME_10 | OpCode::WRITE_SAME_16 => write_same(cdb, unit),
         OpCode::UNMAP if unit.discards => unmap(cdb, unit),
-        // Copies and asymmetric access among them: REPORT SUPPORTED OPERATION CODES does not offer
-        // them.
+        // Copies among them: REPORT SUPPORTED OPERATION CODES does not offer them.
         _ => unknown(),
     }
 }

@@ -3,12 +3,13 @@
 //! What lives here: the facts of a unit (`unit`); commands as work for its volume, or the sense data
 //! that refuse them (`judge`, `work`, `commands`); the data that a device says of itself and of its
 //! units (`reply`, `inquiry`, `mode`); lists that hosts send (`parameters`); commands that change or tell
-//! the reservation (`reserve`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What deliberately does not: transports, their
+//! the reservation (`reserve`); what a port answers in which state, and the commands about that
+//! (`paths`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What deliberately does not: transports, their
 //! sessions and names, task management, who waits for what, and the layout of structures (room
 //! `wire`). Read `judge` first.
 //!
 //! The way of a command: take the unit attention that is due ([`Attentions::take`]), then
-//! [`judge()`] it; ask what is in force of reservations ([`Work::access`]); move its data; then
+//! [`judge()`] it; ask what its path serves ([`check_path()`]) and what is in force of reservations ([`Work::access`]); move its data; then
 //! submit what it is, or answer it by [`reply()`], [`parameters()`], [`reserve_in()`] or what becomes of
 //! [`reserve_out()`].
 
@@ -21,6 +22,7 @@ mod judge;
 pub mod limits;
 mod mode;
 mod parameters;
+mod paths;
 mod reply;
 mod reserve;
 mod status;
@@ -30,8 +32,11 @@ mod work;
 pub use attention::Attentions;
 pub use judge::{judge, judge_absent};
 pub use parameters::{Ordered, parameters};
+pub use paths::{ACCESS_CHANGED, check_blocks, check_path, set_paths, status_of_paths};
 pub use reply::{Facts, TargetPort, reply};
-pub use reserve::{Asker, ReserveSense, reserve_in, reserve_out, status_of_change, told_as};
+pub use reserve::{
+    AT_PORT, Asker, ReserveSense, reserve_in, reserve_out, status_of_change, told_as,
+};
 pub use status::status_of;
 pub use unit::{LogicalUnit, ModeState};
 pub use work::{Payload, Work};

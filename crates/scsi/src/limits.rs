@@ -3,6 +3,7 @@
 //! from. Sizes in bytes, unless the name says otherwise.
 
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
+use reservation::PathGroup;
 use reservation::change::REGISTRANTS_MAX;
 use wire::scsi::Lun;
 use wire::scsi::provisioning::UnmapList;
@@ -24,6 +25,8 @@ pub const MODE_LIST_MAX: u32 = 512;
 /// Bytes of the longest list that PERSISTENT RESERVE OUT takes: as many TransportIDs as a volume may
 /// have registrants, each of the longest name with its ISID.
 pub const RESERVE_LIST_MAX: u32 = 64 << 10;
+/// Bytes of the longest list that SET TARGET PORT GROUPS takes: each group once.
+pub const GROUP_LIST_MAX: u32 = 4 + 4 * PathGroup::MAX as u32;
 /// Unit attentions that may wait for one logical unit: one of each kind that we raise, with room.
 pub const ATTENTIONS_PER_UNIT: usize = 8;
 /// Unit attentions of one nexus.

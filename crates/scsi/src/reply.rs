@@ -3,10 +3,12 @@
 //! In: the command, the facts of its unit, if there is one, and those of the device. Out: the data,
 //! no longer than the command's allocation length, which is no error and no overflow: how much there
 //! would have been is in the data. Errors: the sense data of CHECK CONDITION. INQUIRY is in
-//! `inquiry`, MODE SENSE in `mode`. Spec: SPC-4, "REPORT LUNS command", "REQUEST SENSE command",
+//! `inquiry`, MODE SENSE in `mode`, REPORT TARGET PORT GROUPS in `paths`. Spec: SPC-4, "REPORT LUNS command", "REQUEST SENSE command",
 //! "REPORT SUPPORTED OPERATION CODES command"; SBC-3, "READ CAPACITY (10) command", "GET LBA STATUS
 //! command".
 
+use reservation::PathGroup;
+use reservation::paths::Path;
 use wire::scsi::capacity::{Capacity10, Capacity16, CapacityProvisioning};
 use wire::scsi::opcodes::{
     AllCommands, CommandDescriptor, CommandFlags, CommandTimeouts, OneCommand, Support,
@@ -18,6 +20,7 @@ use crate::commands::{self, Known};
 use crate::inquiry::inquiry;
 use crate::judge::{illegal, invalid_field};
 use crate::mode;
+use crate::paths;
 use crate::unit::LogicalUnit;
 
 /// What a device says beyond its units.
@@ -33,6 +36,8 @@ pub struct Facts<'a> {
     pub luns: &'a [u16],
     /// The port by which the host asks.
     pub port: TargetPort<'a>,
+    /// The groups of ports of the target, ascending, with their states.
+    pub groups: &'a [(PathGroup, Path)],
     /// The unit attention that waits for the unit, which REQUEST SENSE returns
     /// ([`Attentions::take_as_data`](crate::Attentions::take_as_data)); `None` for other commands.
     pub pending: Option<Sense>,
@@ -65,13 +70,13 @@ pub fn reply(cdb: &Cdb, unit: Option<&LogicalUnit>, facts: &Facts<'_>) -> Result
         (OpCode::REPORT_LUNS, _) => report_luns(cdb, facts)?,
         (OpCode::REQUEST_SENSE, _) => request_sense(cdb, unit, facts),
         (_, None) => return Err(illegal(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED)),
-        (_, Some(unit)) => of_unit(cdb, unit)?,
+        (_, Some(unit)) => of_unit(cdb, unit, facts)?,
     };
     data.truncate(cdb.allocation_length() as usize);
     Ok(data)
 }
 
-fn of_unit(cdb: &Cdb, unit: &LogicalUnit) -> Result<Vec<u8>, Sense> {
+fn of_unit(cdb: &Cdb, unit: &LogicalUnit, facts: &Facts<'_>) -> Result<Vec<u8>, Sense> {
     match cdb.opcode() {
         OpCode::MODE_SENSE_6 | OpCode::MODE_SENSE_10 => mode::sense(cdb, unit),
         OpCode::READ_CAPACITY_10 => {
@@ -81,6 +86,7 @@ fn of_unit(cdb: &Cdb, unit: &LogicalUnit) -> Result<Vec<u8>, Sense> {
             ServiceAction::READ_CAPACITY_16 => Ok(capacity(unit).emit().to_vec()),
             ServiceAction::GET_LBA_STATUS => lba_status(cdb, unit),
             ServiceAction::REPORT_SUPPORTED_OPERATION_CODES => opcodes(cdb, unit),
+            ServiceAction::REPORT_TARGET_PORT_GROUPS => paths::report(cdb, facts.groups),
             _ => Err(illegal(AdditionalSense::INVALID_COMMAND_OPERATION_CODE)),
         },
     }

@@ -7,8 +7,8 @@
 //! is the room `reservation`'s, for all protocols alike; who an initiator port is, is the
 //! transport's to say ([`Asker`]).
 //!
-//! Choices that the standards leave: registering at all ports of a target is registering at its one
-//! port (ATP_C); only names with an ISID are initiator ports; third parties and extents are not
+//! Choices that the standards leave: registering at all ports of a target is registering at each that
+//! there is then (ATP_C); only names with an ISID are initiator ports; third parties and extents are not
 //! served; registrants of other protocols have a TransportID of no protocol. Spec: SPC-4, 5.13,
 //! "PERSISTENT RESERVE IN command", "PERSISTENT RESERVE OUT command"; SPC-2, 7.16, 7.17, 7.21, 7.22.
 
@@ -38,9 +38,26 @@ pub struct Asker<'a, F> {
     pub by: &'a Applicant,
     /// RELATIVE TARGET PORT IDENTIFIER of the port by which it asks.
     pub relative_port: u16,
-    /// The initiator port that a TransportID names as it is known at the same port; `None` for what
-    /// is no name of one.
+    /// Those of all ports of the target.
+    pub ports: &'a [u16],
+    /// The initiator port that a TransportID names, or that of the asker, as it is known at a target
+    /// port; `None` for what is no name of one.
     pub port: F,
+}
+
+impl<F: Fn(Option<&TransportId>, u16) -> Option<Applicant>> Asker<'_, F> {
+    /// The initiator port that a TransportID names at the asker's port; at all ports, if so.
+    fn named(&self, id: &TransportId, all_ports: bool) -> Option<Vec<Applicant>> {
+        let own = [self.relative_port];
+        let at = if all_ports { self.ports } else { &own };
+        at.iter().map(|port| (self.port)(Some(id), *port)).collect()
+    }
+
+    /// The asker at all other ports.
+    fn elsewhere(&self) -> Vec<Applicant> {
+        let others = self.ports.iter().filter(|port| **port != self.relative_port);
+        others.filter_map(|port| (self.port)(None, *port)).collect()
+    }
 }
 
 /// Says what these commands ask, or why they are refused.
@@ -122,7 +139,7 @@ const KINDS: [(ReservationType, Kind); 6] = [
 #[cold]
 pub fn reserve_out<F>(cdb: &Cdb, data: &[u8], asker: &Asker<'_, F>) -> Result<Change, Sense>
 where
-    F: Fn(&TransportId) -> Option<Applicant>,
+    F: Fn(Option<&TransportId>, u16) -> Option<Applicant>,
 {
     let data = &data[..data.len().min(cdb.parameter_list_length() as usize)];
     let id = asker.by.id;
@@ -131,10 +148,11 @@ where
     }
     let registers = cdb.action() == ServiceAction::PERSISTENT_RESERVE_OUT_REGISTER;
     let list = list_of(data, registers)?;
-    let ReserveOut { key, action_key, persist, also, .. } = list;
+    let ReserveOut { key, action_key, persist, all_ports, also } = list;
     let register = |guard, also| {
+        let ports = if all_ports { asker.elsewhere() } else { Vec::new() };
         let (by, persists) = (asker.by.clone(), Some(persist));
-        Change::Register { by, guard, key: action_key, also, persists }
+        Change::Register { by, guard, key: action_key, also, ports, persists }
     };
     let preempt = |abort| {
         let kind = kind_of(cdb)?;
@@ -142,9 +160,10 @@ where
     };
     match cdb.action() {
         ServiceAction::PERSISTENT_RESERVE_OUT_REGISTER => {
-            let named = also.iter().flatten().map(|other| (asker.port)(other));
-            let also = named.collect::<Option<Vec<Applicant>>>();
-            Ok(register(Guard::Is(key), also.ok_or_else(|| invalid_parameter(TRANSPORT_IDS))?))
+            let named = also.iter().flatten().map(|other| asker.named(other, all_ports));
+            let also = named.collect::<Option<Vec<_>>>();
+            let also = also.ok_or_else(|| invalid_parameter(TRANSPORT_IDS))?;
+            Ok(register(Guard::Is(key), also.concat()))
         }
         ServiceAction::PERSISTENT_RESERVE_OUT_REGISTER_AND_IGNORE => {
             Ok(register(Guard::Any, Vec::new()))
@@ -194,7 +213,7 @@ fn check_length(data: &[u8], at: usize, start: usize) -> Result<u32, Sense> {
 
 fn move_of<F>(data: &[u8], asker: &Asker<'_, F>) -> Result<Change, Sense>
 where
-    F: Fn(&TransportId) -> Option<Applicant>,
+    F: Fn(Option<&TransportId>, u16) -> Option<Applicant>,
 {
     const SAID: usize = 20;
     let said = check_length(data, SAID, LENGTH)?;
@@ -203,16 +222,16 @@ where
     }
     let list = RegisterAndMove::parse(data).map_err(|_| invalid_parameter(LENGTH))?;
     let RegisterAndMove { key, action_key, unregister, persist, relative_port, to } = list;
-    if relative_port != asker.relative_port {
+    if !asker.ports.contains(&relative_port) {
         return Err(invalid_parameter(18));
     }
-    let to = (asker.port)(&to).ok_or_else(|| invalid_parameter(LENGTH))?;
+    let to = (asker.port)(Some(&to), relative_port).ok_or_else(|| invalid_parameter(LENGTH))?;
     let (by, to_key, persists) = (asker.by.id, action_key, persist);
     Ok(Change::Move { by, key, to, to_key, unregister, persists })
 }
 
-/// The data of PERSISTENT RESERVE IN, no longer than its allocation length; `relative_port` is the
-/// port by which it is asked. A session that has the volume by RESERVE(6) is a conflict, also to
+/// The data of PERSISTENT RESERVE IN, no longer than its allocation length; registrants whose port is
+/// not known are told at `relative_port`, by which it is asked. A session that has the volume by RESERVE(6) is a conflict, also to
 /// itself.
 #[cold]
 pub fn reserve_in(
@@ -245,7 +264,7 @@ pub fn reserve_in(
                 key: one.key,
                 all_ports: false,
                 held: reservation.kind().filter(|_| reservation.is_holder(one.id)).map(type_of),
-                relative_port,
+                relative_port: port_of(one).unwrap_or(relative_port),
                 transport: transport_of(one),
             };
             let registrants = reservation.registrants().iter().map(status).collect();
@@ -279,7 +298,7 @@ fn capabilities(reservation: &Reservation) -> ReservationCapabilities {
 fn transport_of(one: &Registration) -> TransportId {
     let (kind, identity): (u8, &[u8]) = match (&one.id, &one.name) {
         (Registrant::ScsiPort(_), Some(name)) => {
-            let name = name.as_bytes().to_vec();
+            let name = name.split(AT_PORT).next().unwrap_or_default().as_bytes().to_vec();
             return TransportId { protocol: ProtocolId::ISCSI, format: 1, name };
         }
         (Registrant::Mac(mac), _) => (1, mac),
@@ -289,6 +308,19 @@ fn transport_of(one: &Registration) -> TransportId {
     let mut name = vec![kind, 0, 0, 0, 0, 0, 0];
     name.extend(identity);
     TransportId { protocol: ProtocolId::NONE, format: 0, name }
+}
+
+/// What stands between the name of an initiator port and the number of the target port at which it is
+/// registered, in four hexadecimal digits; the name alone is registered at port 1.
+pub const AT_PORT: &str = ",t,0x";
+
+/// RELATIVE TARGET PORT IDENTIFIER of the port at which an initiator port is registered.
+fn port_of(one: &Registration) -> Option<u16> {
+    let (Registrant::ScsiPort(_), Some(name)) = (&one.id, &one.name) else { return None };
+    match name.split_once(AT_PORT) {
+        Some((_, port)) => u16::from_str_radix(port, 16).ok(),
+        None => Some(1),
+    }
 }
 
 const CONFLICT: ReserveSense = (ScsiStatus::RESERVATION_CONFLICT, None);

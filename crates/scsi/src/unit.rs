@@ -31,6 +31,8 @@ pub struct LogicalUnit {
     pub discard_zeroes: bool,
     /// What is written best and atomically, in bytes; at least the logical block.
     pub physical_block: u32,
+    /// Whether hosts may set the states of paths by SET TARGET PORT GROUPS (TPGS).
+    pub hosts_set_paths: bool,
     /// What hosts have set. Whoever holds the unit replaces it when
     /// [`parameters`](crate::parameters()) returns [`Ordered::Mode`](crate::Ordered::Mode).
     pub mode: ModeState,

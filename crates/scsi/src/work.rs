@@ -60,6 +60,9 @@ pub enum Work {
     /// Take a list of this many bytes from the host for [`reserve_out`](crate::reserve_out()), and
     /// propose the change that it asks for.
     ReserveOut(u32),
+    /// Take a list of this many bytes from the host for [`set_paths`](crate::set_paths()), and propose
+    /// that groups of ports be in the states that it asks for.
+    SetPaths(u32),
     /// Have the volume for a session.
     Hold,
     /// Have it no more.
@@ -91,7 +94,9 @@ impl Work {
             | Work::OrWrite(extent, _) => Payload::FromHost(extent.length.0 as u32),
             Work::CompareAndWrite(extent, _) => Payload::FromHost(2 * extent.length.0 as u32),
             Work::WriteSame { block, .. } => Payload::FromHost(*block),
-            Work::Parameters(length) | Work::ReserveOut(length) => Payload::FromHost(*length),
+            Work::Parameters(length) | Work::ReserveOut(length) | Work::SetPaths(length) => {
+                Payload::FromHost(*length)
+            }
             Work::WriteZeroes { .. }
             | Work::Verify(_)
             | Work::Flush
@@ -120,7 +125,9 @@ impl Work {
             | Work::OrWrite(..)
             | Work::Flush => Some(Access::Write),
             Work::ReserveIn | Work::ReserveOut(_) | Work::Hold | Work::EndHold => None,
-            Work::Reply | Work::Parameters(_) | Work::Nothing => access_of_other(cdb),
+            Work::Reply | Work::Parameters(_) | Work::SetPaths(_) | Work::Nothing => {
+                access_of_other(cdb)
+            }
         }
     }
 

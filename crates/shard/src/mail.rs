@@ -9,7 +9,7 @@
 use block::VolumeId;
 use block::record::passed_variant;
 use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, ListenerId, VirtualLinks};
-use reservation::{Reservation, replica};
+use reservation::{PathGroup, PathState, Paths, Reservation, SetBy, replica};
 use volume::Layout;
 use volume::gate::{DiskError, Health};
 
@@ -27,6 +27,8 @@ pub enum Mail {
     Protocol(ProtocolMessage),
     /// Between two shards: reservations.
     Reservation(replica::Message<Reservation>),
+    /// Between two shards: states of paths.
+    Paths(replica::Message<Paths>),
     /// From the control thread: what [`News::Store`] asked for is durable, or could not be made so.
     Stored {
         /// Which value.
@@ -70,6 +72,7 @@ impl Mail {
                 }
             }
             Mail::Reservation(message) => passed_variant("mail", message),
+            Mail::Paths(message) => passed_variant("mail", message),
             Mail::Stored { key, .. } => passed_variant("mail", key),
             Mail::Order { order, .. } => passed_variant("mail", &**order),
             Mail::Answer { answer, .. } => passed_variant("mail", &**answer),
@@ -144,6 +147,11 @@ pub enum Order {
     ForgetVolume(VolumeId),
     /// Free a volume, whoever holds it; answered once that is stored and in force on every shard.
     ClearReservation(VolumeId),
+    /// The states of groups of listeners as they were stored, before there is a listener.
+    RestorePaths(Paths),
+    /// Groups of listeners are to be in these states; answered once that is stored and in force on
+    /// every shard, and nothing is below that came by one that does not serve.
+    SetPaths(Vec<(PathGroup, PathState)>),
     /// Hosts are shown something, or are shown it differently; refused where its name is taken.
     /// They are told by [`AnnounceExports`](Self::AnnounceExports), which follows.
     SetExport(Export),
@@ -227,6 +235,8 @@ pub enum News {
         version: u64,
         value: StoredValue,
     },
+    /// A group of listeners is in another state; told by one shard.
+    Path { group: PathGroup, was: PathState, is: PathState, by: SetBy },
     /// Something about what hosts are shown that people should look at.
     Warning(String),
     /// A host came, left or was refused.

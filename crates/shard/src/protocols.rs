@@ -25,7 +25,9 @@ use nvme::controllers::health::TrafficReport;
 use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::server as nvme_tcp;
-use reservation::{Consequences, Registrant, Reservation, replica};
+use reservation::{
+    Consequences, PathChange, PathGroup, Paths, Registrant, Reservation, SetBy, replica,
+};
 use wire::ethernet::EtherType;
 use wire::iscsi::IscsiName;
 use wire::nvme::Nqn;
@@ -46,7 +48,7 @@ pub enum Protocol {
 /// What a listener is to its protocol.
 #[derive(Clone, Debug)]
 pub enum Listening {
-    NvmeTcp,
+    NvmeTcp(PathGroup),
     Iscsi(Box<Portal>),
 }
 
@@ -54,8 +56,16 @@ impl Listening {
     /// What its connections speak.
     pub fn protocol(&self) -> Protocol {
         match self {
-            Listening::NvmeTcp => Protocol::NvmeTcp,
+            Listening::NvmeTcp(_) => Protocol::NvmeTcp,
             Listening::Iscsi(_) => Protocol::Iscsi,
+        }
+    }
+
+    /// The group of listeners that it is of.
+    pub fn group(&self) -> PathGroup {
+        match self {
+            Listening::NvmeTcp(group) => *group,
+            Listening::Iscsi(portal) => portal.group,
         }
     }
 }
@@ -64,7 +74,7 @@ impl From<Protocol> for Listening {
     /// One of which nothing else was said.
     fn from(protocol: Protocol) -> Listening {
         match protocol {
-            Protocol::NvmeTcp => Listening::NvmeTcp,
+            Protocol::NvmeTcp => Listening::NvmeTcp(PathGroup::DEFAULT),
             Protocol::Iscsi => Listening::Iscsi(Box::default()),
         }
     }
@@ -111,6 +121,8 @@ pub enum StoreKey {
     AoeControl(ExportId),
     /// The reservation of a volume.
     Reservation(VolumeId),
+    /// The states of the groups of listeners.
+    Paths,
 }
 
 /// A value that is to be stored, as a line of text.
@@ -118,6 +130,7 @@ pub enum StoreKey {
 pub enum StoredValue {
     AoeControl(Control),
     Reservation(Reservation),
+    Paths(Paths),
 }
 
 /// What a session hears of the rest of its protocol.
@@ -298,7 +311,8 @@ macro_rules! target {
     };
 }
 
-/// A change of a reservation that a protocol proposed in a host's name, by a number of its own.
+/// A change of a reservation or of paths that a protocol proposed in a host's name, by a number of
+/// its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Proposal {
     Aoe(u64),
@@ -369,13 +383,14 @@ impl Protocols {
     /// A listener is about to listen.
     pub(crate) fn add_listener(&mut self, listener: ListenerId, listening: Listening) {
         match listening {
-            Listening::NvmeTcp => {}
+            Listening::NvmeTcp(group) => self.nvme.set_listener(listener, group),
             Listening::Iscsi(portal) => self.iscsi.set_portal(listener, *portal),
         }
     }
 
     /// A listener is gone.
     pub(crate) fn remove_listener(&mut self, listener: ListenerId) {
+        self.nvme.remove_listener(listener);
         self.iscsi.remove_portal(listener);
     }
 
@@ -486,11 +501,11 @@ impl Protocols {
         Some((StoreKey::AoeControl(ExportId(export)), version, StoredValue::AoeControl(value)))
     }
 
-    /// A value was stored, or could not be. Reservations are not the protocols'.
+    /// A value was stored, or could not be. Reservations and paths are not the protocols'.
     pub(crate) fn handle_stored(&mut self, key: StoreKey, version: u64, stored: bool) {
         match key {
             StoreKey::AoeControl(export) => self.aoe().handle_stored(export, version, stored),
-            StoreKey::Reservation(_) => unreachable!("reservations are the shard's"),
+            StoreKey::Reservation(_) | StoreKey::Paths => unreachable!("{key:?} is the shard's"),
         }
     }
 
@@ -527,6 +542,32 @@ impl Protocols {
             Proposal::Iscsi(number) => self.iscsi.handle_reservation_answer(number, answer),
             Proposal::Nvme(number) => self.nvme.handle_reservation_answer(number, &answer),
         }
+    }
+
+    /// Groups of listeners that are to be in other states; answered by
+    /// [`handle_path_answer`](Self::handle_path_answer).
+    pub(crate) fn poll_path_change(&mut self) -> Option<(Proposal, PathChange)> {
+        let (number, change) = self.iscsi.poll_path_change()?;
+        Some((Proposal::Iscsi(number), change))
+    }
+
+    pub(crate) fn handle_path_answer(
+        &mut self,
+        proposal: Proposal,
+        answer: &replica::Answer<(), Paths>,
+    ) {
+        match proposal {
+            Proposal::Iscsi(number) => self.iscsi.handle_path_answer(number, answer),
+            Proposal::Aoe(_) | Proposal::Nvme(_) => {
+                unreachable!("{proposal:?}: its hosts set no states")
+            }
+        }
+    }
+
+    /// Groups of listeners are in other states here, and who set them: hosts are told.
+    pub(crate) fn paths_changed(&mut self, changed: &[(PathGroup, SetBy)]) {
+        self.nvme.paths_changed(changed);
+        self.iscsi.paths_changed(changed);
     }
 
     /// A change of a volume's reservation is in force here, and did this to others than the one who

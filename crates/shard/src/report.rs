@@ -3,7 +3,7 @@
 use block::VolumeId;
 use contract::counters::Counter;
 use contract::{ConnectionId, DiskId, ListenerId, Misfits, counters};
-use reservation::Reservation;
+use reservation::{Paths, Reservation};
 use volume::gate::{ErrorCounters, Health, RequestCounters};
 use volume::latency::Latencies;
 
@@ -25,6 +25,8 @@ pub struct Report {
     pub protocols: ProtocolReport,
     /// Volumes that are held, and by whom.
     pub reservations: Vec<(VolumeId, Reservation)>,
+    /// In which state each group of listeners is.
+    pub paths: Paths,
 }
 
 #[derive(Clone, Debug)]

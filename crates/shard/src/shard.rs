@@ -16,6 +16,8 @@
 mod frames;
 mod lines;
 mod orders;
+mod paths;
+mod proposers;
 mod reservations;
 mod routing;
 
@@ -26,6 +28,7 @@ use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
     Receive, SessionEnd, SessionIdentity,
 };
+use reservation::PathGroup;
 use volume::{Layout, Volumes};
 
 use crate::client::{ClientContext, InternalClients};
@@ -39,6 +42,7 @@ use frames::Frames;
 use lines::Lines;
 pub use lines::Waiter;
 use orders::Pending;
+use paths::PathStates;
 use reservations::Reservations;
 
 /// What a shard has to know at its start.
@@ -63,6 +67,8 @@ struct Place {
     /// The driver's name; `None` once the driver said `Closed`.
     socket: Option<ConnectionId>,
     endpoint: Endpoint,
+    /// The group of its listener.
+    group: PathGroup,
     touched: bool,
     /// Whether it stands in the line of each class.
     in_line: [bool; 2],
@@ -89,8 +95,8 @@ pub struct Shard {
     /// Memory for the answers of imports while they are handed up.
     answers: Vec<Completion>,
     protocols: Protocols,
-    /// What is spoken through each listener.
-    listeners: BTreeMap<ListenerId, Protocol>,
+    /// What is spoken through each listener, and of which group it is.
+    listeners: BTreeMap<ListenerId, (Protocol, PathGroup)>,
     places: Table<Place>,
     /// The owner of each of the driver's slots, with the slot's generation.
     sockets: Vec<Option<(u32, Owner)>>,
@@ -100,6 +106,7 @@ pub struct Shard {
     imports: Imports,
     frames: Frames,
     reservations: Reservations,
+    paths: PathStates,
     effects: VecDeque<Effect<Mail>>,
     clients: InternalClients,
     members: BTreeMap<u32, Layout>,
@@ -127,6 +134,7 @@ impl Shard {
             imports: Imports::default(),
             frames: Frames::default(),
             reservations: Reservations::new(shard, shards),
+            paths: PathStates::new(shard, shards),
             effects: VecDeque::new(),
             clients: InternalClients::default(),
             members: BTreeMap::new(),
@@ -161,12 +169,14 @@ impl Shard {
             self.settle_touched(now, memory);
             self.settle_frames(now, memory);
             self.settle_reservations(now, memory);
+            self.settle_paths();
             self.route_protocols(now, memory);
             self.route_imports(now, memory);
             self.route_outbox(now, memory);
             let is_settled = self.touched.is_empty()
                 && !self.imports.needs_settle()
                 && !self.protocols.needs_settle()
+                && !self.paths.needs_settle()
                 && (!self.reservations.needs_settle() || planted("change-waits-for-a-turn"));
             if is_settled && !self.lines_are_due() {
                 return;
@@ -217,7 +227,7 @@ impl Shard {
         memory: &mut dyn Memory,
     ) {
         self.counters.accepted += 1;
-        let Some(protocol) = self.listeners.get(&endpoint.listener).copied() else {
+        let Some((protocol, group)) = self.listeners.get(&endpoint.listener).copied() else {
             return self.turn_away(connection);
         };
         // The session must know its own place, which the table gives: so it is filled in two steps.
@@ -229,6 +239,7 @@ impl Shard {
                 session: Session::new(now, protocol, identity, endpoint),
                 socket: Some(connection),
                 endpoint,
+                group,
                 touched: false,
                 in_line: [false; 2],
                 turns: [0; 2],
@@ -331,6 +342,7 @@ impl Shard {
                     }
                     Mail::Protocol(message) => self.protocols.handle_message(now, from, message),
                     Mail::Reservation(message) => self.reservations.handle_mail(from, message),
+                    Mail::Paths(message) => self.paths.handle_mail(from, message),
                     Mail::Stored { key, version, stored } => {
                         self.handle_stored(key, version, stored)
                     }

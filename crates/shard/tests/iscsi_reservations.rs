@@ -99,6 +99,7 @@ impl World {
             discards: false,
             discard_zeroes: false,
             physical_block: 512,
+            hosts_set_paths: false,
             mode: ModeState::default(),
         };
         let under = |lun| Unit { lun, hosts: Hosts::Any, unit: unit.clone() };

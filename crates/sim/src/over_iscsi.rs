@@ -83,6 +83,7 @@ impl Run {
                 discards: namespace.discards,
                 discard_zeroes: namespace.discard_zeroes,
                 physical_block: namespace.physical_block,
+                hosts_set_paths: false,
                 mode: ModeState::default(),
             };
             target = target.with_unit(Unit { lun: LUN, hosts: Hosts::Any, unit });

@@ -4,7 +4,9 @@
 use block::{Instant, Pool, VolumeId};
 use contract::{Receive, TargetContext};
 use reservation::replica::Answer;
-use reservation::{Change, Consequences, InForce, Reservation, Value, Verdict};
+use reservation::{
+    Change, Consequences, InForce, PathChange, PathGroup, Paths, Reservation, SetBy, Value, Verdict,
+};
 
 use crate::pipe::{Pipe, Shown};
 use crate::{Below, Pages};
@@ -20,6 +22,7 @@ pub struct ShardStub<S> {
     pub pool: Pool,
     pub below: Below,
     pub reservations: InForce,
+    pub paths: Paths,
     pub shared: S,
 }
 
@@ -32,14 +35,15 @@ impl<S> ShardStub<S> {
             pool: Pool::new(pages),
             below: Below::default(),
             reservations: InForce::default(),
+            paths: Paths::default(),
             shared,
         }
     }
 
     /// For a call of a target.
     pub fn context(&mut self) -> TargetContext<'_, S> {
-        let ShardStub { now, memory, pool, below, reservations, shared } = self;
-        TargetContext { now: *now, memory, pool, volumes: below, reservations, shared }
+        let ShardStub { now, memory, pool, below, reservations, paths, shared } = self;
+        TargetContext { now: *now, memory, pool, volumes: below, reservations, paths, shared }
     }
 
     /// A change of a reservation, decided as by the only shard: what becomes of it is in force, and
@@ -55,18 +59,38 @@ impl<S> ShardStub<S> {
         (Answer::Decided(verdict, next), consequences)
     }
 
+    /// A change of states of paths, decided likewise; which groups are in other states now.
+    pub fn decide_paths(
+        &mut self,
+        change: &PathChange,
+    ) -> (Answer<(), Paths>, Vec<(PathGroup, SetBy)>) {
+        let (next, ()) = self.paths.apply(change);
+        let before = self.paths.clone();
+        self.paths = next.unwrap_or_else(|| before.clone());
+        let changed = self.paths.changed_since(&before).collect();
+        (Answer::Decided((), self.paths.clone()), changed)
+    }
+
     /// Shows a session what arrived for it, as [`Pipe::show`] does.
     pub fn show(
         &mut self,
         pipe: &mut Pipe,
         mut session: impl FnMut(Shown<'_>, &mut TargetContext<'_, S>) -> Receive,
     ) -> bool {
-        let ShardStub { now, memory, pool, below, reservations, shared } = self;
+        let ShardStub { now, memory, pool, below, reservations, paths, shared } = self;
         pipe.show(memory, |shown, memory| {
             let now = *now;
             session(
                 shown,
-                &mut TargetContext { now, memory, pool, volumes: below, reservations, shared },
+                &mut TargetContext {
+                    now,
+                    memory,
+                    pool,
+                    volumes: below,
+                    reservations,
+                    paths,
+                    shared,
+                },
             )
         })
     }

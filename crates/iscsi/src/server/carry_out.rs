@@ -73,6 +73,7 @@ impl Connection {
                 self.submit(slot, volume, operation, ctx);
             }
             Work::ReserveOut(_) => self.take_reserve_out(slot, volume, cdb, data, class, ctx),
+            Work::SetPaths(_) => self.take_set_paths(slot, data, class, ctx),
             Work::Parameters(_) => self.take_parameters(slot, volume, cdb, data, class, ctx),
             _ => self.begin_steps(slot, volume, work, data, class, ctx),
         }

@@ -7,7 +7,7 @@
 
 use block::limits::LOANS_TOGETHER;
 use block::{Buffer, Class, Extent, Landing, Loan, Operation, VolumeId};
-use scsi::{Payload, Work};
+use scsi::{Facts, Payload, Work};
 use wire::iscsi::{ScsiCommand, TaskAttribute};
 use wire::scsi::{AdditionalSense, Cdb, Lun, OpCode, ScsiStatus, Sense, SenseKey};
 
@@ -162,7 +162,7 @@ impl Connection {
         }
         let work = scsi::judge(&asked.cdb, unit)?;
         let volume = unit.volume;
-        self.check_reservation(volume, work.access(&asked.cdb), ctx.reservations)?;
+        self.check_access(&asked.cdb, volume, &work, ctx)?;
         if !ctx.shared.knows(session, lun) && !matches!(work, Work::Reply) {
             return Err(Refusal::NO_UNIT);
         }
@@ -346,7 +346,9 @@ impl Connection {
             _ => None,
         };
         let name = ctx.shared.nexus(session).map_or("", |nexus| nexus.target.as_str());
-        let data = facts::with(name, &luns, pending, |facts| scsi::reply(&asked.cdb, unit, facts))?;
+        let groups = self.groups(ctx);
+        let reply = |facts: &Facts<'_>| scsi::reply(&asked.cdb, unit, facts);
+        let data = facts::with(name, self.group, &groups, &luns, pending, reply)?;
         self.counters.sent_bytes += data.len() as u64;
         asked.task.expected = asked.to_host;
         self.outbox.push_reply(&asked.task, &data);

@@ -8,6 +8,7 @@
 use block::Instant;
 use block::record::passed;
 use contract::Endpoint;
+use reservation::PathGroup;
 use wire::iscsi::keys::{self, Key, Pair, Pairs};
 use wire::iscsi::{Bhs, Digests, LoginFlags, LoginRequest, LoginResponse, LoginStatus, Stage};
 
@@ -17,7 +18,6 @@ use crate::auth;
 use crate::limits::{COMMANDS_MAX, LOGIN_REQUESTS_MAX, TEXT_MAX};
 use crate::negotiation::Responder;
 use crate::pdu_stream::Violation;
-use crate::target::PORTAL_GROUP;
 use crate::targets::{Nexus, Opened, Opening, Targets, Wanted};
 
 /// A login under way.
@@ -30,6 +30,8 @@ pub(super) struct Login {
     stage: Stage,
     /// ISID, TSIH and CID of its first request, which the others repeat.
     identity: Option<([u8; 6], u16, u16)>,
+    /// The group of the listener by which it comes.
+    group: PathGroup,
     /// What came of a text that goes on in another request.
     text: Vec<u8>,
     responder: Responder,
@@ -48,6 +50,7 @@ impl Login {
             requests: 0,
             stage: Stage::SECURITY,
             identity: None,
+            group: PathGroup::DEFAULT,
             text: Vec::new(),
             responder: Responder::new(),
             authentication: None,
@@ -109,7 +112,7 @@ impl Login {
         self.authenticate(&proofs, &mut answers, (endpoint, targets))?;
         if !self.has_told_group && !self.responder.is_discovery() {
             self.has_told_group = true;
-            keys::push(&mut answers, Key::TargetPortalGroupTag.name(), PORTAL_GROUP);
+            keys::push(&mut answers, Key::TargetPortalGroupTag.name(), self.group);
         }
         if self.stage == Stage::OPERATIONAL {
             self.responder.declare(&mut answers);
@@ -169,7 +172,7 @@ impl Login {
         let (isid, tsih, cid) = self.identity?;
         let initiator = self.responder.initiator()?.clone();
         let target = self.responder.target().filter(|_| !self.responder.is_discovery())?.clone();
-        Some(Wanted { nexus: Nexus { initiator, isid, target }, tsih, cid })
+        Some(Wanted { nexus: Nexus { initiator, isid, target, group: self.group }, tsih, cid })
     }
 }
 
@@ -187,6 +190,8 @@ impl Connection {
             return Err(Violation::protocol("login comes once"));
         };
         if login.identity.is_none() {
+            self.group = ctx.shared.group_of(endpoint.listener);
+            login.group = self.group;
             let numbers = &mut self.outbox.numbers;
             numbers.exp_cmd_sn = request.cmd_sn;
             numbers.max_cmd_sn = request.cmd_sn.wrapping_add(COMMANDS_MAX - 1);

@@ -281,7 +281,7 @@ impl Connection {
         let unit =
             found.filter(|unit| UnitIdentity::of(unit) == judged.unit).ok_or(Refusal::NO_UNIT)?;
         let work = scsi::judge(&judged.cdb, unit)?;
-        self.check_reservation(unit.volume, work.access(&judged.cdb), ctx.reservations)?;
+        self.check_access(&judged.cdb, unit.volume, &work, ctx)?;
         Ok((unit.volume, work))
     }
 }

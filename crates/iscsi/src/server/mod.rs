@@ -38,6 +38,7 @@ mod management;
 mod memory;
 mod order;
 mod outbox;
+mod paths;
 mod receive;
 mod reserve;
 mod slots;
@@ -52,10 +53,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use block::{Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, Slot, VolumeId};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
-use reservation::{Access, InForce, Registrant};
-use scsi::Attentions;
+use reservation::{Access, PathGroup, Registrant};
+use scsi::{Attentions, Work};
 use wire::iscsi::Digests;
-use wire::scsi::ScsiStatus;
+use wire::scsi::{Cdb, ScsiStatus};
 
 use crate::limits::{COMMANDS_MAX, HANDSHAKE};
 use crate::negotiation::Parameters;
@@ -146,6 +147,8 @@ pub struct Connection {
     identity: SessionIdentity,
     endpoint: Endpoint,
     state: State,
+    /// The group of the listener by which it came.
+    group: PathGroup,
     /// CID of the connection.
     cid: u16,
     /// What was agreed on.
@@ -189,6 +192,7 @@ impl Connection {
             identity,
             endpoint,
             state: State::Login(Box::new(Login::new(now))),
+            group: PathGroup::DEFAULT,
             cid: 0,
             parameters: Parameters::default(),
             intake: Intake::default(),
@@ -367,15 +371,29 @@ impl Connection {
         }
     }
 
+    /// Whether the listener by which the host came carries a command out now, and a reservation lets
+    /// the host do what it asks of a volume.
+    #[inline]
+    fn check_access(
+        &self,
+        cdb: &Cdb,
+        volume: VolumeId,
+        work: &Work,
+        ctx: &Context<'_>,
+    ) -> Result<(), Refusal> {
+        scsi::check_path(cdb, ctx.paths.state(self.group))?;
+        self.check_reservation(volume, work.access(cdb), ctx)
+    }
+
     /// Whether a reservation lets the host do this with a volume now.
     #[inline]
     fn check_reservation(
         &self,
         volume: VolumeId,
         access: Option<Access>,
-        reservations: &InForce,
+        ctx: &Context<'_>,
     ) -> Result<(), Refusal> {
-        let allows = |access| reservations.allows(volume, self.registrant, access);
+        let allows = |access| ctx.reservations.allows(volume, self.registrant, access);
         match access.is_none_or(allows) {
             true => Ok(()),
             false => Err(Refusal::bare(ScsiStatus::RESERVATION_CONFLICT)),

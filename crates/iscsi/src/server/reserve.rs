@@ -6,16 +6,16 @@
 //! here: what commands ask for (`scsi`), who is told (`targets`).
 
 use block::{Class, VolumeId};
-use reservation::{Change, Reservation};
+use reservation::{Change, PathGroup, Reservation};
 use scsi::{Asker, Work};
 use wire::scsi::Cdb;
 use wire::scsi::persistent::TransportId;
 
 use super::command::Asked;
-use super::facts::RELATIVE_PORT;
 use super::receive::Stream;
 use super::slots::{Incoming, TaskState};
 use super::{Connection, Context, Refusal};
+use crate::targets::Nexus;
 
 impl Connection {
     /// PERSISTENT RESERVE IN.
@@ -32,7 +32,7 @@ impl Connection {
         }
         let none = Reservation::default();
         let reservation = ctx.reservations.get(volume).unwrap_or(&none);
-        let told = scsi::reserve_in(&asked.cdb, reservation, RELATIVE_PORT);
+        let told = scsi::reserve_in(&asked.cdb, reservation, self.group.number());
         let data = told.map_err(|(status, sense)| Refusal { status, sense })?;
         self.counters.sent_bytes += data.len() as u64;
         asked.task.expected = asked.to_host;
@@ -59,8 +59,17 @@ impl Connection {
             return self.fail(slot, Refusal::ABORTED, ctx);
         };
         let by = nexus.applicant();
-        let port = |id: &TransportId| nexus.other(id);
-        let asker = Asker { by: &by, relative_port: RELATIVE_PORT, port };
+        let port = |id: Option<&TransportId>, port| {
+            let group = PathGroup::new(port)?;
+            match id {
+                Some(id) => nexus.other(id, group),
+                None => Some(Nexus { group, ..nexus.clone() }.applicant()),
+            }
+        };
+        let groups = ctx.shared.groups(self.group);
+        let ports: Vec<u16> = groups.into_iter().map(PathGroup::number).collect();
+        let relative_port = self.group.number();
+        let asker = Asker { by: &by, relative_port, ports: &ports, port };
         match scsi::reserve_out(cdb, &list, &asker) {
             Ok(change) => self.change_reservation(slot, volume, change, ctx),
             Err(sense) => self.fail(slot, sense.into(), ctx),
@@ -99,7 +108,7 @@ impl Connection {
         *self.slots.state(slot) = TaskState::Changing(number);
     }
 
-    /// All shards have agreed on a change, or not: who asked for it is answered, if he is there.
+    /// All shards have agreed on a change, of a reservation or of paths, or not: who asked for it is answered, if he is there.
     pub(super) fn change_is_decided(&mut self, number: u64, end: Refusal, ctx: &mut Context<'_>) {
         if let Some(slot) = self.slots.changing(number) {
             self.fail(slot, end, ctx);

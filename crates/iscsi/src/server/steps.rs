@@ -155,7 +155,9 @@ impl Connection {
         };
         let is_replaced = matches!(next, Next::Replaced { .. });
         let lost_race = is_replaced && matches!(outcome, Outcome::Miscompare(_));
-        let allowed = self.check_reservation(volume, Some(Access::Write), ctx.reservations);
+        let is_open = scsi::check_blocks(ctx.paths.state(self.group)).map_err(Refusal::from);
+        let access = Some(Access::Write);
+        let allowed = is_open.and_then(|()| self.check_reservation(volume, access, ctx));
         let is_aborted = self.slots.task(slot).is_aborted || !self.is_open();
         let goes_on = (outcome.is_done() || lost_race) && allowed.is_ok() && !is_aborted;
         if !goes_on {

@@ -10,7 +10,6 @@ use super::{Connection, Context};
 use crate::limits::TEXT_MAX;
 use crate::negotiation::Responder;
 use crate::pdu_stream::Violation;
-use crate::target::PORTAL_GROUP;
 
 /// By which a response that is not the last is known. There is one negotiation at a time.
 const TRANSFER_TAG: u32 = 1;
@@ -159,8 +158,8 @@ impl Connection {
         for name in ctx.shared.targets_of(host) {
             if wanted.as_ref().is_none_or(|wanted| wanted == name) {
                 keys::push(ours, Key::TargetName.name(), name);
-                for address in &addresses {
-                    let address = format_args!("{address},{PORTAL_GROUP}");
+                for (address, group) in &addresses {
+                    let address = format_args!("{address},{group}");
                     keys::push(ours, Key::TargetAddress.name(), address);
                 }
             }

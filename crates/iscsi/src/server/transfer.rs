@@ -134,7 +134,7 @@ impl Connection {
             return Err(Refusal::UNEXPECTED_DATA);
         };
         asked.task.length = length;
-        self.check_reservation(unit.volume, work.access(&asked.cdb), ctx.reservations)?;
+        self.check_access(&asked.cdb, unit.volume, &work, ctx)?;
         match ctx.shared.knows(session, asked.task.lun) {
             true => Ok((judged, work)),
             false => Err(Refusal::NO_UNIT),

@@ -12,12 +12,15 @@
 //! giving up comes behind having. What is given up and cannot be is tried again until it is. Spec:
 //! SPC-4, 5.13; SPC-2, 7.21; RFC 7143, 4.2.7.1.
 
+use core::fmt::Write as _;
 use core::time::Duration;
-use std::sync::Arc;
 
 use block::{Instant, Slot, VolumeId};
 use reservation::replica::Answer;
-use reservation::{Applicant, Change, Consequences, Hold, Registrant, Reservation, Verdict};
+use reservation::{
+    Applicant, Change, Consequences, Hold, PathGroup, Registrant, Reservation, Verdict,
+};
+use scsi::{AT_PORT, ReserveSense};
 use sha2::{Digest as _, Sha256};
 use wire::iscsi::IscsiName;
 use wire::scsi::ProtocolId;
@@ -43,9 +46,8 @@ pub(super) enum Waiter {
 #[derive(Debug)]
 pub(super) struct Proposed {
     waiter: Waiter,
-    volume: VolumeId,
-    /// What is tried again until it is made.
-    owed: Option<Change>,
+    /// What is tried again until it is made, of which volume.
+    owed: Option<(VolumeId, Change)>,
 }
 
 /// A hold that has to be given up and could not be.
@@ -67,21 +69,29 @@ impl Nexus {
             digest.update((name.len() as u32).to_be_bytes());
             digest.update(name);
         }
+        // Before there were groups all listeners were the first, and registrants of then are stored.
+        if self.group != PathGroup::DEFAULT {
+            digest.update(self.group.number().to_be_bytes());
+        }
         let mut port = [0; 16];
         port.copy_from_slice(&digest.finalize()[..16]);
         Registrant::ScsiPort(port)
     }
 
-    /// The same with the name of the port, as its TransportID has it.
+    /// The same with the name of the port, as its TransportID has it, and the target port where it is
+    /// not the first.
     pub fn applicant(&self) -> Applicant {
         let TransportId { name, .. } = TransportId::iscsi(self.initiator.as_str(), self.isid);
-        let name: Arc<str> = String::from_utf8(name).expect("names are text").into();
-        Applicant { id: self.registrant(), name: Some(name) }
+        let mut name = String::from_utf8(name).expect("names are text");
+        if self.group != PathGroup::DEFAULT {
+            let _ = write!(name, "{AT_PORT}{:04x}", self.group.number());
+        }
+        Applicant { id: self.registrant(), name: Some(name.into()) }
     }
 
-    /// The initiator port that a TransportID names, at the same target; `None` if it names none, or
-    /// all of an initiator.
-    pub fn other(&self, id: &TransportId) -> Option<Applicant> {
+    /// The initiator port that a TransportID names, at a port of the same target; `None` if it names
+    /// none, or all of an initiator.
+    pub fn other(&self, id: &TransportId, group: PathGroup) -> Option<Applicant> {
         if (id.protocol, id.format) != (ProtocolId::ISCSI, 1) {
             return None;
         }
@@ -91,7 +101,8 @@ impl Nexus {
         let number = u64::from_str_radix(isid, 16).ok().filter(|_| is_number)?;
         let [_, _, isid @ ..] = number.to_be_bytes();
         let initiator = IscsiName::new(initiator).ok()?;
-        Some(Nexus { initiator, isid, target: self.target.clone() }.applicant())
+        let target = self.target.clone();
+        Some(Nexus { initiator, isid, target, group }.applicant())
     }
 }
 
@@ -120,18 +131,27 @@ impl Targets {
     }
 
     pub(super) fn propose(&mut self, waiter: Waiter, volume: VolumeId, change: Change) -> u64 {
+        let is_owed = matches!(change, Change::EndHold(_) | Change::ResetHold)
+            && !matches!(waiter, Waiter::Session { is_task: true, .. });
+        let owed = is_owed.then(|| (volume, change.clone()));
+        let number = self.await_decision(waiter, owed);
+        self.changes.push_back((volume, number, change));
+        number
+    }
+
+    /// Notes who waits for a decision; the number by which it is answered.
+    pub(super) fn await_decision(
+        &mut self,
+        waiter: Waiter,
+        owed: Option<(VolumeId, Change)>,
+    ) -> u64 {
         if let Waiter::Session { session, .. } = waiter
             && let Some(session) = self.sessions.get_mut(session)
         {
             session.undecided += 1;
         }
-        let is_owed = matches!(change, Change::EndHold(_) | Change::ResetHold)
-            && !matches!(waiter, Waiter::Session { is_task: true, .. });
-        let owed = is_owed.then(|| change.clone());
-        let Slot { index, generation } = self.proposed.insert(Proposed { waiter, volume, owed });
-        let number = u64::from(generation) << 32 | u64::from(index);
-        self.changes.push_back((volume, number, change));
-        number
+        let Slot { index, generation } = self.proposed.insert(Proposed { waiter, owed });
+        u64::from(generation) << 32 | u64::from(index)
     }
 
     /// A change that is to be agreed on: of this volume, by this number.
@@ -142,20 +162,29 @@ impl Targets {
 
     /// A change was agreed on, or not.
     pub fn handle_reservation_answer(&mut self, number: u64, answer: Answer<Verdict, Reservation>) {
-        let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
-        let Proposed { waiter, volume, owed } =
-            self.proposed.remove(slot).expect("a change is answered once");
-        if let Some(change) = owed
+        let owed = self.decided(number, || scsi::status_of_change(&answer));
+        if let Some((volume, change)) = owed
             && matches!(answer, Answer::Busy | Answer::NotStored)
         {
             self.owed.push(Owed { at: self.now + AGAIN, volume, change });
         }
+    }
+
+    /// Something was decided: who waits for it is told. Returns what is owed.
+    pub(super) fn decided(
+        &mut self,
+        number: u64,
+        status: impl FnOnce() -> ReserveSense,
+    ) -> Option<(VolumeId, Change)> {
+        let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
+        let Proposed { waiter, owed } =
+            self.proposed.remove(slot).expect("a change is answered once");
         match waiter {
             Waiter::Session { session, is_task } => {
-                let Some(session) = self.sessions.get_mut(session) else { return };
+                let Some(session) = self.sessions.get_mut(session) else { return owed };
                 session.undecided -= 1;
                 if is_task {
-                    let (status, sense) = scsi::status_of_change(&answer);
+                    let (status, sense) = status();
                     let event = SessionEvent::Changed { number, status, sense };
                     self.events.push_back((session.place, event));
                 }
@@ -166,6 +195,7 @@ impl Targets {
             Waiter::Reset { mark } => self.hold_was_reset(mark),
             Waiter::Nobody => {}
         }
+        owed
     }
 
     /// A session ends: what it may have by RESERVE(6) it has no more.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use block::{Instant, ShardId, Slot, VolumeId};
 use contract::{HostEvent, Refused};
 use reservation::replica::Answer;
-use reservation::{Change, Reservation, Verdict};
+use reservation::{Change, PathGroup, Reservation, Verdict};
 use scsi::ModeState;
 use wire::iscsi::LoginStatus;
 
@@ -142,7 +142,11 @@ fn target() -> Target {
 
 fn port() -> Wanted {
     let (initiator, target) = (name(HOST), name(TARGET));
-    Wanted { nexus: Nexus { initiator, isid: [1; 6], target }, tsih: 0, cid: 0 }
+    Wanted {
+        nexus: Nexus { initiator, isid: [1; 6], target, group: PathGroup::DEFAULT },
+        tsih: 0,
+        cid: 0,
+    }
 }
 
 #[test]

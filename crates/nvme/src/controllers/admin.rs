@@ -6,7 +6,7 @@
 //! allowed: what is in flight cannot be called back. Spec: NVMe base, "Admin Command Set".
 
 use block::Instant;
-use reservation::{InForce, Reservation};
+use reservation::{InForce, Paths, Reservation};
 use wire::nvme::command::{AdminOpcode, Fuse};
 use wire::nvme::feature::FeatureId;
 use wire::nvme::identify::{Cns, IDENTIFY_SIZE};
@@ -32,7 +32,7 @@ impl Controllers {
         key: MachineKey,
         command: &Command,
         data: &[u8],
-        reservations: &InForce,
+        (reservations, paths): (&InForce, &Paths),
     ) -> Answer {
         let id = command.command_id();
         let Some(name) = self.admin_queue_heard(now, key) else {
@@ -40,7 +40,7 @@ impl Controllers {
             return Answer::Now(Reply::new(id, status).closing());
         };
         let answer = self
-            .dispatch(now, name, command, data, reservations)
+            .dispatch(now, name, command, data, (reservations, paths))
             .unwrap_or_else(|status| Answer::Now(Reply::new(id, status.with_dnr())));
         if let Answer::Now(reply) = &answer
             && !reply.status.is_success()
@@ -67,7 +67,7 @@ impl Controllers {
         name: ControllerRef,
         command: &Command,
         data: &[u8],
-        reservations: &InForce,
+        (reservations, paths): (&InForce, &Paths),
     ) -> Result<Answer, Status> {
         let id = command.command_id();
         if io::check_format(command).is_err() || command.fuse() != Fuse::NONE {
@@ -88,7 +88,7 @@ impl Controllers {
             {
                 return self.read_shared_log(now, name, command);
             }
-            AdminOpcode::GET_LOG_PAGE => self.get_log(name, command)?,
+            AdminOpcode::GET_LOG_PAGE => self.get_log(name, command, paths)?,
             AdminOpcode::IDENTIFY => self.identify(name, command)?,
             AdminOpcode::GET_FEATURES => self.get_features(now, name, command, reservations)?,
             AdminOpcode::SET_FEATURES
@@ -143,7 +143,7 @@ impl Controllers {
         identify::identify(command, context).map(|data| (0, data.into()))
     }
 
-    fn get_log(&mut self, name: ControllerRef, command: &Command) -> Outcome {
+    fn get_log(&mut self, name: ControllerRef, command: &Command, paths: &Paths) -> Outcome {
         let wanted = log::parse(command)?;
         let (controller, export) = self.controller_and_export(name);
         if !log::is_known(wanted.id, controller.is_discovery()) {
@@ -153,8 +153,7 @@ impl Controllers {
             let names: Vec<&Nqn> = self.subsystems_for(&controller.who.host.nqn).collect();
             discovery::page(self.discovery_generation, &names, &controller.endpoint, &wanted)?
         } else {
-            let cache_volatile = export.is_some_and(Export::is_cache_volatile);
-            log::cut(&log::page(wanted.id, controller, cache_volatile)?, &wanted)?
+            log::cut(&log::page(&wanted, log::Context { controller, export, paths })?, &wanted)?
         };
         let discovery = controller.is_discovery();
         let announces = if discovery { LogId::DISCOVERY } else { LogId::CHANGED_NAMESPACES };
@@ -163,6 +162,9 @@ impl Controllers {
             controller.changed_namespaces.clear();
             // The host has seen all that there was to tell.
             controller.notice = Notice::Idle;
+        }
+        if wanted.id == LogId::ANA && !wanted.retain_event {
+            self.controller_mut(name).expect("just seen").access_notice = Notice::Idle;
         }
         if wanted.id == LogId::RESERVATION_NOTIFICATION && !wanted.retain_event {
             self.controller_mut(name).expect("just seen").notifications.read();

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use block::{Instant, ShardId, Slot};
 use contract::{Endpoint, HostEvent, Refused};
+use reservation::PathGroup;
 use wire::nvme::fabrics::{Connect, ConnectData, ConnectInvalid, FabricsType};
 use wire::nvme::{Command, Status};
 
@@ -33,6 +34,7 @@ pub(super) struct Asked {
     command_id: u16,
     pub(super) connect: Connect,
     pub(super) endpoint: Endpoint,
+    pub(super) group: PathGroup,
     pub(super) who: Arc<Association>,
 }
 
@@ -127,8 +129,9 @@ impl Controllers {
         if connect.sq_size == 0 || u32::from(connect.sq_size) >= depth_max {
             return Err(Refusal::in_command(Connect::OFFSET_SQ_SIZE));
         }
+        let group = self.group_of(endpoint);
         let (command_id, endpoint, who) = (command.command_id(), *endpoint, Arc::new(who));
-        let asked = Asked { key, command_id, connect, endpoint, who };
+        let asked = Asked { key, command_id, connect, endpoint, group, who };
         if connect.queue_id == 0 {
             self.begin_admin(now, asked, controller_id)
         } else {
@@ -269,7 +272,7 @@ impl Controllers {
         }
         let owner = ShardId::owner_of(id.into(), self.shards);
         let who = Association::clone(&asked.who);
-        let wanted = QueueWanted { controller: id, queue_id, who };
+        let wanted = QueueWanted { controller: id, queue_id, group: asked.group, who };
         if owner == self.shard {
             let admission = self.admit_queue(now, owner, &wanted)?;
             return self.finish_io(now, &asked, owner, admission).map(Answer::Now);
@@ -292,6 +295,10 @@ impl Controllers {
             return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
         };
         check_same(&controller.who, &wanted.who)?;
+        if controller.group != wanted.group {
+            // Its namespaces have one state: all its queues come by one path.
+            return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
+        }
         if wanted.queue_id > controller.features.queues_granted {
             return Err(Refusal::in_command(Connect::OFFSET_QUEUE_ID));
         }
@@ -459,6 +466,7 @@ impl Asked {
             queue_id,
             depth: sq_size + 1,
             flow_control_off: attributes.disable_sq_flow_control(),
+            group: self.group,
         };
         let reply = Reply::new(self.command_id, Status::SUCCESS).with_result(controller.into());
         Reply { queue: Some(view), ..reply }

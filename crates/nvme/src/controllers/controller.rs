@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use block::{Instant, ShardId, Slot};
 use contract::Endpoint;
+use reservation::PathGroup;
 use wire::nvme::fabrics::{Configuration, ControllerStatus};
 use wire::nvme::log::ErrorEntry;
 
@@ -79,6 +80,8 @@ pub(crate) struct Controller {
     pub(crate) export: Option<Slot>,
     pub(crate) who: Arc<Association>,
     pub(crate) endpoint: Endpoint,
+    /// The group of the listener by which its host came.
+    pub(crate) group: PathGroup,
     pub(crate) admin_key: MachineKey,
     /// The admin queue; `None` once it has drained.
     pub(crate) admin: Option<Slot>,
@@ -102,6 +105,8 @@ pub(crate) struct Controller {
     /// CIDs of the asynchronous event requests that are held.
     pub(crate) event_requests: VecDeque<u16>,
     pub(crate) notice: Notice,
+    /// That the state of its group changed.
+    pub(crate) access_notice: Notice,
     pub(crate) changed_namespaces: BTreeSet<u32>,
     pub(crate) notifications: Notifications,
     /// Newest first.
@@ -123,6 +128,7 @@ impl Controller {
             export,
             who: Arc::clone(&asked.who),
             endpoint: asked.endpoint,
+            group: asked.group,
             admin_key: asked.key,
             admin: Some(admin),
             phase: Phase::Live,
@@ -137,6 +143,7 @@ impl Controller {
             flush_again: false,
             event_requests: VecDeque::new(),
             notice: Notice::Idle,
+            access_notice: Notice::Idle,
             changed_namespaces: BTreeSet::new(),
             notifications: Notifications::default(),
             errors: VecDeque::new(),

@@ -1,7 +1,7 @@
 //! Asynchronous events: held requests, and what each kind of controller has to tell.
 //!
-//! An I/O controller tells that namespaces changed (log 04h) or that there are reservation
-//! notifications (80h), a discovery controller that its log changed (70h). After it was told, an
+//! An I/O controller tells that namespaces changed (log 04h), that the state of their group did (0Ch)
+//! or that there are reservation notifications (80h), a discovery controller that its log changed (70h). After it was told, an
 //! event is masked until its log is read with RAE 0. Spec: NVMe base, "Asynchronous Event Request
 //! command".
 
@@ -31,6 +31,10 @@ impl Controller {
                 true => AsyncEvent::DISCOVERY_CHANGED,
                 false => AsyncEvent::NAMESPACE_CHANGED,
             });
+        }
+        if self.access_notice == Notice::Waiting && self.features.access_events_enabled() {
+            self.access_notice = Notice::Told;
+            return Some(AsyncEvent::ACCESS_CHANGED);
         }
         self.notifications.take_notice().then_some(AsyncEvent::RESERVATION_NOTIFICATION)
     }
@@ -74,6 +78,7 @@ impl Controllers {
         let told = [
             AsyncEvent::DISCOVERY_CHANGED,
             AsyncEvent::NAMESPACE_CHANGED,
+            AsyncEvent::ACCESS_CHANGED,
             AsyncEvent::RESERVATION_NOTIFICATION,
         ];
         let is_it = |(to, event): &(MachineKey, ConnectionEvent)| match event {

@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use block::record::passed;
 use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
-use contract::{Endpoint, HostEvent, HostNews, Peer};
-use reservation::Registrant;
+use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer};
+use reservation::{PathGroup, Registrant};
 use wire::nvme::{Nqn, Status};
 
 pub use crate::message::{Association, CloseReason, ControllerRef, Host, Message};
@@ -44,6 +44,7 @@ pub mod health;
 mod identity;
 pub(crate) mod keep_alive;
 mod lifecycle;
+mod paths;
 mod properties;
 mod reservations;
 #[cfg(test)]
@@ -78,6 +79,8 @@ pub struct QueueView {
     /// Whether the host disabled SQ flow control (CATTR bit 2): SQHD is 0xffff, and SUCCESS may
     /// stand for a completion.
     pub flow_control_off: bool,
+    /// The group of the listener by which it came.
+    pub group: PathGroup,
 }
 
 /// An answer to a command: now, or by [`Controllers::poll_event`].
@@ -233,6 +236,8 @@ pub struct Controllers {
     events: VecDeque<(MachineKey, ConnectionEvent)>,
     host_news: VecDeque<HostNews>,
     proposals: reservations::Proposals,
+    /// The group of each listener.
+    groups: BTreeMap<ListenerId, PathGroup>,
 }
 
 /// A subsystem of the configuration, its namespaces by NSID - 1.
@@ -337,6 +342,7 @@ impl Controllers {
             events: VecDeque::new(),
             host_news: VecDeque::new(),
             proposals: reservations::Proposals::default(),
+            groups: BTreeMap::new(),
         }
     }
 

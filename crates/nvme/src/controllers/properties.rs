@@ -142,7 +142,7 @@ impl Controllers {
         controller.phase = Phase::Live;
         controller.status = controller.status.with_ready(false).with_fatal(false);
         controller.io_queues = Vec::new();
-        controller.notice = Notice::Idle;
+        (controller.notice, controller.access_notice) = (Notice::Idle, Notice::Idle);
         controller.changed_namespaces.clear();
         controller.notifications = Notifications::default();
         // The keep-alive timer and what Connect set outlive a reset, other features do not.

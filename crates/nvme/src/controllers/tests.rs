@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use block::random::Random;
 use block::{BlockCount, Instant, MachineId, ShardId, VolumeId};
 use core::time::Duration;
-use reservation::InForce;
+use reservation::{InForce, Paths};
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, Register};
 use wire::nvme::{Command, Nqn, Status};
 
@@ -348,7 +348,8 @@ impl World {
     fn start_command(&mut self, line: Line, command: &Command, data: &[u8]) -> Answer {
         let now = self.now;
         let held = core::mem::take(&mut self.reservations);
-        let answer = self.of(line).admin_command(now, line.key, command, data, &held);
+        let answer =
+            self.of(line).admin_command(now, line.key, command, data, (&held, &Paths::default()));
         self.reservations = held;
         self.collect();
         answer

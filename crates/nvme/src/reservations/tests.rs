@@ -24,7 +24,14 @@ fn register(action: RegisterAction) -> Command {
 }
 
 fn registered(guard: Guard, key: u64, persists: Option<bool>) -> Result<Change, Status> {
-    Ok(Change::Register { by: HOST.into(), guard, key, also: Vec::new(), persists })
+    Ok(Change::Register {
+        by: HOST.into(),
+        guard,
+        key,
+        also: Vec::new(),
+        ports: Vec::new(),
+        persists,
+    })
 }
 
 #[test]

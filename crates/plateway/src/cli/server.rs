@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use reservation::{PathGroup, PathState};
 
 use super::values::{AllOr, size_or_all, time};
 use crate::protocols::connect::ClientKind;
@@ -169,6 +170,39 @@ pub(crate) enum ReservationAction {
     Clear {
         /// The volume's name in the configuration
         volume: String,
+    },
+}
+
+/// `group set N STATE`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct GroupArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: GroupAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// An action on a group of listeners.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum GroupAction {
+    /// Say by which listeners hosts use volumes: multipath software moves I/O as it hears of it
+    #[command(
+        after_help = "optimized       as well as by any other; what every group is at first\n\
+        non-optimized   while none is optimized\n\
+        standby         not for blocks; the path stays, and answers what it needs for that\n\
+        unavailable     not at all; to NVMe hosts the same as standby\n\
+        transitioning   it is about to change, and hosts wait; end it by another state\n\
+        \n\
+        It is answered once every shard enforces it and nothing is below that came by a path which does not\n\
+        serve any more. It stands until it is set again, also across a restart. `plateway status` shows it."
+    )]
+    Set {
+        /// The number of the group, as the key `group` of [[listener]] has it
+        #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(PathGroup::MAX)))]
+        group: u16,
+        /// optimized, non-optimized, standby, unavailable or transitioning
+        state: PathState,
     },
 }
 

@@ -42,6 +42,7 @@ fn the_lines_of_the_help_are_accepted() {
         "connect v0",
         "connect v0 --for esxi --address nas.example --json",
         "reservation clear v0 --control /run/p.sock --json",
+        "group set 2 standby --control /run/p.sock --json",
         "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
         "bench ram:1GiB --time 2m --warmup 500ms --rate 10k --offset 1g --size 4g --sync --log a.csv --svg a.svg",
         "bench ram:1GiB --time 0.5 --rw randtrim --fsync 1",

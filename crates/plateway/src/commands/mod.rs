@@ -13,6 +13,7 @@ mod demo;
 mod disks;
 pub(crate) mod dissect;
 mod edit;
+mod group;
 mod init;
 mod pages;
 mod reservation;
@@ -50,6 +51,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Session(args) => sessions::run(&args),
         Command::Connect(args) => connect::run(&args),
         Command::Reservation(args) => reservation::run(&args),
+        Command::Group(args) => group::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::Discover(args) => args.target.discover(&args),

@@ -234,6 +234,7 @@ impl Server<'_> {
             Ask::Reopen { disk } => told(running.reopen(&disk)),
             Ask::CloseSessions { host } => told(running.close_sessions(&host)),
             Ask::ClearReservation { volume } => told(running.clear_reservation(&volume)),
+            Ask::SetGroup { group, state } => told(running.set_group(group, state)),
         }
     }
 }

@@ -144,6 +144,8 @@ fn listeners(status: &Status) -> Table {
             ("poll", |one| one.poll.clone()),
             ("connections", |one| one.connections.to_string()),
             ("at most", |one| one.connections_max.to_string()),
+            ("group", |one| one.group.to_string()),
+            ("path", |one| one.path.clone()),
             ("advertise", |one| one.advertise.clone().unwrap_or("-".to_owned())),
             ("chap", |one| one.chap.clone().unwrap_or("-".to_owned())),
         ],

@@ -4,6 +4,7 @@
 //! spelling (`link`).
 
 use contract::Poll;
+use reservation::PathGroup;
 use shard::Protocol;
 use toml::Spanned;
 
@@ -11,10 +12,11 @@ use super::address::{AddressError, HostPort};
 use super::file::{Low, NUMBER, TableReader, Written};
 use super::link::{ACCESS, INTERFACE};
 use super::mistake::{Mistake, Span};
+use super::plan::Refused;
 use super::poll::{POLL, POLL_KEY};
 use super::resolve::Resolver;
 use super::server::Server;
-use super::thing::{Configured, Thing};
+use super::thing::{Change, Configured, Thing};
 use crate::protocols::{
     self, LINK_KEY, LISTENER_EXAMPLE, LISTENER_KEYS, LowPortal, PORTAL_PROTOCOL, PortalConfig,
     Proof, STREAMS, Stream, stream_key,
@@ -30,6 +32,7 @@ pub(crate) struct LowListener {
     pub(crate) poll: Low<String>,
     pub(crate) poll_us: Low<i64>,
     pub(crate) max_connections: Low<i64>,
+    pub(crate) group: Low<i64>,
     /// Of one protocol alone.
     pub(crate) portal: LowPortal,
     /// Of a link, as are its `access` and VLAN.
@@ -56,6 +59,7 @@ impl Written for LowListener {
             poll: table.take(POLL_KEY, POLL),
             poll_us: table.take("poll_us", "a whole number of microseconds"),
             max_connections: table.take("max_connections", NUMBER),
+            group: table.take("group", NUMBER),
             portal: LowPortal::read(table),
             interface: table.take(LINK_KEY, INTERFACE),
             access: table.take("link", ACCESS),
@@ -74,6 +78,8 @@ pub(crate) struct ListenerConfig {
     pub(crate) poll: Poll,
     /// Connections of this listener; at most the server's.
     pub(crate) connections_max: u32,
+    /// The group of listeners of which it is: what hosts take for one path.
+    pub(crate) group: PathGroup,
     /// What it says to its protocol alone.
     pub(crate) portal: PortalConfig,
 }
@@ -85,12 +91,21 @@ impl Configured for ListenerConfig {
 
     fn values(&self) -> Vec<(&'static str, String)> {
         let (poll, connections) = (self.poll.to_string(), self.connections_max.to_string());
-        let common = [(POLL_KEY, poll), ("max_connections", connections)];
+        let group = ("group", self.group.to_string());
+        let common = [(POLL_KEY, poll), ("max_connections", connections), group];
         common.into_iter().chain(self.portal.values()).collect()
     }
 
     fn details(&self) -> String {
-        self.portal.details()
+        let group = Some(self.group).filter(|group| *group != PathGroup::DEFAULT);
+        let group = group.map_or_else(String::new, |group| format!(", group {group}"));
+        group + &self.portal.details()
+    }
+
+    /// To the hosts of a listener another group is another port of what they use.
+    fn change(&self, to: &Thing) -> Result<Change, Refused> {
+        let Thing::Listener(to) = to else { return Ok(Change::Replace) };
+        Ok(if self.group == to.group { Change::InPlace } else { Change::Replace })
     }
 
     fn proof(&self) -> Option<&Proof> {
@@ -102,10 +117,11 @@ impl Configured for ListenerConfig {
     }
 
     fn text(&self) -> String {
-        let (key, Self { address, poll, connections_max, .. }) = (stream_key(self.protocol), self);
+        let key = stream_key(self.protocol);
+        let Self { address, poll, connections_max, group, .. } = self;
         let portal = self.portal.text();
         format!(
-            "[[listener]]\n{key} = \"{address}\"\n{POLL_KEY} = \"{poll}\"\nmax_connections = {connections_max}\n{portal}"
+            "[[listener]]\n{key} = \"{address}\"\n{POLL_KEY} = \"{poll}\"\nmax_connections = {connections_max}\ngroup = {group}\n{portal}"
         )
     }
 }
@@ -156,7 +172,10 @@ impl Resolver<'_> {
                 self.push(Mistake::error(written.span(), message).first(first));
             }
             let (protocol, portal) = (*protocol, protocols::resolve_portal(self, &one.portal));
-            let listener = ListenerConfig { protocol, address, poll, connections_max, portal };
+            let group = self.number(&one.group, "group", 1..=u64::from(PathGroup::MAX));
+            let group = group.and_then(|group| PathGroup::new(group as u16)).unwrap_or_default();
+            let listener =
+                ListenerConfig { protocol, address, poll, connections_max, group, portal };
             self.place(listener.title(), "", written.span());
             for (key, span) in
                 one.portal.keys().into_iter().filter_map(|(key, at)| Some((key, at?)))
@@ -184,13 +203,17 @@ impl Resolver<'_> {
         }
         let (others, for_whom, seen, help) = match (&low.interface, &low.address) {
             (Some(_), _) => (
-                [("poll_us", at(&low.poll_us)), ("max_connections", at(&low.max_connections))],
+                vec![
+                    ("poll_us", at(&low.poll_us)),
+                    ("max_connections", at(&low.max_connections)),
+                    ("group", at(&low.group)),
+                ],
                 "listeners of connections",
                 LINK_KEY,
                 "frames have no connections; for how they are looked for write poll",
             ),
             (None, Some((protocol, _))) => (
-                [("link", at(&low.access)), ("vlan", at(&low.vlan))],
+                vec![("link", at(&low.access)), ("vlan", at(&low.vlan))],
                 "links",
                 stream_key(*protocol),
                 "write a [[link]] for frames",

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use reservation::PathState;
 
 use super::status::{Changes, Status};
 use crate::config::edit::Edit;
@@ -124,6 +125,11 @@ impl Client {
         let volume = escaped(Path::new(volume));
         let path = format!("/v1/volumes/{volume}/reservation/clear");
         self.ask(Method::POST, &path, String::new())
+    }
+
+    /// Sets the state of a group of listeners.
+    pub(crate) fn set_group(&self, group: u16, state: PathState) -> Result<String, ClientError> {
+        self.ask(Method::POST, &format!("/v1/groups/{group}?state={state}"), String::new())
     }
 
     fn json<T: serde::de::DeserializeOwned>(

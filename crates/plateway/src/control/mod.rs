@@ -1,5 +1,5 @@
 //! The control socket: HTTP over a Unix socket that only its owner may use, on which `status`,
-//! `apply`, `check`, `disks` and `reservation` talk to a server.
+//! `apply`, `check`, `disks`, `reservation` and `group` talk to a server.
 //!
 //! What can be asked is told by `GET /openapi.json`, and by `plateway api`:
 //!
@@ -16,6 +16,7 @@
 //!   DELETE /v1/sessions?host=NAME      what was done, as a line
 //!   POST /v1/volumes/{name}/reservation/clear
 //!                                      what was done, as a line
+//!   POST /v1/groups/{group}?state=S    what was done, as a line
 //! ```
 //!
 //! Errors are texts for people, with code 409 (it cannot be done), 404 and 405 (no such request),

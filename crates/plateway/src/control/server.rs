@@ -11,6 +11,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use reservation::PathState;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, OpenApi};
@@ -67,6 +68,12 @@ pub(crate) enum Ask {
     ClearReservation {
         /// Its name.
         volume: String,
+    },
+    /// That a group of listeners is in another state.
+    SetGroup {
+        /// Its number.
+        group: u16,
+        state: PathState,
     },
 }
 
@@ -175,6 +182,13 @@ struct Whose {
     host: String,
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct InState {
+    /// `optimized`, `non-optimized`, `standby`, `unavailable` or `transitioning`.
+    state: String,
+}
+
 impl OfHost {
     fn edit(self, volume: String, may: bool) -> Ask {
         Ask::Edit { edit: Edit::Host { volume, host: self.host, may }, yes: self.yes }
@@ -230,6 +244,7 @@ fn router() -> OpenApiRouter<Asking> {
         .routes(routes!(add_host, remove_host))
         .routes(routes!(close_sessions))
         .routes(routes!(clear_reservation))
+        .routes(routes!(set_group))
         .routes(routes!(openapi_text))
 }
 
@@ -361,6 +376,23 @@ async fn close_sessions(State(asking): State<Asking>, Query(whose): Query<Whose>
 )]
 async fn clear_reservation(State(asking): State<Asking>, Path(volume): Path<String>) -> Response {
     reply(&asking, Ask::ClearReservation { volume }).await
+}
+
+/// Sets the state of a group of listeners.
+#[utoipa::path(post, path = "/v1/groups/{group}",
+    params(("group" = u16, Path, description = "The group's number"), InState),
+    responses((status = OK, body = String), (status = 400, body = String), (status = 409, body = String),
+        (status = 503, body = String))
+)]
+async fn set_group(
+    State(asking): State<Asking>,
+    Path(group): Path<u16>,
+    Query(InState { state }): Query<InState>,
+) -> Response {
+    match state.parse() {
+        Ok(state) => reply(&asking, Ask::SetGroup { group, state }).await,
+        Err(error) => (StatusCode::BAD_REQUEST, format!("state: {error}\n")).into_response(),
+    }
 }
 
 /// This document.

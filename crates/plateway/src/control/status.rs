@@ -97,6 +97,13 @@ pub(crate) struct Listener {
     pub(crate) connections: u64,
     /// `max_connections`.
     pub(crate) connections_max: u32,
+    /// `group`.
+    #[serde(default)]
+    pub(crate) group: u16,
+    /// The state of its group: `optimized`, `non-optimized`, `standby`, `unavailable` or
+    /// `transitioning`.
+    #[serde(default)]
+    pub(crate) path: String,
     /// `advertise`, if it is there.
     #[serde(default)]
     pub(crate) advertise: Option<String>,

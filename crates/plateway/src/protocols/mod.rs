@@ -83,6 +83,7 @@ pub(crate) const LISTENER_KEYS: &[&str] = &[
     "poll",
     "poll_us",
     "max_connections",
+    "group",
     "advertise",
     "chap",
     LINK_KEY,
@@ -125,8 +126,11 @@ pub(crate) fn listening(
     secrets: &Secrets,
 ) -> Listening {
     match config.protocol {
-        Protocol::NvmeTcp => Listening::NvmeTcp,
-        Protocol::Iscsi => Listening::Iscsi(Box::new(config.portal.shown(bound, secrets))),
+        Protocol::NvmeTcp => Listening::NvmeTcp(config.group),
+        Protocol::Iscsi => {
+            let portal = config.portal.shown(config.group, bound, secrets);
+            Listening::Iscsi(Box::new(portal))
+        }
     }
 }
 
@@ -637,5 +641,6 @@ pub(crate) fn stored_text(value: &StoredValue) -> Option<String> {
             let lasting = reservation.lasting();
             (!lasting.is_empty()).then(|| lasting.to_string())
         }
+        StoredValue::Paths(paths) => (!paths.is_default()).then(|| paths.to_string()),
     }
 }

@@ -29,6 +29,8 @@ pub(super) enum Key {
     Disk(DiskId),
     Errors(DiskId),
     Link(LinkId),
+    /// States of groups of listeners.
+    Paths,
     /// Stations of a link that are refused.
     Stations(LinkId),
 }

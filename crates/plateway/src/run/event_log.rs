@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use block::{Extent, Failure, ShardId};
 use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, Peer};
 use reactor::disk::Disk;
+use reservation::SetBy;
 use shard::{ImportEvent, News};
 use volume::gate::{DiskError, Health};
 
@@ -176,6 +177,14 @@ impl EventLog {
             News::DiskChanged(..) => return None,
             // Whoever stores it says what went wrong.
             News::Store { .. } => return None,
+            News::Path { group, was, is, by } => {
+                let by = if matches!(by, SetBy::Host(_)) { "a host" } else { "an administrator" };
+                let words = format!(
+                    "listeners of group {group} are {is} now, which were {was}: {by} asked for it"
+                );
+                let event = if is.serves() { Event::info(words) } else { Event::warn(words) };
+                (Key::Paths, event)
+            }
             News::Warning(text) => (Key::Warnings, Event::warn(self.with_links(text))),
             News::Import(disk, what, words) => {
                 let name = self.name_of(*disk);

@@ -14,6 +14,7 @@ use wire::ethernet::MacAddress;
 use super::disks::access_name;
 use super::error::RunError;
 use super::exports::OpenExport;
+use super::paths::state_of;
 use super::reservations::reservation_of;
 use super::shape::{self, VolumeFacts};
 use super::{OpenDisk, OpenListener, OpenVolume, Running};
@@ -262,6 +263,8 @@ fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
         poll: one.config.poll.to_string(),
         connections: all.filter(|connection| is_mine(connection.listener)).count() as u64,
         connections_max: one.config.connections_max,
+        group: one.config.group.number(),
+        path: state_of(one, reports).to_string(),
         advertise: one.config.portal.advertise.as_ref().map(ToString::to_string),
         chap: one.config.portal.users(),
     }

@@ -29,6 +29,7 @@ pub(crate) mod listeners;
 pub(crate) mod look;
 mod metrics;
 pub(crate) mod open;
+mod paths;
 mod protection;
 mod reach;
 mod reopen;
@@ -262,6 +263,7 @@ impl Running {
             started: Instant::now(),
         };
         let steps = unmade_last(Plan::initial(args).steps);
+        running.restore_paths()?;
         running.begin_remote(&steps)?;
         // Most are there at once, and then what stands on them is shown with the rest.
         running.wait_for_remote(Instant::now() + PATIENCE);

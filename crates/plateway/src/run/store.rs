@@ -1,8 +1,8 @@
 //! What initiators change and a restart must not: config strings and MAC masks of AoE exports,
-//! reservations of volumes.
+//! reservations of volumes, states of groups of listeners.
 //!
-//! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT`
-//! and `reservations/UUID` in the state directory; a value that says nothing has none. A file is
+//! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT`,
+//! `reservations/UUID` and `paths` in the state directory; a value that says nothing has none. A file is
 //! replaced as a whole (`state`). A file that is not understood is left alone, and its export or
 //! volume is refused until somebody has looked at it: a mask or reservation that is forgotten would
 //! let in whom it kept out.
@@ -118,6 +118,11 @@ impl Place {
         Place::new(state, format!("reservations/{uuid}"), what)
     }
 
+    /// That of the states of groups of listeners.
+    pub(super) fn of_paths(state: StateDirectory) -> Place {
+        Place::new(state, "paths".to_owned(), "states of groups of listeners".to_owned())
+    }
+
     /// What is stored; the default, where there is nothing.
     pub(crate) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
         let fail = |doing: &str, seen: String| {
@@ -211,7 +216,7 @@ impl Store {
     }
 
     /// From now on this value is stored there, and no other: two would undo each other's changes.
-    fn put(&self, key: StoreKey, place: Place) -> Result<(), RunError> {
+    pub(super) fn put(&self, key: StoreKey, place: Place) -> Result<(), RunError> {
         let mut places = lock(&self.places);
         if places.known.iter().any(|(other, known)| *other != key && known.at.is(&place.at)) {
             return Err(RunError::new(format!("the {} has an owner already", place.what)));

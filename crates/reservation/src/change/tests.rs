@@ -41,7 +41,14 @@ fn force(list: &[u8]) -> Change {
 }
 
 fn guarded(by: Registrant, guard: Guard, key: u64) -> Change {
-    Change::Register { by: by.into(), guard, key, also: Vec::new(), persists: None }
+    Change::Register {
+        by: by.into(),
+        guard,
+        key,
+        also: Vec::new(),
+        ports: Vec::new(),
+        persists: None,
+    }
 }
 
 fn register(by: Registrant, key: u64) -> Change {
@@ -185,6 +192,7 @@ fn others_are_registered_with_who_registers_or_nobody_is() {
         guard: Guard::Is(0),
         key,
         also: also.iter().map(|id| (*id).into()).collect(),
+        ports: Vec::new(),
         persists: None,
     };
     let both = after(&Reservation::default(), also(HOST, 4, &[PORT, OTHER]), Done);
@@ -197,6 +205,7 @@ fn others_are_registered_with_who_registers_or_nobody_is() {
         guard: Guard::Is(4),
         key: 5,
         also: vec![mac(1).into()],
+        ports: Vec::new(),
         persists: None,
     };
     after(&both, registered, Invalid);
@@ -206,6 +215,29 @@ fn others_are_registered_with_who_registers_or_nobody_is() {
     assert_eq!(most.registrants().len(), REGISTRANTS_MAX);
     after(&most, register(mac(1), 1), Full);
     after(&most, register(PORT, 1), Done);
+}
+
+#[test]
+fn a_host_registers_at_all_ports_at_once_whatever_it_was_there() {
+    let at_all = |guard, key, ports: &[Registrant]| Change::Register {
+        by: PORT.into(),
+        guard,
+        key,
+        also: Vec::new(),
+        ports: ports.iter().map(|id| (*id).into()).collect(),
+        persists: None,
+    };
+    let keys = |of: &Reservation| of.registrants().iter().map(|one| one.key).collect::<Vec<_>>();
+    let one = after(&Reservation::default(), register(OTHER, 3), Done);
+    let both = after(&one, at_all(Guard::Is(0), 4, &[OTHER, HOST]), Done);
+    assert_eq!((ids(&both), keys(&both)), (vec![OTHER, PORT, HOST], vec![4, 4, 4]));
+    after(&both, at_all(Guard::Is(0), 5, &[OTHER]), Conflict);
+    // It leaves by all ports, also where it is not there by the one through which it asks.
+    let left = after(&both, guarded(PORT, Guard::Is(4), 0), Done);
+    assert_eq!(ids(&left), [OTHER, HOST]);
+    let gone = after(&left, at_all(Guard::Is(0), 0, &[OTHER, HOST]), Done);
+    assert_eq!(ids(&gone), []);
+    assert_eq!(set_again(&gone, at_all(Guard::Is(0), 0, &[OTHER])), None);
 }
 
 #[test]
@@ -405,6 +437,7 @@ fn the_last_who_said_so_decides_whether_registrants_last() {
         guard: Guard::Any,
         key: 3,
         also: Vec::new(),
+        ports: Vec::new(),
         persists,
     };
     let mut state = after(&Reservation::default(), said(PORT, Some(true)), Done);

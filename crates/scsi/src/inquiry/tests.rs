@@ -24,7 +24,13 @@ fn a_unit_is_a_disk_of_spc_4_and_sbc_3() {
     assert_eq!((disk.format.format(), disk.format.hierarchical()), (2, true));
     assert_eq!(usize::from(disk.additional_length), data.len() - 5);
     assert!(disk.queueing.command_queue() && !disk.removable.is_removable());
-    assert_eq!(disk.capabilities.0, 0, "neither groups nor copies nor protection");
+    let access = |hosts_set_paths| {
+        let unit = LogicalUnit { hosts_set_paths, ..unit() };
+        let data = ask(&Cdb::inquiry(260), &unit).expect("data");
+        StandardInquiry::parse(&data).expect("standard data").capabilities
+    };
+    assert_eq!(disk.capabilities, Capabilities(0).with_target_port_groups(1), "nothing else");
+    assert_eq!((access(false), access(true).target_port_groups()), (disk.capabilities, 3));
     assert_eq!(&data[8..36], b"PLATEWAYVOLUME          0.1 ");
     assert_eq!(disk.versions, [0x00a0, 0x0960, 0x0460, 0x04c0, 0, 0, 0, 0]);
 }

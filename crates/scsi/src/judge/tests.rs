@@ -377,7 +377,7 @@ fn commands_that_are_not_there_are_refused() {
         let refused = code(&Cdb::new(opcode));
         assert_eq!(refused, AdditionalSense::INVALID_COMMAND_OPERATION_CODE, "{opcode}");
     }
-    for action in [ServiceAction::REPORT_TARGET_PORT_GROUPS, ServiceAction(0x9e11)] {
+    for action in [ServiceAction::REPORT_SUPPORTED_TASK_MANAGEMENT, ServiceAction(0x9e11)] {
         let refused = code(&Cdb::with_action(action));
         assert_eq!(refused, AdditionalSense::INVALID_COMMAND_OPERATION_CODE);
     }

@@ -167,7 +167,8 @@ fn a_command_that_is_not_there_is_reported_as_such() {
     for (opcode, action) in [
         (OpCode::FORMAT_UNIT, None),
         (OpCode::PERSISTENT_RESERVE_IN, Some(4)),
-        (OpCode::MAINTENANCE_IN, Some(0x0a)),
+        (OpCode::MAINTENANCE_IN, Some(0x0d)),
+        (OpCode::MAINTENANCE_OUT, Some(0x0a)),
         (OpCode::SERVICE_ACTION_IN_16, Some(0x11)),
     ] {
         let data = ask(&Cdb::report_opcode(opcode, action, 100)).expect("data");

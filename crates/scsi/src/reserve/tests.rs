@@ -17,9 +17,21 @@ fn transport(number: u8) -> TransportId {
     TransportId::iscsi(&format!("iqn.2026-11.net.plateway:h{number}"), [0x80, 0, 0, 0, 0, number])
 }
 
-/// The port of a TransportID of [`transport`].
-fn named(id: &TransportId) -> Option<Applicant> {
-    (1..=9).map(port).find(|one| one.name.as_deref().map(str::as_bytes) == Some(&id.name))
+/// The port of a TransportID of [`transport`], at a port of the target.
+fn named(id: Option<&TransportId>, at: u16) -> Option<Applicant> {
+    let own = transport(1);
+    let id = id.unwrap_or(&own);
+    let found =
+        (1..=9).map(port).find(|one| one.name.as_deref().map(str::as_bytes) == Some(&id.name))?;
+    Some(if at == PORT { found } else { elsewhere(found, at) })
+}
+
+/// The same initiator port at another port of the target.
+fn elsewhere(one: Applicant, at: u16) -> Applicant {
+    let Registrant::ScsiPort(mut id) = one.id else { panic!("{one:?} is a SCSI port") };
+    id[15] = at as u8;
+    let name = one.name.map(|name| format!("{name}{AT_PORT}{at:04x}").into());
+    Applicant { id: Registrant::ScsiPort(id), name }
 }
 
 fn out(action: ServiceAction, kind: u8, data: &[u8]) -> Result<Change, Sense> {
@@ -28,7 +40,8 @@ fn out(action: ServiceAction, kind: u8, data: &[u8]) -> Result<Change, Sense> {
 
 fn ask(cdb: &Cdb, data: &[u8]) -> Result<Change, Sense> {
     crate::judge(cdb, &unit())?;
-    reserve_out(cdb, data, &Asker { by: &port(1), relative_port: PORT, port: named })
+    let (by, ports) = (&port(1), &[PORT, PORT + 1]);
+    reserve_out(cdb, data, &Asker { by, relative_port: PORT, ports, port: named })
 }
 
 fn list(key: u64, action_key: u64) -> ReserveOut {
@@ -57,10 +70,11 @@ fn each_service_action_is_its_change() {
         guard,
         key: 7,
         also: Vec::new(),
+        ports: Vec::new(),
         persists: Some(persists),
     };
     assert_eq!(out(REGISTER, 0, &data), Ok(register(Guard::Is(KEY), false)));
-    let stays = ReserveOut { persist: true, all_ports: true, ..list(KEY, 7) };
+    let stays = ReserveOut { persist: true, ..list(KEY, 7) };
     assert_eq!(out(IGNORE, 0, &stays.emit()), Ok(register(Guard::Any, true)));
     for (of, kind) in KINDS {
         assert_eq!(out(RESERVE, of.0, &data), Ok(Change::Reserve { by, key: KEY, kind }));
@@ -74,7 +88,7 @@ fn each_service_action_is_its_change() {
 }
 
 #[test]
-fn ports_are_named_by_their_transport_and_at_this_port_alone() {
+fn ports_are_named_by_their_transport_at_this_port_or_at_all() {
     let also = Some(vec![transport(2), transport(3)]);
     let with = ReserveOut { also, ..list(0, 7) };
     let Ok(Change::Register { also, .. }) = out(REGISTER, 0, &with.emit()) else {
@@ -83,6 +97,12 @@ fn ports_are_named_by_their_transport_and_at_this_port_alone() {
     assert_eq!(also, [port(2), port(3)]);
     let strange = ReserveOut { also: Some(vec![transport(2), transport(77)]), ..list(0, 7) };
     assert_eq!(out(REGISTER, 0, &strange.emit()), Err(Sense::invalid_parameter(28)));
+    let everywhere = ReserveOut { also: Some(vec![transport(2)]), all_ports: true, ..list(0, 7) };
+    let Ok(Change::Register { also, ports, .. }) = out(REGISTER, 0, &everywhere.emit()) else {
+        panic!("it registers")
+    };
+    assert_eq!(also, [port(2), elsewhere(port(2), PORT + 1)]);
+    assert_eq!(ports, [elsewhere(port(1), PORT + 1)]);
     // Only REGISTER names others so.
     let cdb = Cdb::persistent_reserve_out(CLEAR, 0, 24);
     assert_eq!(ask(&cdb, &with.emit()), Err(Sense::invalid_parameter(20)));
@@ -104,8 +124,13 @@ fn ports_are_named_by_their_transport_and_at_this_port_alone() {
         persists: true,
     };
     assert_eq!(out(MOVE, 0, &to.emit()), Ok(moved));
-    let elsewhere = RegisterAndMove { relative_port: 2, ..to.clone() };
-    assert_eq!(out(MOVE, 0, &elsewhere.emit()), Err(Sense::invalid_parameter(18)));
+    let other = RegisterAndMove { relative_port: PORT + 1, ..to.clone() };
+    let Ok(Change::Move { to: moved, .. }) = out(MOVE, 0, &other.emit()) else {
+        panic!("it moves")
+    };
+    assert_eq!(moved, elsewhere(port(4), PORT + 1));
+    let nowhere = RegisterAndMove { relative_port: PORT + 2, ..to.clone() };
+    assert_eq!(out(MOVE, 0, &nowhere.emit()), Err(Sense::invalid_parameter(18)));
     let unknown = RegisterAndMove { to: transport(77), ..to };
     assert_eq!(out(MOVE, 0, &unknown.emit()), Err(Sense::invalid_parameter(24)));
 }
@@ -206,7 +231,7 @@ fn after(changes: impl IntoIterator<Item = Change>) -> Reservation {
 
 fn register(by: impl Into<Applicant>, key: u64) -> Change {
     let (by, guard) = (by.into(), Guard::Any);
-    Change::Register { by, guard, key, also: Vec::new(), persists: Some(true) }
+    Change::Register { by, guard, key, also: Vec::new(), ports: Vec::new(), persists: Some(true) }
 }
 
 fn tell(action: ServiceAction, reservation: &Reservation) -> Vec<u8> {
@@ -232,6 +257,10 @@ fn whoever_is_registered_is_told_by_key_and_by_name() {
     let status = FullStatusList::parse(&status).expect("full status").registrants;
     assert_eq!((status[0].key, status[0].held, status[0].relative_port), (5, None, PORT));
     assert_eq!(status[0].transport, transport(1));
+    let far = after([register(elsewhere(port(1), 2), 5)]);
+    let far = tell(ServiceAction::PERSISTENT_RESERVE_IN_READ_FULL_STATUS, &far);
+    let far = &FullStatusList::parse(&far).expect("full status").registrants[0];
+    assert_eq!((&far.transport, far.relative_port), (&transport(1), 2));
     assert_eq!(status[1].held, Some(ReservationType::WRITE_EXCLUSIVE_REGISTRANTS));
     assert_eq!(status[1].transport.protocol, ProtocolId::NONE);
     assert_eq!(status[1].transport.name[7..], [9; 16]);

@@ -100,6 +100,12 @@ impl Shard {
                     return;
                 }
             }
+            Order::RestorePaths(stored) => self.paths.restore(stored),
+            Order::SetPaths(states) => {
+                if self.paths.order(states, number) {
+                    return;
+                }
+            }
             Order::SetExport(export) => {
                 if let Err(why) = self.protocols.set_export(now, export) {
                     return self.answer(number, Answer::Refused(why));
@@ -115,7 +121,7 @@ impl Shard {
             Order::AnnounceExports => self.protocols.announce_exports(),
             Order::ConfigurationComplete => self.protocols.configuration_complete(),
             Order::AddListener { listener, listening } => {
-                self.listeners.insert(listener, listening.protocol());
+                self.listeners.insert(listener, (listening.protocol(), listening.group()));
                 self.protocols.add_listener(listener, listening);
             }
             Order::SetVirtualLinks(carrier) => self.set_virtual_links(carrier),
@@ -229,6 +235,7 @@ impl Shard {
             imports: self.imports.report(),
             misfits: self.frames.links.misfits,
             reservations: self.reservations.report(),
+            paths: self.paths.in_force.clone(),
             protocols: self.protocols.report(self.places.iter().map(|(_, place)| &place.session)),
         }
     }

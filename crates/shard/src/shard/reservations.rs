@@ -12,15 +12,16 @@
 //! below, each is awaited whose protocol names somebody who may not have it any more, or whose
 //! commands the change ended. Nothing is asked or counted for a command of a volume that nobody holds.
 
-use block::{Instant, Memory, ShardId, Slot, Table, Ticket, VolumeId, planted};
+use block::{Instant, Memory, ShardId, Slot, Ticket, VolumeId, planted};
 use contract::Effect;
 use reservation::replica::{self, Outbox};
 use reservation::{Access, Change, InForce, Registrant, Replicas, Reservation, Verdict};
 
 use super::Shard;
+use super::proposers::{Proposer, Proposers};
 use crate::machine;
 use crate::mail::{Answer, Mail, News};
-use crate::protocols::{Proposal, StoreKey, StoredValue};
+use crate::protocols::{StoreKey, StoredValue};
 
 /// A shard's part of the reservations of all volumes.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) struct Reservations {
     /// Installed while something that they forbid was below.
     draining: Vec<Draining>,
     /// Whose proposals are under way.
-    proposers: Table<Proposer>,
+    proposers: Proposers,
 }
 
 /// A reservation that is installed, and not yet told to be in force.
@@ -43,21 +44,13 @@ struct Draining {
     ended: Vec<Registrant>,
 }
 
-/// Who proposed a change.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Proposer {
-    Protocol(Proposal),
-    /// The order of this number.
-    Order(u64),
-}
-
 impl Reservations {
     pub(super) fn new(shard: ShardId, shards: u16) -> Reservations {
         Reservations {
             replicas: Replicas::new(shard, shards),
             in_force: InForce::default(),
             draining: Vec::new(),
-            proposers: Table::new(),
+            proposers: Proposers::default(),
         }
     }
 
@@ -76,8 +69,7 @@ impl Reservations {
 
     /// Proposes a change; its answer finds the proposer.
     pub(super) fn propose(&mut self, volume: VolumeId, by: Proposer, change: Change) {
-        let Slot { index, generation } = self.proposers.insert(by);
-        let number = u64::from(generation) << 32 | u64::from(index);
+        let number = self.proposers.add(by);
         self.replicas.propose(volume.0, number, change);
     }
 
@@ -119,6 +111,7 @@ impl Shard {
             StoreKey::Reservation(volume) => {
                 self.reservations.handle_stored(volume, version, stored);
             }
+            StoreKey::Paths => self.paths.handle_stored(version, stored),
             key => self.protocols.handle_stored(key, version, stored),
         }
     }
@@ -158,13 +151,11 @@ impl Shard {
             self.reservations.draining.push(Draining { volume, version, ended });
         }
         for (number, answer) in answers {
-            let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
-            match self.reservations.proposers.remove(slot) {
-                Some(Proposer::Protocol(proposal)) => {
+            match self.reservations.proposers.take(number) {
+                Proposer::Protocol(proposal) => {
                     self.protocols.handle_reservation_answer(proposal, answer);
                 }
-                Some(Proposer::Order(number)) => self.answer(number, order_answer(answer)),
-                None => unreachable!("a proposal is answered once"),
+                Proposer::Order(number) => self.answer(number, order_answer(answer)),
             }
         }
         self.drain_reservations();

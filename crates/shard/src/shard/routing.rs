@@ -14,7 +14,7 @@ use volume::gate::Health;
 use volume::{Layout, Notice, Volumes};
 
 use super::Shard;
-use super::reservations::Proposer;
+use super::proposers::Proposer;
 use crate::machine;
 use crate::mail::{Answer, Mail, News};
 use crate::protocols::{Context, Protocols, Session};
@@ -79,6 +79,7 @@ impl Shard {
             pool: &mut self.pool,
             volumes: &mut below,
             reservations: &self.reservations.in_force,
+            paths: &self.paths.in_force,
             shared: &mut self.protocols,
         };
         Some(work(&mut place.session, &mut context))
@@ -94,9 +95,9 @@ impl Shard {
     ) -> R {
         let mut below = Below { now, volumes: &mut self.volumes };
         let pool = &mut self.pool;
-        let reservations = &self.reservations.in_force;
-        let mut context =
-            TargetContext { now, memory, pool, volumes: &mut below, reservations, shared: &mut () };
+        let (reservations, paths) = (&self.reservations.in_force, &self.paths.in_force);
+        let (volumes, shared) = (&mut below, &mut ());
+        let mut context = TargetContext { now, memory, pool, volumes, reservations, paths, shared };
         work(&mut self.protocols, &mut context)
     }
 
@@ -206,7 +207,7 @@ impl Shard {
     }
 
     /// Carries what the protocols want: messages, what sessions are to hear, changes of
-    /// reservations, what is to be stored and told.
+    /// reservations and paths, what is to be stored and told.
     pub(super) fn route_protocols(&mut self, now: Instant, memory: &mut dyn Memory) {
         while let Some((to, message)) = self.protocols.poll_message() {
             self.effects.push_back(Effect::Mail { to, mail: Mail::Protocol(message) });
@@ -218,6 +219,9 @@ impl Shard {
         }
         while let Some((volume, proposal, change)) = self.protocols.poll_reservation_change() {
             self.reservations.propose(volume, Proposer::Protocol(proposal), change);
+        }
+        while let Some((proposal, change)) = self.protocols.poll_path_change() {
+            self.paths.propose(Proposer::Protocol(proposal), change);
         }
         while let Some((key, version, value)) = self.protocols.poll_store() {
             self.tell(News::Store { key, version, value });
@@ -243,6 +247,7 @@ impl Shard {
                 pool: &mut self.pool,
                 volumes: &mut below,
                 reservations: &self.reservations.in_force,
+                paths: &self.paths.in_force,
                 shared: &mut self.protocols,
             };
             place.session.settle(&mut context);

@@ -30,6 +30,8 @@ pub struct AsyncEvent {
 impl AsyncEvent {
     /// Namespaces were added, removed or changed.
     pub const NAMESPACE_CHANGED: Self = Self::notice(0x00, LogId::CHANGED_NAMESPACES);
+    /// The state of a group of namespaces changed.
+    pub const ACCESS_CHANGED: Self = Self::notice(0x03, LogId::ANA);
     /// The discovery log changed.
     pub const DISCOVERY_CHANGED: Self = Self::notice(0xf0, LogId::DISCOVERY);
 
@@ -66,6 +68,7 @@ mod tests {
     fn results_as_linux_computes_them() {
         for (event, result) in [
             (AsyncEvent::NAMESPACE_CHANGED, 0x04_00_02),
+            (AsyncEvent::ACCESS_CHANGED, 0x0c_03_02),
             (AsyncEvent::DISCOVERY_CHANGED, 0x70_f0_02),
             (AsyncEvent::RESERVATION_NOTIFICATION, 0x80_00_06),
         ] {

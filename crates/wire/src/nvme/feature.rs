@@ -99,6 +99,8 @@ bits! {
         flags {
             /// Namespace attribute changed.
             namespace_changed / with_namespace_changed: 8;
+            /// Asymmetric namespace access changed.
+            access_changed / with_access_changed: 11;
             /// Discovery log changed.
             discovery_changed / with_discovery_changed: 31;
         }

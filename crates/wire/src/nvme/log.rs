@@ -6,9 +6,11 @@ use core::fmt;
 
 use super::command::{AdminOpcode, Command, SglDescriptor};
 
+mod ana;
 mod discovery;
 mod health;
 
+pub use ana::{AnaDescriptor, AnaGroup, AnaHeader, AnaLog, AnaState};
 pub use discovery::{
     AddressFamily, DiscoveryEntry, DiscoveryHeader, DiscoverySubtype, SecurityType, TransportType,
 };

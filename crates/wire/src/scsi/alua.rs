@@ -5,7 +5,8 @@
 //!  REPORT  0 length (32) | groups: 0 PREF, state | 1 supported | 2 group (16) | 5 why | 7 ports | ...
 //!  SET     4 descriptors of 4 bytes: 0 state | 2 group (16)
 //! ```
-//! The header with a transition time is read too; length only is written, which every host asks for.
+//! The length may be followed by four bytes of which the second is the longest transition, in seconds:
+//! hosts ask for them in their command.
 //! Errors: an input that ends too early. Spec: SPC-4, "REPORT TARGET PORT GROUPS command", "SET
 //! TARGET PORT GROUPS command".
 
@@ -34,6 +35,13 @@ codes! {
     }
 }
 
+/// RETURN DATA FORMAT 1, where it stands.
+const EXTENDED: u8 = 0x10;
+
+/// T_SUP, U_SUP, S_SUP, AN_SUP and AO_SUP of [`PortGroup::supported`]: all states but those of some
+/// blocks and of being offline.
+pub const STATES_SUPPORTED: u8 = 0x8f;
+
 /// A target port group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortGroup {
@@ -60,9 +68,20 @@ impl PortGroups {
     const GROUP: usize = 8;
     const PORT: usize = 4;
 
-    /// The data as bytes.
+    /// The data as bytes, with the header that has but a length.
     pub fn emit(&self) -> Vec<u8> {
+        self.emit_behind(&[])
+    }
+
+    /// The data as bytes, with the header that says how long a transition takes at most, in seconds;
+    /// 0 says nothing.
+    pub fn emit_extended(&self, transition_s: u8) -> Vec<u8> {
+        self.emit_behind(&[EXTENDED, transition_s, 0, 0])
+    }
+
+    fn emit_behind(&self, more: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; Self::HEADER];
+        bytes.extend(more);
         for group in &self.0 {
             let count = group.ports.len().min(255);
             let mut head = [0; Self::GROUP];
@@ -90,7 +109,7 @@ impl PortGroups {
         let mut list = &list[..list.len().min(be32(bytes, 0) as usize)];
         // RETURN DATA FORMAT 1: four bytes with a transition time. A group's second byte cannot
         // tell, so its first does: these bits are reserved there.
-        if list.first().is_some_and(|first| first & 0x70 == 0x10) {
+        if list.first().is_some_and(|first| first & 0x70 == EXTENDED) {
             list = list.get(4..).unwrap_or_default();
         }
         let mut groups = Vec::new();
@@ -173,6 +192,7 @@ mod tests {
         let mut bytes = groups().emit();
         bytes.splice(4..4, [0x10, 30, 0, 0]);
         bytes[3] += 4;
+        assert_eq!(groups().emit_extended(30), bytes);
         assert_eq!(PortGroups::parse(&bytes), Ok(groups()));
     }
 

@@ -437,6 +437,13 @@ impl Cdb {
         (self.0[2] >> 4, self.0[2] & 0xf)
     }
 
+    /// PARAMETER DATA FORMAT, byte 1 of REPORT TARGET PORT GROUPS: 0 a length, 1 a header with a
+    /// transition time.
+    #[inline]
+    pub const fn parameter_data_format(&self) -> u8 {
+        self.0[1] >> 5
+    }
+
     /// LIST IDENTIFIER, byte 2 of RECEIVE COPY RESULTS.
     #[inline]
     pub const fn list_identifier(&self) -> u8 {

@@ -46,6 +46,7 @@ pub(super) fn unit(volatile: bool) -> LogicalUnit {
         discards: true,
         discard_zeroes: true,
         physical_block: 4096,
+        hosts_set_paths: false,
         mode: ModeState::default(),
     }
 }

@@ -33,12 +33,14 @@ fn the_controller_says_what_hosts_demand() {
     assert_eq!((id.ioccsz, id.iorcsz, id.icdoff, id.msdbd), (516, 1, 0, 1));
     assert_eq!(id.sgls & 3, 1);
     assert_eq!(id.oncs, 0xfd, "compare, DSM, write zeroes, save, reservations, timestamp, verify");
-    assert_eq!((id.fuses, id.cmic, id.anacap), (1, 2, 0));
+    assert_eq!((id.fuses, id.cmic), (1, 0b1011), "ports, controllers, asymmetric access");
+    // Linux: MNAN is 1 to NN, or there is no asymmetric access; a group is 1 to ANAGRPMAX.
+    assert_eq!((id.anacap, id.anatt, id.anagrpmax, id.nanagrpid), (0x57, 255, 255, 1));
     assert_eq!((id.acl, id.aerl, id.kas), (3, 3, 10));
     assert_eq!(usize::from(id.elpe) + 1, crate::limits::ERROR_ENTRIES_MAX, "0's based");
     assert_eq!(id.frmw >> 1 & 7, 1, "the slot that the firmware log says is active");
     assert_eq!(id.ctratt, 0x41, "128-bit HOSTID, TBKAS");
-    assert_eq!(id.oaes, 1 << 8);
+    assert_eq!(id.oaes, 1 << 8 | 1 << 11);
     assert_eq!(id.vwc, 7, "present, flush of all namespaces");
     assert!(id.nn >= 1 && id.mnan <= id.nn && id.mnan > 0);
     assert_eq!(id.subsystem().expect("a name"), nqn(SUBSYSTEM));

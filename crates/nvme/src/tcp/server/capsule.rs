@@ -18,6 +18,7 @@ use crate::controllers::health::Origin;
 use crate::controllers::{Answer, QueueHandle, QueueView, Reply};
 use crate::io::{self, Payload, Work};
 use crate::limits::CAPSULE_DATA_MAX;
+use crate::paths::check_path;
 
 /// Which way the data of an admin or Fabrics command go: bits 1:0 of OPC or FCTYPE.
 fn direction(command: &Command) -> u8 {
@@ -134,6 +135,7 @@ impl Connection {
     ) -> Result<bool, Status> {
         let namespace = ctx.shared.command_heard(ctx.now, queue.handle, command.nsid())?;
         io::check_pointer(command)?;
+        check_path(ctx.paths.state(self.group))?;
         if command.nsid() == NSID_ALL && command.io_opcode() == IoOpcode::FLUSH {
             return self.flush_all(queue, command, ctx);
         }
@@ -408,8 +410,9 @@ impl Connection {
     ) {
         let host_length = host_length(command);
         let (now, key) = (ctx.now, self.key());
+        let in_force = (ctx.reservations, ctx.paths);
         let answer = match &self.state {
-            State::Admin(_) => ctx.shared.admin_command(now, key, command, data, ctx.reservations),
+            State::Admin(_) => ctx.shared.admin_command(now, key, command, data, in_force),
             State::Io { .. } => ctx.shared.fabrics_command_on_io_queue(now, key, command),
             _ => ctx.shared.connect(now, key, &self.endpoint, command, data),
         };
@@ -445,6 +448,7 @@ impl Connection {
     fn deliver(&mut self, reply: Reply, host_length: u32, ctx: &mut Context<'_>) {
         if let Some(queue) = reply.queue {
             self.registrant = ctx.shared.registrant(queue.handle);
+            self.group = queue.group;
             self.state = State::of(queue);
         }
         let fits = reply.data.len() <= host_length;

@@ -13,7 +13,7 @@
 //! "Compare and Write".
 
 use block::{Buffer, Class, Extent, Operation, VolumeId};
-use reservation::{Access, InForce};
+use reservation::{Access, InForce, Paths};
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Status};
 
@@ -24,6 +24,7 @@ use super::{Connection, Context, Fused, State};
 use crate::controllers::QueueHandle;
 use crate::io;
 use crate::limits::DATA_AFTER_R2T;
+use crate::paths::check_path;
 use crate::subsystem::Namespace;
 
 impl Connection {
@@ -104,7 +105,7 @@ impl Connection {
         let namespace = ctx.shared.command_heard(ctx.now, queue, command.nsid())?;
         io::check_pointer(command)?;
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
-        let (_, extent) = self.judge_first(command, namespace, ctx.reservations)?;
+        let (_, extent) = self.judge_first(command, namespace, (ctx.reservations, ctx.paths))?;
         let in_capsule = check_place(command, data)?;
         let (length, phase) = (extent.length.0 as u32, io::phase(&extent));
         let need = Need { length, phase, count: 2 };
@@ -149,8 +150,9 @@ impl Connection {
         &self,
         command: &Command,
         namespace: &Namespace,
-        reservations: &InForce,
+        (reservations, paths): (&InForce, &Paths),
     ) -> Result<(VolumeId, Extent), Status> {
+        check_path(paths.state(self.group))?;
         let extent = io::judge_fused_first(command, namespace)?;
         self.check_reservation(namespace.volume, Access::Write, reservations)?;
         Ok((namespace.volume, extent))
@@ -274,7 +276,7 @@ impl Connection {
         ctx: &Context<'_>,
     ) -> Result<(VolumeId, Extent), Status> {
         let namespace = compare.namespace_again(ctx)?;
-        self.judge_first(&compare.command, namespace, ctx.reservations)
+        self.judge_first(&compare.command, namespace, (ctx.reservations, ctx.paths))
     }
 
     /// Ends a pair that is not carried out, or its first alone if that is all there is.

@@ -15,6 +15,7 @@ use super::slots::{CommandState, Grant, Incoming, Judged, JudgedIo, Kind, Waitin
 use super::{Connection, Context};
 use crate::io::{self, Work};
 use crate::limits::DATA_AFTER_R2T;
+use crate::paths::check_path;
 
 /// A place in line whose command has left: no slot has this number.
 const LEFT: u16 = u16::MAX;
@@ -260,6 +261,7 @@ impl Connection {
         ctx: &Context<'_>,
     ) -> Result<Option<(VolumeId, Work)>, Status> {
         let Judged::Io(judged) = judged else { return Ok(None) };
+        check_path(ctx.paths.state(self.group))?;
         let namespace = judged.namespace_again(ctx)?;
         let work = io::judge(&judged.command, namespace)?;
         self.check_reservation(namespace.volume, work.access(), ctx.reservations)?;

@@ -47,7 +47,7 @@ use std::collections::{BTreeMap, VecDeque};
 use block::record::passed;
 use block::{Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, VolumeId, limits};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
-use reservation::{Access, InForce, Registrant};
+use reservation::{Access, InForce, PathGroup, Registrant};
 use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
@@ -183,6 +183,8 @@ pub struct Connection {
     intake: Intake,
     /// The host as reservations know it, once it is connected: requests of it outlive the queue.
     registrant: Option<Registrant>,
+    /// The group of the listener by which the host came, once it is connected.
+    group: PathGroup,
     slots: Slots,
     /// Requests that have not come back.
     in_flight: u32,
@@ -224,6 +226,7 @@ impl Connection {
             digests: Digests::NONE,
             intake: Intake::default(),
             registrant: None,
+            group: PathGroup::DEFAULT,
             slots: Slots::default(),
             in_flight: 0,
             transfers: Account::default(),

@@ -31,11 +31,12 @@ pub(crate) struct LowUnit {
     pub(crate) lun: Low<i64>,
     pub(crate) hosts: Low<LowWords>,
     pub(crate) chap: Option<LowChap>,
+    pub(crate) set_groups: Low<bool>,
 }
 
 impl Written for LowUnit {
     const TITLE: &'static str = "iscsi of [[export]]";
-    const KEYS: &'static [&'static str] = &["target", "lun", "hosts", "chap"];
+    const KEYS: &'static [&'static str] = &["target", "lun", "hosts", "chap", "set_groups"];
 
     fn read(table: &mut TableReader<'_, '_>) -> Self {
         Self {
@@ -44,6 +45,7 @@ impl Written for LowUnit {
             lun: table.take("lun", NUMBER),
             hosts: table.take("hosts", "\"any\" or a list of initiator names"),
             chap: table.table("chap"),
+            set_groups: table.take("set_groups", "true or false"),
         }
     }
 }
@@ -60,6 +62,8 @@ pub(crate) struct UnitConfig {
     pub(crate) hosts: Hosts<IscsiName>,
     /// How hosts prove to the target who they are; `None`: they need not.
     pub(crate) chap: Option<ChapConfig>,
+    /// Whether its hosts may set the states of groups of listeners.
+    pub(crate) set_groups: bool,
 }
 
 impl Configured for UnitConfig {
@@ -68,11 +72,17 @@ impl Configured for UnitConfig {
     }
 
     fn details(&self) -> String {
-        self.chap.as_ref().map_or_else(String::new, |chap| format!(", chap {chap}"))
+        let chap = self.chap.as_ref().map(|chap| format!(", chap {chap}"));
+        let set_groups = if self.set_groups { ", set_groups" } else { "" };
+        chap.unwrap_or_default() + set_groups
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
-        vec![("hosts", self.hosts.to_string()), ("chap", chap::shown(self.chap.as_ref()))]
+        vec![
+            ("hosts", self.hosts.to_string()),
+            ("chap", chap::shown(self.chap.as_ref())),
+            ("set_groups", self.set_groups.to_string()),
+        ]
     }
 
     fn proof(&self) -> Option<&ChapConfig> {
@@ -93,8 +103,9 @@ impl Configured for UnitConfig {
         let (lun, hosts) = (self.lun, self.hosts.text());
         let chap = self.chap.as_ref().map(|chap| format!(", chap = {}", chap.text()));
         let chap = chap.unwrap_or_default();
+        let set_groups = if self.set_groups { ", set_groups = true" } else { "" };
         format!(
-            "[[export]]\nvolume = {volume}\niscsi = {{ target = {target}, lun = {lun}, hosts = {hosts}{chap} }}\n"
+            "[[export]]\nvolume = {volume}\niscsi = {{ target = {target}, lun = {lun}, hosts = {hosts}{chap}{set_groups} }}\n"
         )
     }
 }
@@ -166,6 +177,7 @@ impl Resolver<'_> {
             lun: lun?,
             hosts,
             chap,
+            set_groups: iscsi.set_groups.as_ref().is_some_and(|written| *written.get_ref()),
         };
         let chap_at = iscsi.chap.as_ref().map_or(&iscsi.span, |low| &low.span).clone();
         self.place(export.title(), "", iscsi.span.clone());

@@ -93,6 +93,7 @@ impl QuickWay for Units {
             lun: Some(Spanned::new(at.clone(), 0)),
             hosts,
             chap,
+            set_groups: None,
         });
         vec![LowExports { iscsi, ..LowExports::default() }]
     }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ::iscsi::target::Portal;
+use reservation::PathGroup;
 
 use super::chap::{self, ChapConfig, LowChap};
 use super::secret::Secrets;
@@ -68,9 +69,15 @@ impl PortalConfig {
     }
 
     /// What it is to hosts once it listens at `bound`.
-    pub(crate) fn shown(&self, bound: Option<SocketAddr>, secrets: &Secrets) -> Portal {
+    pub(crate) fn shown(
+        &self,
+        group: PathGroup,
+        bound: Option<SocketAddr>,
+        secrets: &Secrets,
+    ) -> Portal {
         let advertised = self.advertise.as_ref().map(HostPort::to_string);
         Portal {
+            group,
             is_advertised: advertised.is_some(),
             address: advertised.or_else(|| bound.filter(is_one).map(|at| at.to_string())),
             required: self.chap.as_ref().map(|chap| secrets.required(chap)),
@@ -125,7 +132,8 @@ mod tests {
         let told = |advertise: Option<&str>, bound: &str| {
             let advertise = advertise.map(|text| text.parse().expect("an address"));
             let portal = PortalConfig { advertise, chap: None };
-            let shown = portal.shown(Some(bound.parse().unwrap()), &Secrets::default());
+            let shown =
+                portal.shown(PathGroup::DEFAULT, Some(bound.parse().unwrap()), &Secrets::default());
             (shown.address, shown.is_advertised)
         };
         let own = |text: &str| Some(text.to_owned());

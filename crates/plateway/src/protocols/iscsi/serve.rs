@@ -124,6 +124,7 @@ impl UnitConfig {
             discards: facts.discards,
             discard_zeroes: facts.discard_zeroes,
             physical_block: facts.physical_block,
+            hosts_set_paths: self.set_groups,
             mode: ModeState::default(),
         };
         Ok(Unit { lun: self.lun, hosts, unit })

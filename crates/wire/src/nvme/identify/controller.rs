@@ -40,8 +40,14 @@ layout! {
         262 => elpe: u8,
         /// Keep alive granularity, 100 ms; 0 means no keep alive.
         320 => kas: u16,
+        /// ANATT: the longest transition of a group, in seconds.
+        342 => anatt: u8,
         /// ANA capabilities.
         343 => anacap: u8,
+        /// ANAGRPMAX: the largest number of a group.
+        344 => anagrpmax: u32,
+        /// NANAGRPID: groups at most.
+        348 => nanagrpid: u32,
         /// Submission queue entries: required in 3:0, most in 7:4; 0x66.
         512 => sqes: u8,
         /// Completion queue entries: required in 3:0, most in 7:4; 0x44.

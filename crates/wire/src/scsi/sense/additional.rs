@@ -68,6 +68,7 @@ names! {
     OVERLAPPED_COMMANDS = 0x4e00 "overlapped commands attempted",
     INSUFFICIENT_RESOURCES = 0x5503 "insufficient resources",
     INSUFFICIENT_REGISTRATION_RESOURCES = 0x5504 "insufficient registration resources",
+    SET_TARGET_PORT_GROUPS_FAILED = 0x670a "set target port groups command failed",
 }
 
 impl AdditionalSense {

@@ -1,0 +1,76 @@
+//! States of groups of listeners: loaded from the state directory before anybody listens, set by a
+//! person, shown by `status`.
+
+use reservation::{PathGroup, PathState, Paths};
+use shard::{Order, Report, StoreKey};
+
+use super::error::RunError;
+use super::store::Place;
+use super::{OpenListener, Running};
+use crate::config::thing::Configured as _;
+
+impl Running {
+    /// Brings the shards to the states that were stored. A state that is not understood ends the
+    /// start: forgotten, it would open a path that somebody has closed.
+    pub(super) fn restore_paths(&self) -> Result<(), RunError> {
+        let place = Place::of_paths(self.state.clone());
+        let stored: Paths = place.load()?;
+        self.store().put(StoreKey::Paths, place)?;
+        self.order("restore the states of groups", || Order::RestorePaths(stored.clone()))
+    }
+
+    /// Sets the state of a group of listeners. Returns what was done, once nothing is below any more
+    /// that came by a path which does not serve now.
+    pub(crate) fn set_group(&mut self, number: u16, state: PathState) -> Result<String, RunError> {
+        let reports = self.shards.reports()?;
+        let paths = reports.first().map(|report| &report.paths);
+        let known = |group: &PathGroup| {
+            let is_stored = paths.is_some_and(|paths| paths.get(*group).changes > 0);
+            is_stored || self.listeners.values().any(|one| one.config.group == *group)
+        };
+        let Some(group) = PathGroup::new(number).filter(known) else {
+            let mut groups: Vec<u16> =
+                self.listeners.values().map(|one| one.config.group.number()).collect();
+            groups.sort_unstable();
+            groups.dedup();
+            let groups: Vec<String> = groups.iter().map(u16::to_string).collect();
+            let groups = if groups.is_empty() { "none".to_owned() } else { groups.join(", ") };
+            return Err(RunError::new(format!(
+                "group {number}: no listener is of this group; there are {groups}"
+            ))
+            .help("a listener is of the group that its key `group` says, else of group 1"));
+        };
+        let of_group = || self.listeners.values().filter(|one| one.config.group == group);
+        let listeners: Vec<String> = of_group().map(|one| one.config.title()).collect();
+        let is_mine = |id| of_group().any(|one: &OpenListener| one.ids.contains(&id));
+        let all = reports.iter().flat_map(|report| &report.connections);
+        let connections = all.filter(|one| is_mine(one.listener)).count();
+        self.set_paths(group, state)?;
+        let listeners =
+            if listeners.is_empty() { "no listener".to_owned() } else { listeners.join(", ") };
+        Ok(match paths.map(|paths| paths.state(group)) == Some(state) {
+            true => format!("group {group} is {state} already: nothing was done"),
+            false => {
+                format!("group {group} is {state} now: {listeners}, with {connections} connections")
+            }
+        })
+    }
+
+    fn set_paths(&self, group: PathGroup, state: PathState) -> Result<(), RunError> {
+        let what = format!("set group {group}");
+        let set = self.order(&what, || Order::SetPaths(vec![(group, state)]));
+        set.map_err(|error| {
+            error.help(
+                "the state may be in force for new commands all the same: `plateway status` shows it, and what came before is \
+                 awaited as long as its disk does not answer",
+            )
+        })
+    }
+}
+
+/// In which state a listener's group is.
+pub(super) fn state_of(listener: &OpenListener, reports: &[Report]) -> PathState {
+    // Every shard has a copy.
+    let paths = reports.first().map(|report| &report.paths);
+    paths.map_or(PathState::Optimized, |paths| paths.state(listener.config.group))
+}
