@@ -177,11 +177,11 @@ def planted(options):
         case.target.stop()
 
 
-def guest(case, suite, script, **env):
+def guest(case, suite, script, smp=1, **env):
     """Runs a script in a guest that is told of the target under the address that it can reach, and of its CHAP."""
     target = case.target
     announced = target.advertise or f"127.0.0.1:{target.iscsi_port}"
-    return case.guest(suite, script, IQN=IQN, PORTAL=f"{GATEWAY}:{target.iscsi_port}", ANNOUNCED=announced,
+    return case.guest(suite, script, smp=smp, IQN=IQN, PORTAL=f"{GATEWAY}:{target.iscsi_port}", ANNOUNCED=announced,
                       CHAP=" ".join(target.chap or ()), **env)
 
 

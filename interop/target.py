@@ -67,6 +67,7 @@ class Target:
         self.port, self.process, self.listener = None if lan else free_port(), None, listener or {}
         self.disks, self.volumes, self.exports, self.luns, self.slots = {}, [], {}, {}, {}
         self.iscsi_port, self.advertise, self.chap = None if lan else free_port(), None, None
+        self.second, self.set_groups = None, False  # ports of listeners of group 2, for NVMe/TCP and iSCSI
         self.config, self.control, self.log = (f"{folder}/{n}" for n in ("plateway.toml", "control.sock", "target.log"))
         self.lock = threading.Lock()
 
@@ -99,12 +100,14 @@ class Target:
             if self.luns:
                 lines += ["", "[[listener]]", f'iscsi = "127.0.0.1:{self.iscsi_port}"']
                 lines += [f"advertise = {quoted(self.advertise)}"] if self.advertise else []
+            for protocol, port in zip(("nvme", "iscsi"), self.second or ()):
+                lines += ["", "[[listener]]", f'{protocol} = "127.0.0.1:{port}"', "group = 2"]
         for nsid, volume in self.exports.items():
             lines += ["", "[[export]]", f"volume = {quoted(volume)}",
                       f"nvme = {{ subsystem = {quoted(NQN)}, nsid = {nsid}, hosts = [{quoted(HOSTNQN)}] }}"]
         for lun, (volume, hosts) in self.luns.items():
             lines += ["", "[[export]]", f"volume = {quoted(volume)}",
-                      f"iscsi = {{ target = {quoted(IQN)}, lun = {lun}, hosts = {quoted_hosts(hosts)}{self.proof()} }}"]
+                      f"iscsi = {{ target = {quoted(IQN)}, lun = {lun}, hosts = {quoted_hosts(hosts)}{self.proof()}{', set_groups = true' * self.set_groups} }}"]
         for slot, (volume, hosts) in self.slots.items():
             fields = [f"interface = {quoted(INTERFACE)}", f"shelf = {SHELF}", f"slot = {slot}",
                       f"hosts = {quoted_hosts(hosts)}"]
@@ -239,6 +242,13 @@ class Target:
         os.truncate(f"{self.folder}/{disk}.img", size)
         self.file_disk(disk, size)
         self.apply()
+
+    def do_group(self, group, state):
+        """Sets the state of a group of listeners; answered once it is in force."""
+        done = subprocess.run([self.binary, "group", "set", group, state, "--control", self.control],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Broken(f"group set ended with {done.returncode}: {done.stderr.strip()}")
 
     def do_corrupt(self, disk, offset, length):
         """Overwrites bytes of a file disk behind the target's back."""

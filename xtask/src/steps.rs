@@ -200,6 +200,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: Run::Command(|tree| interop(tree, "iscsi-guest")),
     },
     Step {
+        name: "paths",
+        proves: "Linux's multipath over NVMe/TCP and iSCSI moves I/O as an administrator closes and opens paths",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "paths")),
+    },
+    Step {
         name: "guest-boot",
         proves: "the package under systemd: file, device and AoE served, reloads, kills, a hang, a boot, drop-ins, purge",
         needs: Some("package"),

@@ -1,5 +1,5 @@
-//! Reservations of hosts with sessions, through two whole shards: what is answered on one of them
-//! holds on the other.
+//! Reservations and paths of hosts with sessions, through two whole shards: what is answered on one of
+//! them holds on the other.
 //!
 //! A small world: one volume under two LUNs, a disk that answers when it is told to, mail that is
 //! carried in order, a control thread that stores at once.
@@ -10,17 +10,19 @@ use block::{BlockCount, BlockSize, ByteCount, Instant, Outcome, Request, ShardId
 use contract::{
     Ask, ConnectionId, DiskFacts, DiskId, Effect, Endpoint, Event, ListenerId, Machine, Next,
 };
-use iscsi::target::{Hosts, LogicalUnit, ModeState, Target, Unit};
-use reservation::Reservation;
-use shard::{Export, Mail, News, Order, Protocol, Settings, Shard};
+use iscsi::target::{Hosts, LogicalUnit, ModeState, Portal, Target, Unit};
+use reservation::{PathGroup, PathState, Reservation};
+use shard::{Answer, Export, Listening, Mail, News, Order, Settings, Shard};
 use testkit::iscsi::host::{Host, Order as Asked};
 use testkit::iscsi::{Said, name};
 use testkit::pipe::bytes_of;
 use testkit::{Pages, perform};
 use volume::{Layout, Member};
+use wire::scsi::alua::{AccessState, SetPortGroups};
 use wire::scsi::persistent::{ReservationType, ReserveOut};
 use wire::scsi::{AdditionalSense, Cdb, OpCode, ScsiStatus, ServiceAction};
 
+/// The listener by which the first shard's host comes; the other's comes by the next, of group 2.
 const LISTENER: ListenerId = ListenerId(3);
 const NOW: Instant = Instant(1_000_000);
 const TARGET: &str = "iqn.2026-11.net.plateway:test";
@@ -46,6 +48,8 @@ struct World {
     parts: Vec<Part>,
     disk: Vec<u8>,
     mail: VecDeque<(ShardId, ShardId, Mail)>,
+    /// Orders that were answered, by number.
+    answered: Vec<u64>,
     /// Whether requests wait for the test.
     is_slow: bool,
     below: Vec<(usize, Request)>,
@@ -70,6 +74,7 @@ impl World {
             parts: (0..2).map(part).collect(),
             disk: vec![0; SIZE as usize],
             mail: VecDeque::new(),
+            answered: Vec::new(),
             is_slow: false,
             below: Vec::new(),
         };
@@ -99,14 +104,20 @@ impl World {
             discards: false,
             discard_zeroes: false,
             physical_block: 512,
-            hosts_set_paths: false,
+            hosts_set_paths: true,
             mode: ModeState::default(),
         };
         let under = |lun| Unit { lun, hosts: Hosts::Any, unit: unit.clone() };
         let target = Target::new(name(TARGET)).with_unit(under(0)).with_unit(under(5));
         self.order(|| Order::SetExport(Export::Iscsi(Box::new(target.clone()))));
         self.order(|| Order::ConfigurationComplete);
-        self.order(|| Order::AddListener { listener: LISTENER, listening: Protocol::Iscsi.into() });
+        for number in 0..2 {
+            let group = PathGroup::new(number + 1).expect("a group");
+            let listener = ListenerId(LISTENER.0 + u32::from(number));
+            let portal = Portal { group, ..Portal::default() };
+            let listening = || Listening::Iscsi(Box::new(portal.clone()));
+            self.order(|| Order::AddListener { listener, listening: listening() });
+        }
     }
 
     fn order(&mut self, order: impl Fn() -> Order) {
@@ -120,7 +131,8 @@ impl World {
     /// A host comes to a shard, by a connection of this number.
     fn log_in(&mut self, at: usize, number: u32) {
         let address = "127.0.0.1:3260".parse().expect("an address");
-        let endpoint = Endpoint { listener: LISTENER, peer: address, local: address };
+        let listener = ListenerId(LISTENER.0 + at as u32);
+        let endpoint = Endpoint { listener, peer: address, local: address };
         self.tell(at, Event::Accepted { connection: id(number), endpoint });
         let host = format!("iqn.2026-11.net.plateway:host{at}");
         let keys = [("InitialR2T", "No"), ("MaxRecvDataSegmentLength", "262144")];
@@ -195,6 +207,10 @@ impl World {
                         let mail = Mail::Stored { key, version, stored: true };
                         self.tell(from.index(), Event::Mail { from: ShardId::CONTROL, mail });
                     }
+                }
+                (ShardId::CONTROL, Mail::Answer { number, answer }) => {
+                    assert!(matches!(*answer, Answer::Done), "{answer:?}");
+                    self.answered.push(number);
                 }
                 (ShardId::CONTROL, _) => {}
                 (to, mail) => self.tell(to.index(), Event::Mail { from, mail }),
@@ -317,4 +333,57 @@ fn a_volume_that_a_session_has_on_one_shard_is_everybodys_when_it_is_gone() {
     world.say(0, &bytes);
     assert!(matches!(world.hear(0)[..], [Said::Logout(_)]));
     assert_eq!(world.plain(1, OpCode::RESERVE_6), ScsiStatus::GOOD);
+}
+
+/// The groups of the first host's listener and of the other's.
+fn closes_first() -> Vec<u8> {
+    SetPortGroups(vec![(1, AccessState::STANDBY)]).emit()
+}
+
+#[test]
+fn nothing_that_came_by_a_path_is_below_once_it_is_closed() {
+    let mut world = World::new();
+    world.is_slow = true;
+    assert!(world.write(7).is_empty());
+    assert_eq!(world.below.len(), 1);
+    // The other host closes the path of the first: its write is below, so it waits.
+    let list = closes_first();
+    let mut cdb = Cdb::with_action(ServiceAction::SET_TARGET_PORT_GROUPS);
+    cdb.0[9] = list.len() as u8;
+    assert!(world.ask(1, Asked::write(0, cdb, list.len() as u32), &list).is_empty());
+    // What comes now finds it closed already.
+    let told = world.write(8);
+    assert_eq!(told[0].sense().code, AdditionalSense::ASYMMETRIC_ACCESS_CHANGED);
+    assert_eq!(world.write(8)[0].sense().code, AdditionalSense::ALUA_STANDBY);
+    assert!(world.hear(1).is_empty());
+    world.answer_below();
+    assert_eq!(world.hear(1)[0].status(), ScsiStatus::GOOD);
+    assert_eq!(world.hear(0)[0].status(), ScsiStatus::GOOD, "it had begun before");
+    assert!(world.below.is_empty() && world.disk[..512] == [7; 512]);
+    world.is_slow = false;
+    assert_eq!(world.plain(1, OpCode::TEST_UNIT_READY), ScsiStatus::GOOD);
+}
+
+#[test]
+fn an_administrator_is_answered_when_nothing_is_below_on_any_shard() {
+    let mut world = World::new();
+    world.is_slow = true;
+    assert!(world.write(7).is_empty());
+    world.answered.clear();
+    let first = PathGroup::DEFAULT;
+    world.order(|| Order::SetPaths(vec![(first, PathState::Unavailable)]));
+    assert_eq!(world.answered, [7], "of the shard that does not decide");
+    world.answer_below();
+    assert_eq!(world.answered, [7, 7]);
+    // And with nothing below at once, also where it changes nothing.
+    for _ in 0..2 {
+        world.answered.clear();
+        world.order(|| Order::SetPaths(vec![(first, PathState::Optimized)]));
+        assert_eq!(world.answered, [7, 7]);
+    }
+    world.hear(0);
+    let told = world.write(8);
+    assert_eq!(told[0].sense().code, AdditionalSense::ASYMMETRIC_ACCESS_CHANGED);
+    assert!(world.write(8).is_empty() && world.below.len() == 1);
+    world.answer_below();
 }

@@ -19,6 +19,7 @@ mod management;
 mod memory;
 mod numbers;
 mod order;
+mod paths;
 mod reinstatement;
 mod reserve;
 mod residuals;

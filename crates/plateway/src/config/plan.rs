@@ -90,7 +90,8 @@ pub(crate) fn plan(from: &HiArgs, to: &HiArgs) -> Result<Plan, Vec<Refused>> {
     additions.sort_by_key(|step| step.thing().kind());
     removals.reverse();
     let excludes = |new: &Step, old: &Step| match (new, old) {
-        (Step::Add(new), Step::Remove(old)) => new.excludes(old),
+        // Of one title there is one at a time, also where the system chooses a port for each.
+        (Step::Add(new), Step::Remove(old)) => new.title() == old.title() || new.excludes(old),
         _ => false,
     };
     let removals_first = additions.iter().any(|new| removals.iter().any(|old| excludes(new, old)));

@@ -16,6 +16,7 @@ mod errors;
 mod failed;
 mod files;
 mod follow;
+mod groups;
 mod iscsi;
 mod log;
 mod machine;

@@ -1,6 +1,7 @@
 //! Discovery sessions and SendTargets: who is told of what, in how many parts, and what such a session
 //! is refused.
 
+use reservation::PathGroup;
 use testkit::iscsi::text;
 use wire::iscsi::{LogoutReason, RESERVED_TAG, RejectReason, TaskFunction, TextFlags, TextRequest};
 use wire::scsi::Cdb;
@@ -113,6 +114,10 @@ fn what_else_is_told_of_addresses_is_what_listeners_say() {
     let other = Portal { address: Some("192.0.2.7:3260".to_owned()), ..Portal::default() };
     world.shard.shared.set_portal(contract::ListenerId(7), other);
     assert_eq!(lines(&mut world, "All")[2], "TargetAddress=192.0.2.7:3260,1");
+    let group = PathGroup::new(2).expect("a group");
+    let far = Portal { address: Some("192.0.2.7:3260".to_owned()), group, ..Portal::default() };
+    world.shard.shared.set_portal(contract::ListenerId(7), far);
+    assert_eq!(lines(&mut world, "All")[2], "TargetAddress=192.0.2.7:3260,2");
     world.shard.shared.remove_portal(contract::ListenerId(7));
     assert_eq!(lines(&mut world, "All").len(), 2);
     let own = Some("gateway.example:3260".to_owned());

@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use block::{Class, Failure, Instant, Outcome, VolumeId, limits};
 use contract::SendBatch;
-use reservation::{Change, Reservation};
+use reservation::replica::Answer;
+use reservation::{Change, PathChange, PathGroup, PathState, Reservation, SetBy};
 pub(super) use testkit::iscsi::host::{Host, Order};
 pub(super) use testkit::iscsi::{Said, seal};
 use testkit::pipe::Pipe;
@@ -296,9 +297,18 @@ impl World {
         moved
     }
 
-    /// Agrees on the changes of reservations that sessions ask for, as their shard would.
+    /// Agrees on the changes of reservations and paths that sessions ask for, as their shard would.
     fn agree(&mut self) -> bool {
         let mut moved = false;
+        while let Some((number, change)) = self.shard.shared.poll_path_change() {
+            moved = true;
+            let (answer, changed) = match self.is_broken {
+                true => (Answer::NotStored, Vec::new()),
+                false => self.shard.decide_paths(&change),
+            };
+            self.shard.shared.paths_changed(&changed);
+            self.shard.shared.handle_path_answer(number, &answer);
+        }
         while let Some((volume, number, change)) = self.shard.shared.poll_reservation_change() {
             moved = true;
             self.agreement.propose(volume.0, number, change);
@@ -320,6 +330,14 @@ impl World {
     /// Changes the reservation of volume 0 in the name of somebody who comes another way.
     pub(super) fn change(&mut self, change: Change) {
         self.agreement.propose(0, FOREIGN, change);
+        self.run();
+    }
+
+    /// A group of listeners is in this state from now on, as an administrator wants it.
+    pub(super) fn set_path(&mut self, group: PathGroup, state: PathState) {
+        let change = PathChange { states: vec![(group, state)], by: SetBy::Administrator };
+        let (_, changed) = self.shard.decide_paths(&change);
+        self.shard.shared.paths_changed(&changed);
         self.run();
     }
 

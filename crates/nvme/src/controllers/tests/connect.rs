@@ -1,7 +1,8 @@
 //! Checklist 12, 19, 41 and 44: the error matrix of Connect, queue numbers, CNTLIDs, and who may
 //! try again.
 
-use contract::{HostEvent, Refused};
+use contract::{HostEvent, ListenerId, Refused};
+use reservation::PathGroup;
 
 use super::*;
 
@@ -54,6 +55,26 @@ fn bad_parameters_are_named_by_their_offset() {
     // The largest that are allowed.
     world.join(&Ask { sq_size: 1023, ..io(128) });
     world.join(&Ask { sq_size: 127, ..Ask::default() });
+}
+
+#[test]
+fn all_queues_of_a_controller_come_by_listeners_of_one_group() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        let (_, admin) = world.ready(&Ask::default());
+        let other = PathGroup::new(2).expect("a group");
+        let to_all = |world: &mut World, group| {
+            let all = world.shards.iter_mut();
+            all.for_each(|controllers| controllers.set_listener(ListenerId(0), group));
+        };
+        to_all(&mut world, other);
+        let io = Ask::io(shards - 1, admin.controller, 1);
+        let bad = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
+        assert_eq!(refused(&mut world, &io), (bad, IN_DATA | 16));
+        to_all(&mut world, PathGroup::DEFAULT);
+        let (_, view) = world.join(&io);
+        assert_eq!(view.group, PathGroup::DEFAULT);
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod identity;
 mod judged_anew;
 mod landing;
 mod memory;
+mod paths;
 mod reservations;
 mod reserving;
 mod transfer;

@@ -9,6 +9,7 @@ use wire::nvme_tcp::Digests;
 use super::fused::{compare, write};
 use super::identity::{GONE, replace, swap};
 use super::memory::{give, hog};
+use super::paths::close_path;
 use super::reservations::{CONFLICT, OTHER, held, reserve};
 use super::transfer::IO;
 use super::world::{World, namespace, pattern, statuses};
@@ -28,12 +29,13 @@ const RESERVED_FOR_WRITES: Change = (
     |world| reserve(world, held("write-exclusive", OTHER, &[OTHER])),
     CONFLICT,
 );
-const CHANGES: [Change; 5] = [
+const CHANGES: [Change; 6] = [
     ("another volume", swap, GONE),
     ("another volume, as `apply` puts it there", replace, GONE),
     ("no volume", |world| world.put(None), GONE),
     ("blocks of another size", |world| world.put(Some(larger())), GONE),
     RESERVED,
+    ("a path that was closed", close_path, Status::ANA_INACCESSIBLE),
 ];
 
 fn larger() -> Namespace {
