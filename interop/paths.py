@@ -14,7 +14,6 @@ def full(options, suite=None, shards=1, driver="io_uring"):
         target.exports[1] = "v0"
         target.luns[0] = "v1", [INITIATOR]
         target.second = free_port(), free_port()
-        target.set_groups = True
         target.start()
         nvme, iscsi = target.second
         code, _ = guest(case, suite or options.suite, "paths.sh", smp=2, SECOND=nvme, SECOND_PORTAL=f"10.0.2.2:{iscsi}")

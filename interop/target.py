@@ -250,6 +250,11 @@ class Target:
         if done.returncode != 0:
             raise Broken(f"group set ended with {done.returncode}: {done.stderr.strip()}")
 
+    def do_let_hosts_set(self):
+        """Hosts may set the states of groups."""
+        self.set_groups = True
+        self.apply()
+
     def do_corrupt(self, disk, offset, length):
         """Overwrites bytes of a file disk behind the target's back."""
         with open(f"{self.folder}/{disk}.img", "r+b") as f:

@@ -15,6 +15,7 @@ use plateway_fuzz::content::{WISHES, fill};
 use plateway_fuzz::host::tamper;
 use plateway_fuzz::iscsi_host::{Host, TARGET, name};
 use plateway_fuzz::iscsi_target::{Link, Serving, target, unit};
+use reservation::{PathChange, PathGroup, PathState, SetBy};
 
 const LINKS: usize = 5;
 const PAUSES: [u64; 6] = [1, 100, 1_000, 2_500, 11_000, 31_000];
@@ -84,8 +85,23 @@ impl Play {
                 }
             }
             27 => self.configure(choices),
+            28 => self.set_path(choices),
             _ => drop(self.serving.go_on()),
         }
+    }
+
+    /// The listener by which all hosts come is in this state from now on.
+    fn set_path(&mut self, choices: &mut Choices<'_>) {
+        let state = PathState::ALL[choices.below(PathState::ALL.len())].0;
+        let states = vec![(PathGroup::DEFAULT, state)];
+        let change = PathChange { states, by: SetBy::Administrator };
+        let shard = &mut self.serving.shard;
+        let (_, changed) = shard.decide_paths(&change);
+        shard.shared.paths_changed(&changed);
+        // What hosts are told depends on it.
+        self.hosts.iter_mut().for_each(|host| host.hostile = true);
+        self.serving.strict = false;
+        self.serving.settle();
     }
 
     fn accept(&mut self, choices: &mut Choices<'_>) {

@@ -6,8 +6,8 @@ use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
 use wire::nvme::Command;
 use wire::nvme::log::{
-    AnaLog, ChangedNamespaces, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots,
-    GetLog, Smart,
+    AnaLog, ChangedNamespaces, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry,
+    FirmwareSlots, GetLog, Smart,
 };
 use wire::nvme::reservation::{Report, ReservationNotification};
 

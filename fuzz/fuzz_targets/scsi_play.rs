@@ -5,12 +5,15 @@
 //! format, and what is reported as supported is what is taken.
 #![no_main]
 
+use std::sync::OnceLock;
+
 use block::limits::TRANSFER_MAX;
 use block::{BlockCount, BlockSize, Extent, Failure, Outcome, VolumeId};
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{Choices, one_line};
+use reservation::paths::Path;
 use reservation::replica::Answer;
-use reservation::{Registrant, Reservation, Value};
+use reservation::{PathGroup, PathState, Registrant, Reservation, Value};
 use scsi::{Asker, Attentions, Facts, LogicalUnit, ModeState, Ordered, Payload, TargetPort, Work};
 use wire::scsi::opcodes::{OneCommand, Support};
 use wire::scsi::persistent::TransportId;
@@ -49,7 +52,7 @@ fn draw_unit(choices: &mut Choices<'_>) -> LogicalUnit {
         discards: flags & 32 == 0,
         discard_zeroes: flags & 64 == 0,
         physical_block: if flags & 128 == 0 { 4096 } else { block_size.bytes() as u32 },
-        hosts_set_paths: false,
+        hosts_set_paths: flags & 3 == 3,
         mode: ModeState::default(),
     }
 }
@@ -93,6 +96,24 @@ fn command(choices: &mut Choices<'_>, unit: &mut LogicalUnit, attentions: &mut A
         let taken = !judged.as_ref().is_err_and(unknown);
         assert_eq!(is_reported(&cdb, unit, &facts), taken, "{cdb}");
     }
+    let state = PathState::ALL[choices.below(PathState::ALL.len())].0;
+    if let Err(sense) = scsi::check_path(&cdb, state) {
+        assert!(!state.serves(), "{cdb}");
+        told(&sense);
+    } else if let Ok(work) = &judged
+        && !state.serves()
+    {
+        let asks_blocks = !matches!(
+            work,
+            Work::Reply
+                | Work::Parameters(_)
+                | Work::ReserveIn
+                | Work::ReserveOut(_)
+                | Work::SetPaths(_)
+                | Work::Nothing
+        );
+        assert!(!asks_blocks, "{cdb} by a path that is {state}");
+    }
     match judged {
         Ok(work) => {
             check(&work, &cdb, unit);
@@ -130,6 +151,16 @@ fn carry_out(
                     unit.mode = mode;
                 }
                 Ok(Ordered::Nothing) => {}
+                Err(sense) => told(&sense),
+            }
+        }
+        (Work::SetPaths(length), _) => {
+            let data: Vec<u8> = (0..length).map(|_| choices.byte()).collect();
+            match scsi::set_paths(&data, facts.groups) {
+                Ok(states) => {
+                    let is_known = |group| facts.groups.iter().any(|(other, _)| *other == group);
+                    assert!(states.len() <= 2 && states.iter().all(|(group, _)| is_known(*group)));
+                }
                 Err(sense) => told(&sense),
             }
         }
@@ -207,6 +238,7 @@ fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
         | Work::Hold
         | Work::EndHold
         | Work::Parameters(_)
+        | Work::SetPaths(_)
         | Work::Nothing => false,
     };
     assert!(!changes || !unit.is_write_protected(), "{cdb}");
@@ -267,5 +299,15 @@ fn facts(pending: Option<Sense>) -> Facts<'static> {
         group: 1,
     };
     let (vendor, product, revision) = ("PLATEWAY", "VOLUME", "0.1");
-    Facts { vendor, product, revision, luns: &LUNS, port, pending }
+    Facts { vendor, product, revision, luns: &LUNS, port, groups: &groups()[..], pending }
+}
+
+/// Groups 1 and 2, of which the second is in standby.
+fn groups() -> &'static [(PathGroup, Path); 2] {
+    static GROUPS: OnceLock<[(PathGroup, Path); 2]> = OnceLock::new();
+    GROUPS.get_or_init(|| {
+        let group = |number| PathGroup::new(number).expect("a group");
+        let standby = Path { state: PathState::Standby, ..Path::default() };
+        [(group(1), Path::default()), (group(2), standby)]
+    })
 }

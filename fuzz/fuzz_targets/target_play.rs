@@ -14,6 +14,7 @@ use plateway_fuzz::Choices;
 use plateway_fuzz::content::{WISHES, fill};
 use plateway_fuzz::host::{Host, SUBSYSTEM, nqn, tamper};
 use plateway_fuzz::target::{Target, namespace, subsystem};
+use reservation::{PathChange, PathGroup, PathState, SetBy};
 use testkit::ShardStub;
 
 const LINKS: usize = 5;
@@ -80,8 +81,23 @@ impl Play {
                 }
             }
             27 => self.configure(choices),
+            28 => self.set_path(choices),
             _ => drop(self.target.go_on()),
         }
+    }
+
+    /// The listener by which all hosts come is in this state from now on.
+    fn set_path(&mut self, choices: &mut Choices<'_>) {
+        let state = PathState::ALL[choices.below(PathState::ALL.len())].0;
+        let states = vec![(PathGroup::DEFAULT, state)];
+        let change = PathChange { states, by: SetBy::Administrator };
+        let shard = &mut self.target.shard;
+        let (_, changed) = shard.decide_paths(&change);
+        shard.shared.paths_changed(&changed);
+        // What hosts are told depends on it.
+        self.hosts.iter_mut().for_each(|host| host.hostile = true);
+        self.target.strict = false;
+        self.target.settle();
     }
 
     fn accept(&mut self, choices: &mut Choices<'_>) {

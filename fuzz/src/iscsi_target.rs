@@ -39,7 +39,7 @@ pub fn unit(lun: u16, size: u64) -> Unit {
         discards: true,
         discard_zeroes: true,
         physical_block: 4096,
-        hosts_set_paths: false,
+        hosts_set_paths: true,
         mode: ModeState::default(),
     };
     Unit { lun, hosts: Hosts::Any, unit }
@@ -145,6 +145,12 @@ fn control(serving: &mut Serving) -> bool {
         if !serving.links[link].connection.is_gone() {
             serving.with(link, |connection, ctx| connection.handle_event(event, ctx));
         }
+    }
+    while let Some((number, change)) = serving.shard.shared.poll_path_change() {
+        moved = true;
+        let (answer, changed) = serving.shard.decide_paths(&change);
+        serving.shard.shared.paths_changed(&changed);
+        serving.shard.shared.handle_path_answer(number, &answer);
     }
     while let Some((volume, number, change)) = serving.shard.shared.poll_reservation_change() {
         moved = true;

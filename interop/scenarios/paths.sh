@@ -3,12 +3,9 @@
 # it writes, and loses nothing. The target's listeners of group 1 are TRSVCID and PORTAL, those of group 2 SECOND and SECOND_PORTAL.
 # There is no multipathd here: device mapper is given its paths by hand, and told by hand when one that it gave up serves again.
 . /job/common.sh
-. /job/iscsi.sh
 load
-load_iscsi
 modprobe -a scsi_dh_alua dm-multipath dm-service-time || die "no dm-multipath with ALUA"
 
-paths=()
 ask_group() { ask group "$1" "$2"; }
 
 # --- NVMe -------------------------------------------------------------------------------------------------------------
@@ -27,7 +24,7 @@ wait_for "the first path" is_ana "$TRSVCID" optimized
 wait_for "the second path" is_ana "$SECOND" optimized
 [ "$(ana "$TRSVCID" ana_grpid)" = 1 ] && [ "$(ana "$SECOND" ana_grpid)" = 2 ] || die "ANA groups are not those of the listeners"
 disk=$(node 1)
-nvme ana-log /dev/"$(by_port "$SECOND")" >/tmp/answer 2>&1 && grep -q 'grpid *: *2$' /tmp/answer || { cat /tmp/answer; die "no ANA log"; }
+nvme ana-log /dev/"$(by_port "$SECOND")" >/tmp/answer 2>&1 && grep -qE 'grpid[[:space:]]*:[[:space:]]*2$' /tmp/answer || { cat /tmp/answer; die "no ANA log"; }
 pass "one namespace by two paths, in ANA groups 1 and 2"
 
 verify "$disk" 0 16M &
@@ -52,6 +49,8 @@ become 2 optimized "$SECOND" optimized
 pass "NVMe multipath goes by the path that serves, waits while none does, and loses nothing"
 
 # --- iSCSI ------------------------------------------------------------------------------------------------------------
+. /job/iscsi.sh # it has a `node` of its own
+load_iscsi
 by_portal() { # PORTAL: the disk of this path
     local connection session block
     for connection in /sys/class/iscsi_connection/connection*; do
@@ -67,6 +66,7 @@ has_path() { by_portal "$1" >/dev/null; }
 alua() { cat "/sys/block/$(by_portal "$1")/device/$2"; }
 is_alua() { [ "$(alua "$1" access_state)" = "$2" ]; }
 number() { cat "/sys/block/$(by_portal "$1")/dev"; }
+says_standby() { grep -q '(standby)' /tmp/answer; }
 tool() { "$@" >/tmp/answer 2>&1 || { cat /tmp/answer; die "no answer: $*"; }; }
 says() { grep -qE -- "$1" /tmp/answer || { cat /tmp/answer; die "expected $1 in the answer to $2"; }; }
 
@@ -79,7 +79,7 @@ for portal in "$PORTAL" "$SECOND_PORTAL"; do
     wait_for "the state of $portal" is_alua "$portal" active/optimized
 done
 first=/dev/$(by_portal "$PORTAL") second=/dev/$(by_portal "$SECOND_PORTAL")
-tool sg_inq "$first" && says "TPGS=3" sg_inq
+tool sg_inq "$first" && says "TPGS=1" sg_inq
 tool sg_vpd -p di "$second" && says "Target port group: 0x2" "sg_vpd -p di" && says "Relative target port: 0x2" "sg_vpd -p di"
 tool sg_rtpg -d "$first" && says "group id : 0x1 " sg_rtpg && says "group id : 0x2 " sg_rtpg
 pass "one LUN by two ports, in target port groups 1 and 2"
@@ -106,9 +106,13 @@ verify "$disk" 16M 4M || die "fio by the second path alone"
 reopened 1 "$PORTAL"
 pass "device mapper goes by the path that serves, and loses nothing"
 
+sg_stpg --tp=2 --state=s "$first" >/dev/null 2>&1 # which asks first whether it may, and says nothing if not
+tool sg_rtpg -d "$second" && ! says_standby || die "a host set a state that may not"
+# From now on the kernel's handler would open by itself what it fails over to.
+ask let_hosts_set
 tool sg_stpg --tp=2 --state=s "$first"
-tool sg_rtpg -d "$second" && says "0x2 \\(standby\\)" sg_rtpg
-! sg_turs "$second" >/tmp/answer 2>&1 || die "a path in standby says that it is ready"
+tool sg_rtpg -d "$second" && says_standby || die "the state that a host set is not told"
+! dd if="$second" of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null || die "a path in standby was read by"
 reads || die "a read by the path that is left"
 tool sg_stpg --tp=2 --state=ao "$second"
 wait_for "the state that was set" is_alua "$SECOND_PORTAL" active/optimized

@@ -71,6 +71,13 @@ fn server(Seen { status, .. }: &Seen<'_>, families: &mut Families) {
     for listener in &status.listeners {
         open.count(vec![("listener", listener.addresses.join(" "))], listener.connections);
     }
+    let path = "The state of the group of a listener: 1 for the one that it is in";
+    let path = families.gauge("listener_path", None, path);
+    for listener in &status.listeners {
+        let (name, group) = (listener.addresses.join(" "), listener.group.to_string());
+        let labels = vec![("listener", name), ("group", group), ("state", listener.path.clone())];
+        path.count(labels, 1);
+    }
 }
 
 fn volumes(Seen { status, reports, running, .. }: &Seen<'_>, families: &mut Families) {
