@@ -115,7 +115,9 @@ tool sg_rtpg -d "$second" && says_standby || die "the state that a host set is n
 ! dd if="$second" of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null || die "a path in standby was read by"
 reads || die "a read by the path that is left"
 tool sg_stpg --tp=2 --state=ao "$second"
-wait_for "the state that was set" is_alua "$SECOND_PORTAL" active/optimized
+# The kernel hears of it by the next answer.
+has_heard() { reads && is_alua "$SECOND_PORTAL" active/optimized; }
+wait_for "the state that was set" has_heard
 pass "a host sets the state of a group"
 
 dmsetup remove mp || die "the multipath device stays"

@@ -94,6 +94,7 @@ impl Run {
             }
             Fault::Hostile => crate::over_aoe::disturb(self),
             Fault::Swap => self.swap(),
+            Fault::Path => self.change_path(),
             Fault::Garbage => {
                 self.did.counts.garbage += 1;
                 let (world, random) = (&mut self.world, &mut self.random);
@@ -235,6 +236,7 @@ impl Run {
             self.kill_target(false);
         }
         self.reopen();
+        self.open_path();
         for index in 0..self.clients.len() {
             let host = self.clients[index].host;
             for shard in 0..self.world.hosts[host].nodes.len() {

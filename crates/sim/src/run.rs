@@ -25,6 +25,7 @@ use crate::over_iscsi;
 use crate::over_iscsi::IscsiState;
 use crate::over_nvme::raw_host::Actions;
 use crate::over_nvme::{NvmeState, client_name};
+use crate::paths::PathFaults;
 use crate::scenario::{SCENARIOS, Scenario};
 use crate::setup::{Fault, Setup};
 use crate::trace::Trace;
@@ -289,6 +290,7 @@ pub(crate) struct Run {
     pub(crate) replug: Option<Orders>,
     /// A stop of the target under way.
     pub(crate) stop: Option<Orders>,
+    pub(crate) paths: PathFaults,
     pub(crate) clients: Vec<ClientState>,
     pub(crate) next_fault: Plan,
     pub(crate) nvme: NvmeState,
@@ -346,6 +348,7 @@ impl Run {
             orders: 0,
             replug: None,
             stop: None,
+            paths: PathFaults::default(),
             clients,
             next_fault: Plan::default(),
             nvme,
@@ -431,6 +434,7 @@ impl Run {
         let Some(turn) = self.world.step() else {
             return Err("nothing happens any more".to_owned());
         };
+        self.check_path()?;
         if let Some((host, shard)) = turn {
             self.tell_oracle(host, shard)?;
             self.check_unsent(host, shard)?;
@@ -496,6 +500,7 @@ impl Run {
         (self.replug, self.stop) = (None, None);
         self.lan.forget_unexported();
         self.nvme.exports.restart(self.world.now);
+        self.restore_paths();
         self.listen();
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
@@ -580,6 +585,7 @@ impl Run {
                 self.nvme.exports.answered(self.world.now, number);
                 self.swap_answered(number);
                 self.unexport_answered(number);
+                self.path_answered(number);
                 if self.stop.as_mut().is_some_and(|orders| orders.answered(number)) {
                     self.stopped()?;
                     continue;

@@ -290,6 +290,22 @@ pub const SCENARIOS: &[Scenario] = &[
         setup.watchers = random.below(2) as usize;
     }),
     scenario(
+        "paths",
+        "the listeners are closed and opened while hosts of NVMe or iSCSI work, and targets die: nothing goes by a closed path",
+        |random, setup| {
+            setup.scsi_clients = random.chance(1, 2);
+            setup.trouble_ms *= 4;
+            setup.clients = 1 + random.below(2) as usize;
+            setup.shards = 1 + random.below(4) as u16;
+            setup.behaviour.latency_us = 2_000 << random.below(7);
+            setup.behaviour.leases = random.chance(1, 2);
+            setup.faults[Fault::Path] = 100 + random.below(3_000);
+            setup.faults[Fault::Cut] = if random.chance(1, 3) { 2_000 } else { 0 };
+            setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
+            setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
+        },
+    ),
+    scenario(
         "iscsi",
         "initiators of iSCSI beside a client: compare-and-write, aborts, data out of their order, and logouts",
         |random, setup| {

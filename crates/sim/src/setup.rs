@@ -317,16 +317,18 @@ pub enum Fault {
     Unexport,
     /// A client lets go of its remote disk, and asks for it again.
     Unimport,
+    /// The listeners are in another state.
+    Path,
 }
 
 impl Fault {
     /// All of them, in the order in which those that are due at once happen.
     #[rustfmt::skip]
-    pub const ALL: [Fault; 19] = [
+    pub const ALL: [Fault; 20] = [
         Fault::Cut, Fault::Silence, Fault::Corrupt, Fault::Kill, Fault::Power, Fault::KillClient,
         Fault::Grow, Fault::Replug, Fault::Reopen, Fault::Garbage, Fault::Hush, Fault::Hosts,
         Fault::Subsystems, Fault::Link, Fault::Hostile, Fault::Swap,
-        Fault::Stop, Fault::Unexport, Fault::Unimport,
+        Fault::Stop, Fault::Unexport, Fault::Unimport, Fault::Path,
     ];
 }
 

@@ -17,7 +17,7 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 45] = [
+const LINES: [(&str, &str); 46] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -44,6 +44,7 @@ const LINES: [(&str, &str); 45] = [
     ("export-is-gone-early", "aoe-admin"),
     ("volume-is-let-go-early", "imports"),
     ("reservation-in-force-early", "aoe-fence"),
+    ("paths-in-force-early", "paths"),
     ("mask-is-not-looked-at", "aoe-control"),
     // Each block is one register.
     ("write-passes-hold", "fused"),

@@ -274,6 +274,7 @@ impl Run {
                 StoredValue::Reservation(reservation) if is_over => {
                     self.lan.reservation = reservation;
                 }
+                StoredValue::Paths(paths) if is_over => self.paths.stored = paths,
                 value if !dies => self.lan.storing.push((durable, value)),
                 _ => {}
             }
