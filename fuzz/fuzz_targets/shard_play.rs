@@ -22,7 +22,7 @@ use plateway_fuzz::Choices;
 use plateway_fuzz::content::{self, Pattern, WISHES, Wish};
 use plateway_fuzz::host::{Host, SIZE, SUBSYSTEM, nqn, tamper};
 use plateway_fuzz::target::{endpoint, namespace};
-use reservation::{Change, Registrant, Reservation, Value};
+use reservation::{Change, Reservation, Value};
 use shard::{Answer, AoeExport, Export, ExportKey, Mail, News, Order, Protocol, Settings, Shard};
 use testkit::Pages;
 use testkit::pipe::{Pipe, Shown};
@@ -139,7 +139,7 @@ fn facts(disk: u32) -> DiskFacts {
 
 /// The reservation that a volume comes with: sometimes the station's.
 fn stored(number: u64) -> Reservation {
-    let list = (number % 4 == 3).then_some(Registrant::Mac(STATION.0));
+    let list = (number % 4 == 3).then_some(STATION.0.into());
     let change = Change::ForceList { list: list.into_iter().collect() };
     Reservation::default().apply(&change).0.unwrap_or_default()
 }

@@ -27,15 +27,16 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use block::{IdMap, Instant, ShardId, Slot, Table, VolumeId};
 use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer};
-use reservation::{Change, PathChange, PathGroup, Registrant};
+use reservation::{Change, NamedHosts, PathChange, PathGroup, Registrant};
 use scsi::LogicalUnit;
 use wire::iscsi::{IscsiName, LoginStatus};
 use wire::scsi::{ScsiStatus, Sense};
 
-use crate::auth::{Challenges, Responder};
+use crate::auth::{Challenges, Required, Responder};
 pub use crate::message::Message;
 use crate::target::{Hosts, Portal, Target};
 use login::Pending;
@@ -155,7 +156,7 @@ struct Session {
     /// The place of its connection.
     place: Slot,
     target: Slot,
-    /// Its initiator port as reservations know it.
+    /// Whose it is, as reservations know it.
     registrant: Registrant,
     /// A number that no other session has, on any shard.
     life: u64,
@@ -203,6 +204,9 @@ pub struct Targets {
     sessions_made: u32,
     lives: u64,
     challenges: Challenges,
+    named: Arc<NamedHosts>,
+    /// By what hosts prove that they have a name, whichever target they want.
+    proofs: BTreeMap<IscsiName, Required>,
     /// Changes of reservations that are to be agreed on, and those that are under way.
     changes: VecDeque<(VolumeId, u64, Change)>,
     /// The same of states of paths.
@@ -238,6 +242,8 @@ impl Targets {
             sessions_made: 0,
             lives: 0,
             challenges: Challenges::new(secret),
+            named: Arc::default(),
+            proofs: BTreeMap::new(),
             changes: VecDeque::new(),
             path_changes: VecDeque::new(),
             proposed: Table::new(),
@@ -286,13 +292,18 @@ impl Targets {
         entry.target.luns_of(&session.nexus.initiator).collect()
     }
 
-    /// How whoever logs in to a target, or by a listener for discovery, proves who it is.
+    /// How whoever logs in to a target, or by a listener for discovery, proves who it is. A host
+    /// that has a secret of its own is asked for that one by every target, and no other lets it in:
+    /// whoever knows a target's could else come in its name.
     pub fn authentication(
         &mut self,
         listener: ListenerId,
         target: Option<&IscsiName>,
+        host: Option<&IscsiName>,
     ) -> Responder {
+        let own = host.and_then(|host| self.proofs.get(host));
         let required = match target {
+            Some(_) if own.is_some() => own.cloned(),
             Some(name) => {
                 let entry = self.by_name.get(name).and_then(|slot| self.entries.get(*slot));
                 entry.and_then(|entry| entry.target.required.clone())

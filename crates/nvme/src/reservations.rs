@@ -2,7 +2,8 @@
 //! them a status; the state becomes a report.
 //!
 //! In: the command, its data and who asks. Out: [`Work`] and [`Change`]; the data of Report; a
-//! [`Status`]. A registrant is a host, by its HOSTID, through all its controllers. Choices: nobody is
+//! [`Status`]. A registrant is a host, by its HOSTID or the name that the configuration gives it,
+//! through all its controllers. Choices: nobody is
 //! registered under the key 0; IEKEY is for Register alone, as since revision 1.3; Report has the
 //! extended form alone, since host identifiers have 128 bits over fabrics. Errors: what can never be
 //! is refused with DNR before its data are asked for. Pure. Spec: NVMe base, "Reservations",
@@ -11,7 +12,7 @@
 
 use block::limits::TRANSFER_MAX;
 use reservation::replica::Answer;
-use reservation::{Change, Guard, Kind, Registrant, Reservation, Told, Verdict};
+use reservation::{Applicant, Change, Guard, Kind, Registrant, Reservation, Told, Verdict};
 use wire::nvme::command::{IoOpcode, SglKind};
 use wire::nvme::reservation::{
     AcquireAction, ChangePersist, NotificationType, RegisterAction, ReleaseAction, ReleaseKey,
@@ -84,16 +85,18 @@ pub(crate) fn judge_report(command: &Command) -> Result<Work, Status> {
 pub(crate) fn change(
     command: &Command,
     data: &[u8],
-    host: Option<Registrant>,
+    host: Option<Applicant>,
 ) -> Result<Change, Status> {
     // Hosts without an identifier cannot be told from each other. Nothing in the command is wrong.
     let denied = Status::OPERATION_DENIED.with_dnr();
-    let by = host.filter(|host| *host != Registrant::NvmeHost([0; 16])).ok_or(denied)?;
+    let nobody = Registrant::NvmeHost([0; 16]);
+    let asker = host.filter(|host| host.id != nobody).ok_or(denied)?;
+    let by = asker.id;
     let dword = ReservationDword::of(command);
     let short = |_| Status::INVALID_SGL_LENGTH.with_dnr();
     match command.io_opcode() {
         IoOpcode::RESERVATION_REGISTER => {
-            register(dword, ReservationKeys::parse(data).map_err(short)?, by)
+            register(dword, ReservationKeys::parse(data).map_err(short)?, asker)
         }
         IoOpcode::RESERVATION_ACQUIRE => {
             acquire(dword, ReservationKeys::parse(data).map_err(short)?, by)
@@ -114,7 +117,7 @@ pub(crate) fn change(
 fn register(
     dword: ReservationDword,
     keys: ReservationKeys,
-    by: Registrant,
+    by: Applicant,
 ) -> Result<Change, Status> {
     let said = (!dword.ignores_key()).then_some(keys.current);
     let (guard, key) = match dword.register_action() {
@@ -132,14 +135,7 @@ fn register(
         ChangePersist::CLEAR => Some(false),
         _ => None,
     };
-    Ok(Change::Register {
-        by: by.into(),
-        guard,
-        key,
-        also: Vec::new(),
-        ports: Vec::new(),
-        persists,
-    })
+    Ok(Change::Register { by, guard, key, also: Vec::new(), ports: Vec::new(), persists })
 }
 
 fn acquire(
@@ -194,15 +190,22 @@ pub(crate) fn status_of(answer: &Answer<Verdict, Reservation>) -> Status {
     }
 }
 
-/// The data of a Report of so many bytes.
-pub(crate) fn report(reservation: Option<&Reservation>, bytes: u32) -> ReplyData {
+/// The data of a Report of so many bytes. `own` is who asks and its HOSTID, by which it looks for
+/// itself also where it is registered under a name.
+pub(crate) fn report(
+    reservation: Option<&Reservation>,
+    bytes: u32,
+    own: Option<(Registrant, [u8; 16])>,
+) -> ReplyData {
     let free = Reservation::default();
     let held = reservation.unwrap_or(&free);
     let registrants = held.registrants().iter().map(|one| ReportRegistrant {
         controller_id: ReportRegistrant::DYNAMIC,
         status: u8::from(held.is_holder(one.id)),
         key: one.key,
-        host_id: host_id(one.id),
+        host_id: own
+            .filter(|(who, _)| *who == one.id)
+            .map_or_else(|| host_id(one.id), |(_, id)| id),
     });
     let header = ReportHeader {
         generation: held.generation() as u32,
@@ -217,10 +220,11 @@ pub(crate) fn report(reservation: Option<&Reservation>, bytes: u32) -> ReplyData
 }
 
 /// HOSTID; of others than NVMe hosts what stands for one, so that a host sees all who are
-/// registered, and their keys: a station's MAC behind zeros, the digest of an initiator port.
+/// registered, and their keys: a station's MAC behind zeros, the digest of an initiator port or of
+/// a host's name.
 fn host_id(who: Registrant) -> [u8; 16] {
     match who {
-        Registrant::NvmeHost(id) | Registrant::ScsiPort(id) => id,
+        Registrant::NvmeHost(id) | Registrant::ScsiPort(id) | Registrant::Host(id) => id,
         Registrant::Mac(mac) => {
             let mut id = [0; 16];
             id[10..].copy_from_slice(&mac);

@@ -25,6 +25,21 @@ pub struct Applicant {
     pub name: Option<Arc<str>>,
 }
 
+/// A station that a list of AoE names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// The host that it is of, where the configuration says so.
+    pub host: Option<Applicant>,
+}
+
+impl From<[u8; 6]> for Listed {
+    fn from(mac: [u8; 6]) -> Listed {
+        Listed { mac, host: None }
+    }
+}
+
 impl From<Registrant> for Applicant {
     fn from(id: Registrant) -> Applicant {
         Applicant { id, name: None }
@@ -53,12 +68,12 @@ pub enum Change {
         /// Who asks.
         by: Registrant,
         /// Whom to list.
-        list: Vec<Registrant>,
+        list: Vec<Listed>,
     },
     /// The same, whoever holds it.
     ForceList {
         /// Whom to list.
-        list: Vec<Registrant>,
+        list: Vec<Listed>,
     },
     /// Be registered, under another key, or no more.
     Register {
@@ -218,7 +233,7 @@ impl Reservation {
         }
     }
 
-    fn set_list(&self, by: Registrant, list: &[Registrant]) -> Judged {
+    fn set_list(&self, by: Registrant, list: &[Listed]) -> Judged {
         let next = self.listed(list, false)?;
         let is_listed = self.kind() == Some(Kind::ExclusiveAccessAll) && self.is_registered(by);
         // Who asks again after its answer was lost is answered as before.
@@ -229,20 +244,12 @@ impl Reservation {
     }
 
     /// What it is after a list was set, or `None` if it is that already.
-    fn listed(&self, list: &[Registrant], by_force: bool) -> Judged {
-        let stays = |one: &&Registration| !by_force && !matches!(one.id, Registrant::Mac(_));
+    fn listed(&self, list: &[Listed], by_force: bool) -> Judged {
         let mut next = self.counted();
         next.hold = None;
-        next.registrants = self.registrants.iter().filter(stays).cloned().collect();
-        for id in list {
-            let key = match id {
-                Registrant::Mac(mac) => key_of_station(*mac),
-                _ => return Err(Verdict::Invalid),
-            };
-            if !next.is_registered(*id) {
-                next.registrants.push(Registration { id: *id, name: None, key });
-            }
-        }
+        next.registrants.retain(|one| !by_force && !one.is_by_list());
+        next.registrants.iter_mut().for_each(|one| one.stations.clear());
+        list.iter().for_each(|one| next.list(one));
         next.held = (!list.is_empty()).then_some((Kind::ExclusiveAccessAll, None));
         if next.registrants.len() > REGISTRANTS_MAX {
             return Err(Verdict::Full);
@@ -263,6 +270,21 @@ impl Reservation {
         Ok(Some(next))
     }
 
+    /// A list of AoE names a station.
+    fn list(&mut self, Listed { mac, host }: &Listed) {
+        let Applicant { id, name } =
+            host.clone().unwrap_or_else(|| Applicant::from(Registrant::Mac(*mac)));
+        let at = self.registrants.iter().position(|one| one.id == id).unwrap_or_else(|| {
+            let (key, stations) = (key_of_station(*mac), Vec::new());
+            self.registrants.push(Registration { id, name, key, stations });
+            self.registrants.len() - 1
+        });
+        let one = &mut self.registrants[at];
+        if !one.listed().any(|listed| listed == *mac) {
+            one.stations.push(*mac);
+        }
+    }
+
     fn register(
         &self,
         by: &Applicant,
@@ -272,8 +294,10 @@ impl Reservation {
         persists: Option<bool>,
     ) -> Judged {
         let present = self.key_of(by.id);
+        // A host that has a name comes by several ports, and its software registers through each.
+        let is_again = matches!(by.id, Registrant::Host(_)) && key != 0 && present == Some(key);
         let may = match guard {
-            Guard::Is(said) => present.unwrap_or(0) == said,
+            Guard::Is(said) => present.unwrap_or(0) == said || is_again,
             Guard::Any => true,
             Guard::New => present.is_none_or(|present| present == key),
             Guard::Registered(said) => {
@@ -310,7 +334,7 @@ impl Reservation {
         let Applicant { id, name } = applicant.clone();
         match self.registrants.iter_mut().find(|one| one.id == id) {
             Some(one) => one.key = key,
-            None => self.registrants.push(Registration { id, name, key }),
+            None => self.registrants.push(Registration { id, name, key, stations: Vec::new() }),
         }
     }
 
@@ -452,7 +476,8 @@ impl Reservation {
 
     fn give_up(&self, hold: Hold) -> Judged {
         match self.hold {
-            Some(other) if other == hold => Ok(Some(self.without_hold())),
+            // Whose session it is may have got a name meanwhile.
+            Some(other) if other.life == hold.life => Ok(Some(self.without_hold())),
             None if !self.registrants.is_empty() => Err(Verdict::Conflict),
             _ => Ok(None),
         }

@@ -64,18 +64,19 @@ mod tests {
         held.apply(&change).0.expect("it is another")
     }
 
-    fn listed(held: &Reservation, list: &[Registrant]) -> Reservation {
-        changed(held, Change::ForceList { list: list.to_vec() })
+    fn listed(held: &Reservation, list: &[[u8; 6]]) -> Reservation {
+        changed(held, Change::ForceList { list: list.iter().map(|mac| (*mac).into()).collect() })
     }
 
     #[test]
     fn a_volume_is_everybodys_until_it_is_held_and_once_it_is_free_again() {
-        let (ours, other) = (Registrant::Mac([2, 0, 0, 0, 0, 1]), Registrant::NvmeHost([1; 16]));
+        let mac = [2, 0, 0, 0, 0, 1];
+        let (ours, other) = (Registrant::Mac(mac), Registrant::NvmeHost([1; 16]));
         let mut in_force = InForce::default();
         let may =
             |in_force: &InForce, volume, who| in_force.allows(VolumeId(volume), who, Access::Write);
         assert!(may(&in_force, 3, None));
-        let held = listed(&Reservation::default(), &[ours]);
+        let held = listed(&Reservation::default(), &[mac]);
         in_force.set(VolumeId(3), held.clone());
         in_force.set(VolumeId(9), Reservation::default());
         assert!(

@@ -16,6 +16,8 @@
 
 use std::sync::Arc;
 
+use crate::change::key_of_station;
+
 mod text;
 
 pub use text::TextError;
@@ -29,14 +31,8 @@ pub enum Registrant {
     NvmeHost([u8; 16]),
     /// A SCSI initiator port as it is known to one target, by a digest of their names.
     ScsiPort([u8; 16]),
-}
-
-impl Registrant {
-    /// Whether it is registered again after a restart whatever was asked: AoE has no word for it,
-    /// and its lists last.
-    fn always_lasts(self) -> bool {
-        matches!(self, Registrant::Mac(_))
-    }
+    /// A host that the configuration names, by whatever protocol it comes: a digest of its name.
+    Host([u8; 16]),
 }
 
 /// What a hold lets whom do.
@@ -102,6 +98,25 @@ pub struct Registration {
     pub name: Option<Arc<str>>,
     /// Its key, not 0.
     pub key: u64,
+    /// The stations under which a list of AoE has it, where its identity is not a station's.
+    pub stations: Vec<[u8; 6]>,
+}
+
+impl Registration {
+    /// The stations under which a list of AoE has it.
+    pub fn listed(&self) -> impl Iterator<Item = [u8; 6]> {
+        let own = match self.id {
+            Registrant::Mac(mac) => Some(mac),
+            _ => None,
+        };
+        own.into_iter().chain(self.stations.iter().copied())
+    }
+
+    /// Whether nothing but a list of AoE made it a registrant: its key is a station's.
+    pub(crate) fn is_by_list(&self) -> bool {
+        matches!(self.id, Registrant::Mac(_))
+            || self.listed().any(|mac| key_of_station(mac) == self.key)
+    }
 }
 
 /// A session that has a volume by RESERVE(6).
@@ -244,7 +259,8 @@ impl Reservation {
     /// registered said so, and what those hold.
     #[must_use]
     pub fn lasting(&self) -> Reservation {
-        let lasts = |one: &&Registration| self.persists || one.id.always_lasts();
+        // AoE has no word for it, and its lists last.
+        let lasts = |one: &&Registration| self.persists || one.listed().next().is_some();
         let registrants: Vec<_> = self.registrants.iter().filter(lasts).cloned().collect();
         let is_there = |id| registrants.iter().any(|one| one.id == id);
         let held = self.held.filter(|(_, holder)| match holder {

@@ -304,6 +304,7 @@ fn transport_of(one: &Registration) -> TransportId {
         (Registrant::Mac(mac), _) => (1, mac),
         (Registrant::NvmeHost(host), _) => (2, host),
         (Registrant::ScsiPort(port), None) => (3, port),
+        (Registrant::Host(host), _) => (4, host),
     };
     let mut name = vec![kind, 0, 0, 0, 0, 0, 0];
     name.extend(identity);

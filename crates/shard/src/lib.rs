@@ -19,7 +19,9 @@ mod timers;
 
 pub use client::{ClientContext, InternalClient};
 pub use mail::{Answer, ImportEvent, Mail, News, Order};
-pub use protocols::{AoeExport, Export, ExportKey, Listening, Protocol, StoreKey, StoredValue};
+pub use protocols::{
+    AoeExport, Export, ExportKey, Listening, NamedHosts, Protocol, StoreKey, StoredValue,
+};
 pub use remote::ImportSettings;
 pub use report::Report;
 pub use shard::{Settings, Shard, Waiter};

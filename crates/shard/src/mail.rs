@@ -14,7 +14,9 @@ use volume::Layout;
 use volume::gate::{DiskError, Health};
 
 use crate::client::InternalClient;
-use crate::protocols::{Export, ExportKey, Listening, ProtocolMessage, StoreKey, StoredValue};
+use crate::protocols::{
+    Export, ExportKey, Listening, NamedHosts, ProtocolMessage, StoreKey, StoredValue,
+};
 use crate::remote::ImportSettings;
 use crate::report::Report;
 
@@ -152,6 +154,8 @@ pub enum Order {
     /// Groups of listeners are to be in these states; answered once that is stored and in force on
     /// every shard, and nothing is below that came by one that does not serve.
     SetPaths(Vec<(PathGroup, PathState)>),
+    /// These hosts, and no others, have a name that counts whatever they come by.
+    SetNamedHosts(Box<NamedHosts>),
     /// Hosts are shown something, or are shown it differently; refused where its name is taken.
     /// They are told by [`AnnounceExports`](Self::AnnounceExports), which follows.
     SetExport(Export),

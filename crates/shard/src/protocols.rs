@@ -10,6 +10,8 @@
 
 mod aoe;
 
+use std::sync::Arc;
+
 use ::aoe::{Control, ExportId};
 use block::{Class, Completion, Instant, MachineId, Pool, ShardId, Slot, Ticket, VolumeId};
 use contract::{
@@ -17,6 +19,7 @@ use contract::{
     OpenedFrame, Receive, SessionCounters, SessionEffect, SessionEnd, SessionIdentity,
     TargetContext,
 };
+use iscsi::auth::Required;
 use iscsi::server as iscsi_tcp;
 use iscsi::target::Portal;
 use iscsi::target::Target;
@@ -216,6 +219,8 @@ impl Session {
         fn would_go_on(&mut self, class: Class, pool: &mut Pool) -> bool;
         /// Whether nothing of it is below and its connection is closed.
         fn is_gone(&self) -> bool;
+        /// Who is whom has changed: its host may be another to reservations.
+        fn handle_named_hosts(&mut self; context);
         /// Its host, as reservations know it.
         fn registrant(&self) -> Option<Registrant>;
         /// Pages of the pool that it holds.
@@ -334,6 +339,15 @@ pub(crate) struct Protocols {
     unsettled: bool,
 }
 
+/// Hosts that the configuration names once for all protocols.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedHosts {
+    /// Who is whom.
+    pub named: reservation::NamedHosts,
+    /// By what some of them prove it, where their protocol asks for proof.
+    pub proofs: Vec<(IscsiName, Required)>,
+}
+
 /// How the protocols are on a shard.
 #[derive(Clone, Debug, Default)]
 pub struct ProtocolReport {
@@ -378,6 +392,15 @@ impl Protocols {
     fn aoe(&mut self) -> &mut AoeTarget {
         self.unsettled = true;
         &mut self.aoe
+    }
+
+    /// These are the hosts that have a name from now on. Who a session's host is is asked again
+    /// ([`Session::handle_named_hosts`]).
+    pub(crate) fn set_named_hosts(&mut self, NamedHosts { named, proofs }: NamedHosts) {
+        let named = Arc::new(named);
+        self.nvme.set_named_hosts(named.clone());
+        self.aoe().target.set_named_hosts(named.clone());
+        self.iscsi.set_named_hosts(named, proofs.into_iter().collect());
     }
 
     /// A listener is about to listen.

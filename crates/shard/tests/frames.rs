@@ -481,7 +481,7 @@ fn a_config_string_that_cannot_be_stored_is_refused() {
 }
 
 fn reserved_by_other() -> Reservation {
-    let change = Change::ForceList { list: vec![Registrant::Mac(OTHER)] };
+    let change = Change::ForceList { list: vec![OTHER.into()] };
     Reservation::default().apply(&change).0.expect("a change")
 }
 

@@ -17,7 +17,7 @@ use block::checksum::crc32c;
 use block::limits::{DISCARD_RANGES_MAX, LOANS_TOGETHER};
 use block::record::passed;
 use block::{Buffer, Extent, Instant, Loan, Operation, PAGE_SIZE, Slot, Table};
-use reservation::{Access, Registrant};
+use reservation::Access;
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
 use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, smart};
 
@@ -146,8 +146,10 @@ impl Target {
             }
             _ => Access::Read,
         };
-        let who = Some(Registrant::Mac(received.from.mac.0));
-        let is_allowed = ctx.reservations.allows(volume, who, access);
+        // Who it is is asked where somebody holds the volume.
+        let who = || Some(self.named.station(received.from.mac.0));
+        let held = ctx.reservations.held(volume);
+        let is_allowed = held.is_none_or(|held| held.allows(who(), access));
         let asked = Asked { received, id, argument, now: ctx.now };
         if !is_allowed && opcode != Opcode::IDENTIFY_DEVICE {
             if !self.forgo(&asked) {
@@ -380,8 +382,8 @@ impl Target {
         let flight = self.flights.get_mut(slot).expect(FILLED);
         let exported = &mut self.exports[flight.key.export.0];
         let active = &mut exported.active[flight.place as usize];
-        let (volume, who) = (exported.export.volume, Some(active.registrant()));
-        if !ctx.reservations.allows(volume, who, active.access()) {
+        let (volume, who) = (exported.export.volume, self.named.station(active.mac()));
+        if !ctx.reservations.allows(volume, Some(who), active.access()) {
             if active.changes {
                 self.repeats.refuse(ctx.now, &flight.key);
             }

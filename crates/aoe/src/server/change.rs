@@ -8,7 +8,7 @@
 use block::{Slot, VolumeId};
 use contract::Station;
 use reservation::replica::Answer;
-use reservation::{Registrant, Reservation};
+use reservation::{Registration, Reservation};
 use wire::aoe::{
     ConfigCommand, Directive, DirectiveCommand, ErrorCode, Header, MaskArgument, MaskCommand,
     MaskError, ReserveArgument, ReserveCommand,
@@ -116,10 +116,10 @@ impl Target {
         let what = What::Reserve(argument.command);
         let Some(number) = self.pend(received, id, what) else { return };
         let (macs, _) = list.as_chunks();
-        let list = macs.iter().copied().map(Registrant::Mac).collect();
+        let list = macs.iter().map(|mac| self.named.listed(*mac)).collect();
         let change = match argument.command {
             ReserveCommand::SET => {
-                let by = Registrant::Mac(received.from.mac.0);
+                let by = self.named.station(received.from.mac.0);
                 reservation::Change::SetList { by, list }
             }
             _ => reservation::Change::ForceList { list },
@@ -220,10 +220,7 @@ impl Target {
         command: ReserveCommand,
         reservation: &Reservation,
     ) {
-        let stations = reservation.holders().filter_map(|one| match one.id {
-            Registrant::Mac(mac) => Some(mac),
-            Registrant::NvmeHost(_) | Registrant::ScsiPort(_) => None,
-        });
+        let stations = reservation.holders().flat_map(Registration::listed);
         let mut body = ReserveArgument { command, count: 0 }.emit().to_vec();
         for station in stations.take(RESERVE_MAX) {
             body.extend(station);

@@ -2,7 +2,7 @@
 //! looked at when another command comes.
 
 use block::{Instant, Operation, Slot};
-use reservation::{Access, Registrant};
+use reservation::Access;
 use wire::ethernet::MacAddress;
 
 use super::repeats::Key;
@@ -73,8 +73,8 @@ pub(super) struct Active {
 
 impl Active {
     /// Whose it is.
-    pub(super) fn registrant(&self) -> Registrant {
-        Registrant::Mac(MacAddress::from_u64(self.source).0)
+    pub(super) fn mac(&self) -> [u8; 6] {
+        MacAddress::from_u64(self.source).0
     }
 
     /// What it is to a reservation.

@@ -42,13 +42,14 @@ mod tests;
 
 use core::fmt;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use block::{
     Account, Class, IdMap, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table,
     Ticket, VolumeId, planted,
 };
 use contract::{FrameBatch, HostNews, LinkId, TargetContext};
-use reservation::Registrant;
+use reservation::{NamedHosts, Registrant};
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
@@ -210,6 +211,7 @@ pub struct Target {
     host_news: VecDeque<HostNews>,
     counters: TargetCounters,
     drops: Drops,
+    named: Arc<NamedHosts>,
 }
 
 impl Target {
@@ -233,7 +235,13 @@ impl Target {
             host_news: VecDeque::new(),
             counters: TargetCounters::default(),
             drops: Drops::default(),
+            named: Arc::default(),
         }
+    }
+
+    /// From now on these stations are hosts that have a name.
+    pub fn set_named_hosts(&mut self, named: Arc<NamedHosts>) {
+        self.named = named;
     }
 
     /// The same exports are on so many shards: each announces its share of them.
@@ -408,7 +416,8 @@ impl Target {
     pub fn registrant(&self, ticket: Ticket) -> Option<Registrant> {
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let Flight { key, place, .. } = self.flights.get(slot)?;
-        Some(self.exports[key.export.0].active[*place as usize].registrant())
+        let active = &self.exports[key.export.0].active[*place as usize];
+        Some(self.named.station(active.mac()))
     }
 
     /// The end of a turn: flushes of what was written begin, announcements go on, frames leave.

@@ -128,9 +128,10 @@ impl Login {
         (endpoint, targets): (&Endpoint, &mut Targets),
     ) -> Result<(), LoginStatus> {
         let target = self.responder.target().filter(|_| !self.responder.is_discovery());
+        let host = self.responder.initiator();
         let authentication = self
             .authentication
-            .get_or_insert_with(|| targets.authentication(endpoint.listener, target));
+            .get_or_insert_with(|| targets.authentication(endpoint.listener, target, host));
         let failed = LoginStatus::AUTHENTICATION_FAILURE;
         let answered = match self.stage {
             Stage::SECURITY => {
@@ -147,7 +148,7 @@ impl Login {
                 }
             }
         };
-        if let (Err(status), Some(host)) = (answered, self.responder.initiator())
+        if let (Err(status), Some(host)) = (answered, host)
             && status == failed
         {
             targets.not_proved(host, target, endpoint.peer, authentication.refusal());
@@ -272,7 +273,10 @@ impl Connection {
         };
         let (request, answers) = login.awaits.take().expect("a login that waits is answered");
         match opened {
-            Ok(opened) => self.begin_session(&request, &answers, Some(opened)),
+            Ok(opened) => {
+                self.registrant = ctx.shared.registrant(opened.handle);
+                self.begin_session(&request, &answers, Some(opened));
+            }
             Err(status) => self.end_login(&request, status, ctx),
         }
         if self.intake.stream == Stream::Halted {
@@ -283,7 +287,6 @@ impl Connection {
     /// The login is over: the full feature phase begins behind its final response.
     fn begin_session(&mut self, request: &LoginRequest, answers: &[u8], opened: Option<Opened>) {
         let State::Login(login) = &mut self.state else { return };
-        self.registrant = login.wanted().map(|wanted| wanted.nexus.registrant());
         let responder = core::mem::take(&mut login.responder);
         self.parameters = responder.parameters();
         self.cid = request.cid;

@@ -235,6 +235,13 @@ impl Connection {
         self.registrant
     }
 
+    /// Who is whom has changed.
+    pub fn handle_named_hosts(&mut self, ctx: &mut Context<'_>) {
+        if let Some(session) = self.state.session() {
+            self.registrant = ctx.shared.registrant(session);
+        }
+    }
+
     /// What it did so far.
     pub fn counters(&self) -> &SessionCounters {
         &self.counters

@@ -58,13 +58,14 @@ impl Connection {
         let Some(nexus) = session.and_then(|session| ctx.shared.nexus(session)) else {
             return self.fail(slot, Refusal::ABORTED, ctx);
         };
-        let by = nexus.applicant();
+        let by = ctx.shared.applicant(nexus);
         let port = |id: Option<&TransportId>, port| {
             let group = PathGroup::new(port)?;
-            match id {
-                Some(id) => nexus.other(id, group),
-                None => Some(Nexus { group, ..nexus.clone() }.applicant()),
-            }
+            let other = match id {
+                Some(id) => nexus.other(id, group)?,
+                None => Nexus { group, ..nexus.clone() },
+            };
+            Some(ctx.shared.applicant(&other))
         };
         let groups = ctx.shared.groups(self.group);
         let ports: Vec<u16> = groups.into_iter().map(PathGroup::number).collect();

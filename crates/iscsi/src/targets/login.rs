@@ -276,6 +276,7 @@ impl Targets {
             known => known,
         };
         let Wanted { nexus, cid, .. } = wanted;
+        let registrant = self.applicant(&nexus).id;
         self.news.push_back(HostNews {
             host: nexus.initiator.to_string(),
             export: nexus.target.to_string(),
@@ -284,7 +285,7 @@ impl Targets {
         });
         self.lives += 1;
         let slot = self.sessions.insert(Session {
-            registrant: nexus.registrant(),
+            registrant,
             life: u64::from(self.shard.0) << 48 | self.lives,
             holds: Vec::new(),
             undecided: 0,

@@ -14,11 +14,13 @@
 
 use core::fmt::Write as _;
 use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use block::{Instant, Slot, VolumeId};
 use reservation::replica::Answer;
 use reservation::{
-    Applicant, Change, Consequences, Hold, PathGroup, Registrant, Reservation, Verdict,
+    Applicant, Change, Consequences, Hold, NamedHosts, PathGroup, Registrant, Reservation, Verdict,
 };
 use scsi::{AT_PORT, ReserveSense};
 use sha2::{Digest as _, Sha256};
@@ -27,6 +29,7 @@ use wire::scsi::ProtocolId;
 use wire::scsi::persistent::TransportId;
 
 use super::{Nexus, SessionEvent, SessionHandle, Targets};
+use crate::auth::Required;
 
 /// How soon a hold is given up again that could not be.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -91,7 +94,7 @@ impl Nexus {
 
     /// The initiator port that a TransportID names, at a port of the same target; `None` if it names
     /// none, or all of an initiator.
-    pub fn other(&self, id: &TransportId, group: PathGroup) -> Option<Applicant> {
+    pub fn other(&self, id: &TransportId, group: PathGroup) -> Option<Nexus> {
         if (id.protocol, id.format) != (ProtocolId::ISCSI, 1) {
             return None;
         }
@@ -101,12 +104,38 @@ impl Nexus {
         let number = u64::from_str_radix(isid, 16).ok().filter(|_| is_number)?;
         let [_, _, isid @ ..] = number.to_be_bytes();
         let initiator = IscsiName::new(initiator).ok()?;
-        let target = self.target.clone();
-        Some(Nexus { initiator, isid, target, group }.applicant())
+        Some(Nexus { initiator, isid, target: self.target.clone(), group })
     }
 }
 
 impl Targets {
+    /// Who comes by a nexus: a host that the configuration names, or else its initiator port.
+    pub fn applicant(&self, nexus: &Nexus) -> Applicant {
+        let named = self.named.iscsi(nexus.initiator.as_str());
+        named.cloned().unwrap_or_else(|| nexus.applicant())
+    }
+
+    /// Whose a session is, as reservations know it.
+    pub fn registrant(&self, handle: SessionHandle) -> Option<Registrant> {
+        Some(self.sessions.get(handle.0)?.registrant)
+    }
+
+    /// From now on these are the hosts that have a name, and what some of them prove that by: who a
+    /// session's is is to be asked again.
+    pub fn set_named_hosts(
+        &mut self,
+        named: Arc<NamedHosts>,
+        proofs: BTreeMap<IscsiName, Required>,
+    ) {
+        (self.named, self.proofs) = (named, proofs);
+        let slots: Vec<Slot> = self.sessions.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let nexus = self.sessions.get(slot).expect("just listed").nexus.clone();
+            let registrant = self.applicant(&nexus).id;
+            self.sessions.get_mut(slot).expect("just listed").registrant = registrant;
+        }
+    }
+
     /// A task of a session asks for a change; answered by [`SessionEvent::Changed`] with the number
     /// that is returned.
     pub fn change(&mut self, handle: SessionHandle, volume: VolumeId, change: Change) -> u64 {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use block::record::passed;
 use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
 use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer};
-use reservation::{PathGroup, Registrant};
+use reservation::{Applicant, NamedHosts, PathGroup, Registrant};
 use wire::nvme::{Nqn, Status};
 
 pub use crate::message::{Association, CloseReason, ControllerRef, Host, Message};
@@ -238,6 +238,7 @@ pub struct Controllers {
     proposals: reservations::Proposals,
     /// The group of each listener.
     groups: BTreeMap<ListenerId, PathGroup>,
+    named: Arc<NamedHosts>,
 }
 
 /// A subsystem of the configuration, its namespaces by NSID - 1.
@@ -343,6 +344,7 @@ impl Controllers {
             host_news: VecDeque::new(),
             proposals: reservations::Proposals::default(),
             groups: BTreeMap::new(),
+            named: Arc::default(),
         }
     }
 
@@ -397,7 +399,32 @@ impl Controllers {
 
     /// The host of a queue, as reservations know it.
     pub fn registrant(&self, queue: QueueHandle) -> Option<Registrant> {
-        Some(Registrant::NvmeHost(self.queues.get(queue.0)?.who.host.id))
+        Some(self.registrant_of(&self.queues.get(queue.0)?.who))
+    }
+
+    /// HOSTID of the host of a queue.
+    pub(crate) fn host_id(&self, queue: QueueHandle) -> Option<[u8; 16]> {
+        Some(self.queues.get(queue.0)?.who.host.id)
+    }
+
+    /// The host of a queue, as it is registered.
+    pub(crate) fn applicant(&self, queue: QueueHandle) -> Option<Applicant> {
+        Some(self.applicant_of(&self.queues.get(queue.0)?.who))
+    }
+
+    /// A host that the configuration names, or else its HOSTID.
+    fn applicant_of(&self, who: &Association) -> Applicant {
+        let named = self.named.nvme(who.host.nqn.as_str());
+        named.cloned().unwrap_or_else(|| Registrant::NvmeHost(who.host.id).into())
+    }
+
+    fn registrant_of(&self, who: &Association) -> Registrant {
+        self.applicant_of(who).id
+    }
+
+    /// From now on these are the hosts that have a name: who a queue's is is to be asked again.
+    pub fn set_named_hosts(&mut self, named: Arc<NamedHosts>) {
+        self.named = named;
     }
 
     /// All namespaces of the queue's subsystem: a flush with NSID 0xffffffff goes to each.

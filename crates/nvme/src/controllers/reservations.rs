@@ -154,24 +154,21 @@ impl Controllers {
     pub fn reservation_changed(&mut self, volume: VolumeId, consequences: &Consequences) {
         let Consequences { told, ended } = consequences;
         for (who, told) in told {
-            if let Registrant::NvmeHost(host) = who {
-                self.notify(host, volume, notification(*told));
-            }
+            self.notify(*who, volume, notification(*told));
         }
         let queues = self.queues.iter().map(|(_, queue)| queue);
         let is_ended = |queue: &&Queue| {
-            let host = Registrant::NvmeHost(queue.who.host.id);
-            queue.id != 0 && queue.open && ended.contains(&host)
+            queue.id != 0 && queue.open && ended.contains(&self.registrant_of(&queue.who))
         };
         let keys = queues.filter(is_ended).map(|queue| queue.key);
-        let events = keys.map(|key| (key, ConnectionEvent::Preempted(volume)));
+        let events: Vec<_> = keys.map(|key| (key, ConnectionEvent::Preempted(volume))).collect();
         self.events.extend(events);
     }
 
     /// Tells the controllers of a host that this shard owns.
-    fn notify(&mut self, host: &[u8; 16], volume: VolumeId, kind: NotificationType) {
+    fn notify(&mut self, who: Registrant, volume: VolumeId, kind: NotificationType) {
         let of_host = self.controllers_where(|controller| {
-            controller.who.host.id == *host && controller.is_ready()
+            controller.is_ready() && self.registrant_of(&controller.who) == who
         });
         for name in of_host {
             let export = self.controllers.get(&name.id).and_then(|controller| controller.export);

@@ -16,7 +16,7 @@ fn asked(command: Command, data: &[u8]) -> Result<Change, Status> {
         Work::Reserve(length) => assert_eq!(length, command.sgl().length),
         work => panic!("{work:?}"),
     }
-    change(&command, data, Some(HOST))
+    change(&command, data, Some(HOST.into()))
 }
 
 fn register(action: RegisterAction) -> Command {
@@ -132,7 +132,7 @@ fn a_host_without_an_identifier_registers_nothing() {
     let command = register(RegisterAction::REGISTER);
     for nobody in [None, Some(Registrant::NvmeHost([0; 16]))] {
         let denied = Err(Status::OPERATION_DENIED.with_dnr());
-        assert_eq!(change(&command, &keys(0, 5), nobody), denied);
+        assert_eq!(change(&command, &keys(0, 5), nobody.map(Into::into)), denied);
     }
 }
 
@@ -152,13 +152,13 @@ fn a_report_needs_the_extended_form_and_room() {
 
 #[test]
 fn a_report_shows_all_who_are_registered() {
-    let nothing = Report::parse(&report(None, 64).bytes).expect("a report");
+    let nothing = Report::parse(&report(None, 64, None).bytes).expect("a report");
     assert_eq!((nothing.header, nothing.registrants.len()), (ReportHeader::default(), 0));
     let text = "generation 6 persistent held write-exclusive-registrants by \
                 nvme:07070707070707070707070707070707: mac:020000000001=0 \
                 nvme:07070707070707070707070707070707=5";
     let held: Reservation = text.parse().expect("a reservation");
-    let data = report(Some(&held), 4096);
+    let data = report(Some(&held), 4096, None);
     assert_eq!((data.bytes.len(), data.len()), (64 + 2 * 64, 4096));
     let seen = Report::parse(&data.bytes).expect("a report");
     assert_eq!((seen.header.generation, seen.header.persists), (6, 1));
@@ -171,7 +171,7 @@ fn a_report_shows_all_who_are_registered() {
     assert_eq!(one(0), (0xffff, false, 0x0200_0000_0001, station));
     assert_eq!(one(1), (0xffff, true, 5, [7; 16]));
     // A host may look at the head first.
-    assert_eq!(report(Some(&held), 68).bytes, data.bytes[..68]);
+    assert_eq!(report(Some(&held), 68, None).bytes, data.bytes[..68]);
 }
 
 #[test]

@@ -33,11 +33,15 @@ fn whether_registrants_outlive_the_process_can_be_said_apart() {
 }
 
 fn set(by: u8, list: &[u8]) -> Change {
-    Change::SetList { by: mac(by), list: list.iter().copied().map(mac).collect() }
+    Change::SetList { by: mac(by), list: listed(list) }
 }
 
 fn force(list: &[u8]) -> Change {
-    Change::ForceList { list: list.iter().copied().map(mac).collect() }
+    Change::ForceList { list: listed(list) }
+}
+
+fn listed(list: &[u8]) -> Vec<Listed> {
+    list.iter().map(|last| Listed::from([2, 0, 0, 0, 0, *last])).collect()
 }
 
 fn guarded(by: Registrant, guard: Guard, key: u64) -> Change {
@@ -147,7 +151,6 @@ fn a_list_of_aoe_beside_registrants_of_other_protocols() {
     }
     let among = held(Kind::WriteExclusiveRegistrants, &[HOST, mac(1)]);
     after(&among, set(1, &[1]), Conflict);
-    after(&Reservation::default(), Change::ForceList { list: vec![HOST] }, Invalid);
 }
 
 #[test]
@@ -413,7 +416,6 @@ fn a_hold_is_kept_from_what_persists_and_ends_with_its_own_life() {
         after(&state, change, Conflict);
     }
     assert_eq!(set_again(&state, Change::EndHold(Hold { life: 3, ..mine })), None);
-    assert_eq!(set_again(&state, Change::EndHold(Hold { by: HOST, life: 4 })), None);
     assert!(after(&state, Change::EndHold(mine), Done).is_free());
     assert!(after(&state, Change::ResetHold, Done).is_free());
     // A new life of the same nexus has it on.
@@ -446,4 +448,83 @@ fn the_last_who_said_so_decides_whether_registrants_last() {
     assert_eq!(ids(&state.lasting()), [PORT, HOST]);
     state = after(&state, said(HOST, Some(false)), Done);
     assert!(ids(&state.lasting()).is_empty());
+}
+
+const WEB: Registrant = Registrant::Host([1; 16]);
+
+fn web() -> Applicant {
+    Applicant { id: WEB, name: Some("web1".into()) }
+}
+
+/// A list of stations of the named host, and of one that nobody named.
+fn with_web(own: &[u8], other: Option<u8>) -> Vec<Listed> {
+    let mine = |last: &u8| Listed { mac: [2, 0, 0, 0, 1, *last], host: Some(web()) };
+    own.iter().map(mine).chain(listed(other.as_slice())).collect()
+}
+
+fn stations(state: &Reservation) -> Vec<[u8; 6]> {
+    state.holders().flat_map(Registration::listed).collect()
+}
+
+#[test]
+fn a_named_host_may_say_again_by_another_port_under_which_key_it_is_registered() {
+    let free = Reservation::default();
+    let once = after(&free, guarded(WEB, Guard::Is(0), 5), Done);
+    let twice = after(&once, guarded(WEB, Guard::Is(0), 5), Done);
+    assert_eq!((twice.registrants().len(), twice.key_of(WEB)), (1, Some(5)));
+    after(&once, guarded(WEB, Guard::Is(0), 6), Conflict);
+    after(&once, guarded(WEB, Guard::Is(6), 0), Conflict);
+    // Whoever has no name has one port.
+    let port = after(&free, guarded(PORT, Guard::Is(0), 5), Done);
+    after(&port, guarded(PORT, Guard::Is(0), 5), Conflict);
+}
+
+#[test]
+fn a_list_names_the_stations_of_a_named_host_and_it_is_one_registrant() {
+    let list = Change::SetList { by: WEB, list: with_web(&[1, 2], Some(9)) };
+    let state = after(&Reservation::default(), list.clone(), Done);
+    assert_eq!(ids(&state), [WEB, mac(9)]);
+    assert_eq!(state.key_of(WEB), Some(0x0200_0000_0101), "that of the first");
+    assert_eq!(stations(&state), [[2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2], [2, 0, 0, 0, 0, 9]]);
+    assert_eq!(may(&state, WEB), (true, true));
+    assert_eq!(set_again(&state, list), None);
+    assert_eq!(state.to_string().parse::<Reservation>().as_ref(), Ok(&state));
+    assert_eq!(ids(&state.lasting()), [WEB, mac(9)], "lists last");
+    // A list without it takes what the list gave.
+    let less = after(&state, Change::SetList { by: WEB, list: with_web(&[], Some(9)) }, Done);
+    assert_eq!((ids(&less), told(&less).len()), (vec![mac(9)], 1));
+    let gone = after(
+        &state,
+        preempt(mac(9), 0x0200_0000_0009, 0x0200_0000_0101, Kind::ExclusiveAccessAll),
+        Done,
+    );
+    assert_eq!(may(&gone, WEB), (false, false));
+}
+
+#[test]
+fn a_named_host_that_registered_by_itself_stays_when_a_list_leaves_it_out() {
+    let free = Reservation::default();
+    let state = after(
+        &free,
+        Change::Register { by: web(), guard: Guard::Any, key: 7, also: Vec::new(), persists: None },
+        Done,
+    );
+    let state = after(&state, Change::ForceList { list: Vec::new() }, Done);
+    assert!(ids(&state).is_empty(), "force takes it");
+    let state = after(&state, register(WEB, 7), Done);
+    let state = after(&state, Change::SetList { by: WEB, list: with_web(&[1], None) }, Done);
+    assert_eq!((state.key_of(WEB), stations(&state).len()), (Some(7), 1), "its own key stays");
+    assert_eq!(ids(&state.lasting()), [WEB], "by the list");
+    let state = after(&state, Change::SetList { by: WEB, list: Vec::new() }, Done);
+    assert_eq!((ids(&state), state.kind()), (vec![WEB], None));
+    assert!(state.lasting().registrants().is_empty());
+}
+
+#[test]
+fn a_session_that_gets_a_name_still_gives_up_what_it_has() {
+    let state = after(&Reservation::default(), Change::Hold(Hold { by: PORT, life: 4 }), Done);
+    let stays = after(&state, Change::EndHold(Hold { by: WEB, life: 5 }), Done);
+    assert!(stays.hold().is_some());
+    let over = after(&state, Change::EndHold(Hold { by: WEB, life: 4 }), Done);
+    assert!(over.hold().is_none());
 }

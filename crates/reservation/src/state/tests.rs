@@ -14,7 +14,12 @@ fn state(
     registrants: &[(Registrant, u64)],
     held: Option<(Kind, Option<Registrant>)>,
 ) -> Reservation {
-    let one = |(id, key): &(Registrant, u64)| Registration { id: *id, name: None, key: *key };
+    let one = |(id, key): &(Registrant, u64)| Registration {
+        id: *id,
+        name: None,
+        key: *key,
+        stations: Vec::new(),
+    };
     let registrants = registrants.iter().map(one).collect();
     Reservation { generation: 9, registrants, held, ..Reservation::default() }
 }

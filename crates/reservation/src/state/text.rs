@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! generation 3 persistent held exclusive-access-all by all: mac:020000000001=20000000001 nvme:...=feed
-//! generation 4 free: scsi:...=1@iqn.2026-11.net.example:a,i,0x800000000001
+//! generation 4 free: scsi:...=1@iqn.2026-11.net.example:a,i,0x800000000001 host:...=2@web1+020000000001
 //! ```
 
 use core::fmt;
@@ -18,15 +18,21 @@ impl fmt::Display for Registrant {
             Registrant::Mac(mac) => (MAC, &mac[..]),
             Registrant::NvmeHost(id) => (NVME_HOST, &id[..]),
             Registrant::ScsiPort(port) => (SCSI_PORT, &port[..]),
+            Registrant::Host(host) => (HOST, &host[..]),
         };
         write!(f, "{scheme}:")?;
-        bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        digits(f, bytes)
     }
+}
+
+fn digits(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 const MAC: &str = "mac";
 const NVME_HOST: &str = "nvme";
 const SCSI_PORT: &str = "scsi";
+const HOST: &str = "host";
 
 /// Why a text is not a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +62,7 @@ impl FromStr for Registrant {
             MAC => bytes(digits).map(Registrant::Mac),
             NVME_HOST => bytes(digits).map(Registrant::NvmeHost),
             SCSI_PORT => bytes(digits).map(Registrant::ScsiPort),
+            HOST => bytes(digits).map(Registrant::Host),
             _ => None,
         };
         known.ok_or_else(wrong)
@@ -77,9 +84,16 @@ fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
 impl fmt::Display for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={:x}", self.id, self.key)?;
-        self.name.as_ref().map_or(Ok(()), |name| write!(f, "@{name}"))
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, "@{name}"))?;
+        self.stations.iter().try_for_each(|mac| {
+            f.write_str(STATION)?;
+            digits(f, mac)
+        })
     }
 }
+
+/// What stands before a station: no name of a host has it.
+const STATION: &str = "+";
 
 impl FromStr for Registration {
     type Err = TextError;
@@ -87,11 +101,19 @@ impl FromStr for Registration {
     fn from_str(word: &str) -> Result<Registration, TextError> {
         let wrong = |expected| TextError { expected, seen: word.to_owned() };
         let (id, key) = word.split_once('=').ok_or_else(|| wrong("an initiator=key"))?;
+        let id = id.parse()?;
+        // Names of initiator ports may hold anything.
+        let (key, stations) = match (id, key.split_once(STATION)) {
+            (Registrant::Host(_), Some((key, list))) => {
+                let list: Option<Vec<_>> = list.split(STATION).map(bytes).collect();
+                (key, list.ok_or_else(|| wrong("stations like +020000000001"))?)
+            }
+            _ => (key, Vec::new()),
+        };
         let (key, name) = match key.split_once('@') {
             Some((key, name)) => (key, Some(name.into())),
             None => (key, None),
         };
-        let id = id.parse()?;
         let key = u64::from_str_radix(key, 16).map_err(|_| wrong("a hexadecimal key"))?;
         let key = match (id, key) {
             // Lists of AoE were once stored without keys.
@@ -99,7 +121,7 @@ impl FromStr for Registration {
             (_, 0) => return Err(wrong("a key that is not 0")),
             (_, key) => key,
         };
-        Ok(Registration { id, name, key })
+        Ok(Registration { id, name, key, stations })
     }
 }
 

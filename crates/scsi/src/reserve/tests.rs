@@ -245,7 +245,7 @@ fn whoever_is_registered_is_told_by_key_and_by_name() {
     let mac = Registrant::Mac([2, 0, 0, 0, 0, 1]);
     let host = Registrant::NvmeHost([9; 16]);
     let reserve = Change::Reserve { by: host, key: 6, kind: Kind::WriteExclusiveRegistrants };
-    let list = Change::SetList { by: mac, list: vec![mac] };
+    let list = Change::SetList { by: mac, list: vec![[2, 0, 0, 0, 0, 1].into()] };
     let held = after([register(port(1), 5), register(host, 6), reserve]);
     let keys = tell(ServiceAction::PERSISTENT_RESERVE_IN_READ_KEYS, &held);
     let keys = ReservationKeys::parse(&keys).expect("keys");

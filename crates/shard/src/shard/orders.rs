@@ -12,7 +12,7 @@ use volume::volumes::VolumeCounts;
 
 use super::{Place, Shard};
 use crate::mail::{Answer, Mail, News, Order};
-use crate::protocols::ExportKey;
+use crate::protocols::{ExportKey, NamedHosts};
 use crate::report::{ConnectionReport, DiskReport, PoolCounters, Report, VolumeReport};
 
 /// An order that is answered later.
@@ -106,6 +106,7 @@ impl Shard {
                     return;
                 }
             }
+            Order::SetNamedHosts(hosts) => self.set_named_hosts(now, *hosts, memory),
             Order::SetExport(export) => {
                 if let Err(why) = self.protocols.set_export(now, export) {
                     return self.answer(number, Answer::Refused(why));
@@ -150,6 +151,18 @@ impl Shard {
             }
         }
         self.answer(number, Answer::Done);
+    }
+
+    /// Whoever is here may be another to reservations from now on. What is below was let through
+    /// before, and is awaited by whatever is installed later.
+    fn set_named_hosts(&mut self, now: Instant, hosts: NamedHosts, memory: &mut dyn Memory) {
+        self.protocols.set_named_hosts(hosts);
+        let sessions: Vec<Slot> = self.places.iter().map(|(slot, _)| slot).collect();
+        for slot in sessions {
+            self.with_session(now, slot, memory, |session, context| {
+                session.handle_named_hosts(context);
+            });
+        }
     }
 
     /// Asks the sessions that `which` names to finish what is below and close.

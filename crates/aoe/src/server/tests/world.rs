@@ -367,7 +367,7 @@ impl World {
 
 /// A list of stations, as a reservation.
 pub(super) fn by_mac(stations: &[[u8; 6]]) -> Reservation {
-    let list = stations.iter().copied().map(Registrant::Mac).collect();
+    let list = stations.iter().map(|mac| (*mac).into()).collect();
     let change = reservation::Change::ForceList { list };
     Reservation::default().apply(&change).0.unwrap_or_default()
 }

@@ -4,9 +4,9 @@
 
 use block::VolumeId;
 use contract::Loss;
+use reservation::Change;
 use reservation::change::REGISTRANTS_MAX;
 use reservation::replica::PROPOSALS_MAX;
-use reservation::{Change, Registrant};
 use wire::iscsi::{LogoutReason, TaskFunction, TaskResponse};
 use wire::scsi::persistent::{
     FullStatusList, RegisterAndMove, ReservationKeys, ReservationType, ReserveOut, TransportId,
@@ -298,7 +298,7 @@ fn a_step_of_a_preempted_host_is_its_last() {
 fn a_host_of_another_protocol_takes_all_and_a_session_hears_of_it() {
     let mut world = World::connected(Default::default());
     register(&mut world, 0, 5);
-    let list = vec![Registrant::Mac([2, 0, 0, 0, 0, 1])];
+    let list = vec![[2, 0, 0, 0, 0, 1].into()];
     world.change(Change::ForceList { list });
     is_told(&mut world, 0, 0, AdditionalSense::REGISTRATIONS_PREEMPTED);
     assert_eq!(world.ask(write(0, 512), &[1; 512]).status(), CONFLICT);

@@ -266,6 +266,13 @@ impl Connection {
         self.registrant
     }
 
+    /// Who is whom has changed.
+    pub fn handle_named_hosts(&mut self, ctx: &mut Context<'_>) {
+        if let Some(queue) = self.state.queue() {
+            self.registrant = ctx.shared.registrant(queue.view.handle);
+        }
+    }
+
     /// What it did so far.
     pub fn counters(&self) -> &SessionCounters {
         &self.counters

@@ -25,7 +25,8 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<(), Status> {
-        let change = reservations::change(command, data, self.registrant)?;
+        let by = self.state.queue().and_then(|queue| ctx.shared.applicant(queue.view.handle));
+        let change = reservations::change(command, data, by)?;
         let slot = self.place(slot, command, CommandState::Proposed);
         ctx.shared.propose(self.key(), slot, volume, change);
         Ok(())
@@ -57,7 +58,9 @@ impl Connection {
             self.intake.stream = Stream::Unread;
             return false;
         }
-        let data = reservations::report(ctx.reservations.get(volume), bytes);
+        let id = self.state.queue().and_then(|queue| ctx.shared.host_id(queue.view.handle));
+        let own = self.registrant.zip(id);
+        let data = reservations::report(ctx.reservations.get(volume), bytes, own);
         self.counters.sent_bytes += u64::from(data.len());
         self.outbox.push_reply_data(command.command_id(), &data, self.digests);
         self.answer(command.command_id(), Status::SUCCESS);

@@ -161,7 +161,7 @@ fn a_report_is_as_long_as_is_asked() {
 #[test]
 fn reports_stop_the_stream_until_they_have_left() {
     let mut world = World::connected(Digests::NONE);
-    let list = (0..200).map(|last| Registrant::Mac([2, 0, 0, 0, 0, last])).collect();
+    let list = (0..200).map(|last| [2, 0, 0, 0, 0, last].into()).collect();
     world.change(VOLUME, &Change::ForceList { list });
     world.links[IO].hold_sends = true;
     for id in 0..100 {
@@ -350,7 +350,7 @@ fn a_connection_that_is_ending_has_nothing_that_could_be_ended() {
 fn a_station_is_fenced_by_its_key() {
     let mut world = two_hosts(Digests::NONE);
     let mac = [2, 0, 0, 0, 0, 1];
-    let list = vec![Registrant::Mac(mac)];
+    let list = vec![mac.into()];
     let answer = world.change(VOLUME, &Change::ForceList { list });
     assert!(matches!(answer, Answer::Decided(Verdict::Done, _)), "{answer:?}");
     let write = Command::write(1, 0, 8, 4096);
