@@ -24,7 +24,7 @@ use crate::config::mistake::{Mistake, Mistakes};
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::VolumeConfig;
 use crate::control;
-use crate::protocols::{ExportConfig, LINK_KEY, stream_key};
+use crate::protocols::{ExportConfig, HostConfig, LINK_KEY, stream_key};
 use crate::run::RunError;
 use crate::run::disks::{self, DiskSight};
 use crate::run::look::{Inventory, Member, Served};
@@ -150,6 +150,7 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
             Thing::Volume(config) => preview.volumes.push(walk.volume(&config)),
             Thing::Listener(config) => preview.listeners.push(walk.listener(&config)),
             Thing::Link(config) => preview.links.push(walk.link(&config)),
+            Thing::Host(config) => walk.host(&config),
             Thing::Export(config) => walk.export(&config),
             Thing::Metrics(config) => preview.listeners.push(walk.metrics(&config)),
         }
@@ -254,6 +255,12 @@ impl Walk<'_> {
             mtu: facts.map(|facts| facts.mtu),
             found: self.finding(config, words),
         }
+    }
+
+    /// Nothing is to be told of it but what is wrong.
+    fn host(&mut self, config: &HostConfig) {
+        let looked = secrets::look(config, self);
+        self.finding(config, looked.map(|()| String::new()));
     }
 
     /// Nothing is to be told of it but what is wrong.

@@ -18,7 +18,7 @@ use contract::{
     Ask, DiskFacts, DiskId, Effect, EtherType, Event, FrameBatch, InFrame, LinkFacts, LinkId,
     Machine, Misfits, OpenedFrame, OutFrame, Station, VirtualLinks,
 };
-use reservation::{Change, Registrant, Reservation, Value};
+use reservation::{Change, Reservation, Value};
 use shard::{
     Answer, AoeExport, ClientContext, Export, ExportKey, ImportSettings, InternalClient, Mail,
     News, Order, Settings, Shard, StoreKey,

@@ -5,13 +5,14 @@
 
 use super::model::HiArgs;
 use super::size::Size;
+use crate::protocols::HostConfig;
 
 /// A change of one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
     /// The `size` of a volume; none is all that its disks have.
     Resize { volume: String, bytes: Option<u64> },
-    /// Whether a host may use the exports of a volume.
+    /// Whether a host, by what it is called or by its name, may use the exports of a volume.
     Host { volume: String, host: String, may: bool },
 }
 
@@ -35,19 +36,29 @@ impl Edit {
                         false => none(volume, &names),
                     });
                 }
-                let mut is_known = false;
+                // By each name as far as its protocol goes; one that is there already, or is there
+                // no more, fails nothing where another is changed.
+                let named = args.hosts.iter().find(|one| one.name == *host);
+                let called = named.map_or_else(|| vec![host.clone()], HostConfig::called_at_all);
+                let (mut is_known, mut failed) = (false, None);
                 for export in &mut args.exports {
                     if !of_volume.iter().any(|one| one.shares_hosts(export)) {
                         continue;
                     }
-                    if let Some(changed) = export.with_host(host, *may) {
-                        *export = changed.map_err(|why| format!("volume {volume}: {why}"))?;
-                        is_known = true;
+                    for name in &called {
+                        match export.with_host(name, *may) {
+                            Some(Ok(changed)) => (*export, is_known) = (changed, true),
+                            Some(Err(why)) => failed = Some(why),
+                            None => {}
+                        }
                     }
+                }
+                if let Some(why) = failed.filter(|_| !is_known || called.len() == 1) {
+                    return Err(format!("volume {volume}: {why}"));
                 }
                 if !is_known {
                     return Err(format!(
-                        "expected a host as the exports of volume {volume} name them (an NQN over NVMe/TCP, an IQN over iSCSI, a MAC address over AoE), seen {host:?}"
+                        "expected a host as the exports of volume {volume} name them (an NQN over NVMe/TCP, an IQN over iSCSI, a MAC address over AoE), or the name of a [[host]] that is called so, seen {host:?}"
                     ));
                 }
             }

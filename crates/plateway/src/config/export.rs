@@ -13,6 +13,7 @@ use super::link::Links;
 use super::mistake::{Mistake, Span};
 use super::resolve::{Names, Resolver};
 use super::text::list;
+use super::uri::check_name;
 use super::volume::VolumeConfig;
 use crate::protocols::{self, EXPORT_EXAMPLES, EXPORT_KEYS, ExportConfig, LowExports};
 
@@ -94,6 +95,8 @@ impl<T: fmt::Display> Hosts<T> {
 
 /// What is said of those who may use an export.
 pub(crate) struct HostWords {
+    /// The key of their protocol.
+    pub(crate) key: &'static str,
     /// Their names, as a list of them is called.
     pub(crate) names: &'static str,
     /// That there are none.
@@ -148,7 +151,7 @@ impl Resolver<'_> {
         words: &HostWords,
         name: impl Fn(&mut Self, &Spanned<String>) -> Option<T>,
     ) -> Hosts<T> {
-        let HostWords { names, nobody, host, help: usual, is_one } = words;
+        let HostWords { key, names, nobody, host, help: usual, is_one } = words;
         let Some(written) = low else {
             let wrong_type = |mistake: &Mistake| {
                 mistake.message.starts_with("hosts of ") && table.contains(&mistake.span.start)
@@ -162,7 +165,7 @@ impl Resolver<'_> {
         let list = match written.get_ref() {
             LowWords::Word(word) if word == "any" => return Hosts::Any,
             LowWords::Word(word) => {
-                let help = if is_one(word) {
+                let help = if is_one(word) || self.named.iter().any(|host| host.name == *word) {
                     format!("one {host} is a list too: hosts = [{word:?}]")
                 } else {
                     format!("every {host} is hosts = \"any\"")
@@ -187,6 +190,43 @@ impl Resolver<'_> {
             resolver.push(Mistake::error(one.span(), message).help(help));
             None
         };
-        Hosts::List(self.each_once(list, host, read).unwrap_or_default())
+        let list = self.spelled_out(list, key, is_one);
+        Hosts::List(self.each_once(&list, host, read).unwrap_or_default())
+    }
+
+    /// The same list with what hosts are called in the words of a protocol, where it has the name
+    /// of a `[[host]]`.
+    fn spelled_out(
+        &mut self,
+        list: &[Spanned<String>],
+        key: &str,
+        is_one: &fn(&str) -> bool,
+    ) -> Vec<Spanned<String>> {
+        let mut spelled = Vec::new();
+        for written in list {
+            let word = written.get_ref();
+            let Some(host) = self.named.iter().find(|host| host.name == *word) else {
+                let is_name = word != "any" && !is_one(word) && check_name(word).is_ok();
+                match is_name && !self.host_names.list.is_empty() {
+                    // One that is wrong has its name all the same.
+                    true if self.host_names.has(word) => {}
+                    true => {
+                        let names = std::mem::take(&mut self.host_names);
+                        self.unknown_name(written, "host", &names);
+                        self.host_names = names;
+                    }
+                    false => spelled.push(written.clone()),
+                }
+                continue;
+            };
+            let called = host.called(key);
+            if called.is_empty() {
+                let message = format!("host {word} has no {key}, and comes by no such protocol");
+                let help = format!("add {key} = ... to its [[host]], or leave it out here");
+                self.push(Mistake::error(written.span(), message).help(help));
+            }
+            spelled.extend(called.into_iter().map(|name| Spanned::new(written.span(), name)));
+        }
+        spelled
     }
 }

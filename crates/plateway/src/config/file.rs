@@ -23,6 +23,7 @@ use super::mistake::{Mistake, Span, nearest};
 use super::schema::{Valued, table_schema};
 use super::server::LowServer;
 use super::volume::LowVolume;
+use crate::protocols::LowHost;
 #[cfg(debug_assertions)]
 use crate::recorded;
 
@@ -34,6 +35,7 @@ pub(crate) struct LowArgs {
     pub(crate) volumes: Vec<LowVolume>,
     pub(crate) links: Vec<LowLink>,
     pub(crate) listeners: Vec<LowListener>,
+    pub(crate) hosts: Vec<LowHost>,
     pub(crate) exports: Vec<LowExport>,
 }
 
@@ -115,7 +117,7 @@ impl LowArgs {
 impl Written for LowArgs {
     const TITLE: &'static str = "the configuration";
     const KEYS: &'static [&'static str] =
-        &["server", "disk", "volume", "link", "listener", "export"];
+        &["server", "disk", "volume", "link", "listener", "host", "export"];
 
     fn read(root: &mut TableReader<'_, '_>) -> Self {
         Self {
@@ -124,6 +126,7 @@ impl Written for LowArgs {
             volumes: root.tables("volume"),
             links: root.tables("link"),
             listeners: root.tables("listener"),
+            hosts: root.tables("host"),
             exports: root.tables("export"),
         }
     }
@@ -145,6 +148,7 @@ pub(crate) fn keys() -> Vec<(&'static str, &'static [&'static str])> {
         of::<LowVolume>(),
         of::<LowLink>(),
         of::<LowListener>(),
+        of::<LowHost>(),
         of::<LowExport>(),
     ];
     all.extend(crate::protocols::export_keys());
@@ -345,6 +349,7 @@ mod tests {
             &["nvme", "iscsi", "poll_us", "aoe", "link", "vlan", "advertise", "chap"],
         );
         has("[[link]]", &["name", "ethernet", "vlan", "access"]);
+        has("[[host]]", &["name", "nvme", "iscsi", "aoe", "iscsi_chap"]);
         has("[[export]]", &["volume", "nvme", "iscsi", "aoe"]);
         has("nvme of [[export]]", &["subsystem", "nsid", "hosts"]);
         has("iscsi of [[export]]", &["target", "lun", "hosts", "chap"]);

@@ -13,7 +13,7 @@ use super::metrics::MetricsConfig;
 use super::server::Server;
 use super::thing::Thing;
 use super::volume::VolumeConfig;
-use crate::protocols::ExportConfig;
+use crate::protocols::{ExportConfig, HostConfig};
 
 /// A whole configuration: each kind of thing in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,7 @@ pub(crate) struct HiArgs {
     pub(crate) listeners: Vec<ListenerConfig>,
     /// Those that only exports name come last.
     pub(crate) links: Vec<LinkConfig>,
+    pub(crate) hosts: Vec<HostConfig>,
     pub(crate) exports: Vec<ExportConfig>,
 }
 
@@ -39,6 +40,7 @@ impl HiArgs {
             volumes: Vec::new(),
             listeners: Vec::new(),
             links: Vec::new(),
+            hosts: Vec::new(),
             exports: Vec::new(),
         }
     }
@@ -49,8 +51,15 @@ impl HiArgs {
         let volumes = self.volumes.iter().cloned().map(Thing::Volume);
         let listeners = self.listeners.iter().cloned().map(Thing::Listener);
         let links = self.links.iter().cloned().map(Thing::Link);
+        let hosts = self.hosts.iter().cloned().map(Thing::Host);
         let exports = self.exports.iter().cloned().map(Thing::Export);
         let metrics = self.metrics.iter().cloned().map(Thing::Metrics);
-        disks.chain(volumes).chain(listeners).chain(links).chain(exports).chain(metrics)
+        disks
+            .chain(volumes)
+            .chain(listeners)
+            .chain(links)
+            .chain(hosts)
+            .chain(exports)
+            .chain(metrics)
     }
 }

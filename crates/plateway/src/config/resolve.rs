@@ -21,6 +21,7 @@ use super::model::HiArgs;
 use super::places::Places;
 use super::size::parse_size;
 use super::uri::check_name;
+use crate::protocols::HostConfig;
 
 /// Resolves a configuration; `None` if any mistake (other than a warning) was pushed, now or
 /// before. `text` holds the bytes that spans point into.
@@ -30,7 +31,13 @@ pub(crate) fn resolve(
     defaults: &Defaults,
     mistakes: &mut Vec<Mistake>,
 ) -> Option<(HiArgs, Places)> {
-    let mut resolver = Resolver { text, mistakes, places: Places::default() };
+    let mut resolver = Resolver {
+        text,
+        mistakes,
+        places: Places::default(),
+        named: Vec::new(),
+        host_names: Names::default(),
+    };
     let server = resolver.server(&low.server, defaults);
     let disk_names = resolver.names("disk", low.disks.iter().map(|disk| (&disk.name, &disk.span)));
     let disks = resolver.disks(&low.disks, server.poll);
@@ -40,12 +47,16 @@ pub(crate) fn resolve(
     let listeners = resolver.listeners(&low.listeners, &server);
     let metrics = resolver.metrics(&low.server, &listeners);
     let mut links = resolver.links(&low.links, &low.listeners, server.poll);
+    let hosts = resolver.named_hosts(low);
+    resolver.named.clone_from(&hosts);
     let exports = resolver.exports(low, &volume_names, &volumes, &mut links);
     let links = links.list.into_iter().map(|(link, _)| link).collect();
     let places = resolver.places;
     let broken = mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
-    (!broken)
-        .then_some((HiArgs { server, metrics, disks, volumes, listeners, links, exports }, places))
+    (!broken).then_some((
+        HiArgs { server, metrics, disks, volumes, listeners, links, hosts, exports },
+        places,
+    ))
 }
 
 /// The names of disks or volumes in the order of the file; thousands are found as quickly as one.
@@ -76,6 +87,9 @@ pub(crate) struct Resolver<'a> {
     text: &'a str,
     pub(super) mistakes: &'a mut Vec<Mistake>,
     places: Places,
+    /// Hosts that exports may name, and the names of all that were written.
+    pub(super) named: Vec<HostConfig>,
+    pub(crate) host_names: Names,
 }
 
 impl Resolver<'_> {

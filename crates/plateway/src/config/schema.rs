@@ -15,10 +15,11 @@ use super::volume::LAYOUTS;
 use crate::log::{Format, Level};
 
 /// The keys without which a table is a mistake, whatever else it holds.
-const REQUIRED: [(&str, &[&str]); 9] = [
+const REQUIRED: [(&str, &[&str]); 10] = [
     ("[[disk]]", &["name", "uri"]),
     ("[[volume]]", &["name", "disks"]),
     ("[[link]]", &["ethernet"]),
+    ("[[host]]", &["name"]),
     ("[[export]]", &["volume"]),
     ("nvme of [[export]]", &["subsystem", "nsid"]),
     ("iscsi of [[export]]", &["target", "lun"]),
@@ -28,8 +29,9 @@ const REQUIRED: [(&str, &[&str]); 9] = [
 ];
 
 /// Tables of which one of these keys is there at least.
-const ONE_OF: [(&str, &[&str]); 3] = [
+const ONE_OF: [(&str, &[&str]); 4] = [
     ("[[listener]]", &["nvme", "iscsi", "aoe"]),
+    ("[[host]]", &["nvme", "iscsi", "aoe"]),
     ("[[export]]", &["nvme", "iscsi", "aoe"]),
     ("aoe of [[export]]", &["link", "interface"]),
 ];

@@ -1,4 +1,4 @@
-//! What a configuration consists of: disks, volumes, listeners, links, exports and where metrics
+//! What a configuration consists of: disks, volumes, listeners, links, hosts, exports and where metrics
 //! are read; and a step, which adds, removes or changes one.
 //!
 //! Each kind says of itself ([`Configured`]) what it is called, what it stands on, which others
@@ -18,7 +18,7 @@ use super::listener::ListenerConfig;
 use super::metrics::MetricsConfig;
 use super::plan::Refused;
 use super::volume::VolumeConfig;
-use crate::protocols::{ExportConfig, Proof};
+use crate::protocols::{ExportConfig, HostConfig, Proof};
 
 /// The key of what is a size, among the values that change in place.
 pub(super) const SIZE_KEY: &str = "size";
@@ -84,6 +84,7 @@ pub(crate) enum Thing {
     Volume(VolumeConfig),
     Listener(ListenerConfig),
     Link(LinkConfig),
+    Host(HostConfig),
     Export(ExportConfig),
     Metrics(MetricsConfig),
 }
@@ -96,8 +97,9 @@ impl Thing {
             Thing::Volume(_) => 1,
             Thing::Listener(_) => 2,
             Thing::Link(_) => 3,
-            Thing::Export(_) => 4,
-            Thing::Metrics(_) => 5,
+            Thing::Host(_) => 4,
+            Thing::Export(_) => 5,
+            Thing::Metrics(_) => 6,
         }
     }
 
@@ -120,6 +122,7 @@ impl Deref for Thing {
             Thing::Volume(one) => one,
             Thing::Listener(one) => one,
             Thing::Link(one) => one,
+            Thing::Host(one) => one,
             Thing::Export(one) => &**one,
             Thing::Metrics(one) => one,
         }

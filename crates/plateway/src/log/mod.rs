@@ -193,6 +193,7 @@ impl Event {
             Thing::Disk(disk) => (&mut fields.disk, disk.name.clone()),
             Thing::Volume(volume) => (&mut fields.volume, volume.name.clone()),
             Thing::Link(link) => (&mut fields.link, link.name.clone()),
+            Thing::Host(host) => (&mut fields.host, host.name.clone()),
             Thing::Export(export) => (&mut fields.export, export.shown()[0].clone()),
             Thing::Listener(_) | Thing::Metrics(_) => (&mut fields.listener, thing.title()),
         };

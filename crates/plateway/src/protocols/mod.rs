@@ -10,6 +10,7 @@ pub(crate) mod aoe;
 mod asking;
 pub(crate) mod connect;
 mod cutting;
+pub(crate) mod host;
 pub(crate) mod iscsi;
 pub(crate) mod nvme_tcp;
 
@@ -28,6 +29,8 @@ use utoipa::ToSchema;
 /// What `dissect` makes of a protocol on frames.
 pub(crate) use self::aoe::dissect::Talk as FrameTalk;
 use self::connect::{ClientKind, Guide, Reached};
+/// Hosts that have one name for all protocols.
+pub(crate) use self::host::{HostConfig, LowHost};
 /// By what hosts prove who they are to the one protocol that asks them.
 pub(crate) use self::iscsi::chap::ChapConfig as Proof;
 /// What a listener says to the one protocol whose hosts it tells of its address.

@@ -20,6 +20,7 @@ mod event_log;
 pub(crate) mod exports;
 mod failed;
 mod follow;
+mod hosts;
 pub(crate) mod identity;
 mod in_use;
 mod inspect;
@@ -79,7 +80,7 @@ use crate::config::thing::{Configured, Step, Thing};
 use crate::config::uri::DiskUri;
 use crate::config::volume::VolumeConfig;
 use crate::log::Event;
-use crate::protocols::Secrets;
+use crate::protocols::{HostConfig, Secrets};
 use disks::DiskSight;
 use exports::OpenExport;
 use failed::FailedThings;
@@ -114,6 +115,8 @@ pub(crate) struct Running {
     listeners: IndexMap<String, OpenListener>,
     /// Those that exports are on.
     links: IndexMap<String, OpenLink>,
+    /// Those that have a name, by it.
+    hosts: IndexMap<String, HostConfig>,
     /// By title.
     exports: IndexMap<String, OpenExport>,
     /// Those that remote disks are reached on, by what is taken there.
@@ -250,6 +253,7 @@ impl Running {
             volumes: IndexMap::new(),
             listeners: IndexMap::new(),
             links: IndexMap::new(),
+            hosts: IndexMap::new(),
             exports: IndexMap::new(),
             import_links: BTreeMap::new(),
             failed: FailedThings::default(),
@@ -302,6 +306,7 @@ impl Running {
             volumes: self.volumes.values().map(|volume| volume.config.clone()).collect(),
             listeners: self.listeners.values().map(|listener| listener.config.clone()).collect(),
             links: self.links.values().map(|link| link.config.clone()).collect(),
+            hosts: self.hosts.values().cloned().collect(),
             exports: self.exports.values().map(|export| export.config.clone()).collect(),
         };
         for (thing, _) in self.failed.things() {
@@ -310,6 +315,7 @@ impl Running {
                 Thing::Volume(one) => args.volumes.push(one),
                 Thing::Listener(one) => args.listeners.push(one),
                 Thing::Link(one) => args.links.push(one),
+                Thing::Host(one) => args.hosts.push(one),
                 Thing::Export(one) => args.exports.push(one),
                 Thing::Metrics(one) => args.metrics = Some(one),
             }
@@ -327,6 +333,7 @@ impl Running {
         sort(&mut self.volumes, to.volumes.iter().map(|volume| volume.name.clone()));
         sort(&mut self.listeners, to.listeners.iter().map(Configured::title));
         sort(&mut self.links, to.links.iter().map(|link| link.name.clone()));
+        sort(&mut self.hosts, to.hosts.iter().map(|host| host.name.clone()));
         sort(&mut self.exports, to.exports.iter().map(|export| export.title()));
         // How a disk would be made may have changed, for which no step is needed.
         for wanted in &to.disks {

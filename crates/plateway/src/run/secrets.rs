@@ -68,6 +68,7 @@ impl Running {
         match thing {
             Thing::Listener(listener) => self.renew_listener(listener),
             Thing::Export(export) => self.renew_export(export),
+            Thing::Host(_) => self.renew_hosts(),
             _ => Ok(()),
         }
     }

@@ -18,7 +18,7 @@ const OF_HOST: &str = "what the host knows";
 const OF_TARGET: &str = "what the target knows";
 
 /// Puts a secret into a file that its owner alone may read; returns its path.
-fn put(directory: &Path, name: &str, secret: &str) -> String {
+pub(crate) fn put(directory: &Path, name: &str, secret: &str) -> String {
     let path = directory.join(name);
     fs::write(&path, format!("{secret}\n")).expect("a file");
     mode(&path, 0o600);
@@ -34,7 +34,7 @@ fn credentials(name: &str, secret: &str) -> Credentials {
     Credentials { name: name.to_owned(), secret }
 }
 
-fn login(user: &str, secret: &str) -> Login {
+pub(crate) fn login(user: &str, secret: &str) -> Login {
     Login { own: credentials(user, secret), target: None }
 }
 
@@ -44,10 +44,20 @@ fn mutual(user: &str, secret: &str) -> Login {
 
 /// A session by a port of this number, or why there is none.
 fn log_in(address: &str, port: u8, login: Option<Login>) -> Result<Session, String> {
+    log_in_as(HOST, address, port, login)
+}
+
+/// The same of a host that calls itself so.
+pub(crate) fn log_in_as(
+    name: &str,
+    address: &str,
+    port: u8,
+    login: Option<Login>,
+) -> Result<Session, String> {
     let mut session = Session::connect(address, port);
     let login = login.map(|login| (login, Challenge { identifier: port, bytes: [port; 32] }));
     let mut asker = Asker::new(login);
-    let mut ours = keys(&[("InitiatorName", HOST), ("TargetName", TARGET)]);
+    let mut ours = keys(&[("InitiatorName", name), ("TargetName", TARGET)]);
     asker.begin(&mut ours);
     while !session.host.is_logged_in {
         let flags = match asker.is_last() {
@@ -94,7 +104,7 @@ fn guarded(directory: &Path) -> (Server, String) {
     (server, address)
 }
 
-fn is_failure(session: Result<Session, String>) -> bool {
+pub(crate) fn is_failure(session: Result<Session, String>) -> bool {
     session.err().is_some_and(|why| why.contains("authentication failure"))
 }
 

@@ -17,6 +17,7 @@ mod failed;
 mod files;
 mod follow;
 mod groups;
+mod hosts;
 mod iscsi;
 mod log;
 mod machine;

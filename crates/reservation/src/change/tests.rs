@@ -506,7 +506,14 @@ fn a_named_host_that_registered_by_itself_stays_when_a_list_leaves_it_out() {
     let free = Reservation::default();
     let state = after(
         &free,
-        Change::Register { by: web(), guard: Guard::Any, key: 7, also: Vec::new(), persists: None },
+        Change::Register {
+            by: web(),
+            guard: Guard::Any,
+            key: 7,
+            also: Vec::new(),
+            ports: Vec::new(),
+            persists: None,
+        },
         Done,
     );
     let state = after(&state, Change::ForceList { list: Vec::new() }, Done);

@@ -5,7 +5,7 @@ use block::{
 };
 use contract::{InFrame, LinkFacts, LinkId, Links};
 use core::time::Duration;
-use reservation::{Registrant, Reservation, Value};
+use reservation::{Reservation, Value};
 use std::collections::VecDeque;
 use testkit::{Agreement, ShardStub, perform};
 use wire::aoe::Address;

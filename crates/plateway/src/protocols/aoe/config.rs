@@ -107,6 +107,7 @@ struct Seen {
 /// What is said of stations.
 const STATIONS: HostWords = HostWords {
     names: "MAC addresses",
+    key: "aoe",
     nobody: "no host may use it",
     host: "MAC address",
     help: "name the MAC addresses of initiators as `ip link` shows them: hosts = [\"02:00:00:00:00:01\"], or hosts = \"any\" (as a flag: --hosts any)",
@@ -300,7 +301,10 @@ impl Resolver<'_> {
         found.first().copied().flatten()
     }
 
-    fn station(&mut self, written: &Spanned<String>) -> Option<MacAddress> {
+    pub(in crate::protocols) fn station(
+        &mut self,
+        written: &Spanned<String>,
+    ) -> Option<MacAddress> {
         let seen = written.get_ref();
         match seen.parse::<MacAddress>() {
             Ok(mac) if mac.is_group() => {

@@ -68,7 +68,7 @@ impl ChapConfig {
     }
 
     /// As a file has it.
-    pub(super) fn text(&self) -> String {
+    pub(in crate::protocols) fn text(&self) -> String {
         let mutual = self.mutual.as_ref().map(|one| format!(", mutual = {{ {} }}", one.text()));
         format!("{{ {}{} }}", self.user.text(), mutual.unwrap_or_default())
     }
@@ -105,13 +105,13 @@ impl fmt::Display for ChapConfig {
 }
 
 /// What a step says of a value that may be absent.
-pub(super) fn shown(chap: Option<&ChapConfig>) -> String {
+pub(in crate::protocols) fn shown(chap: Option<&ChapConfig>) -> String {
     chap.map_or_else(|| "none".to_owned(), ChapConfig::to_string)
 }
 
 impl Resolver<'_> {
     /// What `chap` means; `None` where it is wrong.
-    pub(super) fn chap(&mut self, low: &LowChap) -> Option<ChapConfig> {
+    pub(in crate::protocols) fn chap(&mut self, low: &LowChap) -> Option<ChapConfig> {
         let written = (&low.user, &low.secret_file);
         let user = self.chap_user(&low.span, LowChap::TITLE, written, OF_HOST);
         let mutual = low.mutual.as_ref().map(|low| {

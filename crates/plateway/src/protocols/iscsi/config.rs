@@ -121,6 +121,7 @@ struct Seen {
 
 const HOSTS: HostWords = HostWords {
     names: "initiator names",
+    key: "iscsi",
     nobody: "no host may log in",
     host: "host",
     help: "name them as in their /etc/iscsi/initiatorname.iscsi: hosts = [\"iqn...\"], or hosts = \"any\" (as a flag: --hosts any)",
@@ -190,7 +191,10 @@ impl Resolver<'_> {
         })
     }
 
-    fn iscsi_name(&mut self, written: &Spanned<String>) -> Option<IscsiName> {
+    pub(in crate::protocols) fn iscsi_name(
+        &mut self,
+        written: &Spanned<String>,
+    ) -> Option<IscsiName> {
         match super::name(written.get_ref()) {
             Ok(name) => Some(name),
             Err((message, offset)) => {

@@ -155,7 +155,7 @@ impl Secrets {
     }
 
     /// What a target, or a listener for discovery, asks of hosts.
-    pub(super) fn required(&self, proof: &ChapConfig) -> Required {
+    pub(in crate::protocols) fn required(&self, proof: &ChapConfig) -> Required {
         let credentials = |one: &UserConfig| {
             let secret = self.0.get(&one.secret).expect("secrets are read before they are used");
             Credentials { name: one.user.clone(), secret: secret.clone() }

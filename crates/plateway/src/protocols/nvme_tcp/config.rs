@@ -79,6 +79,7 @@ struct Seen {
 
 const HOSTS: HostWords = HostWords {
     names: "host NQNs",
+    key: "nvme",
     nobody: "no host may connect",
     host: "host",
     help: "name them as in their /etc/nvme/hostnqn: hosts = [\"nqn...\"], or hosts = \"any\" (as a flag: --hosts any)",
@@ -137,7 +138,7 @@ impl Resolver<'_> {
         Some(nqn)
     }
 
-    fn nqn(&mut self, written: &Spanned<String>) -> Option<Nqn> {
+    pub(in crate::protocols) fn nqn(&mut self, written: &Spanned<String>) -> Option<Nqn> {
         match written.get_ref().parse::<Nqn>() {
             Ok(nqn) => Some(nqn),
             Err(error) => {
