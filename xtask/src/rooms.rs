@@ -123,8 +123,11 @@ const PLANTED: (&str, &str) = ("xtask/planted/impure.rs", "// refused");
 const LINTS: &str = "[lints]\nworkspace = true\n";
 
 /// The crates above the protocols, and the files that may name them all.
-const NAMING: &[(&str, &[&str])] =
-    &[("shard", &["protocols.rs", "remote.rs"]), ("plateway", &["protocols/mod.rs"]), ("sim", &[])];
+const NAMING: &[(&str, &[&str])] = &[
+    ("shard", &["protocols.rs", "protocols/agreed.rs", "remote.rs"]),
+    ("plateway", &["protocols/mod.rs", "protocols/host.rs"]),
+    ("sim", &[]),
+];
 /// The protocols. A file or folder that has one of these names in its own may name it as well.
 const PROTOCOLS: [&str; 3] = ["nvme", "aoe", "iscsi"];
 
