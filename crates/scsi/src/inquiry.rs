@@ -70,7 +70,7 @@ fn standard(unit: Option<&LogicalUnit>, facts: &Facts<'_>) -> StandardInquiry {
         format: ResponseFormat(2).with_hierarchical(true),
         additional_length: StandardInquiry::SIZE as u8 - 5,
         capabilities: Capabilities(0).with_target_port_groups(offered(unit)),
-        queueing: Queueing(0).with_command_queue(true),
+        queueing: Queueing(0).with_command_queue(true).with_multiple_ports(facts.groups.len() > 1),
         vendor: ascii_field(facts.vendor),
         product: ascii_field(facts.product),
         revision: ascii_field(facts.revision),

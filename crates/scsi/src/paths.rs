@@ -236,6 +236,8 @@ mod tests {
             assert_eq!(data[behind + 12..], [2, 0x8f, 0, 2, 0, 2, 0, 1, 0, 0, 0, 2]);
             assert_eq!(data[3], data.len() as u8 - 4);
         }
+        let inquiry = reply(&Cdb::inquiry(96), Some(&unit()), &facts).unwrap();
+        assert_eq!(inquiry[6] & 0x10, 0x10, "MULTIP");
         let refused = reply(&reporting(2), Some(&unit()), &facts);
         assert_eq!(refused, Err(Sense::invalid_field(1, 7)));
     }

@@ -24,6 +24,7 @@ fn a_unit_is_a_disk_of_spc_4_and_sbc_3() {
     assert_eq!((disk.format.format(), disk.format.hierarchical()), (2, true));
     assert_eq!(usize::from(disk.additional_length), data.len() - 5);
     assert!(disk.queueing.command_queue() && !disk.removable.is_removable());
+    assert!(!disk.queueing.multiple_ports(), "of one group");
     let access = |hosts_set_paths| {
         let unit = LogicalUnit { hosts_set_paths, ..unit() };
         let data = ask(&Cdb::inquiry(260), &unit).expect("data");
