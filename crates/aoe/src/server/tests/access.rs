@@ -282,3 +282,25 @@ fn what_each_listed_station_did_is_counted_and_kept_while_it_is_listed() {
     assert_eq!(of(&world, B), None);
     assert_eq!(world.target.traffic(EXPORT).map(|all| all.read_bytes), Some(1536));
 }
+
+#[test]
+fn stations_of_a_named_host_are_one_registrant_and_are_listed_as_they_were_set() {
+    const C: [u8; 6] = [2, 0, 0, 0, 0, 0xc];
+    let mut world = World::new();
+    let id = reservation::Registrant::Host([7; 16]);
+    let web = reservation::Applicant { id, name: Some("web1".into()) };
+    let mut named = reservation::NamedHosts::default();
+    [A, C].iter().for_each(|mac| named.add_station(*mac, &web));
+    world.target.set_named_hosts(named.into());
+    assert_eq!(reserved(&world.answer(&reserve(A, 1, &[A]))), [A]);
+    assert_eq!(world.answer(&read(C, 1, 0, 1)).len(), 548, "it is the same host");
+    assert_eq!(world.answer(&read(B, 1, 0, 1))[14..16], [0x1c, 6]);
+    assert_eq!(reserved(&world.answer(&reserve(C, 1, &[A, C]))), [A, C], "by either");
+    assert_eq!(reserved(&world.answer(&reserve(B, 0, &[]))), [A, C]);
+    // Nameless they are strangers: the list is the name's.
+    world.target.set_named_hosts(Default::default());
+    assert_eq!(world.answer(&read(A, 2, 0, 1))[14..16], [0x1c, 6]);
+    assert_eq!(world.answer(&reserve(A, 1, &[A]))[14..16], [0x1c, 6]);
+    assert_eq!(reserved(&world.answer(&reserve(A, 2, &[A]))), [A], "force takes it");
+    assert_eq!(world.answer(&read(A, 3, 0, 1)).len(), 548);
+}
