@@ -13,6 +13,7 @@ pub(crate) fn run(args: &SessionArgs) -> miette::Result<()> {
                     &sessions,
                     &[
                         ("host", |one| one.host.clone()),
+                        ("name", |one| one.name.clone().unwrap_or("-".to_owned())),
                         ("address", |one| one.peer.clone()),
                         ("protocol", |one| one.protocol.to_owned()),
                         ("export", |one| one.export.clone()),

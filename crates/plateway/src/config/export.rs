@@ -221,7 +221,7 @@ impl Resolver<'_> {
             };
             let called = host.called(key);
             if called.is_empty() {
-                let message = format!("host {word} has no {key}, and comes by no such protocol");
+                let message = format!("host {word} does not come by {key}");
                 let help = format!("add {key} = ... to its [[host]], or leave it out here");
                 self.push(Mistake::error(written.span(), message).help(help));
             }

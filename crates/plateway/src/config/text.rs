@@ -86,6 +86,15 @@ disks = ["c"]
 [[listener]]
 nvme = "[::]:4420"
 poll_us = 50
+[[host]]
+name = "web1"
+nvme = ["nqn.2026-11.net.plateway:me", "nqn.2026-11.net.plateway:me2"]
+iscsi = "IQN.2026-11.net.plateway:me"
+aoe = "02:00:00:00:00:01"
+iscsi_chap = { user = "w", mutual = { user = "t", secret_file = "/b" } }
+[[host]]
+name = "db-1"
+aoe = ["02:00:00:00:00:02"]
 [[export]]
 volume = "s"
 nvme = { subsystem = "nqn.2026-11.net.plateway:s", nsid = 3, hosts = ["nqn.2026-11.net.plateway:me"] }

@@ -581,6 +581,8 @@ pub(crate) struct Session {
     pub(crate) protocol: &'static str,
     /// The name that it told.
     pub(crate) host: String,
+    /// The one that the configuration gives it, if it does.
+    pub(crate) name: Option<String>,
     /// Its address.
     pub(crate) peer: String,
     /// What it uses, as hosts know it.

@@ -35,6 +35,13 @@ impl Running {
         self.tell_hosts(&self.hosts, "hosts")
     }
 
+    /// The name of the host that is called so.
+    pub(crate) fn name_of(&self, identity: &str) -> Option<String> {
+        let mut named = self.hosts.values();
+        let found = named.find(|host| host.called_at_all().iter().any(|name| name == identity));
+        found.map(|host| host.name.clone())
+    }
+
     fn bring_hosts(
         &mut self,
         wanted: IndexMap<String, HostConfig>,

@@ -93,7 +93,17 @@ fn a_named_host_holds_by_one_protocol_writes_by_the_other_and_is_fenced_on_both(
     assert_eq!(web.acquire(AcquireAction::ACQUIRE, KEYS.0, 0), Status::SUCCESS);
     assert_eq!((web.write(), other.write()), (LET, REFUSED));
     assert_eq!(holders(&server)[0], "web1");
-    assert!(server.ask(&["status"]).contains("web1"));
+    let status = server.status();
+    let named = [&status["controllers"], &status["iscsi_sessions"]].map(|all| {
+        let all = all.as_array().expect("sessions").iter();
+        all.map(|one| one["name"].as_str().unwrap_or("-").to_owned()).collect::<Vec<_>>()
+    });
+    for mut names in named {
+        names.sort();
+        assert_eq!(names, ["-", "web1"]);
+    }
+    let sessions = server.ask(&["session", "list"]);
+    assert_eq!(sessions.matches("web1").count(), 2, "{sessions}");
 
     // Its software registers by every path: by another port, too, and once more by this one.
     assert_eq!(web.register_scsi(0, KEYS.0), ScsiStatus::GOOD);

@@ -57,6 +57,9 @@ struct Login {
     target: String,
     /// The initiator's name.
     host: String,
+    /// The name that the configuration gives that host, if it does.
+    #[serde(default)]
+    name: Option<String>,
     /// ISID in hexadecimal.
     isid: String,
     /// TSIH.
@@ -75,6 +78,7 @@ impl Status {
         let logins = all().flat_map(|report| &report.logins).map(|report| Login {
             target: report.nexus.target.to_string(),
             host: report.nexus.initiator.to_string(),
+            name: running.name_of(report.nexus.initiator.as_str()),
             isid: report.nexus.isid.iter().map(|byte| format!("{byte:02x}")).collect(),
             tsih: report.tsih,
             peer: report.peer.to_string(),
@@ -106,6 +110,7 @@ impl Status {
         self.iscsi_sessions.iter().map(|login| Session {
             protocol: "iscsi",
             host: login.host.clone(),
+            name: login.name.clone(),
             peer: login.peer.clone(),
             export: login.target.clone(),
             state: "logged in".to_owned(),
@@ -128,6 +133,7 @@ impl Status {
             &self.iscsi_sessions,
             &[
                 ("host", |one| one.host.clone()),
+                ("name", |one| one.name.clone().unwrap_or("-".to_owned())),
                 ("address", |one| one.peer.clone()),
                 ("target", |one| one.target.clone()),
                 ("ISID", |one| one.isid.clone()),

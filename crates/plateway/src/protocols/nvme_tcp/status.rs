@@ -52,6 +52,9 @@ struct Controller {
     controller: u16,
     /// HOSTNQN.
     host: String,
+    /// The name that the configuration gives that host, if it does.
+    #[serde(default)]
+    name: Option<String>,
     /// HOSTID in hexadecimal.
     host_id: String,
     /// Its address.
@@ -75,6 +78,7 @@ impl Status {
             subsystem: report.subsystem.as_str().to_owned(),
             controller: report.controller,
             host: report.host.nqn.as_str().to_owned(),
+            name: running.name_of(report.host.nqn.as_str()),
             host_id: report.host.id.iter().map(|byte| format!("{byte:02x}")).collect(),
             peer: report.peer.to_string(),
             state: match report.state {
@@ -114,6 +118,7 @@ impl Status {
         self.controllers.iter().map(|controller| Session {
             protocol: "nvme",
             host: controller.host.clone(),
+            name: controller.name.clone(),
             peer: controller.peer.clone(),
             export: controller.subsystem.clone(),
             state: controller.state.clone(),
@@ -135,6 +140,7 @@ impl Status {
             &self.controllers,
             &[
                 ("host", |one| one.host.clone()),
+                ("name", |one| one.name.clone().unwrap_or("-".to_owned())),
                 ("address", |one| one.peer.clone()),
                 ("subsystem", |one| one.subsystem.clone()),
                 ("controller", |one| one.controller.to_string()),
