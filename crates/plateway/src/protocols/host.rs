@@ -178,10 +178,7 @@ impl Resolver<'_> {
             }
         }
         // One that is wrong must not be taken for none.
-        let chap = match &low.iscsi_chap {
-            Some(chap) => Some(self.chap(chap)),
-            None => None,
-        };
+        let chap = low.iscsi_chap.as_ref().map(|chap| self.chap(chap));
         if let (Some(chap), None) = (&low.iscsi_chap, &low.iscsi)
             && !self.is_reported(&low.span, LowHost::TITLE, "iscsi")
         {
