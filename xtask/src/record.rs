@@ -28,7 +28,7 @@ const ENUMS: &[&str] = &[
     "shard::mail::News",
     "shard::mail::ImportEvent",
     "shard::protocols::ProtocolMessage",
-    "shard::protocols::StoreKey",
+    "shard::protocols::agreed::StoreKey",
     "volume::message::Message",
     "nvme::message::Message",
     "iscsi::message::Message",

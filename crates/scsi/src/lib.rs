@@ -32,7 +32,7 @@ mod work;
 pub use attention::Attentions;
 pub use judge::{judge, judge_absent};
 pub use parameters::{Ordered, parameters};
-pub use paths::{ACCESS_CHANGED, check_blocks, check_path, set_paths, status_of_paths};
+pub use paths::{access_changed, check_blocks, check_path, set_paths, status_of_paths};
 pub use reply::{Facts, TargetPort, reply};
 pub use reserve::{
     AT_PORT, Asker, ReserveSense, reserve_in, reserve_out, status_of_change, told_as,

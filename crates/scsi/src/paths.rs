@@ -12,6 +12,7 @@
 //! whoever set it likes, so no time is said. Spec: SPC-4, "Asymmetric logical unit access", "REPORT
 //! TARGET PORT GROUPS command", "SET TARGET PORT GROUPS command".
 
+use block::record::passed;
 use reservation::paths::Path;
 use reservation::replica::Answer;
 use reservation::{PathGroup, PathState, Paths, SetBy};
@@ -158,7 +159,11 @@ pub fn status_of_paths(answer: &Answer<(), Paths>) -> (ScsiStatus, Option<Sense>
 }
 
 /// The unit attention by which every other host is told.
-pub const ACCESS_CHANGED: Sense = Sense::attention(AdditionalSense::ASYMMETRIC_ACCESS_CHANGED);
+pub fn access_changed() -> Sense {
+    let code = AdditionalSense::ASYMMETRIC_ACCESS_CHANGED;
+    passed("status", code.name().unwrap_or_default());
+    Sense::attention(code)
+}
 
 #[cfg(test)]
 mod tests {

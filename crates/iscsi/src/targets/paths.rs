@@ -7,7 +7,7 @@
 
 use reservation::replica::Answer;
 use reservation::{PathChange, PathGroup, PathState, Paths, SetBy};
-use scsi::ACCESS_CHANGED;
+use scsi::access_changed;
 
 use super::reserve::Waiter;
 use super::{SessionEvent, SessionHandle, Targets};
@@ -37,7 +37,7 @@ impl Targets {
     pub fn paths_changed(&mut self, changed: &[(PathGroup, SetBy)]) {
         for (_, session) in self.sessions.iter().filter(|(_, session)| !session.ends) {
             if changed.iter().any(|(_, by)| *by != SetBy::Host(session.life)) {
-                let told = SessionEvent::Attention(None, ACCESS_CHANGED);
+                let told = SessionEvent::Attention(None, access_changed());
                 self.events.push_back((session.place, told));
             }
         }

@@ -38,15 +38,19 @@ fn every_documented_request_is_answered_as_documented() {
     assert_eq!(document, json_of(&ask(home.path(), "GET", "/openapi.json", "").1));
     assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")));
     let paths = document["paths"].as_object().expect("paths");
-    assert_eq!(paths.len(), 11, "{paths:?}");
+    assert_eq!(paths.len(), 12, "{paths:?}");
     for (path, methods) in paths {
         for (method, told) in methods.as_object().expect("methods") {
             let body =
                 if path.ends_with("check") || path.ends_with("apply") { &*config } else { "" };
             let known = if path.contains("disks") { "d0" } else { "v0" };
             let of_host = path.ends_with("hosts") || path.ends_with("sessions");
-            let host = if of_host { "?host=nqn.2026-11.a:b" } else { "" };
-            let asked = path.replace("{name}", known) + host;
+            let more = match path.contains("groups") {
+                true => "?state=non-optimized",
+                false if of_host => "?host=nqn.2026-11.a:b",
+                false => "",
+            };
+            let asked = path.replace("{name}", known).replace("{group}", "1") + more;
             let (code, body) = ask(home.path(), &method.to_uppercase(), &asked, body);
             assert!(told["summary"].is_string(), "{path}: {told}");
             let answer = &told["responses"][code.to_string()];
@@ -78,6 +82,8 @@ fn what_is_no_request_is_told_so() {
         ("PUT", "/v1/status", 405),
         ("DELETE", "/v1/sessions", 400),
         ("POST", "/v1/volumes/v0/hosts", 400),
+        ("POST", "/v1/groups/1", 400),
+        ("POST", "/v1/groups/1?state=asleep", 400),
     ] {
         let (seen, body) = ask(home.path(), method, path, "");
         assert_eq!(seen, code, "{method} {path}: {body}");
@@ -98,6 +104,7 @@ fn what_cannot_be_done_is_refused_in_words() {
         ("POST", &format!("volumes/v7/{host}"), "", "v7"),
         ("DELETE", &format!("volumes/v7/{host}"), "", "v7"),
         ("POST", "volumes/v7/reservation/clear", "", "v7"),
+        ("POST", "groups/9?state=standby", "", "there are 1"),
         ("DELETE", "sessions?host=nqn.2026-11.a:b", "", "nqn.2026-11.a:b"),
     ] {
         let (seen, answer) = ask(home.path(), method, &format!("/v1/{path}"), body);

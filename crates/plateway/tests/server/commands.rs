@@ -17,7 +17,7 @@ fn each_command_finds_the_server_by_its_configuration_and_answers_in_json() {
     let config = config.replace("\"any\"", &format!("[\"{HOST}\"]"));
     let server = Server::configured(here, &config);
     let file = here.join("plateway.toml").display().to_string();
-    let commands: [(&[&str], &str); 14] = [
+    let commands: [(&[&str], &str); 15] = [
         (&["status"], "\"volumes\":"),
         (&["config"], "ram:8MiB"),
         (&["disks", "list"], "ram:8MiB"),
@@ -29,6 +29,7 @@ fn each_command_finds_the_server_by_its_configuration_and_answers_in_json() {
         (&["session", "list"], ""),
         (&["connect", "v0"], "nvme connect -t tcp -a 127.0.0.1"),
         (&["reservation", "clear", "v0"], "v0 has no reservation"),
+        (&["group", "set", "1", "optimized"], "group 1 is optimized already"),
         (&["check"], "the server has it now"),
         (&["apply"], "\"steps\":[]"),
         (&["apply", "--yes", "--allow-empty"], "\"steps\":[]"),
