@@ -40,6 +40,19 @@ impl Connection {
         self.give_all(buffers, class, ctx);
     }
 
+    /// The list that a task's data are, whose memory is given back.
+    pub(super) fn take_list(
+        &mut self,
+        data: Incoming,
+        class: Class,
+        ctx: &mut Context<'_>,
+    ) -> Vec<u8> {
+        let mut list = vec![0; data.length as usize];
+        ctx.memory.read(&data.buffer, 0, &mut list);
+        self.give_data(data, class, ctx);
+        list
+    }
+
     /// Carries out a command whose data are there, in `slot`, which is in flight.
     #[expect(clippy::too_many_arguments, reason = "a command, its data and whose memory they are")]
     pub(super) fn carry_out(

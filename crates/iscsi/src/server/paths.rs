@@ -28,9 +28,7 @@ impl Connection {
         class: Class,
         ctx: &mut Context<'_>,
     ) {
-        let mut list = vec![0; data.length as usize];
-        ctx.memory.read(&data.buffer, 0, &mut list);
-        self.give_data(data, class, ctx);
+        let list = self.take_list(data, class, ctx);
         let Some(session) = self.state.session() else {
             return self.fail(slot, Refusal::ABORTED, ctx);
         };
