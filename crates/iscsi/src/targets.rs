@@ -336,8 +336,8 @@ impl Targets {
         all.into_iter().collect()
     }
 
-    /// The addresses of all targets and their portal groups, for a host that came this way: first that by which it came,
-    /// since that one works for it, then those of other listeners.
+    /// The addresses of all targets and their portal groups, for a host that came this way: first
+    /// that by which it came, since that one works for it, then those of other listeners.
     pub fn addresses(&self, endpoint: &Endpoint) -> Vec<(String, PathGroup)> {
         // A listener on [::] sees IPv4 hosts under mapped addresses, which they would not know.
         let mut local = endpoint.local;

@@ -3,10 +3,10 @@
 //! What lives here: what is exported (`subsystem`), the control side of the target (`controllers`,
 //! and the data that its commands return in `identify`, `log`, `feature`,
 //! `discovery` and `fabrics`), and what shards tell each other (`message`); I/O commands as
-//! requests to volumes (`io`), as changes of reservations (`reservations`), what a path serves (`paths`), and outcomes as
-//! statuses (`status`); the connections themselves
-//! (`tcp`). What deliberately does not: sockets, clocks, threads, disks, and the layout of
-//! structures (room `wire`). Read `controllers` first, then `tcp::server`.
+//! requests to volumes (`io`), as changes of reservations (`reservations`), what a path serves
+//! (`paths`), and outcomes as statuses (`status`); the connections themselves (`tcp`). What
+//! deliberately does not: sockets, clocks, threads, disks, and the layout of structures (room
+//! `wire`). Read `controllers` first, then `tcp::server`.
 
 pub mod controllers;
 mod discovery;

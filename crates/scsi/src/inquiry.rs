@@ -1,8 +1,9 @@
 //! INQUIRY: what a unit says of itself, and the pages of vital product data.
 //!
 //! A LUN under which there is nothing answers, too: with qualifier 3 and no device type. Errors: a
-//! page that is not there, or a page without EVPD. No third-party copies are offered. Spec: SPC-4, "INQUIRY command", "Vital product data parameters"; SBC-3, "Vital
-//! product data (VPD) parameters".
+//! page that is not there, or a page without EVPD. No third-party copies are offered. Spec: SPC-4,
+//! "INQUIRY command", "Vital product data parameters"; SBC-3, "Vital product data (VPD)
+//! parameters".
 
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
 use wire::ascii_field;

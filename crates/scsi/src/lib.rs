@@ -4,14 +4,14 @@
 //! that refuse them (`judge`, `work`, `commands`); the data that a device says of itself and of its
 //! units (`reply`, `inquiry`, `mode`); lists that hosts send (`parameters`); commands that change or tell
 //! the reservation (`reserve`); what a port answers in which state, and the commands about that
-//! (`paths`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What deliberately does not: transports, their
-//! sessions and names, task management, who waits for what, and the layout of structures (room
-//! `wire`). Read `judge` first.
+//! (`paths`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What
+//! deliberately does not: transports, their sessions and names, task management, who waits for
+//! what, and the layout of structures (room `wire`). Read `judge` first.
 //!
 //! The way of a command: take the unit attention that is due ([`Attentions::take`]), then
-//! [`judge()`] it; ask what its path serves ([`check_path()`]) and what is in force of reservations ([`Work::access`]); move its data; then
-//! submit what it is, or answer it by [`reply()`], [`parameters()`], [`reserve_in()`] or what becomes of
-//! [`reserve_out()`].
+//! [`judge()`] it; ask what its path serves ([`check_path()`]) and what is in force of reservations
+//! ([`Work::access`]); move its data; then submit what it is, or answer it by [`reply()`],
+//! [`parameters()`], [`reserve_in()`] or what becomes of [`reserve_out()`].
 
 mod attention;
 mod commands;

@@ -3,9 +3,9 @@
 //! In: the command, the facts of its unit, if there is one, and those of the device. Out: the data,
 //! no longer than the command's allocation length, which is no error and no overflow: how much there
 //! would have been is in the data. Errors: the sense data of CHECK CONDITION. INQUIRY is in
-//! `inquiry`, MODE SENSE in `mode`, REPORT TARGET PORT GROUPS in `paths`. Spec: SPC-4, "REPORT LUNS command", "REQUEST SENSE command",
-//! "REPORT SUPPORTED OPERATION CODES command"; SBC-3, "READ CAPACITY (10) command", "GET LBA STATUS
-//! command".
+//! `inquiry`, MODE SENSE in `mode`, REPORT TARGET PORT GROUPS in `paths`. Spec: SPC-4, "REPORT LUNS
+//! command", "REQUEST SENSE command", "REPORT SUPPORTED OPERATION CODES command"; SBC-3, "READ
+//! CAPACITY (10) command", "GET LBA STATUS command".
 
 use reservation::PathGroup;
 use reservation::paths::Path;

@@ -230,9 +230,9 @@ where
     Ok(Change::Move { by, key, to, to_key, unregister, persists })
 }
 
-/// The data of PERSISTENT RESERVE IN, no longer than its allocation length; registrants whose port is
-/// not known are told at `relative_port`, by which it is asked. A session that has the volume by RESERVE(6) is a conflict, also to
-/// itself.
+/// The data of PERSISTENT RESERVE IN, no longer than its allocation length; registrants whose port
+/// is not known are told at `relative_port`, by which it is asked. A session that has the volume by
+/// RESERVE(6) is a conflict, also to itself.
 #[cold]
 pub fn reserve_in(
     cdb: &Cdb,

@@ -107,7 +107,8 @@ impl Connection {
         *self.slots.state(slot) = TaskState::Changing(number);
     }
 
-    /// All shards have agreed on a change, of a reservation or of paths, or not: who asked for it is answered, if he is there.
+    /// All shards have agreed on a change, of a reservation or of paths, or not: who asked for it
+    /// is answered, if he is there.
     pub(super) fn change_is_decided(&mut self, number: u64, end: Refusal, ctx: &mut Context<'_>) {
         if let Some(slot) = self.slots.changing(number) {
             self.fail(slot, end, ctx);

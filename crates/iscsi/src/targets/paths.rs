@@ -1,9 +1,10 @@
 //! States of paths that hosts ask for, and who hears that one is another.
 //!
-//! A change leaves by [`Targets::poll_path_change`] and is answered by [`Targets::handle_path_answer`],
-//! once it is stored and in force on every shard: no command that came by a path that was closed is
-//! below any more. Every session but the one that asked gets a unit attention for each of its units,
-//! since each port tells of all. Spec: SPC-4, "Asymmetric logical unit access".
+//! A change leaves by [`Targets::poll_path_change`] and is answered by
+//! [`Targets::handle_path_answer`], once it is stored and in force on every shard: no command that
+//! came by a path that was closed is below any more. Every session but the one that asked gets a
+//! unit attention for each of its units, since each port tells of all. Spec: SPC-4, "Asymmetric
+//! logical unit access".
 
 use reservation::replica::Answer;
 use reservation::{PathChange, PathGroup, PathState, Paths, SetBy};

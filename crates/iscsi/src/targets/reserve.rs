@@ -92,6 +92,11 @@ impl Nexus {
         Applicant { id: self.registrant(), name: Some(name.into()) }
     }
 
+    /// Who comes by it where some hosts have a name: such a host, or else the initiator port.
+    fn applicant_among(&self, named: &NamedHosts) -> Applicant {
+        named.iscsi(self.initiator.as_str()).cloned().unwrap_or_else(|| self.applicant())
+    }
+
     /// The initiator port that a TransportID names, at a port of the same target; `None` if it names
     /// none, or all of an initiator.
     pub fn other(&self, id: &TransportId, group: PathGroup) -> Option<Nexus> {
@@ -111,8 +116,7 @@ impl Nexus {
 impl Targets {
     /// Who comes by a nexus: a host that the configuration names, or else its initiator port.
     pub fn applicant(&self, nexus: &Nexus) -> Applicant {
-        let named = self.named.iscsi(nexus.initiator.as_str());
-        named.cloned().unwrap_or_else(|| nexus.applicant())
+        nexus.applicant_among(&self.named)
     }
 
     /// Whose a session is, as reservations know it.
@@ -128,11 +132,8 @@ impl Targets {
         proofs: BTreeMap<IscsiName, Required>,
     ) {
         (self.named, self.proofs) = (named, proofs);
-        let slots: Vec<Slot> = self.sessions.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let nexus = self.sessions.get(slot).expect("just listed").nexus.clone();
-            let registrant = self.applicant(&nexus).id;
-            self.sessions.get_mut(slot).expect("just listed").registrant = registrant;
+        for (_, session) in self.sessions.iter_mut() {
+            session.registrant = session.nexus.applicant_among(&self.named).id;
         }
     }
 

@@ -1,9 +1,9 @@
 //! Asynchronous events: held requests, and what each kind of controller has to tell.
 //!
-//! An I/O controller tells that namespaces changed (log 04h), that the state of their group did (0Ch)
-//! or that there are reservation notifications (80h), a discovery controller that its log changed (70h). After it was told, an
-//! event is masked until its log is read with RAE 0. Spec: NVMe base, "Asynchronous Event Request
-//! command".
+//! An I/O controller tells that namespaces changed (log 04h), that the state of their group did
+//! (0Ch) or that there are reservation notifications (80h), a discovery controller that its log
+//! changed (70h). After it was told, an event is masked until its log is read with RAE 0. Spec:
+//! NVMe base, "Asynchronous Event Request command".
 
 use wire::nvme::Status;
 use wire::nvme::async_event::AsyncEvent;

@@ -1,5 +1,5 @@
-//! What a configuration consists of: disks, volumes, listeners, links, hosts, exports and where metrics
-//! are read; and a step, which adds, removes or changes one.
+//! What a configuration consists of: disks, volumes, listeners, links, hosts, exports and where
+//! metrics are read; and a step, which adds, removes or changes one.
 //!
 //! Each kind says of itself ([`Configured`]) what it is called, what it stands on, which others
 //! cannot be there beside it, and what becomes of it where it is to be otherwise. So there is one

@@ -83,7 +83,7 @@ impl HostConfig {
     }
 
     /// What reservations know it as: a digest of its name, since names have no fixed length.
-    fn applicant(&self) -> Applicant {
+    pub(crate) fn applicant(&self) -> Applicant {
         let digest = Sha256::new().chain_update(b"plateway [[host]] ").chain_update(&self.name);
         let id = *digest.finalize().first_chunk().expect("16 of 32 bytes");
         Applicant { id: Registrant::Host(id), name: Some(self.name.as_str().into()) }

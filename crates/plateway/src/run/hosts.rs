@@ -6,6 +6,7 @@
 //! change is told of whom that is so. Errors: all shards are told again what is in the book.
 
 use indexmap::IndexMap;
+use reservation::Registrant;
 use shard::Order;
 
 use super::Running;
@@ -39,6 +40,12 @@ impl Running {
     pub(crate) fn name_of(&self, identity: &str) -> Option<String> {
         let mut named = self.hosts.values();
         let found = named.find(|host| host.called_at_all().iter().any(|name| name == identity));
+        found.map(|host| host.name.clone())
+    }
+
+    /// The name of the host that reservations know so.
+    pub(super) fn name_of_registrant(&self, who: Registrant) -> Option<String> {
+        let found = self.hosts.values().find(|host| host.applicant().id == who);
         found.map(|host| host.name.clone())
     }
 

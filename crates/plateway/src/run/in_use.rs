@@ -9,7 +9,6 @@ use shard::Report;
 
 use super::Running;
 use super::error::RunError;
-use super::reservations::reservation_of;
 use crate::config::model::HiArgs;
 use crate::config::plan::Plan;
 use crate::config::thing::{Step, Thing};
@@ -104,7 +103,7 @@ impl Running {
         let Some(open) = self.exports.get(&export.title()) else { return Vec::new() };
         let mut users = export.users(open.number, to, reports);
         let held = self.volumes.get(export.volume()).filter(|_| to.is_none());
-        let held = held.and_then(|volume| reservation_of(volume.id, reports));
+        let held = held.and_then(|volume| self.reservation_of(volume.id, reports));
         if let Some(held) = held.filter(|held| !held.holders.is_empty()) {
             users.push(format!("reserved by {}", held.holders.join(" ")));
         }

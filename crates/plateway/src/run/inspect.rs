@@ -15,7 +15,6 @@ use super::disks::access_name;
 use super::error::RunError;
 use super::exports::OpenExport;
 use super::paths::state_of;
-use super::reservations::reservation_of;
 use super::shape::{self, VolumeFacts};
 use super::{OpenDisk, OpenListener, OpenVolume, Running};
 use crate::config::link::Ethernet;
@@ -169,7 +168,7 @@ impl Running {
                 block_size: volume.config.block_size,
                 uuid: volume.uuid.to_string(),
                 problem,
-                reservation: reservation_of(volume.id, reports),
+                reservation: self.reservation_of(volume.id, reports),
                 counters: Keyed::sum(counters),
             }
         };

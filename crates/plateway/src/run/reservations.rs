@@ -21,7 +21,7 @@ impl Running {
         };
         let id = volume.id;
         let reports = self.shards.reports()?;
-        let Some(held) = reservation_of(id, &reports) else {
+        let Some(held) = self.reservation_of(id, &reports) else {
             return Ok(format!("volume {name} has no reservation: nothing was done"));
         };
         let was = match held.holders.is_empty() {
@@ -33,25 +33,30 @@ impl Running {
         })?;
         Ok(format!("volume {name} is free for every host; its reservation was {was}"))
     }
-}
 
-/// Who holds a volume or is registered, if somebody is.
-pub(super) fn reservation_of(volume: VolumeId, reports: &[Report]) -> Option<status::Reservation> {
-    // Every shard has a copy.
-    let (_, held) = reports.first()?.reservations.iter().find(|(other, _)| *other == volume)?;
-    let kind = held.kind().map(Kind::name);
-    let mut holders: Vec<String> = held.holders().map(name_of).collect();
-    let session = held.hold().map(|hold| {
-        // It lasts as long as the session, which has a name.
-        let name = protocols::registrant_name(hold.by, reports);
-        holders.push(name.unwrap_or_else(|| hold.by.to_string()));
-    });
-    Some(status::Reservation {
-        kind: session.map(|()| SESSION).or(kind).unwrap_or(NONE).to_owned(),
-        holders,
-        registrants: held.registrants().iter().map(name_of).collect(),
-        persists: held.persists(),
-    })
+    /// Who holds a volume or is registered, if somebody is.
+    pub(super) fn reservation_of(
+        &self,
+        volume: VolumeId,
+        reports: &[Report],
+    ) -> Option<status::Reservation> {
+        // Every shard has a copy.
+        let (_, held) = reports.first()?.reservations.iter().find(|(other, _)| *other == volume)?;
+        let kind = held.kind().map(Kind::name);
+        let mut holders: Vec<String> = held.holders().map(name_of).collect();
+        let session = held.hold().map(|hold| {
+            // It lasts as long as the session, which has a name.
+            let name = self.name_of_registrant(hold.by);
+            let name = name.or_else(|| protocols::registrant_name(hold.by, reports));
+            holders.push(name.unwrap_or_else(|| hold.by.to_string()));
+        });
+        Some(status::Reservation {
+            kind: session.map(|()| SESSION).or(kind).unwrap_or(NONE).to_owned(),
+            holders,
+            registrants: held.registrants().iter().map(name_of).collect(),
+            persists: held.persists(),
+        })
+    }
 }
 
 /// What the reservation of RESERVE(6) is called.

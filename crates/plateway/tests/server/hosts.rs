@@ -4,10 +4,11 @@
 
 use std::path::Path;
 
+use testkit::iscsi::host::Order;
 use wire::nvme::reservation::{AcquireAction, ChangePersist, RegisterAction, ReservationType};
 use wire::nvme::{Command, Status};
 use wire::scsi::persistent::{ReservationType as ScsiType, ReserveOut};
-use wire::scsi::{AdditionalSense, ScsiStatus, ServiceAction};
+use wire::scsi::{AdditionalSense, Cdb, OpCode, ScsiStatus, ServiceAction};
 
 use crate::chap::{is_failure, log_in_as, login, put};
 use crate::client::{self, Controller, Queue};
@@ -126,6 +127,21 @@ fn a_named_host_holds_by_one_protocol_writes_by_the_other_and_is_fenced_on_both(
     // What the stranger is by one protocol it is not by the other: nobody named it.
     assert_eq!(other.write(), (ScsiStatus::RESERVATION_CONFLICT, Status::SUCCESS));
     assert_eq!(second.write(0, &[7; BLOCK as usize]), ScsiStatus::RESERVATION_CONFLICT);
+    server.stop();
+}
+
+#[test]
+fn what_a_session_of_a_named_host_has_is_shown_by_the_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let server =
+        Server::configured(directory.path(), &config(directory.path(), &named("web1"), "\"any\""));
+    let mut web = Machine::of(&server, HOST, 1);
+    let mut other = Machine::of(&server, STRANGER, 2);
+    let mut reserve = Cdb::test_unit_ready();
+    reserve.0[0] = OpCode::RESERVE_6.0;
+    assert_eq!(web.scsi.ask(Order::new(0, reserve), &[]).status(), ScsiStatus::GOOD);
+    assert_eq!((web.write(), other.write()), (LET, REFUSED));
+    assert_eq!(holders(&server)[0], "web1");
     server.stop();
 }
 

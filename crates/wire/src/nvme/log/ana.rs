@@ -1,7 +1,8 @@
 //! The log of asymmetric namespace access, 0Ch: in which state a controller's groups of namespaces are.
 //!
 //! ```text
-//!  0 change count (64) | 8 groups (16) | 16 group (32) | number of NSIDs (32) | change count (64) | state | 32 NSIDs | ...
+//!  0 change count (64) | 8 groups (16)
+//! 16 group (32) | number of NSIDs (32) | change count (64) | state | 32 NSIDs | ...
 //! ```
 //! Errors: an input that ends too early. Spec: NVMe base, "Asymmetric Namespace Access (Log Identifier
 //! 0Ch)".
