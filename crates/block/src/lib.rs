@@ -2,13 +2,14 @@
 //! [`Completion`] comes up, and the bytes travel with them in a [`Buffer`] that has one owner.
 //!
 //! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time,
-//! tickets, tables by slot and by number, how parts are joined, a seeded random source, CRC32C, and
-//! the bounds that hold for every protocol (`limits`), errors that tests plant (`planted`) and
-//! what they passed through (`record`). What deliberately does not: protocol names,
+//! tickets, tables by slot and by number, how parts are joined and blocks copied, a seeded random
+//! source, CRC32C, and the bounds that hold for every protocol (`limits`), errors that tests plant
+//! (`planted`) and what they passed through (`record`). What deliberately does not: protocol names,
 //! I/O, threads, clocks, unsafe code. Read `request` first, then `buffer` and `memory`.
 
 pub mod buffer;
 pub mod checksum;
+pub mod copying;
 pub mod id_map;
 pub mod join;
 pub mod limits;
@@ -24,6 +25,7 @@ pub mod time;
 pub mod units;
 
 pub use buffer::{Buffer, PAGE_SIZE, PageId, Segment};
+pub use copying::{CopySegment, Copying};
 pub use id_map::IdMap;
 pub use join::Join;
 pub use memory::{Landing, Loan, Memory};

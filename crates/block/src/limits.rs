@@ -10,6 +10,14 @@ use crate::buffer::PAGE_SIZE;
 pub const TRANSFER_MAX: u32 = 1 << 20;
 /// Pages of the largest transfer at the least favourable phase.
 pub const PAGES_PER_TRANSFER: u32 = TRANSFER_MAX / PAGE_SIZE + 1;
+/// Bytes of a part of a copy within the server: so many that a round trip to a disk is spread over
+/// them, so few that a copy holds little memory and asks often whether it may go on.
+pub const COPY_PART: u32 = 256 << 10;
+/// Pages that a copy holds: a part as it lies at its source, and as it lies at its destination.
+pub const COPY_PAGES: u32 = 2 * (COPY_PART / PAGE_SIZE + 1);
+/// Bytes that one command may copy: a second or two of a disk that does not rotate fast, far below
+/// the 30 s that hosts wait for an answer.
+pub const COPY_MAX: u64 = 64 << 20;
 /// Ranges in one discard (dataset management).
 pub const DISCARD_RANGES_MAX: usize = 256;
 
@@ -78,6 +86,10 @@ pub const SHUTDOWN_DRAIN: Duration = Duration::from_secs(5);
 // How the bounds relate.
 const _: () = {
     assert!(TRANSFER_MAX.is_multiple_of(PAGE_SIZE));
+    // What a copy holds is granted like a transfer.
+    assert!(COPY_PAGES <= PAGES_PER_TRANSFER && COPY_PART.is_multiple_of(PAGE_SIZE));
+    // The reserve of immediate data has room for a copy whose ranges came with their command.
+    assert!(COPY_PAGES <= POOL_PAGES_MIN / POOL_IMMEDIATE_RESERVE);
     // The smallest pool can grant one largest transfer beside the reserve of immediate data, twice
     // over.
     assert!(POOL_PAGES_MIN - POOL_PAGES_MIN / POOL_IMMEDIATE_RESERVE >= 2 * PAGES_PER_TRANSFER);

@@ -6,6 +6,7 @@
 //! writes replaces what it read, or nothing: others see all of it or none. Spec: SBC-3, "WRITE AND
 //! VERIFY (10) command", "ORWRITE (16) command", "WRITE SAME (10) command".
 
+use block::copying::copy_bytes;
 use block::{Buffer, Class, Completion, Extent, Operation, Outcome, PAGE_SIZE, VolumeId};
 use reservation::Access;
 use scsi::Work;
@@ -87,14 +88,7 @@ impl Connection {
     ) {
         let Incoming { buffer, mut more, .. } = data;
         let copy = more.pop().map(|mut copy| {
-            let mut bytes = [0; PAGE_SIZE as usize];
-            let mut at = 0;
-            while at < buffer.len() {
-                let part = &mut bytes[..(buffer.len() - at).min(PAGE_SIZE) as usize];
-                ctx.memory.read(&buffer, at, part);
-                ctx.memory.write(&mut copy, at, part);
-                at += part.len() as u32;
-            }
+            copy_bytes(&buffer, &mut copy, ctx.memory);
             copy
         });
         self.steps.insert(slot, Steps { volume, extent, next: Next::Verify(copy) });
