@@ -7,7 +7,7 @@ use plateway_fuzz::{contract, one_line};
 use wire::scsi::LunList;
 use wire::scsi::alua::{PortGroups, SetPortGroups};
 use wire::scsi::capacity::{Capacity10, Capacity16};
-use wire::scsi::copy::{CopyList, CopyOperatingParameters, CopyStatus};
+use wire::scsi::copy::{CopyFailureDetails, CopyList, CopyOperatingParameters, CopyStatus};
 use wire::scsi::inquiry::StandardInquiry;
 use wire::scsi::mode::{ModeData, ModeFormat};
 use wire::scsi::opcodes::{AllCommands, OneCommand};
@@ -18,7 +18,7 @@ use wire::scsi::persistent::{
 use wire::scsi::provisioning::{LbaStatusList, UnmapList};
 use wire::scsi::vpd::{
     self, BlockCharacteristics, BlockLimits, BlockProvisioning, DesignatorList, ExtendedInquiry,
-    VpdPage,
+    ThirdPartyCopy, VpdPage,
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -33,6 +33,8 @@ fuzz_target!(|input: &[u8]| {
     contract!(CopyList, input);
     contract!(CopyOperatingParameters, input);
     contract!(CopyStatus, input);
+    contract!(CopyFailureDetails, input);
+    contract!(ThirdPartyCopy, input);
     modes(input);
     pages(input);
     if let Some(capacity) = contract!(Capacity10, input) {

@@ -6,9 +6,10 @@
 //! reservations and paths need nothing from whoever is below. Units: bytes. Segments are copied in
 //! order, each as if as a whole: one that overlaps its own source ends with what the source held, as
 //! `memmove` does. Parts begin and end where the destination has multiples of [`COPY_PART`], so that
-//! no page and no stripe is written twice. Copies: none where source and destination lie alike in
-//! their pages, else one. Errors are the session's: it stops driving, and
-//! [`segments_done`](Copying::segments_done) says how far it came.
+//! no page and no stripe is written twice; of half of it where source and destination do not lie
+//! alike in their pages, since both then need memory. Copies: one in that case, else none. Errors are
+//! the session's: it stops driving, and [`segments_done`](Copying::segments_done) says how far it
+//! came.
 
 use crate::buffer::{Buffer, PAGE_SIZE};
 use crate::limits::COPY_PART;
@@ -119,7 +120,10 @@ impl Copying {
     fn next_part(&self, segment: &CopySegment) -> (u64, u64, u64) {
         let ((from, source), (to, destination)) = (segment.source, segment.destination);
         let (source, destination, whole) = (source.offset.0, destination.0, source.length.0);
-        let part = u64::from(COPY_PART);
+        let part = match phase(source) == phase(destination) {
+            true => u64::from(COPY_PART),
+            false => u64::from(COPY_PART / 2),
+        };
         let left = whole - self.done_of_next;
         if from == to && (source + 1..source + whole).contains(&destination) {
             let beyond = match (destination + left) % part {

@@ -10,11 +10,13 @@ use crate::buffer::PAGE_SIZE;
 pub const TRANSFER_MAX: u32 = 1 << 20;
 /// Pages of the largest transfer at the least favourable phase.
 pub const PAGES_PER_TRANSFER: u32 = TRANSFER_MAX / PAGE_SIZE + 1;
-/// Bytes of a part of a copy within the server: so many that a round trip to a disk is spread over
-/// them, so few that a copy holds little memory and asks often whether it may go on.
-pub const COPY_PART: u32 = 256 << 10;
-/// Pages that a copy holds: a part as it lies at its source, and as it lies at its destination.
-pub const COPY_PAGES: u32 = 2 * (COPY_PART / PAGE_SIZE + 1);
+/// Bytes of a part of a copy within the server: so many that a disk which turns and has to seek
+/// between source and destination still moves some, so few that a copy holds half a transfer and asks
+/// often whether it may go on.
+pub const COPY_PART: u32 = 512 << 10;
+/// Pages that a copy holds: a part; or half of one as it lies at its source, and the same as it lies
+/// at its destination.
+pub const COPY_PAGES: u32 = COPY_PART / PAGE_SIZE + 1;
 /// Bytes that one command may copy: a second or two of a disk that does not rotate fast, far below
 /// the 30 s that hosts wait for an answer.
 pub const COPY_MAX: u64 = 64 << 20;

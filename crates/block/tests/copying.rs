@@ -10,7 +10,7 @@ use block::{
 use testkit::Pages;
 use testkit::volumes::perform;
 
-const VOLUME: usize = 2 << 20;
+const VOLUME: usize = 4 << 20;
 
 fn segment(source: (u32, u64), destination: (u32, u64), length: u64) -> CopySegment {
     CopySegment {
@@ -61,7 +61,7 @@ fn segments_are_copied_in_order_and_each_as_a_whole() {
         for _ in 0..=random.below(4) {
             let length = match random.below(4) {
                 0 => 512 * random.below(16),
-                _ => 512 * random.below(1 << 11),
+                _ => 512 * random.below(1 << 12),
             };
             let room = (VOLUME as u64 - length) / 512 + 1;
             let (from, to) = (random.below(2) as u32, random.below(2) as u32);
@@ -91,7 +91,10 @@ fn segments_are_copied_in_order_and_each_as_a_whole() {
 #[test]
 fn parts_end_where_the_destination_has_multiples_and_are_as_durable_as_asked() {
     let part = u64::from(COPY_PART);
-    let segments = vec![segment((0, 4096), (1, part - 512), part + 1024)];
+    let segments = vec![
+        segment((0, 4096), (1, part - 4096), part + 8192),
+        segment((0, 0), (1, part / 2 - 512), 512 + part / 2),
+    ];
     let mut memory = Pages::new();
     let mut copying = Copying::new(segments, true);
     let mut came = Buffer::empty();
@@ -105,12 +108,17 @@ fn parts_end_where_the_destination_has_multiples_and_are_as_durable_as_asked() {
         came = perform(&mut vec![7; 4 << 20], request, Outcome::Done, &mut memory).buffer;
     }
     let expected = [
-        (4096, 512),
-        (part - 512, 512),
-        (4096 + 512, part),
+        (4096, 4096),
+        (part - 4096, 4096),
+        (8192, part),
         (part, part),
-        (4096 + 512 + part, 512),
-        (2 * part, 512),
+        (8192 + part, 4096),
+        (2 * part, 4096),
+        // They do not lie alike.
+        (0, 512),
+        (part / 2 - 512, 512),
+        (512, part / 2),
+        (part / 2, part / 2),
     ];
     assert_eq!(asked, expected);
 }

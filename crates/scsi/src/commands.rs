@@ -115,6 +115,12 @@ const KNOWN: &[Known] = &[
     action(&[0x5f, 0x05, F, 0, 0, F, F, F, F, 0]),
     action(&[0x5f, 0x06, 0, 0, 0, F, F, F, F, 0]),
     action(&[0x5f, 0x07, 0, 0, 0, F, F, F, F, 0]),
+    // EXTENDED COPY(LID1), RECEIVE COPY STATUS(LID1), RECEIVE COPY OPERATING PARAMETERS,
+    // RECEIVE COPY FAILURE DETAILS(LID1)
+    action(&[0x83, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, 0]),
+    action(&[0x84, 0x00, F, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, 0]),
+    action(&[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, 0]),
+    action(&[0x84, 0x04, F, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, 0]),
     // READ(16), COMPARE AND WRITE, WRITE(16), ORWRITE(16)
     plain(&[0x88, 0x18, F, F, F, F, F, F, F, F, F, F, F, F, 0, 0]),
     plain(&[0x89, 0x18, F, F, F, F, F, F, F, F, 0, 0, 0, F, 0, 0]),

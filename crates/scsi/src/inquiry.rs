@@ -1,8 +1,8 @@
 //! INQUIRY: what a unit says of itself, and the pages of vital product data.
 //!
 //! A LUN under which there is nothing answers, too: with qualifier 3 and no device type. Errors: a
-//! page that is not there, or a page without EVPD. No third-party copies are offered. Spec: SPC-4,
-//! "INQUIRY command", "Vital product data parameters"; SBC-3, "Vital product data (VPD)
+//! page that is not there, or a page without EVPD. Not here: what copies may be (`copy`). Spec:
+//! SPC-4, "INQUIRY command", "Vital product data parameters"; SBC-3, "Vital product data (VPD)
 //! parameters".
 
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
@@ -15,6 +15,7 @@ use wire::scsi::vpd::{
 };
 use wire::scsi::{Cdb, Sense};
 
+use crate::copy;
 use crate::judge::invalid_field;
 use crate::limits::{COMPARE_AND_WRITE_MAX, WRITE_SAME_MAX};
 use crate::paths::offered;
@@ -22,11 +23,12 @@ use crate::reply::Facts;
 use crate::unit::LogicalUnit;
 
 /// The pages of a unit, ascending.
-const PAGES: [VpdPage; 7] = [
+const PAGES: [VpdPage; 8] = [
     VpdPage::SUPPORTED_PAGES,
     VpdPage::UNIT_SERIAL_NUMBER,
     VpdPage::DEVICE_IDENTIFICATION,
     VpdPage::EXTENDED_INQUIRY,
+    VpdPage::THIRD_PARTY_COPY,
     VpdPage::BLOCK_LIMITS,
     VpdPage::BLOCK_CHARACTERISTICS,
     VpdPage::BLOCK_PROVISIONING,
@@ -70,7 +72,9 @@ fn standard(unit: Option<&LogicalUnit>, facts: &Facts<'_>) -> StandardInquiry {
         version: VERSION,
         format: ResponseFormat(2).with_hierarchical(true),
         additional_length: StandardInquiry::SIZE as u8 - 5,
-        capabilities: Capabilities(0).with_target_port_groups(offered(unit)),
+        capabilities: Capabilities(0)
+            .with_target_port_groups(offered(unit))
+            .with_third_party_copy(unit.is_some()),
         queueing: Queueing(0).with_command_queue(true).with_multiple_ports(facts.groups.len() > 1),
         vendor: ascii_field(facts.vendor),
         product: ascii_field(facts.product),
@@ -92,6 +96,7 @@ fn vital(code: VpdPage, unit: Option<&LogicalUnit>, facts: &Facts<'_>) -> Option
         VpdPage::UNIT_SERIAL_NUMBER => page(disk, code, unit.serial().as_bytes()),
         VpdPage::DEVICE_IDENTIFICATION => page(disk, code, &names(unit, facts).emit()),
         VpdPage::EXTENDED_INQUIRY => extended(unit).emit().to_vec(),
+        VpdPage::THIRD_PARTY_COPY => page(disk, code, &copy::page(unit)),
         VpdPage::BLOCK_LIMITS => limits(unit).emit().to_vec(),
         VpdPage::BLOCK_CHARACTERISTICS => {
             let still = BlockCharacteristics::new(disk);

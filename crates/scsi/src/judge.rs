@@ -19,6 +19,7 @@ use block::record::passed;
 use block::{BlockCount, Extent, Lba};
 use wire::scsi::{AdditionalSense, ByteCheck, Cdb, OpCode, Sense, SenseKey, ServiceAction};
 
+use crate::copy;
 use crate::limits::{COMPARE_AND_WRITE_MAX, MODE_LIST_MAX, UNMAP_LIST_MAX, WRITE_SAME_MAX};
 use crate::paths;
 use crate::reserve;
@@ -89,6 +90,7 @@ fn judge_other(cdb: &Cdb, unit: &LogicalUnit) -> Result<Work, Sense> {
         | OpCode::RESERVE_10
         | OpCode::RELEASE_6
         | OpCode::RELEASE_10 => reserve::judge(cdb),
+        OpCode::EXTENDED_COPY | OpCode::RECEIVE_COPY_RESULTS => copy::judge(cdb),
         _ => match cdb.action() {
             ServiceAction::READ_CAPACITY_16
             | ServiceAction::GET_LBA_STATUS
@@ -134,7 +136,7 @@ fn judge_change(cdb: &Cdb, unit: &LogicalUnit) -> Result<Work, Sense> {
         }
         OpCode::WRITE_SAME_10 | OpCode::WRITE_SAME_16 => write_same(cdb, unit),
         OpCode::UNMAP if unit.discards => unmap(cdb, unit),
-        // Copies among them: REPORT SUPPORTED OPERATION CODES does not offer them.
+        // REPORT SUPPORTED OPERATION CODES does not offer them.
         _ => unknown(),
     }
 }

@@ -3,7 +3,7 @@
 //! What lives here: the facts of a unit (`unit`); commands as work for its volume, or the sense data
 //! that refuse them (`judge`, `work`, `commands`); the data that a device says of itself and of its
 //! units (`reply`, `inquiry`, `mode`); lists that hosts send (`parameters`); commands that change or tell
-//! the reservation (`reserve`); what a port answers in which state, and the commands about that
+//! the reservation (`reserve`); third-party copies (`copy`); what a port answers in which state, and the commands about that
 //! (`paths`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What
 //! deliberately does not: transports, their sessions and names, task management, who waits for
 //! what, and the layout of structures (room `wire`). Read `judge` first.
@@ -11,10 +11,11 @@
 //! The way of a command: take the unit attention that is due ([`Attentions::take`]), then
 //! [`judge()`] it; ask what its path serves ([`check_path()`]) and what is in force of reservations
 //! ([`Work::access`]); move its data; then submit what it is, or answer it by [`reply()`],
-//! [`parameters()`], [`reserve_in()`] or what becomes of [`reserve_out()`].
+//! [`parameters()`], [`reserve_in()`], or what becomes of [`reserve_out()`] or [`copy()`].
 
 mod attention;
 mod commands;
+mod copy;
 #[cfg(test)]
 mod fixtures;
 mod inquiry;
@@ -30,6 +31,9 @@ mod unit;
 mod work;
 
 pub use attention::Attentions;
+pub use copy::{
+    CopyOrder, CopyState, check_destination, copy, copy_aborted, copy_in_progress, copy_results,
+};
 pub use judge::{judge, judge_absent};
 pub use parameters::{Ordered, parameters};
 pub use paths::{access_changed, check_blocks, check_path, set_paths, status_of_paths};

@@ -3,7 +3,7 @@
 //! In: the command, the facts of its unit, if there is one, and those of the device. Out: the data,
 //! no longer than the command's allocation length, which is no error and no overflow: how much there
 //! would have been is in the data. Errors: the sense data of CHECK CONDITION. INQUIRY is in
-//! `inquiry`, MODE SENSE in `mode`, REPORT TARGET PORT GROUPS in `paths`. Spec: SPC-4, "REPORT LUNS
+//! `inquiry`, MODE SENSE in `mode`, REPORT TARGET PORT GROUPS in `paths`, what copies may be in `copy`. Spec: SPC-4, "REPORT LUNS
 //! command", "REQUEST SENSE command", "REPORT SUPPORTED OPERATION CODES command"; SBC-3, "READ
 //! CAPACITY (10) command", "GET LBA STATUS command".
 
@@ -17,6 +17,7 @@ use wire::scsi::provisioning::{LbaStatus, LbaStatusList, ProvisioningStatus};
 use wire::scsi::{AdditionalSense, Cdb, Lun, LunList, OpCode, ProtocolId, Sense, ServiceAction};
 
 use crate::commands::{self, Known};
+use crate::copy;
 use crate::inquiry::inquiry;
 use crate::judge::{illegal, invalid_field};
 use crate::mode;
@@ -87,6 +88,9 @@ fn of_unit(cdb: &Cdb, unit: &LogicalUnit, facts: &Facts<'_>) -> Result<Vec<u8>, 
             ServiceAction::GET_LBA_STATUS => lba_status(cdb, unit),
             ServiceAction::REPORT_SUPPORTED_OPERATION_CODES => opcodes(cdb, unit),
             ServiceAction::REPORT_TARGET_PORT_GROUPS => paths::report(cdb, facts.groups),
+            ServiceAction::RECEIVE_COPY_OPERATING_PARAMETERS => {
+                Ok(copy::operating_parameters(unit))
+            }
             _ => Err(illegal(AdditionalSense::INVALID_COMMAND_OPERATION_CODE)),
         },
     }

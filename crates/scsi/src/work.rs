@@ -63,6 +63,10 @@ pub enum Work {
     /// Take a list of this many bytes from the host for [`set_paths`](crate::set_paths()), and propose
     /// that groups of ports be in the states that it asks for.
     SetPaths(u32),
+    /// Take a list of this many bytes from the host for [`copy`](crate::copy()), and copy what it says.
+    Copy(u32),
+    /// Answer with what [`copy_results`](crate::copy_results()) tells of a copy.
+    CopyResults,
     /// Have the volume for a session.
     Hold,
     /// Have it no more.
@@ -94,15 +98,17 @@ impl Work {
             | Work::OrWrite(extent, _) => Payload::FromHost(extent.length.0 as u32),
             Work::CompareAndWrite(extent, _) => Payload::FromHost(2 * extent.length.0 as u32),
             Work::WriteSame { block, .. } => Payload::FromHost(*block),
-            Work::Parameters(length) | Work::ReserveOut(length) | Work::SetPaths(length) => {
-                Payload::FromHost(*length)
-            }
+            Work::Parameters(length)
+            | Work::ReserveOut(length)
+            | Work::SetPaths(length)
+            | Work::Copy(length) => Payload::FromHost(*length),
             Work::WriteZeroes { .. }
             | Work::Verify(_)
             | Work::Flush
             | Work::Prefetch(_)
             | Work::Reply
             | Work::ReserveIn
+            | Work::CopyResults
             | Work::Hold
             | Work::EndHold
             | Work::Nothing => Payload::None,
@@ -123,7 +129,10 @@ impl Work {
             | Work::WriteZeroes { .. }
             | Work::WriteSame { .. }
             | Work::OrWrite(..)
-            | Work::Flush => Some(Access::Write),
+            | Work::Flush
+            // Of the unit that has the command; those of its segments are asked as it goes on.
+            | Work::Copy(_)
+            | Work::CopyResults => Some(Access::Write),
             Work::ReserveIn | Work::ReserveOut(_) | Work::Hold | Work::EndHold => None,
             Work::Reply | Work::Parameters(_) | Work::SetPaths(_) | Work::Nothing => {
                 access_of_other(cdb)

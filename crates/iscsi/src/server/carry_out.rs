@@ -1,6 +1,6 @@
 //! Commands whose data are there: they are judged once more if they had to wait, and carried out.
 //!
-//! Spec: SBC-3, 5; SPC-4, 6. Not here: commands of several steps (`steps`), how their data came.
+//! Spec: SBC-3, 5; SPC-4, 6. Not here: commands of several steps (`steps`, `copy`), how their data came.
 
 use block::{Buffer, Class, Operation, VolumeId};
 use scsi::{Ordered, Work};
@@ -87,6 +87,7 @@ impl Connection {
             }
             Work::ReserveOut(_) => self.take_reserve_out(slot, volume, cdb, data, class, ctx),
             Work::SetPaths(_) => self.take_set_paths(slot, data, class, ctx),
+            Work::Copy(_) => self.begin_copy(slot, data, class, ctx),
             Work::Parameters(_) => self.take_parameters(slot, volume, cdb, data, class, ctx),
             _ => self.begin_steps(slot, volume, work, data, class, ctx),
         }

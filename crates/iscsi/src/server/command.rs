@@ -3,7 +3,7 @@
 //!
 //! Errors: a [`Refusal`], answered at once, or behind the data that its host has announced. The
 //! session stays. Spec: RFC 7143, 4.2.5.2, 11.3, 11.4; SAM-5, 5. Not here: what a CDB asks for
-//! (`scsi`), commands of several steps (`steps`).
+//! (`scsi`), commands of several steps (`steps`, `copy`).
 
 use block::limits::LOANS_TOGETHER;
 use block::{Buffer, Class, Extent, Landing, Loan, Operation, VolumeId};
@@ -166,7 +166,8 @@ impl Connection {
         if !ctx.shared.knows(session, lun) && !matches!(work, Work::Reply) {
             return Err(Refusal::NO_UNIT);
         }
-        let is_told = matches!(work, Work::Reply | Work::ReserveIn | Work::Nothing);
+        let is_told =
+            matches!(work, Work::Reply | Work::ReserveIn | Work::CopyResults | Work::Nothing);
         if self.has_order(asked.attribute, lun) && !is_told {
             if let Payload::ToHost(length) | Payload::FromHost(length) = work.payload() {
                 asked.task.length = length;
@@ -366,6 +367,7 @@ impl Connection {
         match work {
             Work::Reply => return self.reply(asked, ctx),
             Work::ReserveIn => return self.reply_reservation(asked, volume, ctx),
+            Work::CopyResults => return self.reply_copy(asked),
             Work::Nothing => return Err(Refusal::bare(ScsiStatus::GOOD)),
             // There is no cache that it would fill: the condition is not met, and nothing is promised.
             Work::Prefetch(_) => return Err(Refusal::bare(ScsiStatus::GOOD)),

@@ -20,6 +20,7 @@ impl Connection {
         match kind {
             Kind::Read => self.read_done(slot, completion.outcome, completion.buffer, ctx),
             Kind::Steps(class) => self.step_done(slot, class, completion, ctx),
+            Kind::Copy(class) => self.copy_part_done(slot, class, completion, ctx),
             Kind::Plain(class) | Kind::Ranges(class) => {
                 let Completion { outcome, buffer, expected, .. } = completion;
                 self.give(buffer, class, ctx);

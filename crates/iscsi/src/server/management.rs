@@ -79,7 +79,7 @@ impl Connection {
             }
             TaskFunction::ABORT_TASK_SET | TaskFunction::CLEAR_TASK_SET => {
                 let lun = unit.ok_or(TaskResponse::NO_SUCH_LUN)?;
-                Ok(Asked::Tasks(self.tasks_of(Some(lun))))
+                Ok(Asked::Tasks(self.tasks_of(Some(lun), false)))
             }
             TaskFunction::LOGICAL_UNIT_RESET => {
                 let lun = Some(unit.ok_or(TaskResponse::NO_SUCH_LUN)?);
@@ -92,10 +92,15 @@ impl Connection {
         }
     }
 
-    /// The slots of the tasks of a LUN, or of all.
-    fn tasks_of(&mut self, lun: Option<u16>) -> Vec<u16> {
+    /// The slots of the tasks of a LUN, or of all; with those that copy from or to it, if told so.
+    fn tasks_of(&mut self, lun: Option<u16>, with_copies: bool) -> Vec<u16> {
         let mut slots = self.slots.taken();
-        slots.retain(|slot| lun.is_none_or(|lun| self.slots.task(*slot).lun == lun));
+        slots.retain(|slot| {
+            lun.is_none_or(|lun| {
+                self.slots.task(*slot).lun == lun
+                    || (with_copies && self.copies.concerns(*slot, lun))
+            })
+        });
         slots
     }
 
@@ -108,7 +113,8 @@ impl Connection {
     ) {
         // Of one that ends or has ended the targets hear by itself.
         if self.state.session() == Some(session) {
-            let slots = self.tasks_of(lun);
+            self.copies.forget(lun);
+            let slots = self.tasks_of(lun, true);
             self.end_tasks(Who::Targets { session, lun }, slots, ctx);
         }
     }
@@ -116,7 +122,7 @@ impl Connection {
     /// Somebody has preempted the host's registration, and its tasks of a LUN.
     pub(super) fn end_tasks_of(&mut self, lun: u16, ctx: &mut Context<'_>) {
         if self.state.session().is_some() {
-            let slots = self.tasks_of(Some(lun));
+            let slots = self.tasks_of(Some(lun), true);
             self.end_tasks(Who::Nobody, slots, ctx);
         }
     }

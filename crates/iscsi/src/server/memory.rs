@@ -8,6 +8,7 @@
 //! answered TASK SET FULL.
 
 use block::buffer::pages_for;
+use block::limits::COPY_PAGES;
 use block::{Account, Buffer, Class, Extent, Operation, PAGE_SIZE, Pool, VolumeId, planted};
 use scsi::Work;
 use wire::scsi::{ByteCheck, Cdb};
@@ -52,6 +53,8 @@ impl Need {
                 let length = extent.length.0.min(WRITE_SAME_PART) as u32;
                 Need { length, phase: phase(extent), count: 1 }
             }
+            // What the list comes into is what the copy works with.
+            Work::Copy(_) => Need { length: COPY_PAGES * PAGE_SIZE, phase: 0, count: 1 },
             _ => Need { length: data_length, phase: work.phase(), count: 1 },
         }
     }

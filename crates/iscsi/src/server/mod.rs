@@ -31,6 +31,7 @@ mod closing;
 mod command;
 mod completion;
 mod control;
+mod copy;
 mod facts;
 mod host_data;
 mod login;
@@ -64,6 +65,7 @@ use crate::targets::{SessionEvent, SessionHandle, Targets};
 pub use closing::{Reason, TimeLimit};
 use command::Refusal;
 use completion::refusal_of;
+use copy::Copies;
 use login::Login;
 use management::Management;
 use order::Order;
@@ -171,6 +173,7 @@ pub struct Connection {
     ranges: BTreeMap<u16, Buffer>,
     /// What commands of several steps have before them, by their slots.
     steps: BTreeMap<u16, Steps>,
+    copies: Copies,
     /// Who waits for whom by task attributes.
     order: Order,
     /// Task management that waits for tasks to end.
@@ -205,6 +208,7 @@ impl Connection {
             immediate: Account::new(Class::Immediate),
             ranges: BTreeMap::new(),
             steps: BTreeMap::new(),
+            copies: Copies::default(),
             order: Order::default(),
             managements: Vec::new(),
             resets: Vec::new(),

@@ -195,6 +195,8 @@ pub(super) enum Kind {
     Ranges(Class),
     /// Is one of the requests of a command that has several, whose memory is of this class.
     Steps(Class),
+    /// Is one of the requests of a copy, whose memory is of this class.
+    Copy(Class),
 }
 
 /// The outstanding tasks of a session.

@@ -11,6 +11,7 @@ mod changes;
 mod closing;
 mod commands;
 mod control;
+mod copy;
 mod discovery;
 mod hostile;
 mod landing;

@@ -30,7 +30,8 @@ fn a_unit_is_a_disk_of_spc_4_and_sbc_3() {
         let data = ask(&Cdb::inquiry(260), &unit).expect("data");
         StandardInquiry::parse(&data).expect("standard data").capabilities
     };
-    assert_eq!(disk.capabilities, Capabilities(0).with_target_port_groups(1), "nothing else");
+    let offered = Capabilities(0).with_target_port_groups(1).with_third_party_copy(true);
+    assert_eq!(disk.capabilities, offered, "nothing else");
     assert_eq!((access(false), access(true).target_port_groups()), (disk.capabilities, 3));
     assert_eq!(&data[8..36], b"PLATEWAYVOLUME          0.1 ");
     assert_eq!(disk.versions, [0x00a0, 0x0960, 0x0460, 0x04c0, 0, 0, 0, 0]);
@@ -71,7 +72,7 @@ fn a_page_without_evpd_is_refused() {
 fn every_listed_page_is_there_and_the_list_ascends() {
     let list = vital(VpdPage::SUPPORTED_PAGES, &unit());
     let list = body(&list, VpdPage::SUPPORTED_PAGES).expect("a list").to_vec();
-    assert_eq!(list, [0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2]);
+    assert_eq!(list, [0x00, 0x80, 0x83, 0x86, 0x8f, 0xb0, 0xb1, 0xb2]);
     for code in 0..=255 {
         let page = ask(&Cdb::vital_product_data(code, u16::MAX), &unit());
         assert_eq!(page.is_ok(), list.contains(&code), "page {code:#x}");

@@ -367,8 +367,6 @@ fn commands_that_are_not_there_are_refused() {
         OpCode::FORMAT_UNIT,
         OpCode::PREVENT_ALLOW_MEDIUM_REMOVAL,
         OpCode::SANITIZE,
-        OpCode::EXTENDED_COPY,
-        OpCode::RECEIVE_COPY_RESULTS,
         OpCode::WRITE_ATOMIC_16,
         OpCode::MAINTENANCE_OUT,
         OpCode::VARIABLE_LENGTH,

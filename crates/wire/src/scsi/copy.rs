@@ -9,7 +9,7 @@
 //! how many there may be, is the target's to say. Units: segments are blocks of the source or the
 //! destination, as DC says. Errors: an input that ends before what its lengths say. Spec: SPC-4,
 //! "EXTENDED COPY(LID1) command", "RECEIVE COPY OPERATING PARAMETERS command", "RECEIVE COPY
-//! STATUS(LID1) command".
+//! STATUS(LID1) command", "RECEIVE COPY FAILURE DETAILS(LID1) command".
 
 use super::vpd::{Association, CodeSet, DesignatorKind};
 use super::{be16, be24, be32, be64, put};
@@ -17,7 +17,7 @@ use crate::{Expected, ParseError};
 
 mod results;
 
-pub use results::{CopyOperatingParameters, CopyStatus, CopyStatusCode};
+pub use results::{CopyFailureDetails, CopyOperatingParameters, CopyStatus, CopyStatusCode};
 
 /// The parameter list of EXTENDED COPY(LID1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct CopyList {
     pub id_usage: u8,
     /// PRIORITY, 0 to 7.
     pub priority: u8,
-    /// What is copied from and to.
+    /// What is copied from and to: a segment names them by their numbers here.
     pub places: Vec<CopyPlace>,
     /// What is copied.
     pub segments: Vec<CopySegment>,
@@ -170,6 +170,8 @@ impl CopyList {
 impl CopyPlace {
     /// Bytes of a descriptor.
     pub const SIZE: usize = 32;
+    /// The number that stands for the unit which has the command, of whatever place.
+    pub const THIS_UNIT: u16 = 0xffff;
     /// Type code of the identification descriptor.
     pub const IDENTIFICATION: u8 = 0xe4;
 

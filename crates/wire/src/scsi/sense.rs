@@ -1,8 +1,10 @@
 //! Sense data: why a command ended with CHECK CONDITION, or what REQUEST SENSE finds.
 //!
 //! ```text
-//!  fixed        70 | 2 key | 3 INFORMATION (32) | 7 length | 12 code | 15 sense key specific
-//!  descriptor   72 | 1 key | 2 code | 7 length | 8 descriptors: 00 information (64), 02 specific
+//!  fixed        70 | 2 key | 3 INFORMATION (32) | 7 length | 8 COMMAND-SPECIFIC (32)
+//!               12 code | 15 sense key specific
+//!  descriptor   72 | 1 key | 2 code | 7 length | 8 descriptors: 00 information (64),
+//!               01 command-specific (64), 02 sense key specific
 //! ```
 //! [`Sense`] is what either format says and emits both; which one a unit uses is its D_SENSE.
 //! Deferred errors (71h, 73h) are read like current ones: their key and code say what happened.
@@ -62,6 +64,8 @@ pub struct Sense {
     pub information: Option<u64>,
     /// The field that is refused, of an illegal request.
     pub pointer: Option<FieldPointer>,
+    /// COMMAND-SPECIFIC INFORMATION of a copy that was aborted: at which of its segments, from 0.
+    pub segment: Option<u16>,
 }
 
 const FIXED: u8 = 0x70;
@@ -74,13 +78,13 @@ impl Sense {
     pub const NONE: Self = Self::new(SenseKey::NO_SENSE, AdditionalSense::NONE);
     /// Bytes of the fixed format.
     pub const FIXED_SIZE: usize = 18;
-    /// Most bytes of the descriptor format: the header, an information and a specific descriptor.
-    pub const SIZE_MAX: usize = 8 + 12 + 8;
+    /// Most bytes of the descriptor format: the header, and each of its descriptors.
+    pub const SIZE_MAX: usize = 8 + 12 + 12 + 8;
 
     /// Sense data of a key and a code.
     #[inline]
     pub const fn new(key: SenseKey, code: AdditionalSense) -> Self {
-        Self { key, code, information: None, pointer: None }
+        Self { key, code, information: None, pointer: None, segment: None }
     }
 
     /// ILLEGAL REQUEST with this code.
@@ -114,6 +118,11 @@ impl Sense {
         Self { information: Some(information), ..self }
     }
 
+    /// COPY ABORTED at this segment, from 0.
+    pub const fn copy_aborted(code: AdditionalSense, segment: u16) -> Self {
+        Self { segment: Some(segment), ..Self::new(SenseKey::COPY_ABORTED, code) }
+    }
+
     /// The data in the format that a unit's D_SENSE asks for.
     pub fn emit(&self, descriptors: bool) -> Vec<u8> {
         match descriptors {
@@ -132,6 +141,9 @@ impl Sense {
         }
         bytes[2] = self.key.0 & 0xf;
         bytes[7] = Self::FIXED_SIZE as u8 - 8;
+        if let Some(segment) = self.segment {
+            put(&mut bytes, 10, segment.to_be_bytes());
+        }
         put(&mut bytes, 12, self.code.0.to_be_bytes());
         if let Some(pointer) = self.pointer {
             put(&mut bytes, 15, pointer.emit());
@@ -148,6 +160,10 @@ impl Sense {
         if let Some(information) = self.information {
             bytes.extend([0x00, 10, 0x80, 0]);
             bytes.extend(information.to_be_bytes());
+        }
+        if let Some(segment) = self.segment {
+            bytes.extend([0x01, 10, 0, 0]);
+            bytes.extend(u64::from(segment).to_be_bytes());
         }
         if let Some(pointer) = self.pointer {
             let [a, b, c] = pointer.emit();
@@ -184,6 +200,7 @@ impl Sense {
             code: AdditionalSense(be16(&all, 12)),
             information: (all[0] & 0x80 != 0).then(|| be32(&all, 3).into()),
             pointer: FieldPointer::parse(key, [all[15], all[16], all[17]]),
+            segment: (key == SenseKey::COPY_ABORTED).then(|| be16(&all, 10)),
         })
     }
 
@@ -200,6 +217,9 @@ impl Sense {
             match kind {
                 0x00 if body.len() >= 10 && body[0] & 0x80 != 0 => {
                     sense.information = Some(be64(body, 2));
+                }
+                0x01 if body.len() >= 10 && sense.key == SenseKey::COPY_ABORTED => {
+                    sense.segment = Some(be16(body, 8));
                 }
                 0x02 if body.len() >= 5 => {
                     let specific = [body[2], body[3], body[4]];
@@ -248,6 +268,9 @@ impl fmt::Display for Sense {
         write!(f, "{}: {}", self.key, self.code)?;
         if let Some(pointer) = self.pointer {
             write!(f, ", {pointer}")?;
+        }
+        if let Some(segment) = self.segment {
+            write!(f, ", segment {segment}")?;
         }
         match self.information {
             Some(information) => write!(f, ", information {information:#x}"),

@@ -14,8 +14,10 @@ use super::{be16, put};
 use crate::{Expected, ParseError};
 
 mod designator;
+mod third_party;
 
 pub use designator::{Association, CodeSet, Designator, DesignatorKind, DesignatorList};
+pub use third_party::ThirdPartyCopy;
 
 codes! {
     /// PAGE CODE of vital product data.

@@ -218,6 +218,22 @@ impl Cdb {
         cdb
     }
 
+    /// EXTENDED COPY(LID1) with a list of so many bytes.
+    pub fn extended_copy(length: u32) -> Self {
+        let mut cdb = Self::with_action(ServiceAction::EXTENDED_COPY_LID1);
+        put(&mut cdb.0, 10, length.to_be_bytes());
+        cdb
+    }
+
+    /// RECEIVE COPY RESULTS of the copy whose list has this identifier; `action` is one of its
+    /// service actions.
+    pub fn receive_copy_results(action: ServiceAction, list_id: u8, allocation: u32) -> Self {
+        let mut cdb = Self::with_action(action);
+        cdb.0[2] = list_id;
+        put(&mut cdb.0, 10, allocation.to_be_bytes());
+        cdb
+    }
+
     /// REPORT SUPPORTED OPERATION CODES: all of them.
     pub fn report_opcodes(timeouts: bool, allocation: u32) -> Self {
         let mut cdb = Self::with_action(ServiceAction::REPORT_SUPPORTED_OPERATION_CODES);

@@ -2,10 +2,10 @@
 //!
 //! Units: lengths are bytes, the granularity a power of two of bytes. Errors: an input that ends too
 //! early. Spec: SPC-4, "RECEIVE COPY OPERATING PARAMETERS command", "RECEIVE COPY STATUS(LID1)
-//! command".
+//! command", "RECEIVE COPY FAILURE DETAILS(LID1) command".
 
 use crate::ParseError;
-use crate::scsi::{be16, be32, put};
+use crate::scsi::{ScsiStatus, be16, be32, put};
 
 /// The data of RECEIVE COPY OPERATING PARAMETERS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,9 +99,45 @@ layout! { big_endian:
         4 => status: CopyStatusCode,
         /// SEGMENTS PROCESSED.
         5 => segments: u16,
-        /// TRANSFER COUNT UNITS: 0 for bytes, F1h for blocks.
+        /// TRANSFER COUNT UNITS: 0 for bytes, 1 for KiB.
         7 => units: u8,
         /// TRANSFER COUNT.
         8 => transferred: u32,
+    }
+}
+
+/// The data of RECEIVE COPY FAILURE DETAILS(LID1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyFailureDetails {
+    /// EXTENDED COPY COMMAND STATUS: with which status the copy was answered.
+    pub status: ScsiStatus,
+    /// The sense data that it was answered with.
+    pub sense: Vec<u8>,
+}
+
+impl CopyFailureDetails {
+    /// Bytes in front of the sense data.
+    const FIXED: usize = 60;
+
+    /// The data as bytes.
+    pub fn emit(&self) -> Vec<u8> {
+        let mut bytes = vec![0; Self::FIXED];
+        put(&mut bytes, 0, ((Self::FIXED - 4 + self.sense.len()) as u32).to_be_bytes());
+        bytes[56] = self.status.0;
+        put(&mut bytes, 58, (self.sense.len() as u16).to_be_bytes());
+        bytes.extend(&self.sense);
+        bytes
+    }
+
+    /// Reads the data, all of them.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let Some((fixed, rest)) = bytes.split_at_checked(Self::FIXED) else {
+            return Err(ParseError::short(Self::FIXED, bytes.len()));
+        };
+        let length = usize::from(be16(fixed, 58));
+        let Some(sense) = rest.get(..length) else {
+            return Err(ParseError::short(Self::FIXED + length, bytes.len()));
+        };
+        Ok(Self { status: ScsiStatus(fixed[56]), sense: sense.to_vec() })
     }
 }

@@ -1,6 +1,7 @@
 //! Vectors of copy lists and results, both ways, and lists that do not hold what they say.
 
 use super::*;
+use crate::scsi::ScsiStatus;
 
 fn list() -> CopyList {
     let place = CopyPlace::Identification {
@@ -91,4 +92,13 @@ fn limits_both_ways() {
         transferred: 7,
     };
     assert_eq!(status.emit(), [0, 0, 0, 8, 1, 0, 1, 0xf1, 0, 0, 0, 7]);
+    let details = CopyFailureDetails { status: ScsiStatus::CHECK_CONDITION, sense: vec![7; 18] };
+    let bytes = details.emit();
+    assert_eq!(
+        (bytes.len(), &bytes[..5], &bytes[55..61]),
+        (78, &[0, 0, 0, 74, 0][..], &[0, 2, 0, 0, 18, 7][..])
+    );
+    assert_eq!(CopyFailureDetails::parse(&bytes), Ok(details));
+    assert!(CopyFailureDetails::parse(&bytes[..77]).is_err());
+    assert!(CopyFailureDetails::parse(&bytes[..59]).is_err());
 }

@@ -19,9 +19,25 @@ fn the_descriptor_format_both_ways() {
     assert_eq!(bytes[8..20], [0, 10, 0x80, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
     assert_eq!(bytes[20..], [2, 6, 0, 0, 0x80, 0, 12, 0]);
     assert_eq!(Sense::parse(&bytes), Ok(sense));
-    assert_eq!(bytes.len(), Sense::SIZE_MAX);
+    assert_eq!(bytes.len(), Sense::SIZE_MAX - 12);
     let plain = Sense::attention(AdditionalSense::POWER_ON);
     assert_eq!(plain.emit(true), [0x72, 6, 0x29, 1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_copy_that_was_aborted_says_at_which_segment() {
+    let sense = Sense::copy_aborted(AdditionalSense::UNREACHABLE_COPY_TARGET, 0x0102);
+    let fixed = [0x70, 0, 0xa, 0, 0, 0, 0, 10, 0, 0, 1, 2, 8, 4, 0, 0, 0, 0];
+    assert_eq!(sense.emit(false), fixed);
+    let descriptors = [0x72, 0xa, 8, 4, 0, 0, 0, 12, 1, 10, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2];
+    assert_eq!(sense.emit(true), descriptors);
+    assert_eq!([false, true].map(|format| Sense::parse(&sense.emit(format))), [Ok(sense); 2]);
+    let expected = "copy aborted: unreachable copy target (08/04), segment 258";
+    assert_eq!(sense.to_string(), expected);
+    // Of other keys these bytes mean something else.
+    let mut bytes = sense.emit(false);
+    bytes[2] = 5;
+    assert_eq!(Sense::parse(&bytes).expect("an illegal request").segment, None);
 }
 
 #[test]

@@ -1,7 +1,40 @@
 //! Vectors of the pages, both ways, and what is done with pages that are cut or another's.
 
 use super::*;
-use crate::scsi::ProtocolId;
+use crate::scsi::{OpCode, ProtocolId};
+
+#[test]
+fn third_party_copy_both_ways() {
+    let page = ThirdPartyCopy {
+        commands: vec![(OpCode::EXTENDED_COPY, vec![0]), (OpCode(0x84), vec![0, 3, 4])],
+        places_max: 2,
+        segments_max: 0x0103,
+        list_max: 4,
+        inline_max: 5,
+        types: vec![0x02, 0xe4],
+        place_ids: vec![0xffff],
+        copies_max: 6,
+        identified_max: 7,
+        segment_max: 8,
+        granularity: 9,
+    };
+    let bytes = page.emit();
+    let commands = [0, 1, 0, 12, 8, 0x83, 1, 0, 0x84, 3, 0, 3, 4, 0, 0, 0];
+    assert_eq!(bytes[..16], commands);
+    assert_eq!(bytes[16..36], [0, 4, 0, 28, 0, 0, 0, 0, 0, 2, 1, 3, 0, 0, 0, 4, 0, 0, 0, 5]);
+    assert_eq!(bytes[48..64], [0, 8, 0, 4, 2, 2, 0xe4, 0, 0, 12, 0, 4, 0, 2, 0xff, 0xff]);
+    let copies = [0x80, 1, 0, 32, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0];
+    assert_eq!((bytes.len(), &bytes[64..84]), (100, &copies[..]));
+    assert_eq!(ThirdPartyCopy::parse(&bytes), Ok(page));
+    assert_eq!(ThirdPartyCopy::parse(&bytes[..50]).expect_err("cut").field, "length");
+    assert_eq!(ThirdPartyCopy::parse(&bytes[..90]).expect_err("cut").field, "DESCRIPTOR LENGTH");
+    let mut long = bytes;
+    long[9] = 9;
+    let field = "SERVICE ACTION LIST LENGTH";
+    assert_eq!(ThirdPartyCopy::parse(&long).expect_err("too many actions").field, field);
+    long[4] = 13;
+    assert!(ThirdPartyCopy::parse(&long).is_err());
+}
 
 #[test]
 fn a_page_has_its_code_and_length() {
