@@ -130,9 +130,9 @@ fn check_list(list: &CopyList) -> Result<(), Sense> {
     for (number, place) in list.places.iter().enumerate() {
         match place {
             CopyPlace::Identification { .. } => {}
-            // A designator that does not fit, or another LU ID TYPE.
+            // A designator that does not fit: DESIGNATOR LENGTH.
             CopyPlace::Other(CopyPlace::IDENTIFICATION, _) => {
-                return Err(invalid_parameter(CopyList::HEADER + number * CopyPlace::SIZE + 1));
+                return Err(invalid_parameter(CopyList::HEADER + number * CopyPlace::SIZE + 7));
             }
             CopyPlace::Other(..) => {
                 return Err(illegal(AdditionalSense::UNSUPPORTED_TARGET_DESCRIPTOR));

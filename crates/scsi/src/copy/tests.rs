@@ -146,7 +146,7 @@ fn what_is_wrong_with_a_list_is_refused_before_anything_is_copied() {
         ),
         (
             list(vec![this.clone(), CopyPlace::Other(0xe4, [0x40; 31])], vec![segment.clone()]),
-            Err(Sense::invalid_parameter(16 + 32 + 1)),
+            Err(Sense::invalid_parameter(16 + 32 + 7)),
         ),
         (
             list(vec![this.clone()], vec![segment.clone(), CopySegment::Other(3, vec![0; 20])]),

@@ -43,7 +43,7 @@ pub enum CopyPlace {
     Identification {
         /// PERIPHERAL DEVICE TYPE.
         device_type: u8,
-        /// NUL: there is no such unit, whatever the rest says.
+        /// NUL of SPC-3: there is no such unit, whatever the rest says.
         null: bool,
         /// RELATIVE INITIATOR PORT IDENTIFIER.
         relative_initiator_port: u16,
@@ -209,10 +209,9 @@ impl CopyPlace {
     }
 
     fn parse(bytes: &[u8; Self::SIZE]) -> Self {
-        // LU ID TYPE other than "logical unit number", and designators that do not fit, are of no
-        // kind that we know.
+        // Designators that do not fit are of no kind that we know. LU ID TYPE is obsolete.
         let length = usize::from(bytes[7]);
-        if bytes[0] != Self::IDENTIFICATION || bytes[1] >> 6 != 0 || length > 20 {
+        if bytes[0] != Self::IDENTIFICATION || length > 20 {
             let mut rest = [0; 31];
             rest.copy_from_slice(&bytes[1..]);
             return Self::Other(bytes[0], rest);
