@@ -14,9 +14,13 @@ use plateway_fuzz::{Choices, one_line};
 use reservation::paths::Path;
 use reservation::replica::Answer;
 use reservation::{PathGroup, PathState, Registrant, Reservation, Value};
-use scsi::{Asker, Attentions, Facts, LogicalUnit, ModeState, Ordered, Payload, TargetPort, Work};
+use scsi::{
+    Asker, Attentions, CopyState, Facts, LogicalUnit, ModeState, Ordered, Payload, TargetPort, Work,
+};
+use wire::scsi::copy::{CopyList, CopyPlace, CopySegment};
 use wire::scsi::opcodes::{OneCommand, Support};
 use wire::scsi::persistent::TransportId;
+use wire::scsi::vpd::{Association, CodeSet, DesignatorKind};
 use wire::scsi::{AdditionalSense, Cdb, OpCode, ProtocolId, ScsiStatus, Sense, ServiceAction};
 
 const LUNS: [u16; 4] = [0, 1, 255, 300];
@@ -164,6 +168,18 @@ fn carry_out(
                 Err(sense) => told(&sense),
             }
         }
+        (Work::Copy(length), Some(unit)) => copy(choices, length, unit),
+        (Work::CopyResults, _) => {
+            let state = CopyState {
+                segments: choices.word(),
+                bytes: u64::from(choices.word()) << choices.below(40),
+                end: choices.flag().then_some((ScsiStatus(choices.byte()), None)),
+            };
+            match scsi::copy_results(cdb, choices.flag().then_some(&state), choices.flag()) {
+                Ok(data) => assert!(data.len() <= cdb.allocation_length() as usize, "{cdb}"),
+                Err(sense) => told(&sense),
+            }
+        }
         (Work::ReserveOut(length), _) => {
             let data: Vec<u8> = (0..length).map(|_| choices.byte()).collect();
             let sent = &data[..data.len() - choices.below(3).min(data.len())];
@@ -204,6 +220,62 @@ fn reserve(choices: &mut Choices<'_>, cdb: &Cdb, list: &[u8]) {
     assert!(data.len() <= look.allocation_length() as usize);
 }
 
+/// A list of any bytes, or one with a flaw: what is copied lies within the unit.
+fn copy(choices: &mut Choices<'_>, length: u32, unit: &LogicalUnit) {
+    let list: Vec<u8> = match choices.flag() {
+        true => (0..length).map(|_| choices.byte()).collect(),
+        false => {
+            let place = CopyPlace::Identification {
+                device_type: choices.byte() & 1,
+                null: choices.byte() & 15 == 1,
+                relative_initiator_port: 0,
+                code_set: CodeSet::BINARY,
+                association: Association(choices.byte() & 1 & choices.byte()),
+                kind: choices.of(&[DesignatorKind::NAA, DesignatorKind::EUI64]),
+                designator: choices.of(&[unit.naa(), unit.eui64()]).to_vec(),
+                block_length: choices.of(&[0, 512, 4096]),
+                pad: false,
+            };
+            let segment = CopySegment::Blocks {
+                destination_counts: choices.flag(),
+                concatenate: choices.flag(),
+                source: choices.of(&[0, 1, CopyPlace::THIS_UNIT]),
+                destination: choices.of(&[0, CopyPlace::THIS_UNIT]),
+                blocks: choices.word(),
+                source_lba: u64::from(choices.word()) << choices.below(49),
+                destination_lba: u64::from(choices.word()),
+            };
+            let list = CopyList {
+                id: choices.byte(),
+                id_usage: choices.byte() & 3,
+                places: vec![place; choices.below(67)],
+                segments: vec![segment; choices.below(67)],
+                ..CopyList::default()
+            };
+            let mut list = list.emit();
+            if choices.flag() {
+                let at = choices.below(list.len());
+                list[at] ^= choices.byte();
+            }
+            list
+        }
+    };
+    match scsi::copy(&list, 0, &[(0, unit)]) {
+        Ok(order) => {
+            assert!(!unit.is_write_protected() || order.segments.is_empty());
+            assert_eq!(order.segments.len(), order.luns.len());
+            for segment in &order.segments {
+                inside(&segment.source.1, unit);
+                let length = segment.source.1.length.0;
+                assert!(length <= scsi::limits::COPY_SEGMENT_MAX);
+                inside(&Extent::new(segment.destination.1.0, length), unit);
+            }
+            order.flaw.iter().for_each(told);
+        }
+        Err(sense) => told(&sense),
+    }
+}
+
 /// Work lies inside of the volume, moves no more than it may, and changes nothing that is
 /// protected.
 fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
@@ -239,6 +311,8 @@ fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
         | Work::EndHold
         | Work::Parameters(_)
         | Work::SetPaths(_)
+        | Work::Copy(_)
+        | Work::CopyResults
         | Work::Nothing => false,
     };
     assert!(!changes || !unit.is_write_protected(), "{cdb}");

@@ -10,14 +10,17 @@ pub use testkit::iscsi::name;
 use wire::iscsi::{
     LogoutReason, R2t, RESERVED_TAG, RejectReason, Snack, SnackKind, TaskAttribute, TaskFunction,
 };
+use wire::scsi::copy::{CopyList, CopyPlace, CopySegment};
 use wire::scsi::persistent::ReserveOut;
 use wire::scsi::provisioning::{UnmapList, UnmapRange};
+use wire::scsi::vpd::{Association, CodeSet, DesignatorKind};
 use wire::scsi::{ByteCheck, Cdb, Lun, OpCode, ServiceAction};
 
 use crate::choices::Choices;
 use crate::content::Pattern;
 pub use crate::content::SIZE;
 use crate::host::{Fill, LENGTHS};
+use crate::iscsi_target::unit;
 
 /// The target that the play is about.
 pub const TARGET: &str = "iqn.2026-11.net.plateway:play";
@@ -37,6 +40,13 @@ const ACTIONS: [ServiceAction; 7] = [
     ServiceAction::PERSISTENT_RESERVE_OUT_CLEAR,
     ServiceAction::PERSISTENT_RESERVE_OUT_PREEMPT,
     ServiceAction::PERSISTENT_RESERVE_OUT_PREEMPT_AND_ABORT,
+];
+
+/// What RECEIVE COPY RESULTS tells.
+const COPY_RESULTS: [ServiceAction; 3] = [
+    ServiceAction::RECEIVE_COPY_STATUS_LID1,
+    ServiceAction::RECEIVE_COPY_OPERATING_PARAMETERS,
+    ServiceAction::RECEIVE_COPY_FAILURE_DETAILS_LID1,
 ];
 
 /// What a request is about.
@@ -208,6 +218,7 @@ impl Host {
                 let cdb = Cdb::orwrite_16(lba, blocks, fua);
                 self.ask(Order::write(lun, cdb, bytes), written(0), more, fill)
             }
+            14 if more & 0x20 != 0 => self.copy(lun, (lba, blocks), more, choices),
             _ => {
                 let page = choices.byte();
                 let cdb = match more & 7 {
@@ -263,6 +274,60 @@ impl Host {
         let order = Order::write(lun, cdb, list.len() as u32);
         let with = if self.line.agreed.immediate_data { &list[..] } else { &[] };
         self.line.command(order, with, Kind::Other).1
+    }
+
+    /// EXTENDED COPY of a few blocks, or many, or a question about one.
+    fn copy(
+        &mut self,
+        lun: u16,
+        (source_lba, blocks): (u64, u32),
+        more: u8,
+        choices: &mut Choices<'_>,
+    ) -> Vec<u8> {
+        let id = choices.byte() & 3;
+        if more & 0x0c == 0x0c {
+            let action = choices.of(&COPY_RESULTS);
+            let cdb = Cdb::receive_copy_results(action, id, 64);
+            return self.plain(Order::read(lun, cdb, 64), more);
+        }
+        let place = |lun| CopyPlace::Identification {
+            device_type: 0,
+            null: false,
+            relative_initiator_port: 0,
+            code_set: CodeSet::BINARY,
+            association: Association::LOGICAL_UNIT,
+            kind: DesignatorKind::NAA,
+            designator: unit(lun, SIZE).unit.naa().to_vec(),
+            block_length: 0,
+            pad: false,
+        };
+        let (ends, count) = (choices.byte(), choices.byte());
+        let destination_lba = match ends & 0x80 {
+            0 => source_lba,
+            _ => u64::from(choices.word()) % (SIZE / 512),
+        };
+        // What is copied elsewhere is not the pattern of its place.
+        self.is_loose |= destination_lba != source_lba;
+        let segment = CopySegment::Blocks {
+            destination_counts: false,
+            concatenate: false,
+            source: u16::from(ends & 3),
+            destination: u16::from(ends >> 2 & 3),
+            blocks: (blocks * u32::from(1 + (ends >> 4 & 3))) as u16,
+            source_lba,
+            destination_lba,
+        };
+        let list = CopyList {
+            id,
+            id_usage: count & 3,
+            places: vec![place(1), place(2), place(3)],
+            segments: vec![segment; usize::from(count >> 5)],
+            ..CopyList::default()
+        };
+        let list = list.emit();
+        let order = Order::write(lun, Cdb::extended_copy(list.len() as u32), list.len() as u32);
+        let with = if self.line.agreed.immediate_data { &list[..] } else { &[] };
+        self.line.command(attributed(order, more), with, Kind::Other).1
     }
 
     /// A change of a reservation; it holds others off, who are told so.

@@ -87,6 +87,17 @@ zeroed "sg_write_same" sg_write_same -S -l $((64 << 11)) -n 2048 -x 512 -i /dev/
 if sg_readcap -l "$disk" | grep -q lbprz=1; then zeroed blkdiscard blkdiscard -f -o 64M -l 1M "$disk"; else blkdiscard -f -o 64M -l 1M "$disk" || die "blkdiscard"; fi
 pass "zeroes read back as zeros, and only where asked"
 
+say "a copy that the target makes"
+dd if=/dev/urandom of="$disk" bs=1M seek=64 count=2 oflag=direct status=none || die "dd"
+answers sg_copy_results -p "$disk" && says "Maximum segment descriptor count: 64" "sg_copy_results"
+# From an unaligned block on, to another LUN; twice, the second time to blocks that lie otherwise in their pages.
+for seek in 9 11; do
+    answers sg_xcopy if="$disk" of="$(disk 1)" bs=512 skip=$(((64 << 11) + 1)) seek=$seek count=4000
+    cmp <(dd if="$disk" bs=512 skip=$(((64 << 11) + 1)) count=4000 iflag=direct status=none) \
+        <(dd if="$(disk 1)" bs=512 skip=$seek count=4000 iflag=direct status=none) || die "sg_xcopy: the copy differs"
+done
+pass "sg_xcopy from one LUN to another"
+
 say "a file system, and two kills in mid-write"
 mkfs.ext4 -q -F "$(disk 1)" || die "mkfs.ext4"
 mount -o discard "$(disk 1)" /mnt || die "mount"

@@ -27,7 +27,7 @@ use wire::scsi::{AdditionalSense, Cdb, OpCode, ScsiStatus, Sense, ServiceAction}
 
 use crate::judge::{illegal, invalid_field, invalid_parameter};
 use crate::limits::{
-    COPIES_MAX, COPY_LIST_MAX, COPY_PLACES_MAX, COPY_SEGMENT_MAX, COPY_SEGMENTS_MAX,
+    COPIES_MAX, COPIES_TOTAL, COPY_LIST_MAX, COPY_PLACES_MAX, COPY_SEGMENT_MAX, COPY_SEGMENTS_MAX,
 };
 use crate::unit::LogicalUnit;
 use crate::work::Work;
@@ -298,7 +298,7 @@ pub(crate) fn operating_parameters(unit: &LogicalUnit) -> Vec<u8> {
         segments_max: COPY_SEGMENTS_MAX as u16,
         list_max: COPY_LIST_MAX - CopyList::HEADER as u32,
         segment_max: COPY_SEGMENT_MAX as u32,
-        total_copies_max: 0,
+        total_copies_max: COPIES_TOTAL,
         copies_max: COPIES_MAX as u8,
         granularity: unit.block_bytes().ilog2() as u8,
         types: TYPES.to_vec(),
@@ -328,7 +328,7 @@ pub(crate) fn page(unit: &LogicalUnit) -> Vec<u8> {
         inline_max: 0,
         types: TYPES.to_vec(),
         place_ids: vec![CopyPlace::THIS_UNIT],
-        copies_max: 0,
+        copies_max: COPIES_TOTAL.into(),
         identified_max: COPIES_MAX as u32,
         segment_max: COPY_SEGMENT_MAX as u32,
         granularity: unit.block_bytes().ilog2() as u8,

@@ -41,6 +41,8 @@ pub const COPY_SEGMENT_MAX: u64 = COPY_MAX;
 pub const COPIES_KEPT: usize = 16;
 /// Copies that a host may ask for at once: memory is what bounds them, and those that find none wait.
 pub const COPIES_MAX: usize = 128;
+/// The same of all hosts: there is no number.
+pub const COPIES_TOTAL: u16 = u16::MAX;
 /// Unit attentions that may wait for one logical unit: one of each kind that we raise, with room.
 pub const ATTENTIONS_PER_UNIT: usize = 8;
 /// Unit attentions of one nexus.
