@@ -10,6 +10,9 @@
 //! A compare-and-write that succeeded is one step: no other one replaced the same write, and
 //! whatever began after the replaced write had ended comes after the new one.
 //!
+//! A copy leaves in each of its blocks what another one held at some time while it was under way, the
+//! patterns of which name the block for which they were made (`copied`).
+//!
 //! A reservation is a fence: what a host that it shuts out had under way when it was answered
 //! happened before that or never, and what it begins afterwards never happens, until the fence is
 //! lifted.
@@ -17,6 +20,8 @@
 //! A power cut takes that knowledge away from everything that was not made durable by a flush or a
 //! durable write: then older values may come back. A write whose outcome is *not done* or *unknown*
 //! may have happened and supersedes nothing; after its completion no more happens to it.
+
+mod copied;
 
 use std::collections::BTreeSet;
 
@@ -33,7 +38,13 @@ pub enum Content {
     Pattern,
     /// Zeros.
     Zeros,
+    /// What another block held while it was made. `range` counts the ranges of one copy, each of
+    /// which is copied before the next one.
+    Copied { from: u64, range: u16 },
 }
+
+/// What a block holds: the pattern of a write, for the block of this number, or zeros.
+type Held = Option<(WriteId, u64)>;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -109,6 +120,8 @@ pub struct Oracle {
     blocks: Vec<Vec<Entry>>,
     /// Blocks that hold what a flush has not covered.
     dirty: BTreeSet<u64>,
+    /// Blocks that something was copied from: their history is kept.
+    sources: BTreeSet<u64>,
     /// Whether flushes mean anything: not when the disks lie about them.
     flushes_count: bool,
     /// When the power went last: what was read before says nothing of what is there since.
@@ -128,6 +141,7 @@ impl Oracle {
         Oracle {
             blocks: vec![vec![first]; blocks as usize],
             dirty: BTreeSet::new(),
+            sources: BTreeSet::new(),
             flushes_count,
             cut_at: 0,
             checked: 0,
@@ -147,6 +161,19 @@ impl Oracle {
         }
     }
 
+    /// A copy of ranges (first block and count), one behind the other to the blocks from `first` on,
+    /// begins.
+    pub fn begin_copy(&mut self, now: u64, id: WriteId, first: u64, ranges: &[(u64, u64)]) {
+        let mut to = first;
+        for (range, (source, count)) in (0..).zip(ranges) {
+            for from in *source..source + count {
+                self.sources.insert(from);
+                self.begin(now, id, Content::Copied { from, range }, to, 1);
+                to += 1;
+            }
+        }
+    }
+
     /// A write ended: nothing more happens to it after `now`. `done` says that it happened;
     /// `durable` that it lasts.
     pub fn end(
@@ -158,7 +185,8 @@ impl Oracle {
         done: bool,
         durable: bool,
     ) {
-        for block in &mut self.blocks[first as usize..(first + count) as usize] {
+        for number in first..first + count {
+            let block = &mut self.blocks[number as usize];
             block.retain(|entry| entry.id != id || done || !entry.is_barred());
             for entry in block.iter_mut().filter(|entry| entry.id == id) {
                 entry.end = Some(entry.fenced.unwrap_or(now));
@@ -170,7 +198,7 @@ impl Oracle {
                     }
                 }
             }
-            prune(block);
+            prune(block, self.sources.contains(&number));
         }
     }
 
@@ -210,14 +238,18 @@ impl Oracle {
     ) -> Result<(), String> {
         self.check(start, end, first, expected)?;
         for (number, bytes) in (first..).zip(expected.chunks(BLOCK)) {
-            let seen = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+            // What may have been copied there says nothing of what was replaced.
+            let block = &mut self.blocks[number as usize];
+            let seen = match held(bytes)? {
+                Some((seen, made_for)) if made_for == number && !copied::is_target(block) => seen,
+                _ => continue,
+            };
             // One that is not over may be carried out again (docs/decisions/0006): then it is
             // replaced twice.
             let is_replaced = |entry: &&mut Entry| {
                 let over = entry.end.is_some_and(|end| end < start);
                 entry.content == Content::Pattern && entry.id == seen && over
             };
-            let block = &mut self.blocks[number as usize];
             let Some(entry) = block.iter_mut().find(is_replaced) else { continue };
             if let Some(other) = entry.swapped.replace(id) {
                 return Err(format!(
@@ -249,7 +281,7 @@ impl Oracle {
                 }
                 entry.durable |= entry.known.is_some();
             }
-            prune(block);
+            prune(block, self.sources.contains(number));
             block.iter().any(|entry| !entry.durable)
         });
     }
@@ -303,60 +335,57 @@ impl Oracle {
         number: u64,
         seen: &[u8],
     ) -> Result<(), String> {
-        let cut_at = self.cut_at;
-        let block = &mut self.blocks[number as usize];
-        let zeros = seen.iter().all(|byte| *byte == 0);
-        let id = u64::from_le_bytes(seen[..8].try_into().expect("8 bytes"));
-        if !zeros {
-            let mut expected = [0; BLOCK];
-            fill(id, number, &mut expected);
-            if seen != expected {
-                return Err(format!("torn, or not ours: begins with {:02x?}", &seen[..24]));
-            }
+        let held = held(seen)?;
+        let block = &self.blocks[number as usize];
+        if held.is_some_and(|(_, made_for)| made_for != number) && !copied::is_target(block) {
+            return Err(format!("of another block: begins with {:02x?}", &seen[..24]));
         }
-        let mut found = false;
+        let mut found = Vec::new();
         let mut superseded = None;
-        for at in 0..block.len() {
-            let entry = &block[at];
-            let matches = match entry.content {
-                Content::Zeros => zeros,
-                Content::Pattern => !zeros && entry.id == id,
-            };
-            if !matches || entry.start > end || entry.is_barred() {
+        for (at, entry) in block.iter().enumerate() {
+            if entry.start > end || entry.is_barred() || !self.may_leave(entry, number, held, end) {
                 continue;
             }
-            found = true;
             match block.iter().find(|other| entry.is_replaced_by(other, start)) {
                 Some(by) => superseded = Some((entry.id, by.id)),
-                None => {
-                    // It is known now, unless another write could have left the same.
-                    if !zeros && (block[at].durable || start > cut_at) {
-                        block[at].known.get_or_insert(end);
-                        block[at].seen = block[at].seen.max(Some((start, end)));
-                    }
-                    // What began after it, is fenced, and was not there by then does not come any
-                    // more.
-                    let over = block[at].order_end().filter(|_| !zeros);
-                    for entry in block.iter_mut().filter(|entry| over < Some(entry.start)) {
-                        if over.is_some() && entry.fenced.is_some_and(|since| since <= start) {
-                            entry.fenced = Some(entry.start);
-                        }
-                    }
-                    return Ok(());
-                }
+                None => found.push(at),
             }
         }
-        match superseded {
-            Some((id, by)) => Err(format!("write {id}, which write {by} had replaced")),
-            None if found => unreachable!("what was found was judged"),
-            None => Err(format!("write {id}, which never was")),
+        match (&found[..], superseded) {
+            ([], Some((id, by))) => {
+                return Err(format!("write {id}, which write {by} had replaced"));
+            }
+            ([], None) => {
+                return Err(format!("write {}, which never was", held.map_or(0, |it| it.0)));
+            }
+            ([only], _) if held.is_some() => self.was_seen(start, end, number, *only),
+            // It could be of any of them.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A read saw that the block holds what the entry at this place left.
+    fn was_seen(&mut self, start: u64, end: u64, number: u64, at: usize) {
+        let cut_at = self.cut_at;
+        let block = &mut self.blocks[number as usize];
+        if block[at].durable || start > cut_at {
+            block[at].known.get_or_insert(end);
+            block[at].seen = block[at].seen.max(Some((start, end)));
+        }
+        // What began after it, is fenced, and was not there by then does not come any more.
+        let over = block[at].order_end();
+        for entry in block.iter_mut().filter(|entry| over < Some(entry.start)) {
+            if over.is_some() && entry.fenced.is_some_and(|since| since <= start) {
+                entry.fenced = Some(entry.start);
+            }
         }
     }
 }
 
 /// Drops what can never be seen again: superseded for good by a durable write that is long known.
-fn prune(block: &mut Vec<Entry>) {
-    if block.len() < 64 {
+fn prune(block: &mut Vec<Entry>, is_source: bool) {
+    if block.len() < 64 || is_source {
         return;
     }
     let latest = block
@@ -376,6 +405,22 @@ fn fill(id: WriteId, number: u64, block: &mut [u8]) {
         word.copy_from_slice(&random.next_u64().to_le_bytes());
     }
     block[..8].copy_from_slice(&id.to_le_bytes());
+    block[8..16].copy_from_slice(&number.to_le_bytes());
+}
+
+/// What a block holds, which must be whole.
+fn held(seen: &[u8]) -> Result<Held, String> {
+    if seen.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    let [id, number] =
+        [0, 8].map(|at| u64::from_le_bytes(seen[at..at + 8].try_into().expect("8 bytes")));
+    let mut expected = [0; BLOCK];
+    fill(id, number, &mut expected);
+    match seen == expected {
+        true => Ok(Some((id, number))),
+        false => Err(format!("torn, or not ours: begins with {:02x?}", &seen[..24])),
+    }
 }
 
 #[cfg(test)]

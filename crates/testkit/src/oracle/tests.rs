@@ -215,3 +215,113 @@ fn an_unknown_write_supersedes_nothing() {
     assert!(oracle.check(32, 33, 0, &block(1)).is_ok());
     assert!(oracle.check(34, 35, 0, &block(0)).is_err(), "it was seen to have happened");
 }
+
+/// What write `id` leaves in the block of this number.
+fn of(id: WriteId, number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK];
+    Oracle::pattern(id, number, &mut bytes);
+    bytes
+}
+
+/// An oracle of four blocks, each of which was written by the write of its number and one.
+fn written() -> Oracle {
+    let mut oracle = Oracle::new(4, true);
+    for number in 0..4 {
+        oracle.begin(1, number + 1, Content::Pattern, number, 1);
+        oracle.end(2, number + 1, number, 1, true, false);
+    }
+    oracle
+}
+
+#[test]
+fn a_copy_leaves_what_its_source_held_and_nothing_else() {
+    let mut oracle = written();
+    assert!(oracle.check(8, 9, 2, &of(1, 0)).unwrap_err().contains("of another block"));
+    oracle.begin_copy(10, 9, 2, &[(0, 2)]);
+    for (number, old) in [(2, of(3, 2)), (3, of(4, 3))] {
+        assert!(oracle.clone().check(11, 12, number, &old).is_ok(), "it is under way");
+        let new = of(number - 1, number - 2);
+        assert!(oracle.clone().check(11, 12, number, &new).is_ok());
+        assert!(oracle.clone().check(11, 12, number, &block(0)).is_err());
+        // The pattern of the copy's number never is.
+        assert!(oracle.clone().check(11, 12, number, &of(9, number)).is_err());
+    }
+    let mut seen = oracle.clone();
+    assert!(seen.check(11, 12, 2, &of(1, 0)).is_ok());
+    assert!(seen.check(13, 14, 2, &of(3, 2)).is_err(), "it went back");
+    oracle.end(20, 9, 2, 2, true, false);
+    assert!(oracle.check(21, 22, 2, &of(3, 2)).unwrap_err().contains("had replaced"));
+    assert!(oracle.check(21, 22, 3, &of(1, 0)).is_err(), "the wrong block of the source");
+    assert!(oracle.check(21, 22, 3, &of(2, 1)).is_ok());
+}
+
+#[test]
+fn a_copy_leaves_any_of_what_its_source_held_meanwhile() {
+    let mut oracle = written();
+    oracle.begin(10, 7, Content::Pattern, 0, 1);
+    oracle.end(11, 7, 0, 1, true, false);
+    oracle.begin_copy(20, 9, 2, &[(0, 1)]);
+    oracle.begin(25, 8, Content::Pattern, 0, 1);
+    oracle.end(26, 8, 0, 1, true, false);
+    oracle.end(30, 9, 2, 1, true, false);
+    oracle.begin(31, 10, Content::Zeros, 0, 1);
+    oracle.end(32, 10, 0, 1, true, false);
+    assert!(oracle.clone().check(40, 41, 2, &of(7, 0)).is_ok());
+    assert!(oracle.clone().check(40, 41, 2, &of(8, 0)).is_ok());
+    assert!(oracle.clone().check(40, 41, 2, &of(1, 0)).is_err(), "that was replaced before");
+    assert!(oracle.clone().check(40, 41, 2, &block(0)).is_err(), "that came after it");
+}
+
+#[test]
+fn what_was_copied_is_copied_on() {
+    let mut oracle = written();
+    oracle.begin_copy(10, 9, 1, &[(0, 1)]);
+    oracle.end(12, 9, 1, 1, true, false);
+    oracle.begin(13, 10, Content::Pattern, 0, 1);
+    oracle.end(14, 10, 0, 1, true, false);
+    oracle.begin_copy(20, 11, 2, &[(1, 1)]);
+    oracle.end(22, 11, 2, 1, true, false);
+    assert!(oracle.clone().check(30, 31, 2, &of(1, 0)).is_ok());
+    assert!(oracle.clone().check(30, 31, 2, &of(10, 0)).is_err());
+    // And back, where it looks as if nobody had copied it.
+    oracle.begin_copy(40, 12, 0, &[(2, 1)]);
+    oracle.end(42, 12, 0, 1, true, false);
+    assert!(oracle.clone().check(50, 51, 0, &of(10, 0)).is_err());
+    for id in [13, 14] {
+        oracle.begin(60, id, Content::Pattern, 0, 1);
+        assert!(oracle.swapped((60, 70), 0, id, &of(1, 0)).is_ok(), "it may have come twice");
+        oracle.end(70, id, 0, 1, false, false);
+    }
+}
+
+#[test]
+fn ranges_of_a_copy_are_copied_in_their_order_and_each_as_a_whole() {
+    // Blocks 0 and 1 to 1 and 2: the second is what block 1 held before.
+    let mut oracle = written();
+    oracle.begin_copy(10, 9, 1, &[(0, 2)]);
+    oracle.end(12, 9, 1, 2, true, false);
+    assert!(oracle.check(20, 21, 2, &of(1, 0)).is_err());
+    assert!(oracle.check(20, 21, 2, &of(2, 1)).is_ok());
+    // As two ranges it may be what the first one left there.
+    let mut oracle = written();
+    oracle.begin_copy(10, 9, 1, &[(0, 1), (1, 1)]);
+    oracle.end(12, 9, 1, 2, true, false);
+    assert!(oracle.check(20, 21, 2, &of(1, 0)).is_ok());
+    // Two copies of each other's blocks bring nothing from nowhere.
+    let mut oracle = written();
+    oracle.begin_copy(10, 9, 0, &[(1, 1)]);
+    oracle.begin_copy(10, 10, 1, &[(0, 1)]);
+    assert!(oracle.check(20, 21, 0, &of(3, 2)).is_err());
+    assert!(oracle.check(20, 21, 0, &of(1, 0)).is_ok());
+}
+
+#[test]
+fn a_copy_keeps_what_a_power_cut_takes_from_its_source() {
+    let mut oracle = written();
+    oracle.begin_copy(10, 9, 1, &[(0, 1)]);
+    oracle.end(12, 9, 1, 1, true, true);
+    oracle.power_cut(20);
+    assert!(oracle.check(21, 22, 0, &block(0)).is_ok());
+    assert!(oracle.check(21, 22, 1, &of(2, 1)).is_err(), "it is durable");
+    assert!(oracle.check(21, 22, 1, &of(1, 0)).is_ok());
+}
