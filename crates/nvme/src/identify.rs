@@ -1,7 +1,7 @@
 //! Identify: what a controller and its namespaces say of themselves.
 //!
-//! Values are those that hosts in the field demand (`docs/coverage/nvme.md` names who): no Copy,
-//! but asymmetric access, compare, dataset management, write zeroes, verify, fused compare-and-write,
+//! Values are those that hosts in the field demand (`docs/coverage/nvme.md` names who): asymmetric
+//! access, compare, dataset management, write zeroes, verify, copy, fused compare-and-write,
 //! reservations. Every answer is 4096 bytes. Errors: an unknown CNS is 0x002, an NSID that
 //! cannot be one 0x00B; an NSID without a namespace gives zeros where the specification says so.
 //! Spec: NVMe base and NVM command set, "Identify command".
@@ -22,9 +22,10 @@ use crate::controllers::Export;
 use crate::controllers::controller::Controller;
 use crate::controllers::keep_alive::GRANULARITY;
 use crate::fabrics::VERSION;
+use crate::io;
 use crate::limits::{
-    ASYNC_EVENT_REQUESTS_MAX, CAPSULE_DATA_MAX, ERROR_ENTRIES_MAX, MDTS, NAMESPACES_MAX,
-    QUEUE_DEPTH_MAX,
+    ASYNC_EVENT_REQUESTS_MAX, CAPSULE_DATA_MAX, COPY_RANGES_MAX, ERROR_ENTRIES_MAX, MDTS,
+    NAMESPACES_MAX, QUEUE_DEPTH_MAX,
 };
 use crate::paths::{ANACAP, ANATT_S, GROUPS_OF_CONTROLLER};
 use crate::subsystem::{MODEL, Namespace, serial};
@@ -43,8 +44,11 @@ const CTRATT: u32 = 1 | 1 << 6;
 const FRMW: u8 = 1 << 1 | 1;
 /// LPA bit 1: commands supported and effects; bit 2: NUMD of 32 bits and LPO.
 const LPA: u8 = 1 << 1 | 1 << 2;
-/// ONCS: compare, dataset management, write zeroes, save and select, reservations, timestamp, verify.
-const ONCS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
+/// ONCS: compare, dataset management, write zeroes, save and select, reservations, timestamp,
+/// verify, copy.
+const ONCS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8;
+/// OCFS bit 0: source ranges of format 0.
+const OCFS: u16 = 1;
 /// FUSES bit 0: compare and write.
 const FUSES: u16 = 1;
 /// VWC bits 2:1 = 3: a flush of NSID 0xffffffff flushes every namespace.
@@ -191,6 +195,7 @@ fn io_controller(controller: &Controller, export: &Export) -> IdentifyController
         mnan: NAMESPACES_MAX,
         oncs: ONCS,
         fuses: FUSES,
+        ocfs: OCFS,
         vwc: VWC_FLUSH_ALL | u8::from(export.is_cache_volatile()),
         ..common(controller, &subsystem.nqn, subsystem.serial)
     }
@@ -214,6 +219,7 @@ fn io_namespace(namespace: &Namespace, group: PathGroup) -> IdentifyNamespace {
     if planted("nguid-changes-with-size") {
         nguid[0] ^= blocks.count_ones() as u8;
     }
+    let copies = io::copy_limits(namespace);
     IdentifyNamespace {
         nsze: blocks,
         ncap: blocks,
@@ -226,6 +232,9 @@ fn io_namespace(namespace: &Namespace, group: PathGroup) -> IdentifyNamespace {
         npwa: granularity,
         npdg: granularity,
         npda: granularity,
+        mssrl: copies.range,
+        mcl: copies.total,
+        msrc: (COPY_RANGES_MAX - 1) as u8,
         anagrpid: group.number().into(),
         nsattr: u8::from(namespace.read_only),
         nguid,

@@ -11,13 +11,13 @@
 //! NVMe base, "Data pointer", "Fused operations". Not here: whether the queue may do I/O at all
 //! (`controllers`), in-capsule bounds (the transport).
 
-use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
-use block::{BlockCount, Buffer, Extent, Lba, Operation, planted};
+use block::limits::{COPY_MAX, COPY_PAGES, DISCARD_RANGES_MAX, TRANSFER_MAX};
+use block::{BlockCount, Buffer, CopySegment, Extent, Lba, Operation, PAGE_SIZE, planted};
 use reservation::Access;
-use wire::nvme::command::{DsmRange, IoOpcode, SglKind};
+use wire::nvme::command::{CopyDword, CopyRange, DsmRange, IoOpcode, SglKind};
 use wire::nvme::{Command, Status};
 
-use crate::limits::COMPARE_AND_WRITE_MAX;
+use crate::limits::{COMPARE_AND_WRITE_MAX, COPY_RANGES_MAX};
 use crate::reservations;
 use crate::subsystem::Namespace;
 
@@ -38,6 +38,9 @@ pub(crate) enum Work {
     Flush,
     /// Take this many bytes of ranges from the host, see [`ranges`].
     Ranges(u32),
+    /// Take this many bytes of source ranges from the host and copy what they name, see
+    /// [`segments`].
+    Copy(u32),
     /// Take this many bytes of keys from the host and change the reservation, see
     /// [`reservations::change`].
     Reserve(u32),
@@ -64,21 +67,25 @@ impl Work {
             Work::Write(extent, _) | Work::Compare(extent) => {
                 Payload::FromHost(extent.length.0 as u32)
             }
-            Work::Ranges(length) | Work::Reserve(length) => Payload::FromHost(*length),
+            Work::Ranges(length) | Work::Copy(length) | Work::Reserve(length) => {
+                Payload::FromHost(*length)
+            }
             Work::Report(length) => Payload::ToHost(*length),
             Work::WriteZeroes(..) | Work::Verify(_) | Work::Flush => Payload::None,
         }
     }
 
-    /// What it is to a reservation. Spec: NVMe base, "Command Behavior in the Presence of a
+    /// What it is to a reservation: who may write may also read, so a copy is a write. Spec: NVMe base, "Command Behavior in the Presence of a
     /// Reservation".
     #[inline]
     pub(crate) fn access(&self) -> Access {
         match self {
             Work::Read(_) | Work::Compare(_) | Work::Verify(_) => Access::Read,
-            Work::Write(..) | Work::WriteZeroes(..) | Work::Flush | Work::Ranges(_) => {
-                Access::Write
-            }
+            Work::Write(..)
+            | Work::WriteZeroes(..)
+            | Work::Flush
+            | Work::Ranges(_)
+            | Work::Copy(_) => Access::Write,
             Work::Reserve(_) | Work::Report(_) => Access::Other,
         }
     }
@@ -95,20 +102,30 @@ impl Work {
             }
             Work::Verify(extent) => Operation::Verify { extent },
             Work::Flush => Operation::Flush,
-            Work::Ranges(_) => panic!("{self:?} is no request before its data are there"),
+            Work::Ranges(_) | Work::Copy(_) => {
+                panic!("{self:?} is no request before its data are there")
+            }
             Work::Reserve(_) | Work::Report(_) => panic!("{self:?} is no request to a volume"),
         }
     }
 
-    /// Where in its first page its payload begins, as the volume's pages lie.
+    /// Bytes of the buffer that its payload comes into, and where in its first page they begin, as
+    /// the volume's pages lie. Source ranges come into the memory that the copy takes.
     #[inline]
-    pub(crate) fn phase(&self) -> u32 {
+    pub(crate) fn memory(&self) -> (u32, u32) {
         match self {
-            Work::Read(extent) | Work::Write(extent, _) | Work::Compare(extent) => phase(extent),
-            _ => 0,
+            Work::Read(extent) | Work::Write(extent, _) | Work::Compare(extent) => {
+                (extent.length.0 as u32, phase(extent))
+            }
+            Work::Copy(_) => COPY_MEMORY,
+            Work::Ranges(length) | Work::Reserve(length) | Work::Report(length) => (*length, 0),
+            Work::WriteZeroes(..) | Work::Verify(_) | Work::Flush => (0, 0),
         }
     }
 }
+
+/// The buffer that stands for what a copy holds: its length and phase.
+pub(crate) const COPY_MEMORY: (u32, u32) = (COPY_PAGES * PAGE_SIZE, 0);
 
 /// Where in its first page an extent begins.
 #[inline]
@@ -155,6 +172,7 @@ pub(crate) fn without_namespace(command: &Command) -> Status {
             | IoOpcode::WRITE_ZEROES
             | IoOpcode::VERIFY
             | IoOpcode::DATASET_MANAGEMENT
+            | IoOpcode::COPY
             | IoOpcode::RESERVATION_REGISTER
             | IoOpcode::RESERVATION_REPORT
             | IoOpcode::RESERVATION_ACQUIRE
@@ -199,20 +217,26 @@ fn judge_other(command: &Command, namespace: &Namespace) -> Result<Work, Status>
         }
         IoOpcode::DATASET_MANAGEMENT => {
             writable(namespace)?;
-            let length = command.sgl().length;
-            // A host may send more than it counts: Linux always sends room for 256 ranges.
-            if (length as usize) < DsmRange::count(command) * DsmRange::SIZE
-                || length as usize > DISCARD_RANGES_MAX * DsmRange::SIZE
-            {
-                return Err(Status::INVALID_SGL_LENGTH.with_dnr());
+            let count = DsmRange::count(command);
+            Ok(Work::Ranges(list(command, count, DISCARD_RANGES_MAX, DsmRange::SIZE)?))
+        }
+        IoOpcode::COPY => {
+            writable(namespace)?;
+            let dword = CopyDword::of(command);
+            if dword.format() != 0 {
+                return Err(Status::INVALID_FIELD.with_dnr());
             }
-            Ok(Work::Ranges(length))
+            let count = dword.count();
+            if count > COPY_RANGES_MAX {
+                return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.with_dnr());
+            }
+            Ok(Work::Copy(list(command, count, CopyRange::COUNT_MAX, CopyRange::SIZE)?))
         }
         IoOpcode::RESERVATION_REGISTER
         | IoOpcode::RESERVATION_ACQUIRE
         | IoOpcode::RESERVATION_RELEASE => reservations::judge(command),
         IoOpcode::RESERVATION_REPORT => reservations::judge_report(command),
-        // Write Uncorrectable and copy among them: ONCS does not offer them.
+        // Write Uncorrectable among them: ONCS does not offer it.
         _ => Err(Status::INVALID_OPCODE.with_dnr()),
     }
 }
@@ -234,6 +258,60 @@ pub(crate) fn ranges(
         }
     }
     Ok(extents)
+}
+
+/// The bytes of a command's list of `count` entries of `size` bytes, which may have room for as many
+/// as `count_max`: Linux always sends room for all ranges of Dataset Management.
+fn list(command: &Command, count: usize, count_max: usize, size: usize) -> Result<u32, Status> {
+    let length = command.sgl().length;
+    match (count * size..=count_max * size).contains(&(length as usize)) {
+        true => Ok(length),
+        false => Err(Status::INVALID_SGL_LENGTH.with_dnr()),
+    }
+}
+
+/// The most that one Copy may ask for, in logical blocks.
+pub(crate) struct CopyLimits {
+    /// MSSRL: of one range.
+    pub(crate) range: u16,
+    /// MCL: of all.
+    pub(crate) total: u32,
+}
+
+pub(crate) fn copy_limits(namespace: &Namespace) -> CopyLimits {
+    let total = (COPY_MAX / namespace.block_size.bytes()) as u32;
+    CopyLimits { range: total.min(u16::MAX.into()) as u16, total }
+}
+
+/// What a Copy command copies, from its data, in their order; each is copied as a whole.
+pub(crate) fn segments(
+    command: &Command,
+    data: &[u8],
+    namespace: &Namespace,
+) -> Result<Vec<CopySegment>, Status> {
+    let count = CopyDword::of(command).count();
+    let limits = copy_limits(namespace);
+    let mut segments = Vec::with_capacity(count);
+    let mut total = 0;
+    for range in CopyRange::parse_all(data).take(count) {
+        let (blocks, before) = (range.blocks(), total);
+        total += blocks;
+        if blocks > limits.range.into() || total > limits.total {
+            return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.with_dnr());
+        }
+        let source = within(namespace, range.lba, blocks.into())?;
+        let to = command.lba().checked_add(before.into());
+        let to = to.ok_or(Status::LBA_OUT_OF_RANGE.with_dnr())?;
+        let destination = within(namespace, to, blocks.into())?.offset;
+        let volume = namespace.volume;
+        segments.push(CopySegment { source: (volume, source), destination: (volume, destination) });
+    }
+    Ok(segments)
+}
+
+/// Whether a copy whose last block ends at this byte still fits.
+pub(crate) fn check_end(namespace: &Namespace, end: u64) -> Result<(), Status> {
+    within(namespace, end.div_ceil(namespace.block_size.bytes()), 0).map(|_| ())
 }
 
 #[inline]

@@ -25,6 +25,10 @@ pub const NAMESPACES_MAX: u32 = 1024;
 /// least one block of every block size; ACWU says one block.
 pub const COMPARE_AND_WRITE_MAX: u32 = 4096;
 
+/// Source ranges of one Copy (MSRC + 1): as many as a host that copies extents of files gathers, and
+/// 4 KiB of them.
+pub const COPY_RANGES_MAX: usize = 128;
+
 /// The largest CNTLID; those above have other meanings.
 pub const CONTROLLER_ID_MAX: u32 = 0xffef;
 /// Controllers that one shard owns at most, so that a peer cannot fill the memory with them; a
@@ -101,6 +105,8 @@ const _: () = {
     assert!(TRANSFER_MAX == 4096 << MDTS);
     assert!(QUEUE_DEPTH_MAX <= u16::MAX as u32);
     assert!(IO_QUEUES_MAX > 0);
+    // MSRC is a byte.
+    assert!(COPY_RANGES_MAX <= 256);
     assert!(DISCOVERY_PAGE_ENTRIES * 1024 <= INITIATOR_REPLY_MAX as u64);
     // A capsule fits in what one receive can take, with its headers and digests: in a small buffer,
     // and in a large one many times over.

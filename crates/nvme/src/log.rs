@@ -210,7 +210,9 @@ fn effects() -> CommandEffects {
     ] {
         effects.io[usize::from(opcode.0)] = CommandEffects::SUPPORTED;
     }
-    for opcode in [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT] {
+    for opcode in
+        [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT, IoOpcode::COPY]
+    {
         effects.io[usize::from(opcode.0)] =
             CommandEffects::SUPPORTED | CommandEffects::CHANGES_BLOCKS;
     }

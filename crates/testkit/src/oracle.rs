@@ -10,6 +10,9 @@
 //! A compare-and-write that succeeded is one step: no other one replaced the same write, and
 //! whatever began after the replaced write had ended comes after the new one.
 //!
+//! A copy leaves in each of its blocks what another one held at some time while it was under way, the
+//! patterns of which name the block for which they were made (`copied`).
+//!
 //! A reservation is a fence: what a host that it shuts out had under way when it was answered
 //! happened before that or never, and what it begins afterwards never happens, until the fence is
 //! lifted.
@@ -17,6 +20,8 @@
 //! A power cut takes that knowledge away from everything that was not made durable by a flush or a
 //! durable write: then older values may come back. A write whose outcome is *not done* or *unknown*
 //! may have happened and supersedes nothing; after its completion no more happens to it.
+
+mod copied;
 
 use std::collections::BTreeSet;
 
@@ -33,7 +38,13 @@ pub enum Content {
     Pattern,
     /// Zeros.
     Zeros,
+    /// What another block held while it was made. `range` counts the ranges of one copy, each of
+    /// which is copied before the next one.
+    Copied { from: u64, range: u16 },
 }
+
+/// What a block holds: the pattern of a write, for the block of this number, or zeros.
+type Held = Option<(WriteId, u64)>;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -109,6 +120,8 @@ pub struct Oracle {
     blocks: Vec<Vec<Entry>>,
     /// Blocks that hold what a flush has not covered.
     dirty: BTreeSet<u64>,
+    /// Blocks that something was copied from: their history is kept.
+    sources: BTreeSet<u64>,
     /// Whether flushes mean anything: not when the disks lie about them.
     flushes_count: bool,
     /// When the power went last: what was read before says nothing of what is there since.
@@ -128,6 +141,7 @@ impl Oracle {
         Oracle {
             blocks: vec![vec![first]; blocks as usize],
             dirty: BTreeSet::new(),
+            sources: BTreeSet::new(),
             flushes_count,
             cut_at: 0,
             checked: 0,
@@ -147,6 +161,19 @@ impl Oracle {
         }
     }
 
+    /// A copy of ranges (first block and count), one behind the other to the blocks from `first` on,
+    /// begins.
+    pub fn begin_copy(&mut self, now: u64, id: WriteId, first: u64, ranges: &[(u64, u64)]) {
+        let mut to = first;
+        for (range, (source, count)) in (0..).zip(ranges) {
+            for from in *source..source + count {
+                self.sources.insert(from);
+                self.begin(now, id, Content::Copied { from, range }, to, 1);
+                to += 1;
+            }
+        }
+    }
+
     /// A write ended: nothing more happens to it after `now`. `done` says that it happened;
     /// `durable` that it lasts.
     pub fn end(
@@ -158,7 +185,8 @@ impl Oracle {
         done: bool,
         durable: bool,
     ) {
-        for block in &mut self.blocks[first as usize..(first + count) as usize] {
+        for number in first..first + count {
+            let block = &mut self.blocks[number as usize];
             block.retain(|entry| entry.id != id || done || !entry.is_barred());
             for entry in block.iter_mut().filter(|entry| entry.id == id) {
                 entry.end = Some(entry.fenced.unwrap_or(now));
@@ -170,7 +198,7 @@ impl Oracle {
                     }
                 }
             }
-            prune(block);
+            prune(block, self.sources.contains(&number));
         }
     }
 
@@ -210,14 +238,18 @@ impl Oracle {
     ) -> Result<(), String> {
         self.check(start, end, first, expected)?;
         for (number, bytes) in (first..).zip(expected.chunks(BLOCK)) {
-            let seen = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+            // What may have been copied there says nothing of what was replaced.
+            let block = &mut self.blocks[number as usize];
+            let seen = match held(bytes)? {
+                Some((seen, made_for)) if made_for == number && !copied::is_target(block) => seen,
+                _ => continue,
+            };
             // One that is not over may be carried out again (docs/decisions/0006): then it is
             // replaced twice.
             let is_replaced = |entry: &&mut Entry| {
                 let over = entry.end.is_some_and(|end| end < start);
                 entry.content == Content::Pattern && entry.id == seen && over
             };
-            let block = &mut self.blocks[number as usize];
             let Some(entry) = block.iter_mut().find(is_replaced) else { continue };
             if let Some(other) = entry.swapped.replace(id) {
                 return Err(format!(
@@ -249,7 +281,7 @@ impl Oracle {
                 }
                 entry.durable |= entry.known.is_some();
             }
-            prune(block);
+            prune(block, self.sources.contains(number));
             block.iter().any(|entry| !entry.durable)
         });
     }
@@ -303,60 +335,57 @@ impl Oracle {
         number: u64,
         seen: &[u8],
     ) -> Result<(), String> {
-        let cut_at = self.cut_at;
-        let block = &mut self.blocks[number as usize];
-        let zeros = seen.iter().all(|byte| *byte == 0);
-        let id = u64::from_le_bytes(seen[..8].try_into().expect("8 bytes"));
-        if !zeros {
-            let mut expected = [0; BLOCK];
-            fill(id, number, &mut expected);
-            if seen != expected {
-                return Err(format!("torn, or not ours: begins with {:02x?}", &seen[..24]));
-            }
+        let held = held(seen)?;
+        let block = &self.blocks[number as usize];
+        if held.is_some_and(|(_, made_for)| made_for != number) && !copied::is_target(block) {
+            return Err(format!("of another block: begins with {:02x?}", &seen[..24]));
         }
-        let mut found = false;
+        let mut found = Vec::new();
         let mut superseded = None;
-        for at in 0..block.len() {
-            let entry = &block[at];
-            let matches = match entry.content {
-                Content::Zeros => zeros,
-                Content::Pattern => !zeros && entry.id == id,
-            };
-            if !matches || entry.start > end || entry.is_barred() {
+        for (at, entry) in block.iter().enumerate() {
+            if entry.start > end || entry.is_barred() || !self.may_leave(entry, number, held, end) {
                 continue;
             }
-            found = true;
             match block.iter().find(|other| entry.is_replaced_by(other, start)) {
                 Some(by) => superseded = Some((entry.id, by.id)),
-                None => {
-                    // It is known now, unless another write could have left the same.
-                    if !zeros && (block[at].durable || start > cut_at) {
-                        block[at].known.get_or_insert(end);
-                        block[at].seen = block[at].seen.max(Some((start, end)));
-                    }
-                    // What began after it, is fenced, and was not there by then does not come any
-                    // more.
-                    let over = block[at].order_end().filter(|_| !zeros);
-                    for entry in block.iter_mut().filter(|entry| over < Some(entry.start)) {
-                        if over.is_some() && entry.fenced.is_some_and(|since| since <= start) {
-                            entry.fenced = Some(entry.start);
-                        }
-                    }
-                    return Ok(());
-                }
+                None => found.push(at),
             }
         }
-        match superseded {
-            Some((id, by)) => Err(format!("write {id}, which write {by} had replaced")),
-            None if found => unreachable!("what was found was judged"),
-            None => Err(format!("write {id}, which never was")),
+        match (&found[..], superseded) {
+            ([], Some((id, by))) => {
+                return Err(format!("write {id}, which write {by} had replaced"));
+            }
+            ([], None) => {
+                return Err(format!("write {}, which never was", held.map_or(0, |it| it.0)));
+            }
+            ([only], _) if held.is_some() => self.was_seen(start, end, number, *only),
+            // It could be of any of them.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A read saw that the block holds what the entry at this place left.
+    fn was_seen(&mut self, start: u64, end: u64, number: u64, at: usize) {
+        let cut_at = self.cut_at;
+        let block = &mut self.blocks[number as usize];
+        if block[at].durable || start > cut_at {
+            block[at].known.get_or_insert(end);
+            block[at].seen = block[at].seen.max(Some((start, end)));
+        }
+        // What began after it, is fenced, and was not there by then does not come any more.
+        let over = block[at].order_end();
+        for entry in block.iter_mut().filter(|entry| over < Some(entry.start)) {
+            if over.is_some() && entry.fenced.is_some_and(|since| since <= start) {
+                entry.fenced = Some(entry.start);
+            }
         }
     }
 }
 
 /// Drops what can never be seen again: superseded for good by a durable write that is long known.
-fn prune(block: &mut Vec<Entry>) {
-    if block.len() < 64 {
+fn prune(block: &mut Vec<Entry>, is_source: bool) {
+    if block.len() < 64 || is_source {
         return;
     }
     let latest = block
@@ -376,223 +405,23 @@ fn fill(id: WriteId, number: u64, block: &mut [u8]) {
         word.copy_from_slice(&random.next_u64().to_le_bytes());
     }
     block[..8].copy_from_slice(&id.to_le_bytes());
+    block[8..16].copy_from_slice(&number.to_le_bytes());
+}
+
+/// What a block holds, which must be whole.
+fn held(seen: &[u8]) -> Result<Held, String> {
+    if seen.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    let [id, number] =
+        [0, 8].map(|at| u64::from_le_bytes(seen[at..at + 8].try_into().expect("8 bytes")));
+    let mut expected = [0; BLOCK];
+    fill(id, number, &mut expected);
+    match seen == expected {
+        true => Ok(Some((id, number))),
+        false => Err(format!("torn, or not ours: begins with {:02x?}", &seen[..24])),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn block(id: WriteId) -> Vec<u8> {
-        let mut bytes = vec![0; BLOCK];
-        if id > 0 {
-            Oracle::pattern(id, 0, &mut bytes);
-        }
-        bytes
-    }
-
-    #[test]
-    fn a_completed_write_must_be_seen() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        assert!(oracle.check(11, 12, 0, &block(0)).is_ok(), "it is under way");
-        oracle.end(20, 1, 0, 1, true, false);
-        assert!(oracle.check(21, 22, 0, &block(1)).is_ok());
-        assert!(oracle.check(21, 22, 0, &block(0)).is_err());
-    }
-
-    #[test]
-    fn a_flush_covers_what_its_host_was_told_is_done_also_across_a_power_cut() {
-        for (is_told, is_its) in [(false, true), (true, true), (false, false)] {
-            let mut oracle = Oracle::new(1, true);
-            oracle.begin(10, 1, Content::Pattern, 0, 1);
-            oracle.end(20, 1, 0, 1, true, false);
-            oracle.power_cut(30);
-            assert!(oracle.check(31, 32, 0, &block(0)).is_ok(), "it may be gone");
-            if is_told {
-                oracle.doubted(|id| id == 1);
-            }
-            oracle.flushed(40, |_| is_its);
-            let is_wrong = is_its && !is_told;
-            assert_eq!(oracle.check(41, 42, 0, &block(0)).is_err(), is_wrong);
-        }
-    }
-
-    #[test]
-    fn what_was_seen_once_stays() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        assert!(oracle.check(11, 12, 0, &block(1)).is_ok());
-        assert!(oracle.check(13, 14, 0, &block(0)).is_err(), "it went back");
-    }
-
-    #[test]
-    fn of_writes_at_the_same_time_the_one_that_was_left_stays() {
-        let mut oracle = Oracle::new(1, true);
-        for id in [1, 2] {
-            oracle.begin(10 + id, id, Content::Pattern, 0, 1);
-        }
-        assert!(oracle.check(14, 15, 0, &block(1)).is_ok());
-        oracle.end(20, 1, 0, 1, true, false);
-        oracle.end(21, 2, 0, 1, true, false);
-        assert!(oracle.clone().check(30, 40, 0, &block(1)).is_ok(), "either may be left");
-        assert!(oracle.check(30, 40, 0, &block(2)).is_ok());
-        assert!(oracle.check(40, 50, 0, &block(1)).is_ok(), "it may have been read before");
-        let (mut back, mut lost) = (oracle.clone(), oracle);
-        let why = back.check(41, 50, 0, &block(1)).unwrap_err();
-        assert!(why.contains("write 1, which write 2 had replaced"), "{why}");
-        lost.power_cut(60);
-        assert!(lost.check(61, 62, 0, &block(1)).is_ok(), "the other was in the cache");
-    }
-
-    #[test]
-    fn a_fenced_write_happens_before_the_fence_or_never() {
-        let fenced = || {
-            let mut oracle = Oracle::new(1, true);
-            oracle.begin(10, 1, Content::Pattern, 0, 1);
-            oracle.fence(20, 1, 0, 1);
-            oracle.begin(30, 2, Content::Pattern, 0, 1);
-            oracle.end(40, 2, 0, 1, true, false);
-            oracle
-        };
-        assert!(fenced().check(50, 51, 0, &block(2)).is_ok());
-        assert!(fenced().check(50, 51, 0, &block(1)).is_err(), "it landed behind the fence");
-        let mut lifted = fenced();
-        lifted.lift_fences();
-        assert!(lifted.check(50, 51, 0, &block(1)).is_ok(), "it is under way again");
-        let mut refused = fenced();
-        refused.end(60, 1, 0, 1, false, false);
-        refused.lift_fences();
-        assert!(refused.check(70, 71, 0, &block(1)).is_err(), "it was over when it was refused");
-    }
-
-    #[test]
-    fn a_fenced_write_that_was_not_there_does_not_come() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        oracle.end(12, 1, 0, 1, true, false);
-        oracle.begin(15, 2, Content::Pattern, 0, 1);
-        oracle.fence(20, 2, 0, 1);
-        assert!(oracle.check(16, 30, 0, &block(1)).is_ok(), "it may have come since");
-        assert!(oracle.clone().check(32, 33, 0, &block(2)).is_ok());
-        assert!(oracle.check(31, 32, 0, &block(1)).is_ok());
-        assert!(oracle.check(33, 34, 0, &block(2)).is_err());
-    }
-
-    #[test]
-    fn a_write_that_begins_behind_a_fence_never_happens() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(30, 1, Content::Pattern, 0, 1);
-        oracle.fence(20, 1, 0, 1);
-        assert!(oracle.check(40, 41, 0, &block(1)).is_err());
-        oracle.end(50, 1, 0, 1, false, false);
-        oracle.lift_fences();
-        assert!(oracle.check(60, 61, 0, &block(1)).is_err());
-        assert!(oracle.check(62, 63, 0, &block(0)).is_ok());
-    }
-
-    #[test]
-    fn a_read_from_before_a_power_cut_says_nothing_of_what_is_there_since() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        oracle.end(20, 1, 0, 1, true, false);
-        oracle.power_cut(30);
-        assert!(oracle.check(25, 40, 0, &block(1)).is_ok(), "its answer was on the way");
-        assert!(oracle.check(41, 42, 0, &block(0)).is_ok(), "it was in the cache");
-        assert!(oracle.check(43, 44, 0, &block(1)).is_ok());
-        assert!(oracle.check(45, 46, 0, &block(0)).is_err(), "it is there");
-    }
-
-    #[test]
-    fn a_read_that_begins_in_the_moment_of_a_power_cut_may_be_from_before() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        oracle.end(20, 1, 0, 1, true, false);
-        oracle.power_cut(30);
-        assert!(oracle.check(30, 40, 0, &block(1)).is_ok());
-        assert!(oracle.check(41, 42, 0, &block(0)).is_ok(), "it was in the cache");
-    }
-
-    #[test]
-    fn a_power_cut_takes_what_was_not_flushed() {
-        let mut oracle = Oracle::new(1, true);
-        for (id, at) in [(1, 10), (2, 30)] {
-            oracle.begin(at, id, Content::Pattern, 0, 1);
-            oracle.end(at + 1, id, 0, 1, true, false);
-            if id == 1 {
-                oracle.flushed(20, |_| false);
-            }
-        }
-        oracle.power_cut(32);
-        assert!(oracle.check(40, 41, 0, &block(1)).is_ok());
-        assert!(oracle.check(40, 41, 0, &block(2)).is_ok());
-        assert!(oracle.check(40, 41, 0, &block(0)).is_err(), "the first write was flushed");
-    }
-
-    #[test]
-    fn a_power_cut_takes_what_was_read_before_it_was_answered() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        assert!(oracle.check(11, 12, 0, &block(1)).is_ok());
-        oracle.power_cut(12);
-        assert!(oracle.check(13, 14, 0, &block(0)).is_ok());
-    }
-
-    #[test]
-    fn an_answer_that_was_on_its_way_at_a_power_cut_proves_nothing() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        oracle.power_cut(11);
-        oracle.end(20, 1, 0, 1, true, false);
-        oracle.flushed(30, |_| false);
-        assert!(oracle.check(40, 41, 0, &block(0)).is_ok());
-    }
-
-    #[test]
-    fn a_torn_block_is_noticed() {
-        let mut oracle = Oracle::new(1, true);
-        for id in [1, 2] {
-            oracle.begin(10, id, Content::Pattern, 0, 1);
-        }
-        let mut torn = block(1);
-        torn[256..].copy_from_slice(&block(2)[256..]);
-        assert!(oracle.check(20, 21, 0, &torn).unwrap_err().contains("torn"));
-    }
-
-    #[test]
-    fn only_one_compare_and_write_replaces_a_write() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        oracle.end(20, 1, 0, 1, true, false);
-        for id in [2, 3] {
-            oracle.begin(30, id, Content::Pattern, 0, 1);
-        }
-        assert!(oracle.swapped((30, 40), 0, 2, &block(1)).is_ok());
-        let twice = oracle.swapped((30, 41), 0, 3, &block(1)).unwrap_err();
-        assert!(twice.contains("both replaced write 1"), "{twice}");
-    }
-
-    #[test]
-    fn nothing_comes_between_a_compare_and_its_write() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        oracle.end(20, 1, 0, 1, true, false);
-        oracle.begin(30, 2, Content::Pattern, 0, 1);
-        oracle.begin(32, 3, Content::Pattern, 0, 1);
-        oracle.end(35, 3, 0, 1, true, false);
-        assert!(oracle.swapped((30, 40), 0, 2, &block(1)).is_ok());
-        oracle.end(40, 2, 0, 1, true, false);
-        // Write 3 came after write 1, so after the swap: it must be what is left.
-        assert!(oracle.check(50, 51, 0, &block(3)).is_ok());
-        assert!(oracle.check(50, 51, 0, &block(2)).is_err());
-    }
-
-    #[test]
-    fn an_unknown_write_supersedes_nothing() {
-        let mut oracle = Oracle::new(1, true);
-        oracle.begin(10, 1, Content::Pattern, 0, 1);
-        oracle.end(20, 1, 0, 1, false, false);
-        assert!(oracle.check(30, 31, 0, &block(0)).is_ok());
-        assert!(oracle.check(32, 33, 0, &block(1)).is_ok());
-        assert!(oracle.check(34, 35, 0, &block(0)).is_err(), "it was seen to have happened");
-    }
-}
+mod tests;

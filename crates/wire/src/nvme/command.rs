@@ -346,9 +346,11 @@ impl fmt::Display for Command {
 }
 
 mod build;
+mod copy;
 mod describe;
 mod dsm;
 
+pub use copy::{CopyDword, CopyRange};
 pub use describe::Describe;
 pub use dsm::DsmRange;
 

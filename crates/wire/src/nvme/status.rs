@@ -73,7 +73,7 @@ names! {
     CONNECT_INCOMPATIBLE_FORMAT = 0x180 "connect incompatible format",
     CONNECT_BUSY = 0x181 "connect controller busy",
     CONNECT_INVALID_PARAMETERS = 0x182 "connect invalid parameters",
-    CONNECT_RESTART_DISCOVERY = 0x183 "connect restart discovery",
+    COMMAND_SIZE_LIMIT_EXCEEDED = 0x183 "command size limit exceeded, or connect restart discovery",
     CONNECT_INVALID_HOST = 0x184 "connect invalid host",
     INVALID_QUEUE_TYPE = 0x185 "invalid queue type",
     DISCOVER_RESTART = 0x190 "discover restart",
@@ -96,6 +96,10 @@ names! {
 }
 
 impl Status {
+    /// What [`Self::COMMAND_SIZE_LIMIT_EXCEEDED`] of the NVM command set is to Connect: one number
+    /// has both meanings, and only the command tells which.
+    pub const CONNECT_RESTART_DISCOVERY: Self = Self::COMMAND_SIZE_LIMIT_EXCEEDED;
+
     const CODE: u16 = 0x7ff;
     const MORE: u16 = 1 << 13;
     const DNR: u16 = 1 << 14;

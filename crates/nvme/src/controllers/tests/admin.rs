@@ -110,7 +110,7 @@ fn a_log_can_be_read_in_pieces() {
     let whole = read(&mut world, 0, 4096).data.bytes;
     let effects = CommandEffects::parse(&whole).expect("effects");
     assert_eq!((effects.admin[6], effects.io[1], effects.io[2]), (1, 3, 1));
-    assert_eq!((effects.admin[0], effects.io[4], effects.io[0x19]), (0, 0, 0));
+    assert_eq!((effects.admin[0], effects.io[4], effects.io[0x19]), (0, 0, 3));
     for offset in (0..4096).step_by(1020) {
         assert_eq!(read(&mut world, offset, 1020).data.bytes[..16], whole[offset as usize..][..16]);
     }

@@ -32,7 +32,8 @@ fn the_controller_says_what_hosts_demand() {
     assert_eq!((id.sqes, id.cqes, id.maxcmd), (0x66, 0x44, 1024));
     assert_eq!((id.ioccsz, id.iorcsz, id.icdoff, id.msdbd), (516, 1, 0, 1));
     assert_eq!(id.sgls & 3, 1);
-    assert_eq!(id.oncs, 0xfd, "compare, DSM, write zeroes, save, reservations, timestamp, verify");
+    // Compare, DSM, write zeroes, save, reservations, timestamp, verify, copy.
+    assert_eq!((id.oncs, id.ocfs), (0x1fd, 1));
     assert_eq!((id.fuses, id.cmic), (1, 0b1011), "ports, controllers, asymmetric access");
     // Linux: MNAN is 1 to NN, or there is no asymmetric access; a group is 1 to ANAGRPMAX.
     assert_eq!((id.anacap, id.anatt, id.anagrpmax, id.nanagrpid), (0x57, 255, 255, 1));
@@ -68,6 +69,7 @@ fn a_namespace_says_its_size_and_names_alike_everywhere() {
     assert_eq!((id.nmic, id.rescap, id.dlfeat, id.nsattr), (1, 0xff, 9, 0));
     assert_eq!(id.nsfeat, 1 << 4 | 1, "the hints below hold; deallocation gives space back");
     assert_eq!((id.npwg, id.npwa), (7, 7), "eight blocks of 512 make a physical one");
+    assert_eq!((id.mssrl, id.mcl, id.msrc), (65_535, 131_072, 127), "a copy of 64 MiB");
     assert_eq!(id.nguid, [1; 16]);
     let list = identify(&mut world, line, Cns::NAMESPACE_DESCRIPTORS, 1).expect("descriptors");
     let names = DescriptorList::parse(&list).expect("descriptors");

@@ -166,6 +166,16 @@ impl Connection {
                     self.discard(slot, volume, extents, memory, ctx);
                     Ok(true)
                 }
+                Work::Copy(_) => {
+                    let segments = io::segments(command, data, namespace)?;
+                    let (length, phase) = work.memory();
+                    let Some(memory) = self.capsule_memory(length, phase, ctx) else {
+                        return Ok(false);
+                    };
+                    let judged = JudgedIo::new(command, queue.handle, ctx);
+                    self.begin_copy(None, judged, segments, (memory, Class::Immediate), ctx);
+                    Ok(true)
+                }
                 Work::Reserve(_) => {
                     self.propose(None, command, volume, data, ctx)?;
                     Ok(true)
@@ -174,7 +184,7 @@ impl Connection {
             },
             Work::Report(bytes) => Ok(self.report(command, volume, bytes, ctx)),
             _ => {
-                self.start_granted(command, work.phase(), ctx);
+                self.start_granted(command, work.memory(), ctx);
                 Ok(true)
             }
         }
@@ -231,7 +241,8 @@ impl Connection {
             self.intake.landings.push(Landing { volume, disk, extent, from, who });
             return true;
         }
-        let Some(mut buffer) = self.capsule_memory(data.len() as u32, work.phase(), ctx) else {
+        let (length, phase) = work.memory();
+        let Some(mut buffer) = self.capsule_memory(length, phase, ctx) else {
             return false;
         };
         ctx.memory.write(&mut buffer, 0, data);
@@ -241,12 +252,17 @@ impl Connection {
     }
 
     /// A command whose data have to be asked for: it gets its whole buffer first, or waits for it.
-    fn start_granted(&mut self, command: &Command, phase: u32, ctx: &mut Context<'_>) {
-        let length = command.sgl().length;
+    fn start_granted(
+        &mut self,
+        command: &Command,
+        (length, phase): (u32, u32),
+        ctx: &mut Context<'_>,
+    ) {
         match self.transfer_memory(length, phase, ctx) {
             Some(buffer) => {
                 let judged = self.judged(command, ctx);
-                let grant = Box::new(Grant { judged, data: Incoming::new(buffer) });
+                let data = Incoming::of(command.sgl().length, buffer);
+                let grant = Box::new(Grant { judged, data });
                 let slot = self.occupy(command, CommandState::Granted(grant));
                 self.ask_for_data(slot, ctx);
             }
@@ -305,9 +321,8 @@ impl Connection {
             state => panic!("data came for slot {slot}, which is {state:?}"),
         };
         let judged = grant.judged;
-        let corrupt = grant.data.corrupt;
+        let (corrupt, length) = (grant.data.corrupt, grant.data.length);
         let buffer = core::mem::take(&mut grant.data.buffer);
-        let length = buffer.len();
         if corrupt {
             ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
             return self.finish(slot, Status::TRANSIENT_TRANSPORT_ERROR);
@@ -331,6 +346,9 @@ impl Connection {
                         ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
                         self.propose(Some(slot), &judged.command, volume, &data, ctx)
                             .unwrap_or_else(|status| self.finish(slot, status));
+                    }
+                    (Judged::Io(judged), Some((_, Work::Copy(_)))) => {
+                        self.copy_granted(slot, judged, &data, buffer, ctx);
                     }
                     (Judged::Io(judged), _) => {
                         self.discard_granted(slot, &judged, &data, buffer, ctx);
@@ -396,7 +414,7 @@ impl Connection {
         if sgl.length > CAPSULE_DATA_MAX || self.state.queue().is_none() {
             return Err(Status::INVALID_SGL_LENGTH.with_dnr());
         }
-        self.start_granted(command, 0, ctx);
+        self.start_granted(command, (sgl.length, 0), ctx);
         Ok(true)
     }
 

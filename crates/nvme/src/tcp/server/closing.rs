@@ -167,7 +167,9 @@ impl Connection {
         }
         for slot in self.slots.numbers() {
             match self.slots.state(slot) {
-                CommandState::Free | CommandState::InFlight(_) => continue,
+                CommandState::Free | CommandState::InFlight(_) | CommandState::Copying(_) => {
+                    continue;
+                }
                 CommandState::Granted(grant) => {
                     let buffer = core::mem::take(&mut grant.data.buffer);
                     ctx.pool.give(&mut self.transfers, ctx.memory, buffer);

@@ -37,7 +37,7 @@ impl Connection {
         }
         let slot = ticket.slot as u16;
         let &mut CommandState::InFlight(flight) = self.slots.state(slot) else {
-            panic!("a completion came for slot {slot}, which is not in flight");
+            return self.part_done(slot, outcome, buffer, ctx);
         };
         if flight.parts == 1 && self.is_open() {
             match flight.kind {
@@ -146,12 +146,18 @@ impl Connection {
     /// Frees a slot that holds no memory and answers its command.
     #[inline]
     pub(super) fn finish(&mut self, slot: u16, status: Status) {
+        self.finish_with(slot, status, 0);
+    }
+
+    /// The same with a result.
+    #[inline]
+    pub(super) fn finish_with(&mut self, slot: u16, status: Status, result: u64) {
         if !status.is_success() {
             let origin = self.slots.origin(slot);
             self.note_failure(&origin, status);
         }
         let command_id = self.slots.remove(slot);
-        self.answer(command_id, status);
+        self.answer_with(command_id, status, result);
     }
 
     /// The batch that was out has left.

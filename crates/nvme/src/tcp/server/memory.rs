@@ -238,7 +238,7 @@ impl Connection {
             *self.slots.state(slot) = CommandState::in_flight(Kind::Read);
             self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
         } else {
-            let data = Incoming::new(buffer);
+            let data = Incoming::of(judged.command().sgl().length, buffer);
             *self.slots.state(slot) = CommandState::Granted(Box::new(Grant { judged, data }));
             self.ask_for_data(slot, ctx);
         }

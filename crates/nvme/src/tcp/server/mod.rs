@@ -31,6 +31,7 @@
 mod capsule;
 mod closing;
 mod completion;
+mod copying;
 mod fused;
 mod memory;
 mod outbox;

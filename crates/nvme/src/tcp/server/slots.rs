@@ -10,6 +10,7 @@ use block::{Buffer, Class, Instant};
 use wire::nvme::{Command, Status};
 
 use super::Context;
+use super::copying::Copy;
 use super::memory::Need;
 use crate::controllers::QueueHandle;
 use crate::controllers::health::Origin;
@@ -30,6 +31,7 @@ pub(super) struct Slot {
 ///               `-- (a read) --------------------------------^
 ///  capsule -----'-- Pair, Second -- both whole --------------'
 ///            |- Proposed (its data may have been granted) --> answered
+///            |- Copying (its ranges may have been granted) --> answered
 ///            `- Controllers --> answered
 /// ```
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub(super) enum CommandState {
     Second(u16),
     /// With the volume.
     InFlight(InFlight),
+    /// A copy, of which one request is with the volume.
+    Copying(Box<Copy>),
     /// With the controllers, which answer later; the host takes so many bytes of data.
     Controllers(u32),
     /// The change of a reservation that it asks for is being decided.
@@ -68,7 +72,7 @@ pub(super) enum Judged {
     Io(JudgedIo),
 }
 
-/// An I/O command that was judged and has to wait. It is for the same namespace or for none:
+/// An I/O command that was judged and will be again. It is for the same namespace or for none:
 /// another one that has its NSID by now is none of the command's business.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JudgedIo {
@@ -77,6 +81,14 @@ pub(super) struct JudgedIo {
     namespace: Option<NamespaceIdentity>,
     /// Whether somebody ended the commands of its host.
     preempted: bool,
+}
+
+impl Judged {
+    /// The command.
+    pub(super) fn command(&self) -> &Command {
+        let (Judged::Control(command) | Judged::Io(JudgedIo { command, .. })) = self;
+        command
+    }
 }
 
 impl JudgedIo {
@@ -90,7 +102,7 @@ impl JudgedIo {
         }
     }
 
-    /// Somebody ended the commands of its host: it does not start.
+    /// Somebody ended the commands of its host: it does not start, or go on.
     pub(super) fn preempt(&mut self) {
         self.preempted = true;
     }
@@ -136,13 +148,17 @@ pub(super) struct Incoming {
 
 impl Incoming {
     pub(super) fn new(buffer: Buffer) -> Incoming {
-        let length = buffer.len();
+        Incoming::of(buffer.len(), buffer)
+    }
+
+    /// So many data, in memory that may be longer.
+    pub(super) fn of(length: u32, buffer: Buffer) -> Incoming {
         Incoming { buffer, length, received: 0, corrupt: false, since: None }
     }
 
     /// Data that have no memory yet.
     pub(super) fn without_memory(length: u32) -> Incoming {
-        Incoming { length, ..Incoming::new(Buffer::empty()) }
+        Incoming::of(length, Buffer::empty())
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -324,12 +340,14 @@ impl Slots {
         }
     }
 
-    /// The I/O command that waits in `slot`, to be judged anew; of a pair the first.
+    /// The I/O command in `slot` that is to be judged anew, because it waits or is a copy; of a pair
+    /// the first.
     pub(super) fn judged_io(&mut self, slot: u16) -> Option<&mut JudgedIo> {
         let judged = match self.state(slot) {
             CommandState::Waiting(waiting) => &mut waiting.judged,
             CommandState::Granted(grant) => &mut grant.judged,
             CommandState::Pair(pair) => return Some(&mut pair.first),
+            CommandState::Copying(copy) => return Some(&mut copy.judged),
             _ => return None,
         };
         match judged {

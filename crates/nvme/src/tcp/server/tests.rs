@@ -7,6 +7,7 @@
 
 mod closing;
 mod commands;
+mod copying;
 mod fused;
 mod handshake;
 mod hostile;

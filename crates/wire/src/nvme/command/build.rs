@@ -3,7 +3,7 @@
 //! All return a command with CID 0; data are described by an SGL of the `transport` kind, which the
 //! initiator replaces by `in_capsule` where it sends them along.
 
-use super::{AdminOpcode, Command, IoOpcode, SglDescriptor};
+use super::{AdminOpcode, Command, CopyDword, CopyRange, IoOpcode, SglDescriptor};
 use crate::field::Field as _;
 use crate::nvme::fabrics::{Connect, ConnectData, FabricsType};
 use crate::nvme::identify::Cns;
@@ -66,6 +66,17 @@ impl Command {
             .with_sgl(SglDescriptor::transport(ranges * 16))
             .with_cdw(10, ranges.wrapping_sub(1) & 0xff)
             .with_cdw(11, u32::from(deallocate) << 2)
+    }
+
+    /// Copy of `ranges` (1 to 256) source ranges in descriptor format 0 to the blocks from `lba` on.
+    pub fn copy(nsid: u32, lba: u64, ranges: u32) -> Self {
+        debug_assert!((1..=256).contains(&ranges), "{ranges} ranges");
+        Self::new(IoOpcode::COPY.0)
+            .with_nsid(nsid)
+            .with_sgl(SglDescriptor::transport(ranges * CopyRange::SIZE as u32))
+            .with_cdw(10, lba as u32)
+            .with_cdw(11, (lba >> 32) as u32)
+            .with_cdw(12, CopyDword::default().with_nr(ranges.wrapping_sub(1)).0)
     }
 
     /// Identify with this CNS; CNTID and CSI are 0 unless set with [`Command::with_cdw`] (CNTID is

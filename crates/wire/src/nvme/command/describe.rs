@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{AdminOpcode, Command, DsmRange, Fuse, IoOpcode};
+use super::{AdminOpcode, Command, CopyDword, DsmRange, Fuse, IoOpcode};
 use crate::nvme::fabrics::{Connect, FabricsType, Property};
 use crate::nvme::feature::FeatureId;
 use crate::nvme::identify::Cns;
@@ -72,6 +72,16 @@ fn io(command: &Command, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, " {} ranges", DsmRange::count(command))?;
             if DsmRange::is_deallocate(command) {
                 f.write_str(" deallocate")?;
+            }
+        }
+        IoOpcode::COPY => {
+            let dword = CopyDword::of(command);
+            write!(f, " {} ranges to lba {}", dword.count(), command.lba())?;
+            if dword.format() != 0 {
+                write!(f, " format {}", dword.format())?;
+            }
+            if dword.force_unit_access() {
+                f.write_str(" fua")?;
             }
         }
         IoOpcode::READ

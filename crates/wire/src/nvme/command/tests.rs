@@ -78,6 +78,52 @@ fn dataset_management_both_ways() {
 }
 
 #[test]
+fn copy_both_ways() {
+    let command = Command::copy(3, 0x1_0000_0002, 2).with_command_id(7);
+    let mut bytes = [0; 64];
+    (bytes[0], bytes[1], bytes[2], bytes[4]) = (0x19, 0x40, 7, 3);
+    (bytes[32], bytes[39]) = (64, 0x5a);
+    (bytes[40], bytes[44], bytes[48]) = (2, 1, 1);
+    assert_eq!(command.emit(), bytes);
+    assert_eq!(Command::parse(&bytes), Ok(command));
+    assert_eq!((command.lba(), CopyDword::of(&command).count()), (0x1_0000_0002, 2));
+    assert_eq!(
+        command.describe(false).to_string(),
+        "Copy cid 7 nsid 3 2 ranges to lba 4294967298, 64 bytes"
+    );
+    let range = CopyRange::new(0x0102_0304_0506_0708, 65_536);
+    let mut bytes = [0; 32];
+    bytes[8..18].copy_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1, 0xff, 0xff]);
+    assert_eq!(range.emit(), bytes);
+    assert_eq!((range.blocks(), CopyRange::new(0, 1).nlb), (65_536, 0));
+    // What it says of protection is not looked at.
+    bytes[24..].fill(0xee);
+    let two = [bytes, bytes].concat();
+    assert!(CopyRange::parse_all(&two).eq([range, range]));
+    assert_eq!(CopyRange::parse_all(&two[..63]).count(), 1);
+}
+
+#[test]
+fn flags_of_copy_lie_in_cdw12() {
+    let dword = CopyDword(0xe710_21ff);
+    assert_eq!((dword.count(), dword.format(), dword.prinfor()), (256, 1, 2));
+    assert_eq!((dword.directive_type(), dword.prinfow()), (1, 9));
+    assert!(dword.force_unit_access() && dword.limited_retry());
+    assert!(dword.checks_tag_read() && dword.checks_tag_written());
+    let again = CopyDword::default().with_nr(255).with_format(1).with_prinfor(2);
+    let again = again.with_directive_type(1).with_prinfow(9).with_force_unit_access(true);
+    let again = again.with_limited_retry(true).with_checks_tag_read(true);
+    assert_eq!(again.with_checks_tag_written(true), dword);
+    let command = Command::copy(1, 9, 256).with_cdw(12, dword.0);
+    assert_eq!(CopyDword::of(&command), dword);
+    assert_eq!(
+        command.describe(false).to_string(),
+        "Copy cid 0 nsid 1 256 ranges to lba 9 format 1 fua, 8192 bytes"
+    );
+    assert!(Command::copy(1, 9, 1).with_force_unit_access(true).force_unit_access());
+}
+
+#[test]
 fn admin_commands_both_ways() {
     let identify = Command::identify(Cns::IO_SET_NAMESPACE, 1)
         .with_cdw(10, 0x0007_0005)

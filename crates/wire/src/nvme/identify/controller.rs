@@ -65,6 +65,8 @@ layout! {
         525 => vwc: u8,
         /// Atomic write unit across a power failure, logical blocks less one.
         528 => awupf: u16,
+        /// Optional Copy formats; bit 0: source ranges of format 0.
+        534 => ocfs: u16,
         /// SGL support; bits 1:0 = 1: byte aligned, bit 20: offset in capsule.
         536 => sgls: u32,
         /// Namespaces attached, most; 0 for NN.

@@ -43,6 +43,12 @@ layout! {
         68 => npdg: u16,
         /// Preferred deallocate alignment, logical blocks less one.
         70 => npda: u16,
+        /// Copy: logical blocks of one source range, most.
+        74 => mssrl: u16,
+        /// Copy: logical blocks of all source ranges, most.
+        76 => mcl: u32,
+        /// Copy: source ranges of one command, most, less one.
+        80 => msrc: u8,
         /// ANA group.
         92 => anagrpid: u32,
         /// Bit 0: write protected.

@@ -23,6 +23,7 @@ fn controller_both_ways_with_linux_offsets() {
         nn: 1024,
         oncs: 0x8d,
         vwc: 7,
+        ocfs: 1,
         sgls: 0x10_0001,
         mnan: 1024,
         ioccsz: 4 + 8192 / 16,
@@ -42,6 +43,7 @@ fn controller_both_ways_with_linux_offsets() {
         (320, &[10, 0]),
         (512, &[0x66, 0x44, 128, 0, 0, 4, 0, 0, 0x8d, 0]),
         (525, &[7]),
+        (534, &[1, 0]),
         (536, &[1, 0, 0x10, 0, 0, 4, 0, 0]),
         (768, b"nqn.2024"),
         (1792, &[4, 2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]),
@@ -63,6 +65,9 @@ fn namespace_both_ways_with_linux_offsets() {
         nmic: 1,
         dlfeat: 9,
         npwg: 7,
+        mssrl: 0x0102,
+        mcl: 0x0304_0506,
+        msrc: 127,
         anagrpid: 1,
         nsattr: 1,
         nguid: [0xab; 16],
@@ -73,6 +78,7 @@ fn namespace_both_ways_with_linux_offsets() {
     let bytes = namespace.emit();
     assert_eq!(bytes[..8], [0, 0, 0, 0, 0, 1, 0, 0]);
     assert_eq!((bytes[24], bytes[30], bytes[33], bytes[64]), (0x10, 1, 9, 7));
+    assert_eq!(bytes[74..81], [2, 1, 6, 5, 4, 3, 127]);
     assert_eq!((bytes[92], bytes[99]), (1, 1));
     assert_eq!((bytes[104], bytes[119], bytes[120]), (0xab, 0xab, 0xcd));
     assert_eq!(bytes[128..132], [0, 0, 12, 0]);

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use block::limits::SEND_PROGRESS;
 use contract::Loss;
+use wire::nvme::command::CopyRange;
 use wire::nvme::fabrics::Configuration;
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
@@ -72,6 +73,14 @@ fn states() -> Vec<Reach> {
         }),
         ("the keys of a reservation asked for", |world| {
             world.command(IO, register(0));
+            world.said(IO);
+        }),
+        ("a copy below", |world| {
+            world.hold_requests = true;
+            world.command_with(IO, Command::copy(1, 0, 1), &CopyRange::new(8, 8).emit());
+        }),
+        ("the ranges of a copy asked for", |world| {
+            world.command(IO, Command::copy(1, 0, 1));
             world.said(IO);
         }),
         ("a pair below", |world| {

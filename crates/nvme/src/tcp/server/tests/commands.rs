@@ -87,7 +87,7 @@ fn the_data_pointer_is_an_sgl_that_tcp_knows() {
 
 #[test]
 fn unknown_opcodes_and_namespaces_are_refused() {
-    for opcode in [IoOpcode::WRITE_UNCORRECTABLE, IoOpcode::COPY, IoOpcode(0x93)] {
+    for opcode in [IoOpcode::WRITE_UNCORRECTABLE, IoOpcode(0x93)] {
         for nsid in [1, 0] {
             let command = Command::new(opcode.0).with_nsid(nsid);
             assert_eq!(status(command), dnr(Status::INVALID_OPCODE), "{opcode} of {nsid}");
@@ -223,7 +223,7 @@ fn compare_tells_equal_from_different() {
     assert_eq!(world.granted(IO, &r2t, &other, 4096).status(), Status::COMPARE_FAILURE);
 }
 
-/// 28: verify goes to the media; copy is not offered.
+/// 28: verify goes to the media.
 #[test]
 fn verify_goes_to_the_volume() {
     let mut world = World::connected(Digests::NONE);

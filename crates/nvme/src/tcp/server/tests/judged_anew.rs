@@ -16,7 +16,7 @@ use super::world::{World, namespace, pattern, statuses};
 use crate::subsystem::Namespace;
 
 /// What changes while a command waits, and what the command is told then.
-type Change = (&'static str, fn(&mut World), Status);
+pub(super) type Change = (&'static str, fn(&mut World), Status);
 
 const RESERVED: Change = (
     "a reservation",
@@ -24,12 +24,12 @@ const RESERVED: Change = (
     CONFLICT,
 );
 /// It lets the host read.
-const RESERVED_FOR_WRITES: Change = (
+pub(super) const RESERVED_FOR_WRITES: Change = (
     "a reservation against writes",
     |world| reserve(world, held("write-exclusive", OTHER, &[OTHER])),
     CONFLICT,
 );
-const CHANGES: [Change; 6] = [
+pub(super) const CHANGES: [Change; 6] = [
     ("another volume", swap, GONE),
     ("another volume, as `apply` puts it there", replace, GONE),
     ("no volume", |world| world.put(None), GONE),

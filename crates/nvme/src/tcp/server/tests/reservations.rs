@@ -3,7 +3,7 @@
 
 use block::VolumeId;
 use reservation::Reservation;
-use wire::nvme::command::{DsmRange, NSID_ALL};
+use wire::nvme::command::{CopyRange, DsmRange, NSID_ALL};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
@@ -44,6 +44,7 @@ fn outcomes(world: &mut World) -> (Vec<Status>, Vec<Status>) {
         status(Command::write(1, 3, 1, 512), &current),
         status(Command::write_zeroes(1, 3, 1, true), &[]),
         status(Command::dataset_management(1, 1, true), &range),
+        status(Command::copy(1, 3, 1), &CopyRange::new(3, 1).emit()),
         status(Command::flush(1), &[]),
         status(Command::flush(NSID_ALL), &[]),
     ];

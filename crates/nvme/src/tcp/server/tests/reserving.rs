@@ -20,7 +20,7 @@ use super::transfer::{ADMIN, IO};
 use super::world::{ALL_DIGESTS, Said, World, namespace, pattern, statuses};
 
 /// The I/O queue of the second host.
-const OTHER_IO: usize = 3;
+pub(super) const OTHER_IO: usize = 3;
 const VOLUME: VolumeId = VolumeId(0);
 const WE: ReservationType = ReservationType::WRITE_EXCLUSIVE;
 const ALL: ReservationType = ReservationType::EXCLUSIVE_ACCESS_ALL;
@@ -42,7 +42,7 @@ fn release(action: u8, kind: ReservationType) -> Command {
     Command::reservation_release(1, ReleaseAction(action), kind)
 }
 
-fn preempt_and_abort(victims: u64) -> (Command, [u8; 16]) {
+pub(super) fn preempt_and_abort(victims: u64) -> (Command, [u8; 16]) {
     (acquire(2, WE), keys(9, victims))
 }
 
@@ -55,7 +55,7 @@ fn two_hosts(digests: Digests) -> World {
 }
 
 /// The same, registered under the keys 7 and 9.
-fn two_registrants() -> World {
+pub(super) fn two_registrants() -> World {
     let mut world = two_hosts(Digests::NONE);
     for (link, key) in [(IO, 7), (OTHER_IO, 9)] {
         assert_eq!(world.ask_with(link, register(0), &keys(0, key)).status(), OK);
