@@ -5,7 +5,7 @@
 
 # load_iscsi: the driver and the daemon that logs in for it.
 load_iscsi() {
-    modprobe -a sd_mod iscsi_tcp || die "no iscsi_tcp module"
+    modprobe -a sd_mod sg iscsi_tcp || die "no iscsi_tcp module"
     mkdir -p /run/lock/iscsi
     iscsid || die "no iscsid"
 }
