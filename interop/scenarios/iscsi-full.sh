@@ -88,11 +88,12 @@ if sg_readcap -l "$disk" | grep -q lbprz=1; then zeroed blkdiscard blkdiscard -f
 pass "zeroes read back as zeros, and only where asked"
 
 say "a copy that the target makes"
+generic() { echo "/dev/$(ls "/sys/class/block/${1##*/}/device/scsi_generic")"; }
 dd if=/dev/urandom of="$disk" bs=1M seek=64 count=2 oflag=direct status=none || die "dd"
 answers sg_copy_results -p "$disk" && says "Maximum segment descriptor count: 64" "sg_copy_results"
 # From an unaligned block on, to another LUN; twice, the second time to blocks that lie otherwise in their pages.
 for seek in 9 11; do
-    answers sg_xcopy if="$disk" of="$(disk 1)" bs=512 skip=$(((64 << 11) + 1)) seek=$seek count=4000
+    answers sg_xcopy if="$(generic "$disk")" of="$(generic "$(disk 1)")" bs=512 skip=$(((64 << 11) + 1)) seek=$seek count=4000
     cmp <(dd if="$disk" bs=512 skip=$(((64 << 11) + 1)) count=4000 iflag=direct status=none) \
         <(dd if="$(disk 1)" bs=512 skip=$seek count=4000 iflag=direct status=none) || die "sg_xcopy: the copy differs"
 done

@@ -12,6 +12,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod connect;
+mod copies;
 mod errors;
 mod failed;
 mod files;
