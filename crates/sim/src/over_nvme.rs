@@ -8,7 +8,7 @@ pub mod raw_host;
 pub(crate) mod swap;
 
 use block::Random;
-use block::limits::REPLY_DATA_MAX;
+use block::limits::{POOL_PAGES_MIN, REPLY_DATA_MAX};
 use contract::ListenerId;
 use nvme::subsystem::{Hosts, Subsystem};
 use nvme::tcp::initiator::Settings;
@@ -144,6 +144,8 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
     HostBehaviour {
         unit: setup.work.unit,
         span: 4,
+        // In a smaller pool than there may be, few copies would hold all of it.
+        copies: setup.pages >= POOL_PAGES_MIN,
         queues: setup.queues,
         depth: if setup.raw_greedy { QUEUE_ENTRIES } else { 1 + setup.work.depth / 2 },
         interval_us: setup.work.interval_us / 2,

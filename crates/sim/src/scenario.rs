@@ -303,6 +303,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.faults[Fault::Cut] = if random.chance(1, 3) { 2_000 } else { 0 };
             setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
             setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
+            setup.raw_hosts = random.below(3) as usize;
         },
     ),
     scenario(

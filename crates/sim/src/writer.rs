@@ -49,6 +49,12 @@ pub(crate) enum Log {
         write: Write,
         content: Content,
     },
+    /// A copy of ranges, one behind the other.
+    BeginCopy {
+        at: u64,
+        write: Write,
+        ranges: Vec<(u64, u64)>,
+    },
     End {
         at: u64,
         write: Write,
@@ -94,6 +100,9 @@ impl Log {
             Log::Begin { at, write: Write { id, first, count }, content } => {
                 oracle.begin(at, id, content, first, count);
             }
+            Log::BeginCopy { at, write, ranges } => {
+                oracle.begin_copy(at, write.id, write.first, &ranges);
+            }
             Log::End { at, write: Write { id, first, count }, done, durable } => {
                 oracle.end(at, id, first, count, done, durable);
             }
@@ -131,6 +140,15 @@ impl Writer {
         let write = Write { id: self.next_id, first, count };
         self.next_id += self.id_step;
         self.log.push(Log::Begin { at, write, content });
+        write
+    }
+
+    /// A copy of ranges (first block and count) to the blocks from `first` on.
+    pub(crate) fn begin_copy(&mut self, at: u64, first: u64, ranges: Vec<(u64, u64)>) -> Write {
+        let count = ranges.iter().map(|(_, count)| count).sum();
+        let write = Write { id: self.next_id, first, count };
+        self.next_id += self.id_step;
+        self.log.push(Log::BeginCopy { at, write, ranges });
         write
     }
 

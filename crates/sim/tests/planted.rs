@@ -17,7 +17,7 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 46] = [
+const LINES: [(&str, &str); 48] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -35,6 +35,7 @@ const LINES: [(&str, &str); 46] = [
     ("bad-data-is-written", "iscsi-cuts"),
     ("bad-data-is-read", "iscsi-imports"),
     ("data-sn-is-not-looked-at", "iscsi"),
+    ("copy-leaves-a-range-out", "fused"),
     // What was ended reaches the media no more.
     ("queue-is-drained-early", "resets"),
     ("session-is-drained-early", "iscsi-returns"),
@@ -45,6 +46,7 @@ const LINES: [(&str, &str); 46] = [
     ("volume-is-let-go-early", "imports"),
     ("reservation-in-force-early", "aoe-fence"),
     ("paths-in-force-early", "paths"),
+    ("copy-is-not-judged-again", "paths"),
     ("mask-is-not-looked-at", "aoe-control"),
     // Each block is one register.
     ("write-passes-hold", "fused"),

@@ -82,6 +82,8 @@ fn scenarios_do_what_they_say() {
     assert!(did("power").injected.power_cuts > 0);
     assert!(did("lies").injected.power_cuts > 0);
     assert!(did("clients").injected.kills > 0);
+    let Actions { copies, part_copies, .. } = did("paths").raw;
+    assert!(copies > 0 && part_copies > 0, "{copies} {part_copies}");
     assert!(did("memory").nvme.waits > 0, "nobody waited for memory");
     assert!(did("line").nvme.waits > 100, "few waited for memory");
     let Activity { nvme, counts, raw, .. } = activity("patience", 200..216);
@@ -96,8 +98,11 @@ fn scenarios_do_what_they_say() {
     assert!(corruption.injected.corruptions > 0 && corruption.nvme.corrupt > 0, "{corruption:?}");
     let Counts { garbage, misbehaved, .. } = did("garbage").counts;
     assert!(garbage > 0 && misbehaved > 0, "{garbage} {misbehaved}");
-    let Actions { swaps, miscompares, grants, shutdowns, .. } = did("fused").raw;
-    assert!(swaps > 0 && miscompares > 0 && grants > 0 && shutdowns > 0, "{swaps} {miscompares}");
+    let Actions { swaps, miscompares, grants, shutdowns, copies, .. } = did("fused").raw;
+    assert!(
+        copies > 0 && swaps > 0 && miscompares > 0 && grants > 0 && shutdowns > 0,
+        "{swaps} {miscompares}"
+    );
     let Actions { resets, reset_commands, losses, .. } = did("resets").raw;
     assert!(resets > 0 && reset_commands > 0 && losses > 0, "{resets} {reset_commands} {losses}");
     let Activity { fates, aoe: over_aoe::Activity { target, drops }, counts, .. } = did("aoe");

@@ -1,6 +1,6 @@
 //! A host of our own making that speaks NVMe/TCP to the target and does what our initiator never
-//! does: fused compare-and-write pairs, aborts, resets (CC.EN 1 to 0) and shutdowns (CC.SHN) with
-//! commands under way, and the loss of an admin queue or of one I/O queue.
+//! does: copies, fused compare-and-write pairs, aborts, resets (CC.EN 1 to 0) and shutdowns (CC.SHN)
+//! with commands under way, and the loss of an admin queue or of one I/O queue.
 //!
 //! ```text
 //!   resting -> greeting, Connect, CC.EN=1, CSTS.RDY? -> I/O queues, who is it? -> live -> reset -> (live again, or resting)
@@ -17,6 +17,7 @@
 //! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the
 //! wire; virtual nanoseconds.
 
+mod copying;
 mod ending;
 mod line;
 mod watcher;
@@ -63,6 +64,8 @@ pub struct HostBehaviour {
     pub unit: u64,
     /// Logical blocks that it works on, from the first on.
     pub span: u64,
+    /// Whether it copies, to as many logical blocks behind those as twice.
+    pub copies: bool,
     /// I/O queues.
     pub queues: u16,
     /// Commands under way at most.
@@ -93,6 +96,10 @@ counters! {
         swaps: Operations,
         /// Fused pairs whose compare failed.
         miscompares: Operations,
+        /// Copies that were done.
+        copies: Operations,
+        /// Copies that ended in their midst, some ranges copied.
+        part_copies: Operations,
         /// Aborts that succeeded.
         aborts: Operations,
         /// Resets that were answered.

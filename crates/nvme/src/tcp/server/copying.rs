@@ -114,7 +114,7 @@ impl Connection {
         end: u64,
         ctx: &Context<'_>,
     ) -> Result<(), Status> {
-        if planted("copy-goes-on-when-fenced") {
+        if planted("copy-is-not-judged-again") {
             return Ok(());
         }
         self.judge_again(&Judged::Io(judged), ctx)?;

@@ -76,7 +76,7 @@ impl Line {
         let moves = match &asked {
             _ if !data.is_empty() => Data::None,
             Asked::Read { .. } | Asked::Page { .. } | Asked::Identify { .. } => Data::In(length),
-            Asked::Write { .. } | Asked::Pair { .. } => Data::Out(length),
+            Asked::Write { .. } | Asked::Copy { .. } | Asked::Pair { .. } => Data::Out(length),
             _ => Data::None,
         };
         self.said_at = world.now;
@@ -195,7 +195,7 @@ impl Line {
 /// What a command writes or compares.
 fn data_of<'a>(host: &'a Host<Asked>, id: u16, pairs: &'a BTreeMap<u64, Pair>) -> Option<&'a [u8]> {
     match &host.asked.get(&id)?.what {
-        Asked::Write { data, .. } => Some(data),
+        Asked::Write { data, .. } | Asked::Copy { list: data, .. } => Some(data),
         Asked::Pair { number, second } => {
             let pair = &pairs[number];
             Some(if *second { &pair.data } else { &pair.expected })

@@ -35,6 +35,14 @@ pub(super) enum Asked {
         durable: bool,
         over: bool,
     },
+    /// `list` has its source ranges, of so many blocks of the oracle each.
+    Copy {
+        write: Write,
+        list: Vec<u8>,
+        counts: Vec<u64>,
+        durable: bool,
+        over: bool,
+    },
     /// Half of a fused pair.
     Pair {
         number: u64,
@@ -70,6 +78,7 @@ impl core::fmt::Debug for Asked {
             Asked::Identify { .. } => f.write_str("Identify"),
             Asked::Read { start, first, .. } => write!(f, "read at {first} since {start}"),
             Asked::Write { write, .. } => write!(f, "{write:?}"),
+            Asked::Copy { write, counts, .. } => write!(f, "copy of {counts:?} as {write:?}"),
             Asked::Pair { number, second: false } => write!(f, "compare of pair {number}"),
             Asked::Pair { number, second: true } => write!(f, "write of pair {number}"),
             Asked::Single => f.write_str("half a pair"),
@@ -115,6 +124,9 @@ impl RawHost {
         let most = if self.random.chance(1, 2) { 1 } else { 4.min(span) };
         let count = 1 + self.random.below(most);
         let first = self.random.below(span - count + 1);
+        if self.behaviour.copies && self.random.chance(1, 8) {
+            return self.copy(world, at);
+        }
         match self.random.below(100) {
             0..15 => self.read(world, at, first, count),
             15..40 => self.write(world, at, first, count),
@@ -162,7 +174,7 @@ impl RawHost {
     }
 
     /// What of a command's data lies in its capsule: all, or none, which is to be asked for.
-    fn inside(&mut self, data: &[u8]) -> Vec<u8> {
+    pub(super) fn inside(&mut self, data: &[u8]) -> Vec<u8> {
         let in_capsule = data.len() <= IN_CAPSULE_MAX && self.random.chance(1, 2);
         if in_capsule { data.to_vec() } else { Vec::new() }
     }
@@ -242,6 +254,13 @@ impl RawHost {
                 }
                 self.writer.end(self.now, write, done, durable);
             }
+            Asked::Copy { write, counts, durable, over, .. } => {
+                if over {
+                    return aborted(status, "a copy");
+                }
+                self.expect(status, "a copy")?;
+                self.copied(write, &counts, durable, entry)?;
+            }
             Asked::Flush { start } => {
                 self.expect(status, "a flush")?;
                 if done {
@@ -276,7 +295,7 @@ impl RawHost {
     fn note_aborted(&mut self, line: usize, command: u16) {
         let asked = self.lines.get_mut(line).and_then(|line| line.host.asked.get_mut(&command));
         let write = match asked.map(|asked| &mut asked.what) {
-            Some(Asked::Write { write, over, .. }) => {
+            Some(Asked::Write { write, over, .. } | Asked::Copy { write, over, .. }) => {
                 *over = true;
                 *write
             }
@@ -344,7 +363,8 @@ impl RawHost {
     pub(super) fn abandon(&mut self, line: &mut Line, end: u64) {
         for asked in line.give_up() {
             let write = match asked {
-                Asked::Write { write, over: false, .. } => write,
+                Asked::Write { write, over: false, .. }
+                | Asked::Copy { write, over: false, .. } => write,
                 Asked::Pair { number, .. } => match self.pairs.remove(&number) {
                     Some(Pair { write, over: false, .. }) => write,
                     _ => continue,
