@@ -4,7 +4,7 @@
 pub mod raw_host;
 
 use block::Random;
-use block::limits::{PAGES_PER_TRANSFER, POOL_SHARE, REPLY_DATA_MAX};
+use block::limits::{PAGES_PER_TRANSFER, POOL_PAGES_MIN, POOL_SHARE, REPLY_DATA_MAX};
 use contract::ListenerId;
 use iscsi::initiator::Settings;
 use iscsi::limits::IMMEDIATE_MAX;
@@ -132,6 +132,8 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
     HostBehaviour {
         unit: setup.work.unit,
         span: 4,
+        // In a smaller pool than there may be, few copies would hold all of it.
+        copies: setup.pages >= POOL_PAGES_MIN,
         depth: if setup.initiators_greedy { 200 } else { 1 + setup.work.depth / 2 },
         interval_us: setup.work.interval_us / 2,
         returns: setup.initiators_return,

@@ -20,7 +20,7 @@ const LUNS: [(u16, &str); 4] = [(0, "file"), (1, "stripe"), (2, "ram"), (3, "els
 fn serve(directory: &std::path::Path, other: &str) -> Server {
     let path = |name: &str| directory.join(name).display().to_string();
     let mut config = format!(
-        "[server]\nshards = 2\n[[listener]]\niscsi = \"127.0.0.1:0\"\n\
+        "[[listener]]\niscsi = \"127.0.0.1:0\"\n\
          [[disk]]\nname = \"a\"\nuri = \"file:{}\"\n\
          [[disk]]\nname = \"b\"\nuri = \"file:{}?create=5MiB\"\n\
          [[disk]]\nname = \"c\"\nuri = \"file:{}?create=5MiB\"\n\

@@ -1,6 +1,6 @@
 //! A host of our own making that speaks iSCSI to the target and does what our initiator never does:
-//! compare-and-write, aborts of tasks that may well be done, data out of their order, logouts with tasks
-//! under way, and logins of a port that has a session still (reinstatement).
+//! copies, compare-and-write, aborts of tasks that may well be done, data out of their order, logouts
+//! with tasks under way, and logins of a port that has a session still (reinstatement).
 //!
 //! ```text
 //!   resting -> logging in -> live ---> logging out ----------> resting
@@ -17,6 +17,7 @@
 //! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the wire;
 //! virtual nanoseconds.
 
+mod copying;
 mod line;
 mod work;
 
@@ -50,6 +51,8 @@ pub struct HostBehaviour {
     pub unit: u64,
     /// Logical blocks that it works on, from the first on.
     pub span: u64,
+    /// Whether it copies, to as many logical blocks behind those as twice.
+    pub copies: bool,
     /// Commands under way at most.
     pub depth: usize,
     /// Mean time between two commands, in microseconds.
@@ -73,6 +76,10 @@ counters! {
         swaps: Operations,
         /// Compare-and-writes that found something else.
         miscompares: Operations,
+        /// Copies that were done.
+        copies: Operations,
+        /// Copies that ended in their midst, some segments copied.
+        part_copies: Operations,
         /// Tasks that an abort ended.
         aborts: Operations,
         /// Writes whose data came out of their order.

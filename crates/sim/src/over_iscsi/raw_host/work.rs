@@ -34,6 +34,12 @@ pub(super) enum Asked {
         write: Write,
         expected: Vec<u8>,
     },
+    /// `list` has its segments, of so many blocks of the oracle each.
+    Copy {
+        write: Write,
+        list: Vec<u8>,
+        counts: Vec<u64>,
+    },
     Flush {
         start: u64,
     },
@@ -50,6 +56,7 @@ impl core::fmt::Debug for Asked {
             Asked::Write { write, is_skewed: false, .. } => write!(f, "{write:?}"),
             Asked::Write { write, .. } => write!(f, "skewed {write:?}"),
             Asked::Swap { write, .. } => write!(f, "compare and {write:?}"),
+            Asked::Copy { write, counts, .. } => write!(f, "copy of {counts:?} as {write:?}"),
             Asked::Flush { start } => write!(f, "flush since {start}"),
             Asked::Abort => f.write_str("abort"),
         }
@@ -60,7 +67,9 @@ impl Asked {
     /// What it changes, if anything.
     pub(super) fn write(&self) -> Option<Write> {
         match self {
-            Asked::Write { write, .. } | Asked::Swap { write, .. } => Some(*write),
+            Asked::Write { write, .. } | Asked::Swap { write, .. } | Asked::Copy { write, .. } => {
+                Some(*write)
+            }
             _ => None,
         }
     }
@@ -70,6 +79,7 @@ impl Asked {
         match self {
             Asked::Write { write, .. } => write.pattern(),
             Asked::Swap { write, expected, .. } => [&expected[..], &write.pattern()].concat(),
+            Asked::Copy { list, .. } => list.clone(),
             _ => Vec::new(),
         }
     }
@@ -93,6 +103,9 @@ impl RawHost {
         let most = if self.random.chance(1, 2) { 1 } else { 4.min(span) };
         let count = 1 + self.random.below(most);
         let first = self.random.below(span - count + 1);
+        if self.behaviour.copies && self.random.chance(1, 8) {
+            return self.copy(world);
+        }
         match self.random.below(100) {
             0..20 => self.read(world, first, count),
             20..45 => self.write(world, first, count),
@@ -111,7 +124,7 @@ impl RawHost {
         }
     }
 
-    fn ask(&mut self, world: &mut SimWorld, order: Order, asked: Asked) {
+    pub(super) fn ask(&mut self, world: &mut SimWorld, order: Order, asked: Asked) {
         self.line.as_mut().expect("it is live").ask(world, order, asked);
     }
 
@@ -206,6 +219,10 @@ impl RawHost {
                     self.not_done(write, said);
                 }
             }
+            Asked::Copy { write, counts, .. } => {
+                let is_done = self.is_done(said, "a copy")?;
+                self.copied(write, &counts, is_done, said)?;
+            }
             Asked::Flush { start } => {
                 if self.is_done(said, "a flush")? {
                     self.writer.log.push(Log::Flushed { start, by: Ids::NONE });
@@ -217,7 +234,7 @@ impl RawHost {
 
     /// A write that was answered otherwise than GOOD: where the answer says that it was not even
     /// begun, it never happens.
-    fn not_done(&mut self, write: Write, said: &Said) {
+    pub(super) fn not_done(&mut self, write: Write, said: &Said) {
         let code = sense_code(said);
         let was_not_begun = said.status() == ScsiStatus::TASK_SET_FULL
             || key(said) == Some(SenseKey::UNIT_ATTENTION)
@@ -247,7 +264,7 @@ impl RawHost {
     }
 }
 
-fn key(said: &Said) -> Option<SenseKey> {
+pub(super) fn key(said: &Said) -> Option<SenseKey> {
     (said.status() == ScsiStatus::CHECK_CONDITION).then(|| said.sense().key)
 }
 
