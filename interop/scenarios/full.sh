@@ -76,6 +76,18 @@ dlfeat=$(nvme id-ns "$disk" -o json | jq .dlfeat)
 if [ $((dlfeat & 7)) = 1 ]; then zeroed blkdiscard blkdiscard -f -o 64M -l 1M "$disk"; else blkdiscard -f -o 64M -l 1M "$disk" || die "blkdiscard"; fi
 pass "zeroes read back as zeros, and only where asked"
 
+say "a copy within the namespace"
+bs=$(blockdev --getss "$disk")
+block() { echo $(($1 * 1024 / bs)); }
+dd if=/dev/urandom of="$disk" bs=1M seek=64 count=2 oflag=direct status=none || die "dd"
+# 700 KiB and 4 KiB from two places, one behind the other, to 66 MiB and 4 KiB.
+nvme copy "$disk" --sdlba=$(block $((66 * 1024 + 4))) --slbs=$(block $((64 * 1024))),$(block $((65 * 1024))) \
+    --blocks=$(($(block 700) - 1)),$(($(block 4) - 1)) >/tmp/answer 2>&1 || { cat /tmp/answer; die "nvme copy"; }
+part() { dd if="$disk" bs=4k skip=$(($1 / 4)) count=$(($2 / 4)) iflag=direct status=none; }
+cmp <(part $((66 * 1024 + 4)) 704) <(part $((64 * 1024)) 700; part $((65 * 1024)) 4) || die "a copy is not what it was made of"
+! nvme copy "$disk" --sdlba=0 --slbs=$(($(blockdev --getsize64 "$disk") / bs)) --blocks=0 >/dev/null 2>&1 || die "copied from beyond the end"
+pass "nvme copy: what was copied is the same, and nothing beyond the end is"
+
 say "two kills in mid-write"
 python3 /job/journal.py write "$disk" /run/journal 800 &
 writer=$!

@@ -388,6 +388,7 @@ impl Controllers {
             open,
             traffic,
             mistaken,
+            came: Default::default(),
         };
         let slot = self.queues.insert(queue);
         self.keys.insert(key, KeyState::Queue(slot));

@@ -21,7 +21,8 @@
 //! A change reaches the shards one after the other, so a shard may hear of an identification before
 //! the change itself: a queue keeps whom its controller knows, not that it knows. The answer to
 //! Identify waits until every shard with a queue of the controller has heard, since the next
-//! command may be there first. Spec: NVMe base, "Identify command".
+//! command may be there first. They are told of what came to a controller that knew of nothing there,
+//! too: a queue may have come to a shard that still had an older volume, which it would take for known. Spec: NVMe base, "Identify command".
 
 use std::collections::BTreeMap;
 
@@ -74,8 +75,10 @@ impl Controllers {
     /// This namespace is there now: who took its number for it is right.
     pub(super) fn namespace_came(&mut self, export: Slot, nsid: u32, identity: NamespaceIdentity) {
         for queue in self.queues_of(export) {
-            if queue.mistaken.get(&nsid) == Some(&identity) {
-                queue.mistaken.remove(&nsid);
+            match queue.mistaken.get(&nsid) {
+                None => drop(queue.came.insert(nsid)),
+                Some(known) if *known == identity => drop(queue.mistaken.remove(&nsid)),
+                Some(_) => {}
             }
         }
     }
@@ -122,11 +125,14 @@ impl Controllers {
         nsid: u32,
         reply: Reply,
     ) -> Answer {
-        if !self.mistaken(name).contains_key(&nsid) {
+        let (controller, _) = self.controller_and_export(name);
+        let (key, admin) = (controller.admin_key, controller.admin);
+        let queue =
+            admin.and_then(|admin| self.queues.get_mut(admin)).expect("its admin queue asks");
+        if !queue.came.remove(&nsid) && !queue.mistaken.contains_key(&nsid) {
             return Answer::Now(reply);
         }
         let (controller, _) = self.controller_and_export(name);
-        let (key, admin) = (controller.admin_key, controller.admin);
         let (local, shards) = (controller.local_queues(), controller.remote_shards());
         let Some(identity) = self.identity_of(controller.export, nsid) else {
             return Answer::Now(reply);

@@ -271,6 +271,8 @@ struct Queue {
     traffic: health::Traffic,
     /// NSIDs that are closed to it until its controller has identified them.
     mistaken: Mistaken,
+    /// NSIDs under which something came that it is not mistaken about, and was not identified yet.
+    came: BTreeSet<u32>,
 }
 
 /// What a connection is to us.

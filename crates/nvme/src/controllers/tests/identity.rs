@@ -149,3 +149,25 @@ fn no_queue_ever_finds_what_its_controller_was_not_told() {
         }
     }
 }
+
+/// The queue came to a shard that still had what its controller, made where nothing was any more,
+/// never knew.
+#[test]
+fn a_queue_that_saw_an_older_volume_learns_what_its_controller_is_told() {
+    let mut world = World::new(2);
+    let now = world.now;
+    put(&mut world.shards[1], now, Some(7));
+    put(&mut world.shards[0], now, None);
+    world.collect();
+    let (admin, view) = world.ready(&Ask::default());
+    let (far, queue) = world.join(&Ask::io(1, view.controller, 1));
+    put(&mut world.shards[1], now, None);
+    world.collect();
+    world.configure(|controllers, now| put(controllers, now, Some(1)));
+    world.admin_later(admin, &identify());
+    world.settle();
+    assert!(world.take_reply(admin).is_some());
+    assert_eq!(found(&mut world, far, queue.handle), Some(1));
+    replace(&mut world, 7);
+    assert_eq!(found(&mut world, far, queue.handle), None, "nobody was told of that one");
+}

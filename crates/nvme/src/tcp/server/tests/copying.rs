@@ -272,12 +272,13 @@ fn a_copy_is_judged_anew_before_each_request() {
             world.release_requests();
             world.run();
             let entry = world.said_one(IO).response();
+            let whole = done.div_ceil(2);
             let expected = match done + 1 == REQUESTS {
                 true => (Status::SUCCESS, 0),
-                false => (status, (done as u64 + 1) / 2),
+                false => (status, whole as u64),
             };
             assert_eq!((entry.status, entry.result), expected, "{name} after {done}");
-            assert_copied(&world, &before, (done + 1) / 2, name);
+            assert_copied(&world, &before, whole, name);
             assert_eq!(world.log.len(), done + 1, "{name}: no request more went below");
             assert_eq!(world.links[IO].connection.pages(), 0, "{name}");
         }
@@ -319,12 +320,13 @@ fn a_copy_of_a_host_whose_commands_are_ended_ends_at_its_next_request() {
         world.release_requests();
         world.run();
         let entry = world.said_one(IO).response();
+        let whole = done.div_ceil(2);
         let expected = match done + 1 == REQUESTS {
             true => (Status::SUCCESS, 0),
-            false => (Status::PREEMPTED, (done as u64 + 1) / 2),
+            false => (Status::PREEMPTED, whole as u64),
         };
         assert_eq!((entry.status, entry.result), expected);
-        assert_copied(&world, &before, (done + 1) / 2, "of what was done nothing is lost");
+        assert_copied(&world, &before, whole, "of what was done nothing is lost");
     }
 }
 
