@@ -17,7 +17,7 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 46] = [
+const LINES: [(&str, &str); 48] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -26,6 +26,7 @@ const LINES: [(&str, &str); 46] = [
     ("part-that-failed-is-forgotten", "disks"),
     ("flush-vouches-for-lost-writes", "power"),
     ("writes-of-other-shards-are-forgotten", "shards"),
+    ("flush-by-any-session", "iscsi-imports"),
     ("stop-forgets-frames", "aoe-crash"),
     ("remote-cache-is-not-flushed", "aoe-cached"),
     ("new-start-is-not-seen", "aoe-cached"),
@@ -41,6 +42,7 @@ const LINES: [(&str, &str); 46] = [
     ("reinstated-before-it-drained", "iscsi-returns"),
     ("reset-is-answered-early", "resets"),
     ("replayed-at-once", "cuts"),
+    ("any-login-ends-doubt", "iscsi-sessions"),
     ("export-is-gone-early", "aoe-admin"),
     ("volume-is-let-go-early", "imports"),
     ("reservation-in-force-early", "aoe-fence"),

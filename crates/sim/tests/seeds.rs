@@ -164,6 +164,7 @@ fn initiators_do_what_they_say() {
     let Activity { injected, counts, .. } = did("iscsi-imports");
     assert!(injected.cuts > 0 && injected.kills > 0, "{injected:?}");
     assert!(counts.lost > 0 && counts.unimports > 0, "{counts:?}");
+    assert!(counts.ways_lost > 0 && injected.hushes > 0, "{counts:?} {injected:?}");
     let Activity { initiators, iscsi, .. } = activity("iscsi-greedy", 200..204);
     assert!(initiators.left > 0 && iscsi.waits > 100, "{initiators:?} {iscsi:?}");
 }
