@@ -29,6 +29,7 @@ fuzz_target!(|input: &[u8]| {
     let isid = [0x80, 0, 0, 0, 0, 1];
     let mut settings = Settings::new(address, name(TARGET), DISK as u16, name(HOST), isid);
     settings.digests = Digests { header: way & 2 != 0, data: way & 4 != 0 };
+    settings.sessions = 1 + u16::from(way >> 3 & 1);
     settings.depth = [8, 2][usize::from(way >> 4 & 1)];
     let initiator = Initiator::new(settings, way & 0x20 != 0, u64::from(way));
     // Most inputs begin with a session that stands; the others play with its making.

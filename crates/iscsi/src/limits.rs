@@ -38,7 +38,12 @@ pub const SESSIONS_MAX: usize = 4096;
 pub const INITIATOR_FIRST_BURST: u32 = 256 << 10;
 /// R2Ts that an initiator takes per command at once (MaxOutstandingR2T).
 pub const INITIATOR_R2T_MAX: usize = 4;
-/// Commands that an initiator has outstanding at most, whatever window its target opens.
+/// Sessions that an initiator has with a target at most, from each shard. Hosts that spread a disk
+/// over several take up to 16 (`nconnect`, open-iscsi's `nr_sessions`); their number and the shard's
+/// fit into the 16 bits of an ISID that its owner may choose (RFC 7143, 11.12.5), with bits to
+/// spare that tell disks apart.
+pub const INITIATOR_SESSIONS_MAX: u16 = 32;
+/// Commands that an initiator has outstanding on a session at most, whatever window its target opens.
 pub const INITIATOR_DEPTH_MAX: u16 = 1024;
 /// Data of a reply (inquiry data, sense data, text) that an initiator takes: more than it asks for,
 /// and little enough for the small buffer of a receive.

@@ -38,7 +38,7 @@ const CONFIG_DEFAULT: &str = "plateway.toml";
     after_help = "A DISK is one of\n  \
         ram:SIZE[?touch=1]  null:SIZE  file:PATH[?create=SIZE|?tail=ignore]  /dev/NAME\n  \
         nvme+tcp://host:port/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1]\n  \
-        iscsi://[USER@]host:port/IQN/LUN[?depth=D&hdgst=0|1&ddgst=0|1&secret_file=PATH&mutual_user=USER&mutual_secret_file=PATH]\n  \
+        iscsi://[USER@]host:port/IQN/LUN[?sessions=N&depth=D&hdgst=0|1&ddgst=0|1&secret_file=PATH&mutual_user=USER&mutual_secret_file=PATH]\n  \
         aoe://INTERFACE[,INTERFACE]/SHELF.SLOT[?window=N&vlan=N]\n  \
         volume:NAME (with --config)\n  \
         delay:US,DISK  faulty:SEED,DISK\n\

@@ -65,6 +65,14 @@ impl<W: Default> Disk<W> {
     /// write to the disk, too.
     #[cold]
     pub fn all_closed(&mut self, dead_at: Instant, shared: bool) {
+        self.closed(dead_at);
+        self.doubt_flushes(shared);
+    }
+
+    /// A connection is closed, of several that stand and fall alone: what was under way by it, which
+    /// has just been recovered, is dead at `dead_at`.
+    #[cold]
+    pub fn closed(&mut self, dead_at: Instant) {
         let dead_at = if planted("replayed-at-once") { Instant::ZERO } else { dead_at };
         for job in &mut self.table {
             if job.state == JobState::Doubtful(None) {
@@ -72,14 +80,16 @@ impl<W: Default> Disk<W> {
             }
         }
         self.wake_at(dead_at);
-        self.doubt_flushes(shared);
     }
 
-    /// Whoever carried out what was under way says that nothing of it is any more, and is believed.
+    /// Whoever carried out what was under way by one of several connections says that nothing of it
+    /// is any more, and is believed. `is_its`: whether that is where a job's command was.
     #[cold]
-    pub fn doubt_is_over(&mut self, now: Instant) {
+    pub fn doubt_is_over(&mut self, now: Instant, is_its: impl Fn(&W) -> bool) {
         for job in &mut self.table {
-            if let JobState::Doubtful(Some(dead_at)) = &mut job.state {
+            if let JobState::Doubtful(Some(dead_at)) = &mut job.state
+                && (is_its(&job.wire) || planted("any-login-ends-doubt"))
+            {
                 *dead_at = now.min(*dead_at);
             }
         }

@@ -16,6 +16,10 @@ pub enum InitiatorNews {
     Connected,
     /// It is not, for this reason.
     Lost(String),
+    /// One of several ways to it is missing, as told here; it is reached by the others.
+    WayLost(String),
+    /// All ways to it are there.
+    WayFound,
     /// It is not as it was: its size, for one.
     FactsChanged,
     /// It is reached, and cannot be used any more, for this reason.
@@ -109,7 +113,8 @@ impl Presence {
             InitiatorNews::Lost(why) => format!("lost {address}: {why}"),
             InitiatorNews::FactsChanged => format!("changed: it has {size:#} now"),
             InitiatorNews::Unusable(why) => format!("cannot be used any more: {why}"),
-            InitiatorNews::Refused(why) => why.clone(),
+            InitiatorNews::WayFound => state.to_string(),
+            InitiatorNews::WayLost(why) | InitiatorNews::Refused(why) => why.clone(),
         }
     }
 }

@@ -128,14 +128,43 @@ fn doubt_is_over_when_a_target_that_is_believed_says_so() {
     let lost = begin(&mut disk).into_iter().map(|index| (index, true)).collect();
     disk.recover(NOW, lost);
     // Of a connection that is still there nothing is known.
-    disk.doubt_is_over(NOW);
+    disk.doubt_is_over(NOW, |()| true);
     disk.handle_timeout(NOW);
     assert!(begin(&mut disk).is_empty());
     disk.all_closed(NOW + Duration::from_secs(10), false);
     let told_at = NOW + Duration::from_secs(1);
-    disk.doubt_is_over(told_at);
+    disk.doubt_is_over(told_at, |()| true);
     disk.handle_timeout(told_at);
     assert_eq!(begin(&mut disk).len(), 1);
+}
+
+#[test]
+fn of_several_connections_each_has_a_doubt_of_its_own() {
+    let mut disk: Disk<u8> = Disk::default();
+    disk.presence.set_facts(facts(1 << 20, Cache::Volatile));
+    for (slot, offset) in [(0, 0), (1, 4096)] {
+        let ticket = Ticket { slot, ..Ticket::default() };
+        let mut request = Request { ticket, operation: write(offset, 512) };
+        disk.admit(&mut request, NOW + DEADLINE);
+    }
+    let mut begun = Vec::new();
+    while let Some(index) = disk.front() {
+        disk.start().wire = begun.len() as u8;
+        begun.push(index);
+    }
+    let dead_at = [10, 20].map(|seconds| NOW + Duration::from_secs(seconds));
+    for (index, dead_at) in begun.iter().zip(dead_at) {
+        disk.recover(NOW, vec![(*index, true)]);
+        disk.closed(dead_at);
+        assert_eq!(disk[*index].state, JobState::Doubtful(Some(dead_at)));
+    }
+    disk.doubt_is_over(NOW, |of| *of == 1);
+    disk.handle_timeout(NOW);
+    assert_eq!(disk.front(), Some(begun[1]), "the other one is still in doubt");
+    disk.start();
+    disk.handle_timeout(dead_at[0]);
+    assert_eq!(disk.front(), Some(begun[0]));
+    assert!(!disk.has_flush_doubt(), "that is told by itself");
 }
 
 #[test]

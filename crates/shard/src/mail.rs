@@ -206,6 +206,8 @@ pub enum ImportEvent {
     /// For the first time or again.
     Reached,
     Lost,
+    /// One of several ways to it is missing.
+    WayLost,
     /// It is not as it was: its size, for one.
     Changed,
     /// It is reached, and cannot be used any more.

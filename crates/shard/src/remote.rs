@@ -29,7 +29,7 @@ pub enum ImportSettings {
     /// A shelf.slot on links that are there or will be. `sharers` and `tag_partition` are the
     /// shard's to set.
     Aoe(aoe::initiator::Settings),
-    /// A logical unit over iSCSI. The last byte of the ISID is the shard's to set: each has a session
+    /// A logical unit over iSCSI. The last byte of the ISID is the shard's to set: each has sessions
     /// of its own.
     Iscsi(iscsi_tcp::Settings),
 }
@@ -176,7 +176,8 @@ impl Remote {
         each!(self, initiator => {
             let news = initiator.poll_news()?;
             let event = match &news {
-                InitiatorNews::Connected => ImportEvent::Reached,
+                InitiatorNews::Connected | InitiatorNews::WayFound => ImportEvent::Reached,
+                InitiatorNews::WayLost(_) => ImportEvent::WayLost,
                 InitiatorNews::Lost(_) => ImportEvent::Lost,
                 InitiatorNews::FactsChanged => ImportEvent::Changed,
                 InitiatorNews::Unusable(_) => ImportEvent::Unusable,

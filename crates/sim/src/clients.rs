@@ -191,7 +191,12 @@ impl Run {
                     Mail::News(news) => {
                         match *news {
                             News::DiskProtected(..) => self.reopen_import(index),
+                            News::Import(_, ImportEvent::WayLost, told) => {
+                                self.did.counts.ways_lost += 1;
+                                self.lost_import(index, &told)?;
+                            }
                             News::Import(_, ImportEvent::Lost, told) => {
+                                self.did.counts.lost += 1;
                                 self.lost_import(index, &told)?;
                             }
                             News::DiskChanged(_, facts) => {
@@ -230,9 +235,8 @@ impl Run {
         Ok(())
     }
 
-    /// A client gave its target up.
+    /// A client gave its target up, or one way to it.
     fn lost_import(&mut self, index: usize, told: &str) -> Result<(), String> {
-        self.did.counts.lost += 1;
         let is_well = self.setup.is_strict() && !self.setup.is_aoe(index);
         match is_well && self.setup.faults[Fault::Garbage] == 0 {
             true => Err(format!("client {index} {told}, and nothing was wrong")),

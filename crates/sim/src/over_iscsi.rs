@@ -150,11 +150,11 @@ fn name(name: &str) -> IscsiName {
 /// Where a client finds the target's volume.
 pub(crate) fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     let own = name(&format!("iqn.2026-11.net.plateway:sim-client-{client}"));
-    let isid = [0x80, 0, 0, 1, client as u8, 0];
+    let isid = [0x80, 0, 1, client as u8, 0, 0];
     let mut settings = Settings::new(ADDRESS.into(), name(NAME), LUN, own, isid);
     settings.keep_alive = core::time::Duration::from_millis(setup.keep_alive_ms);
     settings.quiesce = settings.keep_alive * 2;
-    settings.depth = setup.depth;
+    (settings.sessions, settings.depth) = (setup.sessions, setup.depth);
     settings.digests = Digests { header: setup.digests, data: setup.digests };
     ImportSettings::Iscsi(settings)
 }

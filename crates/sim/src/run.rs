@@ -128,6 +128,8 @@ counters! {
         refused: Operations,
         /// Times that a client gave its target up.
         lost: Events,
+        /// Times that one of several ways to it was missing.
+        ways_lost: Events,
         /// Times that a station shut hosts of other protocols out.
         fences: Events,
         /// Payloads that a target received straight into their buffers: H2CData after an R2T.

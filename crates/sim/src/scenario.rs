@@ -367,6 +367,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "clients whose disk is the target's volume over iSCSI, beside initiators that do what ours never does",
         |random, setup| {
             setup.scsi_clients = true;
+            setup.sessions = 1 + random.below(3) as u16;
             setup.initiators = random.below(3) as usize;
             setup.client_shards = 1 + random.below(3) as u16;
             setup.behaviour.latency_us = 2_000 << random.below(5);
@@ -374,9 +375,11 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     scenario(
         "iscsi-imports",
-        "disks over iSCSI: cuts, silence, flipped bits, targets that die, are stopped and lose power, and a volume that grows",
+        "disks over iSCSI, by one to three sessions: cuts, silence, flipped bits, targets that die, are stopped and lose power, and a volume that grows",
         |random, setup| {
             setup.scsi_clients = true;
+            setup.sessions = 1 + random.below(3) as u16;
+            setup.faults[Fault::Hush] = if random.chance(1, 2) { 5_000 } else { 0 };
             setup.trouble_ms *= 4;
             setup.clients = 1 + random.below(2) as usize;
             setup.client_shards = 1 + random.below(3) as u16;
@@ -394,6 +397,23 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.faults[Fault::KillClient] = if random.chance(1, 4) { 8_000 } else { 0 };
             setup.faults[Fault::Unimport] = if random.chance(1, 3) { 5_000 } else { 0 };
             setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
+        },
+    ),
+    scenario(
+        "iscsi-sessions",
+        "disks over iSCSI by several sessions, which break one by one and often, with slow disks below",
+        |random, setup| {
+            setup.scsi_clients = true;
+            setup.sessions = 2 + random.below(2) as u16;
+            setup.clients = 1;
+            setup.client_shards = 1 + random.below(2) as u16;
+            setup.requests *= 2;
+            setup.work.hot = 8;
+            setup.work.request_max = 2;
+            setup.behaviour.latency_us = 16_000 << random.below(5);
+            setup.faults[Fault::Cut] = 50 + random.below(200);
+            setup.faults[Fault::Hush] = if random.chance(1, 2) { 5_000 } else { 0 };
+            setup.faults[Fault::Kill] = if random.chance(1, 4) { 8_000 } else { 0 };
         },
     ),
     scenario(

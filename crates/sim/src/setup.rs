@@ -55,6 +55,8 @@ pub struct Setup {
     /// Whether raw hosts fill their queues to the last entry, use no more CIDs than a queue has
     /// entries, and stop reading for ever now and then.
     pub raw_greedy: bool,
+    /// Sessions of each shard of a client that reaches the target's volume by iSCSI.
+    pub sessions: u16,
     /// Whether clients reach the target's volume by iSCSI.
     pub scsi_clients: bool,
     /// Hosts that speak iSCSI by themselves.
@@ -208,6 +210,7 @@ impl Setup {
             raw_keep_alive: false,
             raw_deaf: false,
             raw_greedy: false,
+            sessions: 1,
             scsi_clients: false,
             initiators: 0,
             initiators_return: false,

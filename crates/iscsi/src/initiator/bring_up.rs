@@ -5,6 +5,10 @@
 //!         -> READ CAPACITY(16) -> [READ CAPACITY(10)] -> MODE SENSE(6) -> [MODE SENSE(10)] -> live
 //!   live: a unit attention "changed" -> all is answered -> the same from INQUIRY on -> new facts, and commands again
 //! ```
+//! Each session asks for itself, and hears of changes for itself. All must find the same unit: if
+//! one finds another, it ends, and the others ask once more before they send anything else. Of two
+//! that say different things about the same unit, the one that began to ask later is believed.
+//!
 //! Steps in brackets may fail, or are asked only where the one before does: units differ in what
 //! they have. Every step is asked again while there are unit attentions, and a little later while
 //! the unit is not ready. A reconnect that finds another unit under the old number is refused: its
@@ -12,21 +16,22 @@
 //! Errors: a [`Fault`] that says which step was answered how. Spec: SPC-4, SBC-3.
 
 use block::Instant;
-use contract::{DiskFacts, StreamEffect};
-use remote::Reach;
+use contract::StreamEffect;
+use remote::InitiatorNews;
 use wire::scsi::capacity::{Capacity10, Capacity16};
 use wire::scsi::inquiry::StandardInquiry;
 use wire::scsi::mode::{ModeData, ModeFormat, ModePageCode};
 use wire::scsi::opcodes::OneCommand;
 use wire::scsi::vpd::{self, BlockLimits, BlockProvisioning, DesignatorList, VpdPage};
-use wire::scsi::{AdditionalSense, Cdb, Lun, OpCode, ScsiStatus, Sense, SenseKey};
+use wire::scsi::{AdditionalSense, Cdb, OpCode, ScsiStatus, Sense, SenseKey};
 
+use super::Initiator;
+use super::exchange::Exchange;
 use super::facts::{Found, Identity, Limits, disk_facts, is_ours, names_of_unit};
-use super::framing::{Fault, Socket, fault};
-use super::login::Who;
+use super::framing::{Fault, fault};
 use super::outcome::{Attention, attention};
+use super::port::{Live, Port, State, Unit};
 use super::session::{News, Reply, Session};
-use super::{Auth, Initiator, Live, State, Unit};
 use crate::limits::{HANDSHAKE, QUESTION_TRIES_MAX, READY_INTERVAL};
 
 /// What a unit is asked, one after the other.
@@ -50,6 +55,8 @@ pub(super) struct Identifying {
     step: Step,
     found: Box<Found>,
     tries: u32,
+    /// Nothing that it found is older.
+    began: Instant,
 }
 
 /// What an answer comes to.
@@ -64,7 +71,8 @@ enum Answered {
 impl Identifying {
     /// Asks the first question.
     pub(super) fn begin(now: Instant, session: &mut Session) -> Identifying {
-        let identifying = Identifying { step: Step::Inquiry, found: Box::default(), tries: 0 };
+        let (step, found) = (Step::Inquiry, Box::default());
+        let identifying = Identifying { step, found, tries: 0, began: now };
         identifying.ask(now, session);
         identifying
     }
@@ -108,7 +116,7 @@ impl Identifying {
             }
             if news_of(reply).is_some() {
                 // What was said before may not be so any more.
-                (self.step, self.found) = (Step::Inquiry, Box::default());
+                (self.step, self.found, self.began) = (Step::Inquiry, Box::default(), now);
             }
             self.ask(at, session);
             return Ok(Answered::GoesOn);
@@ -232,51 +240,43 @@ fn is_missing(reply: &Reply) -> bool {
 }
 
 impl Initiator {
-    /// Asks for a connection. The driver has a time limit of its own for that; the login gets ours
-    /// once it stands.
-    pub(super) fn open(&mut self) {
-        let (token, address, poll) = (self.next_token, self.address(), self.settings.poll);
+    /// Asks for a port's connection. The driver has a time limit of its own for that; the login gets
+    /// ours once it stands.
+    pub(super) fn open(&mut self, at: usize) {
+        let (token, poll) = (self.next_token, self.settings.poll);
         self.next_token = token.wrapping_add(1);
+        let address = self.ports[at].address(&self.settings);
         self.effects.push_back(StreamEffect::Connect { token, address, poll });
-        let socket = Socket::Asked { token, unwanted: false };
-        self.session = Session::new(Lun::of(self.settings.lun).0, self.settings.depth, socket);
-        self.state = State::Opening;
+        self.ports[at].open(&self.settings, token);
     }
 
-    /// Who logs in. Every login has a challenge of its own.
-    pub(super) fn who(&mut self) -> Who {
-        let settings = &mut self.settings;
-        let auth = settings.auth.as_mut();
-        let auth = auth.map(|Auth { login, challenges }| (login.clone(), challenges.make()));
-        Who {
-            initiator: settings.initiator.clone(),
-            target: Some(settings.target.clone()),
-            isid: settings.isid,
-            digests: settings.digests,
-            auth,
-        }
-    }
-
-    /// What follows news of the session. A fault leaves [`State::Failed`], which is broken off.
-    pub(super) fn handle_news(&mut self, now: Instant, news: News) -> Result<(), Fault> {
-        let state = core::mem::replace(&mut self.state, State::Failed);
-        self.state = match (state, news) {
+    /// What follows news of a session. A fault leaves [`State::Failed`], which is broken off.
+    pub(super) fn handle_news(&mut self, now: Instant, at: usize, news: News) -> Result<(), Fault> {
+        let state = core::mem::replace(&mut self.ports[at].state, State::Failed);
+        let session = &mut self.ports[at].session;
+        let state = match (state, news) {
             (State::LoggingIn { .. }, News::LoggedIn) => {
-                let identifying = Identifying::begin(now, &mut self.session);
+                let identifying = Identifying::begin(now, session);
                 State::Identifying { identifying, by: now + HANDSHAKE * 2 }
             }
             (State::Identifying { mut identifying, by }, News::Answered(reply)) => {
-                match identifying.handle_reply(now, &reply, &mut self.session)? {
+                match identifying.handle_reply(now, &reply, session)? {
                     Answered::GoesOn => State::Identifying { identifying, by },
-                    Answered::Known => self.begin_live(now, &identifying.found)?,
+                    Answered::Known => match self.known(now, at, &identifying)? {
+                        Some(limits) => self.begin_live(now, at, limits, &identifying),
+                        None => {
+                            let identifying = Identifying::begin(now, &mut self.ports[at].session);
+                            State::Identifying { identifying, by }
+                        }
+                    },
                     Answered::Missing(why) => {
                         return Err(Fault::Final(format!("LUN {}: {why}", self.settings.lun)));
                     }
                 }
             }
-            (State::Live(live), News::Answered(reply)) => self.look(now, live, &reply)?,
+            (State::Live(live), News::Answered(reply)) => self.look(now, at, live, &reply)?,
             (State::Live(live), News::Attention(attention)) => {
-                State::Live(self.attend(live, attention))
+                State::Live(self.attend(at, live, attention))
             }
             (State::Live(mut live), News::LogoutWanted(seconds)) => {
                 let by = now + core::time::Duration::from_secs(seconds.into());
@@ -295,47 +295,102 @@ impl Initiator {
             }
             (state, _) => state,
         };
+        self.ports[at].state = state;
+        self.look_for_unit();
+        self.tell_of_all();
         Ok(())
     }
 
-    /// The unit is known: commands may follow. That we have logged in again tells, of a target of
-    /// ours, that nothing of an earlier session is carried out any more; a redirection may lead
+    /// The unit is known: commands may follow. That a port has logged in again tells, of a target of
+    /// ours, that nothing of its earlier session is carried out any more; a redirection may lead
     /// elsewhere.
-    fn begin_live(&mut self, now: Instant, found: &Found) -> Result<State, Fault> {
-        let (limits, facts) = self.known(found)?;
-        let is_ours = is_ours(&found.inquiry);
-        self.attempts = 0;
-        self.disk.presence.set_facts(facts);
-        self.disk.came();
-        if is_ours && self.moved_to.is_none() {
-            self.disk.doubt_is_over(now);
+    fn begin_live(
+        &mut self,
+        now: Instant,
+        at: usize,
+        limits: Limits,
+        identifying: &Identifying,
+    ) -> State {
+        let is_ours = is_ours(&identifying.found.inquiry);
+        self.stood += 1;
+        let port = &mut self.ports[at];
+        (port.attempts, port.stands_since) = (0, Some(self.stood));
+        port.is_missed = false;
+        port.fault.clear();
+        if is_ours && port.moved_to.is_none() {
+            let is_its = |wire: &Exchange| usize::from(wire.port) == at;
+            self.disk.doubt_is_over(now, is_its);
         }
-        Ok(State::Live(Live { limits, is_ours, unit: Unit::Known, leave_by: None }))
+        self.disk.came();
+        for other in 0..self.ports.len() {
+            if let State::Unopened = self.ports[other].state {
+                self.open(other);
+            }
+        }
+        State::Live(Live { limits, is_ours, unit: Unit::Known, leave_by: None })
     }
 
-    /// All is known about the unit, which must be the one that it was.
-    fn known(&mut self, found: &Found) -> Result<(Limits, DiskFacts), Fault> {
-        let lun = self.settings.lun;
+    /// Of several sessions, people hear when all stand.
+    fn tell_of_all(&mut self) {
+        if self.ports.len() > 1 && !self.is_whole && self.ports.iter().all(Port::is_live) {
+            self.is_whole = true;
+            self.disk.presence.news.push_back(InitiatorNews::WayFound);
+        }
+    }
+
+    /// All is known about the unit, which must be the one that it was: what it takes. `None`: another
+    /// session says something else, and began to ask later; so it has to be asked once more.
+    fn known(
+        &mut self,
+        now: Instant,
+        at: usize,
+        identifying: &Identifying,
+    ) -> Result<Option<Limits>, Fault> {
+        let (lun, found) = (self.settings.lun, &*identifying.found);
         let (limits, facts) = Limits::new(found)
             .and_then(|limits| Ok((limits, disk_facts(found, &limits)?)))
             .map_err(|why| Fault::Final(format!("LUN {lun}: {why}")))?;
         let identity = Identity { names: found.names.clone(), block_shift: limits.block_shift };
         match &self.identity {
             Some(known) if *known != identity => {
-                return fault(format!(
-                    "LUN {lun} is another unit now: expected {known}, seen {identity}"
-                ));
+                let seen = format!("expected {known}, seen {identity}");
+                self.suspect_others(now, at);
+                return fault(format!("LUN {lun} is another unit now: {seen}"));
             }
             _ => self.identity = Some(identity),
         }
-        Ok((limits, facts))
+        let is_other = self.disk.presence.facts().is_some_and(|known| *known != facts);
+        if is_other && identifying.began < self.facts_at {
+            return Ok(None);
+        }
+        self.facts_at = self.facts_at.max(identifying.began);
+        self.disk.presence.set_facts(facts);
+        Ok(Some(limits))
+    }
+
+    /// A session found another unit: the others ask theirs who it is.
+    fn suspect_others(&mut self, now: Instant, but: usize) {
+        for at in (0..self.ports.len()).filter(|at| *at != but) {
+            if let State::Live(live) = &mut self.ports[at].state
+                && let Unit::Known = live.unit
+            {
+                live.unit = Unit::Changed;
+                self.look_again(now, at);
+            }
+        }
+    }
+
+    /// A unit that was started anew may have lost what it had. All sessions are told; that by which
+    /// flushes go is, before it flushes again.
+    fn note_restart(&mut self, at: usize, attention: Attention) {
+        if attention == Attention::Restarted && self.eldest() == Some(at) {
+            self.disk.doubt_flushes(self.shared);
+        }
     }
 
     /// The unit tells that something happened to it.
-    fn attend(&mut self, mut live: Live, attention: Attention) -> Live {
-        if attention == Attention::Restarted {
-            self.disk.doubt_flushes(self.shared);
-        }
+    fn attend(&mut self, at: usize, mut live: Live, attention: Attention) -> Live {
+        self.note_restart(at, attention);
         // What waits does so until it is known what there is.
         self.disk.came();
         live.unit = match live.unit {
@@ -345,49 +400,56 @@ impl Initiator {
         live
     }
 
-    /// Asks what became of a unit that changed, once all is answered that was sent to it; and
-    /// whether there is something to know, of one that nobody has asked for anything lately.
-    pub(super) fn look_again(&mut self, now: Instant) {
-        let State::Live(live) = &mut self.state else { return };
-        if self.session.question().is_some() || live.leave_by.is_some() {
+    /// Asks what became of a unit that changed, once all is answered that a session sent to it; and
+    /// whether there is something to know, of one that a session has not asked for anything lately.
+    pub(super) fn look_again(&mut self, now: Instant, at: usize) {
+        let Port { state: State::Live(live), session, .. } = &mut self.ports[at] else { return };
+        // Its own question, or the logout, comes first.
+        if session.question().is_some() || live.leave_by.is_some() {
             return;
         }
-        let is_due = live.check_at(&self.session) <= now;
+        let is_due = live.check_at(session) <= now;
         match live.unit {
-            Unit::Changed if self.session.outstanding() == 0 => {}
+            Unit::Changed if session.outstanding() == 0 => {}
             // It may be back.
             Unit::Gone if is_due => {}
             Unit::Known if is_due => {
-                let command = Cdb::test_unit_ready();
-                return self.session.ask(now, "TEST UNIT READY", command, 0);
+                return session.ask(now, "TEST UNIT READY", Cdb::test_unit_ready(), 0);
             }
             _ => return,
         }
-        let identifying = Identifying::begin(now, &mut self.session);
+        let identifying = Identifying::begin(now, session);
         live.unit = Unit::Asked { identifying, again: false };
     }
 
     /// An answer about a unit that changed, or may have.
-    fn look(&mut self, now: Instant, mut live: Live, reply: &Reply) -> Result<State, Fault> {
+    fn look(
+        &mut self,
+        now: Instant,
+        at: usize,
+        mut live: Live,
+        reply: &Reply,
+    ) -> Result<State, Fault> {
         let news = news_of(reply);
         let Unit::Asked { identifying, again } = &mut live.unit else {
             return Ok(State::Live(match news {
-                Some(news) => self.attend(live, news),
+                Some(news) => self.attend(at, live, news),
                 None => live,
             }));
         };
-        if news == Some(Attention::Restarted) {
-            self.disk.doubt_flushes(self.shared);
+        if let Some(news) = news {
+            self.note_restart(at, news);
         }
         let again = *again;
-        let missing = match identifying.handle_reply(now, reply, &mut self.session)? {
+        let missing = match identifying.handle_reply(now, reply, &mut self.ports[at].session)? {
             Answered::GoesOn => return Ok(State::Live(live)),
             Answered::Missing(why) => Some(why),
             Answered::Known => {
-                let found = core::mem::take(&mut identifying.found);
-                let (limits, facts) = self.known(&found)?;
+                let Some(limits) = self.known(now, at, identifying)? else {
+                    live.unit = Unit::Changed;
+                    return Ok(State::Live(live));
+                };
                 live.limits = limits;
-                self.disk.presence.set_facts(facts);
                 self.disk.came();
                 None
             }
@@ -397,9 +459,7 @@ impl Initiator {
             _ if again => Unit::Changed,
             None => Unit::Known,
             Some(why) => {
-                if self.disk.presence.reach() != Reach::Gone {
-                    self.disk.gone(why);
-                }
+                self.ports[at].fault = why;
                 Unit::Gone
             }
         };
@@ -409,7 +469,31 @@ impl Initiator {
 
 #[cfg(test)]
 mod tests {
+    use wire::iscsi::IscsiName;
+
     use super::*;
+    use crate::initiator::Settings;
+
+    #[test]
+    fn of_two_answers_that_differ_the_one_that_was_asked_for_later_is_believed() {
+        let name = |name| IscsiName::new(name).expect("a valid name");
+        let (target, own) = (name("iqn.2026-11.a:target"), name("iqn.2026-11.a:own"));
+        let address = "127.0.0.1:3260".parse().expect("an address");
+        let settings = Settings::new(address, target, 0, own, [0x80, 0, 0, 0, 0, 0]);
+        let mut initiator = Initiator::new(settings, false, 1);
+        let mut known = |last_lba, began| {
+            let capacity = Capacity16 { last_lba, block_length: 512, ..Capacity16::default() };
+            let found = Box::new(Found { capacity, ..Found::default() });
+            let began = Instant(began);
+            let asked = Identifying { step: Step::Mode6, found, tries: 0, began };
+            initiator.known(Instant(9), 0, &asked).expect("the same unit").is_some()
+        };
+        assert!(known(1023, 5), "nobody said anything before");
+        assert!(!known(511, 4), "it may have grown since");
+        assert!(known(1023, 4), "they agree");
+        assert!(known(511, 6));
+        assert!(!known(1023, 5));
+    }
 
     #[test]
     fn a_question_is_asked_again_at_once_after_an_attention_and_later_of_one_that_is_not_ready() {

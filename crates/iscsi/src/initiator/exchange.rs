@@ -30,7 +30,9 @@ pub(super) enum Sync {
 /// submitted.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
-    /// The slot of its session that it has, and the batch in which its command lies.
+    /// The port whose session has its command, or had it when it broke.
+    pub(super) port: u16,
+    /// The slot of that session that it has, and the batch in which its command lies.
     pub(super) slot: u16,
     pub(super) batch: u32,
     /// CmdSN.

@@ -13,7 +13,8 @@
 
 use block::{Failure, Instant};
 
-use super::{Initiator, State};
+use super::Initiator;
+use super::port::{Port, State};
 use crate::limits::{SILENCE_AGAIN, SILENCE_DOUBLINGS_MAX};
 
 /// The silences of late.
@@ -46,29 +47,29 @@ impl Silences {
 
 impl Initiator {
     /// Asks a quiet target for a sign of life, and gives a silent one up.
-    pub(super) fn probe(&mut self, now: Instant) {
-        self.silences.forget(now);
-        let (keep_alive, slack) = (self.settings.keep_alive, self.silences.slack());
-        if self.session.framing.is_open() && self.session.probe(now, keep_alive, slack) {
-            self.silences.note(now);
-            self.give_up(now, "the target is silent");
+    pub(super) fn probe(&mut self, now: Instant, at: usize) {
+        let keep_alive = self.settings.keep_alive;
+        let Port { silences, session, .. } = &mut self.ports[at];
+        silences.forget(now);
+        if session.framing.is_open() && session.probe(now, keep_alive, silences.slack()) {
+            silences.note(now);
+            self.give_up(now, at, "the target is silent");
         }
     }
 
-    /// Jobs whose time is over: their tasks are aborted, or the session ends.
+    /// Jobs whose time is over: their tasks are aborted, or the session that has them ends.
     pub(super) fn end_late(&mut self, now: Instant, over: Vec<(u32, Failure)>) {
-        let State::Live(live) = &self.state else {
-            if over.iter().any(|(_, why)| *why == Failure::TimedOut) {
-                self.give_up(now, self.late());
+        let late = over.into_iter().filter(|(_, why)| *why == Failure::TimedOut);
+        for (index, _) in late {
+            let at = usize::from(self.disk[index].wire.port);
+            let Port { state, session, .. } = &mut self.ports[at];
+            let is_aborted = match state {
+                State::Live(live) => session.abort(now, index, live.is_ours, &self.disk),
+                _ => false,
+            };
+            if !is_aborted {
+                self.give_up(now, at, self.late());
             }
-            return;
-        };
-        let is_believed = live.is_ours;
-        for (index, why) in over {
-            if why != Failure::TimedOut || self.session.abort(now, index, is_believed, &self.disk) {
-                continue;
-            }
-            return self.give_up(now, self.late());
         }
     }
 

@@ -6,15 +6,15 @@
 //! `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*`
 //! until they are empty. Units: bytes; times on the shard clock.
 //!
-//! One session at a time, with one connection. Its [`State`] says how far it is, and holds what
-//! only that state needs:
+//! One disk, and `sessions` of our [ports](port) that each have a session with its unit, or seek
+//! one: a port's state is drawn there. A request goes to the session with the fewest commands.
 //!
 //! ```text
-//!   resting --> opening --> logging in --> identifying --> live --> leaving
-//!      ^        (connect)   (security,     (INQUIRY, ...)    |       (logout)
-//!      |                     operational)                    |
-//!      +-- when the driver has closed the connection -- breaking <-- a fault anywhere
+//!   requests --> disk: jobs, claims, doubt ---+--> port 0: its session (one connection)
+//!   completions <--  (one for all sessions)   +--> port 1: ...
 //! ```
+//! The disk is there as soon as the first session stands; the others are opened then, and come and
+//! go by themselves: one that is refused or breaks rests alone, and the disk is lost with the last.
 //!
 //! **Exactly one completion.** A request is a job of the [disk](remote::Disk) until it is over; a
 //! connection that breaks only takes its command away. A payload that is with the transport (in a
@@ -23,7 +23,12 @@
 //! connection before the driver has said `Closed`, which returns everything.
 //!
 //! **A break**: what is replayed, when, and what ends *unknown*, and which flushes fail, is told in
-//! the crate `remote`; when the doubt is over, in [`breaks`].
+//! the crate `remote`; when the doubt is over, in [`breaks`]. Since all sessions have one disk, what
+//! one of them left in doubt holds back what overlaps it on all of them.
+//!
+//! **Flushes** go to the session that stands longest ([`Initiator::eldest`]), whatever session the
+//! writes went by: the cache is the unit's, and an answer by a session that was there before them
+//! proves that it is the same cache.
 //!
 //! **Durable writes** say FUA where the unit knows it; where it does not, and its cache is volatile,
 //! the request is done when a SYNCHRONIZE CACHE behind the write is.
@@ -33,9 +38,9 @@
 //! volumes make it of compare and write.
 //!
 //! Here: [`session`] (the hot path), [`exchange`] (what it keeps with a job), [`framing`] (batches),
-//! [`numbers`] (windows), [`login`], [`bring_up`] (the steps), [`facts`], [`plan`], [`outcome`]
-//! (statuses), [`breaks`], [`liveness`], and [`discovery`], a small machine of its own. Not here:
-//! several connections in one session, recovery within one (ErrorRecoveryLevel 0), TLS. Spec: RFC
+//! [`numbers`] (windows), [`port`] (a session's life), [`login`], [`bring_up`] (the steps),
+//! [`facts`], [`plan`], [`outcome`] (statuses), [`breaks`], [`liveness`], and [`discovery`], a small
+//! machine of its own. Not here: several connections in one session, recovery within one (ErrorRecoveryLevel 0), TLS. Spec: RFC
 //! 7143; SBC-3.
 
 mod breaks;
@@ -49,6 +54,7 @@ mod login;
 mod numbers;
 mod outcome;
 mod plan;
+mod port;
 mod session;
 mod settings;
 #[cfg(test)]
@@ -58,90 +64,21 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use block::random::Random;
-use block::{Completion, Instant, Memory, Request};
+use block::{Completion, Instant, Memory, Request, planted};
 use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch, StreamEffect};
-use wire::scsi::Lun;
+use remote::JobKind;
 
-use bring_up::Identifying;
 use exchange::Disk;
-use facts::{Identity, Limits};
+use facts::Identity;
 use framing::Socket;
-use liveness::Silences;
 use plan::{Plan, plan};
-use session::Session;
+use port::{Port, State, Unit};
 
 pub use discovery::{Discovered, Discovery, Portal};
 pub use remote::InitiatorNews;
-pub use settings::{Auth, Settings};
+pub use settings::{Auth, SESSION_BITS, Settings};
 
-use crate::limits::{HANDSHAKE, INITIATOR_DEPTH_MAX, UNIT_CHECK};
-
-/// How far the session is; see the diagram above.
-#[derive(Debug)]
-enum State {
-    /// There is none, until the next attempt.
-    Resting {
-        until: Instant,
-    },
-    /// The connection is asked for.
-    Opening,
-    LoggingIn {
-        by: Instant,
-    },
-    Identifying {
-        identifying: Identifying,
-        by: Instant,
-    },
-    Live(Live),
-    /// The target is told that we leave.
-    Leaving {
-        by: Instant,
-    },
-    /// A fault was found, and is about to be broken off for.
-    Failed,
-    /// The connection is being closed. `follows`: the next one is asked for at once, where the
-    /// target moved to.
-    Breaking {
-        follows: bool,
-    },
-    Gone,
-}
-
-/// A session that stands.
-#[derive(Debug)]
-struct Live {
-    limits: Limits,
-    /// Whether the target is one of ours, whose word counts.
-    is_ours: bool,
-    unit: Unit,
-    /// The target wants us to log out by then.
-    leave_by: Option<Instant>,
-}
-
-/// What is known of the unit while the session stands. Only one that was identified and has not
-/// changed since gets commands: another one under its number would take them for its own.
-#[derive(Debug)]
-enum Unit {
-    Known,
-    /// It changed. What was sent before may still be on its way, so who it is is asked once all of
-    /// that is answered: a target may let nothing through until it was asked (ours does), and what
-    /// comes late must not profit from that.
-    Changed,
-    /// It is being identified; `again`: it changed once more meanwhile.
-    Asked {
-        identifying: Identifying,
-        again: bool,
-    },
-    /// There is none any more: requests are refused until there is one again.
-    Gone,
-}
-
-impl Live {
-    /// When the unit is asked whether there is something to know.
-    fn check_at(&self, session: &Session) -> Instant {
-        session.sent + UNIT_CHECK
-    }
-}
+use crate::limits::{HANDSHAKE, INITIATOR_DEPTH_MAX, INITIATOR_SESSIONS_MAX};
 
 /// A remote disk; see the module.
 #[derive(Debug)]
@@ -151,18 +88,20 @@ pub struct Initiator {
     shared: bool,
     random: Random,
     disk: Disk,
-    state: State,
-    session: Session,
+    /// At least one. The first is the one that is opened first.
+    ports: Vec<Port>,
     /// Which unit it was when it was met for the first time.
     identity: Option<Identity>,
-    silences: Silences,
-    /// Attempts since a session stood, and which address is tried.
-    attempts: u32,
-    address_at: usize,
-    /// Where the target said to go instead.
-    moved_to: Option<SocketAddr>,
+    /// When the questions were begun whose answers are the facts of the disk.
+    facts_at: Instant,
+    /// Sessions that stood so far.
+    stood: u64,
+    /// All of the sessions stand, and people know.
+    is_whole: bool,
     next_token: u32,
     returned: Vec<u32>,
+    /// Flushes that wait for the eldest session while others are dispatched.
+    aside: Vec<u32>,
     effects: VecDeque<StreamEffect>,
 }
 
@@ -172,27 +111,24 @@ impl Initiator {
     pub fn new(mut settings: Settings, shared: bool, seed: u64) -> Initiator {
         assert!(!settings.addresses.is_empty(), "a remote disk without an address");
         settings.depth = settings.depth.clamp(1, INITIATOR_DEPTH_MAX);
-        if let Some(auth) = &mut settings.auth {
-            auth.challenges = auth.challenges.of(&settings.isid);
-        }
-        let lun = Lun::of(settings.lun).0;
+        settings.sessions = settings.sessions.clamp(1, INITIATOR_SESSIONS_MAX);
+        let ports = (0..settings.sessions).map(|number| Port::new(&settings, number));
         let mut initiator = Initiator {
-            session: Session::new(lun, settings.depth, Socket::Absent),
+            ports: ports.collect(),
             settings,
             shared,
             random: Random::new(seed),
             disk: Disk::default(),
-            state: State::Opening,
             identity: None,
-            silences: Silences::default(),
-            attempts: 0,
-            address_at: 0,
-            moved_to: None,
+            facts_at: Instant::ZERO,
+            stood: 0,
+            is_whole: false,
             next_token: 1,
             returned: Vec::new(),
+            aside: Vec::new(),
             effects: VecDeque::new(),
         };
-        initiator.open();
+        initiator.open(0);
         initiator
     }
 
@@ -209,14 +145,21 @@ impl Initiator {
     /// Whether the connection is of this initiator.
     #[inline]
     pub fn owns(&self, connection: ConnectionId) -> bool {
-        self.session.framing.is(connection)
+        self.port_of(connection).is_some()
+    }
+
+    #[inline]
+    fn port_of(&self, connection: ConnectionId) -> Option<usize> {
+        self.ports.iter().position(|port| port.session.framing.is(connection))
     }
 
     /// Finishes what can be finished, logs out, and is gone then.
     pub fn close(&mut self) {
         self.disk.close();
-        if let State::Resting { .. } = self.state {
-            self.state = State::Gone;
+        for port in &mut self.ports {
+            if let State::Unopened | State::Resting { .. } = port.state {
+                port.state = State::Gone;
+            }
         }
     }
 
@@ -238,16 +181,28 @@ impl Initiator {
 
     /// Whether nothing of it is left: no connection, no request, no completion.
     pub fn is_gone(&self) -> bool {
-        matches!(self.state, State::Gone) && self.disk.is_empty()
+        let is_gone = |port: &Port| matches!(port.state, State::Gone);
+        self.ports.iter().all(is_gone) && self.disk.is_empty()
     }
 
     /// How it is, in words.
     pub fn state(&self) -> String {
-        let address = self.address();
-        match self.state {
-            State::Live(_) => format!("connected to {address}"),
-            State::Gone => "closed".to_owned(),
-            _ => self.disk.presence.explain(format_args!("connecting to {address}")),
+        let (address, all) = (self.address(), self.ports.len());
+        match self.ports.iter().filter(|port| port.is_live()).count() {
+            0 if self.ports.iter().all(|port| matches!(port.state, State::Gone)) => {
+                "closed".to_owned()
+            }
+            0 => self.disk.presence.explain(format_args!("connecting to {address}")),
+            _ if all == 1 => format!("connected to {address}"),
+            live if live == all => format!("connected to {address} with {all} sessions"),
+            live => {
+                let some = format!("connected to {address} with {live} of {all} sessions");
+                let is_missed = |port: &Port| !port.is_live() && !port.fault.is_empty();
+                match self.ports.iter().position(is_missed) {
+                    Some(at) => format!("{some}; session {}: {}", at + 1, self.ports[at].fault),
+                    None => some,
+                }
+            }
         }
     }
 
@@ -269,9 +224,10 @@ impl Initiator {
         self.disk.presence.tell(news, self.address(), self.state())
     }
 
+    /// Where the disk is reached, or sought.
     fn address(&self) -> SocketAddr {
-        let addresses = &self.settings.addresses;
-        self.moved_to.unwrap_or(addresses[self.address_at % addresses.len()])
+        let live = self.ports.iter().find(|port| port.is_live());
+        live.unwrap_or(&self.ports[0]).address(&self.settings)
     }
 
     /// A request, taken out of where it lies; exactly one completion comes.
@@ -304,17 +260,16 @@ impl Initiator {
 
     /// A connection that was asked for is there.
     pub fn handle_connected(&mut self, now: Instant, token: u32, connection: ConnectionId) {
-        if !self.asked_for(token) {
-            return;
-        }
-        if matches!(self.session.framing.socket, Socket::Asked { unwanted: true, .. }) {
-            let close = self.session.framing.close(connection);
+        let Some(at) = self.asked_for(token) else { return };
+        let port = &mut self.ports[at];
+        if matches!(port.session.framing.socket, Socket::Asked { unwanted: true, .. }) {
+            let close = port.session.framing.close(connection);
             return self.effects.push_back(close);
         }
-        let who = self.who();
-        self.session.open(now, connection, who);
-        self.state = State::LoggingIn { by: now + HANDSHAKE };
-        self.go_on(now);
+        let who = port.who(&self.settings);
+        port.session.open(now, connection, who);
+        port.state = State::LoggingIn { by: now + HANDSHAKE };
+        self.go_on(now, at);
     }
 
     /// Bytes came: those not consumed before, then new ones.
@@ -326,31 +281,35 @@ impl Initiator {
         bytes: &[u8],
         memory: &mut dyn Memory,
     ) -> Receive {
-        if !self.owns(connection) || !self.session.framing.is_open() {
+        let is_open = |at: &usize| self.ports[*at].session.framing.is_open();
+        let Some(at) = self.port_of(connection).filter(is_open) else {
             // We have just decided to close it, and the driver does not know yet.
             return Receive { consumed: bytes.len(), next: Next::Pause };
-        }
-        let received = self.session.handle_received(now, bytes, &mut self.disk, memory);
+        };
+        let session = &mut self.ports[at].session;
+        let received = session.handle_received(now, bytes, &mut self.disk, memory);
         let received = match received {
-            Ok(Receive { consumed, next }) => Receive { consumed, next: self.take_news(now, next) },
+            Ok(Receive { consumed, next }) => {
+                Receive { consumed, next: self.take_news(now, at, next) }
+            }
             Err(fault) => {
-                self.break_off(now, &fault);
+                self.break_off(now, at, &fault);
                 Receive { consumed: bytes.len(), next: Next::Pause }
             }
         };
-        self.go_on(now);
+        self.go_on(now, at);
         received
     }
 
     /// Handles what came out of received bytes; says what is wanted next after that.
     #[inline]
-    fn take_news(&mut self, now: Instant, next: Next) -> Next {
-        while let Some(news) = self.session.news.pop_front() {
-            if let Err(fault) = self.handle_news(now, news) {
+    fn take_news(&mut self, now: Instant, at: usize, next: Next) -> Next {
+        while let Some(news) = self.ports[at].session.news.pop_front() {
+            if let Err(fault) = self.handle_news(now, at, news) {
                 if let Next::Direct(direct) = next {
                     self.disk.take_home(direct.token as u32, direct.buffer);
                 }
-                self.break_off(now, &fault);
+                self.break_off(now, at, &fault);
                 return Next::Pause;
             }
         }
@@ -366,20 +325,21 @@ impl Initiator {
         direct: Direct,
         memory: &mut dyn Memory,
     ) -> Next {
-        assert!(self.owns(connection), "a direct receive belongs to the session");
-        if !self.session.framing.is_open() {
+        let at = self.port_of(connection).expect("a direct receive belongs to a session");
+        let session = &mut self.ports[at].session;
+        if !session.framing.is_open() {
             self.disk.take_home(direct.token as u32, direct.buffer);
             return Next::Pause;
         }
-        let next = self.session.handle_direct(now, direct, &mut self.disk, memory);
+        let next = session.handle_direct(now, direct, &mut self.disk, memory);
         let next = match next {
-            Ok(next) => self.take_news(now, next),
+            Ok(next) => self.take_news(now, at, next),
             Err(fault) => {
-                self.break_off(now, &fault);
+                self.break_off(now, at, &fault);
                 Next::Pause
             }
         };
-        self.go_on(now);
+        self.go_on(now, at);
         next
     }
 
@@ -392,148 +352,180 @@ impl Initiator {
         batch: SendBatch,
         memory: &mut dyn Memory,
     ) {
-        assert!(self.owns(connection), "a batch belongs to the session");
+        let at = self.port_of(connection).expect("a batch belongs to a session");
         let (disk, returned) = (&mut self.disk, &mut self.returned);
-        self.session.handle_sent(now, batch, disk, returned, memory);
-        self.go_on(now);
+        self.ports[at].session.handle_sent(now, batch, disk, returned, memory);
+        self.go_on(now, at);
     }
 
     /// Some of a batch has left.
     pub fn handle_progress(&mut self, now: Instant, connection: ConnectionId) {
-        assert!(self.owns(connection), "a batch belongs to the session");
-        self.session.handle_progress(now);
+        let at = self.port_of(connection).expect("a batch belongs to a session");
+        self.ports[at].session.handle_progress(now);
     }
 
     /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let is_due = |at: Instant| at <= now;
-        match self.state {
-            State::Resting { until } if is_due(until) => self.open(),
-            State::LoggingIn { by } if is_due(by) => {
-                self.give_up(now, "no end of the login in time");
-            }
-            State::Identifying { by, .. } if is_due(by) => {
-                let step = self.session.question().unwrap_or("the last question");
-                self.give_up(now, format!("the logical unit is not ready; it stood at {step}"));
-            }
-            State::Leaving { by } if is_due(by) => self.give_up(now, "no answer to the logout"),
-            _ => {}
+        for at in 0..self.ports.len() {
+            self.handle_port_timeout(now, at);
         }
-        if let Err(fault) = self.session.handle_timeout(now) {
-            self.break_off(now, &fault);
-        }
-        self.probe(now);
         let over = self.disk.handle_timeout(now);
         self.end_late(now, over);
-        self.look_again(now);
-        self.go_on(now);
+        for at in 0..self.ports.len() {
+            self.look_again(now, at);
+            self.go_on(now, at);
+        }
+    }
+
+    fn handle_port_timeout(&mut self, now: Instant, at: usize) {
+        let is_due = |at: Instant| at <= now;
+        let port = &mut self.ports[at];
+        match port.state {
+            State::Resting { until } if is_due(until) => self.open(at),
+            State::LoggingIn { by } if is_due(by) => {
+                self.give_up(now, at, "no end of the login in time");
+            }
+            State::Identifying { by, .. } if is_due(by) => {
+                let step = port.session.question().unwrap_or("the last question");
+                let why = format!("the logical unit is not ready; it stood at {step}");
+                self.give_up(now, at, why);
+            }
+            State::Leaving { by } if is_due(by) => self.give_up(now, at, "no answer to the logout"),
+            _ => {}
+        }
+        if let Err(fault) = self.ports[at].session.handle_timeout(now) {
+            self.break_off(now, at, &fault);
+        }
+        self.probe(now, at);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be
     /// called.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let own = match &self.state {
-            State::Resting { until } => Some(*until),
-            State::LoggingIn { by } | State::Identifying { by, .. } | State::Leaving { by } => {
-                Some(*by)
-            }
-            State::Live(live) => self.live_timeout(live),
-            _ => None,
-        };
-        let (keep_alive, slack) = (self.settings.keep_alive, self.silences.slack());
-        let quiet = match self.session.framing.is_open() {
-            true => self.session.quiet_at(keep_alive, slack),
-            false => None,
-        };
-        let session = Instant::earliest(self.session.poll_timeout(), quiet);
-        Instant::earliest(Instant::earliest(own, session), self.disk.poll_timeout())
+        let keep_alive = self.settings.keep_alive;
+        let ports = self.ports.iter().map(|port| port.poll_timeout(keep_alive));
+        ports.fold(self.disk.poll_timeout(), Instant::earliest)
     }
 
+    /// Whether requests become commands, and nothing else is to be done by a port.
     #[inline]
-    fn live_timeout(&self, live: &Live) -> Option<Instant> {
-        if live.leave_by.is_some() {
-            return live.leave_by;
-        }
-        let is_idle = matches!(live.unit, Unit::Known | Unit::Gone);
-        let checks = is_idle && self.session.question().is_none();
-        checks.then(|| live.check_at(&self.session))
+    fn is_calm(&self, at: usize) -> bool {
+        self.ports[at].takes_requests() && !self.disk.presence.is_closing()
     }
 
-    /// Whether requests become commands, and nothing else is to be done.
+    /// What may follow from what has just happened to a port.
     #[inline]
-    fn is_calm(&self) -> bool {
-        matches!(self.state, State::Live(Live { unit: Unit::Known, leave_by: None, .. }))
-            && !self.disk.presence.is_closing()
-    }
-
-    /// What may follow from what has just happened.
-    #[inline]
-    fn go_on(&mut self, now: Instant) {
-        if !self.is_calm() {
-            self.advance(now);
+    fn go_on(&mut self, now: Instant, at: usize) {
+        if !self.is_calm(at) {
+            self.advance(now, at);
         }
     }
 
     #[cold]
-    fn advance(&mut self, now: Instant) {
-        self.look_again(now);
+    fn advance(&mut self, now: Instant, at: usize) {
+        if !self.disk.presence.is_closing() {
+            return self.advance_port(now, at);
+        }
+        // The last request of any of them lets all of them leave.
+        for at in 0..self.ports.len() {
+            self.advance_port(now, at);
+        }
+    }
+
+    fn advance_port(&mut self, now: Instant, at: usize) {
+        self.look_again(now, at);
         let is_closing = self.disk.presence.is_closing();
-        match &self.state {
+        let Port { state, session, .. } = &mut self.ports[at];
+        match state {
             State::Live(live) => {
                 let asks = matches!(live.unit, Unit::Asked { .. });
                 let is_late = live.leave_by.is_some_and(|by| by <= now);
-                let is_idle = live.leave_by.is_some() && self.session.outstanding() == 0;
+                let is_idle = live.leave_by.is_some() && session.outstanding() == 0;
                 let is_done = is_closing && !asks && self.disk.in_flight() == 0;
                 if is_late || (is_idle && !asks) || is_done {
-                    self.leave(now);
+                    // Its answer ends the session.
+                    session.log_out();
+                    *state = State::Leaving { by: now + HANDSHAKE };
                 }
             }
             State::Opening | State::LoggingIn { .. } | State::Identifying { .. } if is_closing => {
-                self.give_up(now, "closed");
+                self.give_up(now, at, "closed");
             }
             _ => {}
         }
     }
 
-    /// Tells the target that we leave; its answer ends the session.
-    fn leave(&mut self, now: Instant) {
-        self.session.log_out();
-        self.state = State::Leaving { by: now + HANDSHAKE };
-    }
-
-    /// The end of a turn: waiting commands go to the session, a batch leaves.
+    /// The end of a turn: waiting commands go to sessions, batches leave.
     #[inline]
     pub fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
         self.dispatch(now, memory);
-        if self.session.question().is_some() {
-            self.session.send_question(now);
+        for port in &mut self.ports {
+            if port.session.question().is_some() {
+                port.session.send_question(now);
+            }
+            self.effects.extend(port.session.framing.poll_send(now));
         }
-        self.effects.extend(self.session.framing.poll_send(now));
     }
 
-    /// Makes commands of waiting jobs, as many as the session takes.
+    /// Makes commands of waiting jobs, as many as the sessions take.
     #[inline]
     fn dispatch(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let State::Live(Live { unit, limits, leave_by, .. }) = &self.state else { return };
-        self.session.send_held(now, &mut self.disk);
-        if !matches!(unit, Unit::Known) || leave_by.is_some() {
-            return;
+        for port in self.ports.iter_mut().filter(|port| port.is_live()) {
+            port.session.send_held(now, &mut self.disk);
         }
-        while self.session.has_room()
+        while let Some(mut at) = self.least_busy()
             && let Some(index) = self.disk.front()
         {
-            match plan(&mut self.disk[index], limits) {
-                Plan::Command(command) => {
+            if self.disk[index].kind == JobKind::Flush && self.goes_by_eldest() {
+                let Some(eldest) = self.eldest().filter(|at| self.ports[*at].has_room()) else {
                     self.disk.start();
-                    self.session.submit(now, index, &command, &mut self.disk, memory);
+                    self.aside.push(index);
+                    continue;
+                };
+                at = eldest;
+            }
+            let Port { state: State::Live(live), session, .. } = &mut self.ports[at] else {
+                unreachable!("a port that has room has a session")
+            };
+            match plan(&mut self.disk[index], &live.limits) {
+                Plan::Command(command) => {
+                    self.disk.start().wire.port = at as u16;
+                    session.submit(now, index, &command, &mut self.disk, memory);
                 }
-                Plan::Split => self.disk.split(limits.transfer),
+                Plan::Split => self.disk.split(live.limits.transfer),
                 Plan::Finish(outcome) => {
                     self.disk.start();
                     self.disk.finish(index, outcome);
                 }
             }
         }
+        for index in self.aside.drain(..) {
+            self.disk.put_back(index);
+        }
+    }
+
+    /// Of the ports that take a command, the one whose session has the fewest.
+    #[inline]
+    fn least_busy(&self) -> Option<usize> {
+        let with_room = (0..self.ports.len()).filter(|at| self.ports[*at].has_room());
+        with_room.min_by_key(|at| self.ports[*at].session.outstanding())
+    }
+
+    /// The port whose session stands longest, until that has ended.
+    ///
+    /// What it has flushed lasts: if the target had been started anew since the writes were
+    /// carried out, which whichever session asked for, this one would have ended with it. Of a
+    /// younger one that is not known: it may have come after the start, while the session of a
+    /// write, which is silent since, has not been given up.
+    fn eldest(&self) -> Option<usize> {
+        let standing = (0..self.ports.len()).filter(|at| self.ports[*at].stands_since.is_some());
+        standing.min_by_key(|at| self.ports[*at].stands_since)
+    }
+
+    /// Whether it matters by which session a flush goes.
+    #[inline]
+    fn goes_by_eldest(&self) -> bool {
+        self.ports.len() > 1 && !planted("flush-by-any-session")
     }
 }

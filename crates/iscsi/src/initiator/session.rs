@@ -502,15 +502,31 @@ impl Session {
         for slot in 0..self.slots.len() as u16 {
             let index = self.slots[usize::from(slot)].job;
             if index != NONE {
-                let wire = &mut disk[index].wire;
-                let was_refused = core::mem::take(&mut wire.is_put_back);
-                let is_here = wire.batch == self.framing.gathering_number();
-                let left = wire.sync == Sync::UnderWay || !(is_here || was_refused);
+                let left = self.may_have_left(&disk[index]);
+                disk[index].wire.is_put_back = false;
                 lost.push((index, left && !planted("what-left-is-forgotten")));
                 self.free_slot(slot);
             }
         }
         lost
+    }
+
+    /// Whether the command that a job had when the connection broke may be carried out.
+    fn may_have_left(&self, job: &Job) -> bool {
+        let is_here = job.wire.batch == self.framing.gathering_number();
+        job.wire.sync == Sync::UnderWay || !(is_here || job.wire.is_put_back)
+    }
+
+    /// Claims what may still be changed by commands that were not answered, before anything else is
+    /// sent by another session: that the connection is closed, and they are in doubt, is heard of
+    /// later.
+    pub(super) fn claim_changes(&self, disk: &mut Disk) {
+        for slot in self.slots.iter().filter(|slot| slot.job != NONE && !slot.is_over) {
+            let job = &disk[slot.job];
+            if job.kind.changes() && self.may_have_left(job) {
+                disk.claim(slot.job);
+            }
+        }
     }
 
     /// Drops what has not left.

@@ -8,6 +8,7 @@ use contract::Poll;
 use wire::iscsi::{Digests, IscsiName};
 
 use crate::auth::{Challenges, Login};
+use crate::limits::INITIATOR_SESSIONS_MAX;
 
 /// How we prove who we are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,14 +27,17 @@ pub struct Settings {
     pub target: IscsiName,
     /// The logical unit.
     pub lun: u16,
-    /// Commands outstanding at most; the target's window may be smaller.
+    /// Sessions with the target, of one connection each; it may admit fewer.
+    pub sessions: u16,
+    /// Commands outstanding on each at most; the target's window may be smaller.
     pub depth: u16,
     /// Digests to insist on.
     pub digests: Digests,
     /// Who we say we are.
     pub initiator: IscsiName,
-    /// Which of our ports: no two sessions of ours with one target may have the same, and a session
-    /// that comes back has the one that it had.
+    /// Which of our ports the first session has: no two sessions of ours with one target may have
+    /// the same, and a session that comes back has the one that it had. The lower bits of its fifth
+    /// byte, in which the session's number is put, are zero ([`SESSION_BITS`]).
     pub isid: [u8; 6],
     /// How we prove who we are, if we are asked; and that the target does, too.
     pub auth: Option<Auth>,
@@ -50,8 +54,26 @@ pub struct Settings {
     pub poll: Poll,
 }
 
+/// Bits of an ISID's fifth byte that are the number of the session.
+pub const SESSION_BITS: u8 = (INITIATOR_SESSIONS_MAX - 1) as u8;
+
+const _: () = assert!(INITIATOR_SESSIONS_MAX.is_power_of_two() && INITIATOR_SESSIONS_MAX <= 128);
+
 impl Settings {
-    /// Usual settings: 128 commands, both digests, keep-alive 5 s, deadline 60 s, quiesce 30 s, the
+    /// The ISID of a session, from 0 on.
+    pub(super) fn isid_of(&self, session: u16) -> [u8; 6] {
+        let [.., number, _] = self.isid;
+        assert!(
+            number & SESSION_BITS == 0 && session < INITIATOR_SESSIONS_MAX,
+            "session {session} has no room in ISID {:02x?}",
+            self.isid
+        );
+        let mut isid = self.isid;
+        isid[4] |= session as u8;
+        isid
+    }
+
+    /// Usual settings: one session of 128 commands, both digests, keep-alive 5 s, deadline 60 s, quiesce 30 s, the
     /// first session within 10 s.
     ///
     /// Quiesce: a target ends what a session left when its initiator port logs in again, but none
@@ -69,6 +91,7 @@ impl Settings {
             addresses: vec![address],
             target,
             lun,
+            sessions: 1,
             depth: 128,
             digests: Digests { header: true, data: true },
             initiator,

@@ -191,7 +191,9 @@ impl EventLog {
                 let words = format!("disk {name}: {}", self.with_links(words));
                 let event = match what {
                     ImportEvent::Reached | ImportEvent::Changed => Event::info(words),
-                    ImportEvent::Lost | ImportEvent::Refused => Event::warn(words),
+                    ImportEvent::Lost | ImportEvent::WayLost | ImportEvent::Refused => {
+                        Event::warn(words)
+                    }
                     ImportEvent::Unusable => Event::error(words),
                 };
                 (Key::Import(*disk), event.disk(&name))
@@ -501,6 +503,7 @@ mod tests {
                     .disk("d0"),
             ),
             (lost(ImportEvent::Lost), Event::warn("disk d0: words").disk("d0")),
+            (lost(ImportEvent::WayLost), Event::warn("disk d0: words").disk("d0")),
             (lost(ImportEvent::Reached), Event::info("disk d0: words").disk("d0")),
             (lost(ImportEvent::Unusable), Event::error("disk d0: words").disk("d0")),
         ] {

@@ -203,3 +203,98 @@ fn a_disk_that_is_served_is_measured_beside_and_nobody_loses_a_session() {
     served.stop();
     server.stop();
 }
+
+/// The target's sessions: ISID and address of each.
+fn ports(server: &Server) -> Vec<(String, String)> {
+    let status = server.status();
+    let all = status["iscsi_sessions"].as_array().expect("sessions").iter();
+    let word = |one: &Value, key: &str| one[key].as_str().expect("a text").to_owned();
+    let mut ports: Vec<_> = all.map(|one| (word(one, "isid"), word(one, "peer"))).collect();
+    ports.sort();
+    ports
+}
+
+/// How each shard reaches the first disk.
+fn remote(status: &Value) -> &str {
+    status["disks"][0]["remote"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn a_disk_by_three_sessions_of_each_of_two_shards_is_one_disk_and_survives_their_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, address) = serve(directory.path());
+    let disk = format!("iscsi://{address}/{TARGET}/0?initiator={HOST}&sessions=3");
+    let front = directory.path().join("front");
+    std::fs::create_dir(&front).unwrap();
+    let shards = [&disk, "--iscsi", "127.0.0.1:0", "--hosts", "any", "--shards", "0,1"];
+    let served = Server::start(&front, "b", &shards);
+    let is_whole = |status: &Value| remote(status).matches("with 3 sessions").count() == 2;
+    let seen = served.wait_for("all sessions", is_whole);
+    assert!(remote(&seen).contains(&format!("connected to {address} with 3 sessions")));
+    let before = ports(&server);
+    let isids: Vec<&str> = before.iter().map(|(isid, _)| isid.as_str()).collect();
+    let numbers = |from: usize| -> Vec<u8> {
+        let byte = |isid: &&str| u8::from_str_radix(&isid[from..from + 2], 16).expect("a byte");
+        isids.iter().map(byte).collect()
+    };
+    let sessions: Vec<u8> = numbers(8).iter().map(|byte| byte & 31).collect();
+    assert_eq!((sessions, numbers(10)), (vec![0, 0, 1, 1, 2, 2], vec![0, 1, 0, 1, 0, 1]));
+    let hosts = served.address.trim_start_matches("iscsi ").to_owned();
+    let mut through: Vec<Session> = (1..5).map(|port| Session::log_in(&hosts, port)).collect();
+    for (number, session) in (0u32..).zip(through.iter_mut()) {
+        assert_eq!(session.write(number, &[number as u8 + 1; BLOCK as usize]), ScsiStatus::GOOD);
+    }
+    // What one wrote all others read.
+    for session in &mut through {
+        (0..4).for_each(|number| {
+            assert_eq!(session.read(number), [number as u8 + 1; BLOCK as usize]);
+        });
+    }
+    let done = server.ask(&["session", "close", HOST]);
+    assert!(done.starts_with("closed 6 sessions of"), "{done}");
+    for (number, session) in (0u32..).zip(through.iter_mut()) {
+        assert_eq!(session.write(number, &[number as u8 + 9; BLOCK as usize]), ScsiStatus::GOOD);
+        assert_eq!(session.read(number), [number as u8 + 9; BLOCK as usize]);
+    }
+    served.wait_for("all sessions", is_whole);
+    let after = ports(&server);
+    assert!(before.iter().all(|port| !after.contains(port)), "{before:?} {after:?}");
+    assert_eq!(after.iter().map(|(isid, _)| isid).collect::<Vec<_>>(), isids, "the same ports");
+    drop(through);
+    served.stop();
+    // After a restart, too.
+    let served = Server::start(&front, "b", &shards);
+    served.wait_for("all sessions", is_whole);
+    assert_eq!(ports(&server).iter().map(|(isid, _)| isid).collect::<Vec<_>>(), isids);
+    served.stop();
+    server.stop();
+}
+
+#[test]
+fn a_session_that_a_target_does_not_admit_is_missing_and_the_disk_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = |most: &str| {
+        let plain = two_volumes("8MiB", "\"any\"", "");
+        plain.replace("127.0.0.1:0\"\n", &format!("127.0.0.1:0\"\n{most}\n"))
+    };
+    let server = Server::configured(directory.path(), &config("max_connections = 2"));
+    let address = server.address.trim_start_matches("iscsi ").to_owned();
+    let front = directory.path().join("front");
+    std::fs::create_dir(&front).unwrap();
+    let disk = format!("iscsi://{address}/{TARGET}/0?sessions=3");
+    let arguments = [&disk, "--iscsi", "127.0.0.1:0", "--hosts", "any", "--shards", "0"];
+    let served = Server::start(&front, "b", &arguments);
+    let state = format!("shard 0: connected to {address} with 2 of 3 sessions; session 3: ");
+    served.wait_for("two sessions", |status| remote(status).starts_with(&state));
+    let told = format!("session 3 of 3 with {address} is missing: ");
+    served.wait_for_log(&told);
+    let mut through = Session::log_in(served.address.trim_start_matches("iscsi "), 1);
+    assert_eq!(through.write(3, &[7; BLOCK as usize]), ScsiStatus::GOOD);
+    server.apply(&config("max_connections = 9"));
+    served.wait_for("all sessions", |status| remote(status).ends_with("with 3 sessions"));
+    assert_eq!(served.log().matches(&told).count(), 1, "it is told once");
+    assert!(served.wait_for_log("with 3 sessions").contains(&format!("connected to {address}")));
+    assert_eq!(through.read(3), [7; BLOCK as usize]);
+    served.stop();
+    server.stop();
+}

@@ -12,7 +12,8 @@ use wire::scsi::OpCode;
 use super::fixtures::{name, settings, unit};
 use super::pair::Pair;
 use super::played::Played;
-use crate::initiator::{InitiatorNews, Settings, State};
+use crate::initiator::port::State;
+use crate::initiator::{InitiatorNews, Settings};
 use crate::limits::{ABORT_PATIENCE, UNIT_CHECK};
 
 const QUIESCE: Duration = Duration::from_secs(30);
@@ -250,7 +251,7 @@ fn what_came_while_a_unit_was_identified_goes_on_if_it_is_the_same() {
     while pair.turn() {}
     pair.put(Some(LogicalUnit { blocks: BlockCount(9000), ..unit(false) }));
     pair.write(1, 0, &[1; 4096]);
-    pair.run_until("told", |pair| !pair.initiator.is_calm());
+    pair.run_until("told", |pair| !pair.initiator.is_calm(0));
     pair.write(2, 4096, &[2; 4096]);
     assert_eq!(pair.finish(1).0, Outcome::Done);
     assert_eq!(pair.finish(2).0, Outcome::Done);
@@ -273,7 +274,7 @@ fn nothing_is_sent_to_a_unit_that_is_gone_until_it_is_back() {
     assert_eq!(pair.finish(2).0, Outcome::NotDone(Failure::Removed));
     assert_eq!(pair.news.len(), 2, "it is told once: {:?}", pair.news);
     pair.put(Some(unit(false)));
-    pair.run_until("back", |pair| pair.initiator.is_calm());
+    pair.run_until("back", |pair| pair.initiator.is_calm(0));
     pair.read(3, 0, 512);
     assert_eq!(pair.finish(3).0, Outcome::Done);
     assert!(pair.log.len() == 1 && pair.connections() == 1, "no break");
@@ -285,7 +286,7 @@ fn one_that_is_closed_while_it_asks_for_a_unit_leaves_once_that_is_answered() {
     while pair.turn() {}
     pair.put(Some(LogicalUnit { blocks: BlockCount(9000), ..unit(false) }));
     pair.read(1, 0, 512);
-    pair.run_until("asked", |pair| pair.initiator.session.question().is_some());
+    pair.run_until("asked", |pair| pair.initiator.ports[0].session.question().is_some());
     pair.initiator.close();
     assert_eq!(pair.finish(1).0, Outcome::Done);
     pair.run_until("gone", |pair| pair.initiator.is_gone());
@@ -346,9 +347,13 @@ fn rests_double_up_to_ten_seconds_and_half_of_each_is_jitter() {
         pair.unreachable = true;
         for full_ms in [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000] {
             let full = Duration::from_millis(full_ms);
-            pair.run_until("trying", |pair| matches!(pair.initiator.state, State::Opening));
+            pair.run_until("trying", |pair| {
+                matches!(pair.initiator.ports[0].state, State::Opening)
+            });
             while pair.turn() {}
-            let State::Resting { until } = pair.initiator.state else { panic!("it cannot") };
+            let State::Resting { until } = pair.initiator.ports[0].state else {
+                panic!("it cannot")
+            };
             let rest = until.since(pair.shard.now);
             assert!((full / 2..=full).contains(&rest), "{rest:?} of {full:?}");
             shortest = shortest.min(rest.div_duration_f64(full));

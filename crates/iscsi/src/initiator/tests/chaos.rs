@@ -1,4 +1,4 @@
-//! Cuts at random moments, late bytes, slow disks and unreachable targets, against the oracle that
+//! One to three sessions, of which chance cuts one or all at random moments, late bytes, slow disks and unreachable targets, against the oracle that
 //! knows for each block what it may hold.
 //!
 //! No two writes under way share a block. The oracle's clock counts what was asked and answered:
@@ -131,6 +131,7 @@ fn run(seed: u64, reinstates: bool) -> BTreeMap<&'static str, u32> {
     let mut random = Random::new(seed);
     let digests = Digests { header: random.chance(1, 2), data: random.chance(1, 2) };
     let mut chosen = settings(digests);
+    chosen.sessions = 1 + (seed % 3) as u16;
     chosen.depth = 1 + random.below(16) as u16;
     chosen.quiesce = Duration::from_secs(10);
     chosen.deadline = Duration::from_secs([8, 30, 60][random.below(3) as usize]);
@@ -160,7 +161,7 @@ fn run(seed: u64, reinstates: bool) -> BTreeMap<&'static str, u32> {
                 }
             }
             if !reinstates {
-                pair.initiator.settings.isid[5] += 1;
+                pair.initiator.ports.iter_mut().for_each(|port| port.isid[5] += 1);
             }
             pair.unreachable = random.chance(1, 4);
             heals_at = pair.shard.now + Duration::from_millis(random.below(20_000));

@@ -12,4 +12,5 @@ mod logins;
 mod pair;
 mod played;
 mod scripted;
+mod several;
 mod transfers;

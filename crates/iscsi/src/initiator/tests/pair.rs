@@ -93,8 +93,9 @@ pub(super) struct Pair {
     wires_made: u32,
     /// Turns in a row in which the initiator had something due.
     overdue: u32,
-    /// Connections are refused.
+    /// Connections are refused: all, or those that a port of this number asks for.
     pub(super) unreachable: bool,
+    pub(super) shut_out: Option<usize>,
 }
 
 impl Pair {
@@ -124,6 +125,7 @@ impl Pair {
             wires_made: 0,
             overdue: 0,
             unreachable: false,
+            shut_out: None,
         }
     }
 
@@ -283,7 +285,9 @@ impl Pair {
         let mut moved = false;
         while let Some(token) = self.asked.pop_front() {
             moved = true;
-            if self.unreachable {
+            let is_shut_out =
+                self.initiator.asked_for(token).is_some_and(|at| self.shut_out == Some(at));
+            if self.unreachable || is_shut_out {
                 self.initiator.handle_connect_failed(self.shard.now, token, 111);
             } else {
                 self.accept(token);
@@ -406,6 +410,13 @@ impl Pair {
                 Receive { consumed: 0, next: machine.handle_direct(direct, ctx) }
             }
         })
+    }
+
+    /// Cuts the connection of a port.
+    pub(super) fn cut_port(&mut self, at: usize) {
+        let is_its = |wire: &Wire| self.initiator.port_of(wire.id) == Some(at);
+        let index = self.wires.iter().position(is_its).expect("it has a connection");
+        self.cut(index);
     }
 
     /// Cuts a connection: the initiator hears of it at once, the target some time later. What the

@@ -80,15 +80,16 @@ fn a_logical_unit_has_a_portal_perhaps_with_a_user() {
     let uri = unit("iscsi://nas/iqn.2026-11.net.plateway:V0/0");
     assert_eq!(uri.to_string(), "iscsi://nas:3260/iqn.2026-11.net.plateway:v0/0");
     assert_eq!((uri.options.depth, uri.options.hdgst, uri.options.ddgst), (128, 1, 1));
+    assert_eq!(uri.options.sessions, 1);
     assert_eq!((uri.lun, uri.portal.user, uri.initiator), (0, None, None));
-    let text = "iscsi://a%40b%2Fc@[::1]:3261/iqn.2026-11.net.plateway:v0/16383?depth=64\
+    let text = "iscsi://a%40b%2Fc@[::1]:3261/iqn.2026-11.net.plateway:v0/16383?sessions=3&depth=64\
                 &initiator=iqn.2026-11.net.plateway:me&secret_file=/etc/a%26b";
     let uri = unit(text);
     assert_eq!(uri.to_string(), text);
     assert_eq!((uri.portal.user.as_deref(), uri.portal.address.tcp_port), (Some("a@b/c"), 3261));
     assert_eq!(uri.portal.secret_file, Some("/etc/a&b".into()));
     assert_eq!(uri.initiator.unwrap().as_str(), "iqn.2026-11.net.plateway:me");
-    assert_eq!((uri.lun, uri.options.depth), (16_383, 64));
+    assert_eq!((uri.lun, uri.options.sessions, uri.options.depth), (16_383, 3, 64));
 }
 
 #[test]
@@ -149,6 +150,10 @@ fn canonical_spellings() {
         (
             "nvme+tcp://h/nqn.2026-11.net.plateway:v0/1?hdgst=1&queues=1&depth=32",
             "nvme+tcp://h:4420/nqn.2026-11.net.plateway:v0/1?depth=32",
+        ),
+        (
+            "iscsi://h/iqn.2026-11.net.plateway:v0/0?sessions=1&depth=32",
+            "iscsi://h:3260/iqn.2026-11.net.plateway:v0/0?depth=32",
         ),
         ("aoe://eth1,br%2d0/07.3?vlan=5&window=64", "aoe://eth1,br-0/7.3?vlan=5"),
     ] {
@@ -250,6 +255,7 @@ impl Draw {
         let name = |number: u64| format!("iqn.2026-11.net.plateway:{number}").parse().unwrap();
         let target = name(self.below(100));
         let mut uri = UnitUri::new(portal, target, self.below(16_384) as u16);
+        uri.options.sessions = 1 + self.below(3) as u16;
         uri.options.depth = 127 + self.below(3) as u16;
         uri.options.hdgst = self.below(2) as u8;
         uri.options.ddgst = self.below(2) as u8;

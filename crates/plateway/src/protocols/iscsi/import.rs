@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::iscsi::auth::{Challenges, Credentials, Login};
-use ::iscsi::initiator::{Auth, Settings};
-use ::iscsi::limits::INITIATOR_DEPTH_MAX;
+use ::iscsi::initiator::{Auth, SESSION_BITS, Settings};
+use ::iscsi::limits::{INITIATOR_DEPTH_MAX, INITIATOR_SESSIONS_MAX};
 use block::random::mix;
 use contract::{LinkId, Poll};
 use shard::ImportSettings;
@@ -65,10 +65,14 @@ impl Remote for UnitUri {
         }
     }
 
-    /// A session has one connection, which takes the requests of all.
+    /// A session has one connection. Where there may not be as many, each takes the requests of
+    /// several.
     fn widened(&self, connections: u16, depth: u16) -> RemoteUri {
         let mut uri = self.clone();
-        let depth = connections.saturating_mul(depth).min(INITIATOR_DEPTH_MAX);
+        let sessions = uri.options.sessions.max(connections.min(INITIATOR_SESSIONS_MAX));
+        let requests = u32::from(connections) * u32::from(depth);
+        let depth = requests.div_ceil(sessions.into()).min(INITIATOR_DEPTH_MAX.into()) as u16;
+        uri.options.sessions = sessions;
         uri.options.depth = uri.options.depth.max(depth);
         RemoteUri::Iscsi(uri)
     }
@@ -137,6 +141,7 @@ fn settings(
     let usual = Settings::new(addresses[0], uri.target.clone(), uri.lun, initiator, isid);
     Ok(Settings {
         addresses: addresses.to_vec(),
+        sessions: uri.options.sessions,
         depth: uri.options.depth,
         digests: Digests { header: uri.options.hdgst == 1, data: uri.options.ddgst == 1 },
         keep_alive: Duration::from_millis(uri.options.keep_alive_ms.into()),
@@ -164,11 +169,17 @@ fn port_of(disk: &str, state: &StateDirectory) -> Result<String, RunError> {
     })
 }
 
-/// An ISID of the random format (RFC 7143, 11.12.5) that follows from which port it is; the last
-/// byte is the shard's.
+/// An ISID of the random format (RFC 7143, 11.12.5) that follows from which port it is:
+///
+/// ```text
+///   80h   random, of the disk              owner's
+///   |     hash   hash   hash   hash|session shard
+/// ```
+/// The number of the session is put into the lower bits of the fifth byte by the initiator, and the
+/// shard into the last byte by the shard. Discovery's own is none of these: no shard is FFh.
 fn isid(port: &str) -> [u8; 6] {
     let bits = mix(port.as_bytes()).to_be_bytes();
-    [0x80, bits[0], bits[1], bits[2], bits[3], 0]
+    [0x80, bits[0], bits[1], bits[2], bits[3] & !SESSION_BITS, 0]
 }
 
 #[cfg(test)]
@@ -190,17 +201,32 @@ mod tests {
     #[test]
     fn a_remote_disk_takes_its_options_from_the_uri() {
         let uri = uri(
-            "iscsi://127.0.0.1:3261/iqn.2026-11.net.plateway:v0/3?depth=64&ddgst=0&quiesce_ms=1000",
+            "iscsi://127.0.0.1:3261/iqn.2026-11.net.plateway:v0/3?sessions=3&depth=64&ddgst=0&quiesce_ms=1000",
         );
         let directory = tempfile::tempdir().unwrap();
         let addresses = ["127.0.0.1:3261".parse().unwrap()];
         let state = StateDirectory::new(directory.path());
         let settings = settings(&uri, "d0", &state, &addresses).unwrap();
         assert_eq!(settings.addresses, addresses);
-        assert_eq!((settings.lun, settings.depth), (3, 64));
+        assert_eq!((settings.lun, settings.sessions, settings.depth), (3, 3, 64));
         assert_eq!(settings.digests, Digests { header: true, data: false });
         assert_eq!(settings.quiesce, Duration::from_secs(1));
         assert_eq!((settings.isid[0], settings.isid[5]), (0x80, 0));
+        assert_eq!(settings.isid[4] & SESSION_BITS, 0);
+    }
+
+    #[test]
+    fn who_measures_gets_a_session_for_each_job_as_far_as_there_may_be_so_many() {
+        let widened = |text: &str, connections, depth| match uri(text).widened(connections, depth) {
+            RemoteUri::Iscsi(uri) => (uri.options.sessions, uri.options.depth),
+            other => panic!("{other:?}"),
+        };
+        let plain = "iscsi://h/iqn.2026-11.a:b/0";
+        assert_eq!(widened(plain, 1, 1), (1, 128));
+        assert_eq!(widened(plain, 4, 256), (4, 256));
+        assert_eq!(widened(&format!("{plain}?sessions=8&depth=16"), 4, 64), (8, 32));
+        assert_eq!(widened(plain, 64, 256), (32, 512));
+        assert_eq!(widened(plain, 1024, 1024), (32, 1024));
     }
 
     #[test]

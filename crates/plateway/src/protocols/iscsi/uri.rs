@@ -1,6 +1,6 @@
 //! `iscsi://[user@]host[:port]/IQN/LUN`: a logical unit of a remote (or our own) iSCSI target.
 //!
-//! `?depth=D&hdgst=0|1&ddgst=0|1&initiator=IQN&secret_file=PATH&mutual_user=USER`
+//! `?sessions=N&depth=D&hdgst=0|1&ddgst=0|1&initiator=IQN&secret_file=PATH&mutual_user=USER`
 //! `&mutual_secret_file=PATH&keep_alive_ms=N&deadline_s=N&quiesce_ms=N` may follow. In a user, `@`
 //! and `/` are written as `%XX`, in a path `&`. Units: what the option's name ends in.
 
@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use ::iscsi::limits::{INITIATOR_DEPTH_MAX, INITIATOR_SESSIONS_MAX};
 use scsi::limits::LUN_MAX;
 use wire::iscsi::IscsiName;
 
@@ -56,8 +57,10 @@ pub(crate) struct UnitUri {
 
 options! {
     UnitOptions {
-        /// Commands in flight from each shard.
-        depth: u16 = 128, 1..=1024;
+        /// Sessions from each shard, one connection each.
+        sessions: u16 = 1, 1..=INITIATOR_SESSIONS_MAX.into();
+        /// Commands in flight on a session.
+        depth: u16 = 128, 1..=INITIATOR_DEPTH_MAX.into();
         /// Whether to insist on a CRC32C of each header.
         hdgst: u8 = 1, 0..=1;
         /// Whether to insist on a CRC32C of each payload.
