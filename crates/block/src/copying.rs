@@ -83,15 +83,11 @@ impl Copying {
         Some((segment.source.0, Operation::Read { extent, buffer }))
     }
 
-    /// The volumes that it goes on with: what it reads, and what it writes.
-    pub fn volumes(&self) -> Option<[VolumeId; 2]> {
-        let segment = self.segments.get(self.done)?;
-        Some([segment.source.0, segment.destination.0])
-    }
-
-    /// Whether what is below now, or is not done, is a write.
-    pub fn is_writing(&self) -> bool {
-        matches!(self.stage, Stage::Write { .. })
+    /// Gives back the payload of what it asked for and may not be asked any more.
+    pub fn give_up(operation: Operation, memory: &mut dyn Memory) {
+        if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
+            memory.release(buffer);
+        }
     }
 
     /// Segments that are copied, all bytes of them.

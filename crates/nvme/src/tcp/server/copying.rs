@@ -8,7 +8,7 @@
 //! NVM command set 1.0, "Copy command". Not here: what is copied part by part, and in which order
 //! ([`block::Copying`]); what the ranges may be (`io`).
 
-use block::{Buffer, Class, CopySegment, Copying, Operation, Outcome, VolumeId, planted};
+use block::{Buffer, Class, CopySegment, Copying, Outcome, VolumeId, planted};
 use wire::nvme::Status;
 
 use super::slots::{CommandState, Judged, JudgedIo, Kind};
@@ -100,9 +100,7 @@ impl Connection {
         let Err(status) = self.judge_copy_again(judged, volume, end, ctx) else {
             return self.submit(slot, volume, operation, ctx);
         };
-        if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
-            ctx.memory.release(buffer);
-        }
+        Copying::give_up(operation, ctx.memory);
         self.copy_ends(slot, status, ctx);
     }
 

@@ -227,7 +227,7 @@ fn what_could_not_be_copied_is_told_with_the_first_range_that_is_not_whole() {
     // A range of several parts is copied whole or not.
     let mut world = World::connected(Digests::NONE);
     world.hold_requests = true;
-    begin(&mut world, copy(2048, &[(0, 2 * PART), (0, 1)]), false);
+    begin(&mut world, copy(2040, &[(0, 2 * PART), (0, 1)]), false);
     (0..3).for_each(|_| world.release_requests());
     world.fail_next = Some(Failure::MediumWrite);
     world.release_requests();
