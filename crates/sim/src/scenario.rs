@@ -338,6 +338,16 @@ pub const SCENARIOS: &[Scenario] = &[
         ports::imports,
     ),
     scenario(
+        "iscsi-fence",
+        "ports of iSCSI register, reserve, preempt and abort while hosts of NVMe and iSCSI work: who is shut out does nothing, and all see the same",
+        ports::fence,
+    ),
+    scenario(
+        "iscsi-fence-crash",
+        "reservations of iSCSI while connections are cut and the target dies, loses power and grows: what APTPL says is there again",
+        ports::fence_crash,
+    ),
+    scenario(
         "concat",
         "disks of different sizes one after the other, which grow, die and lose power",
         |random, setup| {
@@ -468,6 +478,11 @@ pub const SCENARIOS: &[Scenario] = &[
         "aoe-fence",
         "a station reserves a volume over AoE while hosts work on it over NVMe/TCP, with cuts and kills: who is fenced reads and writes nothing",
         lans::fence,
+    ),
+    scenario(
+        "aoe-fence-scsi",
+        "ports of iSCSI reserve a volume that hosts of AoE and NVMe work on, and not each change can be stored: who is shut out does nothing",
+        lans::fence_scsi,
     ),
     scenario(
         "aoe-control",

@@ -249,6 +249,19 @@ pub(super) fn fence(random: &mut Random, setup: &mut Setup) {
     setup.lan = Some(lan);
 }
 
+/// See `aoe-fence-scsi` in the list.
+pub(super) fn fence_scsi(random: &mut Random, setup: &mut Setup) {
+    super::ports::fence(random, setup);
+    setup.clients = 2 + random.below(2) as usize;
+    setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
+    let mut lan = Lan::draw(random);
+    lan.mixed = true;
+    lan.depth = Some(2);
+    lan.not_stored = if random.chance(1, 2) { 100 } else { 0 };
+    lan.survives_kills(random, false);
+    setup.lan = Some(lan);
+}
+
 /// See `aoe-control` in the list.
 pub(super) fn control(random: &mut Random, setup: &mut Setup) {
     setup.trouble_ms = 60_000;

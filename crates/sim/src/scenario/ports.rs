@@ -81,3 +81,39 @@ pub(super) fn imports(random: &mut Random, setup: &mut Setup) {
     setup.faults[Fault::Unimport] = if random.chance(1, 3) { 5_000 } else { 0 };
     setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
 }
+
+/// See `iscsi-fence` in the list.
+pub(super) fn fence(random: &mut Random, setup: &mut Setup) {
+    setup.trouble_ms = 15_000;
+    setup.scsi_clients = random.chance(1, 3);
+    setup.clients = 1 + random.below(2) as usize;
+    setup.client_shards = 1 + random.below(2) as u16;
+    setup.raw_hosts = random.below(2) as usize;
+    setup.initiators = 1 + random.below(2) as usize;
+    setup.fencer_ports = 2 + random.below(3) as usize;
+    setup.fence_ms = 100 << random.below(4);
+    // At any moment much of the fenced is below and on its way, at few places.
+    setup.requests *= 8;
+    setup.work.depth = 2 + random.below(8) as usize;
+    setup.work.hot = 16;
+    setup.work.request_max = 2 << random.below(3);
+    setup.timing.segment_max = setup.timing.segment_max.max(1_024);
+    setup.behaviour.leases = false;
+    setup.behaviour.latency_us = 4_000 << random.below(6);
+    if random.chance(1, 3) {
+        setup.timing.network_us = 10_000 + random.below(40_000);
+    }
+}
+
+/// See `iscsi-fence-crash` in the list.
+pub(super) fn fence_crash(random: &mut Random, setup: &mut Setup) {
+    fence(random, setup);
+    setup.trouble_ms = 30_000;
+    setup.behaviour.volatile = random.chance(1, 2);
+    setup.initiators_return = random.chance(1, 2);
+    setup.faults[Fault::Cut] = 500 + random.below(3_000);
+    setup.faults[Fault::Kill] = if random.chance(2, 3) { 6_000 } else { 0 };
+    setup.faults[Fault::Power] = if random.chance(1, 3) { 8_000 } else { 0 };
+    setup.faults[Fault::Stop] = if random.chance(1, 3) { 8_000 } else { 0 };
+    setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
+}
