@@ -10,6 +10,8 @@
 
 use std::sync::Arc;
 
+use block::planted;
+
 use crate::replica::Value;
 use crate::state::{Consequences, Hold, Kind, Registrant, Registration, Reservation, Told};
 
@@ -429,7 +431,7 @@ impl Reservation {
         }
         let told = gone.iter().map(|one| (one.id, Told::RegistrationPreempted));
         next.consequences.told.extend(told);
-        if abort {
+        if abort && !planted("preempt-leaves-commands") {
             next.consequences.ended.extend(gone.iter().map(|one| one.id));
         }
         Ok(Some(next))

@@ -16,6 +16,8 @@
 
 use std::sync::Arc;
 
+use block::planted;
+
 use crate::change::key_of_station;
 
 mod text;
@@ -249,6 +251,7 @@ impl Reservation {
         };
         match kind {
             Kind::WriteExclusive => reads || holds(),
+            Kind::ExclusiveAccess if planted("registrants-pass-as-holder") => registered(),
             Kind::ExclusiveAccess => holds(),
             Kind::WriteExclusiveRegistrants | Kind::WriteExclusiveAll => reads || registered(),
             Kind::ExclusiveAccessRegistrants | Kind::ExclusiveAccessAll => registered(),
@@ -260,7 +263,8 @@ impl Reservation {
     #[must_use]
     pub fn lasting(&self) -> Reservation {
         // AoE has no word for it, and its lists last.
-        let lasts = |one: &&Registration| self.persists || one.listed().next().is_some();
+        let persists = self.persists && !planted("aptpl-is-forgotten");
+        let lasts = |one: &&Registration| persists || one.listed().next().is_some();
         let registrants: Vec<_> = self.registrants.iter().filter(lasts).cloned().collect();
         let is_there = |id| registrants.iter().any(|one| one.id == id);
         let held = self.held.filter(|(_, holder)| match holder {

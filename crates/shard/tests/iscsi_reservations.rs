@@ -324,6 +324,29 @@ fn a_host_that_may_write_after_it_was_preempted_loses_what_it_had_begun() {
 }
 
 #[test]
+fn a_preempted_host_that_goes_on_asking_keeps_nobody_waiting() {
+    // Nobody holds the volume, so that it may go on.
+    let mut world = World::new();
+    for (at, key) in [(0, 5), (1, 6)] {
+        assert_eq!(world.out(at, REGISTER, (0, key))[0].status(), ScsiStatus::GOOD);
+    }
+    world.is_slow = true;
+    assert!(world.write(7).is_empty());
+    assert!(world.out(1, ABORT, (6, 5)).is_empty());
+    let told = world.write(8);
+    assert_eq!(told[0].sense().code, AdditionalSense::REGISTRATIONS_PREEMPTED);
+    assert!(world.write(8).is_empty());
+    assert_eq!(world.below.len(), 2);
+    // What was ended comes back; what began since stays below.
+    let newer = world.below.split_off(1);
+    world.answer_below();
+    assert_eq!(world.hear(1)[0].status(), ScsiStatus::GOOD);
+    world.below = newer;
+    world.answer_below();
+    assert_eq!(world.hear(0)[0].status(), ScsiStatus::GOOD);
+}
+
+#[test]
 fn a_volume_that_a_session_has_on_one_shard_is_everybodys_when_it_is_gone() {
     let mut world = World::new();
     assert_eq!(world.plain(0, OpCode::RESERVE_6), ScsiStatus::GOOD);

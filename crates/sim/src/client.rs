@@ -406,6 +406,30 @@ impl InternalClient for SharedClient {
 }
 
 impl Client {
+    /// A request ended otherwise than it was asked.
+    fn note_failure(&mut self, visit: &Visit, outcome: Outcome, end: u64) {
+        let Visit { start, kind, .. } = *visit;
+        // Over AoE what is reserved is not ready.
+        let refusal = if self.is_durable { Failure::NotReady } else { Failure::WriteProtected };
+        let why = match outcome {
+            Outcome::NotDone(why) | Outcome::Unknown(why) => Some(why),
+            _ => None,
+        };
+        self.refused += u64::from(outcome == Outcome::NotDone(refusal));
+        let is_refusal = why == Some(refusal) || why == Some(Failure::WriteProtected);
+        if is_refusal || why == Some(Failure::MediumWrite) {
+            let changes = !matches!(kind, Kind::Read | Kind::Compare | Kind::Verify);
+            // A disk whose flush failed, or was refused, takes no writes for a while; and over AoE more
+            // than what is reserved is not ready.
+            let is_after = changes || self.is_durable;
+            self.writer.log.push(Log::Refused { start, end, changes, is_after });
+        }
+        let is_told = is_refusal && matches!(outcome, Outcome::NotDone(_));
+        if !(is_told || matches!(outcome, Outcome::Miscompare(_))) {
+            self.last_failure = Some(outcome);
+        }
+    }
+
     fn handle_completion(&mut self, completion: Completion, context: &mut ClientContext<'_>) {
         let visit =
             self.visits.remove(&completion.ticket.slot).expect("a request is answered once");
@@ -415,18 +439,9 @@ impl Client {
             self.done += 1;
         } else {
             self.failed += 1;
-            let refusal = Outcome::NotDone(Failure::WriteProtected);
-            self.refused += u64::from(completion.outcome == refusal);
-            if !matches!(completion.outcome, Outcome::Miscompare(_)) {
-                self.last_failure = Some(completion.outcome);
-            }
+            self.note_failure(&visit, completion.outcome, context.now.0);
         }
         let at = context.now.0;
-        let is_write =
-            matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. } | Kind::CompareAndWrite);
-        if done && is_write {
-            self.writer.log.push(Log::Changed { start, end: at });
-        }
         let first = write.first;
         match kind {
             // What it was compared with is what it holds: as good as a read.
@@ -442,7 +457,7 @@ impl Client {
             // It may have zeroed any part.
             Kind::Discard => self.writer.end(at, write, false, false),
             Kind::CompareAndWrite if matches!(completion.outcome, Outcome::Miscompare(_)) => {
-                self.writer.log.push(Log::Never { write });
+                self.writer.never(write);
             }
             Kind::Write { .. } | Kind::Zeroes { .. } | Kind::CompareAndWrite => {
                 let (is_zeros, durable) = match kind {

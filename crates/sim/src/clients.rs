@@ -237,7 +237,9 @@ impl Run {
 
     /// A client gave its target up, or one way to it.
     fn lost_import(&mut self, index: usize, told: &str) -> Result<(), String> {
-        let is_well = self.setup.is_strict() && !self.setup.is_aoe(index);
+        // A host whose tasks another one ends without a word gives its session up.
+        let is_well =
+            self.setup.is_strict() && !self.setup.is_aoe(index) && !self.may_be_ended(index);
         match is_well && self.setup.faults[Fault::Garbage] == 0 {
             true => Err(format!("client {index} {told}, and nothing was wrong")),
             false => Ok(()),

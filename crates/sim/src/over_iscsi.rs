@@ -1,6 +1,7 @@
 //! What a run knows of iSCSI: where the target listens, what it exports, where a client finds it, and
 //! raw hosts that speak it beside the clients.
 
+pub mod fencer;
 pub mod raw_host;
 
 use block::Random;
@@ -14,9 +15,11 @@ use shard::report::ConnectionReport;
 use shard::{Export, ImportSettings, Order, Protocol};
 use wire::iscsi::{Digests, IscsiName};
 
-use crate::run::{Run, TARGET};
+use crate::fences::Party;
+use crate::run::{MILLISECOND, Run, TARGET};
 use crate::setup::Setup;
 use crate::writer::Writer;
+use fencer::{Fencer, FencerSettings, News};
 use raw_host::{HostBehaviour, RawHost};
 
 /// The listener of the target, which is its second.
@@ -38,6 +41,8 @@ const ANSWER: u32 = 200;
 #[derive(Debug)]
 pub(crate) struct IscsiState {
     pub(crate) raw_hosts: Vec<RawHost>,
+    /// Who changes reservations.
+    pub(crate) fencer: Option<Fencer>,
 }
 
 impl IscsiState {
@@ -48,7 +53,9 @@ impl IscsiState {
             let writer = Writer::new(others + index as u64 + 1, writers);
             RawHost::new(random.fork(), behaviour(setup), index, writer)
         };
-        IscsiState { raw_hosts: (0..setup.initiators).map(raw_host).collect() }
+        let raw_hosts = (0..setup.initiators).map(raw_host).collect();
+        let fencer = (setup.fencer_ports > 0).then(|| fencer(random, setup));
+        IscsiState { raw_hosts, fencer }
     }
 }
 
@@ -94,12 +101,28 @@ impl Run {
 
     /// Lets raw hosts do what is theirs to do, and judges it.
     pub(crate) fn drive_initiators(&mut self) -> Result<(), String> {
-        for raw in &mut self.iscsi.raw_hosts {
+        for index in 0..self.iscsi.raw_hosts.len() {
+            let raw = &mut self.iscsi.raw_hosts[index];
             raw.drive(&mut self.world, TARGET)?;
             for log in core::mem::take(&mut raw.writer.log) {
-                log.tell(&mut self.oracle)?;
+                self.tell_of(Party::Initiator(index), log)?;
             }
         }
+        Ok(())
+    }
+
+    /// Lets whoever changes reservations do what is theirs to do.
+    pub(crate) fn drive_fencer(&mut self) -> Result<(), String> {
+        let (Some(fencer), Some(fences)) = (&mut self.iscsi.fencer, &mut self.fences) else {
+            return Ok(());
+        };
+        for news in fencer.drive(&mut self.world, TARGET, &mut fences.history)? {
+            match news {
+                News::Aborts(victims) => self.victims_are_named(&victims),
+                News::Aborted => self.victims_are_ended(),
+            }
+        }
+        self.look_at_fences();
         Ok(())
     }
 
@@ -139,8 +162,36 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
         returns: setup.initiators_return,
         greedy: setup.initiators_greedy,
         digests: setup.digests,
+        is_fenced: setup.fencer_ports > 0,
         strict: setup.is_strict(),
     }
+}
+
+/// Who changes reservations, and may register all who have an initiator port.
+fn fencer(random: &mut Random, setup: &Setup) -> Fencer {
+    let hosts =
+        (0..setup.initiators).map(|index| (raw_host::name_of(index), raw_host::isid_of(index)));
+    let clients = if setup.scsi_clients { setup.clients } else { 0 };
+    let clients = (0..clients).flat_map(|client| {
+        (0..setup.client_shards).map(move |shard| (client_name(client), client_isid(client, shard)))
+    });
+    let settings = FencerSettings {
+        ports: setup.fencer_ports,
+        others: hosts.chain(clients).collect(),
+        digests: setup.digests,
+        fence: setup.fence_ms * MILLISECOND,
+        may_not_store: setup.lan.as_ref().is_some_and(|lan| lan.not_stored > 0),
+        strict: setup.is_strict(),
+    };
+    Fencer::new(random.fork(), settings)
+}
+
+fn client_name(client: usize) -> String {
+    format!("iqn.2026-11.net.plateway:sim-client-{client}")
+}
+
+fn client_isid(client: usize, shard: u16) -> [u8; 6] {
+    [0x80, 0, 1, client as u8, 0, shard as u8]
 }
 
 fn name(name: &str) -> IscsiName {
@@ -149,8 +200,7 @@ fn name(name: &str) -> IscsiName {
 
 /// Where a client finds the target's volume.
 pub(crate) fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
-    let own = name(&format!("iqn.2026-11.net.plateway:sim-client-{client}"));
-    let isid = [0x80, 0, 1, client as u8, 0, 0];
+    let (own, isid) = (name(&client_name(client)), client_isid(client, 0));
     let mut settings = Settings::new(ADDRESS.into(), name(NAME), LUN, own, isid);
     settings.keep_alive = core::time::Duration::from_millis(setup.keep_alive_ms);
     settings.quiesce = settings.keep_alive * 2;

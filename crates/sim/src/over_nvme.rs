@@ -17,6 +17,7 @@ use shard::{ImportSettings, Order, Protocol};
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
+use crate::fences::Party;
 use crate::run::{MILLISECOND, Run, TARGET};
 use crate::setup::{Fault, Setup};
 use crate::writer::Writer;
@@ -98,11 +99,13 @@ impl Run {
 
     /// Lets raw hosts and watchers do what is theirs to do, and judges it.
     pub(crate) fn drive_raw_hosts(&mut self) -> Result<(), String> {
-        for raw in &mut self.nvme.raw_hosts {
+        for index in 0..self.nvme.raw_hosts.len() {
+            let raw = &mut self.nvme.raw_hosts[index];
             raw.drive(&mut self.world, TARGET)?;
+            let name = raw.name().clone();
             for log in core::mem::take(&mut raw.writer.log) {
-                self.nvme.exports.refuse(raw.name(), &log)?;
-                log.tell(&mut self.oracle)?;
+                self.nvme.exports.refuse(&name, &log)?;
+                self.tell_of(Party::RawHost(index), log)?;
             }
         }
         for watcher in &mut self.nvme.watchers {

@@ -20,6 +20,7 @@ use crate::clients::{ClientState, PREPARES};
 use crate::disk::{SECTOR, SimDisk};
 use crate::ethernet::Fates;
 use crate::faults::Plan;
+use crate::fences::{Fences, Party};
 use crate::over_aoe::{self, LanState};
 use crate::over_iscsi;
 use crate::over_iscsi::IscsiState;
@@ -111,6 +112,8 @@ pub struct Activity {
     pub raw: Actions,
     /// What raw hosts of iSCSI did.
     pub initiators: over_iscsi::raw_host::Actions,
+    /// What became of reservations that were changed over iSCSI.
+    pub fencer: over_iscsi::fencer::Actions,
     pub aoe: over_aoe::Activity,
     /// What became of frames.
     pub fates: Fates,
@@ -130,7 +133,7 @@ counters! {
         lost: Events,
         /// Times that one of several ways to it was missing.
         ways_lost: Events,
-        /// Times that a station shut hosts of other protocols out.
+        /// Times that somebody was surely shut out from then on.
         fences: Events,
         /// Payloads that a target received straight into their buffers: H2CData after an R2T.
         direct_in: Events,
@@ -173,6 +176,7 @@ impl AddAssign for Activity {
         self.injected += other.injected;
         self.raw += other.raw;
         self.initiators += other.initiators;
+        self.fencer += other.fencer;
         self.nvme += other.nvme;
         self.iscsi += other.iscsi;
         self.aoe += other.aoe;
@@ -298,6 +302,8 @@ pub(crate) struct Run {
     pub(crate) nvme: NvmeState,
     pub(crate) iscsi: IscsiState,
     pub(crate) lan: LanState,
+    /// What is in force of SCSI's reservations, where somebody changes them.
+    pub(crate) fences: Option<Fences>,
     /// What begins again, and when.
     pub(crate) starts: Vec<(u64, Start)>,
     pub(crate) plant: Option<Plant>,
@@ -336,6 +342,7 @@ impl Run {
         let visitors = setup.clients as u64 * client_shards;
         let nvme = NvmeState::new(&mut random, &setup, visitors);
         let iscsi = IscsiState::new(&mut random, &setup, visitors + setup.raw_hosts as u64);
+        let fences = (setup.fencer_ports > 0).then(Fences::new);
         let flushes_count = !setup.behaviour.lies;
         let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
         let mut run = Run {
@@ -356,6 +363,7 @@ impl Run {
             nvme,
             iscsi,
             lan: LanState::default(),
+            fences,
             starts: Vec::new(),
             plant,
             did: Activity::default(),
@@ -427,6 +435,7 @@ impl Run {
         self.did.fates = self.world.ethernet.fates;
         self.did.raw = self.nvme.raw_hosts.iter().map(|raw| raw.actions).sum();
         self.did.initiators = self.iscsi.raw_hosts.iter().map(|raw| raw.actions).sum();
+        self.did.fencer = self.iscsi.fencer.iter().map(|fencer| fencer.actions).sum();
     }
 
     pub(crate) fn step(&mut self) -> Result<(), String> {
@@ -444,6 +453,7 @@ impl Run {
         }
         if core::mem::take(&mut self.world.raw_news) {
             self.drive_raw_hosts()?;
+            self.drive_fencer()?;
             self.drive_initiators()?;
             self.nvme.garbage.drive(&mut self.world, self.healed);
             self.drive_lan()?;
@@ -497,6 +507,7 @@ impl Run {
             })
             .collect();
         self.world.start(TARGET, machines);
+        self.fences_restart();
         self.carry_virtual_links(TARGET);
         self.unanswered = 0;
         (self.replug, self.stop) = (None, None);
@@ -623,11 +634,8 @@ impl Run {
                 _ if self.setup.is_aoe(index) => {}
                 _ => self.nvme.exports.refuse(&name, &log)?,
             }
-            let begun = match log {
-                Log::Begin { write, .. } => Some(write),
-                _ => None,
-            };
-            log.tell(&mut self.oracle)?;
+            let begun = log.begun();
+            self.tell_of(Party::Client(index, shard), log)?;
             let fenced = self.lan.fenced.filter(|_| !self.setup.is_aoe(index));
             if let (Some(since), Some(write)) = (fenced, begun) {
                 self.oracle.fence(since, write.id, write.first, write.count);
@@ -636,12 +644,19 @@ impl Run {
         match last_failure {
             // After a break a flush may fail, and what comes in parts then fails in part.
             Some(Outcome::Unknown(Failure::MediumWrite)) if !self.setup.is_strict() => Ok(()),
+            // That was judged with what was refused.
+            Some(
+                Outcome::NotDone(Failure::MediumWrite)
+                | Outcome::Unknown(
+                    Failure::MediumWrite | Failure::WriteProtected | Failure::NotReady,
+                ),
+            ) if self.fences.is_some() => Ok(()),
             Some(outcome @ (Outcome::NotDone(Failure::TimedOut) | Outcome::Unknown(_)))
-                if self.setup.is_prompt() =>
+                if self.setup.is_prompt() && !self.may_be_ended(index) =>
             {
                 Err(format!("a request ended {outcome:?} and had time enough"))
             }
-            Some(outcome) if self.setup.is_strict() => {
+            Some(outcome) if self.setup.is_strict() && !self.may_be_ended(index) => {
                 Err(format!("a request ended {outcome:?} and nothing was wrong"))
             }
             _ => Ok(()),

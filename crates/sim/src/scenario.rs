@@ -1,10 +1,12 @@
 //! Scenarios: what kind of world a seed draws. Each is a small set of ranges; the seed fills in the
-//! rest.
+//! rest. The list is here, and what is drawn for hosts of AoE and of iSCSI in rooms of their own.
 
 use block::Random;
 
-use crate::ethernet::LinkFaults;
-use crate::setup::{Fault, Lan, Setup};
+use crate::setup::{Fault, Setup};
+
+mod lans;
+mod ports;
 
 /// A kind of world.
 #[derive(Clone, Copy, Debug)]
@@ -309,112 +311,47 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario(
         "iscsi",
         "initiators of iSCSI beside a client: compare-and-write, aborts, data out of their order, and logouts",
-        |random, setup| {
-            setup.clients = 1;
-            setup.initiators = 1 + random.below(3) as usize;
-            setup.behaviour.latency_us = 2_000 << random.below(4);
-        },
+        ports::alone,
     ),
     scenario(
         "iscsi-returns",
         "initiator ports log in again, on other shards, with tasks under way: nothing older reaches the media",
-        |random, setup| {
-            setup.clients = 1;
-            setup.shards = 1 + random.below(4) as u16;
-            setup.trouble_ms *= 2;
-            setup.initiators = 1 + random.below(3) as usize;
-            setup.initiators_return = true;
-            setup.behaviour.latency_us = 8_000 << random.below(7);
-        },
+        ports::returns,
     ),
     scenario(
         "iscsi-cuts",
         "initiators of iSCSI whose connections are cut and corrupted, and whose target dies, loses power and grows",
-        |random, setup| {
-            setup.clients = 1;
-            setup.trouble_ms *= 3;
-            setup.initiators = 1 + random.below(3) as usize;
-            setup.initiators_return = random.chance(1, 2);
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-            setup.behaviour.volatile = random.chance(1, 2);
-            setup.behaviour.leases = false;
-            setup.faults[Fault::Cut] = 300 + random.below(3_000);
-            setup.faults[Fault::Silence] = if random.chance(1, 3) { 8_000 } else { 0 };
-            setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
-            setup.faults[Fault::Stop] = if random.chance(1, 4) { 8_000 } else { 0 };
-            setup.faults[Fault::Power] = if random.chance(1, 4) { 8_000 } else { 0 };
-            setup.faults[Fault::Grow] = if random.chance(1, 4) { 2_000 } else { 0 };
-            setup.faults[Fault::Corrupt] = if setup.digests { 50 + random.below(1_000) } else { 0 };
-        },
+        ports::cuts,
     ),
     scenario(
         "iscsi-greedy",
         "initiators of iSCSI fill their window with the least memory there may be, and some never read again",
-        |random, setup| {
-            setup.trouble_ms = 150_000;
-            setup.clients = 1;
-            setup.requests *= 4;
-            setup.initiators = 1 + random.below(2) as usize;
-            setup.initiators_greedy = true;
-            // What is asked at once is more than the network holds.
-            setup.block_size = 4096;
-            setup.pages = block::limits::POOL_PAGES_MIN;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-        },
+        ports::greedy,
     ),
     scenario(
         "iscsi-clients",
         "clients whose disk is the target's volume over iSCSI, beside initiators that do what ours never does",
-        |random, setup| {
-            setup.scsi_clients = true;
-            setup.sessions = 1 + random.below(3) as u16;
-            setup.initiators = random.below(3) as usize;
-            setup.client_shards = 1 + random.below(3) as u16;
-            setup.behaviour.latency_us = 2_000 << random.below(5);
-        },
+        ports::clients,
     ),
     scenario(
         "iscsi-imports",
         "disks over iSCSI, by one to three sessions: cuts, silence, flipped bits, targets that die, are stopped and lose power, and a volume that grows",
-        |random, setup| {
-            setup.scsi_clients = true;
-            setup.sessions = 1 + random.below(3) as u16;
-            setup.faults[Fault::Hush] = if random.chance(1, 2) { 5_000 } else { 0 };
-            setup.trouble_ms *= 4;
-            setup.clients = 1 + random.below(2) as usize;
-            setup.client_shards = 1 + random.below(3) as u16;
-            setup.initiators = random.below(2) as usize;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-            setup.behaviour.volatile = random.chance(1, 2);
-            setup.behaviour.leases = false;
-            setup.faults[Fault::Cut] = 500 + random.below(4_000);
-            setup.faults[Fault::Silence] = if random.chance(1, 3) { 8_000 } else { 0 };
-            setup.faults[Fault::Corrupt] =
-                if setup.digests { 200 + random.below(2_000) } else { 0 };
-            setup.faults[Fault::Kill] = if random.chance(1, 3) { 6_000 } else { 0 };
-            setup.faults[Fault::Stop] = if random.chance(1, 4) { 8_000 } else { 0 };
-            setup.faults[Fault::Power] = if random.chance(1, 3) { 8_000 } else { 0 };
-            setup.faults[Fault::KillClient] = if random.chance(1, 4) { 8_000 } else { 0 };
-            setup.faults[Fault::Unimport] = if random.chance(1, 3) { 5_000 } else { 0 };
-            setup.faults[Fault::Grow] = if random.chance(1, 4) { 3_000 } else { 0 };
-        },
+        ports::imports,
+    ),
+    scenario(
+        "iscsi-fence",
+        "ports of iSCSI register, reserve, preempt and abort while hosts of NVMe and iSCSI work: who is shut out does nothing, and all see the same",
+        ports::fence,
+    ),
+    scenario(
+        "iscsi-fence-crash",
+        "reservations of iSCSI while connections are cut and the target dies, loses power and grows: what APTPL says is there again",
+        ports::fence_crash,
     ),
     scenario(
         "iscsi-sessions",
         "disks over iSCSI by several sessions, which break one by one and often, with slow disks below",
-        |random, setup| {
-            setup.scsi_clients = true;
-            setup.sessions = 2 + random.below(2) as u16;
-            setup.clients = 1;
-            setup.client_shards = 1 + random.below(2) as u16;
-            setup.requests *= 2;
-            setup.work.hot = 8;
-            setup.work.request_max = 2;
-            setup.behaviour.latency_us = 16_000 << random.below(5);
-            setup.faults[Fault::Cut] = 50 + random.below(200);
-            setup.faults[Fault::Hush] = if random.chance(1, 2) { 5_000 } else { 0 };
-            setup.faults[Fault::Kill] = if random.chance(1, 4) { 8_000 } else { 0 };
-        },
+        ports::sessions,
     ),
     scenario(
         "concat",
@@ -481,295 +418,82 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario(
         "aoe",
         "disks over AoE: frames are lost, repeated, late and out of order, and no request fails",
-        |random, setup| {
-            setup.trouble_ms *= 3;
-            setup.clients = 1 + random.below(3) as usize;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-            setup.faults[Fault::Hostile] =
-                if random.chance(1, 3) { 20 + random.below(500) } else { 0 };
-            setup.lan = Some(Lan::draw(random));
-        },
+        lans::alone,
     ),
     scenario(
         "aoe-calm",
         "disks over AoE where nothing goes wrong: nothing is sent twice",
-        |random, setup| {
-            setup.behaviour.latency_us = 500;
-            setup.timing.mail_us = 50;
-            setup.lan = Some(Lan { faults: LinkFaults::NONE, ..Lan::draw(random) });
-        },
+        lans::calm,
     ),
     scenario(
         "aoe-crash",
         "the target of AoE dies or loses its power while clients write: what was answered is there",
-        |random, setup| {
-            setup.trouble_ms *= 5;
-            setup.clients = 1 + random.below(2) as usize;
-            setup.behaviour.volatile = random.chance(3, 4);
-            setup.behaviour.leases = false;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-            if random.chance(1, 4) {
-                setup.behaviour.write_fails = 10;
-                setup.behaviour.flush_fails = 20;
-                setup.faults[Fault::Reopen] = 1_000;
-            }
-            setup.faults[Fault::Kill] = if random.chance(1, 2) { 8_000 } else { 0 };
-            setup.faults[Fault::Stop] = if random.chance(1, 2) { 8_000 } else { 0 };
-            setup.faults[Fault::Power] = 3_000 + random.below(8_000);
-            let mut lan = Lan::draw(random);
-            lan.survives_kills(random, setup.clients == 1 && setup.client_shards == 1);
-            setup.lan = Some(lan);
-        },
+        lans::crash,
     ),
     scenario(
         "aoe-restart",
         "clients of AoE die and come back with the same addresses, at once, or later with the same tags",
-        |random, setup| {
-            setup.trouble_ms *= 4;
-            setup.clients = 1 + random.below(2) as usize;
-            setup.behaviour.latency_us = 2_000 << random.below(7);
-            setup.faults[Fault::KillClient] = 500 + random.below(5_000);
-            let mut lan = Lan::draw(random);
-            lan.faults.held += 20;
-            lan.same_tags = random.chance(1, 2);
-            setup.lan = Some(lan);
-        },
+        lans::restart,
     ),
     scenario(
         "aoe-links",
         "two links of AoE, which go down, come back, and have other MTUs; the volume grows",
-        |random, setup| {
-            setup.trouble_ms *= 4;
-            setup.behaviour.latency_us = 2_000 << random.below(5);
-            setup.faults[Fault::Link] = 200 + random.below(3_000);
-            setup.faults[Fault::Grow] = if random.chance(1, 3) { 2_000 } else { 0 };
-            let mut lan = Lan::draw(random);
-            lan.links = 1 + random.below(3) as u32;
-            lan.mtus = &[1500, 4200, 9000];
-            // Few sectors, so that what is held back on a link that went down meets newer writes.
-            if random.chance(1, 2) {
-                setup.trouble_ms /= 4;
-                setup.requests *= 10;
-                (setup.work.hot, setup.work.request_max) = (4 + random.below(8), 8);
-                setup.faults[Fault::Link] = 50 + random.below(200);
-                lan.links = 2 + random.below(2) as u32;
-                lan.link_down_ms = 200;
-                lan.faults.held += 200;
-                lan.faults.hold_ms = 200 + random.below(300);
-            }
-            setup.lan = Some(lan);
-        },
+        lans::links,
     ),
     scenario(
         "aoe-short",
         "a target of AoE with the least memory, and disks that are slower than commands wait: what is dropped is asked again",
-        |random, setup| {
-            setup.trouble_ms = 60_000;
-            (setup.shards, setup.clients) = (1 + random.below(2) as u16, 3);
-            setup.pages = 150 + random.below(250) as u32;
-            setup.requests *= 4;
-            setup.work.depth = 24;
-            setup.work.request_max = 128;
-            setup.behaviour.leases = false;
-            setup.behaviour.latency_us = 2_000_000 << random.below(3);
-            // Somebody may wait longer than he likes.
-            setup.faults[Fault::Reopen] = 30_000;
-            let mut lan = Lan::draw(random);
-            (lan.window, lan.buffers) = (128, 512);
-            setup.lan = Some(lan);
-        },
+        lans::short,
     ),
     scenario(
         "aoe-flood",
         "more is asked over AoE than rings hold, links carry and a driver takes: what is dropped is asked again",
-        |random, setup| {
-            setup.trouble_ms = 8_000;
-            setup.shards = 1 + random.below(2) as u16;
-            setup.behaviour.latency_us = 2_000 << random.below(5);
-            setup.timing.turn_us = 200;
-            setup.timing.keep_us = 250_000 << random.below(3);
-            setup.faults[Fault::Hostile] = 2_000;
-            setup.faults[Fault::Link] = 1_000;
-            let mut lan = Lan::draw(random);
-            lan.floods = true;
-            lan.faults.wire_us = 5_000;
-            // Of two links one may be too narrow for the config string, which says where the disk is.
-            lan.links = 2;
-            lan.mtus = &[900, 1500, 9000];
-            lan.config = 1_000;
-            setup.lan = Some(lan);
-        },
+        lans::flood,
     ),
     scenario(
         "aoe-tags",
         "a host of AoE whose tags fall together and are those of others, beside clients: writes are forgotten before their time, and that is counted",
-        |random, setup| {
-            setup.trouble_ms *= 2;
-            setup.behaviour.latency_us = 2_000 << random.below(5);
-            let mut lan = Lan::draw(random);
-            lan.plain_host = true;
-            // A copy of what was forgotten is carried out again.
-            lan.faults.repeated = 0;
-            setup.lan = Some(lan);
-        },
+        lans::tags,
     ),
     scenario(
         "aoe-admin",
         "exports over AoE go and come back, the volume grows and is replugged, its disks err and are reopened, hosts let go of it; the power goes at any step",
-        |random, setup| {
-            setup.trouble_ms *= 5;
-            setup.clients = 1 + random.below(3) as usize;
-            setup.twice = random.chance(1, 2);
-            setup.behaviour.volatile = random.chance(1, 2);
-            setup.behaviour.leases = false;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-            if random.chance(1, 3) {
-                setup.behaviour.read_fails = 5;
-                setup.behaviour.write_fails = 5;
-                setup.behaviour.flush_fails = 20;
-                setup.faults[Fault::Reopen] = 1_000;
-            }
-            setup.faults[Fault::Unexport] = 1_000 + random.below(4_000);
-            setup.faults[Fault::Unimport] = if random.chance(1, 2) { 5_000 } else { 0 };
-            setup.faults[Fault::Grow] = if random.chance(1, 3) { 4_000 } else { 0 };
-            setup.faults[Fault::Replug] = if random.chance(1, 3) { 6_000 } else { 0 };
-            setup.faults[Fault::Stop] = if random.chance(1, 3) { 8_000 } else { 0 };
-            setup.faults[Fault::Power] = if random.chance(1, 2) { 8_000 } else { 0 };
-            let mut lan = Lan::draw(random);
-            lan.mixed = random.chance(1, 3);
-            lan.survives_kills(random, false);
-            setup.lan = Some(lan);
-        },
+        lans::admin,
     ),
     scenario(
         "aoe-cached",
         "a target of AoE that answers what lies in its cache, as others do: hosts flush it, and it loses power",
-        |random, setup| {
-            setup.trouble_ms = 150_000;
-            setup.clients = 1 + random.below(2) as usize;
-            setup.requests *= 10;
-            setup.behaviour.volatile = true;
-            setup.behaviour.leases = false;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-            setup.faults[Fault::Power] = 20_000 + random.below(20_000);
-            let mut lan = Lan::draw(random);
-            lan.cached = true;
-            // So long that whoever asks meanwhile notices, and is told when it is back.
-            lan.down_ms = 30_000;
-            lan.faults.lost = 0;
-            setup.lan = Some(lan);
-        },
+        lans::cached,
     ),
     scenario(
         "aoe-plain",
         "a target of AoE that knows neither order nor copies: an initiator keeps its writes apart by itself",
-        |random, setup| {
-            setup.trouble_ms *= 4;
-            (setup.clients, setup.client_shards) = (1, 1);
-            setup.behaviour.leases = false;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-            setup.faults[Fault::Link] =
-                if random.chance(1, 2) { 500 + random.below(3_000) } else { 0 };
-            // Few sectors, which are written over and over.
-            setup.requests *= 8;
-            (setup.work.hot, setup.work.request_max) = (4 + random.below(8), 8);
-            let mut lan = Lan::draw(random);
-            lan.plain = true;
-            lan.links = 1 + random.below(2) as u32;
-            lan.faults.lost += 40;
-            lan.faults.held += 60;
-            // What the network repeats of its own accord is more than an initiator can know.
-            lan.faults.repeated = 0;
-            // A copy is dead, and carried out, within a second.
-            lan.faults.hold_ms = 200 + random.below(300);
-            setup.lan = Some(lan);
-        },
+        lans::plain,
     ),
     scenario(
         "aoe-inside",
         "AoE over virtual links, whose frames are carried inside those of real ones, which go down and come back",
-        |random, setup| {
-            setup.trouble_ms *= 3;
-            setup.clients = 1 + random.below(3) as usize;
-            setup.behaviour.latency_us = 2_000 << random.below(6);
-            setup.faults[Fault::Link] =
-                if random.chance(1, 2) { 500 + random.below(3_000) } else { 0 };
-            let mut lan = Lan::draw(random);
-            lan.inside = true;
-            lan.links = 1 + random.below(2) as u32;
-            setup.lan = Some(lan);
-        },
+        lans::inside,
     ),
     scenario(
         "aoe-both",
         "one volume over NVMe/TCP and AoE at once, with cuts, kills and power cuts",
-        |random, setup| {
-            setup.trouble_ms *= 4;
-            setup.clients = 2 + random.below(2) as usize;
-            setup.behaviour.volatile = random.chance(1, 2);
-            setup.behaviour.leases = random.chance(1, 4);
-            setup.behaviour.latency_us = 2_000 << random.below(5);
-            setup.faults[Fault::Cut] = if random.chance(1, 2) { 4_000 } else { 0 };
-            setup.twice = random.chance(1, 3);
-            let mut lan = Lan::draw(random);
-            lan.mixed = true;
-            if random.chance(1, 2) {
-                setup.faults[Fault::Kill] = if random.chance(1, 2) { 8_000 } else { 0 };
-                setup.faults[Fault::Power] = if random.chance(1, 2) { 8_000 } else { 0 };
-                lan.survives_kills(random, false);
-            }
-            setup.lan = Some(lan);
-        },
+        lans::both,
     ),
     scenario(
         "aoe-fence",
         "a station reserves a volume over AoE while hosts work on it over NVMe/TCP, with cuts and kills: who is fenced reads and writes nothing",
-        |random, setup| {
-            setup.trouble_ms = 20_000;
-            setup.clients = 2 + random.below(2) as usize;
-            // At any moment much of the fenced is below and on its way, at few places; and who looks
-            // at those and writes there does not wait for himself.
-            setup.requests *= 30;
-            setup.work.depth = 8 + random.below(16) as usize;
-            setup.work.hot = 16;
-            setup.work.request_max = 2 << random.below(3);
-            setup.timing.segment_max = setup.timing.segment_max.max(1_024);
-            setup.behaviour.leases = false;
-            setup.behaviour.latency_us = 64_000 << random.below(4);
-            setup.timing.network_us = match random.chance(1, 2) {
-                true => 200 + random.below(1_000),
-                false => 10_000 + random.below(100_000),
-            };
-            setup.faults[Fault::Cut] = if random.chance(1, 2) { 6_000 } else { 0 };
-            setup.faults[Fault::Kill] = if random.chance(1, 3) { 12_000 } else { 0 };
-            let mut lan = Lan::draw(random);
-            lan.mixed = true;
-            lan.control = true;
-            setup.twice = random.chance(1, 3);
-            lan.depth = Some(2);
-            lan.not_stored = if random.chance(1, 4) { 200 } else { 0 };
-            lan.survives_kills(random, false);
-            setup.lan = Some(lan);
-        },
+        lans::fence,
+    ),
+    scenario(
+        "aoe-fence-scsi",
+        "ports of iSCSI reserve a volume that hosts of AoE and NVMe work on, and not each change can be stored: who is shut out does nothing",
+        lans::fence_scsi,
     ),
     scenario(
         "aoe-control",
         "config strings, masks and reservations change over AoE while clients work: who is shut out is refused, also after kills",
-        |random, setup| {
-            setup.trouble_ms = 60_000;
-            setup.clients = 1 + random.below(3) as usize;
-            setup.client_shards = 1 + random.below(2) as u16;
-            setup.requests *= 2;
-            setup.behaviour.latency_us = 2_000 << random.below(5);
-            setup.faults[Fault::Kill] = if random.chance(2, 3) { 12_000 } else { 0 };
-            setup.faults[Fault::Hostile] =
-                if random.chance(1, 3) { 200 + random.below(2_000) } else { 0 };
-            let mut lan = Lan::draw(random);
-            lan.control = true;
-            lan.not_stored = if random.chance(1, 2) { 200 } else { 0 };
-            lan.survives_kills(random, false);
-            setup.lan = Some(lan);
-        },
+        lans::control,
     ),
 ];
 

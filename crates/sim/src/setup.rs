@@ -65,6 +65,10 @@ pub struct Setup {
     pub initiators_return: bool,
     /// Whether they ask as much as they may, and stop reading for ever now and then.
     pub initiators_greedy: bool,
+    /// Initiator ports of somebody who changes reservations over iSCSI; none, if nobody does.
+    pub fencer_ports: usize,
+    /// How long what is reserved stays so, at most, in milliseconds.
+    pub fence_ms: u64,
     /// Requests that each client makes, about.
     pub requests: u64,
     pub faults: Faults,
@@ -215,6 +219,8 @@ impl Setup {
             initiators: 0,
             initiators_return: false,
             initiators_greedy: false,
+            fencer_ports: 0,
+            fence_ms: 0,
             requests: 40 + random.below(160),
             faults: Faults::default(),
             trouble_ms: 3_000 + random.below(6_000),
@@ -269,7 +275,7 @@ impl Setup {
 
     /// Whether anybody speaks iSCSI.
     pub(crate) fn has_initiators(&self) -> bool {
-        self.scsi_clients || self.initiators > 0
+        self.scsi_clients || self.initiators > 0 || self.fencer_ports > 0
     }
 
     /// Whether somebody shuts clients out.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use testkit::oracle::{Content, Oracle, WriteId};
+use wire::scsi::AdditionalSense;
 
 use crate::disk::SECTOR;
 
@@ -70,6 +71,23 @@ pub(crate) enum Log {
     Never {
         write: Write,
     },
+    /// Something was refused since others hold the volume.
+    Refused {
+        start: u64,
+        end: u64,
+        changes: bool,
+        /// Or perhaps since a flush was refused before.
+        is_after: bool,
+    },
+    /// A unit attention about reservations.
+    Told {
+        at: u64,
+        code: AdditionalSense,
+    },
+    /// A task is not known any more that was never answered.
+    Vanished {
+        at: u64,
+    },
     /// A flush that began at `start` is done.
     Flushed {
         start: u64,
@@ -95,6 +113,14 @@ pub(crate) enum Log {
 }
 
 impl Log {
+    /// The write that begins with it.
+    pub(crate) fn begun(&self) -> Option<Write> {
+        match self {
+            Log::Begin { write, .. } | Log::BeginCopy { write, .. } => Some(*write),
+            _ => None,
+        }
+    }
+
     pub(crate) fn tell(self, oracle: &mut Oracle) -> Result<(), String> {
         match self {
             Log::Begin { at, write: Write { id, first, count }, content } => {
@@ -106,7 +132,8 @@ impl Log {
             Log::End { at, write: Write { id, first, count }, done, durable } => {
                 oracle.end(at, id, first, count, done, durable);
             }
-            Log::Changed { .. } => {}
+            Log::Changed { .. } | Log::Refused { .. } | Log::Told { .. } | Log::Vanished { .. } => {
+            }
             Log::Never { write: Write { id, first, count } } => oracle.never(id, first, count),
             Log::Flushed { start, by } => oracle.flushed(start, |id| by.contain(id)),
             Log::Doubted { by } => oracle.doubted(|id| by.contain(id)),
@@ -125,6 +152,8 @@ pub(crate) struct Writer {
     /// The number that the next write gets.
     pub(crate) next_id: WriteId,
     id_step: u64,
+    /// When those began that have not ended.
+    begun: BTreeMap<WriteId, u64>,
     /// What each block was last seen to hold.
     seen: BTreeMap<u64, Vec<u8>>,
     pub(crate) log: Vec<Log>,
@@ -133,12 +162,14 @@ pub(crate) struct Writer {
 impl Writer {
     /// One whose writes are numbered `first_id`, `first_id + id_step` and so on.
     pub(crate) fn new(first_id: WriteId, id_step: u64) -> Writer {
-        Writer { next_id: first_id, id_step, seen: BTreeMap::new(), log: Vec::new() }
+        let (begun, seen) = (BTreeMap::new(), BTreeMap::new());
+        Writer { next_id: first_id, id_step, begun, seen, log: Vec::new() }
     }
 
     pub(crate) fn begin(&mut self, at: u64, content: Content, first: u64, count: u64) -> Write {
         let write = Write { id: self.next_id, first, count };
         self.next_id += self.id_step;
+        self.begun.insert(write.id, at);
         self.log.push(Log::Begin { at, write, content });
         write
     }
@@ -148,13 +179,36 @@ impl Writer {
         let count = ranges.iter().map(|(_, count)| count).sum();
         let write = Write { id: self.next_id, first, count };
         self.next_id += self.id_step;
+        self.begun.insert(write.id, at);
         self.log.push(Log::BeginCopy { at, write, ranges });
         write
     }
 
     /// What is not known to have been done is not durable either.
     pub(crate) fn end(&mut self, at: u64, write: Write, done: bool, durable: bool) {
+        let start = self.begun.remove(&write.id).unwrap_or(at);
+        if done {
+            self.log.push(Log::Changed { start, end: at });
+        }
         self.log.push(Log::End { at, write, done, durable: durable && done });
+    }
+
+    /// A write never happened.
+    pub(crate) fn never(&mut self, write: Write) {
+        self.begun.remove(&write.id);
+        self.log.push(Log::Never { write });
+    }
+
+    /// A write was refused since others hold the volume: it never happened.
+    pub(crate) fn refused(&mut self, end: u64, write: Write) {
+        self.hindered(end, write);
+        self.never(write);
+    }
+
+    /// A write of several parts ended since others hold the volume: some of it may have happened.
+    pub(crate) fn hindered(&mut self, end: u64, write: Write) {
+        let start = self.begun.get(&write.id).copied().unwrap_or(end);
+        self.log.push(Log::Refused { start, end, changes: true, is_after: false });
     }
 
     /// What blocks hold from `first` on.

@@ -17,7 +17,7 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 50] = [
+const LINES: [(&str, &str); 55] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -47,9 +47,15 @@ const LINES: [(&str, &str); 50] = [
     ("export-is-gone-early", "aoe-admin"),
     ("volume-is-let-go-early", "imports"),
     ("reservation-in-force-early", "aoe-fence"),
+    ("reservation-in-force-early", "iscsi-fence"),
+    ("preempt-leaves-commands", "iscsi-fence"),
     ("paths-in-force-early", "paths"),
     ("copy-is-not-judged-again", "paths"),
     ("mask-is-not-looked-at", "aoe-control"),
+    // Who holds a volume, and who is told of it, is what the standard says.
+    ("registrants-pass-as-holder", "iscsi-fence"),
+    ("attention-is-lost", "iscsi-fence"),
+    ("aptpl-is-forgotten", "iscsi-fence-crash"),
     // Each block is one register.
     ("write-passes-hold", "fused"),
     ("hold-stands-early", "fused"),

@@ -50,14 +50,15 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
         let seeds = if is_large { 100..104 } else { 100..116 };
         let did = activity(scenario.name, seeds);
         // Who is fenced is refused all the time.
-        let expected = if scenario.name == "aoe-fence" { did.counts.refused } else { 0 };
+        let is_fenced = scenario.name.contains("-fence");
+        let expected = if is_fenced { did.counts.refused } else { 0 };
         let failed = did.counts.failed - expected;
         assert!(did.counts.done > 2 * failed, "{}: {did:?}", scenario.name);
         // Over AoE alone there are no streams.
         let is_direct = did.counts.direct_in > 0 && did.counts.direct_out > 0;
         let is_aoe = did.aoe.target.reads > 0 && did.aoe.target.writes > 0;
         // What fits a capsule, or comes with its command, is never received directly.
-        let is_small = ["patience", "iscsi-sessions"].contains(&scenario.name);
+        let is_small = ["patience", "iscsi-sessions"].contains(&scenario.name) || is_fenced;
         assert!(is_direct || is_aoe || is_small, "{}: {did:?}", scenario.name);
         assert_eq!(is_aoe, scenario.name.starts_with("aoe"), "{}", scenario.name);
         assert!(did.shards > 1, "{}: one shard alone", scenario.name);
@@ -148,6 +149,7 @@ fn scenarios_do_what_they_say() {
     assert!(fences > 0 && refused > 0, "{fences} {refused}");
     assert!(fence.injected.late_cuts > 0, "{:?}", fence.injected);
     initiators_do_what_they_say();
+    fencers_do_what_they_say();
     let Activity { injected, .. } = did("everything");
     assert!(injected.cuts > 0 && injected.kills > 0 && injected.power_cuts > 0, "{injected:?}");
 }
@@ -172,4 +174,20 @@ fn initiators_do_what_they_say() {
     assert!(counts.ways_lost > 0 && injected.hushes > 0, "{counts:?} {injected:?}");
     let Activity { initiators, iscsi, .. } = activity("iscsi-greedy", 200..204);
     assert!(initiators.left > 0 && iscsi.waits > 100, "{initiators:?} {iscsi:?}");
+}
+
+fn fencers_do_what_they_say() {
+    let did = |scenario| activity(scenario, 200..208);
+    let Activity { fencer, initiators, counts, .. } = did("iscsi-fence");
+    assert!(fencer.changes > 0 && fencer.refusals > 0 && fencer.holds > 0, "{fencer:?}");
+    assert!(fencer.preempted > fencer.aborted && fencer.aborted > 0, "{fencer:?}");
+    assert!(fencer.looks > 0 && fencer.told > 0 && fencer.losses > 0, "{fencer:?}");
+    assert!(counts.fences > 0 && counts.refused > 0, "{counts:?}");
+    assert!(initiators.vanished > 0 && initiators.grants > 0, "{initiators:?}");
+    let Activity { fencer, injected, .. } = did("iscsi-fence-crash");
+    assert!(fencer.lost > 0 && fencer.kept > 0 && fencer.forgotten > 0, "{fencer:?}");
+    assert!(injected.cuts > 0 && injected.kills > 0, "{injected:?}");
+    let Activity { fencer, counts, aoe, .. } = did("aoe-fence-scsi");
+    assert!(fencer.not_stored > 0 && counts.fences > 0 && counts.refused > 0, "{fencer:?}");
+    assert!(aoe.target.refused > 0, "{:?}", aoe.target);
 }

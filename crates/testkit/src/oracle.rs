@@ -214,7 +214,13 @@ impl Oracle {
 
     /// Nobody is surely shut out any more: what is under way may happen.
     pub fn lift_fences(&mut self) {
-        for entry in self.blocks.iter_mut().flatten().filter(|entry| entry.end.is_none()) {
+        self.lift(|_| true);
+    }
+
+    /// The same of those whose writes are these.
+    pub fn lift(&mut self, is_its: impl Fn(WriteId) -> bool) {
+        let all = self.blocks.iter_mut().flatten();
+        for entry in all.filter(|entry| entry.end.is_none() && is_its(entry.id)) {
             entry.fenced = None;
         }
     }
@@ -374,8 +380,8 @@ impl Oracle {
             block[at].seen = block[at].seen.max(Some((start, end)));
         }
         // What began after it, is fenced, and was not there by then does not come any more.
-        let over = block[at].order_end();
-        for entry in block.iter_mut().filter(|entry| over < Some(entry.start)) {
+        let (id, over) = (block[at].id, block[at].order_end());
+        for entry in block.iter_mut().filter(|entry| over < Some(entry.start) && entry.id != id) {
             if over.is_some() && entry.fenced.is_some_and(|since| since <= start) {
                 entry.fenced = Some(entry.start);
             }

@@ -19,4 +19,4 @@ pub mod volumes;
 
 pub use layout::{Layout, LayoutError, Member};
 pub use message::Message;
-pub use volumes::{Notice, Outbox, Volumes};
+pub use volumes::{Notice, Outbox, Outstanding, Volumes};

@@ -126,6 +126,17 @@ pub struct Volumes {
     pub outbox: Outbox,
 }
 
+/// A request that has not come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outstanding {
+    /// As it was asked.
+    pub ticket: Ticket,
+    /// Whether it may change data.
+    pub changes_data: bool,
+    /// Which of all that ever were in flight; `None` while it waits for a hold. Tickets are used again.
+    pub number: Option<u64>,
+}
+
 impl Volumes {
     /// No volumes yet. Completions whose ticket names one of the two machines are for
     /// [`handle_completion`](Self::handle_completion).
@@ -259,11 +270,14 @@ impl Volumes {
     }
 
     /// Who has something of the volume here that has not come back, in flight or waiting for a
-    /// hold: the ticket of each request as it was asked, and whether it may change data.
-    pub fn outstanding(&self, volume: VolumeId) -> impl Iterator<Item = (Ticket, bool)> {
+    /// hold.
+    pub fn outstanding(&self, volume: VolumeId) -> impl Iterator<Item = Outstanding> {
         let waiting = self.volumes.get(volume.0).into_iter();
         let waiting = waiting.flat_map(|found| found.held.waiting());
-        let waiting = waiting.map(|request| (request.ticket, request.operation.changes_data()));
+        let waiting = waiting.map(|request| {
+            let (ticket, changes_data) = (request.ticket, request.operation.changes_data());
+            Outstanding { ticket, changes_data, number: None }
+        });
         let asked = self.flights.iter().filter(move |(_, flight)| {
             let is_part = matches!(flight.what, What::Piece { .. })
                 || flight.ticket.machine == self.flights_machine;
@@ -271,7 +285,8 @@ impl Volumes {
         });
         let asked = asked.map(|(_, flight)| {
             let changes = flight.changes_data || matches!(flight.what, What::CompareAndWrite(_));
-            (flight.ticket, changes)
+            let (ticket, number) = (flight.ticket, Some(flight.number));
+            Outstanding { ticket, changes_data: changes, number }
         });
         waiting.chain(asked)
     }

@@ -17,7 +17,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use block::{Instant, Slot, VolumeId};
+use block::{Instant, Slot, VolumeId, planted};
 use reservation::replica::Answer;
 use reservation::{
     Applicant, Change, Consequences, Hold, NamedHosts, PathGroup, Registrant, Reservation, Verdict,
@@ -251,7 +251,8 @@ impl Targets {
         let Consequences { told, ended } = consequences;
         for (_, session) in self.sessions.iter().filter(|(_, session)| !session.ends) {
             let mine = |who: &Registrant| *who == session.registrant;
-            let told = told.iter().filter(|(who, _)| mine(who)).map(|(_, told)| *told);
+            let told = told.iter().filter(|(who, _)| mine(who) && !planted("attention-is-lost"));
+            let told = told.map(|(_, told)| *told);
             let senses: Vec<_> = told.map(scsi::told_as).collect();
             let is_ended = ended.iter().any(mine);
             if senses.is_empty() && !is_ended {

@@ -141,9 +141,11 @@ impl Shard {
     /// Whether all that is outstanding came by paths that serve.
     fn paths_are_clear(&self) -> bool {
         let volumes = self.members.keys().map(|volume| VolumeId(*volume));
-        volumes.flat_map(|volume| self.volumes.outstanding(volume)).all(|(ticket, _)| {
-            self.group(ticket).is_none_or(|group| self.paths.in_force.state(group).serves())
-        })
+        volumes.flat_map(|volume| self.volumes.outstanding(volume)).all(
+            |volume::Outstanding { ticket, .. }| {
+                self.group(ticket).is_none_or(|group| self.paths.in_force.state(group).serves())
+            },
+        )
     }
 
     /// By which group of listeners a request came, if by one.

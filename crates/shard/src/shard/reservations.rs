@@ -16,6 +16,7 @@ use block::{Instant, Memory, ShardId, Slot, Ticket, VolumeId, planted};
 use contract::Effect;
 use reservation::replica::{self, Outbox};
 use reservation::{Access, Change, InForce, Registrant, Replicas, Reservation, Verdict};
+use volume::Outstanding;
 
 use super::Shard;
 use super::proposers::{Proposer, Proposers};
@@ -40,8 +41,29 @@ pub(super) struct Reservations {
 struct Draining {
     volume: VolumeId,
     version: u64,
-    /// Whose commands come back first, whatever they are.
-    ended: Vec<Registrant>,
+    /// Commands that come back first, whatever they are: those of which the change said that they end,
+    /// and none that the same host began later, or it could keep the change waiting for ever.
+    ended: Vec<Ended>,
+}
+
+/// A command that a change ended, and that is below.
+#[derive(Debug)]
+struct Ended {
+    ticket: Ticket,
+    /// As [`Outstanding`] says.
+    number: Option<u64>,
+}
+
+impl Ended {
+    /// Whether this is it; one that waited is in flight since.
+    fn is(&mut self, one: &Outstanding) -> bool {
+        let is_it =
+            self.ticket == one.ticket && self.number.is_none_or(|it| one.number == Some(it));
+        if is_it {
+            self.number = one.number;
+        }
+        is_it
+    }
 }
 
 impl Reservations {
@@ -147,7 +169,7 @@ impl Shard {
             let consequences = value.take_consequences();
             self.reservations.in_force.set(volume, value);
             self.protocols.reservation_changed(volume, &consequences);
-            let ended = consequences.ended;
+            let ended = self.below_of(volume, &consequences.ended);
             self.reservations.draining.push(Draining { volume, version, ended });
         }
         for (number, answer) in answers {
@@ -163,26 +185,38 @@ impl Shard {
 
     /// Tells owners that a reservation is in force here, once nothing is below that it forbids.
     fn drain_reservations(&mut self) {
-        for draining in core::mem::take(&mut self.reservations.draining) {
+        for mut draining in core::mem::take(&mut self.reservations.draining) {
             let Draining { volume, version, .. } = draining;
-            match self.is_clear(&draining) || planted("reservation-in-force-early") {
+            match self.is_clear(&mut draining) || planted("reservation-in-force-early") {
                 true => self.reservations.replicas.installed(volume.0, version),
                 false => self.reservations.draining.push(draining),
             }
         }
     }
 
-    /// Whether all that is outstanding of a volume is what its reservation allows, and of nobody
-    /// whose commands are ended.
-    fn is_clear(&self, draining: &Draining) -> bool {
+    /// What is outstanding of a volume in the name of these.
+    fn below_of(&self, volume: VolumeId, ended: &[Registrant]) -> Vec<Ended> {
+        if ended.is_empty() {
+            return Vec::new();
+        }
+        let is_ended =
+            |one: &Outstanding| self.registrant(one.ticket).is_some_and(|who| ended.contains(&who));
+        let below = self.volumes.outstanding(volume).filter(is_ended);
+        below.map(|Outstanding { ticket, number, .. }| Ended { ticket, number }).collect()
+    }
+
+    /// Whether all that is outstanding of a volume is what its reservation allows, and nothing of it
+    /// was ended.
+    fn is_clear(&self, draining: &mut Draining) -> bool {
         let Draining { volume, ended, .. } = draining;
-        self.volumes.outstanding(*volume).all(|(ticket, changes_data)| {
-            let access = if changes_data { Access::Write } else { Access::Read };
+        ended.retain_mut(|ended| self.volumes.outstanding(*volume).any(|one| ended.is(&one)));
+        let is_allowed = |one: Outstanding| {
+            let access = if one.changes_data { Access::Write } else { Access::Read };
             // What the process itself does is nobody's.
-            let Some(who) = self.registrant(ticket) else { return true };
-            let is_allowed = self.reservations.in_force.allows(*volume, Some(who), access);
-            is_allowed && !ended.contains(&who)
-        })
+            let who = self.registrant(one.ticket);
+            who.is_none_or(|_| self.reservations.in_force.allows(*volume, who, access))
+        };
+        ended.is_empty() && self.volumes.outstanding(*volume).all(is_allowed)
     }
 
     /// In whose name a volume was asked.

@@ -272,7 +272,7 @@ impl Run {
                 _ if is_over && self.plant == Some(Plant::DropsStore) => {}
                 StoredValue::AoeControl(control) if is_over => self.lan.control = control,
                 StoredValue::Reservation(reservation) if is_over => {
-                    self.lan.reservation = reservation;
+                    self.lan.reservation = as_stored(&reservation);
                 }
                 StoredValue::Paths(paths) if is_over => self.paths.stored = paths,
                 value if !dies => self.lan.storing.push((durable, value)),
@@ -349,6 +349,13 @@ impl Run {
             false => controller.reserves(start, end),
         }
     }
+}
+
+/// What of a reservation is there again after a restart: what its line of text says.
+fn as_stored(reservation: &Reservation) -> Reservation {
+    let lasting = reservation.lasting();
+    let line = (!lasting.is_empty()).then(|| lasting.to_string());
+    line.map_or_else(Reservation::default, |line| line.parse().expect("what was written is read"))
 }
 
 /// Sends frames that nobody should send.

@@ -18,13 +18,14 @@
 //! virtual nanoseconds.
 
 mod copying;
-mod line;
-mod work;
+pub(super) mod line;
+pub(super) mod work;
 
 use block::Random;
 use contract::counters;
 use testkit::iscsi::Said;
 use testkit::iscsi::host::{Fault, Heard};
+use testkit::oracle::WriteId;
 use wire::iscsi::{LoginStatus, LogoutReason};
 
 use crate::client::SimWorld;
@@ -40,6 +41,12 @@ use work::Asked;
 const QUIESCE: u64 = 10_000 * MILLISECOND;
 /// So long the target may be silent while something is asked.
 const PATIENCE: u64 = 120_000 * MILLISECOND;
+/// How long after it a host that found nobody listening tries again.
+pub(super) const DOWN: u64 = 100 * MILLISECOND;
+/// How late data are where another host may end what they belong to: longer than that takes.
+const FENCED_LATE: u64 = 500 * MILLISECOND;
+/// Of what is not answered within so long a host asks whether it is known at all.
+const DOUBT: u64 = 3_000 * MILLISECOND;
 /// So long the target may take to leave a host that does not read: a send may be without progress for
 /// 30 s, and data may be late as long before it.
 const DEAF_MAX: u64 = 90_000 * MILLISECOND;
@@ -63,6 +70,8 @@ pub struct HostBehaviour {
     pub greedy: bool,
     /// Whether it asks for digests.
     pub digests: bool,
+    /// Whether somebody may end its tasks, without a word.
+    pub is_fenced: bool,
     /// Whether nothing else goes wrong: then every error must have been provoked.
     pub strict: bool,
 }
@@ -80,6 +89,8 @@ counters! {
         copies: Operations,
         /// Copies that ended in their midst, some segments copied.
         part_copies: Operations,
+        /// Tasks that somebody else's PREEMPT AND ABORT ended.
+        vanished: Operations,
         /// Tasks that an abort ended.
         aborts: Operations,
         /// Writes whose data came out of their order.
@@ -134,6 +145,8 @@ pub struct RawHost {
     /// When it was last given a turn.
     now: u64,
     heard_at: u64,
+    /// When it asked last whether what is under way is known.
+    doubted_at: u64,
     alarm: Option<u64>,
     stopping: bool,
     pub(crate) writer: Writer,
@@ -151,8 +164,8 @@ impl RawHost {
         RawHost {
             random,
             behaviour,
-            name: format!("iqn.2026-11.net.plateway:sim-raw-{index}"),
-            isid: [0x80, 0, 0, 0, 0, index as u8],
+            name: name_of(index),
+            isid: isid_of(index),
             phase: Phase::Resting(0),
             line: None,
             old: Vec::new(),
@@ -161,6 +174,7 @@ impl RawHost {
             next_at: 0,
             now: 0,
             heard_at: 0,
+            doubted_at: 0,
             alarm: None,
             stopping: false,
             writer,
@@ -171,6 +185,26 @@ impl RawHost {
     /// Begins nothing new; it leaves when all is answered.
     pub fn stop(&mut self) {
         self.stopping = true;
+    }
+
+    /// Writes that are under way, also those of sessions that are lost.
+    pub(crate) fn writes_under_way(&self) -> Vec<Write> {
+        let asked = self.line.iter().flat_map(|line| line.host.asked.values());
+        let writes = asked.filter_map(|asked| asked.what.write());
+        writes.chain(self.orphans.iter().map(|(write, _)| *write)).collect()
+    }
+
+    /// Those of them that the target has shown to have.
+    pub(crate) fn writes_there(&self) -> Vec<Write> {
+        let asked = self.line.iter().flat_map(|line| line.host.asked.values());
+        asked.filter(|asked| asked.is_known()).filter_map(|asked| asked.what.write()).collect()
+    }
+
+    /// Whether data of a write that it was asked for have not left it: it cannot be done.
+    pub(crate) fn owes_data(&self, id: WriteId) -> bool {
+        let mut asked = self.line.iter().flat_map(|line| line.host.asked.values());
+        let is_it = |write: Write| write.id == id;
+        asked.any(|asked| asked.what.write().is_some_and(is_it) && asked.owes_data())
     }
 
     /// Whether it has left.
@@ -202,6 +236,10 @@ impl RawHost {
             Phase::Live => self.live(world),
             _ => {}
         }
+        if self.doubts_at().is_some_and(|at| at <= self.now) {
+            self.doubted_at = self.now;
+            self.abort_all(world);
+        }
         if let Some(line) = &mut self.line {
             line.serve_grants(world);
         }
@@ -230,13 +268,19 @@ impl RawHost {
         let patience = (hears && self.is_waiting()).then_some(self.heard_at + PATIENCE + 1);
         let grant = self.line.as_ref().and_then(Line::next_grant);
         let orphan = self.orphans.iter().map(|(_, until)| *until + 1).min();
-        let next = [phase, patience, grant, orphan].into_iter().flatten().min();
+        let next = [phase, patience, grant, orphan, self.doubts_at()].into_iter().flatten().min();
         let Some(next) = next else { return };
         if self.alarm.is_none_or(|alarm| alarm <= self.now || next < alarm) {
             let next = next.max(self.now + 1);
             self.alarm = Some(next);
             world.alarm_at(next);
         }
+    }
+
+    /// When it asks whether what is under way is known.
+    fn doubts_at(&self) -> Option<u64> {
+        let waits = self.behaviour.is_fenced && self.phase == Phase::Live && self.is_waiting();
+        waits.then(|| self.heard_at.max(self.doubted_at) + DOUBT)
     }
 
     fn is_waiting(&self) -> bool {
@@ -249,9 +293,18 @@ impl RawHost {
     }
 
     fn begin(&mut self, world: &mut SimWorld, target: usize) {
+        if !world.is_up(target) {
+            self.phase = Phase::Resting(self.now + DOWN);
+            return;
+        }
         let random = self.random.fork();
         let digests = self.behaviour.digests;
-        let line = Line::log_in(world, target, (&self.name, self.isid), digests, random);
+        let who = (&*self.name, self.isid);
+        let mut line = Line::log_in(world, target, who, digests, random);
+        line.host.may_be_reset = self.behaviour.is_fenced;
+        if self.behaviour.is_fenced {
+            line.late = FENCED_LATE;
+        }
         self.line = Some(line);
         (self.phase, self.heard_at) = (Phase::LoggingIn, self.now);
     }
@@ -489,6 +542,16 @@ impl RawHost {
             self.writer.end(self.now, write, false, false);
         }
     }
+}
+
+/// The name of a host.
+pub(super) fn name_of(index: usize) -> String {
+    format!("iqn.2026-11.net.plateway:sim-raw-{index}")
+}
+
+/// Its ISID.
+pub(super) fn isid_of(index: usize) -> [u8; 6] {
+    [0x80, 0, 0, 0, 0, index as u8]
 }
 
 /// Bytes of `count` logical blocks.

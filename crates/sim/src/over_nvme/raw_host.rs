@@ -37,7 +37,7 @@ use wire::nvme_tcp::Digests;
 use crate::client::SimWorld;
 use crate::disk::SECTOR;
 use crate::over_nvme::swap::UUID;
-use crate::writer::{Ids, Log, Writer};
+use crate::writer::{Ids, Log, Write, Writer};
 use line::Line;
 pub(crate) use watcher::{Seen, Watcher};
 use work::{Asked, NSID, Pair};
@@ -229,6 +229,16 @@ impl RawHost {
         &self.nqn
     }
 
+    /// Writes that are under way.
+    pub(crate) fn writes_under_way(&self) -> Vec<Write> {
+        let asked = self.lines.iter().flat_map(|line| line.host.asked.values());
+        let writes = asked.filter_map(|asked| match &asked.what {
+            Asked::Write { write, over: false, .. } => Some(*write),
+            _ => None,
+        });
+        writes.chain(self.pairs.values().filter_map(Pair::write)).collect()
+    }
+
     /// Whether it has left.
     pub fn is_quiet(&self) -> bool {
         self.phase == Phase::Done
@@ -330,6 +340,10 @@ impl RawHost {
     }
 
     fn begin(&mut self, world: &mut SimWorld, target: usize) {
+        if !world.is_up(target) {
+            self.phase = Phase::Resting(self.now + 100 * MILLISECOND);
+            return;
+        }
         self.lines = vec![Line::connect(world, target, self.behaviour.digests, self.random.fork())];
         (self.phase, self.heard_at) = (Phase::Admin, self.now);
     }

@@ -35,6 +35,11 @@ impl<M: Machine> World<M> {
         self.connect_raw_to(target, 0)
     }
 
+    /// Whether somebody listens there.
+    pub(crate) fn is_up(&self, target: usize) -> bool {
+        !self.hosts[target].nodes.is_empty()
+    }
+
     /// The same where it listens by its listener of this number.
     pub fn connect_raw_to(&mut self, target: usize, number: usize) -> usize {
         let (address, listener) = self.hosts[target].listeners[number];

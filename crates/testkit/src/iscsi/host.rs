@@ -105,6 +105,16 @@ impl<T> Asked<T> {
             _ => None,
         }
     }
+
+    /// Whether the target has shown that it has it: by data, or an R2T.
+    pub fn is_known(&self) -> bool {
+        self.data_sn > 0
+    }
+
+    /// Whether data that the target asked for have not left the host.
+    pub fn owes_data(&self) -> bool {
+        self.granted.values().any(|(left, _)| *left > 0)
+    }
 }
 
 /// What both ends agreed on, as the host knows it.

@@ -99,6 +99,19 @@ fn a_fenced_write_that_was_not_there_does_not_come() {
 }
 
 #[test]
+fn a_fenced_compare_and_write_that_was_seen_stays() {
+    let mut oracle = Oracle::new(1, true);
+    oracle.begin(10, 1, Content::Pattern, 0, 1);
+    oracle.end(12, 1, 0, 1, true, false);
+    oracle.begin(15, 2, Content::Pattern, 0, 1);
+    oracle.fence(20, 2, 0, 1);
+    assert!(oracle.swapped((15, 22), 0, 2, &block(1)).is_ok());
+    oracle.end(22, 2, 0, 1, true, false);
+    assert!(oracle.check(30, 31, 0, &block(2)).is_ok());
+    assert!(oracle.check(32, 33, 0, &block(2)).is_ok(), "it came right after what it replaced");
+}
+
+#[test]
 fn a_write_that_begins_behind_a_fence_never_happens() {
     let mut oracle = Oracle::new(1, true);
     oracle.begin(30, 1, Content::Pattern, 0, 1);

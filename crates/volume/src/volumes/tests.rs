@@ -388,7 +388,7 @@ fn what_is_outstanding_is_told_by_request_whether_below_in_parts_or_waiting() {
     let outstanding = |host: &Host| {
         let told = host.shards[0].outstanding(VOLUME);
         let mut told: Vec<(u32, bool)> =
-            told.map(|(ticket, changes)| (ticket.slot, changes)).collect();
+            told.map(|one| (one.ticket.slot, one.changes_data)).collect();
         told.sort_unstable();
         told
     };

@@ -9,7 +9,7 @@ use wire::scsi::{Cdb, SenseKey};
 
 use super::super::LUN;
 use super::RawHost;
-use super::work::{Asked, key};
+use super::work::{Asked, is_hindered, key};
 use crate::client::SimWorld;
 use crate::writer::Write;
 
@@ -74,6 +74,9 @@ impl RawHost {
             return Err(format!("a copy of {} segments was answered {said:?}", counts.len()));
         };
         self.actions.part_copies += u64::from(segment > 0);
+        if self.behaviour.strict && is_hindered(said) {
+            self.writer.hindered(self.now, write);
+        }
         let whole: u64 = counts[..segment].iter().sum();
         let (id, first) = (write.id, write.first);
         let rest = Write { id, first: first + whole, count: write.count - whole };

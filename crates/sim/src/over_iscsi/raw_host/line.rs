@@ -14,19 +14,21 @@ use crate::run::MILLISECOND;
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(in super::super) struct Line {
     raw: usize,
     /// What it asked, and may hear.
-    pub(super) host: Host<Asked>,
+    pub(in super::super) host: Host<Asked>,
     /// What came of reads, by task tag.
-    pub(super) reads: BTreeMap<u32, Vec<u8>>,
+    pub(in super::super) reads: BTreeMap<u32, Vec<u8>>,
     grants: Vec<(u64, R2t)>,
-    pub(super) random: Random,
+    /// How late data are, at most.
+    pub(in super::super) late: u64,
+    pub(in super::super) random: Random,
 }
 
 impl Line {
     /// Connects and logs in.
-    pub(super) fn log_in(
+    pub(in super::super) fn log_in(
         world: &mut SimWorld,
         target: usize,
         (name, isid): (&str, [u8; 6]),
@@ -50,18 +52,25 @@ impl Line {
         let count = if random.chance(1, 4) { 2 } else { keys.len() };
         let mut host = Host::new(isid, random.next_u64() as u32);
         let words = host.log_in(name, Some(NAME), &keys[..count], Asked::Login);
-        let mut line = Line { raw, host, reads: BTreeMap::new(), grants: Vec::new(), random };
+        let mut line = Line {
+            raw,
+            host,
+            reads: BTreeMap::new(),
+            grants: Vec::new(),
+            late: 30 * MILLISECOND,
+            random,
+        };
         line.say(world, &words);
         line
     }
 
     /// It is logged in: digests cover what is said from here on.
-    pub(super) fn is_logged_in(&mut self, world: &mut SimWorld) {
+    pub(in super::super) fn is_logged_in(&mut self, world: &mut SimWorld) {
         world.bare_raw(self.raw, false);
     }
 
     /// Sends bytes, in pieces.
-    pub(super) fn say(&mut self, world: &mut SimWorld, bytes: &[u8]) {
+    pub(in super::super) fn say(&mut self, world: &mut SimWorld, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
             let some = 1 + self.random.below(rest.len() as u64) as usize;
@@ -73,7 +82,7 @@ impl Line {
 
     /// Sends a command with as much of its data as may come with it, or as chance says, and those that
     /// follow unasked.
-    pub(super) fn ask(&mut self, world: &mut SimWorld, order: Order, mut asked: Asked) {
+    pub(in super::super) fn ask(&mut self, world: &mut SimWorld, order: Order, mut asked: Asked) {
         let agreed = self.host.agreed;
         let data = asked.data();
         let first = agreed.first_burst.min(data.len() as u32);
@@ -105,26 +114,26 @@ impl Line {
     }
 
     /// Bytes of reads that are not answered.
-    pub(super) fn read_bytes(&self) -> usize {
+    pub(in super::super) fn read_bytes(&self) -> usize {
         let all = self.host.asked.values().filter_map(|asked| asked.order());
         let reads = all.filter(|order| order.flags.is_read());
         reads.map(|order| order.expected as usize).sum()
     }
 
     /// Takes what came in; returns whether something did.
-    pub(super) fn take(&mut self, world: &mut SimWorld) -> bool {
+    pub(in super::super) fn take(&mut self, world: &mut SimWorld) -> bool {
         let bytes = world.take_raw(self.raw, usize::MAX);
         self.host.hear(&bytes);
         !bytes.is_empty()
     }
 
     /// What still comes by a connection that was left is nobody's concern.
-    pub(super) fn forget_what_came(&mut self, world: &mut SimWorld) {
+    pub(in super::super) fn forget_what_came(&mut self, world: &mut SimWorld) {
         world.take_raw(self.raw, usize::MAX);
     }
 
     /// Data of a read came.
-    pub(super) fn note_data(&mut self, tag: u32, offset: u32, data: &[u8]) {
+    pub(in super::super) fn note_data(&mut self, tag: u32, offset: u32, data: &[u8]) {
         let bytes = self.reads.entry(tag).or_default();
         let end = offset as usize + data.len();
         bytes.resize(bytes.len().max(end), 0);
@@ -132,31 +141,31 @@ impl Line {
     }
 
     /// Whether the target closed it and all that it said was heard.
-    pub(super) fn is_over(&self, world: &SimWorld) -> bool {
+    pub(in super::super) fn is_over(&self, world: &SimWorld) -> bool {
         world.raw_end(self.raw).is_some()
     }
 
     /// Closes it.
-    pub(super) fn hang_up(&mut self, world: &mut SimWorld, reset: bool) {
+    pub(in super::super) fn hang_up(&mut self, world: &mut SimWorld, reset: bool) {
         if !self.is_over(world) {
             world.end_raw(self.raw, reset);
         }
     }
 
     /// An R2T: it is served now, later, or never, when the session ends before.
-    pub(super) fn grant(&mut self, now: u64, grant: R2t) {
+    pub(in super::super) fn grant(&mut self, now: u64, grant: R2t) {
         let late = self.random.chance(1, 4);
-        let delay = if late { self.random.below(30 * MILLISECOND) } else { 0 };
+        let delay = if late { self.random.below(self.late) } else { 0 };
         self.grants.push((now + delay, grant));
     }
 
     /// When the next R2T is to be served.
-    pub(super) fn next_grant(&self) -> Option<u64> {
+    pub(in super::super) fn next_grant(&self) -> Option<u64> {
         self.grants.iter().map(|(at, _)| *at).min()
     }
 
     /// Sends the data that are due.
-    pub(super) fn serve_grants(&mut self, world: &mut SimWorld) {
+    pub(in super::super) fn serve_grants(&mut self, world: &mut SimWorld) {
         while let Some(at) = self.grants.iter().position(|(at, _)| *at <= world.now) {
             let (_, grant) = self.grants.remove(at);
             // Aborted meanwhile: the data are not wanted any more.

@@ -4,7 +4,7 @@ use scsi::limits::COMPARE_AND_WRITE_MAX;
 use testkit::iscsi::Said;
 use testkit::iscsi::host::Order;
 use testkit::oracle::Content;
-use wire::iscsi::TaskFunction;
+use wire::iscsi::{TaskFunction, TaskResponse};
 use wire::scsi::{AdditionalSense, Cdb, Lun, ScsiStatus, SenseKey};
 
 use super::super::LUN;
@@ -14,7 +14,7 @@ use crate::writer::{Ids, Log, Write};
 
 /// A request that is not answered. `first` is a logical block.
 #[derive(Clone)]
-pub(super) enum Asked {
+pub(in super::super) enum Asked {
     Login,
     Logout,
     Nop,
@@ -43,7 +43,10 @@ pub(super) enum Asked {
     Flush {
         start: u64,
     },
-    Abort,
+    /// Of the task of this tag, or of all.
+    Abort(Option<u32>),
+    /// A fencer's: with this list.
+    Reservation(Vec<u8>),
 }
 
 impl core::fmt::Debug for Asked {
@@ -58,7 +61,9 @@ impl core::fmt::Debug for Asked {
             Asked::Swap { write, .. } => write!(f, "compare and {write:?}"),
             Asked::Copy { write, counts, .. } => write!(f, "copy of {counts:?} as {write:?}"),
             Asked::Flush { start } => write!(f, "flush since {start}"),
-            Asked::Abort => f.write_str("abort"),
+            Asked::Abort(Some(tag)) => write!(f, "abort of {tag}"),
+            Asked::Abort(None) => f.write_str("abort"),
+            Asked::Reservation(list) => write!(f, "reservation {list:02x?}"),
         }
     }
 }
@@ -80,6 +85,7 @@ impl Asked {
             Asked::Write { write, .. } => write.pattern(),
             Asked::Swap { write, expected, .. } => [&expected[..], &write.pattern()].concat(),
             Asked::Copy { list, .. } => list.clone(),
+            Asked::Reservation(list) => list.clone(),
             _ => Vec::new(),
         }
     }
@@ -175,8 +181,40 @@ impl RawHost {
             true => (TaskFunction::ABORT_TASK_SET, None),
             false => (TaskFunction::ABORT_TASK, Some(task)),
         };
-        let (_, bytes) = line.host.manage(function, Lun::of(LUN).0, task, Asked::Abort);
+        let (_, bytes) = line.host.manage(function, Lun::of(LUN).0, task, Asked::Abort(task));
         line.say(world, &bytes);
+    }
+
+    /// Nothing was heard for a while of what is under way: another host may have ended it.
+    pub(super) fn abort_all(&mut self, world: &mut SimWorld) {
+        let line = self.line.as_mut().expect("it is live");
+        let asked = |tag: &u32| {
+            line.host
+                .asked
+                .values()
+                .any(|other| matches!(other.what, Asked::Abort(Some(task)) if task == *tag))
+        };
+        let commands = line.host.asked.iter().filter(|(_, asked)| asked.order().is_some());
+        let tasks: Vec<u32> = commands.map(|(tag, _)| *tag).filter(|tag| !asked(tag)).collect();
+        for task in tasks {
+            let (function, lun) = (TaskFunction::ABORT_TASK, Lun::of(LUN).0);
+            let (_, bytes) = line.host.manage(function, lun, Some(task), Asked::Abort(Some(task)));
+            line.say(world, &bytes);
+        }
+    }
+
+    /// The target does not know a task that it never answered.
+    fn vanished(&mut self, tag: u32) {
+        let line = self.line.as_mut().expect("it is heard on a line");
+        let ends_many = line.host.asked.values().any(|one| matches!(one.what, Asked::Abort(None)));
+        if ends_many {
+            return;
+        }
+        if let Some(asked) = line.host.asked.remove(&tag) {
+            self.actions.vanished += 1;
+            self.writer.log.push(Log::Vanished { at: self.now });
+            self.over(&asked.what);
+        }
     }
 
     /// A request was answered; `bytes` are the data of a read.
@@ -187,16 +225,20 @@ impl RawHost {
         bytes: Vec<u8>,
     ) -> Result<(), String> {
         match asked {
-            Asked::Login | Asked::Logout | Asked::Nop | Asked::Abort => {}
+            Asked::Abort(Some(tag)) if said.management() == TaskResponse::NO_SUCH_TASK => {
+                self.vanished(tag);
+            }
+            Asked::Login | Asked::Logout | Asked::Nop | Asked::Abort(_) => {}
+            Asked::Reservation(_) => unreachable!("a fencer's"),
             Asked::Read { start, first } => {
-                if self.is_done(said, "a read")? {
+                if self.is_done(said, "a read", Some(start))? {
                     let first = first * self.behaviour.unit;
                     self.writer.remember(first, &bytes);
                     self.writer.log.push(Log::Read { start, end: self.now, first, bytes });
                 }
             }
             Asked::Write { write, durable, is_skewed } => {
-                let is_done = self.is_done(said, "a write")?;
+                let is_done = self.is_done(said, "a write", None)?;
                 if is_skewed && is_done {
                     return Err(format!("data out of their order were written: {write:?}"));
                 }
@@ -209,7 +251,7 @@ impl RawHost {
                 }
             }
             Asked::Swap { start, write, expected } => {
-                if self.is_done(said, "a compare-and-write")? {
+                if self.is_done(said, "a compare-and-write", None)? {
                     self.actions.swaps += 1;
                     self.writer.remember(write.first, &write.pattern());
                     self.writer.log.push(Log::Swapped { start, end: self.now, write, expected });
@@ -220,11 +262,11 @@ impl RawHost {
                 }
             }
             Asked::Copy { write, counts, .. } => {
-                let is_done = self.is_done(said, "a copy")?;
+                let is_done = self.is_done(said, "a copy", None)?;
                 self.copied(write, &counts, is_done, said)?;
             }
             Asked::Flush { start } => {
-                if self.is_done(said, "a flush")? {
+                if self.is_done(said, "a flush", Some(start))? {
                     self.writer.log.push(Log::Flushed { start, by: Ids::NONE });
                 }
             }
@@ -235,6 +277,10 @@ impl RawHost {
     /// A write that was answered otherwise than GOOD: where the answer says that it was not even
     /// begun, it never happens.
     pub(super) fn not_done(&mut self, write: Write, said: &Said) {
+        if said.status() == ScsiStatus::RESERVATION_CONFLICT {
+            self.writer.forget(&write);
+            return self.writer.refused(self.now, write);
+        }
         let code = sense_code(said);
         let was_not_begun = said.status() == ScsiStatus::TASK_SET_FULL
             || key(said) == Some(SenseKey::UNIT_ATTENTION)
@@ -242,26 +288,57 @@ impl RawHost {
             || code == Some(AdditionalSense::PROTOCOL_SERVICE_CRC_ERROR);
         if was_not_begun {
             self.writer.forget(&write);
-            self.writer.log.push(Log::Never { write });
+            self.writer.never(write);
         } else {
             self.writer.end(self.now, write, false, false);
         }
     }
 
-    /// Whether something is done. An answer must have been provoked when nothing else goes wrong.
-    fn is_done(&self, said: &Said, what: &str) -> Result<bool, String> {
+    /// Whether something is done. An answer must have been provoked when nothing else goes wrong; of
+    /// a conflict the run says whether it was. `start` is that of what is no write.
+    fn is_done(&mut self, said: &Said, what: &str, start: Option<u64>) -> Result<bool, String> {
         if said.status() == ScsiStatus::GOOD {
             return Ok(true);
+        }
+        if said.status() == ScsiStatus::RESERVATION_CONFLICT {
+            let changes = what == "a flush";
+            let end = self.now;
+            let refused = |start| Log::Refused { start, end, changes, is_after: false };
+            let refused = start.map(refused);
+            self.writer.log.extend(refused);
+            return Ok(false);
+        }
+        if let Some(code) = sense_code(said).filter(|code| is_of_reservations(*code)) {
+            self.writer.log.push(Log::Told { at: self.now, code });
+            return Ok(false);
         }
         // A compare that fails, no memory for a part of the data, and data out of their order.
         let is_provoked = said.status() == ScsiStatus::TASK_SET_FULL
             || key(said) == Some(SenseKey::MISCOMPARE)
+            || is_hindered(said)
             || sense_code(said) == Some(AdditionalSense::PROTOCOL_SERVICE_CRC_ERROR);
         if self.behaviour.strict && !is_provoked {
             return Err(format!("{what} was answered with {said:?} and nothing was wrong"));
         }
         Ok(false)
     }
+}
+
+/// Whether it tells of what became of a registration or reservation.
+pub(in super::super) fn is_of_reservations(code: AdditionalSense) -> bool {
+    [
+        AdditionalSense::RESERVATIONS_PREEMPTED,
+        AdditionalSense::RESERVATIONS_RELEASED,
+        AdditionalSense::REGISTRATIONS_PREEMPTED,
+    ]
+    .contains(&code)
+}
+
+/// Whether a copy ended since its host may not read or write there any more: the run says whether that
+/// is so.
+pub(super) fn is_hindered(said: &Said) -> bool {
+    key(said) == Some(SenseKey::COPY_ABORTED)
+        && sense_code(said) == Some(AdditionalSense::THIRD_PARTY_DEVICE_FAILURE)
 }
 
 pub(super) fn key(said: &Said) -> Option<SenseKey> {

@@ -105,6 +105,13 @@ pub(super) struct Pair {
     over: bool,
 }
 
+impl Pair {
+    /// What it changes, if it was not said to be aborted.
+    pub(super) fn write(&self) -> Option<Write> {
+        (!self.over).then_some(self.write)
+    }
+}
+
 impl RawHost {
     /// Asks one thing.
     pub(super) fn work(&mut self, world: &mut SimWorld) {
@@ -235,6 +242,7 @@ impl RawHost {
             Asked::Page { .. } | Asked::Event | Asked::Alive | Asked::AliveOver => {
                 unreachable!("a watcher's")
             }
+            Asked::Read { start, .. } if is_conflict(status) => self.refused(start, false),
             Asked::Read { start, first, bytes } => {
                 self.expect(status, "a read")?;
                 if !done {
@@ -248,6 +256,10 @@ impl RawHost {
                 if over {
                     return aborted(status, "a write");
                 }
+                if is_conflict(status) {
+                    self.writer.refused(self.now, write);
+                    return Ok(());
+                }
                 self.expect(status, "a write")?;
                 if done {
                     self.writer.remember(write.first, &data);
@@ -258,9 +270,13 @@ impl RawHost {
                 if over {
                     return aborted(status, "a copy");
                 }
-                self.expect(status, "a copy")?;
+                match is_conflict(status) {
+                    true => self.writer.hindered(self.now, write),
+                    false => self.expect(status, "a copy")?,
+                }
                 self.copied(write, &counts, durable, entry)?;
             }
+            Asked::Flush { start } if is_conflict(status) => self.refused(start, true),
             Asked::Flush { start } => {
                 self.expect(status, "a flush")?;
                 if done {
@@ -331,7 +347,11 @@ impl RawHost {
         if first.code() == Status::COMPARE_FAILURE.code() {
             self.actions.miscompares += 1;
             self.writer.forget(&write);
-            self.writer.log.push(Log::Never { write });
+            self.writer.never(write);
+            return Ok(());
+        }
+        if is_conflict(first) || is_conflict(second) {
+            self.writer.refused(self.now, write);
             return Ok(());
         }
         self.expect(first, "a compare")?;
@@ -340,6 +360,12 @@ impl RawHost {
         }
         self.writer.end(self.now, write, false, false);
         Ok(())
+    }
+
+    /// Others hold the volume.
+    fn refused(&mut self, start: u64, changes: bool) {
+        let end = self.now;
+        self.writer.log.push(Log::Refused { start, end, changes, is_after: false });
     }
 
     /// A status must be provoked when nothing else goes wrong: success, or the end of what was
@@ -374,6 +400,10 @@ impl RawHost {
             self.writer.end(end, write, false, false);
         }
     }
+}
+
+fn is_conflict(status: Status) -> bool {
+    status.code() == Status::RESERVATION_CONFLICT.code()
 }
 
 /// What was said to be aborted must say so itself.
