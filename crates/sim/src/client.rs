@@ -125,8 +125,8 @@ impl Disguise {
     }
 }
 
-/// Turns the write cache on in an answer to IDENTIFY, without a VLAN tag: only that and SMART have a
-/// sector in the frame's head.
+/// Turns the write cache on in an answer to IDENTIFY, without a VLAN tag: only that and SMART have
+/// a sector in the frame's head.
 fn cache(frame: &mut [u8]) {
     let Some(sector) = frame.get_mut(36..36 + SECTOR) else { return };
     if let Ok(identity) = IdentifyDevice::parse(sector) {
@@ -419,8 +419,8 @@ impl Client {
         let is_refusal = why == Some(refusal) || why == Some(Failure::WriteProtected);
         if is_refusal || why == Some(Failure::MediumWrite) {
             let changes = !matches!(kind, Kind::Read | Kind::Compare | Kind::Verify);
-            // A disk whose flush failed, or was refused, takes no writes for a while; and over AoE more
-            // than what is reserved is not ready.
+            // A disk whose flush failed, or was refused, takes no writes for a while; and over AoE
+            // more than what is reserved is not ready.
             let is_after = changes || self.is_durable;
             self.writer.log.push(Log::Refused { start, end, changes, is_after });
         }

@@ -1,11 +1,11 @@
-//! Reservations of SCSI in a run: who of those that work on the volume is shut out, what the oracle is
-//! told of that, and whether somebody was served or refused who must not have been.
+//! Reservations of SCSI in a run: who of those that work on the volume is shut out, what the oracle
+//! is told of that, and whether somebody was served or refused who must not have been.
 //!
-//! From the answer to a change until the next one is asked for, whoever is shut out writes nothing any
-//! more: what he has under way happened before that, or never ([`Oracle::fence`]). What PREEMPT AND
-//! ABORT ended of a victim, and the target surely had when it was asked, never happens after its answer.
-//! Who is refused must have been shut out, maybe, at some time between his question and the answer.
-//! Units: virtual nanoseconds.
+//! From the answer to a change until the next one is asked for, whoever is shut out writes nothing
+//! any more: what he has under way happened before that, or never ([`Oracle::fence`]). What PREEMPT
+//! AND ABORT ended of a victim, and the target surely had when it was asked, never happens after
+//! its answer. Who is refused must have been shut out, maybe, at some time between his question and
+//! the answer. Units: virtual nanoseconds.
 //!
 //! [`Oracle::fence`]: testkit::oracle::Oracle::fence
 
@@ -23,8 +23,8 @@ use crate::writer::{Ids, Log, Write};
 use history::History;
 use model::Who;
 
-/// A disk of ours that was refused a flush takes no writes until it is reopened, on any shard: so long
-/// after it was let in again a client may still be refused.
+/// A disk of ours that was refused a flush takes no writes until it is reopened, on any shard: so
+/// long after it was let in again a client may still be refused.
 const REOPENED: u64 = 500 * MILLISECOND;
 /// Over AoE it hears of that only when all copies are surely dead.
 const REOPENED_OVER_AOE: u64 = 5_000 * MILLISECOND;
@@ -62,8 +62,8 @@ impl Fences {
 }
 
 impl Setup {
-    /// The initiator ports that may be registered: first those of who changes reservations, then the
-    /// raw hosts', then those of clients.
+    /// The initiator ports that may be registered: first those of who changes reservations, then
+    /// the raw hosts', then those of clients.
     pub(crate) fn who(&self, party: Party) -> Option<Who> {
         let number = match party {
             Party::RawHost(_) => return None,

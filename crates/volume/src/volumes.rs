@@ -133,7 +133,8 @@ pub struct Outstanding {
     pub ticket: Ticket,
     /// Whether it may change data.
     pub changes_data: bool,
-    /// Which of all that ever were in flight; `None` while it waits for a hold. Tickets are used again.
+    /// Which of all that ever were in flight; `None` while it waits for a hold. Tickets are used
+    /// again.
     pub number: Option<u64>,
 }
 

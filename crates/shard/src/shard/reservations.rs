@@ -8,9 +8,10 @@
 //! Protocols are handed what is in force with every call, and ask it for each command when it
 //! comes, and again when one that waited for data, memory or another starts. So a command that is
 //! not below is of no concern when a reservation is installed, but to its protocol if the change
-//! ended it: that hears what the change did to whom, before anything else happens. Of those that are
-//! below, each is awaited whose protocol names somebody who may not have it any more, or whose
-//! commands the change ended. Nothing is asked or counted for a command of a volume that nobody holds.
+//! ended it: that hears what the change did to whom, before anything else happens. Of those that
+//! are below, each is awaited whose protocol names somebody who may not have it any more, or whose
+//! commands the change ended. Nothing is asked or counted for a command of a volume that nobody
+//! holds.
 
 use block::{Instant, Memory, ShardId, Slot, Ticket, VolumeId, planted};
 use contract::Effect;
@@ -41,8 +42,8 @@ pub(super) struct Reservations {
 struct Draining {
     volume: VolumeId,
     version: u64,
-    /// Commands that come back first, whatever they are: those of which the change said that they end,
-    /// and none that the same host began later, or it could keep the change waiting for ever.
+    /// Commands that come back first, whatever they are: those of which the change said that they
+    /// end, and none that the same host began later, or it could keep the change waiting for ever.
     ended: Vec<Ended>,
 }
 
@@ -205,8 +206,8 @@ impl Shard {
         below.map(|Outstanding { ticket, number, .. }| Ended { ticket, number }).collect()
     }
 
-    /// Whether all that is outstanding of a volume is what its reservation allows, and nothing of it
-    /// was ended.
+    /// Whether all that is outstanding of a volume is what its reservation allows, and nothing of
+    /// it was ended.
     fn is_clear(&self, draining: &mut Draining) -> bool {
         let Draining { volume, ended, .. } = draining;
         ended.retain_mut(|ended| self.volumes.outstanding(*volume).any(|one| ended.is(&one)));

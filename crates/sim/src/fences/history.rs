@@ -4,10 +4,10 @@
 //!            asked        answered            asked       answered
 //!   ----------|--- either ---|--- that, surely ---|-- either ---|---->
 //! ```
-//! A state is a set of worlds: after a change that was lost on its way several are possible, until an
-//! answer or a look tells which. Somebody is surely shut out while all worlds shut him out of all
-//! states that may have been in force, and may be refused while one of them does. Units: virtual
-//! nanoseconds.
+//! A state is a set of worlds: after a change that was lost on its way several are possible, until
+//! an answer or a look tells which. Somebody is surely shut out while all worlds shut him out of
+//! all states that may have been in force, and may be refused while one of them does. Units:
+//! virtual nanoseconds.
 
 use wire::scsi::AdditionalSense;
 

@@ -1,9 +1,10 @@
-//! What a reservation is after each change, as SPC-4 has it: a second and small opinion, beside the one
-//! of the code under test.
+//! What a reservation is after each change, as SPC-4 has it: a second and small opinion, beside the
+//! one of the code under test.
 //!
-//! In: a state, who asks, and what. Out: what he must be answered, the state that follows, who is told
-//! what, and whose tasks end. Where the standard leaves a choice, the one that docs/reservations.md
-//! names. Not here: hosts of other protocols, which are strangers, and RESERVE(6). Spec: SPC-4, 5.13.
+//! In: a state, who asks, and what. Out: what he must be answered, the state that follows, who is
+//! told what, and whose tasks end. Where the standard leaves a choice, the one that
+//! docs/reservations.md names. Not here: hosts of other protocols, which are strangers, and
+//! RESERVE(6). Spec: SPC-4, 5.13.
 
 use wire::scsi::AdditionalSense;
 use wire::scsi::persistent::ReservationType;
@@ -175,8 +176,8 @@ impl Model {
         }
     }
 
-    /// What becomes of a change that could not be stored; `None` of one that there is nothing to store
-    /// of.
+    /// What becomes of a change that could not be stored; `None` of one that there is nothing to
+    /// store of.
     pub(crate) fn not_stored(&self, by: Who, change: &Change) -> Option<After> {
         let after = self.apply(by, change);
         let changes = after.ending == Ending::Good && after.model != *self;

@@ -1,12 +1,12 @@
-//! Somebody who changes reservations over iSCSI, by several initiator ports, while others work on the
-//! volume: registers itself and others, reserves, releases, clears, moves, preempts, and aborts. One
-//! change at a time, then all look; sessions are lost and come back with the same ISID.
+//! Somebody who changes reservations over iSCSI, by several initiator ports, while others work on
+//! the volume: registers itself and others, reserves, releases, clears, moves, preempts, and
+//! aborts. One change at a time, then all look; sessions are lost and come back with the same ISID.
 //!
-//! It knows what each answer must be (`fences::model`), what each look must show, and which port is owed
-//! which unit attention. A change whose answer was lost was made or not: then two worlds are possible,
-//! until the next answer or look. Until the port that asked is there again nobody asks for another
-//! change, since the lost one may still be made. Errors: the target said what cannot be, and the run
-//! fails. Units: virtual nanoseconds.
+//! It knows what each answer must be (`fences::model`), what each look must show, and which port is
+//! owed which unit attention. A change whose answer was lost was made or not: then two worlds are
+//! possible, until the next answer or look. Until the port that asked is there again nobody asks
+//! for another change, since the lost one may still be made. Errors: the target said what cannot
+//! be, and the run fails. Units: virtual nanoseconds.
 //!
 //! ```text
 //!  node 0 ---- change ---->|            |

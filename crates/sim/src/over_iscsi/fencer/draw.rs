@@ -1,5 +1,5 @@
-//! Which change a fencer asks for next, and how the command says it. Most are right, some are wrong on
-//! purpose: an answer that is expected to be a conflict has to be one.
+//! Which change a fencer asks for next, and how the command says it. Most are right, some are wrong
+//! on purpose: an answer that is expected to be a conflict has to be one.
 
 use block::Random;
 use testkit::iscsi::host::Order;

@@ -1,6 +1,6 @@
-//! What a fencer looks at between two changes: PERSISTENT RESERVE IN in its four forms, which must all
-//! tell of the same reservation, and TEST UNIT READY, which tells what is owed. Errors: data that cannot
-//! be parsed.
+//! What a fencer looks at between two changes: PERSISTENT RESERVE IN in its four forms, which must
+//! all tell of the same reservation, and TEST UNIT READY, which tells what is owed. Errors: data
+//! that cannot be parsed.
 
 use testkit::iscsi::host::Order;
 use wire::scsi::persistent::{

@@ -1,5 +1,5 @@
-//! One initiator port of a fencer: it logs in, with the same ISID each time, asks one thing at a time,
-//! and knows what unit attentions it is owed.
+//! One initiator port of a fencer: it logs in, with the same ISID each time, asks one thing at a
+//! time, and knows what unit attentions it is owed.
 //!
 //! ```text
 //!   resting -> logging in -> live -> (asks, is answered)*
