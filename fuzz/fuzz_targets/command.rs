@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
-use wire::nvme::command::DsmRange;
+use wire::nvme::command::{CopyDword, CopyRange, DsmRange};
 use wire::nvme::feature::Timestamp;
 use wire::nvme::reservation::{ReleaseKey, ReservationKeys};
 use wire::nvme::{Command, Completion};
@@ -24,6 +24,12 @@ fuzz_target!(|input: &[u8]| {
         for range in DsmRange::parse_all(data).take(ranges) {
             let _ = format!("{range:?}");
         }
+        let dword = CopyDword::of(&command);
+        assert!((1..=CopyRange::COUNT_MAX).contains(&dword.count()), "{dword:?}");
+        for range in CopyRange::parse_all(data).take(dword.count()) {
+            assert!((1..=65536).contains(&range.blocks()), "{range:?}");
+        }
+        contract!(CopyRange, data);
         contract!(Timestamp, data);
         contract!(ReservationKeys, data);
         contract!(ReleaseKey, data);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use testkit::nvme::host::{Data, Heard, Host as Line};
 pub use testkit::nvme::{nqn, seal};
-use wire::nvme::command::{Fuse, SglDescriptor};
+use wire::nvme::command::{CopyRange, Fuse, SglDescriptor};
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::identify::Cns;
 use wire::nvme::log::LogId;
@@ -45,6 +45,11 @@ enum Kind {
         nsid: u32,
         offset: u64,
         pattern: Pattern,
+    },
+    /// Ranges of so many blocks, all of them from there.
+    Copy {
+        lba: u64,
+        blocks: u32,
     },
     /// An admin command with at most so many bytes back.
     Other,
@@ -193,6 +198,7 @@ impl Host {
                 self.command(kind, command, Data::Out(bytes), &[])
             }
             7 => self.plain(Command::flush(if fua { 0xffff_ffff } else { nsid })),
+            8 if what & 0x20 != 0 => self.copy(choices, nsid, lba, blocks),
             8 => self.plain(Command::write_zeroes(nsid, lba, blocks, fua)),
             9 if fua => self.reserve(choices, nsid),
             9 => self.plain(Command::verify(nsid, lba, blocks)),
@@ -230,6 +236,28 @@ impl Host {
         // Of another length now and then.
         let length = if which & 8 != 0 { usize::from(which >> 4) + 1 } else { keys.len() };
         self.command(Kind::Other, command, Data::None, &keys[..length])
+    }
+
+    /// A copy of one place, as often as is chosen, to blocks that are not that place.
+    fn copy(&mut self, choices: &mut Choices<'_>, nsid: u32, lba: u64, blocks: u32) -> Vec<u8> {
+        let (what, source) = (choices.byte(), u64::from(choices.word()) % (SIZE / 512));
+        // Now and then more of them than a command may have.
+        let count = if what & 0x0f == 0x0f { 129 } else { 1 + u32::from(what & 3) };
+        let onto_itself = (0..u64::from(count)).any(|n| lba + n * u64::from(blocks) == source);
+        let (source, count) = match onto_itself {
+            true if lba == 0 => (u64::from(blocks), 1),
+            true => (lba - 1, 1),
+            false => (source, count),
+        };
+        let command = Command::copy(nsid, lba, count).with_force_unit_access(what & 0x10 != 0);
+        let kind = Kind::Copy { lba: source, blocks };
+        if what & 0x20 != 0 {
+            let list = copy_list(source, blocks, count as usize);
+            return self.command(kind, command, Data::None, &list);
+        }
+        // With room for more.
+        let room = if what & 0x40 != 0 { 256 } else { count };
+        self.command(kind, command, Data::Out(room * CopyRange::SIZE as u32), &[])
     }
 
     fn fused(&mut self, nsid: u32, lba: u64, blocks: u32, late: bool, fill: Fill<'_>) -> Vec<u8> {
@@ -324,9 +352,8 @@ impl Host {
     /// The next part, of `most` bytes at most, of the data that were asked for.
     pub fn grant(&mut self, most: u32, fill: Fill<'_>) -> Vec<u8> {
         let Some((r2t, done)) = self.grants.front_mut() else { return Vec::new() };
-        let Some(Kind::Write { nsid, offset, pattern }) =
-            self.line.asked.get(&r2t.command_id).map(|asked| asked.what)
-        else {
+        let asked = self.line.asked.get(&r2t.command_id).map(|asked| asked.what);
+        let Some(kind @ (Kind::Write { .. } | Kind::Copy { .. })) = asked else {
             // The command was answered before its data came.
             self.grants.pop_front();
             return Vec::new();
@@ -335,7 +362,16 @@ impl Host {
         let length = (r2t.length - *done).min(most.min(data_max).max(4) & !3);
         let at = r2t.offset + *done;
         let mut data = vec![0; length as usize];
-        fill(pattern, nsid, offset + u64::from(at), &mut data);
+        match kind {
+            Kind::Write { nsid, offset, pattern } => {
+                fill(pattern, nsid, offset + u64::from(at), &mut data);
+            }
+            Kind::Copy { lba, blocks } => {
+                let list = copy_list(lba, blocks, CopyRange::COUNT_MAX);
+                data.copy_from_slice(&list[at as usize..][..length as usize]);
+            }
+            _ => unreachable!("nothing else is asked for"),
+        }
         *done += length;
         let pdu = self.line.give(r2t, at, &data);
         if *done == r2t.length {
@@ -380,6 +416,11 @@ impl Host {
             }
         }
     }
+}
+
+/// So many times the same range.
+fn copy_list(lba: u64, blocks: u32, count: usize) -> Vec<u8> {
+    CopyRange::new(lba, blocks).emit().repeat(count)
 }
 
 /// Tampers with bytes on their way: one is changed, some are cut out, some are put in. Returns

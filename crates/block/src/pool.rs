@@ -216,7 +216,8 @@ impl Pool {
         );
         account.pages -= pages;
         *used -= pages;
-        self.returned = true;
+        // Who gives nothing back serves nobody: a line would be tried by its own head for ever.
+        self.returned |= pages > 0;
     }
 
     /// Pages in all.
@@ -250,6 +251,17 @@ impl Pool {
 mod tests {
     use super::*;
     use crate::limits::{PAGES_PER_TRANSFER, POOL_PAGES_MIN};
+
+    #[test]
+    fn lines_are_due_once_pages_came_back_and_not_for_nothing() {
+        let mut pool = Pool::new(POOL_PAGES_MIN);
+        let mut account = immediate();
+        pool.credit(&mut account, 0);
+        assert!(!pool.has_returned());
+        pool.take(&mut account, 4096, 0).expect("a page");
+        pool.credit(&mut account, 1);
+        assert!(pool.has_returned());
+    }
 
     const LARGE: u32 = crate::limits::TRANSFER_MAX;
 

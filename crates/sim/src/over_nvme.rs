@@ -153,6 +153,7 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
         depth: if setup.raw_greedy { QUEUE_ENTRIES } else { 1 + setup.work.depth / 2 },
         interval_us: setup.work.interval_us / 2,
         resets: setup.raw_resets,
+        shuts_down: setup.faults[Fault::Path] == 0,
         keep_alive: if setup.raw_keep_alive {
             setup.keep_alive_ms.next_multiple_of(1_000) * MILLISECOND
         } else {

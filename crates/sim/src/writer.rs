@@ -193,6 +193,15 @@ impl Writer {
         self.log.push(Log::End { at, write, done, durable: durable && done });
     }
 
+    /// Of a write the first blocks were written, and perhaps more.
+    pub(crate) fn end_in_part(&mut self, at: u64, write: Write, whole: u64, durable: bool) {
+        let Write { id, first, count } = write;
+        if whole > 0 {
+            self.end(at, Write { id, first, count: whole }, true, durable);
+        }
+        self.end(at, Write { id, first: first + whole, count: count - whole }, false, false);
+    }
+
     /// A write never happened.
     pub(crate) fn never(&mut self, write: Write) {
         self.begun.remove(&write.id);

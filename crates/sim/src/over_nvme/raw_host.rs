@@ -74,6 +74,8 @@ pub struct HostBehaviour {
     pub interval_us: u64,
     /// Whether lives end soon, in resets, shutdowns and losses.
     pub resets: bool,
+    /// Whether it shuts controllers down. That flushes, also by a closed path.
+    pub shuts_down: bool,
     /// KATO, in nanoseconds, a multiple of a second; 0 for none. Lives may end in silence then.
     pub keep_alive: u64,
     /// Whether it stops reading for a while now and then.
@@ -615,6 +617,9 @@ impl RawHost {
     }
 
     fn shut_down(&mut self, world: &mut SimWorld) {
+        if !self.behaviour.shuts_down {
+            return self.hang_up(world, false);
+        }
         (self.phase, self.deaf_until) = (Phase::ShuttingDown(self.now), 0);
         for line in &mut self.lines[1..] {
             line.may_end = true;

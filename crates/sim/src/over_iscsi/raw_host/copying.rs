@@ -78,10 +78,7 @@ impl RawHost {
             self.writer.hindered(self.now, write);
         }
         let whole: u64 = counts[..segment].iter().sum();
-        let (id, first) = (write.id, write.first);
-        let rest = Write { id, first: first + whole, count: write.count - whole };
-        self.writer.end(self.now, Write { id, first, count: whole }, true, false);
-        self.writer.end(self.now, rest, false, false);
+        self.writer.end_in_part(self.now, write, whole, false);
         Ok(())
     }
 }

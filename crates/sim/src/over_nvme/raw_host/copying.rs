@@ -56,10 +56,7 @@ impl RawHost {
         let whole: u64 = if is_done { write.count } else { counts[..result].iter().sum() };
         self.actions.copies += u64::from(is_done);
         self.actions.part_copies += u64::from(!is_done && result > 0);
-        let (id, first) = (write.id, write.first);
-        let rest = Write { id, first: first + whole, count: write.count - whole };
-        self.writer.end(self.now, Write { id, first, count: whole }, true, durable);
-        self.writer.end(self.now, rest, false, false);
+        self.writer.end_in_part(self.now, write, whole, durable);
         Ok(())
     }
 }
