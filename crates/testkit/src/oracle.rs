@@ -346,25 +346,25 @@ impl Oracle {
         if held.is_some_and(|(_, made_for)| made_for != number) && !copied::is_target(block) {
             return Err(format!("of another block: begins with {:02x?}", &seen[..24]));
         }
-        let mut found = Vec::new();
-        let mut superseded = None;
-        for (at, entry) in block.iter().enumerate() {
-            if entry.start > end || entry.is_barred() || !self.may_leave(entry, number, held, end) {
-                continue;
+        let is_there = |entry: &Entry| entry.start <= end && !entry.is_barred();
+        let replaced_by = |entry: &Entry| {
+            block.iter().rev().find(|other| entry.is_replaced_by(other, start)).map(|by| by.id)
+        };
+        let asked = &mut copied::Asked::new();
+        let mut may_leave = |entry: &Entry| self.may_leave(entry, number, held, end, asked);
+        let found: Vec<usize> = (0..block.len())
+            .filter(|at| is_there(&block[*at]) && replaced_by(&block[*at]).is_none())
+            .filter(|at| may_leave(&block[*at]))
+            .collect();
+        match &found[..] {
+            [] => {
+                let old = block.iter().filter(|entry| is_there(entry)).find(|it| may_leave(it));
+                return Err(match old.map(|entry| (entry.id, replaced_by(entry))) {
+                    Some((id, Some(by))) => format!("write {id}, which write {by} had replaced"),
+                    _ => format!("write {}, which never was", held.map_or(0, |it| it.0)),
+                });
             }
-            match block.iter().find(|other| entry.is_replaced_by(other, start)) {
-                Some(by) => superseded = Some((entry.id, by.id)),
-                None => found.push(at),
-            }
-        }
-        match (&found[..], superseded) {
-            ([], Some((id, by))) => {
-                return Err(format!("write {id}, which write {by} had replaced"));
-            }
-            ([], None) => {
-                return Err(format!("write {}, which never was", held.map_or(0, |it| it.0)));
-            }
-            ([only], _) if held.is_some() => self.was_seen(start, end, number, *only),
+            [only] if held.is_some() => self.was_seen(start, end, number, *only),
             // It could be of any of them.
             _ => {}
         }
