@@ -17,7 +17,7 @@ use wire::iscsi::{Digests, IscsiName};
 
 use crate::fences::Party;
 use crate::run::{MILLISECOND, Run, TARGET};
-use crate::setup::{Fault, Setup};
+use crate::setup::Setup;
 use crate::writer::Writer;
 use fencer::{Fencer, FencerSettings, News};
 use raw_host::{HostBehaviour, RawHost};
@@ -155,11 +155,8 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
     HostBehaviour {
         unit: setup.work.unit,
         span: 4,
-        // In a smaller pool than there may be, few copies would hold all of it. Not where fences meet
-        // kills: seed 4 of `iscsi-fence-crash` then reads what the oracle says never was, and why is
-        // not known yet.
-        copies: setup.pages >= POOL_PAGES_MIN
-            && (setup.fencer_ports == 0 || setup.faults[Fault::Kill] == 0),
+        // In a smaller pool than there may be, few copies would hold all of it.
+        copies: setup.pages >= POOL_PAGES_MIN,
         depth: if setup.initiators_greedy { 200 } else { 1 + setup.work.depth / 2 },
         interval_us: setup.work.interval_us / 2,
         returns: setup.initiators_return,

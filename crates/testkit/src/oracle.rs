@@ -72,6 +72,9 @@ struct Entry {
     /// Since when its writer is shut out by a reservation: nothing of it happens after, until the
     /// fence is lifted.
     fenced: Option<u64>,
+    /// The power cut since which it is known not to be there: before that it may have been, and may
+    /// have been copied.
+    gone: Option<u64>,
 }
 
 impl Entry {
@@ -89,6 +92,7 @@ impl Entry {
             swapped: None,
             follows: None,
             fenced: None,
+            gone: None,
         }
     }
 
@@ -111,6 +115,12 @@ impl Entry {
     /// Whether it began when its writer was shut out, so that it may not happen at all.
     fn is_barred(&self) -> bool {
         self.fenced.is_some_and(|since| since <= self.start)
+    }
+
+    /// Whether somebody who looks from `start` to `end` may find it there, if nothing replaced it.
+    fn may_be_there(&self, start: u64, end: u64) -> bool {
+        let is_gone = self.gone.is_some_and(|since| since < start);
+        self.start <= end && !self.is_barred() && !is_gone
     }
 }
 
@@ -221,7 +231,7 @@ impl Oracle {
     pub fn lift(&mut self, is_its: impl Fn(WriteId) -> bool) {
         let all = self.blocks.iter_mut().flatten();
         for entry in all.filter(|entry| entry.end.is_none() && is_its(entry.id)) {
-            entry.fenced = None;
+            (entry.fenced, entry.gone) = (None, None);
         }
     }
 
@@ -346,7 +356,7 @@ impl Oracle {
         if held.is_some_and(|(_, made_for)| made_for != number) && !copied::is_target(block) {
             return Err(format!("of another block: begins with {:02x?}", &seen[..24]));
         }
-        let is_there = |entry: &Entry| entry.start <= end && !entry.is_barred();
+        let is_there = |entry: &Entry| entry.may_be_there(start, end);
         let replaced_by = |entry: &Entry| {
             block.iter().rev().find(|other| entry.is_replaced_by(other, start)).map(|by| by.id)
         };
@@ -383,7 +393,11 @@ impl Oracle {
         let (id, over) = (block[at].id, block[at].order_end());
         for entry in block.iter_mut().filter(|entry| over < Some(entry.start) && entry.id != id) {
             if over.is_some() && entry.fenced.is_some_and(|since| since <= start) {
-                entry.fenced = Some(entry.start);
+                if entry.shaken {
+                    entry.gone = Some(cut_at);
+                } else {
+                    entry.fenced = Some(entry.start);
+                }
             }
         }
     }

@@ -51,7 +51,7 @@ impl Oracle {
         begun.iter().rev().any(|other| {
             let is_later = other.id == entry.id
                 && matches!(other.content, Content::Copied { range: its, .. } if its >= range);
-            !other.is_barred()
+            other.may_be_there(start, end)
                 && !is_later
                 && other.is_worth_asking(from, held, end, asked)
                 && !before.iter().rev().any(|by| other.is_replaced_by(by, start))

@@ -338,3 +338,20 @@ fn a_copy_keeps_what_a_power_cut_takes_from_its_source() {
     assert!(oracle.check(21, 22, 1, &of(2, 1)).is_err(), "it is durable");
     assert!(oracle.check(21, 22, 1, &of(1, 0)).is_ok());
 }
+
+#[test]
+fn what_a_power_cut_took_from_a_fenced_host_was_copied_before() {
+    // Block 0 to 1 and on to 2, by a host that is shut out then; the cut takes the first of them.
+    let mut oracle = written();
+    oracle.begin_copy(10, 9, 1, &[(0, 1), (1, 1)]);
+    oracle.fence(15, 9, 1, 2);
+    oracle.power_cut(20);
+    assert!(oracle.check(21, 22, 1, &of(2, 1)).is_ok());
+    assert!(oracle.clone().check(23, 24, 2, &of(1, 0)).is_ok(), "it was in block 1 before");
+    assert!(oracle.clone().check(23, 24, 1, &of(1, 0)).is_err(), "it was not there after the cut");
+    // What is copied after the cut does not find it.
+    oracle.begin_copy(30, 10, 0, &[(1, 1)]);
+    oracle.end(32, 10, 0, 1, true, false);
+    assert!(oracle.clone().check(40, 41, 0, &of(1, 0)).is_err());
+    assert!(oracle.check(40, 41, 0, &of(2, 1)).is_ok());
+}
