@@ -361,15 +361,15 @@ impl Oracle {
             block.iter().rev().find(|other| entry.is_replaced_by(other, start)).map(|by| by.id)
         };
         let asked = &mut copied::Asked::new();
-        let mut may_leave = |entry: &Entry| self.may_leave(entry, number, held, end, asked);
+        let mut may_leave = |at: usize| self.may_leave((number, at), held, end, asked);
         let found: Vec<usize> = (0..block.len())
             .filter(|at| is_there(&block[*at]) && replaced_by(&block[*at]).is_none())
-            .filter(|at| may_leave(&block[*at]))
+            .filter(|at| may_leave(*at))
             .collect();
         match &found[..] {
             [] => {
-                let old = block.iter().filter(|entry| is_there(entry)).find(|it| may_leave(it));
-                return Err(match old.map(|entry| (entry.id, replaced_by(entry))) {
+                let old = (0..block.len()).find(|at| is_there(&block[*at]) && may_leave(*at));
+                return Err(match old.map(|at| (block[at].id, replaced_by(&block[at]))) {
                     Some((id, Some(by))) => format!("write {id}, which write {by} had replaced"),
                     _ => format!("write {}, which never was", held.map_or(0, |it| it.0)),
                 });

@@ -8,10 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Content, Entry, Held, Oracle, WriteId};
+use super::{Content, Entry, Held, Oracle};
 
-/// Until when the events of blocks have been asked, in vain so far, by block and write.
-pub(super) type Asked = BTreeMap<(u64, WriteId), u64>;
+/// Until when the events of blocks have been asked, in vain so far, by their place in the history of
+/// their block; 0: never.
+pub(super) type Asked = BTreeMap<u64, Vec<u64>>;
 
 /// Whether something may have been copied there.
 pub(super) fn is_target(block: &[Entry]) -> bool {
@@ -19,18 +20,19 @@ pub(super) fn is_target(block: &[Entry]) -> bool {
 }
 
 impl Oracle {
-    /// Whether what an entry of a block left by `end` may be this. Of all entries that are asked of
-    /// one read of a block, `asked` is the same.
+    /// Whether what the entry at this place of a block left by `end` may be this. Of all entries
+    /// that are asked of one read of a block, `asked` is the same.
     pub(super) fn may_leave(
         &self,
-        entry: &Entry,
-        number: u64,
+        (number, at): (u64, usize),
         held: Held,
         end: u64,
         asked: &mut Asked,
     ) -> bool {
-        let may_be = entry.is_worth_asking(number, held, end, asked)
-            && self.ask(entry, number, held, end, asked);
+        let entry = &self.blocks[number as usize][at];
+        let until = asked.get(&number).map_or(0, |asked| asked[at]);
+        let may_be = entry.is_worth_asking(number, held, end, until)
+            && self.ask((number, at), held, end, asked);
         if may_be {
             // What led there was not asked in vain.
             asked.clear();
@@ -39,36 +41,40 @@ impl Oracle {
     }
 
     /// The same of an entry that is worth asking.
-    fn ask(&self, entry: &Entry, number: u64, held: Held, end: u64, asked: &mut Asked) -> bool {
+    fn ask(&self, (number, at): (u64, usize), held: Held, end: u64, asked: &mut Asked) -> bool {
+        let block = &self.blocks[number as usize];
+        let entry = &block[at];
         let Content::Copied { from, range } = entry.content else { return true };
         let (start, end) = (entry.start, entry.until(end));
-        asked.insert((number, entry.id), end);
+        asked.entry(number).or_insert_with(|| vec![0; block.len()])[at] = end;
         // As a read of its source would see it. Events stand in the order of their beginnings, and
         // the newest ones that were there before replace nearly all others.
         let source = &self.blocks[from as usize];
-        let begun = &source[..source.partition_point(|other| other.start <= end)];
+        let begun = source.partition_point(|other| other.start <= end);
         let before = &source[..source.partition_point(|other| other.start < start)];
-        begun.iter().rev().any(|other| {
+        (0..begun).rev().any(|at| {
+            let other = &source[at];
             let is_later = other.id == entry.id
                 && matches!(other.content, Content::Copied { range: its, .. } if its >= range);
-            other.may_be_there(start, end)
-                && !is_later
-                && other.is_worth_asking(from, held, end, asked)
+            if is_later || !other.may_be_there(start, end) {
+                return false;
+            }
+            let until = asked.get(&from).map_or(0, |asked| asked[at]);
+            other.is_worth_asking(from, held, end, until)
                 && !before.iter().rev().any(|by| other.is_replaced_by(by, start))
-                && self.ask(other, from, held, end, asked)
+                && self.ask((from, at), held, end, asked)
         })
     }
 }
 
 impl Entry {
-    /// Whether it left this by itself, or may have copied it for all that is known.
-    fn is_worth_asking(&self, number: u64, held: Held, end: u64, asked: &Asked) -> bool {
+    /// Whether it left this by itself, or may have copied it for all that is known. It was asked
+    /// `until` then.
+    fn is_worth_asking(&self, number: u64, held: Held, end: u64, until: u64) -> bool {
         match self.content {
             Content::Zeros => held.is_none(),
             Content::Pattern => held == Some((self.id, number)),
-            Content::Copied { .. } => {
-                asked.get(&(number, self.id)).is_none_or(|until| *until < self.until(end))
-            }
+            Content::Copied { .. } => until < self.until(end),
         }
     }
 
