@@ -17,7 +17,7 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 55] = [
+const LINES: [(&str, &str); 56] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -51,6 +51,7 @@ const LINES: [(&str, &str); 55] = [
     ("preempt-leaves-commands", "iscsi-fence"),
     ("paths-in-force-early", "paths"),
     ("copy-is-not-judged-again", "paths"),
+    ("copy-is-not-judged-again", "iscsi-fence"),
     ("mask-is-not-looked-at", "aoe-control"),
     // Who holds a volume, and who is told of it, is what the standard says.
     ("registrants-pass-as-holder", "iscsi-fence"),

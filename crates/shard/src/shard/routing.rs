@@ -6,10 +6,11 @@
 //! is there: a session stays until nothing of it is below.
 
 use block::{
-    ByteCount, Class, Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket,
-    VolumeId,
+    ByteCount, Class, Completion, DiskId, Extent, Instant, Memory, Operation, Request, Slot,
+    Submit, Ticket, VolumeId,
 };
 use contract::{ConnectionId, Effect, Next, Receive, TargetContext};
+use reservation::{Access, InForce, PathGroup, Paths, Registrant};
 use volume::gate::Health;
 use volume::{Layout, Notice, Volumes};
 
@@ -23,11 +24,35 @@ use crate::protocols::{Context, Protocols, Session};
 pub(super) struct Below<'a> {
     pub(super) now: Instant,
     pub(super) volumes: &'a mut Volumes,
+    /// The session that asks; `None` where nobody checks it.
+    asker: Option<Asker<'a>>,
+}
+
+/// What a session may not do here any more, whatever it has begun.
+#[derive(Clone, Copy)]
+struct Asker<'a> {
+    group: PathGroup,
+    who: Option<Registrant>,
+    paths: &'a Paths,
+    reservations: &'a InForce,
+}
+
+impl Asker<'_> {
+    fn may_ask(self, volume: VolumeId, request: &Request) -> bool {
+        let is_write = request.operation.changes_data();
+        let access = if is_write { Access::Write } else { Access::Read };
+        let is_flush = matches!(request.operation, Operation::Flush);
+        let is_fenced =
+            self.who.is_some() && !is_flush && !self.reservations.allows(volume, self.who, access);
+        self.paths.state(self.group).serves() && !is_fenced
+    }
 }
 
 impl Submit for Below<'_> {
     #[inline]
     fn submit(&mut self, volume: VolumeId, request: Request) {
+        let may_ask = self.asker.is_none_or(|asker| asker.may_ask(volume, &request));
+        debug_assert!(may_ask, "{request:?} is not judged by what is in force");
         self.volumes.handle_request(self.now, volume, request);
     }
 
@@ -72,7 +97,13 @@ impl Shard {
             place.touched = true;
             self.touched.push(slot);
         }
-        let mut below = Below { now, volumes: &mut self.volumes };
+        let asker = cfg!(debug_assertions).then(|| Asker {
+            group: place.group,
+            who: place.session.registrant(),
+            paths: &self.paths.in_force,
+            reservations: &self.reservations.in_force,
+        });
+        let mut below = Below { now, volumes: &mut self.volumes, asker };
         let mut context = Context {
             now,
             memory,
@@ -93,7 +124,7 @@ impl Shard {
         memory: &mut dyn Memory,
         work: impl FnOnce(&mut Protocols, &mut TargetContext<'_, ()>) -> R,
     ) -> R {
-        let mut below = Below { now, volumes: &mut self.volumes };
+        let mut below = Below { now, volumes: &mut self.volumes, asker: None };
         let pool = &mut self.pool;
         let (reservations, paths) = (&self.reservations.in_force, &self.paths.in_force);
         let (volumes, shared) = (&mut below, &mut ());
@@ -240,7 +271,7 @@ impl Shard {
         for slot in touched.drain(..) {
             let Some(place) = self.places.get_mut(slot) else { continue };
             place.touched = false;
-            let mut below = Below { now, volumes: &mut self.volumes };
+            let mut below = Below { now, volumes: &mut self.volumes, asker: None };
             let mut context = Context {
                 now,
                 memory: &mut *memory,
