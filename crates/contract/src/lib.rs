@@ -15,6 +15,7 @@ pub mod link;
 pub mod machine;
 pub mod poll;
 pub mod session;
+pub mod traffic;
 
 pub use batches::Batches;
 pub use block::DiskId;
@@ -33,3 +34,4 @@ pub use session::{
     HostEvent, HostNews, Peer, Refused, SessionCounters, SessionEffect, SessionEnd,
     SessionIdentity, StreamEffect, TargetContext,
 };
+pub use traffic::Traffic;

@@ -24,13 +24,14 @@ mod reserve;
 pub mod reset;
 #[cfg(test)]
 mod tests;
+pub mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use block::{IdMap, Instant, ShardId, Slot, Table, VolumeId};
-use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer};
+use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer, Traffic};
 use reservation::{Change, NamedHosts, PathChange, PathGroup, Registrant};
 use scsi::LogicalUnit;
 use wire::iscsi::{IscsiName, LoginStatus};
@@ -170,6 +171,8 @@ struct Session {
     mistaken: Vec<u16>,
     /// Whether it takes no more commands.
     ends: bool,
+    /// What its host has read and written.
+    traffic: Traffic,
 }
 
 /// A target and how it is found.
@@ -178,6 +181,8 @@ struct Entry {
     target: Target,
     /// Its logical units, by LUN.
     units: IdMap<LogicalUnit>,
+    /// What was read and written in sessions that are gone.
+    ended: traffic::Ended,
 }
 
 /// The targets of a shard and the sessions on it. See the module's text for the order of calls.
@@ -423,6 +428,7 @@ impl Targets {
         if left.is_empty() {
             self.by_nexus.remove(&session.nexus);
         }
+        self.keep_traffic(&session);
         self.answer_waiters();
         self.has_ended(handle.0, |_| true);
     }

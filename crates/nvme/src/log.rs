@@ -19,11 +19,11 @@ use wire::nvme::log::{
 use wire::nvme::{Command, Status};
 
 use crate::controllers::controller::Controller;
-use crate::controllers::health::Traffic;
 use crate::controllers::{Export, ReplyData};
 use crate::feature;
 use crate::limits::{ERROR_ENTRIES_MAX, NAMESPACES_MAX};
 use crate::paths;
+use contract::Traffic;
 
 /// CDW14 bit 23: the offset is an index into the log's entries, which is not offered (LPA bit 5 of
 /// an entry's support).

@@ -34,8 +34,9 @@ use block::{Slot, VolumeId};
 use reservation::PathGroup;
 use wire::nvme::{Nqn, Status};
 
-use crate::controllers::health::{Failures, Traffic};
+use crate::controllers::health::Failures;
 use crate::subsystem::NamespaceIdentity;
+use contract::Traffic;
 
 /// A host, as Connect names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! What monitoring reads: parsed by a parser of others while hosts of two protocols are at work and
+//! What monitoring reads: parsed by a parser of others while hosts of three protocols are at work and
 //! a disk fails, compared with its documentation, and bounded for whoever asks.
 
 mod common;
@@ -22,6 +22,8 @@ use crate::lan::{INITIATOR, INTERFACE, Lan};
 
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:v0";
 const HOST: &str = "nqn.2026-11.net.plateway:me";
+const TARGET: &str = "iqn.2026-11.net.plateway:v0";
+const PORT: &str = "iqn.2026-11.net.plateway:me";
 
 /// Samples by name and labels: a number, or of a histogram how many and their sum.
 type Samples = BTreeMap<(String, BTreeMap<String, String>), (f64, f64)>;
@@ -112,12 +114,14 @@ fn configuration(metrics: &str) -> String {
     format!(
         "[server]\n{metrics}\n[[disk]]\nname = \"d0\"\nuri = \"faulty:7,file:d0.img?create=8MiB\"\n\
          [[volume]]\nname = \"v0\"\ndisks = [\"d0\"]\n[[listener]]\nnvme = \"127.0.0.1:0\"\n\
-         [[export]]\nvolume = \"v0\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = [\"{HOST}\"] }}\n"
+         [[export]]\nvolume = \"v0\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = [\"{HOST}\"] }}\n\
+         iscsi = {{ target = \"{TARGET}\", lun = 0, hosts = [\"{PORT}\"] }}\n\
+         [[listener]]\niscsi = \"127.0.0.1:0\"\n"
     )
 }
 
 #[test]
-fn two_protocols_and_a_disk_that_fails_are_counted_where_they_belong() {
+fn three_protocols_and_a_disk_that_fails_are_counted_where_they_belong() {
     let Some(lan) = Lan::make("9000") else { return };
     let home = tempfile::tempdir().unwrap();
     let aoe = |slot, hosts: &str| {
@@ -130,6 +134,7 @@ fn two_protocols_and_a_disk_that_fails_are_counted_where_they_belong() {
     let server = lan.serve(home.path(), &["--config", &write(home.path(), &config)]);
     let (target, initiator) = (&lan.target, &lan.initiator);
     let nvme = format!("nvme+tcp://{}/{SUBSYSTEM}/1?host_nqn={HOST}", server.address);
+    let iscsi = format!("iscsi://{}/{TARGET}/0?initiator=", server.listens("iscsi"));
     let line =
         ["--rw", "randrw=50", "--iodepth", "4", "--time", "1", "--warmup", "0", "--overwrite"];
     let load = |from: &str, uri: &str| {
@@ -143,13 +148,15 @@ fn two_protocols_and_a_disk_that_fails_are_counted_where_they_belong() {
         of("medium_read") + of("medium_write")
     };
     let (v7_0, v7_1) = (format!("aoe://{INTERFACE}/7.0"), format!("aoe://{INTERFACE}/7.1"));
-    let each = [(SUBSYSTEM, HOST), ("veth0/7.0", INITIATOR), ("veth0/7.1", "other")];
+    let each =
+        [(SUBSYSTEM, HOST), (TARGET, PORT), ("veth0/7.0", INITIATOR), ("veth0/7.1", "other")];
     let has_worked = |text: &str, (export, host): (&str, &str)| {
         let labels = [("export", export), ("host", host)];
         sum(&parse(text), "plateway_host_operations", &labels) > 0.0
     };
     for _ in 0..100 {
         load(target, &nvme);
+        load(target, &format!("{iscsi}{PORT}"));
         load(initiator, &v7_0);
         load(initiator, &v7_1);
         // A disk that failed a flush refuses writes: then a bench may end before its first read.
@@ -158,6 +165,8 @@ fn two_protocols_and_a_disk_that_fails_are_counted_where_they_belong() {
             break;
         }
     }
+    // Nobody named this one.
+    load(target, &format!("{iscsi}{PORT}-too"));
     let text = scrape(home.path(), "aoe");
     assert!(failed(&text) > 0.0, "the disk did not fail: {text}");
     let samples = parse(&text);
@@ -169,6 +178,9 @@ fn two_protocols_and_a_disk_that_fails_are_counted_where_they_belong() {
     }
     let stranger = [("host", "02:00:00:00:00:77")];
     assert_eq!(total("plateway_host_operations", &stranger), 0.0);
+    assert_eq!(total("plateway_host_operations", &[("export", TARGET), ("host", "other")]), 0.0);
+    assert!(total("plateway_hosts_connected", &[]) > 1.0, "{text}");
+    assert!(total("plateway_hosts_not_named", &[]) > 0.0, "{text}");
     // 7.0 names all who use it, and 7.1 nobody.
     let of_others = [("export", "veth0/7.0"), ("host", "other")];
     assert_eq!(total("plateway_host_operations", &of_others), 0.0, "{text}");

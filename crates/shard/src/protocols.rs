@@ -347,6 +347,8 @@ pub struct IscsiReport {
     pub logins: Vec<SessionReport>,
     /// What all connections did since the start, also those that are gone.
     pub sessions: SessionCounters,
+    /// What hosts did, by target.
+    pub traffic: Vec<targets::traffic::TrafficReport>,
 }
 
 impl Protocols {
@@ -616,8 +618,8 @@ impl Protocols {
     pub(crate) fn report<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> ProtocolReport {
         let (controllers, traffic) = (self.nvme.report(), self.nvme.traffic_report());
         let mut nvme = NvmeReport { controllers, sessions: self.nvme_ended, traffic };
-        let (logins, ended) = (self.iscsi.report(), self.iscsi_ended);
-        let mut iscsi = IscsiReport { logins, sessions: ended };
+        let (logins, traffic) = (self.iscsi.report(), self.iscsi.traffic_report());
+        let mut iscsi = IscsiReport { logins, sessions: self.iscsi_ended, traffic };
         for session in sessions {
             match session {
                 Session::NvmeTcp(connection) => nvme.sessions += *connection.counters(),

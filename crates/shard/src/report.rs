@@ -2,7 +2,7 @@
 
 use block::VolumeId;
 use contract::counters::Counter;
-use contract::{ConnectionId, DiskId, ListenerId, Misfits, counters};
+use contract::{ConnectionId, DiskId, HostEvent, ListenerId, Misfits, Refused, counters};
 use reservation::{Paths, Reservation};
 use volume::gate::{ErrorCounters, Health, RequestCounters};
 use volume::latency::Latencies;
@@ -20,6 +20,7 @@ pub struct Report {
     pub volumes: Vec<VolumeReport>,
     pub pool: PoolCounters,
     pub counters: ShardCounters,
+    pub hosts: HostCounters,
     pub imports: Vec<ImportReport>,
     pub misfits: Misfits,
     pub protocols: ProtocolReport,
@@ -72,6 +73,37 @@ counters! {
         accepted: Connections,
         /// Connections that were closed because their peer broke the protocol or a time limit.
         misbehaved: Connections,
+    }
+}
+
+counters! {
+    /// Hosts that came, and those that were refused, each as often as it is told to people.
+    pub struct HostCounters {
+        /// Hosts that began to use an export, once for each session.
+        connected: Events,
+        /// Hosts that were refused since no list of hosts names them.
+        not_named: Events,
+        /// Stations that were refused since the MAC mask of an export does not name them.
+        not_in_mask: Events,
+        /// Hosts that were refused since what they asked for is not exported.
+        not_exported: Events,
+        /// Hosts that were refused since they did not prove who they are.
+        not_proved: Events,
+    }
+}
+
+impl HostCounters {
+    /// That this is told.
+    pub(crate) fn count(&mut self, event: HostEvent) {
+        let counter = match event {
+            HostEvent::Connected => &mut self.connected,
+            HostEvent::Left(_) => return,
+            HostEvent::Refused(Refused::NotNamed) => &mut self.not_named,
+            HostEvent::Refused(Refused::NotInMask) => &mut self.not_in_mask,
+            HostEvent::Refused(Refused::NotExported) => &mut self.not_exported,
+            HostEvent::Refused(Refused::NotProved(_)) => &mut self.not_proved,
+        };
+        *counter += 1;
     }
 }
 

@@ -36,7 +36,7 @@ use crate::imports::Imports;
 use crate::machine;
 use crate::mail::{Mail, News};
 use crate::protocols::{Protocol, Protocols, Session};
-use crate::report::ShardCounters;
+use crate::report::{HostCounters, ShardCounters};
 use crate::timers::Timers;
 use frames::Frames;
 use lines::Lines;
@@ -113,6 +113,7 @@ pub struct Shard {
     pending: Vec<Pending>,
     draining: bool,
     counters: ShardCounters,
+    hosts: HostCounters,
 }
 
 impl Shard {
@@ -141,6 +142,7 @@ impl Shard {
             pending: Vec::new(),
             draining: false,
             counters: ShardCounters::default(),
+            hosts: HostCounters::default(),
         }
     }
 

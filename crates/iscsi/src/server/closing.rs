@@ -259,6 +259,7 @@ impl Connection {
             let response = LogoutResponse::new(tag, LogoutResponseCode::CLOSED, numbers);
             self.outbox.push(&response.emit(), &[]);
         }
+        self.tell_traffic(ctx);
         if let Some(session) = self.drains.take() {
             ctx.shared.session_drained(session);
         }

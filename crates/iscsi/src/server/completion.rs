@@ -60,6 +60,7 @@ impl Connection {
         let mut loans = core::mem::take(&mut self.intake.loans);
         Loan::prefetch(&loans, ctx.memory);
         for loan in loans.drain(..) {
+            self.traffic.read(loan.extent.length.0);
             let (task, buffer) = loan.lend(ctx.memory);
             self.send_read(&task, buffer, ctx);
         }
@@ -73,6 +74,7 @@ impl Connection {
         ctx.memory.land_all(&landings, received);
         for (landing, task) in landings.drain(..).zip(tasks.drain(..)) {
             let Landing { volume, disk, extent, .. } = landing;
+            self.traffic.wrote(extent.length.0);
             ctx.volumes.landed(volume, disk, extent.length);
             self.answer(&task, Refusal::bare(ScsiStatus::GOOD));
         }

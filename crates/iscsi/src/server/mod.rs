@@ -53,7 +53,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use block::{Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, Slot, VolumeId};
-use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
+use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext, Traffic};
 use reservation::{Access, PathGroup, Registrant};
 use scsi::{Attentions, Work};
 use wire::iscsi::Digests;
@@ -186,6 +186,8 @@ pub struct Connection {
     /// When to look at the time limits, at the latest.
     wake: Option<Instant>,
     counters: SessionCounters,
+    /// What the host read and wrote in this turn.
+    traffic: Traffic,
 }
 
 impl Connection {
@@ -217,6 +219,7 @@ impl Connection {
             // In whole seconds, so that connections that came together wake the shard once.
             wake: Some((now + HANDSHAKE).round_up(Duration::from_secs(1))),
             counters: SessionCounters::default(),
+            traffic: Traffic::default(),
         }
     }
 
@@ -328,6 +331,7 @@ impl Connection {
     /// The end of a turn: answers that were gathered leave, if nothing is out.
     pub fn settle(&mut self, ctx: &mut Context<'_>) {
         self.start_held(ctx);
+        self.tell_traffic(ctx);
         if self.outbox.has_to_send() {
             self.outbox.send(ctx.now);
             self.arm(ctx.now + self.send_limit());
@@ -336,6 +340,16 @@ impl Connection {
             && self.outbox.is_quiet()
         {
             self.state = State::Closing { reason, after_send: Some(true) };
+        }
+    }
+
+    /// Tells the targets what the host did, before its session is gone.
+    #[inline]
+    fn tell_traffic(&mut self, ctx: &mut Context<'_>) {
+        let session = self.state.session().or(self.drains);
+        if let Some(session) = session.filter(|_| !self.traffic.is_empty()) {
+            ctx.shared.count_traffic(session, &self.traffic);
+            self.traffic = Traffic::default();
         }
     }
 
@@ -416,6 +430,7 @@ impl Connection {
     fn submit(&mut self, slot: u16, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
         let ticket = self.identity.ticket(slot.into());
         self.in_flight += 1;
+        self.traffic.count(&operation);
         ctx.volumes.submit(volume, Request { ticket, operation });
     }
 

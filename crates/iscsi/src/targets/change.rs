@@ -10,7 +10,7 @@ use scsi::{LogicalUnit, ModeState};
 use wire::iscsi::IscsiName;
 use wire::scsi::{AdditionalSense, Sense};
 
-use super::{CloseReason, Entry, SessionEvent, Targets, masked};
+use super::{CloseReason, Entry, SessionEvent, Targets, masked, traffic};
 use crate::message::Message;
 use crate::target::{Target, Unit, UnitIdentity};
 
@@ -29,12 +29,14 @@ impl Targets {
         match self.by_name.get(&target.name) {
             Some(&slot) => {
                 let entry = self.entries.get_mut(slot).expect("names lead to targets");
-                let before = core::mem::replace(entry, Entry { target, units });
+                let ended = traffic::listed_again(core::mem::take(&mut entry.ended), &target);
+                let before = core::mem::replace(entry, Entry { target, units, ended });
                 self.changed(slot, &before);
             }
             None => {
                 let name = target.name.clone();
-                let slot = self.entries.insert(Entry { target, units });
+                let slot =
+                    self.entries.insert(Entry { target, units, ended: traffic::Ended::new() });
                 self.by_name.insert(name, slot);
             }
         }

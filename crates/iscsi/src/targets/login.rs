@@ -9,7 +9,7 @@
 use std::net::SocketAddr;
 
 use block::{Instant, ShardId, Slot, planted};
-use contract::{HostEvent, HostNews, Peer, Refused};
+use contract::{HostEvent, HostNews, Peer, Refused, Traffic};
 use wire::iscsi::{IscsiName, LoginStatus};
 
 use super::{
@@ -298,6 +298,7 @@ impl Targets {
             masked,
             mistaken: Vec::new(),
             ends: false,
+            traffic: Traffic::default(),
         });
         self.by_nexus.entry(nexus).or_default().push(slot);
         Ok(Opened { handle: SessionHandle(slot), tsih })

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{Instant, ShardId, Slot, VolumeId};
-use contract::{HostEvent, Refused};
+use contract::{HostEvent, Refused, Traffic};
 use reservation::replica::Answer;
 use reservation::{Change, PathGroup, Reservation, Verdict};
 use scsi::ModeState;
@@ -563,4 +563,39 @@ fn what_a_host_sets_of_a_unit_reaches_the_sessions_of_all_shards() {
         assert_eq!(shards.targets[shard].unit(opened.handle, 5).map(|unit| unit.mode), Some(mode));
         assert_ne!(shards.targets[shard].unit(opened.handle, 0).map(|unit| unit.mode), Some(mode));
     }
+}
+
+#[test]
+fn what_a_host_did_stays_with_it_when_its_session_is_gone_and_strangers_are_counted_together() {
+    let mut shards = Shards::new(1);
+    // One LUN is anybody's, the other one lists the host.
+    let listing = |hosts: Hosts| {
+        let mut target = target();
+        target.units[0].hosts = Hosts::Any;
+        target.units[1].hosts = hosts;
+        target
+    };
+    shards.targets[0].set_target(listing(Hosts::List(vec![name(HOST)])));
+    let mut stranger = port();
+    stranger.nexus.initiator = name("iqn.2026-11.net.plateway:stranger");
+    let (host, other) = (shards.log_in(0, &port()), shards.log_in(0, &stranger));
+    let read = |reads| Traffic { reads, read_bytes: 512 * reads, ..Traffic::default() };
+    for (at, reads) in [(&host, 2), (&other, 5), (&host, 1)] {
+        shards.targets[0].count_traffic(at.2.handle, &read(reads));
+    }
+    let told = |shards: &Shards| {
+        let all = shards.targets[0].traffic_report().into_iter();
+        all.map(|one| (one.host, one.traffic)).collect::<Vec<_>>()
+    };
+    let expected = vec![(None, read(5)), (Some(name(HOST)), read(3))];
+    assert_eq!(told(&shards), expected);
+    shards.drain(host);
+    shards.drain(other);
+    assert_eq!(told(&shards), expected, "sessions are gone");
+    let again = shards.log_in(0, &port());
+    shards.targets[0].count_traffic(again.2.handle, &read(1));
+    assert_eq!(told(&shards)[1], (Some(name(HOST)), read(4)));
+    // A list that does not name it any more leaves its name nowhere.
+    shards.targets[0].set_target(listing(Hosts::Any));
+    assert_eq!(told(&shards), [(None, read(9))]);
 }

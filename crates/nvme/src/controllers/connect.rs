@@ -10,13 +10,12 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use block::{Instant, ShardId, Slot};
-use contract::{Endpoint, HostEvent, Refused};
+use contract::{Endpoint, HostEvent, Refused, Traffic};
 use reservation::PathGroup;
 use wire::nvme::fabrics::{Connect, ConnectData, ConnectInvalid, FabricsType};
 use wire::nvme::{Command, Status};
 
 use super::controller::{Controller, IoQueue, Phase};
-use super::health::Traffic;
 use super::{
     Answer, Association, ControllerRef, Controllers, Host, KeyState, MachineKey, Message, Mistaken,
     Queue, QueueHandle, QueueView, Reply, Timer,

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use block::{Instant, ShardId, Slot};
-use contract::counters;
+use contract::Traffic;
 use wire::nvme::command::IoOpcode;
 use wire::nvme::log::{ErrorEntry, GetLog, LogId, TransportType};
 use wire::nvme::{Command, Nqn, Status};
@@ -21,22 +21,6 @@ use super::{Answer, ControllerRef, Controllers, MachineKey, Message, Queue, Queu
 use crate::limits::ERROR_ENTRIES_MAX;
 use crate::log;
 
-counters! {
-    /// What hosts did with the namespaces of a subsystem, since the start.
-    pub struct Traffic {
-        /// Reads and compares.
-        reads: Operations,
-        /// Writes.
-        writes: Operations,
-        /// Bytes that were read, compared or verified.
-        read_bytes: Bytes,
-        /// Bytes that were written.
-        write_bytes: Bytes,
-        /// Commands that failed because the medium did.
-        media_errors: Operations,
-    }
-}
-
 /// What a host did with a subsystem through one shard.
 #[derive(Clone, Debug)]
 pub struct TrafficReport {
@@ -44,14 +28,6 @@ pub struct TrafficReport {
     /// None of all hosts that its list does not name.
     pub host: Option<Nqn>,
     pub traffic: Traffic,
-}
-
-impl Traffic {
-    /// Whether nothing happened.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        *self == Traffic::default()
-    }
 }
 
 /// Which command it was, for the error log.

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use block::record::passed;
 use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
-use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer};
+use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer, Traffic};
 use reservation::{Applicant, NamedHosts, PathGroup, Registrant};
 use wire::nvme::{Nqn, Status};
 
@@ -248,7 +248,7 @@ pub(crate) struct Export {
     by_nsid: Vec<Option<Namespace>>,
     /// What went through queues of this shard that are gone, by the hosts that the list names; of
     /// all others under none.
-    ended: BTreeMap<Option<Nqn>, health::Traffic>,
+    ended: BTreeMap<Option<Nqn>, Traffic>,
 }
 
 /// A queue whose connection is on this shard.
@@ -268,7 +268,7 @@ struct Queue {
     stopped: bool,
     /// Whether it takes commands; else it drains.
     open: bool,
-    traffic: health::Traffic,
+    traffic: Traffic,
     /// NSIDs that are closed to it until its controller has identified them.
     mistaken: Mistaken,
     /// NSIDs under which something came that it is not mistaken about, and was not identified yet.

@@ -12,7 +12,7 @@ use contract::Counters;
 use prometheus_client::registry::Unit;
 use reactor::{LinkCounters, ShardStats};
 use shard::Report;
-use shard::report::ShardCounters;
+use shard::report::{HostCounters, ShardCounters};
 use volume::gate::{ErrorCounters, RequestCounters};
 use volume::latency::{Class, Latencies};
 
@@ -43,6 +43,8 @@ pub(crate) fn text(seen: &Seen<'_>) -> String {
     server(seen, &mut families);
     volumes(seen, &mut families);
     disks(seen, &mut families);
+    let came: HostCounters = seen.reports.iter().map(|report| report.hosts).sum();
+    families.counters("hosts", &Vec::new(), &came);
     hosts(protocols::host_traffic(seen.running, seen.reports), &mut families);
     links(seen, &mut families);
     for (shard, stats) in seen.shards.iter().enumerate() {

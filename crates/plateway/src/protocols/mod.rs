@@ -606,6 +606,18 @@ pub(crate) struct HostTraffic {
 }
 
 impl HostTraffic {
+    /// What a host did with an export of a protocol.
+    pub(crate) fn of(
+        protocol: &'static str,
+        export: &str,
+        host: Option<String>,
+        traffic: &contract::Traffic,
+    ) -> HostTraffic {
+        let &contract::Traffic { reads, writes, read_bytes, write_bytes, .. } = traffic;
+        let export = export.to_owned();
+        HostTraffic { protocol, export, host, reads, writes, read_bytes, write_bytes }
+    }
+
     /// What sets it apart from others.
     pub(crate) fn key(&self) -> (&'static str, &str, Option<&str>) {
         (self.protocol, &self.export, self.host.as_deref())
@@ -622,6 +634,7 @@ impl HostTraffic {
 /// What hosts did, on each shard.
 pub(crate) fn host_traffic(running: &Running, reports: &[Report]) -> Vec<HostTraffic> {
     nvme_tcp::metrics::host_traffic(reports)
+        .chain(iscsi::metrics::host_traffic(reports))
         .chain(aoe::metrics::host_traffic(running, reports))
         .collect()
 }

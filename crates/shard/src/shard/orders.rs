@@ -245,6 +245,7 @@ impl Shard {
                 waiting: self.lines.len() as u64,
             },
             counters: self.counters,
+            hosts: self.hosts,
             imports: self.imports.report(),
             misfits: self.frames.links.misfits,
             reservations: self.reservations.report(),

@@ -261,6 +261,7 @@ impl Shard {
             self.tell(News::Warning(notice));
         }
         while let Some(news) = self.protocols.poll_host_news() {
+            self.hosts.count(news.event);
             self.tell(News::Host(news));
         }
     }

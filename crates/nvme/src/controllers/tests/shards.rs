@@ -4,7 +4,8 @@
 use wire::nvme::log::{ErrorEntry, LogId, Smart};
 
 use super::*;
-use crate::controllers::health::{Failures, Origin, Traffic};
+use crate::controllers::health::{Failures, Origin};
+use contract::Traffic;
 
 #[test]
 fn a_connection_that_is_lost_while_its_owner_is_asked_gives_its_number_back() {

@@ -78,10 +78,9 @@ impl Connection {
     /// Answers the reads whose data can be lent.
     pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.intake.loans);
-        self.traffic.reads += loans.len() as u64;
         Loan::prefetch(&loans, ctx.memory);
         for loan in loans.drain(..) {
-            self.traffic.read_bytes += loan.extent.length.0;
+            self.traffic.read(loan.extent.length.0);
             let (command_id, buffer) = loan.lend(ctx.memory);
             self.send_read(command_id, buffer, ctx);
         }
@@ -92,9 +91,8 @@ impl Connection {
     pub(super) fn take_landings(&mut self, received: &[u8], ctx: &mut Context<'_>) {
         let mut landings = core::mem::take(&mut self.intake.landings);
         ctx.memory.land_all(&landings, received);
-        self.traffic.writes += landings.len() as u64;
         for Landing { volume, disk, extent, who, .. } in landings.drain(..) {
-            self.traffic.write_bytes += extent.length.0;
+            self.traffic.wrote(extent.length.0);
             ctx.volumes.landed(volume, disk, extent.length);
             self.answer(who, Status::SUCCESS);
         }

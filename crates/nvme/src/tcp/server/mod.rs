@@ -47,12 +47,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use block::record::passed;
 use block::{Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, VolumeId, limits};
-use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
+use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext, Traffic};
 use reservation::{Access, InForce, PathGroup, Registrant};
 use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
-use crate::controllers::health::{Failures, Origin, Traffic};
+use crate::controllers::health::{Failures, Origin};
 use crate::controllers::{ConnectionEvent, Controllers, MachineKey, QueueView};
 use crate::limits::HANDSHAKE;
 pub use closing::{Reason, TimeLimit};
@@ -422,32 +422,8 @@ impl Connection {
     ) {
         let ticket = self.identity.ticket(slot.into());
         self.in_flight += 1;
-        self.count(&operation);
+        self.traffic.count(&operation);
         ctx.volumes.submit(volume, Request { ticket, operation });
-    }
-
-    /// Counts what is submitted for the health log.
-    #[inline]
-    fn count(&mut self, operation: &Operation) {
-        let traffic = &mut self.traffic;
-        match operation {
-            Operation::Read { extent, .. } | Operation::Compare { extent, .. } => {
-                traffic.reads += 1;
-                traffic.read_bytes += extent.length.0;
-            }
-            Operation::Write { extent, .. } => {
-                traffic.writes += 1;
-                traffic.write_bytes += extent.length.0;
-            }
-            Operation::CompareAndWrite { extent, .. } => {
-                traffic.reads += 1;
-                traffic.writes += 1;
-                traffic.read_bytes += extent.length.0;
-                traffic.write_bytes += extent.length.0;
-            }
-            Operation::Verify { extent } => traffic.read_bytes += extent.length.0,
-            Operation::WriteZeroes { .. } | Operation::Discard { .. } | Operation::Flush => {}
-        }
     }
 
     /// Tells the controllers what the turn did, for the logs of health and errors.

@@ -9,14 +9,9 @@ use crate::protocols::HostTraffic;
 /// What hosts did with subsystems, on each shard.
 pub(crate) fn host_traffic(reports: &[Report]) -> impl Iterator<Item = HostTraffic> + '_ {
     let all = reports.iter().flat_map(|report| &report.protocols.nvme.traffic);
-    all.map(|one| HostTraffic {
-        protocol: "nvme",
-        export: one.subsystem.as_str().to_owned(),
-        host: one.host.as_ref().map(|host| host.as_str().to_owned()),
-        reads: one.traffic.reads,
-        writes: one.traffic.writes,
-        read_bytes: one.traffic.read_bytes,
-        write_bytes: one.traffic.write_bytes,
+    all.map(|one| {
+        let host = one.host.as_ref().map(|host| host.as_str().to_owned());
+        HostTraffic::of("nvme", one.subsystem.as_str(), host, &one.traffic)
     })
 }
 
