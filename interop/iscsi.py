@@ -1,4 +1,4 @@
-"""The iSCSI scenarios as the host sees them: Linux's initiator in the guest, QEMU's block layer, iPXE, and libiscsi's test suite.
+"""The iSCSI scenarios as the host sees them: Linux's initiator in the guest, QEMU's block layer, libvirt, iPXE, and libiscsi's test suite.
 
 Sizes are bytes, sectors 512 of them. QEMU and iPXE are told of a LUN by a URL; what Linux is told is in scenarios/iscsi.sh.
 
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 
 import ipxe
+import libvirtd
 from case import GUEST_MAC, STRIPE_SECTORS, Case, say, stripe_of_four
 from lan import NotPermitted
 from target import INITIATOR, IQN, MIB, Broken, Target
@@ -23,6 +24,7 @@ TABLE = os.path.join(HERE, "..", "docs", "conformance.md")
 SUITE_LIMIT_S = 1200  # a hang guard: it takes about a minute
 NOT_PERMITTED = 77
 UUID = "6f1c34a0-6b0a-4c70-9d3e-0a55c0ffee03"
+QEMU_INITIATOR = "iqn.2008-11.org.linux-kvm"  # what qemu-img and qemu-io call themselves
 STRANGER = "iqn.2026-11.net.plateway:stranger"
 GATEWAY = "10.0.2.2"  # this host's loopback, as a machine behind QEMU's user network reaches it
 HEAD = """# Conformance: libiscsi's test suite
@@ -290,6 +292,36 @@ def qemu(options):
         qemu_img("check", "-f", "qcow2", second)
         qemu_img("compare", "-f", "raw", "-F", "qcow2", image, second)
         say("what was converted is there after a kill; a qcow2 image in a LUN")
+        target.stop()
+
+
+def libvirt_pool(options):
+    """A pool of libvirt's with CHAP; the host looks at the LUNs by QEMU's own name."""
+    needs_qemu()
+    libvirtd.needs()
+    with served(options, Target.file_disk) as case:
+        target, file, (user, secret) = case.target, f"{case.folder}/moved", ("libvirt", "a-secret-of-its-own")
+        target.chap = user, secret, "target", "the other way round"
+        target.luns = {lun: (volume, [INITIATOR, QEMU_INITIATOR]) for lun, (volume, _) in target.luns.items()}
+        target.start()
+
+        def lun_url(lun):
+            return url(target, lun).replace("//", f"//{user}%{secret}@")
+
+        def write(lun, data):
+            with open(file, "wb") as f:
+                f.write(data)
+            qemu_io(lun_url(lun), f"write -s {file} 0 {len(data)}", "flush")
+
+        def read(lun, at, length):
+            qemu_img("convert", "-f", "raw", "-O", "raw", lun_url(lun), file)
+            with open(file, "rb") as f:
+                f.seek(at)
+                return f.read(length)
+
+        with libvirtd.Libvirt(case.folder) as own:
+            libvirtd.uses(own, target, INITIATOR, user, secret, read, write)
+        say("libvirt: a pool with CHAP, two volumes; one wiped, one booted from, one grown; a wrong secret and a stranger refused")
         target.stop()
 
 

@@ -176,6 +176,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: Run::Command(|tree| interop(tree, "iscsi-qemu")),
     },
     Step {
+        name: "iscsi-libvirt",
+        proves: "libvirt finds the target, proves who it is, lists, wipes and boots from LUNs of a pool, and sees one grow",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "iscsi-libvirt")),
+    },
+    Step {
         name: "guest-epoll",
         proves: "Linux's own initiator verifies its data over the epoll driver and survives a killed target",
         needs: Some("release"),
