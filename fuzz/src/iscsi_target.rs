@@ -2,6 +2,7 @@
 
 use block::{BlockCount, BlockSize, Instant, ShardId, VolumeId};
 use contract::{Endpoint, ListenerId, SessionIdentity};
+use iscsi::auth::{Credentials, Required, Secret};
 use iscsi::server::{Connection, Context};
 use iscsi::target::{Hosts, Target, Unit};
 use iscsi::targets::Targets as Shared;
@@ -9,8 +10,8 @@ use scsi::{LogicalUnit, ModeState};
 use testkit::iscsi::seal;
 use wire::iscsi::Digests;
 use wire::iscsi::{
-    DataIn, LogoutResponse, LogoutResponseCode, NopIn, R2t, RESERVED_TAG, Residual, ScsiResponse,
-    TargetNumbers, TaskManagementResponse, TaskResponse,
+    DataIn, LogoutResponse, LogoutResponseCode, NopIn, Opcode, R2t, RESERVED_TAG, Residual,
+    ScsiResponse, TargetNumbers, TaskManagementResponse, TaskResponse,
 };
 use wire::scsi::Lun;
 
@@ -104,6 +105,7 @@ pub fn invent(choices: &mut Choices<'_>) -> Vec<u8> {
             let response = LogoutResponseCode(way >> 6);
             seal(&LogoutResponse::new(tag, response, numbers).emit(), &[], digests)
         }
+        6 => invent_text(choices, tag, (stat_sn, exp_cmd_sn, max_cmd_sn)),
         // Any header of a target at all.
         _ => {
             let opcodes = [0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x31, 0x32, 0x3f];
@@ -114,6 +116,67 @@ pub fn invent(choices: &mut Choices<'_>) -> Vec<u8> {
             seal(&header, &[], digests)
         }
     }
+}
+
+/// What answers to logins and questions for targets are made of.
+const TEXTS: [&[u8]; 20] = [
+    b"AuthMethod=CHAP\0",
+    b"AuthMethod=None\0",
+    b"CHAP_A=7\0",
+    b"CHAP_A=5\0CHAP_I=300\0CHAP_C=0x\0",
+    b"CHAP_I=1\0CHAP_C=0x0102030405060708090a0b0c0d0e0f10\0",
+    b"CHAP_N=target\0CHAP_R=0x000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\0",
+    b"TargetPortalGroupTag=1\0",
+    b"HeaderDigest=CRC32C\0DataDigest=CRC32C\0",
+    b"HeaderDigest=Reject\0",
+    b"MaxRecvDataSegmentLength=512\0",
+    b"MaxBurstLength=16777216\0FirstBurstLength=0\0",
+    b"InitialR2T=No\0ImmediateData=No\0ErrorRecoveryLevel=2\0",
+    b"TargetName=iqn.2026-11.net.plateway:play\0TargetAddress=127.0.0.1:3260,1\0",
+    b"TargetName=iqn.2026-11.net.plateway:\xc3\xa9\0TargetAddress=[::1]:3260,70000\0",
+    b"TargetAddress=host.example:0\0",
+    b"TargetAlias=\x1b[2J\0",
+    b"TargetAddress=10.0.0.1:3261\0",
+    b"X-net.plateway.unknown=NotUnderstood\0",
+    b"=\0\0",
+    b"TargetName=iqn.2026",
+];
+
+/// An answer to a login or to a question for targets, of texts that an input chooses.
+fn invent_text(choices: &mut Choices<'_>, tag: u32, numbers: (u32, u32, u32)) -> Vec<u8> {
+    let (what, mut text) = (choices.byte(), Vec::new());
+    for _ in 0..what >> 5 {
+        text.extend_from_slice(choices.of(&TEXTS));
+    }
+    let opcode = if what & 1 == 0 { Opcode::LOGIN_RESPONSE } else { Opcode::TEXT_RESPONSE };
+    let mut header = [0; 48];
+    header[0] = opcode.0;
+    header[1] = choices.of(&[0x87, 0x81, 0x04, 0x00, 0x80, 0x40, 0x47, 0xff]);
+    header[5..8].copy_from_slice(&(text.len() as u32).to_be_bytes()[1..]);
+    header[8..14].copy_from_slice(&[0x80, 0, 0, 0, 0, 1]);
+    header[14] = what >> 1 & 1;
+    let transfer = choices.of(&[u32::MAX, 0, 7]);
+    let words = [tag, transfer, numbers.0, numbers.1, numbers.2];
+    for (at, word) in words.into_iter().enumerate() {
+        header[16 + 4 * at..][..4].copy_from_slice(&word.to_be_bytes());
+    }
+    let statuses = [0, 0, 0, 0x0101, 0x0102, 0x0201, 0x0301, 0xffff_u16];
+    if opcode == Opcode::LOGIN_RESPONSE {
+        header[36..38].copy_from_slice(&choices.of(&statuses).to_be_bytes());
+    }
+    let digests = Digests { header: what & 4 != 0, data: what & 8 != 0 };
+    seal(&header, &text, digests)
+}
+
+/// Who a host, or the target, says it is.
+pub fn credentials(name: &str) -> Credentials {
+    let secret = Secret::new(format!("the secret of {name}").as_bytes()).expect("a secret");
+    Credentials { name: name.to_owned(), secret }
+}
+
+/// The proof that a portal asks of those who look for targets, and what it proves to them.
+pub fn required() -> Required {
+    Required { users: vec![credentials("host")], own: Some(credentials("target")) }
 }
 
 /// Sense data with their length: a unit attention, whose unit is another one.
