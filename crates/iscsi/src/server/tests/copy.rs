@@ -2,7 +2,7 @@
 //! memory is given back on every way out; and what RECEIVE COPY RESULTS tells.
 
 use block::limits::{COPY_PART, POOL_PAGES_MIN};
-use block::{Class, Failure, Pool};
+use block::{BlockCount, BlockSize, Class, Failure, Pool};
 use reservation::{Change, PathGroup, PathState};
 use scsi::LogicalUnit;
 use scsi::limits::COPIES_KEPT;
@@ -158,6 +158,39 @@ fn segments_in_front_of_a_flawed_one_are_copied() {
     let details = CopyFailureDetails::parse(&details).expect("why");
     let sense = Sense::copy_aborted(AdditionalSense::WRITE_PROTECTED, 1);
     assert_eq!(Sense::parse(&details.sense), Ok(sense));
+}
+
+/// Its ends: units that are not in the list, that are said to be no disks, or whose blocks are larger
+/// than what is copied.
+#[test]
+fn a_segment_without_two_disks_that_it_fits_ends_a_copy() {
+    let large = |lun, volume| {
+        let blocks = BlockCount(VOLUME as u64 / 4096);
+        let unit = LogicalUnit { block_size: BlockSize::B4096, blocks, ..unit(volume, VOLUME) };
+        Unit { lun, hosts: Hosts::Any, unit }
+    };
+    let mut world = World::exporting([target().with_unit(large(300, 2))]);
+    world.join(&[]);
+    let mut places: Vec<CopyPlace> = [0, 1, 2, 0].map(place).into();
+    let block_lengths = [512, 512, 0, 512];
+    for (at, (place, length)) in places.iter_mut().zip(block_lengths).enumerate() {
+        let CopyPlace::Identification { device_type, block_length, .. } = place else { continue };
+        // The last one is said to be a tape.
+        (*device_type, *block_length) = (u8::from(at == 3), length);
+    }
+    for (ends, code) in [
+        ([0, 4], AdditionalSense::UNREACHABLE_COPY_TARGET),
+        ([0, 3], AdditionalSense::INCORRECT_COPY_TARGET_DEVICE_TYPE),
+        ([0, 2], AdditionalSense::UNEXPECTED_INEXACT_SEGMENT),
+    ] {
+        let segments = vec![segment([0, 0], 0, 64, 8), segment(ends, 0, 0, 7)];
+        let list = CopyList { id: 1, places: places.clone(), segments, ..CopyList::default() };
+        let list = list.emit();
+        world.command(0, order(&list), &list);
+        aborted(&world.said_one(0), code, 1);
+        assert_eq!(state(&mut world, 1), (1, 4096, 2), "{code:?}");
+    }
+    assert_eq!(world.links[0].connection.pages(), 0);
 }
 
 #[test]
