@@ -360,6 +360,18 @@ DISCOVERY = {
     "tampered": bytes([0, 0, 0, 0, 0, 0, 12, 0, 2, 1]),
     "lost": bytes([0, 0, 0, 0, 18]),
 }
+ISCSI_DISCOVERY = {
+    "plain": bytes([0]),
+    "digests-many": bytes([0xF3] + [0] * 30),
+    "chap": bytes([4] + [0] * 12),
+    "chap-both-ways": bytes([0x0C] + [0] * 12),
+    "changing": bytes([0x50] + [0, 0, 0, 0x15, 0, 0, 0x35] * 4),
+    "tampered": bytes([4, 0, 0, 0, 0, 0, 12, 0, 2, 1]),
+    "lost": bytes([0, 0, 0, 0, 18]),
+    # An answer to the login, and texts to the question, that nobody sent.
+    "login-invented": bytes([4, 0, 0, 16, 6, 0, 0, 0, 0, 0, 0, 0x40, 0, 4, 0, 0, 0]),
+    "text-invented": bytes([0] + [0] * 8 + [16, 6, 2, 0, 0, 0, 0, 0, 0x61, 12, 13, 14, 0, 0, 0]),
+}
 AOE_TARGET = {
     # A write, its copy, a read of it; the volumes answer, the batches come back.
     "session": bytes([0, 0, 0, 0, 0, 1, 0, 1, 2, 5, 3, 5, 0, 0, 0, 0, 0, 0, 2, 0, 0, 2, 5, 7, 0, 0, 7, 0, 0, 15, 10, 0, 5, 0]),
@@ -410,7 +422,8 @@ ISCSI_TARGET = {
     "tampered": bytes([0, 0, 0, 1, 0, 2, ROUND, 1, 4, 0, 3, 0, 3, 0, 25, 1, 4, 3, ROUND]),
 }
 for target, plays in [("iscsi_target_play", ISCSI_TARGET), ("scsi_play", SCSI_PLAY), ("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
-                      ("aoe_target_play", AOE_TARGET), ("aoe_initiator_play", AOE_INITIATOR), ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY), ("label", LABELS)]:
+                      ("aoe_target_play", AOE_TARGET), ("aoe_initiator_play", AOE_INITIATOR), ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY),
+                      ("iscsi_discovery_play", ISCSI_DISCOVERY), ("label", LABELS)]:
     for name, play in plays.items():
         seed(target, name, play)
 
