@@ -54,7 +54,7 @@ impl Fairness {
 
 #[cfg(test)]
 mod tests {
-    use crate::run::run_seed;
+    use crate::seed::run_seed;
 
     #[test]
     fn who_waits_for_memory_is_served_in_its_turn_under_load() {

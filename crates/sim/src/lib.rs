@@ -25,10 +25,11 @@ pub mod over_nvme;
 pub mod paths;
 mod run;
 pub mod scenario;
+mod seed;
 pub mod setup;
 pub mod trace;
 pub mod world;
 mod writer;
 
-pub use run::{Activity, Counts, Failed, Passed, Plant, find_planted, run_seed, trace_seed};
 pub use scenario::{SCENARIOS, Scenario};
+pub use seed::{Activity, Counts, Failed, Passed, Plant, find_planted, run_seed, trace_seed};

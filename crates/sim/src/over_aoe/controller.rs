@@ -21,7 +21,7 @@ use wire::ethernet::MacAddress;
 
 use super::lan::ADDRESS;
 use crate::client::SimWorld;
-use crate::run::Counts;
+use crate::seed::Counts;
 
 const MILLISECOND: u64 = 1_000_000;
 /// Between two copies of what is not answered.

@@ -21,7 +21,8 @@ use wire::ethernet::MacAddress;
 use super::{ControlHost, PlainHost, hostile::Hostile};
 use crate::client::{Disguise, Simulated, VOLUME};
 use crate::clients::client_of;
-use crate::run::{MILLISECOND, Orders, Plant, Run, Start, TARGET};
+use crate::run::{MILLISECOND, Orders, Run, Start, TARGET};
+use crate::seed::Plant;
 use crate::setup::{Fault, Lan, Setup};
 use crate::writer::Writer;
 
