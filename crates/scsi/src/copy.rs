@@ -101,7 +101,7 @@ pub fn copy(data: &[u8], this: u16, units: &[(u16, &LogicalUnit)]) -> Result<Cop
                 order.luns.push(ends.map(|(lun, _)| lun));
             }
             Err(code) => {
-                order.flaw = Some(Sense::copy_aborted(code, number as u16));
+                order.flaw = Some(copy_aborted(code, number));
                 break;
             }
         }
@@ -240,7 +240,8 @@ pub fn check_destination(unit: &LogicalUnit) -> Result<(), AdditionalSense> {
     }
 }
 
-/// The sense data of a copy of which this segment failed below, or was in the way of somebody.
+/// The sense data of a copy of which this segment cannot be copied, failed below, or was in the way of
+/// somebody.
 #[cold]
 pub fn copy_aborted(code: AdditionalSense, segment: usize) -> Sense {
     block::record::passed("status", code.name().unwrap_or_default());
