@@ -28,6 +28,8 @@ drop_in() { # NAME LINE...: as `systemctl edit` writes it
     systemctl daemon-reload
 }
 
+# udev may have looked at the disk before its table was whole: then whoever waits triggers it, as an administrator would.
+nudged() { "$@" || { nudges=$((${nudges:-0} + 1)); [ $((nudges % 100)) != 0 ] || udevadm trigger --action=change --subsystem-match=block; false; }; }
 is_of_group() { [ "$(stat -Lc %G "$1")" = plateway ]; }
 put() { dd if="$1" of="$2" bs=64k oflag=direct conv=notrunc status=none && sync "$2" || die "cannot write $2"; }
 same() { dd if="$2" bs=64k count=16 iflag=direct status=none | cmp -s - "$1"; }
@@ -103,8 +105,8 @@ first() {
     echo 'label: gpt
 size=32MiB, name=plateway-a' | sfdisk -q /dev/disk/by-id/virtio-disk0 || die "sfdisk"
     udevadm settle
-    wait_for "the partition" test -b /dev/disk/by-partlabel/plateway-a
-    wait_for "the udev rule to give plateway-a to the group" is_of_group /dev/disk/by-partlabel/plateway-a
+    wait_for "the partition" nudged test -b /dev/disk/by-partlabel/plateway-a
+    wait_for "the udev rule to give plateway-a to the group" nudged is_of_group /dev/disk/by-partlabel/plateway-a
     ip link add aoe0 mtu 9000 type veth peer name aoe1 mtu 9000 && ip link set aoe0 up && ip link set aoe1 up || die "veth"
     write_config
     plateway check $config >/tmp/check 2>&1 || { cat /tmp/check; die "check refuses the configuration"; }
