@@ -91,6 +91,14 @@ pub enum Access {
     Other,
 }
 
+impl Access {
+    /// That of a request for data, which it changes or not.
+    #[inline]
+    pub fn to_data(changes: bool) -> Access {
+        if changes { Access::Write } else { Access::Read }
+    }
+}
+
 /// Who is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {

@@ -79,7 +79,7 @@ impl Active {
 
     /// What it is to a reservation.
     pub(super) fn access(&self) -> Access {
-        if self.changes { Access::Write } else { Access::Read }
+        Access::to_data(self.changes)
     }
 
     /// Whether two commands must not be below at once: they share sectors and a source, and one of

@@ -188,8 +188,8 @@ impl Connection {
         if is_write {
             scsi::check_destination(unit).map_err(aborted)?;
         }
-        let access = if is_write { Access::Write } else { Access::Read };
-        let allowed = self.check_reservation(unit.volume, Some(access), ctx);
+        let access = Some(Access::to_data(is_write));
+        let allowed = self.check_reservation(unit.volume, access, ctx);
         allowed.map_err(|_| aborted(AdditionalSense::THIRD_PARTY_DEVICE_FAILURE))
     }
 

@@ -212,7 +212,7 @@ impl Shard {
         let Draining { volume, ended, .. } = draining;
         ended.retain_mut(|ended| self.volumes.outstanding(*volume).any(|one| ended.is(&one)));
         let is_allowed = |one: Outstanding| {
-            let access = if one.changes_data { Access::Write } else { Access::Read };
+            let access = Access::to_data(one.changes_data);
             // What the process itself does is nobody's.
             let who = self.registrant(one.ticket);
             who.is_none_or(|_| self.reservations.in_force.allows(*volume, who, access))

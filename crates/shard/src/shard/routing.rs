@@ -14,8 +14,8 @@ use reservation::{Access, InForce, PathGroup, Paths, Registrant};
 use volume::gate::Health;
 use volume::{Layout, Notice, Volumes};
 
-use super::Shard;
 use super::proposers::Proposer;
+use super::{Place, Shard};
 use crate::machine;
 use crate::mail::{Answer, Mail, News};
 use crate::protocols::{Context, Protocols, Session};
@@ -24,11 +24,11 @@ use crate::protocols::{Context, Protocols, Session};
 pub(super) struct Below<'a> {
     pub(super) now: Instant,
     pub(super) volumes: &'a mut Volumes,
-    /// The session that asks; `None` where nobody checks it.
+    /// The session that asks, in debug builds: it must have judged what it asks by what is in force.
     asker: Option<Asker<'a>>,
 }
 
-/// What a session may not do here any more, whatever it has begun.
+/// A session, and what is in force here.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     group: PathGroup,
@@ -37,14 +37,21 @@ struct Asker<'a> {
     reservations: &'a InForce,
 }
 
-impl Asker<'_> {
+impl<'a> Asker<'a> {
+    #[inline]
+    fn of(place: &Place, paths: &'a Paths, reservations: &'a InForce) -> Option<Asker<'a>> {
+        let Place { group, session, .. } = place;
+        let made = || Asker { group: *group, who: session.registrant(), paths, reservations };
+        cfg!(debug_assertions).then(made)
+    }
+
     fn may_ask(self, volume: VolumeId, request: &Request) -> bool {
-        let is_write = request.operation.changes_data();
-        let access = if is_write { Access::Write } else { Access::Read };
-        let is_flush = matches!(request.operation, Operation::Flush);
-        let is_fenced =
-            self.who.is_some() && !is_flush && !self.reservations.allows(volume, self.who, access);
-        self.paths.state(self.group).serves() && !is_fenced
+        let access = match request.operation {
+            Operation::Flush => Access::Other,
+            ref data => Access::to_data(data.changes_data()),
+        };
+        let is_allowed = self.who.is_none() || self.reservations.allows(volume, self.who, access);
+        self.paths.state(self.group).serves() && is_allowed
     }
 }
 
@@ -97,12 +104,7 @@ impl Shard {
             place.touched = true;
             self.touched.push(slot);
         }
-        let asker = cfg!(debug_assertions).then(|| Asker {
-            group: place.group,
-            who: place.session.registrant(),
-            paths: &self.paths.in_force,
-            reservations: &self.reservations.in_force,
-        });
+        let asker = Asker::of(place, &self.paths.in_force, &self.reservations.in_force);
         let mut below = Below { now, volumes: &mut self.volumes, asker };
         let mut context = Context {
             now,
@@ -272,7 +274,8 @@ impl Shard {
         for slot in touched.drain(..) {
             let Some(place) = self.places.get_mut(slot) else { continue };
             place.touched = false;
-            let mut below = Below { now, volumes: &mut self.volumes, asker: None };
+            let asker = Asker::of(place, &self.paths.in_force, &self.reservations.in_force);
+            let mut below = Below { now, volumes: &mut self.volumes, asker };
             let mut context = Context {
                 now,
                 memory: &mut *memory,
