@@ -47,12 +47,11 @@ impl Oracle {
         let Content::Copied { from, range } = entry.content else { return true };
         let (start, end) = (entry.start, entry.until(end));
         asked.entry(number).or_insert_with(|| vec![0; block.len()])[at] = end;
-        // As a read of its source would see it. Events stand in the order of their beginnings, and
-        // the newest ones that were there before replace nearly all others.
+        // As a read of its source would see it. Events stand in the order of their beginnings: who
+        // replaces one is among those that began before, and the newest replace nearly all others.
         let source = &self.blocks[from as usize];
-        let begun = source.partition_point(|other| other.start <= end);
         let before = &source[..source.partition_point(|other| other.start < start)];
-        (0..begun).rev().any(|at| {
+        (0..source.len()).rev().any(|at| {
             let other = &source[at];
             let is_later = other.id == entry.id
                 && matches!(other.content, Content::Copied { range: its, .. } if its >= range);
