@@ -3,6 +3,8 @@
 //! Requests are counted when they go below or are answered from memory that was lent; units: requests
 //! and bytes.
 
+use std::collections::BTreeMap;
+
 use block::Operation;
 
 use crate::counters;
@@ -59,5 +61,40 @@ impl Traffic {
     pub fn wrote(&mut self, bytes: u64) {
         self.writes += 1;
         self.write_bytes += bytes;
+    }
+}
+
+/// Traffic by the hosts that a list names, and of all others together: strangers cost nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByHost<N>(BTreeMap<Option<N>, Traffic>);
+
+impl<N> Default for ByHost<N> {
+    fn default() -> ByHost<N> {
+        ByHost(BTreeMap::new())
+    }
+}
+
+impl<N: Ord> ByHost<N> {
+    /// A host, if the list names it, did so much more.
+    pub fn add(&mut self, host: Option<N>, traffic: &Traffic) {
+        if !traffic.is_empty() {
+            *self.0.entry(host).or_default() += *traffic;
+        }
+    }
+
+    /// The list is another: what those did whom it does not name any more is that of others.
+    pub fn list_again(&mut self, listed: impl Fn(&N) -> Option<N>) {
+        for (host, traffic) in core::mem::take(&mut self.0) {
+            self.add(host.and_then(|host| listed(&host)), &traffic);
+        }
+    }
+}
+
+impl<N> IntoIterator for ByHost<N> {
+    type Item = (Option<N>, Traffic);
+    type IntoIter = std::collections::btree_map::IntoIter<Option<N>, Traffic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
     }
 }

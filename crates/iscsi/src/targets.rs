@@ -31,6 +31,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use block::{IdMap, Instant, ShardId, Slot, Table, VolumeId};
+use contract::traffic::ByHost;
 use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer, Traffic};
 use reservation::{Change, NamedHosts, PathChange, PathGroup, Registrant};
 use scsi::LogicalUnit;
@@ -182,7 +183,7 @@ struct Entry {
     /// Its logical units, by LUN.
     units: IdMap<LogicalUnit>,
     /// What was read and written in sessions that are gone.
-    ended: traffic::Ended,
+    ended: ByHost<IscsiName>,
 }
 
 /// The targets of a shard and the sessions on it. See the module's text for the order of calls.

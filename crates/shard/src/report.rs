@@ -137,3 +137,26 @@ pub struct ImportReport {
     /// What its initiator counted.
     pub counters: Vec<(&'static Counter, u64)>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_to_come_or_be_refused_has_a_counter_and_to_leave_has_none() {
+        let mut counted = HostCounters::default();
+        let refused = [
+            Refused::NotNamed,
+            Refused::NotInMask,
+            Refused::NotExported,
+            Refused::NotProved("its secret is another"),
+        ];
+        for (times, why) in (2..).zip(refused) {
+            (0..times).for_each(|_| counted.count(HostEvent::Refused(why)));
+        }
+        counted.count(HostEvent::Connected);
+        counted.count(HostEvent::Left("it logged out"));
+        let HostCounters { connected, not_named, not_in_mask, not_exported, not_proved } = counted;
+        assert_eq!([connected, not_named, not_in_mask, not_exported, not_proved], [1, 2, 3, 4, 5]);
+    }
+}

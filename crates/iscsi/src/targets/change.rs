@@ -6,11 +6,12 @@
 //! SPC-4, 5.14 (unit attentions); SAM-5, 5.14.
 
 use block::{IdMap, ShardId, Slot, VolumeId};
+use contract::traffic::ByHost;
 use scsi::{LogicalUnit, ModeState};
 use wire::iscsi::IscsiName;
 use wire::scsi::{AdditionalSense, Sense};
 
-use super::{CloseReason, Entry, SessionEvent, Targets, masked, traffic};
+use super::{CloseReason, Entry, SessionEvent, Targets, masked};
 use crate::message::Message;
 use crate::target::{Target, Unit, UnitIdentity};
 
@@ -29,14 +30,14 @@ impl Targets {
         match self.by_name.get(&target.name) {
             Some(&slot) => {
                 let entry = self.entries.get_mut(slot).expect("names lead to targets");
-                let ended = traffic::listed_again(core::mem::take(&mut entry.ended), &target);
+                let mut ended = core::mem::take(&mut entry.ended);
+                ended.list_again(|host| target.listed(host));
                 let before = core::mem::replace(entry, Entry { target, units, ended });
                 self.changed(slot, &before);
             }
             None => {
                 let name = target.name.clone();
-                let slot =
-                    self.entries.insert(Entry { target, units, ended: traffic::Ended::new() });
+                let slot = self.entries.insert(Entry { target, units, ended: ByHost::default() });
                 self.by_name.insert(name, slot);
             }
         }

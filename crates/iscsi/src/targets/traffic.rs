@@ -1,8 +1,7 @@
 //! What each host did with a target through this shard, for monitoring.
 //!
 //! A connection gathers it during a turn and gives it to its session; of sessions that are gone the
-//! target keeps it, by the hosts that the lists of its LUNs name and one for all others, so that
-//! strangers cost nothing.
+//! target keeps it, by the hosts that the lists of its LUNs name.
 
 use std::collections::BTreeMap;
 
@@ -21,24 +20,12 @@ pub struct TrafficReport {
     pub traffic: Traffic,
 }
 
-/// That of sessions that are gone, by host.
-pub(super) type Ended = BTreeMap<Option<IscsiName>, Traffic>;
-
 impl Target {
     /// The host, if a list names it.
-    fn listed(&self, host: &IscsiName) -> Option<IscsiName> {
+    pub(super) fn listed(&self, host: &IscsiName) -> Option<IscsiName> {
         let names = |hosts: &Hosts| matches!(hosts, Hosts::List(hosts) if hosts.contains(host));
         self.units.iter().any(|unit| names(&unit.hosts)).then(|| host.clone())
     }
-}
-
-/// Traffic under the names that the target's lists have now.
-pub(super) fn listed_again(ended: Ended, target: &Target) -> Ended {
-    let mut all = Ended::new();
-    for (host, traffic) in ended {
-        *all.entry(host.and_then(|host| target.listed(&host))).or_default() += traffic;
-    }
-    all
 }
 
 impl Targets {
@@ -52,25 +39,31 @@ impl Targets {
 
     /// A session is gone: what went through it is kept.
     pub(super) fn keep_traffic(&mut self, session: &Session) {
-        let entry = self.entries.get_mut(session.target);
-        if let Some(Entry { target, ended, .. }) = entry.filter(|_| !session.traffic.is_empty()) {
-            *ended.entry(target.listed(&session.nexus.initiator)).or_default() += session.traffic;
+        if let Some(Entry { target, ended, .. }) = self.entries.get_mut(session.target) {
+            ended.add(target.listed(&session.nexus.initiator), &session.traffic);
         }
     }
 
     /// What went through this shard, by target and host.
     pub fn traffic_report(&self) -> Vec<TrafficReport> {
-        let mut all = Vec::new();
-        for (slot, Entry { target, ended, .. }) in self.entries.iter() {
-            let mut ended = ended.clone();
-            let sessions = self.sessions.iter().map(|(_, session)| session);
-            for Session { nexus, traffic, .. } in sessions.filter(|one| one.target == slot) {
-                *ended.entry(target.listed(&nexus.initiator)).or_default() += *traffic;
+        let kept = self.entries.iter().map(|(slot, entry)| (slot.index, entry.ended.clone()));
+        let mut all: BTreeMap<u32, _> = kept.collect();
+        for (_, Session { nexus, traffic, target: slot, .. }) in self.sessions.iter() {
+            // That of a session whose target was removed is gone with it.
+            let Some(Entry { target, .. }) = self.entries.get(*slot) else { continue };
+            if let Some(by_host) = all.get_mut(&slot.index) {
+                by_host.add(target.listed(&nexus.initiator), traffic);
             }
-            let of_host =
-                |(host, traffic)| TrafficReport { target: target.name.clone(), host, traffic };
-            all.extend(ended.into_iter().map(of_host));
         }
-        all
+        let mut told = Vec::new();
+        for (slot, Entry { target, .. }) in self.entries.iter() {
+            let by_host = all.remove(&slot.index).into_iter().flatten();
+            told.extend(by_host.map(|(host, traffic)| TrafficReport {
+                target: target.name.clone(),
+                host,
+                traffic,
+            }));
+        }
+        told
     }
 }

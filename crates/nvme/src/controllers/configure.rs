@@ -6,9 +6,8 @@
 //! awaited) is made by the shard: remove the namespace on every shard, await what is in flight,
 //! then go on.
 
-use std::collections::BTreeMap;
-
 use block::{Instant, Slot, planted};
+use contract::traffic::ByHost;
 use wire::nvme::Nqn;
 
 use super::controller::{Controller, Phase};
@@ -52,14 +51,11 @@ impl Controllers {
         // A new one is one that nobody could see before.
         let slot = *self.export_of.entry(subsystem.nqn.clone()).or_insert_with(|| {
             let subsystem = Subsystem { hosts: Hosts::List(Vec::new()), ..subsystem.clone() };
-            self.exports.insert(Export { subsystem, by_nsid: Vec::new(), ended: BTreeMap::new() })
+            self.exports.insert(Export { subsystem, by_nsid: Vec::new(), ended: ByHost::default() })
         });
         let export = self.exports.get_mut(slot).expect("names lead to exports");
         let old = core::mem::replace(&mut export.subsystem, subsystem).hosts;
-        for (host, traffic) in core::mem::take(&mut export.ended) {
-            let listed = host.and_then(|host| hosts.listed(&host));
-            *export.ended.entry(listed).or_default() += traffic;
-        }
+        export.ended.list_again(|host| hosts.listed(host));
         let kept = |nsid: u32| namespaces.iter().any(|namespace| namespace.nsid == nsid);
         let gone = export.namespaces().map(|old| old.nsid).filter(|&nsid| !kept(nsid));
         for nsid in gone.collect::<Vec<_>>() {

@@ -8,10 +8,9 @@
 //! finds every command in the log that it saw fail. Units: bytes and commands. Spec: NVMe base,
 //! "Error Information", "SMART / Health Information".
 
-use std::collections::BTreeMap;
-
 use block::{Instant, ShardId, Slot};
 use contract::Traffic;
+use contract::traffic::ByHost;
 use wire::nvme::command::IoOpcode;
 use wire::nvme::log::{ErrorEntry, GetLog, LogId, TransportType};
 use wire::nvme::{Command, Nqn, Status};
@@ -137,28 +136,19 @@ impl Controllers {
     /// A queue is gone: what went through it is kept.
     pub(super) fn keep_traffic(&mut self, queue: &Queue) {
         let export = queue.export.and_then(|slot| self.exports.get_mut(slot));
-        if let Some(export) = export.filter(|_| !queue.traffic.is_empty()) {
-            *export.ended.entry(export.subsystem.hosts.listed(&queue.who.host.nqn)).or_default() +=
-                queue.traffic;
+        if let Some(export) = export {
+            let host = export.subsystem.hosts.listed(&queue.who.host.nqn);
+            export.ended.add(host, &queue.traffic);
         }
     }
 
-    /// What went through this shard to a subsystem, by the hosts that its list names; that of all
-    /// others is under none.
-    fn traffic(&self, slot: Slot) -> BTreeMap<Option<Nqn>, Traffic> {
-        let Some(export) = self.exports.get(slot) else { return BTreeMap::new() };
-        let hosts = &export.subsystem.hosts;
-        let ended = export
-            .ended
-            .iter()
-            .map(|(host, traffic)| (host.as_ref().and_then(|host| hosts.listed(host)), *traffic));
+    /// What went through this shard to a subsystem, by host.
+    fn traffic(&self, slot: Slot) -> ByHost<Nqn> {
+        let Some(export) = self.exports.get(slot) else { return ByHost::default() };
+        let mut all = export.ended.clone();
         let queues = self.queues.iter().map(|(_, queue)| queue);
-        let queues = queues.filter(|queue| queue.export == Some(slot));
-        let mut all = BTreeMap::<_, Traffic>::new();
-        for (host, traffic) in
-            ended.chain(queues.map(|queue| (hosts.listed(&queue.who.host.nqn), queue.traffic)))
-        {
-            *all.entry(host).or_default() += traffic;
+        for queue in queues.filter(|queue| queue.export == Some(slot)) {
+            all.add(export.subsystem.hosts.listed(&queue.who.host.nqn), &queue.traffic);
         }
         all
     }
@@ -177,7 +167,8 @@ impl Controllers {
     }
 
     fn traffic_of(&self, slot: Option<Slot>) -> Traffic {
-        slot.map(|slot| self.traffic(slot).into_values().sum()).unwrap_or_default()
+        let all = slot.into_iter().flat_map(|slot| self.traffic(slot));
+        all.map(|(_, traffic)| traffic).sum()
     }
 
     /// Those commands of this queue failed.

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use block::record::passed;
 use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
+use contract::traffic::ByHost;
 use contract::{Endpoint, HostEvent, HostNews, ListenerId, Peer, Traffic};
 use reservation::{Applicant, NamedHosts, PathGroup, Registrant};
 use wire::nvme::{Nqn, Status};
@@ -248,7 +249,7 @@ pub(crate) struct Export {
     by_nsid: Vec<Option<Namespace>>,
     /// What went through queues of this shard that are gone, by the hosts that the list names; of
     /// all others under none.
-    ended: BTreeMap<Option<Nqn>, Traffic>,
+    ended: ByHost<Nqn>,
 }
 
 /// A queue whose connection is on this shard.

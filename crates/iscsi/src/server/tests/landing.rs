@@ -3,6 +3,7 @@
 
 use block::limits::{LANDINGS_TOGETHER, LOANS_TOGETHER};
 use block::{ByteCount, Class, VolumeId};
+use contract::Traffic;
 use wire::iscsi::{Digests, LogoutReason, TaskAttribute};
 use wire::scsi::{AdditionalSense, ByteCheck, Cdb, Lun, ScsiStatus, SenseKey};
 
@@ -101,6 +102,19 @@ fn a_read_behind_a_write_in_one_segment_sees_it() {
         assert!((0..5).all(|lba| *read[lba as usize] == data(lba, 512)));
         assert!(world.log.is_empty());
     }
+}
+
+/// Its session is drained in the turn in which it wrote.
+#[test]
+fn what_is_written_right_before_a_logout_is_counted() {
+    let mut world = landing(Digests::NONE);
+    let mut bytes = words(&mut world, 0, 4096);
+    bytes.extend(world.links[0].host.logout(LogoutReason::CLOSE_SESSION, ()).1);
+    world.send(0, &bytes);
+    assert_eq!(world.shard.shared.session_count(), 0);
+    let told = world.shard.shared.traffic_report();
+    let written: Vec<_> = told.iter().map(|one| &one.traffic).collect();
+    assert_eq!(written, [&Traffic { writes: 1, write_bytes: 4096, ..Traffic::default() }]);
 }
 
 #[test]
