@@ -321,7 +321,7 @@ def libvirt_pool(options):
 
         with libvirtd.Libvirt(case.folder) as own:
             libvirtd.uses(own, target, INITIATOR, user, secret, read, write)
-        say("libvirt: a pool with CHAP, two volumes; one wiped, one booted from, one grown; a wrong secret and a stranger refused")
+        say("libvirt: a pool with CHAP, two volumes; one wiped, one booted from, one grown; a wrong secret and a stranger refused; a planted failure noticed")
         target.stop()
 
 

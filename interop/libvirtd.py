@@ -16,8 +16,11 @@ import ipxe
 from lan import NotPermitted
 from target import IQN, MIB, Broken
 
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 NEEDED = "libvirtd", "virsh"
-BACKEND = "/usr/lib/*/libvirt/storage-backend/libvirt_storage_backend_iscsi-direct.so"
+# What is loaded by it, below /usr/lib/ARCH/libvirt; Debian 13 has each driver in a package of its own.
+DRIVERS = ("storage-backend/libvirt_storage_backend_iscsi-direct.so", "connection-driver/libvirt_driver_storage.so",
+           "connection-driver/libvirt_driver_secret.so", "connection-driver/libvirt_driver_qemu.so")
 NOBODY = 65534
 LIMIT_S = 300  # a hang guard: it takes some ten seconds
 SHORT = 512  # libvirt takes the number of the last block for how many there are
@@ -25,9 +28,11 @@ POOL, SECRET = "plateway", "6f1c34a0-6b0a-4c70-9d3e-0a55c0ffee04"
 
 
 def needs():
-    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    if not all(shutil.which(name, path=path) for name in NEEDED) or not glob.glob(BACKEND):
-        raise NotPermitted("libvirt is needed: install libvirt-daemon, libvirt-clients and libvirt-daemon-driver-storage-iscsi-direct")
+    missing = [name for name in NEEDED if not shutil.which(name, path=PATH)]
+    missing += [name for name in DRIVERS if not glob.glob(f"/usr/lib/*/libvirt/{name}")]
+    if missing:
+        raise NotPermitted(f"libvirt is needed, and {', '.join(missing)} is not here: install libvirt-daemon, libvirt-clients, "
+                           "libvirt-daemon-driver-storage-iscsi-direct and, where they are packages, libvirt-daemon-driver-secret and -qemu")
 
 
 class Libvirt:
@@ -42,7 +47,7 @@ class Libvirt:
             self.user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
             for path in (self.home, f"{self.home}/run"):
                 os.chown(path, NOBODY, NOBODY)
-        self.environment = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "HOME": self.home, "XDG_RUNTIME_DIR": f"{self.home}/run"}
+        self.environment = {"PATH": PATH, "HOME": self.home, "XDG_RUNTIME_DIR": f"{self.home}/run"}
         self.daemon = None
 
     def __enter__(self):
@@ -141,6 +146,21 @@ def boots(libvirt, volume):
         raise
 
 
+def must_be_wiped(read, length):
+    if read(1, 0, length).strip(b"\0"):
+        raise Broken("the volume that was wiped holds something")
+
+
+def planted(target, read, length):
+    """What is put back behind a wipe, wherever the volume's bytes lie in its file, must be noticed."""
+    target.do_corrupt("d1", 0, 4 * MIB)
+    try:
+        must_be_wiped(read, length)
+    except Broken:
+        return
+    raise Broken("planted failure 'a wipe that wiped nothing' was not noticed")
+
+
 def uses(libvirt, target, initiator, user, secret, read, write):
     """All that such a pool is used for; `read` and `write` move bytes of a LUN past it."""
     found = libvirt.virsh("find-storage-pool-sources", "iscsi-direct", text=f"<source><host name='127.0.0.1' port='{target.iscsi_port}'/>"
@@ -163,8 +183,9 @@ def uses(libvirt, target, initiator, user, secret, read, write):
     write(0, disk)
     write(1, content)
     libvirt.virsh("vol-wipe", "--pool", POOL, second)
-    if read(1, 0, len(content)).strip(b"\0") or read(0, 0, len(disk)) != disk:
-        raise Broken("the volume that was wiped holds something, or the other one was")
+    if read(0, 0, len(disk)) != disk:
+        raise Broken("what was written is not there")
+    must_be_wiped(read, len(content))
     boots(libvirt, first)
     if read(0, 512 * ipxe.TO, len(content)) != content:
         raise Broken("what the boot sector copied is not what it read")
@@ -173,3 +194,4 @@ def uses(libvirt, target, initiator, user, secret, read, write):
     if libvirt.sizes() != {first: sizes[first], second: grown - SHORT}:
         raise Broken(f"one LUN has grown, and libvirt sees {libvirt.sizes()}")
     libvirt.virsh("pool-destroy", POOL)
+    planted(target, read, len(content))
