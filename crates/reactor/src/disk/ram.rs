@@ -49,7 +49,8 @@ use block::{
 };
 
 use super::{Submitted, is_within};
-use crate::memory::arena::{Arena, ArenaError, COLD, NO_PAGE, ZERO_PAGE, prefetch};
+use crate::memory::arena::{Arena, ArenaError, COLD, NO_PAGE, ZERO_PAGE};
+use crate::memory::lines::{LINE, prefetch, prefetch_all};
 use crate::memory::shard_memory::{ShardMemory, difference};
 
 const PAGE: usize = PAGE_SIZE as usize;
@@ -60,8 +61,6 @@ const PAGES_AHEAD: usize = 3;
 const LINES_TO_READ: usize = 4;
 /// Lines of a page that are fetched to be overwritten: as many misses as a core has under way.
 const LINES_TO_WRITE: usize = 16;
-/// Bytes of a line.
-const LINE: usize = 64;
 /// From this size on, pages that come out of the disk are taken to be cold: many times the
 /// second-level cache of a core.
 const COLD_MIN: u64 = 64 << 20;
@@ -264,10 +263,7 @@ impl RamDisk {
             }
             self.arena.prefetch_state(page);
             let from = self.arena.page(page).wrapping_add(part.from);
-            let lines = (part.to - part.from).div_ceil(LINE).min(lines_max);
-            for line in 0..lines {
-                prefetch(from.wrapping_add(line * LINE));
-            }
+            prefetch_all(from, (part.to - part.from).min(lines_max * LINE));
         }
     }
 

@@ -24,7 +24,7 @@ use libc::{tpacket_req, tpacket2_hdr};
 use rustix::mm::MapFlags;
 
 use super::packet::set_option;
-use crate::memory::arena::{prefetch, prefetch_to_write};
+use crate::memory::lines::{self, prefetch, prefetch_all, prefetch_to_write};
 use crate::memory::mapping::Mapping;
 
 /// Frames of a ring at least: the windows of some hosts, and half a millisecond of frames at
@@ -41,7 +41,7 @@ const BLOCK: u32 = 64 << 10;
 const FRAME_AT: u32 = 66;
 /// Room for a header with two tags.
 const HEADER: u32 = 14 + 8;
-const LINE: u32 = 64;
+const LINE: u32 = lines::LINE as u32;
 /// Frames are fetched so many ahead of the one that is shown: enough for that to be over.
 pub(super) const AHEAD: u32 = 3;
 /// Lines of a frame that are fetched ahead of their use.
@@ -217,9 +217,7 @@ impl Ring {
 /// follow each other.
 #[inline]
 pub(super) fn fetch_frame(at: *const u8, length: u32) {
-    for line in 0..length.div_ceil(LINE).min(LINES_AHEAD) {
-        prefetch(at.wrapping_add((line * LINE) as usize));
-    }
+    prefetch_all(at, length.min(LINES_AHEAD * LINE) as usize);
 }
 
 #[cfg(test)]

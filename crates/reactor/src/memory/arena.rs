@@ -57,6 +57,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use super::homes::{Homes, first_region};
 use super::leases::State;
+use super::lines;
 use super::mapping::Mapping;
 use crate::process::lock;
 
@@ -425,7 +426,7 @@ impl Arena {
     /// Fetches the line of a page's state ahead of its use.
     #[inline]
     pub(crate) fn prefetch_state(&self, number: u32) {
-        prefetch(self.states.base().cast::<State>().wrapping_add(number as usize).cast());
+        lines::prefetch(self.states.base().cast::<State>().wrapping_add(number as usize).cast());
     }
 
     /// A lock is poisoned only by a panic within the few lines that hold it, none of which leaves
@@ -439,31 +440,6 @@ impl fmt::Debug for Arena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.report().fmt(f)
     }
-}
-
-/// Asks the processor to fetch the cache line at `at`. Any address is allowed.
-#[inline]
-pub(crate) fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint that cannot fault, whatever the address.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
-}
-
-/// The same, for a line that will be written to.
-#[inline]
-pub(crate) fn prefetch_to_write(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint that cannot fault, whatever the address; a processor that does
-    // not know this one ignores it.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 /// Whether the system commits all address space that may be written to (`vm.overcommit_memory` is

@@ -23,10 +23,10 @@ use crate::disk::ram::RamDisk;
 
 use super::arena::{Arena, ArenaError, COLD, GIVE_BACK_MAX, SHARD_BATCH, SHARD_CACHE, SHARD_SLACK};
 use super::homes::COLLAPSE_MAX;
+use super::lines::LINE;
+use super::page_crc;
 
 const PAGE: usize = PAGE_SIZE as usize;
-/// Bytes of a line of the processor's cache.
-const LINE: usize = 64;
 
 /// So many lists of vectors are kept for the next requests to files: a depth that keeps any disk
 /// busy.
@@ -497,9 +497,16 @@ impl Memory for ShardMemory {
     }
 
     fn crc32c(&self, buffer: &Buffer, at: u32, length: u32, running: Crc32c) -> Crc32c {
-        buffer
-            .segments(at, length)
-            .fold(running, |running, segment| running.update(self.bytes(segment)))
+        let mut ahead = buffer.segments(at, length).skip(1);
+        buffer.segments(at, length).fold(running, |running, segment| {
+            let bytes = self.bytes(segment);
+            // Behind the last one what lies there anyway.
+            let next = ahead.next().map_or(bytes.as_ptr(), |next| self.bytes(next).as_ptr());
+            match bytes.as_array() {
+                Some(page) => page_crc::update(running, page, next),
+                None => running.update(bytes),
+            }
+        })
     }
 
     fn first_difference(&self, a: &Buffer, b: &Buffer) -> Option<u32> {
