@@ -15,11 +15,13 @@ use reservation::paths::Path;
 use reservation::replica::Answer;
 use reservation::{PathGroup, PathState, Registrant, Reservation, Value};
 use scsi::{
-    Asker, Attentions, CopyState, Facts, LogicalUnit, ModeState, Ordered, Payload, TargetPort, Work,
+    Asker, Attentions, CopyState, Facts, LbaSearch, LogicalUnit, ModeState, Ordered, Payload,
+    TargetPort, Work,
 };
 use wire::scsi::copy::{CopyList, CopyPlace, CopySegment};
 use wire::scsi::opcodes::{OneCommand, Support};
 use wire::scsi::persistent::TransportId;
+use wire::scsi::provisioning::LbaStatusList;
 use wire::scsi::vpd::{Association, CodeSet, DesignatorKind};
 use wire::scsi::{AdditionalSense, Cdb, OpCode, ProtocolId, ScsiStatus, Sense, ServiceAction};
 
@@ -180,6 +182,7 @@ fn carry_out(
                 Err(sense) => told(&sense),
             }
         }
+        (Work::LbaStatus, Some(unit)) => lba_status(choices, cdb, unit),
         (Work::ReserveOut(length), _) => {
             let data: Vec<u8> = (0..length).map(|_| choices.byte()).collect();
             let sent = &data[..data.len() - choices.below(3).min(data.len())];
@@ -313,6 +316,7 @@ fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
         | Work::SetPaths(_)
         | Work::Copy(_)
         | Work::CopyResults
+        | Work::LbaStatus
         | Work::Nothing => false,
     };
     assert!(!changes || !unit.is_write_protected(), "{cdb}");
@@ -322,6 +326,30 @@ fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
         let is_empty = length == 0 && !matches!(work, Work::CompareAndWrite(..));
         assert!(length <= 2 * TRANSFER_MAX && !is_empty, "{cdb}: {length}");
     }
+}
+
+/// A search that is told whatever a volume may find.
+fn lba_status(choices: &mut Choices<'_>, cdb: &Cdb, unit: &LogicalUnit) {
+    let mut search = match LbaSearch::new(cdb, unit) {
+        Ok(search) => search,
+        Err(sense) => return told(&sense),
+    };
+    let mut seeks = 0;
+    while let Some((extent, _)) = search.next() {
+        inside(&extent, unit);
+        let at = choices.word() % extent.length.0.min(60_000) as u16;
+        search.found(if choices.flag() { Outcome::Found(at.into()) } else { Outcome::Done });
+        seeks += 1;
+        assert!(seeks <= scsi::limits::SEEKS_MAX, "{cdb}");
+    }
+    let data = search.data();
+    assert!(data.len() <= cdb.allocation_length() as usize, "{cdb}");
+    let mut lba = cdb.lba();
+    for run in LbaStatusList::parse(&data).map_or(Vec::new(), |list| list.0) {
+        assert!(run.lba == lba && run.blocks > 0, "{cdb}: {run:?} at {lba}");
+        lba += u64::from(run.blocks);
+    }
+    assert!(lba <= unit.blocks.0, "{cdb}: up to {lba} of {}", unit.blocks.0);
 }
 
 fn inside(extent: &Extent, unit: &LogicalUnit) {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use block::{
     Buffer, ByteCount, Completion, Extent, Instant, MachineId, Memory, Operation, Outcome, Random,
-    Request, ShardId, Ticket, VolumeId,
+    Request, ShardId, Sought, Ticket, VolumeId,
 };
 use contract::DiskId;
 use libfuzzer_sys::fuzz_target;
@@ -38,6 +38,7 @@ struct Visit {
 enum Kind {
     Read,
     Compare,
+    Seek(Sought),
     Other,
     Flush,
     Change {
@@ -245,6 +246,10 @@ impl Play {
                     Operation::CompareAndWrite { extent, expected: old, replacement: new, durable };
                 (operation, Kind::Swap { id, durable, expected })
             }
+            _ if durable => {
+                let sought = if first & 1 == 0 { Sought::Data } else { Sought::Hole };
+                (Operation::Seek { extent, sought }, Kind::Seek(sought))
+            }
             _ => (Operation::Verify { extent }, Kind::Other),
         };
         let count = if matches!(kind, Kind::Swap { .. }) { 1 } else { count };
@@ -365,6 +370,21 @@ impl Play {
                     self.seen.insert(first + index as u64, id);
                 }
             }
+            // Up to the first data there are zeros; at the first hole there is one.
+            Kind::Seek(sought) if outcome.failure().is_none() => {
+                let zeros = match (sought, outcome) {
+                    (Sought::Data, Outcome::Found(at)) => 0..u64::from(at) / SECTOR as u64,
+                    (Sought::Data, _) => 0..count,
+                    (Sought::Hole, Outcome::Found(at)) => {
+                        let at = u64::from(at) / SECTOR as u64;
+                        at..at + 1
+                    }
+                    (Sought::Hole, _) => 0..0,
+                };
+                let bytes = vec![0; (zeros.end - zeros.start) as usize * SECTOR];
+                let seen = self.oracle.check(start, end, first + zeros.start, &bytes);
+                seen.unwrap_or_else(|why| panic!("{sought:?} {outcome}: {why}"));
+            }
             Kind::Change { id, durable } => {
                 self.oracle.end(end, id, first, count, done, done && durable);
             }
@@ -385,7 +405,7 @@ impl Play {
                 }
             }
             Kind::Flush if done => self.oracle.flushed(start, |_| false),
-            Kind::Read | Kind::Compare | Kind::Other | Kind::Flush => {}
+            Kind::Read | Kind::Compare | Kind::Seek(_) | Kind::Other | Kind::Flush => {}
         }
         self.memory.release(buffer);
         if let Some(expected) = expected {

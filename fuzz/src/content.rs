@@ -127,6 +127,8 @@ pub fn carry_out(
             }
         }
         Operation::WriteZeroes { .. } | Operation::Verify { .. } | Operation::Flush => {}
+        // None of the patterns is a hole.
+        Operation::Seek { sought, .. } => outcome = sought.in_data(),
     }
     request.complete(outcome)
 }

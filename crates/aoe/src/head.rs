@@ -77,8 +77,8 @@ impl Head {
 pub(crate) fn registers(outcome: Outcome) -> (Status, ErrorBits) {
     let failure = match outcome {
         Outcome::Done => return (Status::GOOD, ErrorBits(0)),
-        Outcome::Miscompare(_) => Failure::Internal,
-        Outcome::NotDone(failure) | Outcome::Unknown(failure) => failure,
+        // Nothing is compared or sought over AoE.
+        other => other.failure().unwrap_or(Failure::Internal),
     };
     match failure {
         Failure::OutOfRange => (Status::FAILED, ErrorBits::ID_NOT_FOUND),

@@ -32,7 +32,7 @@ pub use memory::{Landing, Loan, Memory};
 pub use planted::planted;
 pub use pool::{Account, Class, Pool};
 pub use random::Random;
-pub use request::{Completion, Failure, Operation, Outcome, Request, Submit};
+pub use request::{Completion, Failure, Operation, Outcome, Request, Sought, Submit};
 pub use table::{Slot, Table};
 pub use ticket::{DiskId, MachineId, ShardId, Ticket, VolumeId};
 pub use time::Instant;

@@ -20,6 +20,9 @@ pub const COPY_PAGES: u32 = COPY_PART / PAGE_SIZE + 1;
 /// Bytes that one command may copy: a second or two of a disk that does not rotate fast, far below
 /// the 30 s that hosts wait for an answer.
 pub const COPY_MAX: u64 = 64 << 20;
+/// Bytes that one seek looks at, so that a RAM disk is done with it in some microseconds and a stripe
+/// has few pieces of it.
+pub const SEEK_MAX: u64 = 16 << 20;
 /// Ranges in one discard (dataset management).
 pub const DISCARD_RANGES_MAX: usize = 256;
 

@@ -128,6 +128,33 @@ pub enum Operation {
         /// What to check.
         extent: Extent,
     },
+    /// Look for the first byte of `extent` that is what is sought: [`Outcome::Found`], or done when
+    /// none is. What a disk does not know it takes for data.
+    Seek {
+        /// Where to look, at most [`SEEK_MAX`](crate::limits::SEEK_MAX).
+        extent: Extent,
+        /// What to look for.
+        sought: Sought,
+    },
+}
+
+/// What a seek looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sought {
+    /// Bytes for which there is space below, or may be.
+    Data,
+    /// Bytes for which there is none: they read as zeros.
+    Hole,
+}
+
+impl Sought {
+    /// What a seek comes to where all is data, or may be.
+    pub fn in_data(self) -> Outcome {
+        match self {
+            Sought::Data => Outcome::Found(0),
+            Sought::Hole => Outcome::Done,
+        }
+    }
 }
 
 /// The one answer to a request.
@@ -166,7 +193,8 @@ impl Request {
             Operation::Flush
             | Operation::Discard { .. }
             | Operation::WriteZeroes { .. }
-            | Operation::Verify { .. } => Completion::new(ticket, outcome, Buffer::empty()),
+            | Operation::Verify { .. }
+            | Operation::Seek { .. } => Completion::new(ticket, outcome, Buffer::empty()),
         }
     }
 }
@@ -193,8 +221,19 @@ impl Operation {
             | Operation::WriteZeroes { extent, .. }
             | Operation::Compare { extent, .. }
             | Operation::CompareAndWrite { extent, .. }
-            | Operation::Verify { extent } => Some(*extent),
+            | Operation::Verify { extent }
+            | Operation::Seek { extent, .. } => Some(*extent),
             Operation::Flush | Operation::Discard { .. } => None,
+        }
+    }
+
+    /// Bytes that it reads or writes below, as they are counted.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Operation::Seek { .. } => 0,
+            Operation::Discard { extents } => extents.iter().map(|extent| extent.length.0).sum(),
+            other => other.extent().map_or(0, |extent| extent.length.0),
         }
     }
 
@@ -208,7 +247,8 @@ impl Operation {
             | Operation::WriteZeroes { extent, .. }
             | Operation::Compare { extent, .. }
             | Operation::CompareAndWrite { extent, .. }
-            | Operation::Verify { extent } => *extent = place,
+            | Operation::Verify { extent }
+            | Operation::Seek { extent, .. } => *extent = place,
             Operation::Flush | Operation::Discard { .. } => {
                 panic!("{} has no one place", self.name())
             }
@@ -237,6 +277,7 @@ impl Operation {
             Operation::Compare { .. } => "compare",
             Operation::CompareAndWrite { .. } => "compare and write",
             Operation::Verify { .. } => "verify",
+            Operation::Seek { .. } => "seek",
         }
     }
 }
@@ -248,6 +289,8 @@ pub enum Outcome {
     Done,
     /// A compare found a difference, first in this byte of the payload; nothing was written.
     Miscompare(u32),
+    /// A seek found what was sought, first in this byte of its extent.
+    Found(u32),
     /// It was not carried out, or not wholly: each block is as before or as asked, and nothing
     /// comes later.
     NotDone(Failure),
@@ -256,6 +299,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Why it was not, or may not have been, carried out.
+    #[inline]
+    pub fn failure(self) -> Option<Failure> {
+        match self {
+            Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
+            Outcome::Done | Outcome::Miscompare(_) | Outcome::Found(_) => None,
+        }
+    }
+
     /// Whether it was carried out.
     #[inline]
     pub fn is_done(self) -> bool {
@@ -263,17 +315,18 @@ impl Outcome {
     }
 
     /// Of the outcomes of two parts of a request, the one that the whole has: doubt before failure
-    /// before difference before success.
+    /// before what was found or differs before success.
     #[must_use]
     pub fn worse(self, other: Outcome) -> Outcome {
         let rank = |outcome| match outcome {
             Outcome::Done => 0,
-            Outcome::Miscompare(_) => 1,
+            Outcome::Miscompare(_) | Outcome::Found(_) => 1,
             Outcome::NotDone(_) => 2,
             Outcome::Unknown(_) => 3,
         };
         match (self, other) {
             (Outcome::Miscompare(a), Outcome::Miscompare(b)) => Outcome::Miscompare(a.min(b)),
+            (Outcome::Found(a), Outcome::Found(b)) => Outcome::Found(a.min(b)),
             _ if rank(other) > rank(self) => other,
             _ => self,
         }
@@ -284,6 +337,7 @@ impl Outcome {
     pub fn of_part(self, start: u32) -> Outcome {
         match self {
             Outcome::Miscompare(at) => Outcome::Miscompare(start + at),
+            Outcome::Found(at) => Outcome::Found(start + at),
             other => other,
         }
     }
@@ -355,6 +409,7 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Done => f.write_str("done"),
             Outcome::Miscompare(at) => write!(f, "miscompare at byte {at}"),
+            Outcome::Found(at) => write!(f, "found at byte {at}"),
             Outcome::NotDone(why) => write!(f, "not done: {why}"),
             Outcome::Unknown(why) => write!(f, "unknown whether done: {why}"),
         }
@@ -387,6 +442,9 @@ mod tests {
         assert_eq!((failed.worse(unknown), unknown.worse(failed)), (unknown, unknown));
         let differs = Outcome::Miscompare(9).worse(Outcome::Miscompare(1).of_part(3));
         assert_eq!(differs, Outcome::Miscompare(4));
+        let found = Outcome::Found(9).worse(Outcome::Found(1).of_part(3));
+        assert_eq!((found, found.worse(Outcome::Done)), (Outcome::Found(4), Outcome::Found(4)));
+        assert_eq!(found.worse(failed), failed);
     }
 
     #[test]

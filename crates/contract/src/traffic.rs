@@ -45,7 +45,10 @@ impl Traffic {
                 self.wrote(extent.length.0);
             }
             Operation::Verify { extent } => self.read_bytes += extent.length.0,
-            Operation::WriteZeroes { .. } | Operation::Discard { .. } | Operation::Flush => {}
+            Operation::WriteZeroes { .. }
+            | Operation::Discard { .. }
+            | Operation::Seek { .. }
+            | Operation::Flush => {}
         }
     }
 

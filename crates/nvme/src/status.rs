@@ -14,6 +14,8 @@ pub(crate) fn status_of(outcome: Outcome) -> Status {
     match outcome {
         Outcome::Done => Status::SUCCESS,
         Outcome::Miscompare(_) => Status::COMPARE_FAILURE,
+        // Nothing is sought over NVMe.
+        Outcome::Found(_) => Status::INTERNAL_ERROR,
         Outcome::NotDone(why) | Outcome::Unknown(why) => status_of_failure(why),
     }
 }

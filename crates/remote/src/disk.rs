@@ -78,6 +78,10 @@ impl<W: Default> Disk<W> {
         if let Operation::CompareAndWrite { .. } = request.operation {
             return self.answer(request, Outcome::NotDone(Failure::Unsupported));
         }
+        // Where the other side keeps holes is not asked: all of it may be data.
+        if let Operation::Seek { sought, .. } = request.operation {
+            return self.answer(request, sought.in_data());
+        }
         if self.presence.is_closing() {
             return self.answer(request, Outcome::NotDone(Failure::Removed));
         }

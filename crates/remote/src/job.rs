@@ -139,8 +139,8 @@ pub struct Job<W> {
 
 impl<W> Job<W> {
     /// Takes in what is asked, with nothing of what was here before. A finished job has neither
-    /// payload nor ranges nor verdict nor claims. Panics for a compare-and-write, which is refused
-    /// before.
+    /// payload nor ranges nor verdict nor claims. Panics for a compare-and-write
+    /// and a seek, which are answered before.
     #[inline]
     pub(crate) fn begin(&mut self, request: &mut Request, number: u64, deadline: Instant) {
         (self.ticket, self.number, self.deadline) = (request.ticket, number, deadline);
@@ -177,7 +177,9 @@ impl<W> Job<W> {
                 self.ranges = core::mem::take(extents);
                 JobKind::Discard
             }
-            Operation::CompareAndWrite { .. } => unreachable!("it is refused"),
+            Operation::CompareAndWrite { .. } | Operation::Seek { .. } => {
+                unreachable!("it is answered at once")
+            }
         };
     }
 

@@ -93,9 +93,9 @@ fn judge_other(cdb: &Cdb, unit: &LogicalUnit) -> Result<Work, Sense> {
         OpCode::EXTENDED_COPY | OpCode::RECEIVE_COPY_RESULTS => copy::judge(cdb),
         _ => match cdb.action() {
             ServiceAction::READ_CAPACITY_16
-            | ServiceAction::GET_LBA_STATUS
             | ServiceAction::REPORT_TARGET_PORT_GROUPS
             | ServiceAction::REPORT_SUPPORTED_OPERATION_CODES => Ok(Work::Reply),
+            ServiceAction::GET_LBA_STATUS => Ok(Work::LbaStatus),
             ServiceAction::SET_TARGET_PORT_GROUPS => paths::judge_set(cdb, unit),
             _ => judge_change(cdb, unit),
         },

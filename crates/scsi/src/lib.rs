@@ -3,7 +3,8 @@
 //! What lives here: the facts of a unit (`unit`); commands as work for its volume, or the sense data
 //! that refuse them (`judge`, `work`, `commands`); the data that a device says of itself and of its
 //! units (`reply`, `inquiry`, `mode`); lists that hosts send (`parameters`); commands that change or tell
-//! the reservation (`reserve`); third-party copies (`copy`); what a port answers in which state, and the commands about that
+//! the reservation (`reserve`); third-party copies (`copy`); which
+//! blocks have space below (`lba_status`); what a port answers in which state, and the commands about that
 //! (`paths`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What
 //! deliberately does not: transports, their sessions and names, task management, who waits for
 //! what, and the layout of structures (room `wire`). Read `judge` first.
@@ -20,6 +21,7 @@ mod copy;
 mod fixtures;
 mod inquiry;
 mod judge;
+mod lba_status;
 pub mod limits;
 mod mode;
 mod parameters;
@@ -35,6 +37,7 @@ pub use copy::{
     CopyOrder, CopyState, check_destination, copy, copy_aborted, copy_in_progress, copy_results,
 };
 pub use judge::{judge, judge_absent};
+pub use lba_status::LbaSearch;
 pub use parameters::{Ordered, parameters};
 pub use paths::{access_changed, check_blocks, check_path, set_paths, status_of_paths};
 pub use reply::{Facts, TargetPort, reply};

@@ -28,6 +28,9 @@ pub const MODE_LIST_MAX: u32 = 512;
 pub const RESERVE_LIST_MAX: u32 = 64 << 10;
 /// Bytes of the longest list that SET TARGET PORT GROUPS takes: each group once.
 pub const GROUP_LIST_MAX: u32 = 4 + 4 * PathGroup::MAX as u32;
+/// Seeks of one GET LBA STATUS: so many that a host learns of a gigabyte at once, so few that it waits
+/// for no more than as many reads.
+pub const SEEKS_MAX: u32 = 64;
 /// CSCD descriptors of one copy, and segments: far more than hosts send, which have two and one.
 pub const COPY_PLACES_MAX: usize = 64;
 /// As many segments.

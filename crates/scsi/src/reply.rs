@@ -5,7 +5,7 @@
 //! would have been is in the data. Errors: the sense data of CHECK CONDITION. INQUIRY is in
 //! `inquiry`, MODE SENSE in `mode`, REPORT TARGET PORT GROUPS in `paths`, what copies may be in `copy`. Spec: SPC-4, "REPORT LUNS
 //! command", "REQUEST SENSE command", "REPORT SUPPORTED OPERATION CODES command"; SBC-3, "READ
-//! CAPACITY (10) command", "GET LBA STATUS command".
+//! CAPACITY (10) command".
 
 use reservation::PathGroup;
 use reservation::paths::Path;
@@ -13,7 +13,6 @@ use wire::scsi::capacity::{Capacity10, Capacity16, CapacityProvisioning};
 use wire::scsi::opcodes::{
     AllCommands, CommandDescriptor, CommandFlags, CommandTimeouts, OneCommand, Support,
 };
-use wire::scsi::provisioning::{LbaStatus, LbaStatusList, ProvisioningStatus};
 use wire::scsi::{AdditionalSense, Cdb, Lun, LunList, OpCode, ProtocolId, Sense, ServiceAction};
 
 use crate::commands::{self, Known};
@@ -85,7 +84,6 @@ fn of_unit(cdb: &Cdb, unit: &LogicalUnit, facts: &Facts<'_>) -> Result<Vec<u8>, 
         }
         _ => match cdb.action() {
             ServiceAction::READ_CAPACITY_16 => Ok(capacity(unit).emit().to_vec()),
-            ServiceAction::GET_LBA_STATUS => lba_status(cdb, unit),
             ServiceAction::REPORT_SUPPORTED_OPERATION_CODES => opcodes(cdb, unit),
             ServiceAction::REPORT_TARGET_PORT_GROUPS => paths::report(cdb, facts.groups),
             ServiceAction::RECEIVE_COPY_OPERATING_PARAMETERS => {
@@ -126,17 +124,6 @@ fn capacity(unit: &LogicalUnit) -> Capacity16 {
         provisioning,
         ..Capacity16::default()
     }
-}
-
-/// Which blocks have space below is not known here: all of them may have it.
-fn lba_status(cdb: &Cdb, unit: &LogicalUnit) -> Result<Vec<u8>, Sense> {
-    let lba = cdb.lba();
-    if lba >= unit.blocks.0 {
-        return Err(illegal(AdditionalSense::LBA_OUT_OF_RANGE));
-    }
-    let blocks = (unit.blocks.0 - lba).min(u32::MAX.into()) as u32;
-    let status = ProvisioningStatus::MAPPED;
-    Ok(LbaStatusList(vec![LbaStatus { lba, blocks, status }]).emit())
 }
 
 /// No times are promised: they are the disk's below.

@@ -24,7 +24,7 @@ pub fn status_of(outcome: Outcome) -> (ScsiStatus, Option<Sense>) {
 #[cold]
 fn sense_of(outcome: Outcome) -> Sense {
     let sense = match outcome {
-        Outcome::Done => Sense::NONE,
+        Outcome::Done | Outcome::Found(_) => Sense::NONE,
         // INFORMATION is where in the data that came the first difference is.
         Outcome::Miscompare(at) => {
             Sense::new(SenseKey::MISCOMPARE, AdditionalSense::MISCOMPARE_DURING_VERIFY)

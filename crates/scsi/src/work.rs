@@ -67,6 +67,8 @@ pub enum Work {
     Copy(u32),
     /// Answer with what [`copy_results`](crate::copy_results()) tells of a copy.
     CopyResults,
+    /// Answer with what an [`LbaSearch`](crate::LbaSearch) finds.
+    LbaStatus,
     /// Have the volume for a session.
     Hold,
     /// Have it no more.
@@ -109,6 +111,7 @@ impl Work {
             | Work::Reply
             | Work::ReserveIn
             | Work::CopyResults
+            | Work::LbaStatus
             | Work::Hold
             | Work::EndHold
             | Work::Nothing => Payload::None,
@@ -120,9 +123,11 @@ impl Work {
     #[inline]
     pub fn access(&self, cdb: &Cdb) -> Option<Access> {
         match self {
-            Work::Read(_) | Work::Compare(_) | Work::Verify(_) | Work::Prefetch(_) => {
-                Some(Access::Read)
-            }
+            Work::Read(_)
+            | Work::Compare(_)
+            | Work::Verify(_)
+            | Work::Prefetch(_)
+            | Work::LbaStatus => Some(Access::Read),
             Work::Write(..)
             | Work::WriteAndVerify(_)
             | Work::CompareAndWrite(..)
@@ -205,7 +210,6 @@ fn access_of_other(cdb: &Cdb) -> Option<Access> {
             ServiceAction::READ_CAPACITY_16 | ServiceAction::REPORT_TARGET_PORT_GROUPS => {
                 Some(Access::Other)
             }
-            ServiceAction::GET_LBA_STATUS => Some(Access::Read),
             _ => Some(Access::Write),
         },
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use block::{
     Account, Buffer, Completion, Extent, Failure, Instant, Memory, Operation, Outcome, Random,
-    ShardId, VolumeId,
+    ShardId, Sought, VolumeId,
 };
 use contract::{
     Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, Machine, Next, Receive,
@@ -171,6 +171,7 @@ enum Kind {
     Compare,
     CompareAndWrite,
     Verify,
+    Seek,
 }
 
 /// Who works on the volume of a shard.
@@ -269,7 +270,8 @@ impl Client {
                 82..89 => Kind::Flush,
                 89..92 => Kind::Compare,
                 92..98 => Kind::CompareAndWrite,
-                _ => Kind::Verify,
+                98 => Kind::Verify,
+                _ => Kind::Seek,
             };
             let few = 4 * work.unit;
             let count = if kind == Kind::CompareAndWrite { count.min(few) } else { count };
@@ -319,6 +321,7 @@ impl Client {
             }
             Kind::Flush => Operation::Flush,
             Kind::Verify => Operation::Verify { extent },
+            Kind::Seek => Operation::Seek { extent, sought: Sought::Data },
             Kind::Discard => {
                 write = self.writer.begin(now.0, Content::Zeros, first, count);
                 Operation::Discard { extents: vec![extent] }
@@ -411,14 +414,11 @@ impl Client {
         let Visit { start, kind, .. } = *visit;
         // Over AoE what is reserved is not ready.
         let refusal = if self.is_durable { Failure::NotReady } else { Failure::WriteProtected };
-        let why = match outcome {
-            Outcome::NotDone(why) | Outcome::Unknown(why) => Some(why),
-            _ => None,
-        };
+        let why = outcome.failure();
         self.refused += u64::from(outcome == Outcome::NotDone(refusal));
         let is_refusal = why == Some(refusal) || why == Some(Failure::WriteProtected);
         if is_refusal || why == Some(Failure::MediumWrite) {
-            let changes = !matches!(kind, Kind::Read | Kind::Compare | Kind::Verify);
+            let changes = !matches!(kind, Kind::Read | Kind::Compare | Kind::Verify | Kind::Seek);
             // A disk whose flush failed, or was refused, takes no writes for a while; and over AoE
             // more than what is reserved is not ready.
             let is_after = changes || self.is_durable;
@@ -435,7 +435,7 @@ impl Client {
             self.visits.remove(&completion.ticket.slot).expect("a request is answered once");
         let Visit { start, write, kind } = visit;
         let done = completion.outcome.is_done();
-        if done {
+        if done || matches!(completion.outcome, Outcome::Found(_)) {
             self.done += 1;
         } else {
             self.failed += 1;
@@ -453,7 +453,16 @@ impl Client {
                 }
                 self.writer.log.push(Log::Read { start, end: at, first, bytes });
             }
-            Kind::Read | Kind::Compare | Kind::Verify => {}
+            // What lies before the first data reads as zeros.
+            Kind::Seek if completion.outcome.failure().is_none() => {
+                let length = match completion.outcome {
+                    Outcome::Found(length) => length as usize / SECTOR * SECTOR,
+                    _ => write.count as usize * SECTOR,
+                };
+                let bytes = vec![0; length];
+                self.writer.log.push(Log::Read { start, end: at, first, bytes });
+            }
+            Kind::Read | Kind::Compare | Kind::Verify | Kind::Seek => {}
             // It may have zeroed any part.
             Kind::Discard => self.writer.end(at, write, false, false),
             Kind::CompareAndWrite if matches!(completion.outcome, Outcome::Miscompare(_)) => {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use block::{ByteCount, Extent, Failure, Operation, Outcome, Random};
+use block::{ByteCount, Extent, Failure, Operation, Outcome, Random, Sought};
 use contract::{Cache, DiskFacts};
 
 use crate::memory::SimMemory;
@@ -231,6 +231,13 @@ impl SimDisk {
                 }
             }
             Operation::Verify { .. } => Outcome::Done,
+            Operation::Seek { extent, sought } => {
+                let bytes = self.read(*extent);
+                let is_hole = |sector: &[u8]| sector.iter().all(|&byte| byte == 0);
+                let mut sectors = bytes.chunks(SECTOR);
+                let found = sectors.position(|sector| is_hole(sector) == (*sought == Sought::Hole));
+                found.map_or(Outcome::Done, |at| Outcome::Found((at * SECTOR) as u32))
+            }
             Operation::Flush => self.flush(random),
             Operation::CompareAndWrite { .. } => unreachable!("disks are never asked that"),
         }

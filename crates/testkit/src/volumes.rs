@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use block::{
-    Buffer, ByteCount, Completion, DiskId, Extent, Memory, Operation, Outcome, Request, Submit,
-    VolumeId,
+    Buffer, ByteCount, Completion, DiskId, Extent, Memory, Operation, Outcome, Request, Sought,
+    Submit, VolumeId,
 };
 
 /// Requests that wait to be answered, in the order in which they came. Each volume lies on the disk
@@ -81,6 +81,9 @@ pub fn perform(
         Operation::Discard { extents } => {
             extents.iter().for_each(|extent| part(volume, extent).fill(0));
         }
+        Operation::Seek { extent, sought } => {
+            outcome = seek(volume, *extent, *sought);
+        }
         Operation::Flush | Operation::Verify { .. } => {}
     }
     request.complete(outcome)
@@ -88,6 +91,15 @@ pub fn perform(
 
 fn part<'a>(volume: &'a mut [u8], extent: &Extent) -> &'a mut [u8] {
     &mut volume[extent.offset.0 as usize..extent.end().0 as usize]
+}
+
+/// A page of zeros is a hole.
+fn seek(volume: &[u8], extent: Extent, sought: Sought) -> Outcome {
+    let (from, end) = (extent.offset.0 as usize, extent.end().0 as usize);
+    let pages = volume[..end].chunks(4096).enumerate().skip(from / 4096);
+    let is_sought = |page: &[u8]| page.iter().all(|&byte| byte == 0) == (sought == Sought::Hole);
+    let found = pages.filter(|(_, page)| is_sought(page)).map(|(index, _)| index * 4096).next();
+    found.map_or(Outcome::Done, |at| Outcome::Found(at.saturating_sub(from) as u32))
 }
 
 fn compare(ours: &[u8], buffer: &Buffer, memory: &dyn Memory) -> Outcome {

@@ -132,7 +132,7 @@ impl ErrorCounters {
     #[cold]
     pub fn count(&mut self, outcome: Outcome) {
         let failure = match outcome {
-            Outcome::Done => return,
+            Outcome::Done | Outcome::Found(_) => return,
             Outcome::Miscompare(_) => return self.miscompare += 1,
             Outcome::NotDone(failure) | Outcome::Unknown(failure) => failure,
         };

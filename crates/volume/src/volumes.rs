@@ -92,7 +92,7 @@ impl Volume {
     #[cold]
     fn failed(&mut self, outcome: Outcome) {
         // What differs was compared all the same.
-        self.counters.errors += u64::from(!matches!(outcome, Outcome::Miscompare(_)));
+        self.counters.errors += u64::from(outcome.failure().is_some());
         self.errors.count(outcome);
     }
 }
@@ -303,7 +303,7 @@ impl Volumes {
                 return self.outbox.refuse(request, Failure::OutOfRange);
             }
             let changes = request.operation.changes_data();
-            found.counters.count(changes, extent.length.0);
+            found.counters.count(changes, request.operation.bytes());
             if let Operation::CompareAndWrite { .. } = request.operation {
                 self.compare_and_write(now, volume, request);
             } else if changes && found.held.blocks(extent) && !planted("write-passes-hold") {
@@ -403,7 +403,7 @@ impl Volumes {
         if changes_data && gate.protected().is_some() {
             return self.refuse(now, volume, request, Failure::WriteProtected);
         }
-        gate.counters.count(changes_data, extent.length.0);
+        gate.counters.count(changes_data, request.operation.bytes());
         found.in_flight += 1;
         let asker = request.ticket;
         let durable = request.operation.is_durable();
@@ -522,8 +522,7 @@ impl Volumes {
     fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome) {
         let failure = match outcome {
             Outcome::Done => None,
-            Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
-            Outcome::Miscompare(_) => Some(Failure::Internal),
+            other => Some(other.failure().unwrap_or(Failure::Internal)),
         };
         if let Some(gate) = self.gates.get_mut(disk.0) {
             let time = now.0.saturating_sub(gate.flush_begun.0);
@@ -544,7 +543,7 @@ impl Volumes {
 
     #[cold]
     fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
-        let (Outcome::NotDone(failure) | Outcome::Unknown(failure)) = outcome else { return };
+        let Some(failure) = outcome.failure() else { return };
         if let Some(gate) = self.gates.get_mut(flight.disk.0) {
             gate.counters.errors += 1;
             gate.errors.count(outcome);

@@ -181,6 +181,9 @@ impl Connection {
                     return Err(Refusal::WRONG_FRAME);
                 }
                 Payload::ToHost(_) => asked.task.expected = asked.to_host,
+                Payload::None if work == Work::LbaStatus => {
+                    asked.task.expected = asked.to_host;
+                }
                 _ => {}
             }
             let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
@@ -372,6 +375,13 @@ impl Connection {
             // There is no cache that it would fill: the condition is not met, and nothing is promised.
             Work::Prefetch(_) => return Err(Refusal::bare(ScsiStatus::GOOD)),
             _ if !asked.is_final => return Err(Refusal::UNEXPECTED_DATA),
+            Work::LbaStatus => {
+                asked.task.expected = asked.to_host;
+                let taken = TaskState::InFlight(Kind::Steps(Class::Transfer));
+                let slot = self.slots.insert(asked.task, taken);
+                self.begin_search(slot, volume, &asked.cdb, ctx);
+                return Ok(true);
+            }
             Work::Hold | Work::EndHold => {
                 let taken = TaskState::InFlight(Kind::Plain(Class::Transfer));
                 let slot = self.slots.insert(asked.task, taken);

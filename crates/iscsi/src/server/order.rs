@@ -183,6 +183,9 @@ impl Connection {
             (None, Payload::None) if matches!(work, Work::Hold | Work::EndHold) => {
                 self.change_hold(slot, volume, work, ctx);
             }
+            (None, Payload::None) if work == Work::LbaStatus => {
+                self.begin_search(slot, volume, &judged.cdb, ctx);
+            }
             (None, Payload::None) => {
                 self.submit(slot, volume, work.operation(block::Buffer::empty()), ctx);
             }

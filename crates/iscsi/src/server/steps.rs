@@ -1,16 +1,17 @@
-//! Commands that ask a volume more than once: WRITE AND VERIFY, ORWRITE, and WRITE SAME of anything
-//! but zeros.
+//! Commands that ask a volume more than once: WRITE AND VERIFY, ORWRITE, WRITE SAME of anything but
+//! zeros, and GET LBA STATUS.
 //!
 //! Between two steps nothing of the command is below, so each step asks again whether it may be
 //! taken: a reservation or an abort that came meanwhile ends the command there. What an ORWRITE
 //! writes replaces what it read, or nothing: others see all of it or none. Spec: SBC-3, "WRITE AND
-//! VERIFY (10) command", "ORWRITE (16) command", "WRITE SAME (10) command".
+//! VERIFY (10) command", "ORWRITE (16) command", "WRITE SAME (10) command", "GET LBA STATUS
+//! command".
 
 use block::copying::copy_bytes;
 use block::{Buffer, Class, Completion, Extent, Operation, Outcome, PAGE_SIZE, VolumeId};
 use reservation::Access;
-use scsi::Work;
-use wire::scsi::ScsiStatus;
+use scsi::{LbaSearch, Work};
+use wire::scsi::{Cdb, ScsiStatus};
 
 use super::slots::{Incoming, Kind, TaskState};
 use super::{Connection, Context, Refusal};
@@ -36,6 +37,8 @@ enum Next {
     Replaced { operand: Buffer, durable: bool, left: u8 },
     /// The block is written further, to the extent.
     Same { block: Vec<u8> },
+    /// It is known a little further on which blocks are mapped.
+    Search(Box<LbaSearch>),
 }
 
 impl Connection {
@@ -76,6 +79,44 @@ impl Connection {
             }
             other => panic!("{other:?} is one request"),
         }
+    }
+
+    /// Begins GET LBA STATUS, in a slot that is in flight.
+    #[cold]
+    pub(super) fn begin_search(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        cdb: &Cdb,
+        ctx: &mut Context<'_>,
+    ) {
+        *self.slots.state(slot) = TaskState::InFlight(Kind::Steps(Class::Transfer));
+        let lun = self.slots.task(slot).lun;
+        let unit = self.state.session().and_then(|session| ctx.shared.unit(session, lun));
+        let search = unit.ok_or(Refusal::NO_UNIT);
+        match search.and_then(|unit| LbaSearch::new(cdb, unit).map_err(Refusal::from)) {
+            Ok(search) => self.search(slot, volume, Box::new(search), ctx),
+            Err(refusal) => self.fail(slot, refusal, ctx),
+        }
+    }
+
+    /// Asks on, or answers with what is known.
+    fn search(
+        &mut self,
+        slot: u16,
+        volume: VolumeId,
+        search: Box<LbaSearch>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some((extent, sought)) = search.next() else {
+            let task = self.slots.remove(slot);
+            self.order.task_is_gone(slot);
+            let data = search.data();
+            self.counters.sent_bytes += data.len() as u64;
+            return self.outbox.push_reply(&task, &data);
+        };
+        self.steps.insert(slot, Steps { volume, extent, next: Next::Search(search) });
+        self.submit(slot, volume, Operation::Seek { extent, sought }, ctx);
     }
 
     fn write_and_verify(
@@ -150,13 +191,13 @@ impl Connection {
         let is_replaced = matches!(next, Next::Replaced { .. });
         let lost_race = is_replaced && matches!(outcome, Outcome::Miscompare(_));
         let is_open = scsi::check_blocks(ctx.paths.state(self.group)).map_err(Refusal::from);
-        let access = Some(Access::Write);
-        let allowed = is_open.and_then(|()| self.check_reservation(volume, access, ctx));
+        let access = next.access();
+        let allowed = is_open.and_then(|()| self.check_reservation(volume, Some(access), ctx));
         let is_aborted = self.slots.task(slot).is_aborted || !self.is_open();
-        let goes_on = (outcome.is_done() || lost_race) && allowed.is_ok() && !is_aborted;
-        if !goes_on {
+        let is_well = outcome.is_done() || lost_race || matches!(outcome, Outcome::Found(_));
+        if !is_well || allowed.is_err() || is_aborted {
             buffers.extend(next.buffers());
-            let end = if outcome.is_done() || lost_race { allowed.err() } else { None };
+            let end = if is_well { allowed.err() } else { None };
             let end = end.unwrap_or_else(|| super::refusal_of(outcome));
             return self.steps_end(slot, class, buffers, end, ctx);
         }
@@ -198,6 +239,10 @@ impl Connection {
                 let buffer = buffers.remove(0);
                 self.write_same(slot, volume, extent, (block, class), buffer, ctx);
             }
+            Next::Search(mut search) => {
+                search.found(outcome);
+                self.search(slot, volume, search, ctx);
+            }
         }
     }
 
@@ -220,7 +265,15 @@ impl Next {
             Next::Verify(copy) => copy.into_iter().collect(),
             Next::Join { operand, replacement, .. } => vec![operand, replacement],
             Next::Replaced { operand, .. } => vec![operand],
-            Next::Same { .. } => Vec::new(),
+            Next::Same { .. } | Next::Search(_) => Vec::new(),
+        }
+    }
+
+    /// What the command does to the blocks.
+    fn access(&self) -> Access {
+        match self {
+            Next::Search(_) => Access::Read,
+            _ => Access::Write,
         }
     }
 }

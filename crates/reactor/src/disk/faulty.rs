@@ -58,7 +58,10 @@ impl Faulty {
             false => Duration::ZERO,
         };
         let fate = match operation {
-            Operation::Read { .. } | Operation::Compare { .. } | Operation::Verify { .. }
+            Operation::Read { .. }
+            | Operation::Compare { .. }
+            | Operation::Verify { .. }
+            | Operation::Seek { .. }
                 if fault.is_multiple_of(READ_FAILS) =>
             {
                 Fate::Refused(Outcome::NotDone(Failure::MediumRead))

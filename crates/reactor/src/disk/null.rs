@@ -1,7 +1,7 @@
 //! The null disk: takes every write and forgets it, reads zeros. It measures what everything above
 //! a disk costs.
 
-use block::{ByteCount, Completion, Failure, Operation, Outcome, PageId, Request};
+use block::{ByteCount, Completion, Failure, Operation, Outcome, PageId, Request, Sought};
 
 use super::is_within;
 use crate::memory::arena::ZERO_PAGE;
@@ -30,12 +30,15 @@ impl NullDisk {
                 Some(at) => Outcome::Miscompare(at),
                 None => Outcome::Done,
             },
+            // All of it reads as zeros, and none of it has space.
+            Operation::Seek { sought: Sought::Hole, .. } => Outcome::Found(0),
             Operation::CompareAndWrite { .. } => Outcome::NotDone(Failure::Unsupported),
             Operation::Write { .. }
             | Operation::Flush
             | Operation::Discard { .. }
             | Operation::WriteZeroes { .. }
-            | Operation::Verify { .. } => Outcome::Done,
+            | Operation::Verify { .. }
+            | Operation::Seek { sought: Sought::Data, .. } => Outcome::Done,
         };
         request.complete(outcome)
     }
@@ -67,6 +70,11 @@ mod tests {
         assert_eq!(compared.outcome, Outcome::Miscompare(0));
         let buffer = compared.buffer;
         let read = ask(&disk, &mut memory, Operation::Read { extent, buffer });
+        for (sought, outcome) in [(Sought::Data, Outcome::Done), (Sought::Hole, Outcome::Found(0))]
+        {
+            let sought = ask(&disk, &mut memory, Operation::Seek { extent, sought });
+            assert_eq!(sought.outcome, outcome);
+        }
         let mut bytes = [1; 8192];
         memory.read(&read.buffer, 0, &mut bytes);
         assert_eq!(bytes, [0; 8192]);

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Operation, Outcome, PAGE_SIZE, PageId, Request,
-    limits::PAGES_PER_TRANSFER,
+    Sought, limits::PAGES_PER_TRANSFER,
 };
 
 use super::{Submitted, is_within};
@@ -189,9 +189,22 @@ impl RamDisk {
                 check(*extent, buffer);
                 self.compare(memory, *extent, buffer)
             }
+            Operation::Seek { extent, sought } => self.seek(*extent, *sought),
             Operation::CompareAndWrite { .. } => Outcome::NotDone(Failure::Unsupported),
         };
         Submitted::Done(request.complete(outcome))
+    }
+
+    /// A page that nobody wrote, or that was cleared, is a hole.
+    fn seek(&self, extent: Extent, sought: Sought) -> Outcome {
+        let is_hole = |slot: usize| matches!(self.slots[slot].load(Relaxed), NO_PAGE | ZERO_PAGE);
+        let mut parts = parts(extent).scan(0, |at, part| {
+            let from = *at;
+            *at += (part.to - part.from) as u32;
+            Some((from, part.slot))
+        });
+        let found = parts.find(|&(_, slot)| is_hole(slot) == (sought == Sought::Hole));
+        found.map_or(Outcome::Done, |(at, _)| Outcome::Found(at))
     }
 
     fn begin_clearing(

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use block::limits::{DISCARD_RANGES_MAX, PAGES_PER_TRANSFER, TRANSFER_MAX};
+use block::limits::{DISCARD_RANGES_MAX, PAGES_PER_TRANSFER, SEEK_MAX, TRANSFER_MAX};
 use block::random::Random;
 use block::{
     Buffer, ByteCount, Completion, DiskId, Extent, Failure, Landing, Memory, Operation, Outcome,
-    Request, Ticket, VolumeId,
+    Request, Sought, Ticket, VolumeId,
 };
 
 use super::{COLD_MIN, NO_PAGE, RamDisk, Submitted};
@@ -450,6 +450,7 @@ fn no_request_does_more_than_a_transfers_page_operations_at_a_time() {
         Operation::Compare { extent: transfer, buffer: expected },
         Operation::Read { extent: transfer, buffer: buffer() },
         Operation::Verify { extent: all },
+        Operation::Seek { extent: Extent::new(0, SEEK_MAX.min(size)), sought: Sought::Hole },
         Operation::Flush,
         zeroes,
     ];
@@ -506,4 +507,24 @@ fn bounded<T>(something: impl FnOnce() -> T) -> T {
     let count = PAGE_OPERATIONS.get();
     assert!(count <= 2 * PAGES_PER_TRANSFER, "{count} page operations at a time");
     result
+}
+
+#[test]
+fn a_page_that_nobody_wrote_or_that_was_cleared_is_a_hole() {
+    let mut bench = bench(256);
+    let seek = |bench: &mut Bench, offset, length, sought| {
+        let extent = Extent::new(offset, length);
+        bench.ask(Operation::Seek { extent, sought }).outcome
+    };
+    assert_eq!(seek(&mut bench, 0, 1 << 20, Sought::Data), Outcome::Done);
+    assert_eq!(seek(&mut bench, 512, 1024, Sought::Hole), Outcome::Found(0));
+    bench.write(12_800, &[1; 8192]);
+    assert_eq!(seek(&mut bench, 0, 1 << 20, Sought::Data), Outcome::Found(12_288));
+    assert_eq!(seek(&mut bench, 12_800, 65_536, Sought::Hole), Outcome::Found(24_576 - 12_800));
+    assert_eq!(seek(&mut bench, 12_800, 8192, Sought::Hole), Outcome::Done);
+    let extents = vec![Extent::new(12_288, 12_288)];
+    assert!(bench.ask(Operation::Discard { extents }).outcome.is_done());
+    assert_eq!(seek(&mut bench, 0, 1 << 20, Sought::Data), Outcome::Done);
+    let beyond = seek(&mut bench, (1 << 20) - 512, 1024, Sought::Data);
+    assert_eq!(beyond, Outcome::NotDone(Failure::OutOfRange));
 }

@@ -30,9 +30,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{Completion, Extent, Failure, Memory, Operation, Outcome, Request};
+use block::{Completion, Extent, Failure, Memory, Operation, Outcome, Request, Sought};
 use libc::iovec;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::file::{FileDisk, read_exact};
@@ -123,6 +123,8 @@ enum Stage {
 enum Job {
     Compare,
     Verify,
+    /// lseek with SEEK_DATA or SEEK_HOLE.
+    Seek,
     /// BLKDISCARD of range `index` and all after it.
     Discard,
     /// A read or write that the kernel found misaligned, through aligned memory.
@@ -182,6 +184,10 @@ impl Work {
                 Stage::Blocking(Job::Compare)
             }
             Operation::Verify { .. } => Stage::Blocking(Job::Verify),
+            Operation::Seek { sought, .. } => match disk.is_device() {
+                true => Stage::Done(sought.in_data()),
+                false => Stage::Blocking(Job::Seek),
+            },
             Operation::CompareAndWrite { .. } => {
                 Stage::Done(Outcome::NotDone(Failure::Unsupported))
             }
@@ -436,11 +442,12 @@ impl Work {
         let result = match job {
             Job::Compare => self.compare(),
             Job::Verify => self.look_at_pieces(|_, _| None),
+            Job::Seek => self.seek(),
             Job::Discard => self.discard_device(),
             Job::Bounce(transfer) => self.bounce(transfer),
         };
         let write = match job {
-            Job::Compare | Job::Verify => false,
+            Job::Compare | Job::Verify | Job::Seek => false,
             Job::Discard => true,
             Job::Bounce(transfer) => transfer.write,
         };
@@ -484,6 +491,26 @@ impl Work {
             done += piece.len() as u64;
         }
         Ok(Outcome::Done)
+    }
+
+    /// Nobody uses the position that the call moves: all other calls name theirs.
+    fn seek(&self) -> Result<Outcome, Errno> {
+        let &Operation::Seek { extent, sought } = &self.request.operation else {
+            unreachable!("only a seek has this job")
+        };
+        let from = extent.offset.0;
+        let whence = match sought {
+            Sought::Data => SeekFrom::Data(from),
+            Sought::Hole => SeekFrom::Hole(from),
+        };
+        match rustix::fs::seek(self.fd(), whence) {
+            Ok(at) if at < extent.end().0 => Ok(Outcome::Found((at - from) as u32)),
+            // No data up to the end of the file.
+            Ok(_) | Err(Errno::NXIO) => Ok(Outcome::Done),
+            // The file system does not know.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(sought.in_data()),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn discard_device(&self) -> Result<Outcome, Errno> {

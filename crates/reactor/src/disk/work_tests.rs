@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 
 use block::random::Random;
-use block::{Buffer, Extent, Failure, Memory, Operation, Outcome, Request, Ticket};
+use block::{Buffer, Extent, Failure, Memory, Operation, Outcome, Request, Sought, Ticket};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
@@ -387,4 +387,30 @@ fn pages_that_lie_together_make_one_run() {
     assert!(iovecs.len() <= 256);
     work.run();
     assert_eq!(bench.finish(work).0, Outcome::Done);
+}
+
+/// What lies in no data is a hole; a file system that keeps none may say that all is data.
+#[test]
+fn what_is_found_in_a_file_is_what_it_holds() {
+    let mut knows = 0;
+    for mut bench in benches() {
+        let seek = |bench: &mut Bench, offset, length, sought| {
+            let extent = Extent::new(offset, length);
+            bench.ask(Operation::Seek { extent, sought }).0
+        };
+        bench.write(Extent::new(65_536, 65_536), &[1; 65_536], false);
+        let first = seek(&mut bench, 0, 1 << 20, Sought::Data);
+        let is_known = first == Outcome::Found(65_536);
+        assert!(is_known || first == Outcome::Found(0), "{first}");
+        knows += u32::from(is_known);
+        if is_known {
+            assert_eq!(seek(&mut bench, 0, 65_536, Sought::Data), Outcome::Done);
+            assert_eq!(seek(&mut bench, 131_072, 65_536, Sought::Data), Outcome::Done);
+            let end = seek(&mut bench, 69_632, 1 << 20, Sought::Hole);
+            assert_eq!(end, Outcome::Found(61_440));
+        }
+        assert_eq!(seek(&mut bench, 65_536, 65_536, Sought::Hole), Outcome::Done);
+        assert_eq!(seek(&mut bench, 65_536, 4096, Sought::Data), Outcome::Found(0));
+    }
+    assert!(knows > 0, "no file system here keeps holes");
 }

@@ -78,25 +78,6 @@ fn a_unit_that_unmaps_nothing_does_not_say_that_it_is_thin() {
 }
 
 #[test]
-fn every_block_counts_as_mapped() {
-    let data = ask(&Cdb::get_lba_status(100, 24)).expect("data");
-    let list = LbaStatusList::parse(&data).expect("a list").0;
-    let status = ProvisioningStatus::MAPPED;
-    assert_eq!(list, [LbaStatus { lba: 100, blocks: (1 << 21) - 100, status }]);
-    let large = LogicalUnit { blocks: BlockCount(1 << 40), ..unit() };
-    let data = ask_of(&Cdb::get_lba_status(0, 24), &large).expect("data");
-    assert_eq!(LbaStatusList::parse(&data).expect("a list").0[0].blocks, u32::MAX);
-}
-
-#[test]
-fn the_status_of_a_block_beyond_the_end_is_refused() {
-    for lba in [1 << 21, (1 << 21) + 1, 1 << 31, u64::MAX] {
-        let sense = ask(&Cdb::get_lba_status(lba, 24)).expect_err("beyond the end");
-        assert_eq!(sense.code, AdditionalSense::LBA_OUT_OF_RANGE, "{lba}");
-    }
-}
-
-#[test]
 fn sense_on_demand_is_what_waits_in_the_format_that_is_asked_for() {
     assert_eq!(ask(&Cdb::request_sense(false, 252)), Ok(Sense::NONE.emit(false)));
     assert_eq!(ask(&Cdb::request_sense(true, 252)), Ok(Sense::NONE.emit(true)));

@@ -85,6 +85,8 @@ counters! {
         swaps: Operations,
         /// Compare-and-writes that found something else.
         miscompares: Operations,
+        /// Runs of blocks without space below that it was told of.
+        holes: Events,
         /// Copies that were done.
         copies: Operations,
         /// Copies that ended in their midst, some segments copied.

@@ -83,11 +83,11 @@ impl Volumes {
             let whole = rest.take().expect("an operation has as many parts as pieces");
             let (mut operation, more) = cut(whole, extent.length.0);
             rest = more;
-            self.gates[disk.0].counters.count(changes_data, extent.length.0);
             let at = (volume, disk, extent);
             let ticket = self.begin_piece(now, at, (parent, start), (class, durable));
             start += extent.length.0;
             operation.move_to(extent);
+            self.gates[disk.0].counters.count(changes_data, operation.bytes());
             self.outbox.submit.push((disk, Request { ticket, operation }));
         }
         assert!(rest.is_none(), "the pieces are shorter than the operation");
@@ -149,6 +149,7 @@ fn cut(mut operation: Operation, length: u64) -> (Operation, Option<Operation>) 
             Operation::WriteZeroes { extent, deallocate, durable }
         }
         Operation::Verify { .. } => Operation::Verify { extent },
+        &mut Operation::Seek { sought, .. } => Operation::Seek { extent, sought },
         other => unreachable!("{} is not cut", other.name()),
     };
     (operation, Some(rest))

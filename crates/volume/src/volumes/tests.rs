@@ -1,7 +1,7 @@
 //! Volumes on one and on several shards, with disks that the test answers for and mail that it
 //! carries.
 
-use block::Buffer;
+use block::{Buffer, Sought};
 
 use super::*;
 use crate::gate::tests::facts;
@@ -675,4 +675,29 @@ fn what_did_not_end_well_is_counted_once_by_its_kind_whatever_way_it_ended() {
     assert_eq!((of_volume.errors, of_volume.counters.errors), (expected, 4));
     let no_space = host.shards[0].gates().map(|gate| gate.errors.no_space).sum::<u64>();
     assert_eq!(no_space, 3);
+}
+
+#[test]
+fn what_is_sought_is_told_by_its_place_in_the_volume_and_moves_no_bytes() {
+    let mut host = Host::new(1, 2, Cache::Volatile);
+    let extent = Extent::new(0, 8192);
+    for (slot, outcomes, expected) in [
+        (1, [Outcome::Done, Outcome::Found(512)], Outcome::Found(4608)),
+        (2, [Outcome::Found(1024), Outcome::Found(0)], Outcome::Found(1024)),
+        (3, [Outcome::Done, Outcome::Done], Outcome::Done),
+        (
+            4,
+            [Outcome::Found(0), Outcome::NotDone(Failure::MediumRead)],
+            Outcome::NotDone(Failure::MediumRead),
+        ),
+    ] {
+        host.ask(0, slot, Operation::Seek { extent, sought: Sought::Data });
+        for ((_, request), outcome) in host.in_flight(0).into_iter().zip(outcomes) {
+            host.answer(0, request, outcome);
+        }
+        assert_eq!(host.done(0), [(slot, expected)]);
+    }
+    let counts = host.shards[0].counts(VOLUME).expect("it is there");
+    assert_eq!((counts.counters.reads, counts.counters.read_bytes), (4, 0));
+    assert_eq!(counts.counters.errors, 1, "what was found is no error");
 }

@@ -106,6 +106,7 @@ impl Work {
                 Outcome::NotDone(_) => "not done",
                 Outcome::Unknown(_) => "unknown",
                 Outcome::Miscompare(_) => "miscompare",
+                Outcome::Found(_) => unreachable!("nothing is sought"),
             };
             *self.ended.entry(name).or_default() += 1;
             let now = self.tick();

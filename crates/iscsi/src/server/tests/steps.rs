@@ -1,10 +1,12 @@
 //! Commands that ask their volume more than once: what they ask, in which order, and what comes between.
 
 use block::{Failure, VolumeId};
-use wire::scsi::{AdditionalSense, Cdb, OpCode, ScsiStatus, SenseKey};
+use wire::iscsi::TaskAttribute;
+use wire::scsi::provisioning::{LbaStatus, LbaStatusList, ProvisioningStatus};
+use wire::scsi::{AdditionalSense, Cdb, Lun, OpCode, ScsiStatus, SenseKey};
 
 use super::commands::held;
-use super::world::{Order, VOLUME, World, pattern, refused};
+use super::world::{Order, Said, VOLUME, World, pattern, refused};
 
 fn or_write(lba: u64, bytes: u32) -> Order {
     Order::write(0, Cdb::orwrite_16(lba, bytes / 512, false), bytes)
@@ -159,6 +161,103 @@ fn one_block_is_written_to_all_of_an_extent() {
         assert_eq!(world.log.len(), (blocks as usize * 512).div_ceil(65_536));
         assert_eq!(world.links[0].connection.pages(), 0);
     }
+}
+
+fn lba_status(lba: u64, room: u32) -> Order {
+    Order::read(0, Cdb::get_lba_status(lba, room), room)
+}
+
+/// Of each run: the first block, how many there are, and whether they are mapped.
+fn runs(bytes: &[u8]) -> Vec<(u64, u32, bool)> {
+    let list = LbaStatusList::parse(bytes).expect("a list").0;
+    let told = |run: &LbaStatus| (run.lba, run.blocks, run.status == ProvisioningStatus::MAPPED);
+    list.iter().map(told).collect()
+}
+
+#[test]
+fn which_blocks_are_mapped_is_what_the_volume_says() {
+    let mut world = World::connected(Default::default());
+    world.volumes[0].fill(0);
+    world.volumes[0][8192..16_384].fill(1);
+    let end = (VOLUME / 512) as u32;
+    let whole = [(0, 16, false), (16, 16, true), (32, end - 32, false)];
+    let (data, answer) = world.read_all(lba_status(0, 1000));
+    assert_eq!((answer.status(), runs(&data)), (ScsiStatus::GOOD, whole.to_vec()));
+    assert!(world.log.iter().all(|name| *name == "seek"));
+    // A list for one descriptor, and one for none.
+    assert_eq!(runs(&world.read_all(lba_status(20, 24)).0), [(20, 12, true)]);
+    assert_eq!(runs(&world.read_all(lba_status(0, 8)).0), []);
+    assert_eq!(world.ask(lba_status(0, 0), &[]).status(), ScsiStatus::GOOD);
+    let beyond = world.ask(lba_status(end.into(), 24), &[]);
+    refused(&beyond, SenseKey::ILLEGAL_REQUEST, AdditionalSense::LBA_OUT_OF_RANGE);
+    // A unit that is not thin has nothing else.
+    let thick = Order { lun: Lun::of(300).0, ..lba_status(0, 24) };
+    world.log.clear();
+    assert!(runs(&world.read_all(thick).0)[0].2);
+    assert!(world.log.is_empty());
+    assert_eq!(world.links[0].connection.pages(), 0);
+}
+
+#[test]
+fn a_search_is_ordered_as_other_commands_are() {
+    let mut world = World::connected(Default::default());
+    world.volumes[0].fill(0);
+    world.hold_requests = true;
+    let write = world.command(0, super::world::write(0, 512), &[1; 512]);
+    let ordered = lba_status(0, 24).with_attribute(TaskAttribute::ORDERED);
+    let search = world.command(0, ordered, &[]);
+    let last = world.command(0, super::world::flush(), &[]);
+    assert_eq!(world.shard.below.held.len(), 1, "the write alone is below");
+    world.hold_requests = false;
+    world.run();
+    let said = world.said(0);
+    assert_eq!(said.iter().map(Said::tag).collect::<Vec<_>>(), [write, search, last]);
+    let Said::Data(_, data) = &said[1] else { panic!("no data") };
+    assert_eq!(runs(data), [(0, 8, true)]);
+    let beyond = lba_status(1 << 40, 24).with_attribute(TaskAttribute::ORDERED);
+    world.hold_requests = true;
+    world.command(0, super::world::flush(), &[]);
+    world.command(0, beyond, &[]);
+    world.hold_requests = false;
+    world.run();
+    let code = AdditionalSense::LBA_OUT_OF_RANGE;
+    refused(&world.said(0)[1], SenseKey::ILLEGAL_REQUEST, code);
+}
+
+#[test]
+fn a_search_ends_with_what_comes_between_its_seeks() {
+    let begun = || {
+        let mut world = World::connected(Default::default());
+        world.hold_requests = true;
+        let search = world.command(0, lba_status(0, 1000), &[]);
+        world.release_one(0);
+        world.run();
+        assert_eq!(world.shard.below.held.len(), 1, "the second seek is below");
+        (world, search)
+    };
+    let end = |mut world: World| {
+        world.hold_requests = false;
+        world.run();
+        assert_eq!(world.links[0].connection.pages(), 0);
+        world.said(0)
+    };
+    let (mut world, _) = begun();
+    world.fail_next = Some(Failure::MediumRead);
+    let code = AdditionalSense::UNRECOVERED_READ_ERROR;
+    refused(&end(world)[0], SenseKey::MEDIUM_ERROR, code);
+    // It reads: what keeps others from writing does not keep it.
+    let (mut world, _) = begun();
+    world.shard.reservations.set(VolumeId(0), held());
+    assert!(matches!(end(world)[0], Said::Data(..)));
+    let (mut world, _) = begun();
+    let exclusive = held().to_string().replace("write-exclusive", "exclusive-access");
+    world.shard.reservations.set(VolumeId(0), exclusive.parse().expect("a reservation"));
+    assert_eq!(end(world)[0].status(), ScsiStatus::RESERVATION_CONFLICT);
+    let (mut world, search) = begun();
+    let abort = wire::iscsi::TaskFunction::ABORT_TASK;
+    let (_, bytes) = world.links[0].host.manage(abort, [0; 8], Some(search), ());
+    world.send(0, &bytes);
+    assert!(end(world).iter().all(|said| said.tag() != search));
 }
 
 #[test]

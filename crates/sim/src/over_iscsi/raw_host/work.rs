@@ -5,6 +5,7 @@ use testkit::iscsi::Said;
 use testkit::iscsi::host::Order;
 use testkit::oracle::Content;
 use wire::iscsi::{TaskFunction, TaskResponse};
+use wire::scsi::provisioning::{LbaStatus, LbaStatusList, ProvisioningStatus};
 use wire::scsi::{AdditionalSense, Cdb, Lun, ScsiStatus, SenseKey};
 
 use super::super::LUN;
@@ -21,6 +22,10 @@ pub(in super::super) enum Asked {
     Read {
         start: u64,
         first: u64,
+    },
+    /// Which blocks are mapped.
+    Search {
+        start: u64,
     },
     /// `is_skewed`: its data are sent out of their order, and must not be written.
     Write {
@@ -56,6 +61,7 @@ impl core::fmt::Debug for Asked {
             Asked::Logout => f.write_str("logout"),
             Asked::Nop => f.write_str("NOP"),
             Asked::Read { start, first } => write!(f, "read at {first} since {start}"),
+            Asked::Search { start } => write!(f, "search since {start}"),
             Asked::Write { write, is_skewed: false, .. } => write!(f, "{write:?}"),
             Asked::Write { write, .. } => write!(f, "skewed {write:?}"),
             Asked::Swap { write, .. } => write!(f, "compare and {write:?}"),
@@ -120,7 +126,12 @@ impl RawHost {
                 let order = Order::new(LUN, Cdb::synchronize_cache_10());
                 self.ask(world, order, Asked::Flush { start: self.now });
             }
-            83..90 => {
+            83..86 => {
+                let allocation = 8 + 16 * self.random.below(20) as u32;
+                let order = Order::read(LUN, Cdb::get_lba_status(first, allocation), allocation);
+                self.ask(world, order, Asked::Search { start: self.now });
+            }
+            86..91 => {
                 let line = self.line.as_mut().expect("it is live");
                 let length = line.random.below(600) as usize;
                 let (_, bytes) = line.host.nop(&vec![0x5a; length], Asked::Nop);
@@ -237,6 +248,12 @@ impl RawHost {
                     self.writer.log.push(Log::Read { start, end: self.now, first, bytes });
                 }
             }
+            Asked::Search { start } => {
+                if self.is_done(said, "a search", Some(start))? {
+                    let list = LbaStatusList::parse(&bytes).map_err(|why| why.to_string())?;
+                    list.0.iter().for_each(|run| self.searched(start, run));
+                }
+            }
             Asked::Write { write, durable, is_skewed } => {
                 let is_done = self.is_done(said, "a write", None)?;
                 if is_skewed && is_done {
@@ -272,6 +289,21 @@ impl RawHost {
             }
         }
         Ok(())
+    }
+
+    /// A part of a run that has no space below is as good as a read of zeros.
+    fn searched(&mut self, start: u64, run: &LbaStatus) {
+        if run.status != ProvisioningStatus::DEALLOCATED {
+            return;
+        }
+        self.actions.holes += 1;
+        let (unit, span) = (self.behaviour.unit, self.behaviour.span);
+        let blocks = u64::from(run.blocks).min(span.saturating_sub(run.lba));
+        if blocks > 0 {
+            let bytes = vec![0; bytes_of(unit, blocks)];
+            let first = run.lba * unit;
+            self.writer.log.push(Log::Read { start, end: self.now, first, bytes });
+        }
     }
 
     /// A write that was answered otherwise than GOOD: where the answer says that it was not even
