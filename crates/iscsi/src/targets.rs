@@ -40,7 +40,7 @@ use wire::scsi::{ScsiStatus, Sense};
 
 use crate::auth::{Challenges, Required, Responder};
 pub use crate::message::Message;
-use crate::target::{Hosts, Portal, Target};
+use crate::target::{Hosts, Portal, Target, UnitIdentity};
 use login::Pending;
 
 /// An initiator port and a target port: what may have one session (RFC 7143, 4.2.7.1).
@@ -168,8 +168,8 @@ struct Session {
     undecided: u32,
     /// Which LUNs it may not use: none in most cases.
     masked: Vec<u16>,
-    /// Whose blocks it takes LUNs for, where that is not whose they are: it has not asked again.
-    mistaken: Vec<u16>,
+    /// Whose blocks it takes LUNs for, where others' are there now, or nothing: it has not asked again.
+    mistaken: Vec<(u16, UnitIdentity)>,
     /// Whether it takes no more commands.
     ends: bool,
     /// What its host has read and written.
@@ -280,15 +280,19 @@ impl Targets {
     #[inline]
     pub fn knows(&self, session: SessionHandle, lun: u16) -> bool {
         let session = self.sessions.get(session.0);
-        session
-            .is_none_or(|session| session.mistaken.is_empty() || !session.mistaken.contains(&lun))
+        session.is_none_or(|session| session.mistaken.iter().all(|(other, _)| *other != lun))
     }
 
-    /// The host of a session asks whose blocks are under a LUN.
+    /// The host of a session was told whose blocks are under a LUN.
     pub fn identified(&mut self, session: SessionHandle, lun: u16) {
         if let Some(session) = self.sessions.get_mut(session.0) {
-            session.mistaken.retain(|other| *other != lun);
+            session.mistaken.retain(|(other, _)| *other != lun);
         }
+    }
+
+    /// Whether the host of a session may not use some of the target's LUNs.
+    pub fn is_masked(&self, session: SessionHandle) -> bool {
+        self.sessions.get(session.0).is_none_or(|session| !session.masked.is_empty())
     }
 
     /// The LUNs that the host of a session may use, in ascending order.

@@ -13,7 +13,7 @@ use wire::scsi::vpd::{
     DesignatorKind, DesignatorList, ExtendedFlags, ExtendedInquiry, LimitFlags, ProvisioningFlags,
     VpdPage, page,
 };
-use wire::scsi::{Cdb, Sense};
+use wire::scsi::{Cdb, OpCode, Sense};
 
 use crate::copy;
 use crate::judge::invalid_field;
@@ -163,6 +163,13 @@ fn limits(unit: &LogicalUnit) -> BlockLimits {
         write_same_max: u64::from(WRITE_SAME_MAX / block),
         ..BlockLimits::new(Peripheral::DISK)
     }
+}
+
+/// Whether the answer to a command, if it is no error, says whose blocks a unit has: the serial number or
+/// the identifiers.
+pub fn tells_whose(cdb: &Cdb) -> bool {
+    let pages = [VpdPage::UNIT_SERIAL_NUMBER, VpdPage::DEVICE_IDENTIFICATION];
+    cdb.opcode() == OpCode::INQUIRY && cdb.evpd() && pages.contains(&VpdPage(cdb.page_code()))
 }
 
 fn provisioning(unit: &LogicalUnit) -> BlockProvisioning {

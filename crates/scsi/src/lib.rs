@@ -36,6 +36,7 @@ pub use attention::Attentions;
 pub use copy::{
     CopyOrder, CopyState, check_destination, copy, copy_aborted, copy_in_progress, copy_results,
 };
+pub use inquiry::tells_whose;
 pub use judge::{judge, judge_absent};
 pub use lba_status::LbaSearch;
 pub use parameters::{Ordered, parameters};

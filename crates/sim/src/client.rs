@@ -459,8 +459,11 @@ impl Client {
                     Outcome::Found(length) => length as usize / SECTOR * SECTOR,
                     _ => write.count as usize * SECTOR,
                 };
-                let bytes = vec![0; length];
-                self.writer.log.push(Log::Read { start, end: at, first, bytes });
+                // An initiator takes all for data and asks nobody: that is no read.
+                if length > 0 {
+                    let bytes = vec![0; length];
+                    self.writer.log.push(Log::Read { start, end: at, first, bytes });
+                }
             }
             Kind::Read | Kind::Compare | Kind::Verify | Kind::Seek => {}
             // It may have zeroed any part.

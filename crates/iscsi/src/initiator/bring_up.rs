@@ -1,7 +1,7 @@
 //! From the connection to the disk, and what is asked about it later.
 //!
 //! ```text
-//!   login -> INQUIRY -> TEST UNIT READY -> [83h] -> [B0h] -> [B2h] -> [REPORT SUPPORTED OPERATION CODES, WRITE SAME(16)]
+//!   login -> INQUIRY -> [83h] -> TEST UNIT READY -> [B0h] -> [B2h] -> [REPORT SUPPORTED OPERATION CODES, WRITE SAME(16)]
 //!         -> READ CAPACITY(16) -> [READ CAPACITY(10)] -> MODE SENSE(6) -> [MODE SENSE(10)] -> live
 //!   live: a unit attention "changed" -> all is answered -> the same from INQUIRY on -> new facts, and commands again
 //! ```
@@ -11,7 +11,8 @@
 //!
 //! Steps in brackets may fail, or are asked only where the one before does: units differ in what
 //! they have. Every step is asked again while there are unit attentions, and a little later while
-//! the unit is not ready. A reconnect that finds another unit under the old number is refused: its
+//! the unit is not ready. Whose it is comes before all that a target may refuse until it was asked.
+//! A reconnect that finds another unit under the old number is refused: its
 //! data are not ours. Page B1h is not asked for: a disk here is not told whether it rotates.
 //! Errors: a [`Fault`] that says which step was answered how. Spec: SPC-4, SBC-3.
 
@@ -38,8 +39,8 @@ use crate::limits::{HANDSHAKE, QUESTION_TRIES_MAX, READY_INTERVAL};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Inquiry,
-    Ready,
     Names,
+    Ready,
     Limits,
     Provisioning,
     WriteSame,
@@ -141,13 +142,13 @@ impl Identifying {
         Ok(Taken::Step(match self.step {
             // Whoever has it reserved does not keep us from knowing it.
             Step::Ready if is_good || reply.status == ScsiStatus::RESERVATION_CONFLICT => {
-                Step::Names
+                Step::Limits
             }
             Step::Inquiry if is_good => {
                 found.inquiry = reply.parse(StandardInquiry::read)?;
                 let peripheral = found.inquiry.peripheral;
                 match (peripheral.qualifier(), peripheral.device_type()) {
-                    (0, 0) => Step::Ready,
+                    (0, 0) => Step::Names,
                     (0, kind) => {
                         let why = format!("it is no disk (device type {kind:#04x})");
                         return Ok(Taken::Missing(why));
@@ -161,7 +162,7 @@ impl Identifying {
                     let names = body.and_then(DesignatorList::parse).unwrap_or_default();
                     found.names = names_of_unit(names.0);
                 }
-                Step::Limits
+                Step::Ready
             }
             Step::Limits => {
                 if is_good {

@@ -118,12 +118,8 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> bool {
         let mut asked = Asked::new(command, data);
-        let is_usual = command.total_ahs_length == 0 && is_known(command.attribute());
-        let started = match is_right && is_usual {
-            true => self.start(&mut asked, ctx),
-            false => self.refuse_unusual(command, is_right),
-        };
-        match started {
+        let is_usual = self.refuse_unusual(command, is_right);
+        match is_usual.and_then(|()| self.start(&mut asked, ctx)) {
             Ok(taken) => taken,
             Err(refusal) => {
                 self.refuse(&asked, refusal, ctx);
@@ -132,9 +128,21 @@ impl Connection {
         }
     }
 
-    /// A command with something that few have.
+    /// Refuses what no command for a disk has.
+    #[inline]
+    pub(super) fn refuse_unusual(
+        &mut self,
+        command: &ScsiCommand,
+        is_right: bool,
+    ) -> Result<(), Refusal> {
+        if is_right && command.total_ahs_length == 0 && is_known(command.attribute()) {
+            return Ok(());
+        }
+        self.is_unusual(command, is_right)
+    }
+
     #[cold]
-    fn refuse_unusual(&mut self, command: &ScsiCommand, is_right: bool) -> Result<bool, Refusal> {
+    fn is_unusual(&mut self, command: &ScsiCommand, is_right: bool) -> Result<(), Refusal> {
         if !is_right {
             self.counters.corrupt += 1;
             return Err(Refusal::CORRUPT);
@@ -166,9 +174,7 @@ impl Connection {
         if !ctx.shared.knows(session, lun) && !matches!(work, Work::Reply) {
             return Err(Refusal::NO_UNIT);
         }
-        let is_told =
-            matches!(work, Work::Reply | Work::ReserveIn | Work::CopyResults | Work::Nothing);
-        if self.has_order(asked.attribute, lun) && !is_told {
+        if self.has_order(asked.attribute, lun) && !is_told(&work) {
             if let Payload::ToHost(length) | Payload::FromHost(length) = work.payload() {
                 asked.task.length = length;
             }
@@ -340,9 +346,6 @@ impl Connection {
             return Ok(false);
         }
         let session = self.state.session().expect("a command is a session's");
-        if asked.cdb.opcode() == OpCode::INQUIRY {
-            ctx.shared.identified(session, asked.task.lun);
-        }
         let luns = ctx.shared.luns(session);
         let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
         let pending = match asked.cdb.opcode() {
@@ -353,6 +356,9 @@ impl Connection {
         let groups = self.groups(ctx);
         let reply = |facts: &Facts<'_>| scsi::reply(&asked.cdb, unit, facts);
         let data = facts::with(name, self.group, &groups, &luns, pending, reply)?;
+        if scsi::tells_whose(&asked.cdb) {
+            ctx.shared.identified(session, asked.task.lun);
+        }
         self.counters.sent_bytes += data.len() as u64;
         asked.task.expected = asked.to_host;
         self.outbox.push_reply(&asked.task, &data);
@@ -469,6 +475,15 @@ impl Connection {
         let refusal = Refusal { status: refused.status, sense: refused.sense };
         self.fail(slot, refusal, ctx);
     }
+}
+
+/// Whether a command is answered from what is known here, at once and whatever its order.
+#[inline]
+fn is_told(work: &Work) -> bool {
+    matches!(
+        work,
+        Work::Reply | Work::ReserveIn | Work::CopyResults | Work::Prefetch(_) | Work::Nothing
+    )
 }
 
 /// Whether a task may have this attribute.

@@ -15,7 +15,7 @@ use wire::iscsi::{Bhs, Digests, LoginFlags, LoginRequest, LoginResponse, LoginSt
 use super::receive::{Step, Stream};
 use super::{Connection, Context, Reason, State};
 use crate::auth;
-use crate::limits::{COMMANDS_MAX, LOGIN_REQUESTS_MAX, TEXT_MAX};
+use crate::limits::{COMMANDS_MAX, LOGIN_REQUESTS_MAX, TEXT_MAX, TEXT_SEGMENT_MAX};
 use crate::negotiation::Responder;
 use crate::pdu_stream::Violation;
 use crate::targets::{Nexus, Opened, Opening, Targets, Wanted};
@@ -34,6 +34,8 @@ pub(super) struct Login {
     group: PathGroup,
     /// What came of a text that goes on in another request.
     text: Vec<u8>,
+    /// Bytes of all texts.
+    came: usize,
     responder: Responder,
     /// How it proves who it is; from its first text on, which says to whom.
     authentication: Option<auth::Responder>,
@@ -52,6 +54,7 @@ impl Login {
             identity: None,
             group: PathGroup::DEFAULT,
             text: Vec::new(),
+            came: 0,
             responder: Responder::new(),
             authentication: None,
             has_told_group: false,
@@ -97,6 +100,7 @@ impl Login {
         targets: &mut Targets,
     ) -> Result<Vec<u8>, LoginStatus> {
         let text = core::mem::take(&mut self.text);
+        let is_first = self.authentication.is_none();
         let pairs: Result<Vec<Pair<'_>>, _> = Pairs::new(&text).collect();
         let mut pairs = pairs.map_err(|_| LoginStatus::INITIATOR_ERROR)?;
         // Which keys mean something depends on this one.
@@ -106,7 +110,14 @@ impl Login {
         let (proofs, others): (Vec<_>, Vec<_>) =
             pairs.into_iter().partition(|pair| is_security(pair.key));
         for Pair { key, value } in others {
+            // Who has to prove what to whom is decided by the first text.
+            if !is_first && Key::from_name(key).is_some_and(says_whose) {
+                return Err(LoginStatus::INITIATOR_ERROR);
+            }
             self.responder.take(key, value, &mut answers)?;
+            if answers.len() > TEXT_SEGMENT_MAX as usize {
+                return Err(LoginStatus::INITIATOR_ERROR);
+            }
         }
         self.check_names()?;
         self.authenticate(&proofs, &mut answers, (endpoint, targets))?;
@@ -177,6 +188,11 @@ impl Login {
     }
 }
 
+/// Whether a key says who wants to begin a session of which kind, and with whom.
+fn says_whose(key: Key) -> bool {
+    matches!(key, Key::SessionType | Key::InitiatorName | Key::TargetName)
+}
+
 impl Connection {
     /// A login request, all of it; `length` bytes of the stream.
     pub(super) fn login(
@@ -200,7 +216,8 @@ impl Connection {
             numbers.stat_sn = request.exp_stat_sn;
         }
         let taken = login.check(request).and_then(|()| {
-            if login.text.len() + data.len() > TEXT_MAX {
+            login.came += data.len();
+            if login.came > TEXT_MAX {
                 return Err(LoginStatus::INITIATOR_ERROR);
             }
             login.text.extend_from_slice(data);

@@ -3,7 +3,8 @@
 //! A function is answered when nothing that it concerns will reach the media any more: tasks that
 //! wait for memory or data are dropped at once, those that are with the volume are awaited. None of
 //! them is answered itself. A task set is one nexus's (TST 001b), so CLEAR TASK SET is ABORT TASK
-//! SET. A reset concerns all sessions, which the targets reach ([`Targets::reset`]). PREEMPT AND
+//! SET. A reset concerns all sessions, which the targets reach ([`Targets::reset`]); one of a whole
+//! target is refused to a host that may not use all of its logical units. PREEMPT AND
 //! ABORT ends tasks of other sessions in the same way. Spec: RFC 7143, 11.5 and 11.6; SAM-5, 7.
 //!
 //! [`Targets::reset`]: crate::targets::Targets::reset
@@ -85,8 +86,14 @@ impl Connection {
                 let lun = Some(unit.ok_or(TaskResponse::NO_SUCH_LUN)?);
                 Ok(Asked::Reset { lun, is_cold: false })
             }
-            TaskFunction::TARGET_WARM_RESET => Ok(Asked::Reset { lun: None, is_cold: false }),
-            TaskFunction::TARGET_COLD_RESET => Ok(Asked::Reset { lun: None, is_cold: true }),
+            TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET => {
+                // It would reach through the masks to the tasks of others.
+                if ctx.shared.is_masked(session) {
+                    return Err(TaskResponse::AUTHORIZATION_FAILED);
+                }
+                let is_cold = request.function() == TaskFunction::TARGET_COLD_RESET;
+                Ok(Asked::Reset { lun: None, is_cold })
+            }
             TaskFunction::TASK_REASSIGN => Err(TaskResponse::REASSIGNMENT_NOT_SUPPORTED),
             _ => Err(TaskResponse::NOT_SUPPORTED),
         }

@@ -76,6 +76,30 @@ impl Connection {
             && (is_ordered || self.order.concerns(lun))
     }
 
+    /// Whether a command of which nothing can be held may start now: nobody has to wait for another.
+    #[cold]
+    fn may_start(&mut self, attribute: TaskAttribute, lun: u16) -> bool {
+        attribute == TaskAttribute::ORDERED && !self.order.concerns(lun) && !self.has_started(lun)
+    }
+
+    /// Begins a command whose data come piece by piece with it, if it is its turn: they are not held.
+    #[inline]
+    pub(super) fn check_turn(&mut self, attribute: TaskAttribute, lun: u16) -> Result<(), Refusal> {
+        match self.has_order(attribute, lun) && !self.may_start(attribute, lun) {
+            true => Err(Refusal::FULL),
+            false => Ok(()),
+        }
+    }
+
+    /// A command has started whose turn it was: what comes after it waits, if it is ORDERED.
+    #[inline]
+    pub(super) fn has_begun(&mut self, attribute: TaskAttribute, slot: u16) {
+        if attribute == TaskAttribute::ORDERED {
+            let lun = self.slots.task(slot).lun;
+            self.order.running.push((slot, lun));
+        }
+    }
+
     /// Holds a command that was judged until it is its turn.
     #[cold]
     pub(super) fn hold(

@@ -10,7 +10,9 @@
 use block::limits::{DIRECT_RECEIVE_MIN, LANDINGS_TOGETHER, TURN_BYTES};
 use contract::{Direct, Next, Receive};
 use wire::iscsi::serial;
-use wire::iscsi::{Bhs, Opcode, RejectReason, ScsiCommand, TaskAttribute};
+use wire::iscsi::{
+    Bhs, NopOut, Opcode, RESERVED_TAG, RejectReason, ScsiCommand, TaskAttribute, TextRequest,
+};
 use wire::scsi::OpCode;
 
 use super::host_data::Part;
@@ -289,7 +291,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<Step, Violation> {
         if head.data_length > TEXT_SEGMENT_MAX {
-            return Ok(self.refuse_pdu(RejectReason::LONG_OPERATION, bytes, head));
+            return self.refuse_long(bytes, head);
         }
         let total = head.total(self.outbox.digests);
         if bytes.len() < total as usize {
@@ -442,11 +444,37 @@ impl Connection {
     #[cold]
     fn command_in_discovery(&mut self, bytes: &[u8], head: &PduHead) -> Result<Step, Violation> {
         let command = ScsiCommand::parse(bytes).map_err(|error| Violation::field(&error))?;
-        let is_immediate = command.operation.is_immediate();
-        if self.turn(is_immediate, command.cmd_sn)? == Turn::Never {
+        self.refuse_in_turn(command.cmd_sn, RejectReason::COMMAND_NOT_SUPPORTED, bytes, head)
+    }
+
+    /// A PDU with more data than is taken of its kind. What has a place in the order takes it.
+    #[cold]
+    fn refuse_long(&mut self, bytes: &[u8], head: &PduHead) -> Result<Step, Violation> {
+        let reason = RejectReason::LONG_OPERATION;
+        let cmd_sn = match head.bhs.opcode() {
+            Opcode::NOP_OUT if head.bhs.initiator_task_tag != RESERVED_TAG => {
+                NopOut::parse(bytes).map(|nop| nop.cmd_sn)
+            }
+            Opcode::TEXT_REQUEST => TextRequest::parse(bytes).map(|text| text.cmd_sn),
+            _ => return Ok(self.refuse_pdu(reason, bytes, head)),
+        };
+        let cmd_sn = cmd_sn.map_err(|error| Violation::field(&error))?;
+        self.refuse_in_turn(cmd_sn, reason, bytes, head)
+    }
+
+    /// Rejects what has a place in the order, if it comes in its turn.
+    fn refuse_in_turn(
+        &mut self,
+        cmd_sn: u32,
+        reason: RejectReason,
+        bytes: &[u8],
+        head: &PduHead,
+    ) -> Result<Step, Violation> {
+        let is_immediate = head.bhs.is_immediate();
+        if self.turn(is_immediate, cmd_sn)? == Turn::Never {
             return Ok(self.pass(head));
         }
-        let step = self.refuse_pdu(RejectReason::COMMAND_NOT_SUPPORTED, bytes, head);
+        let step = self.refuse_pdu(reason, bytes, head);
         if !matches!(step, Step::Pause) {
             self.take_turn(is_immediate);
             self.outbox.forgotten(is_immediate);

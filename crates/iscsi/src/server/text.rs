@@ -93,11 +93,13 @@ impl Connection {
         let ours = core::mem::take(ours);
         let end = ours.len().min(*at + self.outbox.segment_max as usize);
         let part = &ours[*at..end];
-        let is_last = end == ours.len();
-        let flags = TextFlags::default().with_final(is_last).with_continue(!is_last);
+        let is_whole = end == ours.len();
+        // A host that has more to say is not told that it is over.
+        let is_last = is_whole && request.flags.is_final();
+        let flags = TextFlags::default().with_final(is_last).with_continue(!is_whole);
         let tag = if is_last { RESERVED_TAG } else { TRANSFER_TAG };
         self.respond(request, flags, tag, part);
-        if !is_last {
+        if !is_whole {
             (self.text.ours, self.text.at) = (ours, end);
         }
     }
@@ -113,18 +115,18 @@ impl Connection {
     /// What a whole text is answered; `None` if it is none.
     fn answer_text(&mut self, text: &[u8], ctx: &Context<'_>) -> Option<Vec<u8>> {
         let mut ours = Vec::new();
-        let mut responder = self.text.responder.take()?;
+        // What fails leaves everything as it was.
+        let mut responder = self.text.responder.clone()?;
+        let mut has_sent = false;
         for pair in Pairs::new(text) {
-            let taken = pair.ok().and_then(|pair| match Key::from_name(pair.key) {
+            let pair = pair.ok()?;
+            match Key::from_name(pair.key) {
+                Some(Key::SendTargets) if has_sent => return None,
                 Some(Key::SendTargets) => {
+                    has_sent = true;
                     self.send_targets(&responder, pair.value, &mut ours, ctx);
-                    Some(())
                 }
-                _ => responder.take(pair.key, pair.value, &mut ours).ok(),
-            });
-            if taken.is_none() {
-                self.text.responder = Some(responder);
-                return None;
+                _ => responder.take(pair.key, pair.value, &mut ours).ok()?,
             }
         }
         self.outbox.segment_max = responder.parameters().peer_segment;

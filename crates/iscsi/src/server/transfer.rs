@@ -70,7 +70,11 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Step {
         let asked = Asked::new(command, &[]);
-        match self.start_streamed(asked, head, ctx) {
+        let started = match self.refuse_unusual(command, true) {
+            Ok(()) => self.start_streamed(asked, head, ctx),
+            Err(refusal) => Err((asked, refusal)),
+        };
+        match started {
             Ok(slot) => self.begin_part(slot, head, command.flags.is_final()),
             Err((asked, refusal)) => {
                 self.refuse(&asked, refusal, ctx);
@@ -111,6 +115,7 @@ impl Connection {
         let data = Incoming::new(buffers, asked.task.length, ctx.now);
         let state = TaskState::Granted(Box::new(Grant { judged, data }));
         let slot = self.slots.insert(asked.task, state);
+        self.has_begun(asked.attribute, slot);
         let until = if is_final { head.data_length } else { self.parameters.first_burst };
         self.await_data(slot, until, ctx);
         Ok(slot)
@@ -135,10 +140,12 @@ impl Connection {
         };
         asked.task.length = length;
         self.check_access(&asked.cdb, unit.volume, &work, ctx)?;
-        match ctx.shared.knows(session, asked.task.lun) {
-            true => Ok((judged, work)),
-            false => Err(Refusal::NO_UNIT),
+        if !ctx.shared.knows(session, asked.task.lun) {
+            return Err(Refusal::NO_UNIT);
         }
+        self.take_loans(ctx);
+        self.check_turn(asked.attribute, asked.task.lun)?;
+        Ok((judged, work))
     }
 
     /// Asks for the next data of the task in `slot`: the grant.

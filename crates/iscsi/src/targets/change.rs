@@ -2,7 +2,9 @@
 //! has the change, a close where nothing is left that their host may use.
 //!
 //! A LUN that becomes another volume's is not read or written by a session that began before, until
-//! its host has asked whose it is: an initiator that has not noticed would mix two volumes. Spec:
+//! its host was told whose it is, by its serial number or its identifiers: an initiator that has not
+//! noticed would mix two volumes. That is so, too, when there was nothing under it for a while, and when
+//! the host was not named for a while: only the blocks that it knew open it by themselves. Spec:
 //! SPC-4, 5.14 (unit attentions); SAM-5, 5.14.
 
 use block::{IdMap, ShardId, Slot, VolumeId};
@@ -101,14 +103,23 @@ impl Targets {
                 continue;
             }
             let mut is_changed = had != has;
+            for &lun in &had {
+                let Some(old) = before.units.get(lun.into()).map(UnitIdentity::of) else {
+                    continue;
+                };
+                if session.mistaken.iter().all(|(other, _)| *other != lun) {
+                    session.mistaken.push((lun, old));
+                }
+            }
+            let there = |lun: u16| after.units.get(lun.into()).map(UnitIdentity::of);
+            session.mistaken.retain(|(lun, known)| {
+                !has.contains(lun) || there(*lun).is_some_and(|here| here != *known)
+            });
             for &lun in &has {
                 let (old, new) = (before.units.get(lun.into()), after.units.get(lun.into()));
                 let (Some(old), Some(new)) = (old, new) else { continue };
                 if UnitIdentity::of(old) != UnitIdentity::of(new) {
                     is_changed = true;
-                    if had.contains(&lun) && !session.mistaken.contains(&lun) {
-                        session.mistaken.push(lun);
-                    }
                 } else if old.blocks != new.blocks {
                     let sense = SessionEvent::Attention(
                         Some(lun),
@@ -123,7 +134,6 @@ impl Targets {
                     self.withheld.push((session.place, sense));
                 }
             }
-            session.mistaken.retain(|lun| has.contains(lun));
             if is_changed {
                 let sense = SessionEvent::Attention(
                     None,

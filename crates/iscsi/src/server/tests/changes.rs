@@ -118,6 +118,13 @@ fn a_unit_that_is_another_volume_s_is_neither_read_nor_written_before_its_host_a
     }
     let ready = world.ask(Order::new(0, Cdb::test_unit_ready()), &[]);
     refused(&ready, SenseKey::ILLEGAL_REQUEST, NO_UNIT);
+    // Nor is it by a question whose answer does not say whose it is.
+    for cdb in
+        [Cdb::inquiry(96), Cdb::vital_product_data(0xb0, 64), Cdb::vital_product_data(0x42, 64)]
+    {
+        world.ask(Order::read(0, cdb, 96), &[]);
+        refused(&world.ask(write(0, 512), &[1; 512]), SenseKey::ILLEGAL_REQUEST, NO_UNIT);
+    }
     assert!(world.log.is_empty());
     let page = Order::read(0, Cdb::vital_product_data(0x83, 255), 255);
     assert_eq!(world.ask(page, &[]).status(), ScsiStatus::GOOD);
@@ -226,4 +233,48 @@ fn an_administrator_closes_the_sessions_of_one_host() {
     let link = world.accept();
     world.links[link].host.isid = world.links[0].host.isid;
     assert!(world.log_in(link, Some(TARGET), &[]).login().is_success(), "it may come again");
+}
+
+/// As a configuration is applied: what was there goes, and then something else comes.
+#[test]
+fn what_a_host_knew_under_a_number_is_remembered_while_nothing_is_there() {
+    let gone = |world: &mut World| {
+        put(world, without_first());
+        world.ask(Order::read(1, Cdb::report_luns(64), 64), &[]);
+    };
+    let mut world = World::connected(Default::default());
+    gone(&mut world);
+    put(&mut world, with_first(unit(2, VOLUME)));
+    let changed = AdditionalSense::REPORTED_LUNS_DATA_CHANGED;
+    refused(&world.ask(write(0, 512), &[1; 512]), ATTENTION, changed);
+    refused(&world.ask(write(0, 512), &[1; 512]), SenseKey::ILLEGAL_REQUEST, NO_UNIT);
+    assert!(world.log.is_empty());
+    // The old one comes back, and again another.
+    gone(&mut world);
+    put(&mut world, target());
+    world.ask(Order::read(1, Cdb::report_luns(64), 64), &[]);
+    assert!(world.lives());
+    gone(&mut world);
+    put(&mut world, with_first(unit(2, VOLUME)));
+    world.ask(write(0, 512), &[1; 512]);
+    let page = Order::read(0, Cdb::vital_product_data(0x80, 255), 255);
+    assert_eq!(world.ask(page, &[]).status(), ScsiStatus::GOOD);
+    assert_eq!(world.ask(write(0, 512), &[7; 512]).status(), ScsiStatus::GOOD);
+    assert_eq!(world.volumes[2][..512], [7; 512]);
+}
+
+#[test]
+fn who_is_not_named_for_a_while_remembers_what_it_knew() {
+    let masked = |first: LogicalUnit| {
+        let other = Hosts::List(vec![name("iqn.2026-11.net.plateway:other")]);
+        target().with_unit(Unit { lun: 0, hosts: other, unit: first })
+    };
+    let mut world = World::connected(Default::default());
+    put(&mut world, masked(unit(0, VOLUME)));
+    put(&mut world, masked(unit(2, VOLUME)));
+    put(&mut world, with_first(unit(2, VOLUME)));
+    world.ask(Order::read(1, Cdb::report_luns(64), 64), &[]);
+    world.ask(write(0, 512), &[1; 512]);
+    refused(&world.ask(write(0, 512), &[1; 512]), SenseKey::ILLEGAL_REQUEST, NO_UNIT);
+    assert!(world.log.is_empty());
 }

@@ -206,6 +206,19 @@ fn a_text_or_a_nop_that_is_longer_than_a_text_may_be_is_rejected() {
     assert!(world.lives());
 }
 
+#[test]
+fn what_is_too_long_and_has_a_place_in_the_order_takes_it() {
+    let mut world = World::connected(Default::default());
+    world.links[0].host.lenient = true;
+    let (_, mut bytes) = world.links[0].host.nop(&pattern(8196, 1), ());
+    bytes[0] = Opcode::NOP_OUT.0;
+    world.links[0].host.numbers(false);
+    world.links[0].cut = 1000;
+    world.send(0, &bytes);
+    assert_eq!(world.said_one(0).reject(), RejectReason::LONG_OPERATION);
+    assert!(world.lives());
+}
+
 fn ends(world: &mut World, bytes: &[u8], reason: RejectReason) {
     world.send(0, bytes);
     let said = world.said_one(0);

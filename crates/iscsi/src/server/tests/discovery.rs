@@ -304,3 +304,47 @@ fn a_host_may_say_later_how_much_it_takes() {
     assert!(parts.len() > 1);
     assert!(parts.iter().all(|part| matches!(part, Said::Text(_, text) if text.len() <= 600)));
 }
+
+/// One list is kept for a host: two in one text would be as long as it likes.
+#[test]
+fn targets_are_asked_for_once_in_a_text() {
+    let mut world = discovering(three(), &[]);
+    world.links[0].host.lenient = true;
+    let words = text(&[("SendTargets", "All"), ("SendTargets", "All")]);
+    let (_, bytes) = world.links[0].host.text(&words, None, ());
+    world.send(0, &bytes);
+    assert_eq!(world.said_one(0).reject(), RejectReason::PROTOCOL_ERROR);
+    assert_eq!(lines(&mut world, "All").len(), 4);
+}
+
+#[test]
+fn a_text_that_fails_leaves_everything_as_it_was() {
+    let mut world = discovering(three(), &[]);
+    world.links[0].host.lenient = true;
+    let ask = |world: &mut World, words: &[u8]| {
+        let (_, bytes) = world.links[0].host.text(words, None, ());
+        world.send(0, &bytes);
+        world.said_one(0)
+    };
+    let wrong = b"MaxRecvDataSegmentLength=600\0InitiatorAlias=a\0=\0";
+    assert_eq!(ask(&mut world, wrong).reject(), RejectReason::PROTOCOL_ERROR);
+    assert!(matches!(ask(&mut world, b"InitiatorAlias=b\0"), Said::Text(..)));
+    let wrong = ask(&mut world, b"MaxRecvDataSegmentLength=1\0");
+    assert_eq!(wrong.reject(), RejectReason::PROTOCOL_ERROR);
+    assert!(matches!(ask(&mut world, b"MaxRecvDataSegmentLength=65536\0"), Said::Text(..)));
+}
+
+#[test]
+fn a_host_that_has_more_to_say_is_not_told_that_it_is_over() {
+    let mut world = discovering(three(), &[]);
+    let words = text(&[("SendTargets", "All")]);
+    let (_, mut bytes) = world.links[0].host.text(&words, None, ());
+    bytes[1] = TextFlags::default().0;
+    world.send(0, &bytes);
+    let Said::Text(response, _) = world.said_one(0) else { panic!("no text") };
+    assert_eq!(response.flags, TextFlags::default());
+    let (_, bytes) = world.links[0].host.text(&[], Some(response.target_transfer_tag), ());
+    world.send(0, &bytes);
+    let Said::Text(response, rest) = world.said_one(0) else { panic!("no text") };
+    assert!(response.flags.is_final() && rest.is_empty());
+}

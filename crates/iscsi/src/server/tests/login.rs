@@ -491,3 +491,37 @@ fn padding_of_a_text_is_passed_over() {
         assert!(world.lives());
     }
 }
+
+/// What has to be proved to whom is decided by the first text: a later one changes neither.
+#[test]
+fn who_wants_what_is_not_said_again() {
+    for key in [("SessionType", "Discovery"), ("SessionType", "Normal"), ("TargetName", TARGET)] {
+        let mut world = accepted();
+        let first = [("InitiatorName", HOST), ("TargetName", "iqn.2000-01.x:none")];
+        let first =
+            if key.0 == "TargetName" { [first[0], ("SessionType", "Discovery")] } else { first };
+        assert!(ask(&mut world, LoginFlags::stay(OPERATIONAL), &first).login().is_success());
+        assert_eq!(ends(&mut world, &[key]), LoginStatus::INITIATOR_ERROR, "{key:?}");
+    }
+}
+
+#[test]
+fn a_login_is_answered_no_more_than_a_pdu_holds_and_sends_no_more_in_all_than_a_text() {
+    let mut world = accepted();
+    let many: String = (0..700).map(|key| format!("k{key}=\0")).collect();
+    let words = [&text(&NAMES)[..], many.as_bytes()].concat();
+    let said = ask_text(&mut world, LoginFlags::stay(OPERATIONAL), &words);
+    assert_eq!(said.login(), LoginStatus::INITIATOR_ERROR);
+    let mut world = accepted();
+    assert!(ask(&mut world, LoginFlags::stay(OPERATIONAL), &NAMES).login().is_success());
+    let part = vec![b'a'; 2000];
+    let more = LoginFlags::stay(OPERATIONAL).with_continue(true);
+    for _ in 0..(TEXT_MAX / part.len()) {
+        let said = ask_text(&mut world, more, &part);
+        if !said.login().is_success() {
+            break;
+        }
+    }
+    let status = ask_text(&mut world, more, &part);
+    assert_eq!(status.login(), LoginStatus::INITIATOR_ERROR);
+}

@@ -6,8 +6,10 @@ use wire::iscsi::{RESERVED_TAG, TaskFunction, TaskResponse};
 use wire::scsi::{AdditionalSense, Cdb, Lun, ScsiStatus, SenseKey};
 
 use super::memory::{give, hog};
-use super::world::{Order, Said, World, flush, pattern, read, refused, write};
+use super::world::{Order, Said, World, flush, pattern, read, refused, target, write};
+use crate::fixtures::name;
 use crate::server::Reason;
+use crate::target::Hosts;
 use crate::targets::CloseReason;
 
 const ABORT: TaskFunction = TaskFunction::ABORT_TASK;
@@ -372,4 +374,19 @@ fn a_function_takes_its_turn_where_it_is_not_immediate() {
     assert_eq!(world.said_one(0).management(), DONE);
     assert!(world.lives());
     assert_ne!(world.links[0].host.cmd_sn, RESERVED_TAG);
+}
+
+/// It would reach through the mask.
+#[test]
+fn who_may_not_use_all_of_a_target_does_not_reset_all_of_it() {
+    let mut masking = target();
+    masking.units[1].hosts = Hosts::List(vec![name("iqn.2026-11.net.plateway:other")]);
+    let mut world = World::exporting([masking]);
+    world.join(&[]);
+    for function in [TaskFunction::TARGET_WARM_RESET, TaskFunction::TARGET_COLD_RESET] {
+        let response = managed(&mut world, function, lun(0), None);
+        assert_eq!(response, TaskResponse::AUTHORIZATION_FAILED);
+    }
+    assert_eq!(managed(&mut world, TaskFunction::LOGICAL_UNIT_RESET, lun(0), None), DONE);
+    assert!(world.lives());
 }

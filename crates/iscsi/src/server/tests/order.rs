@@ -1,7 +1,7 @@
 //! Task attributes: what waits for what within one session and unit. Spec: SAM-5, 8.
 
 use wire::iscsi::TaskAttribute;
-use wire::scsi::{Cdb, Lun, ScsiStatus};
+use wire::scsi::{Cdb, Lun, OpCode, ScsiStatus};
 
 use super::memory::{give, hog};
 use super::world::{Order, Said, World, flush, pattern, read, write};
@@ -208,4 +208,81 @@ fn data_behind_a_held_task_that_will_need_memory_are_refused() {
     let moved: usize =
         said.iter().map(|said| if let Said::Data(_, data) = said { data.len() } else { 0 }).sum();
     assert_eq!(moved, whole as usize, "the read is answered");
+}
+
+/// Whatever a command asks for: one that is held is answered like one that is not.
+#[test]
+fn every_command_may_be_ordered() {
+    let statuses = |attribute, opcode: u8, kind: usize| {
+        let mut world = World::connected(Default::default());
+        let mut statuses = Vec::new();
+        for action in 0..32 {
+            let mut cdb = Cdb::new(OpCode(opcode));
+            // One block, or as much of a list as fits.
+            let count = [4, 8, 8, 0, 13, 9, 0, 0][usize::from(opcode >> 5)];
+            (cdb.0[1], cdb.0[count.max(2)]) = (action, 1);
+            if matches!(cdb.opcode(), OpCode::RESERVE_6 | OpCode::RESERVE_10) {
+                continue;
+            }
+            let (order, data) = match kind {
+                0 => (Order::new(0, cdb), vec![]),
+                1 => (Order::read(0, cdb, 512), vec![]),
+                _ => (Order::write(0, cdb, 512), vec![7; 512]),
+            };
+            world.hold_requests = true;
+            world.command(0, flush().with_attribute(ORDERED), &[]);
+            world.command(0, order.with_attribute(attribute), &data);
+            world.hold_requests = false;
+            world.run();
+            let mut said = world.said(0);
+            said.retain(|said| !matches!(said, Said::R2t(_)));
+            statuses.push(said.len());
+            assert!(world.links[0].pipe.close.is_none(), "{cdb} of kind {kind} ends the session");
+        }
+        statuses
+    };
+    for opcode in 0..=255 {
+        for kind in 0..3 {
+            let ordered = statuses(ORDERED, opcode, kind);
+            assert_eq!(ordered, statuses(HEAD, opcode, kind), "{opcode:#x} of kind {kind}");
+            assert_eq!(ordered, statuses(TaskAttribute::SIMPLE, opcode, kind), "{opcode:#x}");
+        }
+    }
+}
+
+/// Of a write with more data than are taken in one piece, nothing can be held.
+#[test]
+fn a_write_whose_data_stream_in_keeps_its_place() {
+    let whole = 16_384;
+    let held = || {
+        let mut world = World::connected_with(&[("InitialR2T", "No")]);
+        world.hold_requests = true;
+        world
+    };
+    let write = |attribute| write(0, whole).with_attribute(attribute);
+    let data = pattern(whole as usize, 3);
+    // Somebody else is there: it is to come again.
+    let mut world = held();
+    world.command(0, flush(), &[]);
+    let refused = world.command(0, write(ORDERED), &data);
+    world.hold_requests = false;
+    world.run();
+    let said = world.said(0);
+    let status = said.iter().find(|said| said.tag() == refused).map(Said::status);
+    assert_eq!(status, Some(ScsiStatus::TASK_SET_FULL));
+    // Nobody is: it starts, and others wait for it.
+    let mut world = held();
+    let ordered = world.command(0, write(ORDERED), &data);
+    let last = world.command(0, flush(), &[]);
+    assert_eq!(below(&world), ["write"]);
+    world.hold_requests = false;
+    world.run();
+    assert_eq!(tags(&mut world), [ordered, last]);
+    assert!(world.volumes[0][..data.len()] == data[..]);
+    // An attribute that there is not.
+    let mut world = held();
+    world.command(0, write(TaskAttribute(7)), &data);
+    assert_eq!(world.said_one(0).status(), ScsiStatus::CHECK_CONDITION);
+    world.hold_requests = false;
+    assert!(world.lives());
 }
