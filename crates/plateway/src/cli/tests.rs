@@ -86,6 +86,8 @@ fn wrong_lines_say_what_was_expected() {
         ("status --watch --json", "cannot be used with"),
         ("serve ram:1GiB --config p.toml", "cannot be used with"),
         ("serve --config p.toml --hosts any", "cannot be used with"),
+        ("serve --config p.toml --chap-user u", "cannot be used with"),
+        ("serve --config p.toml --chap-user u --chap-secret-file f", "cannot be used with"),
         ("check p.toml --config p.toml", "cannot be used with"),
         ("serve ram:1GiB --driver uring", "possible values: auto, io_uring, epoll"),
         ("bench ram:1G", "column 5: unit \"G\""),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::ConfigArgs;
 use crate::config::quick::Flags;
-use crate::config::{self, Checked, defaults::Defaults, plan::Plan};
+use crate::config::{self, Checked, ConfigError, defaults::Defaults, plan::Plan};
 use crate::control::{Changes, Client, ClientError, table_of};
 use crate::preview::{DiskRow, MemberRow, Preview, preview};
 use crate::run::check_overwrite;
@@ -30,7 +30,15 @@ struct Answer {
 
 pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     let defaults = Defaults::of_this_machine();
-    let checked = config::load(args.file(), &defaults)?;
+    let checked = match config::load(args.file(), &defaults) {
+        Err(ConfigError::Wrong(mistakes)) if args.json => {
+            let (changes, found) = (Changes::default(), Preview::default());
+            let lines = mistakes.lines().collect();
+            super::print_json(&Answer { server: None, changes, found, mistakes: lines })?;
+            return Err(mistakes.into());
+        }
+        loaded => loaded?,
+    };
     check_overwrite(&checked.args, &args.overwrite)?;
     let socket = args.control.as_ref().unwrap_or(&checked.args.server.control);
     let client = Client::new(socket);

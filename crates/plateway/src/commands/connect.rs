@@ -13,8 +13,9 @@ use crate::cli::ConnectArgs;
 use crate::config;
 use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
+use crate::config::listener::ListenerConfig;
 use crate::config::quick::Flags;
-use crate::control::Status;
+use crate::control::{Listener, Status};
 use crate::protocols::ExportConfig;
 use crate::protocols::connect::{Guide, Reached};
 
@@ -40,12 +41,18 @@ pub(crate) fn run(args: &ConnectArgs) -> miette::Result<()> {
     };
     let mut ways = Vec::new();
     for export in served.exports.iter().filter(|one| one.volume() == args.volume) {
-        let at = match export.stream_key() {
-            Some(key) => reached(&status, key, export, args)?,
+        let listeners = listeners_of(&status, export);
+        let at = match listeners.first() {
+            Some(listener) => reached(listener, export, args)?,
             None => None,
         };
-        let reached = Reached { at: at.as_ref(), uuid: &volume.uuid };
-        let guide = export.guide(args.client, &reached);
+        let discovery = listeners.first().and_then(|one| asks_as(&served.listeners, one));
+        let (uuid, hosts) = (&*volume.uuid, &*served.hosts);
+        let reached = Reached { at: at.as_ref(), uuid, discovery, hosts };
+        let mut guide = export.guide(args.client, &reached);
+        if !guide.commands.is_empty() {
+            guide.commands.extend(listeners.iter().skip(1).map(|one| another(one)));
+        }
         ways.push(Way { protocol: export.protocol(), export: export.title(), guide });
     }
     if ways.is_empty() {
@@ -68,16 +75,37 @@ fn shown(ways: &[Way]) -> String {
     ways.iter().map(part).collect::<Vec<_>>().join("\n")
 }
 
-/// By which address a client reaches the first listener of a protocol, if there is one.
+/// The listeners by which an export is reached, those first whose group is open.
+fn listeners_of<'a>(status: &'a Status, export: &ExportConfig) -> Vec<&'a Listener> {
+    let Some(key) = export.stream_key() else { return Vec::new() };
+    let mine = |one: &&Listener| one.address.contains_key(key);
+    let mut listeners: Vec<&Listener> = status.listeners.iter().filter(mine).collect();
+    listeners.sort_by_key(|one| !one.path.ends_with("optimized"));
+    listeners
+}
+
+/// As whom clients ask a listener for targets.
+fn asks_as<'a>(configured: &'a [ListenerConfig], listener: &Listener) -> Option<&'a str> {
+    let is_it = |one: &&ListenerConfig| {
+        listener.address.values().any(|address| address == one.address.to_string().as_str())
+    };
+    let portal = &configured.iter().find(is_it)?.portal;
+    Some(&portal.chap.as_ref()?.user.user)
+}
+
+/// What is said of one more way to the same volume.
+fn another(listener: &Listener) -> String {
+    let at = listener.advertise.as_ref().or(listener.addresses.first());
+    let at = at.map_or("another listener", String::as_str);
+    format!("# another path: {at} (group {}, {})", listener.group, listener.path)
+}
+
+/// By which address a client reaches a listener.
 fn reached(
-    status: &Status,
-    key: &str,
+    listener: &Listener,
     export: &ExportConfig,
     args: &ConnectArgs,
 ) -> miette::Result<Option<HostPort>> {
-    let Some(listener) = status.listeners.iter().find(|one| one.address.contains_key(key)) else {
-        return Ok(None);
-    };
     if let (None, Some(advertised)) = (&args.address, &listener.advertise) {
         return Ok(HostPort::parse(advertised, None).ok());
     }
@@ -87,9 +115,9 @@ fn reached(
     };
     let host = match (&args.address, bound.ip()) {
         (Some(named), _) => {
-            HostPort::parse(named, Some(bound.tcp_port))
-                .map_err(|error| miette::miette!("--address {named}: {error}"))?
-                .host
+            let named = HostPort::parse(named, Some(bound.tcp_port))
+                .map_err(|error| miette::miette!("--address {named}: {error}"))?;
+            return Ok(Some(named));
         }
         (None, Some(ip)) if ip.is_unspecified() => own_address(ip).ok_or_else(|| {
             miette::miette!(

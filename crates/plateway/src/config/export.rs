@@ -48,6 +48,16 @@ pub(crate) enum Hosts<T> {
     List(Vec<T>),
 }
 
+impl<T: PartialEq> Hosts<T> {
+    /// Whether this host may use it.
+    pub(crate) fn allow(&self, host: &T) -> bool {
+        match self {
+            Hosts::Any => true,
+            Hosts::List(list) => list.contains(host),
+        }
+    }
+}
+
 impl<T: fmt::Display> fmt::Display for Hosts<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

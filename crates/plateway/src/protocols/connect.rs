@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::config::address::HostPort;
 use crate::config::export::Hosts;
+use crate::protocols::host::HostConfig;
 
 /// Who wants to use an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,6 +37,10 @@ pub(crate) struct Reached<'a> {
     pub(crate) at: Option<&'a HostPort>,
     /// The UUID of its volume.
     pub(crate) uuid: &'a str,
+    /// As whom clients ask there which targets there are, if not everybody may.
+    pub(crate) discovery: Option<&'a str>,
+    /// The hosts that have names.
+    pub(crate) hosts: &'a [HostConfig],
 }
 
 /// What is typed, or why there is nothing to type.

@@ -383,3 +383,34 @@ fn the_quick_way_takes_a_file_of_a_secret() {
     assert!(is_failure(log_in(&address, 1, None)));
     server.stop();
 }
+
+/// What only one is to know is one's own.
+#[test]
+fn a_secret_of_a_host_that_others_have_too_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    put(directory, "u", OF_HOST);
+    put(directory, "w", OF_TARGET);
+    let host = |name: &str, file: &str| {
+        format!(
+            "[[host]]\nname = \"{name}\"\niscsi = \"iqn.2026-11.net.example:{name}\"\n\
+             iscsi_chap = {{ user = \"{name}\", secret_file = \"{file}\" }}\n"
+        )
+    };
+    let own = "{ user = \"u\", secret_file = \"u\" }";
+    let said = |hosts: &str| {
+        let path = write(directory, &(configuration(own, "") + hosts));
+        let output = plateway().current_dir(directory).args(["check", &path]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        flat(&[output.stdout, output.stderr].concat())
+    };
+    let with_target = said(&host("web1", "u"));
+    assert!(with_target.contains("iscsi_chap of host web1 has"), "{with_target}");
+    let two = said(&(host("web1", "w") + &host("web2", "w")));
+    assert!(
+        two.contains("iscsi_chap of host web2 has") && two.contains("as host web1 has"),
+        "{two}"
+    );
+    let apart = said(&host("web1", "w"));
+    assert!(!apart.contains("iscsi_chap of"), "{apart}");
+}

@@ -366,3 +366,15 @@ fn what_holds_less_than_it_promises_or_is_an_image_is_told_by_check_and_at_the_s
     let server = Server::configured(here, &configuration(&disks[..1], &volumes[..1]));
     server.wait_for_log("vm.qcow2 looks like a qcow2 image");
 }
+
+/// Whoever reads it by a program learns of what is wrong in the file, too.
+#[test]
+fn mistakes_of_the_file_are_told_as_json() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "[server]\nspeed = 1\n[[disk]]\nname = \"d0\"\n");
+    let (code, found) = json(directory.path());
+    assert_eq!(code, 1);
+    let mistakes = found["mistakes"].as_array().expect("a list");
+    let has = |part: &str| mistakes.iter().any(|one| one.as_str().unwrap().contains(part));
+    assert!(has("speed") && has("uri"), "{found}");
+}

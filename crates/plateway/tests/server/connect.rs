@@ -115,3 +115,79 @@ fn a_listener_on_every_address_is_told_by_one_of_them() {
     assert!(said.contains("iscsiadm") || said.contains("--address HOST"), "{said}");
     server.stop();
 }
+
+/// A configuration with this of iSCSI, whose secrets are files in the directory.
+fn guarded(directory: &Path, listeners: &str, hosts: &str, export: &str) -> Server {
+    for user in ["w", "t", "f"] {
+        let file = directory.join(user);
+        fs::write(&file, format!("a secret of {user}, long enough")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let config = format!(
+        "{listeners}{hosts}[[disk]]\nname = \"d0\"\nuri = \"ram:8MiB\"\n\
+         [[volume]]\nname = \"v0\"\ndisks = [\"d0\"]\n\
+         [[export]]\nvolume = \"v0\"\niscsi = {{ target = \"{TARGET}\", {export} }}\n"
+    );
+    Server::configured(directory, &config)
+}
+
+fn chap(directory: &Path, user: &str) -> String {
+    format!("{{ user = \"{user}\", secret_file = \"{}\" }}", directory.join(user).display())
+}
+
+const LISTENER: &str = "[[listener]]\niscsi = \"127.0.0.1:0\"\n";
+
+#[test]
+fn whose_secret_is_asked_for_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let listener = format!("{LISTENER}chap = {}\n", chap(path, "f"));
+    let host = format!(
+        "[[host]]\nname = \"web1\"\niscsi = \"{HOST}\"\niscsi_chap = {}\n",
+        chap(path, "w")
+    );
+    let export = format!("lun = 0, hosts = [\"web1\"], chap = {}", chap(path, "t"));
+    let server = guarded(path, &listener, &host, &export);
+    for client in CLIENTS {
+        let (commands, _) = told(&server, client, "iSCSI", &[]);
+        assert!(commands.contains("web1 logs in as w"), "{client}: {commands}");
+        let named = |user: &str| {
+            let ends = |line: &str| line.ends_with(user) || line.contains(&format!("{user} "));
+            commands.lines().any(|line| !line.starts_with('#') && ends(line))
+        };
+        // The host's own goes before the target's, and the listener's is asked for first.
+        let user = |user: &str| match client {
+            "windows" => named(&format!("'{user}'")),
+            "esxi" => named(&format!("--authname={user}")),
+            "qemu" => named(&format!("USERNAME={user}")),
+            "ipxe" => named(&format!("username {user}")),
+            _ => named(&format!("username -v {user}")),
+        };
+        let asks = !["qemu", "ipxe"].contains(&client);
+        assert_eq!((user("w"), user("t"), user("f")), (true, false, asks), "{client}: {commands}");
+    }
+    let (linux, _) = told(&server, "linux", "iSCSI", &[]);
+    assert!(linux.contains("discoverydb") && linux.contains("--discover"), "{linux}");
+    server.stop();
+}
+
+#[test]
+fn a_large_lun_an_address_of_ipv6_and_another_path_are_typed_as_clients_take_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let two = format!("{LISTENER}{LISTENER}group = 2\n").replacen(".1:0", ".2:0", 1);
+    let server = guarded(directory.path(), &two, "", "lun = 300, hosts = \"any\"");
+    let typed = |client, words: &[&str]| told(&server, client, "iSCSI", words).0;
+    assert!(typed("linux", &[]).contains("-lun-0x412c000000000000"));
+    assert!(typed("qemu", &[]).contains(&format!("{TARGET}/16684\n")));
+    let ipxe = typed("ipxe", &["--address", "[fd00::1]:99"]);
+    assert!(ipxe.contains(&format!("sanboot iscsi:[fd00::1]::99:412c:{TARGET}")), "{ipxe}");
+    let both = typed("linux", &[]);
+    assert!(both.contains("-p 127.0.0.2:"), "{both}");
+    assert!(both.contains("another path: 127.0.0.1:") && both.contains("(group 2, optimized)"));
+    server.ask(&["group", "set", "1", "unavailable"]);
+    let other = typed("linux", &[]);
+    assert!(other.contains("-p 127.0.0.1:") && !other.contains("-p 127.0.0.2:"), "{other}");
+    assert!(other.contains("another path: 127.0.0.2:"), "{other}");
+    assert!(other.contains("(group 1, unavailable)"), "{other}");
+    server.stop();
+}

@@ -63,7 +63,7 @@ pub(crate) struct ChapConfig {
 
 impl ChapConfig {
     /// Everybody of whom a secret is known.
-    pub(super) fn users(&self) -> impl Iterator<Item = &UserConfig> {
+    pub(crate) fn users(&self) -> impl Iterator<Item = &UserConfig> {
         [Some(&self.user), self.mutual.as_ref()].into_iter().flatten()
     }
 

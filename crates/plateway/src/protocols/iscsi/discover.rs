@@ -11,7 +11,7 @@ use ::iscsi::initiator::{Discovered, Discovery};
 use block::{Instant, Memory};
 use contract::{ConnectionId, Effect, Event, Machine, Receive};
 use serde::Serialize;
-use wire::iscsi::Digests;
+use wire::iscsi::{Digests, LoginStatus};
 
 use super::import;
 use super::uri::Portal;
@@ -27,6 +27,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The port of this host that asks: none that a disk has.
 const ISID: [u8; 6] = [0x80, 0, 0, 0, 0, 0xff];
 
+/// What helps where a proof is wanted, or another.
+const PROVE: &str = "it wants to know who asks: plateway discover 'iscsi://USER@HOST?secret_file=PATH', or without secret_file and the secret in PLATEWAY_CHAP_SECRET";
+
 /// A target at one of its addresses, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Entry {
@@ -38,10 +41,14 @@ struct Entry {
 /// Asks.
 pub(crate) fn run(args: &DiscoverArgs, portal: &Portal) -> miette::Result<()> {
     let failed = |why: String| {
-        miette::miette!(
-            help = "is a target running there? `ss -ltn` on its machine shows the ports that are listened at; iSCSI's is 3260",
-            "discovery at {portal}: {why}"
-        )
+        let refusal = LoginStatus::AUTHENTICATION_FAILURE.name().unwrap_or_default();
+        let help = match why.contains(refusal) {
+            true => PROVE,
+            false => {
+                "is a target running there? `ss -ltn` on its machine shows the ports that are listened at; iSCSI's is 3260"
+            }
+        };
+        miette::miette!(help = help, "discovery at {portal}: {why}")
     };
     let state = StateDirectory::new(&Defaults::of_this_machine().state);
     let named = args.protocols.initiator.as_ref().map(|name| &name.0);

@@ -53,8 +53,9 @@ impl Remote for UnitUri {
 
     fn who_answers(&self, settings: &ImportSettings) -> String {
         let shows = format!(
-            "plateway discover {SCHEME}://{} shows whether a target answers there, and what it has for us",
-            self.portal
+            "plateway discover '{SCHEME}://{}{}' shows whether a target answers there, and what it has for us",
+            self.portal,
+            self.portal.proof()
         );
         match settings {
             ImportSettings::Iscsi(settings) => format!(

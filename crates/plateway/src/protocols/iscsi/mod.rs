@@ -37,11 +37,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
     pub(crate) iscsi: Vec<String>,
     /// The user as whom hosts have to log in to the targets of --iscsi (CHAP); anybody unless given
-    #[arg(long, value_name = "NAME", requires = "iscsi")]
+    #[arg(long, value_name = "NAME", requires = "iscsi", conflicts_with = "config")]
     pub(crate) chap_user: Option<String>,
     /// The file whose first line is that user's secret [default: the environment's
     /// PLATEWAY_CHAP_SECRET]
-    #[arg(long, value_name = "FILE", requires = "chap_user")]
+    #[arg(long, value_name = "FILE", requires = "chap_user", conflicts_with = "config")]
     pub(crate) chap_secret_file: Option<String>,
 }
 

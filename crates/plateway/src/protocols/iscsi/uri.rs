@@ -83,6 +83,14 @@ impl UnitUri {
     }
 }
 
+impl Portal {
+    /// Where its user's secret is, as the address of a discovery has it.
+    pub(super) fn proof(&self) -> String {
+        let path = self.secret_file.as_ref().map(|path| path.as_os_str().as_bytes());
+        path.map_or_else(String::new, |path| format!("?{SECRET_FILE}={}", Encoded(path, "&?")))
+    }
+}
+
 /// `user@host:port`
 impl fmt::Display for Portal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
