@@ -7,7 +7,7 @@
 //! volume, and logical blocks where said. Errors: sense data. Spec: SBC-3, "GET LBA STATUS command".
 
 use block::limits::SEEK_MAX;
-use block::{Extent, Outcome, Sought};
+use block::{Extent, Outcome, Sought, planted};
 use wire::scsi::provisioning::{LbaStatus, LbaStatusList, ProvisioningStatus};
 use wire::scsi::{AdditionalSense, Cdb, Sense};
 
@@ -83,7 +83,9 @@ impl LbaSearch {
             Sought::Hole => {
                 // A block at least, whatever happened since data were found in it.
                 let bytes = bytes.next_multiple_of(self.block).max(self.block);
-                self.append(bytes, ProvisioningStatus::MAPPED);
+                let is_kept = !planted("data-are-told-as-holes");
+                let told = [ProvisioningStatus::DEALLOCATED, ProvisioningStatus::MAPPED];
+                self.append(bytes, told[usize::from(is_kept)]);
                 self.sought = if is_over { Sought::Hole } else { Sought::Data };
             }
         }

@@ -17,7 +17,7 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 56] = [
+const LINES: [(&str, &str); 57] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -37,6 +37,7 @@ const LINES: [(&str, &str); 56] = [
     ("bad-data-is-read", "iscsi-imports"),
     ("data-sn-is-not-looked-at", "iscsi"),
     ("copy-leaves-a-range-out", "fused"),
+    ("data-are-told-as-holes", "iscsi"),
     // What was ended reaches the media no more.
     ("queue-is-drained-early", "resets"),
     ("session-is-drained-early", "iscsi-returns"),

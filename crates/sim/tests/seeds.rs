@@ -158,7 +158,7 @@ fn initiators_do_what_they_say() {
     let did = |scenario| activity(scenario, 200..216);
     let calm = did("iscsi").initiators;
     assert!(calm.swaps > 0 && calm.miscompares > 0 && calm.aborts > 0, "{calm:?}");
-    assert!(calm.skewed > 0 && calm.logouts > 0 && calm.grants > 0, "{calm:?}");
+    assert!(calm.skewed > 0 && calm.holes > 0 && calm.logouts > 0 && calm.grants > 0, "{calm:?}");
     let over_iscsi::raw_host::Actions { returns, return_tasks, logout_tasks, losses, .. } =
         did("iscsi-returns").initiators;
     assert!(returns > 0 && return_tasks > 0, "{returns} {return_tasks}");
