@@ -179,6 +179,18 @@ pub enum Loss {
     Error(i32),
 }
 
+impl Loss {
+    /// What an initiator says of it.
+    pub fn of_target(self) -> String {
+        match self {
+            Loss::EndOfStream => "the target closed the connection".to_owned(),
+            Loss::Error(error) => {
+                format!("the connection broke: {}", std::io::Error::from_raw_os_error(error))
+            }
+        }
+    }
+}
+
 /// What a machine wants done.
 #[derive(Debug)]
 pub enum Effect<M> {

@@ -18,7 +18,7 @@
 //!       | ----- ModeSet ---------------> |   the unit is so for its sessions, too
 //! ```
 
-use block::{Slot, VolumeId};
+use block::{ShardId, Slot, VolumeId};
 use scsi::ModeState;
 
 use crate::targets::Wanted;
@@ -51,8 +51,11 @@ pub enum Message {
         ask: Slot,
     },
     /// A host has set how a unit is to be, whatever its LUN and target.
-    ModeSet { volume: VolumeId, mode: ModeState },
+    ModeSet { volume: VolumeId, mode: ModeState, stamp: ModeStamp },
 }
+
+/// Which of several settings of a unit is the last: how many there were before, and the shard of its host.
+pub(crate) type ModeStamp = (u64, ShardId);
 
 /// What a shard has of a nexus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -40,6 +40,7 @@ use wire::scsi::{ScsiStatus, Sense};
 
 use crate::auth::{Challenges, Required, Responder};
 pub use crate::message::Message;
+use crate::message::ModeStamp;
 use crate::target::{Hosts, Portal, Target, UnitIdentity};
 use login::Pending;
 
@@ -204,6 +205,8 @@ pub struct Targets {
     waiters: Vec<login::Waiter>,
     /// Resets that hosts of this shard asked for, and parts of resets that it carries out.
     resets: Table<reset::Reset>,
+    /// Of each volume, which MODE SELECT was the last.
+    modes: IdMap<ModeStamp>,
     parts: Vec<reset::Part>,
     parts_begun: u64,
     /// Counted up for each session that has a new TSIH, and for each session.
@@ -243,6 +246,7 @@ impl Targets {
             pending: Table::new(),
             waiters: Vec::new(),
             resets: Table::new(),
+            modes: IdMap::default(),
             parts: Vec::new(),
             parts_begun: 0,
             sessions_made: 0,

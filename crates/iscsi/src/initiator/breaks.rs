@@ -41,13 +41,7 @@ impl Initiator {
     pub fn handle_lost(&mut self, now: Instant, connection: ConnectionId, loss: Loss) {
         let is_open = |at: &usize| self.ports[*at].session.framing.is_open();
         let Some(at) = self.port_of(connection).filter(is_open) else { return };
-        let why = match loss {
-            Loss::EndOfStream => "the target closed the connection".to_owned(),
-            Loss::Error(error) => {
-                format!("the connection broke: {}", std::io::Error::from_raw_os_error(error))
-            }
-        };
-        self.give_up(now, at, why);
+        self.give_up(now, at, loss.of_target());
     }
 
     /// A connection is gone, and what was lent to it is back.

@@ -166,7 +166,7 @@ impl Discovery {
 
     /// The connection carries nothing more.
     pub fn handle_lost(&mut self, loss: Loss) {
-        self.end(Err(format!("the connection was lost: {loss:?}")));
+        self.end(Err(loss.of_target()));
     }
 
     /// The connection is gone.

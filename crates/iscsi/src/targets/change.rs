@@ -14,7 +14,7 @@ use wire::iscsi::IscsiName;
 use wire::scsi::{AdditionalSense, Sense};
 
 use super::{CloseReason, Entry, SessionEvent, Targets, masked};
-use crate::message::Message;
+use crate::message::{Message, ModeStamp};
 use crate::target::{Target, Unit, UnitIdentity};
 
 impl Targets {
@@ -53,16 +53,29 @@ impl Targets {
     }
 
     /// The host of the session at a place has set how a unit is to be; every other session is told.
+    /// Of two that set it at once on two shards, the same one is the last on every shard.
     pub fn set_mode(&mut self, place: Slot, volume: VolumeId, mode: ModeState) {
+        let (count, _) = self.modes.get(volume.0).copied().unwrap_or_default();
+        let stamp = (count + 1, self.shard);
         for shard in (0..self.shards).map(ShardId).filter(|shard| *shard != self.shard) {
-            self.messages.push_back((shard, Message::ModeSet { volume, mode }));
+            self.messages.push_back((shard, Message::ModeSet { volume, mode, stamp }));
         }
-        self.take_mode(Some(place), volume, mode);
+        self.take_mode(Some(place), volume, mode, stamp);
     }
 
     /// A unit is to be so from now on, as the host of the session at `by` has it, if it is one of
     /// this shard.
-    pub(super) fn take_mode(&mut self, by: Option<Slot>, volume: VolumeId, mode: ModeState) {
+    pub(super) fn take_mode(
+        &mut self,
+        by: Option<Slot>,
+        volume: VolumeId,
+        mode: ModeState,
+        stamp: ModeStamp,
+    ) {
+        if self.modes.get(volume.0).is_some_and(|last| *last >= stamp) {
+            return;
+        }
+        self.modes.insert(volume.0, stamp);
         for (slot, entry) in self.entries.iter_mut() {
             for Unit { lun, unit, .. } in &mut entry.target.units {
                 if unit.volume != volume || unit.mode == mode {

@@ -224,7 +224,7 @@ impl Targets {
             Message::NexusAnswer { ask, found } => self.conclude(ask, found),
             Message::ResetAsk { ask, scope } => self.begin_part(from, ask, *scope, None),
             Message::ResetAnswer { ask } => self.reset_answered(ask),
-            Message::ModeSet { volume, mode } => self.take_mode(None, volume, mode),
+            Message::ModeSet { volume, mode, stamp } => self.take_mode(None, volume, mode, stamp),
         }
     }
 

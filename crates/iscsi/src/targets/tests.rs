@@ -1,6 +1,8 @@
 //! The targets of several shards, whose messages a test carries by hand: one session for each initiator
 //! port, wherever its connections are; resets and modes that reach all shards.
 
+mod modes;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -8,7 +10,6 @@ use block::{Instant, ShardId, Slot, VolumeId};
 use contract::{HostEvent, Refused, Traffic};
 use reservation::replica::Answer;
 use reservation::{Change, PathGroup, Reservation, Verdict};
-use scsi::ModeState;
 use wire::iscsi::LoginStatus;
 
 use super::{CloseReason, Nexus, Opened, Opening, SessionEvent, Targets, Wanted};
@@ -542,26 +543,6 @@ fn a_reset_waits_for_the_end_of_what_a_session_of_another_shard_has() {
         assert_eq!(decide(&mut shards, 1), (VolumeId(0), Change::ResetHold));
         shards.carry();
         assert!(shards.events(0).into_iter().any(is_done));
-    }
-}
-
-#[test]
-fn what_a_host_sets_of_a_unit_reaches_the_sessions_of_all_shards() {
-    let mut shards = Shards::new(2);
-    let mut other = port();
-    other.nexus.isid = [2; 6];
-    let (mine, other) = (shards.log_in(0, &port()), shards.log_in(1, &other));
-    let mode = ModeState { descriptor_sense: true, software_write_protect: false };
-    shards.targets[0].set_mode(mine.1, VolumeId(1), mode);
-    shards.carry();
-    assert_eq!(shards.events(0), [], "who set it knows");
-    let told = shards.events(1);
-    let is_told =
-        matches!(told[..], [(place, SessionEvent::Attention(Some(5), _))] if place == other.1);
-    assert!(is_told, "{told:?}");
-    for (shard, _, opened) in [mine, other] {
-        assert_eq!(shards.targets[shard].unit(opened.handle, 5).map(|unit| unit.mode), Some(mode));
-        assert_ne!(shards.targets[shard].unit(opened.handle, 0).map(|unit| unit.mode), Some(mode));
     }
 }
 

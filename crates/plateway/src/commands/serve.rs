@@ -297,7 +297,7 @@ fn served(running: &Running) -> String {
 fn introduction(running: &Running) -> String {
     let args: HiArgs = running.args();
     let mut text = String::new();
-    let mut table = crate::control::table(&["export", "namespace", "volume", "size", "hosts"]);
+    let mut table = crate::control::table(&["export", "number", "volume", "size", "hosts"]);
     for (export, facts) in running.export_facts() {
         let [name, place, hosts] = export.shown();
         table.add_row([

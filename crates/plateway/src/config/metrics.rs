@@ -52,7 +52,7 @@ impl Resolver<'_> {
                 "metrics {address} and listener {} overlap: both answer on TCP port {}",
                 other.address, address.tcp_port
             );
-            let first = self.place_of(&other.title());
+            let first = self.place_of(&other.title(), "");
             self.push(Mistake::error(written.span(), message).first(&first));
         }
         let metrics = MetricsConfig { address };

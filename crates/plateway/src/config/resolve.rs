@@ -20,9 +20,8 @@ use super::mistake::{Mistake, Span, nearest};
 use super::model::HiArgs;
 use super::places::Places;
 use super::size::parse_size;
-use super::thing::Configured;
 use super::uri::check_name;
-use crate::protocols::{ExportConfig, HostConfig, Proof};
+use crate::protocols::HostConfig;
 
 /// Resolves a configuration; `None` if any mistake (other than a warning) was pushed, now or
 /// before. `text` holds the bytes that spans point into.
@@ -95,35 +94,14 @@ pub(crate) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Where a thing was written.
-    pub(super) fn place_of(&self, title: &str) -> Span {
-        self.places.find(title, "")
+    /// Where a key of a thing was written, or else the thing; its own key is empty.
+    pub(crate) fn place_of(&self, title: &str, key: &str) -> Span {
+        self.places.find(title, key)
     }
 
     /// Notes where a thing, or a key of it, was written.
     pub(crate) fn place(&mut self, title: String, key: &str, span: Span) {
         self.places.put(title, key, span);
-    }
-
-    /// A host's own secret is to be known to nobody else: neither to another host nor to those who
-    /// log in to a target.
-    fn warn_of_shared_secrets(&mut self, hosts: &[HostConfig], exports: &[ExportConfig]) {
-        for (at, host) in hosts.iter().enumerate() {
-            let Some(own) = host.proof() else { continue };
-            let others = hosts[..at].iter().map(|one| (one.title(), one.proof()));
-            let targets = exports.iter().map(|one| (one.title(), one.proof()));
-            let shares = |(_, proof): &(String, Option<&Proof>)| {
-                proof.is_some_and(|one| one.users().any(|user| user.secret == own.user.secret))
-            };
-            if let Some((other, _)) = others.chain(targets).find(shares) {
-                let secret = &own.user.secret;
-                let message =
-                    format!("iscsi_chap of {} has {secret}, as {other} has", host.title());
-                let help = "whoever knows that secret could come as either: give each its own";
-                let span = self.places.find(&host.title(), "chap");
-                self.push(Mistake::warning(span, message).help(help));
-            }
-        }
     }
 
     pub(crate) fn push(&mut self, mistake: Mistake) {

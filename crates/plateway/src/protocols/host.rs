@@ -14,9 +14,9 @@ use toml::Spanned;
 use wire::ethernet::MacAddress;
 use wire::iscsi::IscsiName;
 
-use super::Secrets;
 use super::iscsi::chap::{self, ChapConfig, LowChap};
 use super::nvme_tcp::nqn::Nqn;
+use super::{ExportConfig, Secrets};
 use crate::config::file::{Low, LowArgs, LowWords, NAME, TableReader, Written};
 use crate::config::mistake::{Mistake, Span};
 use crate::config::resolve::Resolver;
@@ -163,6 +163,31 @@ impl Resolver<'_> {
         let mut taken: Vec<(String, Span)> = Vec::new();
         let read = low.hosts.iter().map(|host| self.named_host(host, &mut taken));
         read.collect::<Vec<_>>().into_iter().flatten().collect()
+    }
+
+    /// A host's own secret is to be known to nobody else: neither to another host nor to those who
+    /// log in to a target.
+    pub(crate) fn warn_of_shared_secrets(
+        &mut self,
+        hosts: &[HostConfig],
+        exports: &[ExportConfig],
+    ) {
+        for (at, host) in hosts.iter().enumerate() {
+            let Some(own) = host.proof() else { continue };
+            let others = hosts[..at].iter().map(|one| (one.title(), one.proof()));
+            let targets = exports.iter().map(|one| (one.title(), one.proof()));
+            let shares = |(_, proof): &(String, Option<&ChapConfig>)| {
+                proof.is_some_and(|one| one.users().any(|user| user.secret == own.user.secret))
+            };
+            if let Some((other, _)) = others.chain(targets).find(shares) {
+                let secret = &own.user.secret;
+                let message =
+                    format!("iscsi_chap of {} has {secret}, as {other} has", host.title());
+                let help = "whoever knows that secret could come as either: give each its own";
+                let span = self.place_of(&host.title(), "chap");
+                self.push(Mistake::warning(span, message).help(help));
+            }
+        }
     }
 
     fn named_host(&mut self, low: &LowHost, taken: &mut Vec<(String, Span)>) -> Option<HostConfig> {

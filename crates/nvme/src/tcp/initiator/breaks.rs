@@ -33,13 +33,7 @@ impl Initiator {
             // As was asked for. It is closed with the others.
             return;
         }
-        let why = match loss {
-            Loss::EndOfStream => "the target closed the connection".to_owned(),
-            Loss::Error(error) => {
-                format!("the connection broke: {}", std::io::Error::from_raw_os_error(error))
-            }
-        };
-        self.give_up(now, why);
+        self.give_up(now, loss.of_target());
     }
 
     /// A connection is gone, and what was lent to it is back.
