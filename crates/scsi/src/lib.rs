@@ -3,9 +3,8 @@
 //! What lives here: the facts of a unit (`unit`); commands as work for its volume, or the sense data
 //! that refuse them (`judge`, `work`, `commands`); the data that a device says of itself and of its
 //! units (`reply`, `inquiry`, `mode`); lists that hosts send (`parameters`); commands that change or tell
-//! the reservation (`reserve`); third-party copies (`copy`); which
-//! blocks have space below (`lba_status`); what a port answers in which state, and the commands about that
-//! (`paths`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What
+//! the reservation (`reserve`); third-party copies (`copy`); which blocks have space below
+//! (`lba_status`); what a port answers in which state, and the commands about that (`paths`); outcomes of requests as statuses (`status`); unit attentions (`attention`). What
 //! deliberately does not: transports, their sessions and names, task management, who waits for
 //! what, and the layout of structures (room `wire`). Read `judge` first.
 //!

@@ -118,8 +118,8 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> bool {
         let mut asked = Asked::new(command, data);
-        let is_usual = self.refuse_unusual(command, is_right);
-        match is_usual.and_then(|()| self.start(&mut asked, ctx)) {
+        let usual = self.check_usual(command, is_right);
+        match usual.and_then(|()| self.start(&mut asked, ctx)) {
             Ok(taken) => taken,
             Err(refusal) => {
                 self.refuse(&asked, refusal, ctx);
@@ -130,7 +130,7 @@ impl Connection {
 
     /// Refuses what no command for a disk has.
     #[inline]
-    pub(super) fn refuse_unusual(
+    pub(super) fn check_usual(
         &mut self,
         command: &ScsiCommand,
         is_right: bool,
@@ -138,11 +138,11 @@ impl Connection {
         if is_right && command.total_ahs_length == 0 && is_known(command.attribute()) {
             return Ok(());
         }
-        self.is_unusual(command, is_right)
+        self.refuse_unusual(command, is_right)
     }
 
     #[cold]
-    fn is_unusual(&mut self, command: &ScsiCommand, is_right: bool) -> Result<(), Refusal> {
+    fn refuse_unusual(&mut self, command: &ScsiCommand, is_right: bool) -> Result<(), Refusal> {
         if !is_right {
             self.counters.corrupt += 1;
             return Err(Refusal::CORRUPT);
@@ -348,6 +348,7 @@ impl Connection {
         let session = self.state.session().expect("a command is a session's");
         let luns = ctx.shared.luns(session);
         let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
+        let is_there = unit.is_some();
         let pending = match asked.cdb.opcode() {
             OpCode::REQUEST_SENSE => self.attentions.take_as_data(asked.task.lun),
             _ => None,
@@ -356,7 +357,7 @@ impl Connection {
         let groups = self.groups(ctx);
         let reply = |facts: &Facts<'_>| scsi::reply(&asked.cdb, unit, facts);
         let data = facts::with(name, self.group, &groups, &luns, pending, reply)?;
-        if scsi::tells_whose(&asked.cdb) {
+        if is_there && scsi::tells_whose(&asked.cdb) {
             ctx.shared.identified(session, asked.task.lun);
         }
         self.counters.sent_bytes += data.len() as u64;

@@ -115,9 +115,6 @@ impl Login {
                 return Err(LoginStatus::INITIATOR_ERROR);
             }
             self.responder.take(key, value, &mut answers)?;
-            if answers.len() > TEXT_SEGMENT_MAX as usize {
-                return Err(LoginStatus::INITIATOR_ERROR);
-            }
         }
         self.check_names()?;
         self.authenticate(&proofs, &mut answers, (endpoint, targets))?;
@@ -128,7 +125,11 @@ impl Login {
         if self.stage == Stage::OPERATIONAL {
             self.responder.declare(&mut answers);
         }
-        Ok(answers)
+        // They go out in one PDU.
+        match answers.len() > TEXT_SEGMENT_MAX as usize {
+            true => Err(LoginStatus::INITIATOR_ERROR),
+            false => Ok(answers),
+        }
     }
 
     /// Takes what the host says to prove who it is.

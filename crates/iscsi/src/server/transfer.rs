@@ -70,7 +70,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Step {
         let asked = Asked::new(command, &[]);
-        let started = match self.refuse_unusual(command, true) {
+        let started = match self.check_usual(command, true) {
             Ok(()) => self.start_streamed(asked, head, ctx),
             Err(refusal) => Err((asked, refusal)),
         };

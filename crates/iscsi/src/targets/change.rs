@@ -116,18 +116,19 @@ impl Targets {
                 continue;
             }
             let mut is_changed = had != has;
+            let here = |lun: u16| {
+                let unit = has.binary_search(&lun).ok().and_then(|_| after.units.get(lun.into()));
+                unit.map(UnitIdentity::of)
+            };
             for &lun in &had {
-                let Some(old) = before.units.get(lun.into()).map(UnitIdentity::of) else {
-                    continue;
-                };
+                let known = before.units.get(lun.into()).map(UnitIdentity::of);
+                let Some(known) = known.filter(|known| here(lun) != Some(*known)) else { continue };
+                // What it takes a number for stays so until it is told, whatever came in between.
                 if session.mistaken.iter().all(|(other, _)| *other != lun) {
-                    session.mistaken.push((lun, old));
+                    session.mistaken.push((lun, known));
                 }
             }
-            let there = |lun: u16| after.units.get(lun.into()).map(UnitIdentity::of);
-            session.mistaken.retain(|(lun, known)| {
-                !has.contains(lun) || there(*lun).is_some_and(|here| here != *known)
-            });
+            session.mistaken.retain(|(lun, known)| here(*lun) != Some(*known));
             for &lun in &has {
                 let (old, new) = (before.units.get(lun.into()), after.units.get(lun.into()));
                 let (Some(old), Some(new)) = (old, new) else { continue };

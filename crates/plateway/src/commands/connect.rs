@@ -16,8 +16,8 @@ use crate::config::defaults::Defaults;
 use crate::config::listener::ListenerConfig;
 use crate::config::quick::Flags;
 use crate::control::{Listener, Status};
-use crate::protocols::ExportConfig;
 use crate::protocols::connect::{Guide, Reached};
+use crate::protocols::{ExportConfig, stream_key};
 
 /// How a volume is used over one protocol.
 #[derive(Serialize)]
@@ -87,7 +87,8 @@ fn listeners_of<'a>(status: &'a Status, export: &ExportConfig) -> Vec<&'a Listen
 /// As whom clients ask a listener for targets.
 fn asks_as<'a>(configured: &'a [ListenerConfig], listener: &Listener) -> Option<&'a str> {
     let is_it = |one: &&ListenerConfig| {
-        listener.address.values().any(|address| address == one.address.to_string().as_str())
+        let address = listener.address.get(stream_key(one.protocol));
+        address.is_some_and(|address| address == one.address.to_string().as_str())
     };
     let portal = &configured.iter().find(is_it)?.portal;
     Some(&portal.chap.as_ref()?.user.user)

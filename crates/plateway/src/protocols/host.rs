@@ -5,6 +5,7 @@
 //! secret of its own. In: what was written. Out: its identities, which no two hosts share. Not here:
 //! who may use what (`config/export`).
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use reservation::{Applicant, Registrant};
@@ -15,6 +16,7 @@ use wire::ethernet::MacAddress;
 use wire::iscsi::IscsiName;
 
 use super::iscsi::chap::{self, ChapConfig, LowChap};
+use super::iscsi::secret::SecretSource;
 use super::nvme_tcp::nqn::Nqn;
 use super::{ExportConfig, Secrets};
 use crate::config::file::{Low, LowArgs, LowWords, NAME, TableReader, Written};
@@ -172,20 +174,23 @@ impl Resolver<'_> {
         hosts: &[HostConfig],
         exports: &[ExportConfig],
     ) {
-        for (at, host) in hosts.iter().enumerate() {
+        let mut known: BTreeMap<&SecretSource, String> = BTreeMap::new();
+        for export in exports {
+            for user in export.proof().into_iter().flat_map(ChapConfig::users) {
+                known.entry(&user.secret).or_insert_with(|| export.title());
+            }
+        }
+        for host in hosts {
             let Some(own) = host.proof() else { continue };
-            let others = hosts[..at].iter().map(|one| (one.title(), one.proof()));
-            let targets = exports.iter().map(|one| (one.title(), one.proof()));
-            let shares = |(_, proof): &(String, Option<&ChapConfig>)| {
-                proof.is_some_and(|one| one.users().any(|user| user.secret == own.user.secret))
-            };
-            if let Some((other, _)) = others.chain(targets).find(shares) {
-                let secret = &own.user.secret;
-                let message =
-                    format!("iscsi_chap of {} has {secret}, as {other} has", host.title());
+            if let Some(other) = known.get(&own.user.secret) {
+                let (secret, title) = (&own.user.secret, host.title());
+                let message = format!("iscsi_chap of {title} has {secret}, as {other} has");
                 let help = "whoever knows that secret could come as either: give each its own";
-                let span = self.place_of(&host.title(), "chap");
+                let span = self.place_of(&title, "chap");
                 self.push(Mistake::warning(span, message).help(help));
+            }
+            for user in own.users() {
+                known.entry(&user.secret).or_insert_with(|| host.title());
             }
         }
     }

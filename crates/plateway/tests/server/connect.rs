@@ -141,7 +141,9 @@ const LISTENER: &str = "[[listener]]\niscsi = \"127.0.0.1:0\"\n";
 fn whose_secret_is_asked_for_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let listener = format!("{LISTENER}chap = {}\n", chap(path, "f"));
+    // One of another protocol is written alike, and is not asked.
+    let other = "[[listener]]\nnvme = \"127.0.0.1:0\"\n";
+    let listener = format!("{other}{LISTENER}chap = {}\n", chap(path, "f"));
     let host = format!(
         "[[host]]\nname = \"web1\"\niscsi = \"{HOST}\"\niscsi_chap = {}\n",
         chap(path, "w")

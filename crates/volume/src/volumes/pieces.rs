@@ -116,12 +116,11 @@ impl Volumes {
         let parent =
             self.begin_joined(now, first, request.ticket, (Class::Write, Some(all)), by_disk.len());
         for (disk, extents) in by_disk {
-            let bytes = extents.iter().map(|extent| extent.length.0).sum();
-            self.gates[disk.0].counters.count(true, bytes);
             let extent = extents.first().copied().unwrap_or_default();
             let at = (volume, disk, extent);
             let ticket = self.begin_piece(now, at, (parent, 0), (Class::Write, false));
             let operation = Operation::Discard { extents };
+            self.gates[disk.0].counters.count(true, operation.bytes());
             self.outbox.submit.push((disk, Request { ticket, operation }));
         }
     }

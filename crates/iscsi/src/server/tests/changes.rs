@@ -255,8 +255,11 @@ fn what_a_host_knew_under_a_number_is_remembered_while_nothing_is_there() {
     world.ask(Order::read(1, Cdb::report_luns(64), 64), &[]);
     assert!(world.lives());
     gone(&mut world);
+    // That there is nothing is no word of what comes then.
+    world.ask(Order::read(0, Cdb::vital_product_data(0x83, 255), 255), &[]);
     put(&mut world, with_first(unit(2, VOLUME)));
     world.ask(write(0, 512), &[1; 512]);
+    refused(&world.ask(write(0, 512), &[1; 512]), SenseKey::ILLEGAL_REQUEST, NO_UNIT);
     let page = Order::read(0, Cdb::vital_product_data(0x80, 255), 255);
     assert_eq!(world.ask(page, &[]).status(), ScsiStatus::GOOD);
     assert_eq!(world.ask(write(0, 512), &[7; 512]).status(), ScsiStatus::GOOD);

@@ -30,8 +30,8 @@ impl UnitConfig {
     }
 
     /// What open-iscsi is told by a host without a name, in order.
-    pub(super) fn login(&self, at: &HostPort, discovery: Option<&str>) -> Vec<String> {
-        Way { unit: self, at, discovery, hosts: &[] }.login()
+    pub(super) fn login(&self, at: &HostPort) -> Vec<String> {
+        Way { unit: self, at, discovery: None, hosts: &[] }.login()
     }
 }
 

@@ -104,7 +104,7 @@ impl UnitConfig {
             ip if ip.is_unspecified() => "ADDRESS".to_owned(),
             ip => ip.to_string(),
         };
-        self.login(&HostPort { host, tcp_port: address.port() }, None).join(" && ")
+        self.login(&HostPort { host, tcp_port: address.port() }).join(" && ")
     }
 
     fn unit(&self, running: &Running) -> Result<Unit, RunError> {
