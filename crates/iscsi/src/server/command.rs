@@ -348,7 +348,6 @@ impl Connection {
         let session = self.state.session().expect("a command is a session's");
         let luns = ctx.shared.luns(session);
         let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
-        let is_there = unit.is_some();
         let pending = match asked.cdb.opcode() {
             OpCode::REQUEST_SENSE => self.attentions.take_as_data(asked.task.lun),
             _ => None,
@@ -357,7 +356,7 @@ impl Connection {
         let groups = self.groups(ctx);
         let reply = |facts: &Facts<'_>| scsi::reply(&asked.cdb, unit, facts);
         let data = facts::with(name, self.group, &groups, &luns, pending, reply)?;
-        if is_there && scsi::tells_whose(&asked.cdb) {
+        if scsi::tells_whose(&asked.cdb) {
             ctx.shared.identified(session, asked.task.lun);
         }
         self.counters.sent_bytes += data.len() as u64;
