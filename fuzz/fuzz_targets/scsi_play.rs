@@ -330,10 +330,7 @@ fn check(work: &Work, cdb: &Cdb, unit: &LogicalUnit) {
 
 /// A search that is told whatever a volume may find.
 fn lba_status(choices: &mut Choices<'_>, cdb: &Cdb, unit: &LogicalUnit) {
-    let mut search = match LbaSearch::new(cdb, unit) {
-        Ok(search) => search,
-        Err(sense) => return told(&sense),
-    };
+    let mut search = LbaSearch::new(cdb, unit);
     let mut seeks = 0;
     while let Some((extent, _)) = search.next() {
         inside(&extent, unit);

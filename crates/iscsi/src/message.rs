@@ -16,6 +16,7 @@
 //!
 //!  shard of a MODE SELECT              every other shard
 //!       | ----- ModeSet ---------------> |   the unit is so for its sessions, too
+//!       | <---- ModeAnswer ------------- |   at once, unless a reset has set it
 //! ```
 
 use block::{ShardId, Slot, VolumeId};
@@ -51,7 +52,18 @@ pub enum Message {
         ask: Slot,
     },
     /// A host has set how a unit is to be, whatever its LUN and target.
-    ModeSet { volume: VolumeId, mode: ModeState, stamp: ModeStamp },
+    ModeSet {
+        volume: VolumeId,
+        mode: ModeState,
+        stamp: ModeStamp,
+        /// The asker's, given back; none: nobody waits for the answer.
+        number: Option<u64>,
+    },
+    /// The answer.
+    ModeAnswer {
+        /// The asker's.
+        number: u64,
+    },
 }
 
 /// Which of several settings of a unit is the last: how many there were before, and the shard of its host.

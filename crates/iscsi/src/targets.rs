@@ -98,7 +98,8 @@ pub enum SessionEvent {
     ResetDone { tag: u32 },
     /// End all tasks of a LUN: the host's registration was preempted.
     EndTasks { lun: u16 },
-    /// What became of the change of a reservation, or of states of paths, that has this number.
+    /// What became of the change of a reservation, of states of paths or of a unit's mode that has
+    /// this number.
     Changed { number: u64, status: ScsiStatus, sense: Option<Sense> },
     /// Of a session that ends, all changes of reservations are decided.
     Decided,
@@ -165,7 +166,7 @@ struct Session {
     life: u64,
     /// Volumes that it may have by RESERVE(6).
     holds: Vec<VolumeId>,
-    /// Changes of reservations and paths that it proposed and that are not decided.
+    /// Changes of reservations, paths and modes that it proposed and that are not decided.
     undecided: u32,
     /// Which LUNs it may not use: none in most cases.
     masked: Vec<u16>,
@@ -207,6 +208,8 @@ pub struct Targets {
     resets: Table<reset::Reset>,
     /// Of each volume, which MODE SELECT was the last.
     modes: IdMap<ModeStamp>,
+    /// MODE SELECTs of hosts of this shard, by their numbers: shards that have not answered.
+    modes_asked: BTreeMap<u64, u16>,
     parts: Vec<reset::Part>,
     parts_begun: u64,
     /// Counted up for each session that has a new TSIH, and for each session.
@@ -247,6 +250,7 @@ impl Targets {
             waiters: Vec::new(),
             resets: Table::new(),
             modes: IdMap::default(),
+            modes_asked: BTreeMap::new(),
             parts: Vec::new(),
             parts_begun: 0,
             sessions_made: 0,

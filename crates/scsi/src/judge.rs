@@ -95,7 +95,7 @@ fn judge_other(cdb: &Cdb, unit: &LogicalUnit) -> Result<Work, Sense> {
             ServiceAction::READ_CAPACITY_16
             | ServiceAction::REPORT_TARGET_PORT_GROUPS
             | ServiceAction::REPORT_SUPPORTED_OPERATION_CODES => Ok(Work::Reply),
-            ServiceAction::GET_LBA_STATUS => Ok(Work::LbaStatus),
+            ServiceAction::GET_LBA_STATUS => within(unit, cdb.lba(), 1).map(|_| Work::LbaStatus),
             ServiceAction::SET_TARGET_PORT_GROUPS => paths::judge_set(cdb, unit),
             _ => judge_change(cdb, unit),
         },

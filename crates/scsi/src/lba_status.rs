@@ -4,15 +4,14 @@
 //! until the host's list is full, the unit ends, or [`SEEKS_MAX`] seeks were made; a host that wants
 //! to know more asks again from there, as the standard foresees. What is told was so when it was
 //! asked: others may write meanwhile. A block of which a part is data is mapped. Units: bytes of the
-//! volume, and logical blocks where said. Errors: sense data. Spec: SBC-3, "GET LBA STATUS command".
+//! volume, and logical blocks where said. Spec: SBC-3, "GET LBA STATUS command".
 
 use block::limits::SEEK_MAX;
 use block::{Extent, Outcome, Sought, planted};
+use wire::scsi::Cdb;
 use wire::scsi::provisioning::{LbaStatus, LbaStatusList, ProvisioningStatus};
-use wire::scsi::{AdditionalSense, Cdb, Sense};
 
 use crate::LogicalUnit;
-use crate::judge::illegal;
 use crate::limits::SEEKS_MAX;
 
 /// A GET LBA STATUS that is carried out: make the seek that [`next`](Self::next) says, tell
@@ -33,17 +32,15 @@ pub struct LbaSearch {
 }
 
 impl LbaSearch {
-    /// What the command asks of the unit.
-    pub fn new(cdb: &Cdb, unit: &LogicalUnit) -> Result<LbaSearch, Sense> {
-        if cdb.lba() >= unit.blocks.0 {
-            return Err(illegal(AdditionalSense::LBA_OUT_OF_RANGE));
-        }
+    /// What the command asks of the unit, which has the block that it begins with, as
+    /// [`judge`](crate::judge()) has seen.
+    pub fn new(cdb: &Cdb, unit: &LogicalUnit) -> LbaSearch {
         let block = u64::from(unit.block_bytes());
         let allocation = cdb.allocation_length() as usize;
         let room = allocation.saturating_sub(LbaStatusList::HEADER) / LbaStatus::SIZE;
         let mut search = LbaSearch {
             block,
-            at: cdb.lba() * block,
+            at: cdb.lba().min(unit.blocks.0) * block,
             end: unit.blocks.0 * block,
             sought: Sought::Data,
             runs: Vec::new(),
@@ -56,7 +53,7 @@ impl LbaSearch {
             search.append(search.end - search.at, ProvisioningStatus::MAPPED);
             search.seeks_left = 0;
         }
-        Ok(search)
+        search
     }
 
     /// What to ask the volume next; nothing when [`data`](Self::data) is complete.
@@ -139,7 +136,7 @@ mod tests {
         unit: &LogicalUnit,
         is_data: impl Fn(u64) -> bool,
     ) -> (Vec<(u64, u32, bool)>, u32) {
-        let mut search = LbaSearch::new(cdb, unit).expect("a place within");
+        let mut search = LbaSearch::new(cdb, unit);
         let mut seeks = 0;
         while let Some((extent, sought)) = search.next() {
             assert!(extent.length.0 <= SEEK_MAX && extent.end().0 <= unit.blocks.0 * 512);
@@ -200,7 +197,7 @@ mod tests {
     #[test]
     fn a_block_of_which_a_part_is_data_is_mapped() {
         let large = LogicalUnit { block_size: BlockSize::B4096, blocks: BlockCount(4), ..unit() };
-        let mut search = LbaSearch::new(&Cdb::get_lba_status(0, 1000), &large).expect("within");
+        let mut search = LbaSearch::new(&Cdb::get_lba_status(0, 1000), &large);
         for outcome in [Outcome::Found(5000), Outcome::Found(600), Outcome::Done] {
             search.found(outcome);
         }
@@ -214,8 +211,7 @@ mod tests {
     fn a_search_ends_whatever_it_is_told() {
         for outcome in [Outcome::Done, Outcome::Found(0), Outcome::Found(511), Outcome::Found(512)]
         {
-            let mut search =
-                LbaSearch::new(&Cdb::get_lba_status(0, u32::MAX), &thin()).expect("within");
+            let mut search = LbaSearch::new(&Cdb::get_lba_status(0, u32::MAX), &thin());
             let mut seeks = 0;
             while search.next().is_some() {
                 search.found(outcome);
@@ -229,19 +225,10 @@ mod tests {
     #[test]
     fn of_a_unit_that_is_not_thin_all_is_mapped() {
         let thick = LogicalUnit { blocks: BlockCount(1 << 40), discards: false, ..unit() };
-        let search = LbaSearch::new(&Cdb::get_lba_status(100, 24), &thick).expect("within");
+        let search = LbaSearch::new(&Cdb::get_lba_status(100, 24), &thick);
         assert_eq!(search.next(), None);
         let list = LbaStatusList::parse(&search.data()).expect("a list").0;
         let status = ProvisioningStatus::MAPPED;
         assert_eq!(list, [LbaStatus { lba: 100, blocks: u32::MAX, status }]);
-    }
-
-    #[test]
-    fn the_status_of_a_block_beyond_the_end_is_refused() {
-        for lba in [1 << 21, (1 << 21) + 1, 1 << 31, u64::MAX] {
-            let refused = LbaSearch::new(&Cdb::get_lba_status(lba, 24), &unit());
-            let sense = refused.expect_err("beyond the end");
-            assert_eq!(sense.code, AdditionalSense::LBA_OUT_OF_RANGE, "{lba}");
-        }
     }
 }

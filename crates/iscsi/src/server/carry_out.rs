@@ -6,7 +6,7 @@ use block::{Buffer, Class, Operation, VolumeId};
 use scsi::{Ordered, Work};
 use wire::scsi::{Cdb, ScsiStatus};
 
-use super::slots::{Grant, Incoming, Kind, TaskState};
+use super::slots::{Grant, Incoming, Judged, Kind, TaskState};
 use super::{Connection, Context, Refusal};
 
 impl Connection {
@@ -25,7 +25,7 @@ impl Connection {
         };
         match found {
             Ok((volume, work)) => {
-                self.carry_out(slot, volume, work, &judged.cdb, data, Class::Transfer, ctx);
+                self.carry_out(slot, (volume, work), &judged, data, Class::Transfer, ctx);
             }
             Err(refusal) => {
                 self.give_data(data, Class::Transfer, ctx);
@@ -54,13 +54,11 @@ impl Connection {
     }
 
     /// Carries out a command whose data are there, in `slot`, which is in flight.
-    #[expect(clippy::too_many_arguments, reason = "a command, its data and whose memory they are")]
     pub(super) fn carry_out(
         &mut self,
         slot: u16,
-        volume: VolumeId,
-        work: Work,
-        cdb: &Cdb,
+        (volume, work): (VolumeId, Work),
+        judged: &Judged,
         data: Incoming,
         class: Class,
         ctx: &mut Context<'_>,
@@ -85,11 +83,15 @@ impl Connection {
                     Operation::CompareAndWrite { extent, expected, replacement, durable };
                 self.submit(slot, volume, operation, ctx);
             }
-            Work::ReserveOut(_) => self.take_reserve_out(slot, volume, cdb, data, class, ctx),
+            Work::ReserveOut(_) => {
+                self.take_reserve_out(slot, volume, &judged.cdb, data, class, ctx);
+            }
             Work::SetPaths(_) => self.take_set_paths(slot, data, class, ctx),
             Work::Copy(_) => self.begin_copy(slot, data, class, ctx),
-            Work::Parameters(_) => self.take_parameters(slot, volume, cdb, data, class, ctx),
-            _ => self.begin_steps(slot, volume, work, data, class, ctx),
+            Work::Parameters(_) => {
+                self.take_parameters(slot, volume, &judged.cdb, data, class, ctx);
+            }
+            _ => self.begin_steps(slot, (volume, work), judged, data, class, ctx),
         }
     }
 
@@ -103,11 +105,13 @@ impl Connection {
         class: Class,
         ctx: &mut Context<'_>,
     ) {
+        let Some(session) = self.state.session() else {
+            self.give_data(data, class, ctx);
+            return self.fail(slot, Refusal::ABORTED, ctx);
+        };
         let mut bytes = vec![0; data.length as usize];
         ctx.memory.read(&data.buffer, 0, &mut bytes);
-        let lun = self.slots.task(slot).lun;
-        let session = self.state.session();
-        let unit = session.and_then(|session| ctx.shared.unit(session, lun));
+        let unit = ctx.shared.unit(session, self.slots.task(slot).lun);
         let ordered = match unit {
             Some(unit) => scsi::parameters(cdb, &bytes, unit).map_err(Refusal::from),
             None => Err(Refusal::NO_UNIT),
@@ -121,8 +125,10 @@ impl Connection {
                 return self.submit(slot, volume, Operation::Discard { extents }, ctx);
             }
             Ok(Ordered::Mode(mode)) => {
-                ctx.shared.set_mode(self.place(), volume, mode);
-                Refusal::bare(ScsiStatus::GOOD)
+                self.give_data(data, class, ctx);
+                let number = ctx.shared.set_mode(session, volume, mode);
+                *self.slots.state(slot) = TaskState::Changing(number);
+                return;
             }
             Ok(_) => Refusal::bare(ScsiStatus::GOOD),
             Err(refusal) => refusal,

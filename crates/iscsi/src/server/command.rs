@@ -7,7 +7,7 @@
 
 use block::limits::LOANS_TOGETHER;
 use block::{Buffer, Class, Extent, Landing, Loan, Operation, VolumeId};
-use scsi::{Facts, Payload, Work};
+use scsi::{Facts, LogicalUnit, Payload, Work};
 use wire::iscsi::{ScsiCommand, TaskAttribute};
 use wire::scsi::{AdditionalSense, Cdb, Lun, OpCode, ScsiStatus, Sense, SenseKey};
 
@@ -158,23 +158,10 @@ impl Connection {
 
     #[inline]
     fn start(&mut self, asked: &mut Asked<'_>, ctx: &mut Context<'_>) -> Result<bool, Refusal> {
-        let Some(session) = self.state.session() else { return Err(Refusal::NO_UNIT) };
-        let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
-        let Some(unit) = unit else { return self.start_without_unit(asked, ctx) };
-        let lun = asked.task.lun;
-        asked.task.descriptor_sense = unit.mode.descriptor_sense;
-        if !self.attentions.is_empty()
-            && let Some(sense) = self.attentions.take(lun, asked.cdb.opcode())
-        {
-            return Err(sense.into());
-        }
-        let work = scsi::judge(&asked.cdb, unit)?;
+        let Some(unit) = self.unit(asked, ctx) else { return self.start_without_unit(asked, ctx) };
+        let work = self.admit(asked, unit, ctx)?;
         let volume = unit.volume;
-        self.check_access(&asked.cdb, volume, &work, ctx)?;
-        if !ctx.shared.knows(session, lun) && !matches!(work, Work::Reply) {
-            return Err(Refusal::NO_UNIT);
-        }
-        if self.has_order(asked.attribute, lun) && !is_told(&work) {
+        if self.has_order(asked.attribute, asked.task.lun) && !is_told(&work) {
             if let Payload::ToHost(length) | Payload::FromHost(length) = work.payload() {
                 asked.task.length = length;
             }
@@ -197,14 +184,13 @@ impl Connection {
         }
         match work.payload() {
             Payload::ToHost(length) => {
+                let Work::Read(extent) = work else { unreachable!("{work:?} returns no blocks") };
                 asked.task.length = length;
-                match work {
-                    Work::Read(extent) if length == asked.to_host && asked.is_final => {
-                        self.start_read(asked, volume, extent, ctx);
-                        Ok(true)
-                    }
-                    _ => self.start_odd_read(asked, volume, work, ctx),
+                if length != asked.to_host || !asked.is_final {
+                    return self.start_odd_read(asked, volume, extent, ctx);
                 }
+                self.start_read(asked, volume, extent, ctx);
+                Ok(true)
             }
             Payload::FromHost(length) => {
                 asked.task.length = length;
@@ -222,6 +208,44 @@ impl Connection {
         }
     }
 
+    /// What is under the LUN of a command, if its host may use it.
+    #[inline]
+    pub(super) fn unit<'c>(
+        &self,
+        asked: &Asked<'_>,
+        ctx: &'c Context<'_>,
+    ) -> Option<&'c LogicalUnit> {
+        ctx.shared.unit(self.state.session()?, asked.lun?)
+    }
+
+    /// What a command asks of its unit, if its host may ask that now.
+    #[inline]
+    pub(super) fn admit(
+        &mut self,
+        asked: &mut Asked<'_>,
+        unit: &LogicalUnit,
+        ctx: &Context<'_>,
+    ) -> Result<Work, Refusal> {
+        let lun = asked.task.lun;
+        asked.task.descriptor_sense = unit.mode.descriptor_sense;
+        if let Some(sense) = self.attentions.take(lun, asked.cdb.opcode()) {
+            return Err(sense.into());
+        }
+        let work = scsi::judge(&asked.cdb, unit)?;
+        self.check_access(&asked.cdb, unit.volume, &work, ctx)?;
+        let session = self.state.session().ok_or(Refusal::NO_UNIT)?;
+        if !ctx.shared.knows(session, lun) && !matches!(work, Work::Reply) {
+            return Err(Refusal::NO_UNIT);
+        }
+        Ok(work)
+    }
+
+    /// A command as it was judged, should it have to wait.
+    fn judged(&self, asked: &Asked<'_>, ctx: &Context<'_>) -> Result<Judged, Refusal> {
+        let unit = self.unit(asked, ctx).ok_or(Refusal::NO_UNIT)?;
+        Ok(Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) })
+    }
+
     /// What is asked of a LUN under which there is nothing: what there is instead.
     #[cold]
     fn start_without_unit(
@@ -230,7 +254,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<bool, Refusal> {
         scsi::judge_absent(&asked.cdb)?;
-        self.reply(asked, ctx)
+        self.tell(asked, None, ctx)
     }
 
     /// A read of which its host takes what it returns.
@@ -263,22 +287,19 @@ impl Connection {
 
     #[cold]
     fn wait_to_read(&mut self, asked: &Asked<'_>, length: u32, phase: u32, ctx: &Context<'_>) {
-        let session = self.state.session().expect("a command is a session's");
-        let unit = ctx.shared.unit(session, asked.task.lun).expect("it was just judged");
-        let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
+        let judged = self.judged(asked, ctx).expect("it was just judged");
         self.wait(asked.task, judged, Need { length, phase, count: 1 });
     }
 
-    /// A read that returns more or less than its host takes, or a reply that is made here.
+    /// A read that returns more or less than its host takes.
     #[cold]
     fn start_odd_read(
         &mut self,
         asked: &mut Asked<'_>,
         volume: VolumeId,
-        work: Work,
+        extent: Extent,
         ctx: &mut Context<'_>,
     ) -> Result<bool, Refusal> {
-        let Work::Read(extent) = work else { return self.reply(asked, ctx) };
         asked.task.expected = asked.to_host;
         if asked.to_host == 0 && asked.to_target > 0 {
             // Its host has the direction wrong: nothing can be moved, and what comes passes.
@@ -319,10 +340,7 @@ impl Connection {
             if asked.data.len() as u32 == length && asked.is_final {
                 return self.start_with_data(asked, volume, work, ctx);
             }
-            let session = self.state.session().expect("a command is a session's");
-            let unit = ctx.shared.unit(session, asked.task.lun).ok_or(Refusal::NO_UNIT)?;
-            let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
-            return self.start_granted(asked, judged, work, ctx);
+            return self.start_granted(asked, self.judged(asked, ctx)?, work, ctx);
         }
         let shorter = |extent: Extent| Extent::new(extent.offset.0, u64::from(came));
         let work = match work {
@@ -339,30 +357,55 @@ impl Connection {
         }
     }
 
-    /// A command that is answered from what is known of the device.
-    fn reply(&mut self, asked: &mut Asked<'_>, ctx: &mut Context<'_>) -> Result<bool, Refusal> {
+    /// A command that is answered with what is known here: of the device, or, of a volume, of its
+    /// reservation and the session's copies.
+    #[cold]
+    fn tell(
+        &mut self,
+        asked: &mut Asked<'_>,
+        of: Option<(VolumeId, Work)>,
+        ctx: &mut Context<'_>,
+    ) -> Result<bool, Refusal> {
         if self.outbox.is_crowded() {
             self.intake.stream = Stream::Unread;
             return Ok(false);
         }
+        let data = match of {
+            Some((volume, Work::ReserveIn)) => self.reservation_data(asked, volume, ctx)?,
+            Some((_, Work::CopyResults)) => self.copy_data(asked)?,
+            _ => self.device_data(asked, ctx)?,
+        };
+        asked.task.expected = asked.to_host;
+        self.send_reply(&asked.task, &data);
+        Ok(true)
+    }
+
+    /// Answers a task with data that were made here.
+    pub(super) fn send_reply(&mut self, task: &Task, data: &[u8]) {
+        self.counters.sent_bytes += data.len() as u64;
+        self.outbox.push_reply(task, data);
+    }
+
+    fn device_data(
+        &mut self,
+        asked: &Asked<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<Vec<u8>, Refusal> {
         let session = self.state.session().expect("a command is a session's");
         let luns = ctx.shared.luns(session);
-        let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
         let pending = match asked.cdb.opcode() {
             OpCode::REQUEST_SENSE => self.attentions.take_as_data(asked.task.lun),
             _ => None,
         };
         let name = ctx.shared.nexus(session).map_or("", |nexus| nexus.target.as_str());
         let groups = self.groups(ctx);
+        let unit = self.unit(asked, ctx);
         let reply = |facts: &Facts<'_>| scsi::reply(&asked.cdb, unit, facts);
         let data = facts::with(name, self.group, &groups, &luns, pending, reply)?;
         if scsi::tells_whose(&asked.cdb) {
             ctx.shared.identified(session, asked.task.lun);
         }
-        self.counters.sent_bytes += data.len() as u64;
-        asked.task.expected = asked.to_host;
-        self.outbox.push_reply(&asked.task, &data);
-        Ok(true)
+        Ok(data)
     }
 
     /// A command that moves no data; those that come with it all the same pass.
@@ -374,18 +417,19 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<bool, Refusal> {
         match work {
-            Work::Reply => return self.reply(asked, ctx),
-            Work::ReserveIn => return self.reply_reservation(asked, volume, ctx),
-            Work::CopyResults => return self.reply_copy(asked),
+            Work::Reply | Work::ReserveIn | Work::CopyResults => {
+                return self.tell(asked, Some((volume, work)), ctx);
+            }
             Work::Nothing => return Err(Refusal::bare(ScsiStatus::GOOD)),
             // There is no cache that it would fill: the condition is not met, and nothing is promised.
             Work::Prefetch(_) => return Err(Refusal::bare(ScsiStatus::GOOD)),
             _ if !asked.is_final => return Err(Refusal::UNEXPECTED_DATA),
             Work::LbaStatus => {
+                let judged = self.judged(asked, ctx)?;
                 asked.task.expected = asked.to_host;
                 let taken = TaskState::InFlight(Kind::Steps(Class::Transfer));
                 let slot = self.slots.insert(asked.task, taken);
-                self.begin_search(slot, volume, &asked.cdb, ctx);
+                self.begin_search(slot, volume, judged, ctx);
                 return Ok(true);
             }
             Work::Hold | Work::EndHold => {
@@ -445,13 +489,14 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<bool, Refusal> {
         let length = asked.data.len() as u32;
+        let judged = self.judged(asked, ctx)?;
         let need = Need::of(&work, &asked.cdb, length);
         let Some(buffers) = self.immediate_buffers(need, ctx) else { return Ok(false) };
         let mut data = Incoming::new(buffers, length, ctx.now);
         data.write(0, asked.data, ctx.memory);
         let state = TaskState::InFlight(Kind::Plain(Class::Immediate));
         let slot = self.slots.insert(asked.task, state);
-        self.carry_out(slot, volume, work, &asked.cdb, data, Class::Immediate, ctx);
+        self.carry_out(slot, (volume, work), &judged, data, Class::Immediate, ctx);
         Ok(true)
     }
 

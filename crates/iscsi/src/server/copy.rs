@@ -17,7 +17,6 @@ use scsi::{CopyState, LogicalUnit};
 use wire::scsi::{AdditionalSense, ScsiStatus, Sense};
 
 use super::command::Asked;
-use super::receive::Stream;
 use super::slots::{Incoming, Kind, TaskState};
 use super::{Connection, Context, Refusal};
 use crate::target::UnitIdentity;
@@ -172,7 +171,6 @@ impl Connection {
         if self.slots.task(slot).is_aborted {
             return Err(Refusal::ABORTED);
         }
-        let session = self.state.session().ok_or(Refusal::ABORTED)?;
         if planted("copy-is-not-judged-again") {
             return Ok(());
         }
@@ -182,8 +180,7 @@ impl Connection {
         let is_write = operation.changes_data();
         let (lun, identity) = copy.ends[segment][usize::from(is_write)];
         let aborted = |code| Refusal::from(scsi::copy_aborted(code, segment));
-        let unit = ctx.shared.unit(session, lun);
-        let unit = unit.filter(|unit| UnitIdentity::of(unit) == identity);
+        let unit = self.same_unit(lun, identity, ctx);
         let unit = unit.ok_or_else(|| aborted(AdditionalSense::COPY_TARGET_NOT_REACHABLE))?;
         if is_write {
             scsi::check_destination(unit).map_err(aborted)?;
@@ -209,20 +206,10 @@ impl Connection {
         self.copies.running.get_mut(&slot).expect("a copy is under way until it ends")
     }
 
-    /// RECEIVE COPY STATUS and FAILURE DETAILS.
-    #[cold]
-    pub(super) fn reply_copy(&mut self, asked: &mut Asked<'_>) -> Result<bool, Refusal> {
-        if self.outbox.is_crowded() {
-            self.intake.stream = Stream::Unread;
-            return Ok(false);
-        }
-        let (lun, list_id) = (asked.task.lun, asked.cdb.list_identifier());
-        let state = self.copy_state(lun, list_id);
-        let data = scsi::copy_results(&asked.cdb, state.as_ref(), asked.task.descriptor_sense)?;
-        self.counters.sent_bytes += data.len() as u64;
-        asked.task.expected = asked.to_host;
-        self.outbox.push_reply(&asked.task, &data);
-        Ok(true)
+    /// The data of RECEIVE COPY STATUS and FAILURE DETAILS.
+    pub(super) fn copy_data(&mut self, asked: &Asked<'_>) -> Result<Vec<u8>, Refusal> {
+        let state = self.copy_state(asked.task.lun, asked.cdb.list_identifier());
+        Ok(scsi::copy_results(&asked.cdb, state.as_ref(), asked.task.descriptor_sense)?)
     }
 
     /// How far the copy of this list is or was that a unit was asked for.

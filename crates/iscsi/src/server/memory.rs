@@ -9,14 +9,13 @@
 
 use block::buffer::pages_for;
 use block::limits::COPY_PAGES;
-use block::{Account, Buffer, Class, Extent, Operation, PAGE_SIZE, Pool, VolumeId, planted};
+use block::{Account, Buffer, Class, Extent, Operation, PAGE_SIZE, Pool, planted};
 use scsi::Work;
 use wire::scsi::{ByteCheck, Cdb};
 
 use super::receive::Stream;
 use super::slots::{Grant, Incoming, Judged, Kind, Task, TaskState, Waiting};
-use super::{Connection, Context, Refusal};
-use crate::target::UnitIdentity;
+use super::{Connection, Context};
 
 /// A place in line whose task has left: no slot has this number.
 const LEFT: u16 = u16::MAX;
@@ -270,22 +269,6 @@ impl Connection {
             self.ask_for_data(slot, ctx);
         }
         true
-    }
-
-    /// What a task that waited asks of its volume, if it still may.
-    pub(super) fn judge_again(
-        &self,
-        lun: u16,
-        judged: &Judged,
-        ctx: &Context<'_>,
-    ) -> Result<(VolumeId, Work), Refusal> {
-        let session = self.state.session().ok_or(Refusal::ABORTED)?;
-        let found = ctx.shared.unit(session, lun);
-        let unit =
-            found.filter(|unit| UnitIdentity::of(unit) == judged.unit).ok_or(Refusal::NO_UNIT)?;
-        let work = scsi::judge(&judged.cdb, unit)?;
-        self.check_access(&judged.cdb, unit.volume, &work, ctx)?;
-        Ok((unit.volume, work))
     }
 }
 

@@ -55,12 +55,13 @@ use std::collections::{BTreeMap, VecDeque};
 use block::{Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, Slot, VolumeId};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext, Traffic};
 use reservation::{Access, PathGroup, Registrant};
-use scsi::{Attentions, Work};
+use scsi::{Attentions, LogicalUnit, Work};
 use wire::iscsi::Digests;
 use wire::scsi::{Cdb, ScsiStatus};
 
 use crate::limits::{COMMANDS_MAX, HANDSHAKE};
 use crate::negotiation::Parameters;
+use crate::target::UnitIdentity;
 use crate::targets::{SessionEvent, SessionHandle, Targets};
 pub use closing::{Reason, TimeLimit};
 use command::Refusal;
@@ -71,7 +72,7 @@ use management::Management;
 use order::Order;
 use outbox::Outbox;
 use receive::Stream;
-use slots::{Slots, Task};
+use slots::{Judged, Slots, Task};
 use steps::Steps;
 use text::Text;
 
@@ -408,6 +409,31 @@ impl Connection {
     ) -> Result<(), Refusal> {
         scsi::check_path(cdb, ctx.paths.state(self.group))?;
         self.check_reservation(volume, work.access(cdb), ctx)
+    }
+
+    /// What a command that waited, or was begun, asks of its volume now, if it still may: the unit
+    /// under its LUN has to be the one that it was judged by.
+    fn judge_again(
+        &self,
+        lun: u16,
+        judged: &Judged,
+        ctx: &Context<'_>,
+    ) -> Result<(VolumeId, Work), Refusal> {
+        let unit = self.same_unit(lun, judged.unit, ctx).ok_or(Refusal::NO_UNIT)?;
+        let work = scsi::judge(&judged.cdb, unit)?;
+        self.check_access(&judged.cdb, unit.volume, &work, ctx)?;
+        Ok((unit.volume, work))
+    }
+
+    /// What is under a LUN, if its blocks are still these and the host may use it.
+    fn same_unit<'c>(
+        &self,
+        lun: u16,
+        identity: UnitIdentity,
+        ctx: &'c Context<'_>,
+    ) -> Option<&'c LogicalUnit> {
+        let unit = ctx.shared.unit(self.state.session()?, lun)?;
+        (UnitIdentity::of(unit) == identity).then_some(unit)
     }
 
     /// Whether a reservation lets the host do this with a volume now.

@@ -202,13 +202,13 @@ impl Connection {
         };
         match (data, work.payload()) {
             (Some(data), _) => {
-                self.carry_out(slot, volume, work, &judged.cdb, data, Class::Transfer, ctx);
+                self.carry_out(slot, (volume, work), &judged, data, Class::Transfer, ctx);
             }
             (None, Payload::None) if matches!(work, Work::Hold | Work::EndHold) => {
                 self.change_hold(slot, volume, work, ctx);
             }
             (None, Payload::None) if work == Work::LbaStatus => {
-                self.begin_search(slot, volume, &judged.cdb, ctx);
+                self.begin_search(slot, volume, judged, ctx);
             }
             (None, Payload::None) => {
                 self.submit(slot, volume, work.operation(block::Buffer::empty()), ctx);

@@ -12,32 +12,22 @@ use wire::scsi::Cdb;
 use wire::scsi::persistent::TransportId;
 
 use super::command::Asked;
-use super::receive::Stream;
 use super::slots::{Incoming, TaskState};
 use super::{Connection, Context, Refusal};
 use crate::targets::Nexus;
 
 impl Connection {
-    /// PERSISTENT RESERVE IN.
-    #[cold]
-    pub(super) fn reply_reservation(
-        &mut self,
-        asked: &mut Asked<'_>,
+    /// The data of PERSISTENT RESERVE IN.
+    pub(super) fn reservation_data(
+        &self,
+        asked: &Asked<'_>,
         volume: VolumeId,
         ctx: &Context<'_>,
-    ) -> Result<bool, Refusal> {
-        if self.outbox.is_crowded() {
-            self.intake.stream = Stream::Unread;
-            return Ok(false);
-        }
+    ) -> Result<Vec<u8>, Refusal> {
         let none = Reservation::default();
         let reservation = ctx.reservations.get(volume).unwrap_or(&none);
         let told = scsi::reserve_in(&asked.cdb, reservation, self.group.number());
-        let data = told.map_err(|(status, sense)| Refusal { status, sense })?;
-        self.counters.sent_bytes += data.len() as u64;
-        asked.task.expected = asked.to_host;
-        self.outbox.push_reply(&asked.task, &data);
-        Ok(true)
+        told.map_err(|(status, sense)| Refusal { status, sense })
     }
 
     /// PERSISTENT RESERVE OUT, whose list is there, in `slot`.

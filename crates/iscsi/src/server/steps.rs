@@ -1,19 +1,19 @@
 //! Commands that ask a volume more than once: WRITE AND VERIFY, ORWRITE, WRITE SAME of anything but
 //! zeros, and GET LBA STATUS.
 //!
-//! Between two steps nothing of the command is below, so each step asks again whether it may be
-//! taken: a reservation or an abort that came meanwhile ends the command there. What an ORWRITE
+//! Between two steps nothing of the command is below, so each step is judged as a command that waited
+//! is: a reservation, a write protection, another volume under its LUN or an abort that came
+//! meanwhile ends the command there. What an ORWRITE
 //! writes replaces what it read, or nothing: others see all of it or none. Spec: SBC-3, "WRITE AND
 //! VERIFY (10) command", "ORWRITE (16) command", "WRITE SAME (10) command", "GET LBA STATUS
 //! command".
 
 use block::copying::copy_bytes;
 use block::{Buffer, Class, Completion, Extent, Operation, Outcome, PAGE_SIZE, VolumeId};
-use reservation::Access;
 use scsi::{LbaSearch, Work};
-use wire::scsi::{Cdb, ScsiStatus};
+use wire::scsi::ScsiStatus;
 
-use super::slots::{Incoming, Kind, TaskState};
+use super::slots::{Incoming, Judged, Kind, Task, TaskState};
 use super::{Connection, Context, Refusal};
 
 /// How often an ORWRITE begins again because somebody else wrote in between.
@@ -22,7 +22,7 @@ const ATTEMPTS: u8 = 16;
 /// What is left of a command.
 #[derive(Debug)]
 pub(super) struct Steps {
-    volume: VolumeId,
+    judged: Judged,
     extent: Extent,
     next: Next,
 }
@@ -46,21 +46,31 @@ impl Connection {
     pub(super) fn begin_steps(
         &mut self,
         slot: u16,
-        volume: VolumeId,
-        work: Work,
+        (volume, work): (VolumeId, Work),
+        judged: &Judged,
         data: Incoming,
         class: Class,
         ctx: &mut Context<'_>,
     ) {
+        let judged = *judged;
         *self.slots.state(slot) = TaskState::InFlight(Kind::Steps(class));
         match work {
-            Work::WriteAndVerify(extent) => self.write_and_verify(slot, volume, extent, data, ctx),
+            Work::WriteAndVerify(extent) => {
+                let Incoming { buffer, mut more, .. } = data;
+                let copy = more.pop().map(|mut copy| {
+                    copy_bytes(&buffer, &mut copy, ctx.memory);
+                    copy
+                });
+                self.steps.insert(slot, Steps { judged, extent, next: Next::Verify(copy) });
+                let operation = Operation::Write { extent, buffer, durable: true };
+                self.submit(slot, volume, operation, ctx);
+            }
             Work::OrWrite(extent, durable) => {
                 let Incoming { buffer: operand, mut more, .. } = data;
                 let replacement = more.pop().expect("it has three buffers");
                 let buffer = more.pop().expect("it has three buffers");
                 let next = Next::Join { operand, replacement, durable, left: ATTEMPTS };
-                self.steps.insert(slot, Steps { volume, extent, next });
+                self.steps.insert(slot, Steps { judged, extent, next });
                 self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
             }
             Work::WriteSame { extent, block, .. } => {
@@ -74,7 +84,10 @@ impl Connection {
                         let operation = Operation::WriteZeroes { extent, deallocate, durable };
                         self.submit(slot, volume, operation, ctx);
                     }
-                    _ => self.write_same(slot, volume, extent, (bytes, class), data.buffer, ctx),
+                    _ => {
+                        let steps = Steps { judged, extent, next: Next::Same { block: bytes } };
+                        self.write_same(slot, volume, steps, (data.buffer, class), ctx);
+                    }
                 }
             }
             other => panic!("{other:?} is one request"),
@@ -87,17 +100,14 @@ impl Connection {
         &mut self,
         slot: u16,
         volume: VolumeId,
-        cdb: &Cdb,
+        judged: Judged,
         ctx: &mut Context<'_>,
     ) {
         *self.slots.state(slot) = TaskState::InFlight(Kind::Steps(Class::Transfer));
         let lun = self.slots.task(slot).lun;
-        let unit = self.state.session().and_then(|session| ctx.shared.unit(session, lun));
-        let search = unit.ok_or(Refusal::NO_UNIT);
-        match search.and_then(|unit| LbaSearch::new(cdb, unit).map_err(Refusal::from)) {
-            Ok(search) => self.search(slot, volume, Box::new(search), ctx),
-            Err(refusal) => self.fail(slot, refusal, ctx),
-        }
+        let unit = self.same_unit(lun, judged.unit, ctx).expect("it was just judged");
+        let search = Box::new(LbaSearch::new(&judged.cdb, unit));
+        self.search(slot, volume, judged, search, ctx);
     }
 
     /// Asks on, or answers with what is known.
@@ -105,57 +115,39 @@ impl Connection {
         &mut self,
         slot: u16,
         volume: VolumeId,
+        judged: Judged,
         search: Box<LbaSearch>,
         ctx: &mut Context<'_>,
     ) {
         let Some((extent, sought)) = search.next() else {
             let task = self.slots.remove(slot);
             self.order.task_is_gone(slot);
-            let data = search.data();
-            self.counters.sent_bytes += data.len() as u64;
-            return self.outbox.push_reply(&task, &data);
+            return self.send_reply(&task, &search.data());
         };
-        self.steps.insert(slot, Steps { volume, extent, next: Next::Search(search) });
+        self.steps.insert(slot, Steps { judged, extent, next: Next::Search(search) });
         self.submit(slot, volume, Operation::Seek { extent, sought }, ctx);
     }
 
-    fn write_and_verify(
-        &mut self,
-        slot: u16,
-        volume: VolumeId,
-        extent: Extent,
-        data: Incoming,
-        ctx: &mut Context<'_>,
-    ) {
-        let Incoming { buffer, mut more, .. } = data;
-        let copy = more.pop().map(|mut copy| {
-            copy_bytes(&buffer, &mut copy, ctx.memory);
-            copy
-        });
-        self.steps.insert(slot, Steps { volume, extent, next: Next::Verify(copy) });
-        self.submit(slot, volume, Operation::Write { extent, buffer, durable: true }, ctx);
-    }
-
-    /// Writes the block to as much of the extent as the buffer has room for.
+    /// Writes the block to as much of the extent as the buffer, of memory of this class, has room for.
     fn write_same(
         &mut self,
         slot: u16,
         volume: VolumeId,
-        extent: Extent,
-        (block, class): (Vec<u8>, Class),
-        mut buffer: Buffer,
+        Steps { judged, extent, next }: Steps,
+        (mut buffer, class): (Buffer, Class),
         ctx: &mut Context<'_>,
     ) {
+        let Next::Same { block } = &next else { panic!("{next:?} is no WRITE SAME") };
         let length = extent.length.0.min(u64::from(buffer.len()));
         if length < u64::from(buffer.len()) {
             buffer = self.shorten(buffer, length as u32, class, ctx);
         }
         for at in (0..length as u32).step_by(block.len()) {
-            ctx.memory.write(&mut buffer, at, &block);
+            ctx.memory.write(&mut buffer, at, block);
         }
         let part = Extent::new(extent.offset.0, length);
         let rest = Extent::new(extent.offset.0 + length, extent.length.0 - length);
-        self.steps.insert(slot, Steps { volume, extent: rest, next: Next::Same { block } });
+        self.steps.insert(slot, Steps { judged, extent: rest, next });
         self.submit(slot, volume, Operation::Write { extent: part, buffer, durable: false }, ctx);
     }
 
@@ -185,22 +177,24 @@ impl Connection {
         let Completion { outcome, buffer, expected, .. } = completion;
         let mut buffers = vec![buffer];
         buffers.extend(expected.map(|expected| *expected));
-        let Some(Steps { volume, extent, next }) = self.steps.remove(&slot) else {
+        let Some(Steps { judged, extent, next }) = self.steps.remove(&slot) else {
             return self.steps_end(slot, class, buffers, super::refusal_of(outcome), ctx);
         };
         let is_replaced = matches!(next, Next::Replaced { .. });
         let lost_race = is_replaced && matches!(outcome, Outcome::Miscompare(_));
-        let is_open = scsi::check_blocks(ctx.paths.state(self.group)).map_err(Refusal::from);
-        let access = next.access();
-        let allowed = is_open.and_then(|()| self.check_reservation(volume, Some(access), ctx));
-        let is_aborted = self.slots.task(slot).is_aborted || !self.is_open();
+        let Task { lun, is_aborted, .. } = *self.slots.task(slot);
         let is_well = outcome.is_done() || lost_race || matches!(outcome, Outcome::Found(_));
-        if !is_well || allowed.is_err() || is_aborted {
-            buffers.extend(next.buffers());
-            let end = if is_well { allowed.err() } else { None };
-            let end = end.unwrap_or_else(|| super::refusal_of(outcome));
-            return self.steps_end(slot, class, buffers, end, ctx);
-        }
+        let judged_anew = match is_well && !is_aborted && self.is_open() {
+            true => self.judge_again(lun, &judged, ctx),
+            false => Err(super::refusal_of(outcome)),
+        };
+        let volume = match judged_anew {
+            Ok((volume, _)) => volume,
+            Err(end) => {
+                buffers.extend(next.buffers());
+                return self.steps_end(slot, class, buffers, end, ctx);
+            }
+        };
         match next {
             Next::Verify(None) => {
                 self.give_all(buffers, class, ctx);
@@ -214,7 +208,7 @@ impl Connection {
                 let expected = Box::new(buffers.remove(0));
                 join(&operand, &expected, &mut replacement, ctx);
                 let next = Next::Replaced { operand, durable, left };
-                self.steps.insert(slot, Steps { volume, extent, next });
+                self.steps.insert(slot, Steps { judged, extent, next });
                 let operation =
                     Operation::CompareAndWrite { extent, expected, replacement, durable };
                 self.submit(slot, volume, operation, ctx);
@@ -229,19 +223,19 @@ impl Connection {
                 let buffer = Buffer::reserved(read.len(), read.phase());
                 ctx.memory.release(read);
                 let next = Next::Join { operand, replacement, durable, left: left - 1 };
-                self.steps.insert(slot, Steps { volume, extent, next });
+                self.steps.insert(slot, Steps { judged, extent, next });
                 self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
             }
             Next::Same { .. } if extent.length.0 == 0 => {
                 self.steps_end(slot, class, buffers, Refusal::bare(ScsiStatus::GOOD), ctx);
             }
-            Next::Same { block } => {
-                let buffer = buffers.remove(0);
-                self.write_same(slot, volume, extent, (block, class), buffer, ctx);
+            Next::Same { .. } => {
+                let buffer = (buffers.remove(0), class);
+                self.write_same(slot, volume, Steps { judged, extent, next }, buffer, ctx);
             }
             Next::Search(mut search) => {
                 search.found(outcome);
-                self.search(slot, volume, search, ctx);
+                self.search(slot, volume, judged, search, ctx);
             }
         }
     }
@@ -266,14 +260,6 @@ impl Next {
             Next::Join { operand, replacement, .. } => vec![operand, replacement],
             Next::Replaced { operand, .. } => vec![operand],
             Next::Same { .. } | Next::Search(_) => Vec::new(),
-        }
-    }
-
-    /// What the command does to the blocks.
-    fn access(&self) -> Access {
-        match self {
-            Next::Search(_) => Access::Read,
-            _ => Access::Write,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! (`carry_out`).
 
 use block::limits::DIRECT_ALONE_MIN;
-use scsi::{LogicalUnit, Payload, Work};
+use scsi::{Payload, Work};
 use wire::iscsi::{RESERVED_TAG, ScsiCommand};
 use wire::scsi::Lun;
 
@@ -126,23 +126,13 @@ impl Connection {
         asked: &mut Asked<'_>,
         ctx: &mut Context<'_>,
     ) -> Result<(Judged, Work), Refusal> {
-        let session = self.state.session().ok_or(Refusal::NO_UNIT)?;
-        let unit = asked.lun.and_then(|lun| ctx.shared.unit(session, lun));
-        let unit: &LogicalUnit = unit.ok_or(Refusal::NO_UNIT)?;
-        asked.task.descriptor_sense = unit.mode.descriptor_sense;
-        if let Some(sense) = self.attentions.take(asked.task.lun, asked.cdb.opcode()) {
-            return Err(sense.into());
-        }
+        let unit = self.unit(asked, ctx).ok_or(Refusal::NO_UNIT)?;
+        let work = self.admit(asked, unit, ctx)?;
         let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
-        let work = scsi::judge(&asked.cdb, unit)?;
         let Payload::FromHost(length) = work.payload() else {
             return Err(Refusal::UNEXPECTED_DATA);
         };
         asked.task.length = length;
-        self.check_access(&asked.cdb, unit.volume, &work, ctx)?;
-        if !ctx.shared.knows(session, asked.task.lun) {
-            return Err(Refusal::NO_UNIT);
-        }
         self.take_loans(ctx);
         self.check_turn(asked.attribute, asked.task.lun)?;
         Ok((judged, work))

@@ -224,7 +224,12 @@ impl Targets {
             Message::NexusAnswer { ask, found } => self.conclude(ask, found),
             Message::ResetAsk { ask, scope } => self.begin_part(from, ask, *scope, None),
             Message::ResetAnswer { ask } => self.reset_answered(ask),
-            Message::ModeSet { volume, mode, stamp } => self.take_mode(None, volume, mode, stamp),
+            Message::ModeSet { volume, mode, stamp, number } => {
+                self.take_mode(None, volume, mode, stamp);
+                let answer = number.map(|number| (from, Message::ModeAnswer { number }));
+                self.messages.extend(answer);
+            }
+            Message::ModeAnswer { number } => self.mode_is_set(number),
         }
     }
 

@@ -7,7 +7,8 @@
 //!       | ----- ResetAsk --------------> |   its sessions abort: SessionEvent::Abort
 //!       | <---- ResetAnswer ------------ |   once the last of them says so
 //! ```
-//! Other sessions than the one that asked are told by a unit attention. Spec: RFC 7143, 11.5.1
+//! Other sessions than the one that asked are told by a unit attention. What MODE SELECT has set is as
+//! after a start again. Spec: RFC 7143, 11.5.1
 //! (LOGICAL UNIT RESET, TARGET WARM RESET, TARGET COLD RESET); SAM-5, 6.3.3, 7.7.
 
 use std::collections::BTreeSet;
@@ -61,7 +62,8 @@ impl Targets {
     pub fn reset(&mut self, session: SessionHandle, tag: u32, lun: Option<u16>, is_cold: bool) {
         let Some(session) = self.sessions.get(session.0) else { return };
         let scope = Scope { target: session.nexus.target.clone(), lun, is_cold };
-        let asker = session.place;
+        let (asker, of) = (session.place, session.target);
+        self.reset_modes(asker, of, lun);
         let left = self.shards;
         let cold = scope.is_cold.then(|| scope.target.clone());
         let ask = self.resets.insert(Reset { place: asker, tag, cold, left });

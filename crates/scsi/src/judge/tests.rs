@@ -150,6 +150,10 @@ fn a_transfer_beyond_the_end_is_refused() {
             assert_eq!(refused, AdditionalSense::LBA_OUT_OF_RANGE, "{opcode}");
         }
     }
+    assert_eq!(judge(&Cdb::get_lba_status(BLOCKS - 1, 24), &unit()), Ok(Work::LbaStatus));
+    for lba in [BLOCKS, BLOCKS + 1, 1 << 31, u64::MAX] {
+        assert_eq!(code(&Cdb::get_lba_status(lba, 24)), AdditionalSense::LBA_OUT_OF_RANGE, "{lba}");
+    }
     let refused = judge(&cdb(OpCode::READ_6, 0, 0x1f_ffff, 2), &unit()).expect_err("beyond");
     assert_eq!(refused.code, AdditionalSense::LBA_OUT_OF_RANGE);
 }

@@ -1,12 +1,15 @@
 //! Commands that ask their volume more than once: what they ask, in which order, and what comes between.
 
-use block::{Failure, VolumeId};
+use block::{BlockCount, Failure, VolumeId};
+use scsi::LogicalUnit;
 use wire::iscsi::TaskAttribute;
 use wire::scsi::provisioning::{LbaStatus, LbaStatusList, ProvisioningStatus};
 use wire::scsi::{AdditionalSense, Cdb, Lun, OpCode, ScsiStatus, SenseKey};
 
 use super::commands::held;
-use super::world::{Order, Said, VOLUME, World, pattern, refused};
+use super::world::{Order, Said, VOLUME, World, pattern, refused, target};
+use crate::fixtures::unit;
+use crate::target::{Hosts, Target, Unit};
 
 fn or_write(lba: u64, bytes: u32) -> Order {
     Order::write(0, Cdb::orwrite_16(lba, bytes / 512, false), bytes)
@@ -163,6 +166,65 @@ fn one_block_is_written_to_all_of_an_extent() {
     }
 }
 
+/// Begins a command of several steps and has its first one come back, with the next one below.
+fn begun(order: Order, data: &[u8]) -> World {
+    let mut world = World::connected(Default::default());
+    world.hold_requests = true;
+    world.command(0, order, data);
+    world.release_one(0);
+    world.run();
+    assert_eq!(world.shard.below.held.len(), 1, "the second request is below");
+    world
+}
+
+/// What is under LUN 0 changes, and the command is answered.
+fn ends_with(mut world: World, first: Option<Unit>) -> Said {
+    let mut target = target();
+    target.units.remove(0);
+    world.shard.shared.set_target(first.into_iter().fold(target, Target::with_unit));
+    let requests = world.log.len() + world.shard.below.held.len();
+    world.hold_requests = false;
+    world.run();
+    assert_eq!(world.log.len(), requests, "nothing more went below");
+    assert_eq!(world.links[0].connection.pages(), 0);
+    world.said_one(0)
+}
+
+/// What was begun of a command ends where its host could not begin it any more.
+#[test]
+fn a_step_is_judged_as_the_command_was() {
+    let (protected, gone, beyond) = (
+        (SenseKey::DATA_PROTECT, AdditionalSense::WRITE_PROTECTED),
+        (SenseKey::ILLEGAL_REQUEST, AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED),
+        (SenseKey::ILLEGAL_REQUEST, AdditionalSense::LBA_OUT_OF_RANGE),
+    );
+    let is = |unit| Some(Unit { lun: 0, hosts: Hosts::Any, unit });
+    let shorter = LogicalUnit { blocks: BlockCount(4), ..unit(0, VOLUME) };
+    let masked = Unit { lun: 0, hosts: Hosts::List(vec![]), unit: unit(0, VOLUME) };
+    let cases = [
+        (is(LogicalUnit { read_only: true, ..unit(0, VOLUME) }), protected),
+        (is(unit(2, VOLUME)), gone),
+        (is(shorter), beyond),
+        (Some(masked), gone),
+        (None, gone),
+    ];
+    for (first, (key, code)) in cases {
+        // The second of many parts of a WRITE SAME; an ORWRITE that was too late; a verification.
+        let world = begun(write_same(0, 1000), &[5; 512]);
+        refused(&ends_with(world, first.clone()), key, code);
+        let mut late = begun(or_write(0, 4096), &[5; 4096]);
+        late.volumes[0][7] ^= 1;
+        refused(&ends_with(late, first.clone()), key, code);
+        let mut world = World::connected(Default::default());
+        world.hold_requests = true;
+        world.command(0, write_and_verify(0, 4096, true), &[5; 4096]);
+        refused(&ends_with(world, first.clone()), key, code);
+        if key != SenseKey::DATA_PROTECT {
+            refused(&ends_with(begun(lba_status(8, 1000), &[]), first), key, code);
+        }
+    }
+}
+
 fn lba_status(lba: u64, room: u32) -> Order {
     Order::read(0, Cdb::get_lba_status(lba, room), room)
 }
@@ -215,13 +277,8 @@ fn a_search_is_ordered_as_other_commands_are() {
     let Said::Data(_, data) = &said[1] else { panic!("no data") };
     assert_eq!(runs(data), [(0, 8, true)]);
     let beyond = lba_status(1 << 40, 24).with_attribute(TaskAttribute::ORDERED);
-    world.hold_requests = true;
-    world.command(0, super::world::flush(), &[]);
-    world.command(0, beyond, &[]);
-    world.hold_requests = false;
-    world.run();
     let code = AdditionalSense::LBA_OUT_OF_RANGE;
-    refused(&world.said(0)[1], SenseKey::ILLEGAL_REQUEST, code);
+    refused(&world.ask(beyond, &[]), SenseKey::ILLEGAL_REQUEST, code);
 }
 
 #[test]
