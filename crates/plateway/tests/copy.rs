@@ -434,6 +434,8 @@ fn a_copy_goes_to_a_target_and_back_and_discovery_finds_it() {
         let output = copy(directory.path(), &[from, to]);
         assert!(output.status.success(), "{from} to {to}: {}", text(&output.stderr));
     }
+    let log = server.wait_for_log("it shut its controller down");
+    assert!(!log.contains("closed or lost"), "{log}");
     assert!(fs::read(directory.path().join("b")).unwrap() == data);
 }
 

@@ -12,6 +12,7 @@
 //! *retired* until the driver has closed its connections, so that no event comes too late for it.
 
 use core::iter::from_fn;
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{Completion, IdMap, Instant, Memory, Request};
@@ -23,6 +24,9 @@ use crate::mail::{ImportEvent, Mail};
 use crate::remote::{Answered, FrameInitiator, ImportSettings, Remote, StreamInitiator};
 use crate::report::ImportReport;
 use crate::shard::Settings;
+
+/// How long targets have to answer that we leave, when the process ends.
+const LEAVE: Duration = Duration::from_secs(1);
 
 /// A remote disk and the initiator that stands in for it.
 #[derive(Debug)]
@@ -90,6 +94,8 @@ pub(crate) struct Imports {
     /// Those that are removed, but not yet closed by the driver.
     retired: Vec<Import>,
     last_serial: u32,
+    /// Until when those are awaited that take leave because the process ends.
+    leave_by: Option<Instant>,
     /// What the driver should do.
     pub(crate) effects: VecDeque<Effect<Mail>>,
     /// Answers to the orders that added imports: the order's number, the disk, its facts or why
@@ -163,9 +169,25 @@ impl Imports {
 
     /// The shard drains: what is under way is finished, but nobody waits for a remote disk that is
     /// not there.
-    pub(crate) fn close_all(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.live.values_mut().for_each(|import| import.remote.drain());
         self.unsettled = true;
+    }
+
+    /// Nothing is asked any more: targets are told that we leave. Whether all have answered, or had
+    /// [`LEAVE`] for it.
+    pub(crate) fn have_left(&mut self, now: Instant) -> bool {
+        let leave_by = *self.leave_by.get_or_insert(now + LEAVE);
+        if !self.live.is_empty() {
+            self.live.values_mut().for_each(|import| import.remote.close());
+            self.unsettled = true;
+            self.retire();
+        }
+        let have_left = self.retired.is_empty() || leave_by <= now;
+        if have_left {
+            self.leave_by = None;
+        }
+        have_left
     }
 
     fn all(&self) -> impl Iterator<Item = &Import> {
@@ -327,7 +349,8 @@ impl Imports {
         if self.unsettled {
             return Some(Instant::ZERO);
         }
-        self.all().filter_map(Import::poll_timeout).min()
+        let left = self.leave_by.filter(|_| !self.is_empty());
+        self.all().filter_map(Import::poll_timeout).chain(left).min()
     }
 
     /// How the imports are, by number of their disks.

@@ -460,7 +460,7 @@ impl Machine for Shard {
             // What was asked leaves in this turn.
             self.settle_machines(now, memory);
         }
-        self.answer_pending();
+        self.answer_pending(now);
     }
 
     #[inline]

@@ -104,6 +104,8 @@ fn our_initiator_finds_copies_and_serves_what_our_target_has() {
     let disk = format!("{portal}/{TARGET}/0?initiator={HOST}");
     let copied = plateway().args(["copy", &source, &disk]).output().expect("it runs");
     assert!(copied.status.success(), "{}", flat(&copied.stderr));
+    let left = format!("{HOST} left {TARGET}: it logged out");
+    let logged_out = server.wait_for_log(&left).matches(&left).count();
     assert_eq!(Session::log_in(&address, 3).read(16_383), [5; BLOCK as usize]);
     let front = directory.path().join("front");
     std::fs::create_dir(&front).unwrap();
@@ -113,6 +115,8 @@ fn our_initiator_finds_copies_and_serves_what_our_target_has() {
     assert_eq!(through.write(0, &[6; BLOCK as usize]), ScsiStatus::GOOD);
     assert_eq!(Session::log_in(&address, 5).read(0), [6; BLOCK as usize]);
     served.stop();
+    // One session of each of its shards.
+    assert!(server.log().matches(&left).count() > logged_out, "{}", server.log());
     server.stop();
 }
 

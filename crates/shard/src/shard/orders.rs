@@ -140,7 +140,7 @@ impl Shard {
                 self.draining = true;
                 self.pending.push(Pending::Drain { number });
                 self.close_where(now, SessionEnd::ServerStopping, memory, |_| true);
-                self.imports.close_all();
+                self.imports.drain();
                 return;
             }
             Order::AddClient(client) => self.clients.push(client),
@@ -181,7 +181,7 @@ impl Shard {
     }
 
     /// Answers orders that waited for something to drain.
-    pub(super) fn answer_pending(&mut self) {
+    pub(super) fn answer_pending(&mut self, now: Instant) {
         if self.pending.is_empty() {
             return;
         }
@@ -197,7 +197,7 @@ impl Shard {
                 {
                     self.answer(number, Answer::Done);
                 }
-                Pending::Drain { number } if self.is_drained() => {
+                Pending::Drain { number } if self.is_drained() && self.imports.have_left(now) => {
                     self.answer(number, Answer::Done);
                 }
                 waits => self.pending.push(waits),
@@ -205,7 +205,7 @@ impl Shard {
         }
     }
 
-    /// Whether a shard that drains has finished.
+    /// Whether of a shard that drains all is finished, but that its imports take their leave.
     fn is_drained(&self) -> bool {
         let is_quiet = self.protocols.is_quiet() || planted("stop-forgets-frames");
         self.places.is_empty() && self.imports.is_quiet() && is_quiet
