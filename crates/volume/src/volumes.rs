@@ -10,16 +10,18 @@
 //! holds, finds that all of it lies on one disk, notes a flight and submits it under a ticket of
 //! its own; [`Volumes::handle_completion`] finds the flight and gives the asker's ticket back.
 
+mod coming_back;
 mod flushes;
 mod holding;
+mod lending;
 mod pieces;
 
 use std::collections::BTreeMap;
 
 use block::limits::{DISK_SLOW, DISK_STUCK};
 use block::{
-    ByteCount, Completion, Extent, Failure, IdMap, Instant, MachineId, Memory, Operation, Outcome,
-    Request, ShardId, Slot, Table, Ticket, VolumeId, planted,
+    ByteCount, Completion, Extent, Failure, IdMap, Instant, MachineId, Operation, Outcome, Request,
+    ShardId, Slot, Table, Ticket, VolumeId, planted,
 };
 use contract::{Ask, DiskFacts, DiskId};
 
@@ -326,70 +328,6 @@ impl Volumes {
         }
     }
 
-    /// Where a read finds what can be lent; see [`Submit::find_loan`](block::Submit::find_loan). No
-    /// hold stands in the way of a read, and what is lent is never in flight.
-    #[inline]
-    pub fn find_loan(
-        &mut self,
-        volume: VolumeId,
-        extent: Extent,
-        memory: &dyn Memory,
-    ) -> Option<(DiskId, Extent)> {
-        let (disk, place) = self.find_memory(volume, extent, memory)?;
-        self.count_lent(volume, disk, false, extent.length);
-        Some((disk, place))
-    }
-
-    /// Where a write finds memory that takes it at once; see
-    /// [`Submit::find_landing`](block::Submit::find_landing). A hold stands in its way, and a disk
-    /// that takes no writes. What lands is never in flight.
-    #[inline]
-    pub fn find_landing(
-        &mut self,
-        volume: VolumeId,
-        extent: Extent,
-        memory: &dyn Memory,
-    ) -> Option<(DiskId, Extent)> {
-        let (disk, place) = self.find_memory(volume, extent, memory)?;
-        let is_free = !self.volumes[volume.0].held.blocks(extent);
-        let takes_writes = self.gates[disk.0].protected().is_none();
-        (is_free && takes_writes).then_some((disk, place))
-    }
-
-    /// A write has landed.
-    #[inline]
-    pub fn landed(&mut self, volume: VolumeId, disk: DiskId, length: ByteCount) {
-        self.count_lent(volume, disk, true, length);
-    }
-
-    /// The memory that holds all of `extent`, if one disk does that is memory.
-    #[inline]
-    fn find_memory(
-        &self,
-        volume: VolumeId,
-        extent: Extent,
-        memory: &dyn Memory,
-    ) -> Option<(DiskId, Extent)> {
-        let found = self.volumes.get(volume.0)?;
-        if found.removed || extent.length.0 == 0 || !extent.fits(found.layout.size()) {
-            return None;
-        }
-        let piece = found.layout.first_piece(extent);
-        let is_whole = piece.extent.length == extent.length;
-        let is_memory = is_whole && memory.can_lend(piece.disk, piece.extent);
-        is_memory.then_some((piece.disk, piece.extent))
-    }
-
-    #[inline]
-    fn count_lent(&mut self, volume: VolumeId, disk: DiskId, changes: bool, length: ByteCount) {
-        let class = Class::changing(changes);
-        let (found, gate) = (&mut self.volumes[volume.0], &mut self.gates[disk.0]);
-        found.counters.count(changes, length.0);
-        found.latencies.of_mut(class).record_at_once();
-        gate.counters.count(changes, length.0);
-        gate.latencies.of_mut(class).record_at_once();
-    }
-
     /// Submits a request with an extent, whole or in pieces.
     #[inline]
     fn dispatch(&mut self, now: Instant, volume: VolumeId, extent: Extent, request: Request) {
@@ -490,149 +428,6 @@ impl Volumes {
         for shard in 0..self.shards {
             self.send(now, ShardId(shard), message);
         }
-    }
-
-    /// A disk answered a request that came from here. Returns whether the asker of a volume is to
-    /// be told, by what `completion` has become: it is changed where it lies, since moving it costs
-    /// more. What else follows is in the outbox.
-    #[inline]
-    pub fn handle_completion(&mut self, now: Instant, completion: &mut Completion) -> bool {
-        let (ticket, outcome) = (completion.ticket, completion.outcome);
-        if ticket.machine == self.gates_machine {
-            self.flush_answered(now, DiskId(ticket.slot), outcome);
-            return false;
-        }
-        let slot = Slot { index: ticket.slot, generation: ticket.generation };
-        let flight = self.flights.remove(slot).expect("a disk answers each request once");
-        if flight.class != Class::Flush
-            && let Some(gate) = self.gates.get_mut(flight.disk.0)
-        {
-            gate.latencies.of_mut(flight.class).record(now.0.saturating_sub(flight.begun.0));
-        }
-        if !outcome.is_done() {
-            self.note_failure(now, &flight, outcome);
-        } else if flight.durable
-            && let Some(failure) = self.gates.get(flight.disk.0).and_then(Gate::lost)
-        {
-            completion.outcome = Outcome::Unknown(failure);
-        }
-        self.end_flight(now, flight, completion)
-    }
-
-    fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome) {
-        let failure = match outcome {
-            Outcome::Done => None,
-            other => Some(other.failure().unwrap_or(Failure::Internal)),
-        };
-        if let Some(gate) = self.gates.get_mut(disk.0) {
-            let time = now.0.saturating_sub(gate.flush_begun.0);
-            gate.latencies.of_mut(Class::Flush).record(time);
-        }
-        if let Some(failure) = failure {
-            self.tell_error(now, disk, Extent::default(), failure);
-            self.protect(now, disk, failure, true);
-        }
-        self.flushed(now, disk, failure);
-    }
-
-    fn tell_error(&mut self, now: Instant, disk: DiskId, extent: Extent, failure: Failure) {
-        let gate = self.gates.get_mut(disk.0);
-        let told = gate.and_then(|gate| gate.error(now, extent, failure));
-        self.outbox.notices.extend(told.map(Notice::Error));
-    }
-
-    #[cold]
-    fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
-        let Some(failure) = outcome.failure() else { return };
-        if let Some(gate) = self.gates.get_mut(flight.disk.0) {
-            gate.counters.errors += 1;
-            gate.errors.count(outcome);
-        }
-        if let Some(extent) = self.place_of(flight) {
-            self.tell_error(now, flight.disk, extent, failure);
-        }
-        let lost = match outcome {
-            Outcome::NotDone(failure @ (Failure::MediumWrite | Failure::Internal))
-            | Outcome::Unknown(failure) => Some(failure),
-            _ => None,
-        };
-        if let (true, Some(failure)) = (flight.durable, lost) {
-            self.protect(now, flight.disk, failure, true);
-        }
-    }
-
-    /// Where on its disk a flight was; `None` of one that waited for a flush, of which who ran it
-    /// tells.
-    fn place_of(&self, flight: &Flight) -> Option<Extent> {
-        match flight.what {
-            What::Piece { .. } => Some(flight.extent).filter(|extent| extent.length.0 > 0),
-            // The volume may have shrunk since.
-            _ => {
-                let layout = &self.volumes.get(flight.volume.0)?.layout;
-                let is_within = flight.extent.fits(layout.size());
-                is_within.then(|| layout.first_piece(flight.extent).extent)
-            }
-        }
-    }
-
-    /// A flight has come back: makes of its completion what whoever waits for it is to be told, and
-    /// says whether somebody is.
-    #[inline]
-    fn end_flight(&mut self, now: Instant, flight: Flight, completion: &mut Completion) -> bool {
-        match flight.what {
-            What::Whole => self.end_request(now, &flight, completion),
-            What::Piece { parent, start } => {
-                let joined = self.flights.get_mut(parent).expect("a request outlives its pieces");
-                let What::Joined(join) = &mut joined.what else {
-                    unreachable!("pieces belong to requests in pieces");
-                };
-                let part = core::mem::take(&mut completion.buffer);
-                let Some(whole) = join.came_back(start, completion.outcome, part) else {
-                    return false;
-                };
-                (completion.outcome, completion.buffer) = whole;
-                let flight = self.flights.remove(parent).expect("it was there");
-                self.end_request(now, &flight, completion)
-            }
-            What::Joined(_) | What::CompareAndWrite(_) => {
-                unreachable!("no disk was asked under this ticket")
-            }
-        }
-    }
-
-    /// A request is done: counts it out of its volume, and tells the holds that waited for it if it
-    /// may have changed data.
-    #[inline]
-    fn end_request(&mut self, now: Instant, flight: &Flight, completion: &mut Completion) -> bool {
-        let Flight { ticket, volume, extent, number, changes_data, class, begun, .. } = *flight;
-        let found = &mut self.volumes[volume.0];
-        found.in_flight -= 1;
-        // A step of a compare-and-write is none of the volume's requests.
-        let is_step = ticket.machine == self.flights_machine;
-        if !is_step {
-            found.ended(class, now.0.saturating_sub(begun.0), completion.outcome);
-        }
-        if changes_data {
-            for hold in found.held.came_back(extent, number) {
-                self.tell_owner(now, volume, Message::HoldReady { volume, hold });
-            }
-        }
-        (completion.ticket, completion.expected) = (ticket, None);
-        if is_step {
-            let buffer = core::mem::take(&mut completion.buffer);
-            self.deliver(now, Completion::new(ticket, completion.outcome, buffer));
-        }
-        !is_step
-    }
-
-    /// A completion for a compare-and-write of ours is its next step; any other is for whoever
-    /// asked the volume.
-    fn deliver(&mut self, now: Instant, completion: Completion) {
-        if completion.ticket.machine != self.flights_machine {
-            return self.outbox.complete.push(completion);
-        }
-        let slot = Slot { index: completion.ticket.slot, generation: completion.ticket.generation };
-        self.next_step(now, slot, completion);
     }
 
     /// A message from another shard (or from this one).

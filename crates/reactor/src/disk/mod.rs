@@ -11,6 +11,7 @@
 //! the object, what was expected and what was seen; a request's failure is its `Outcome`. Not here:
 //! who may write after a failed flush (the volume's gate), how flushes are grouped (the same).
 
+mod calls;
 mod error;
 mod faulty;
 pub mod file;
