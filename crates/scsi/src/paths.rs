@@ -275,4 +275,16 @@ mod tests {
         }
         assert_eq!(set_paths(&[0; 7], &groups()), Err(length));
     }
+
+    #[test]
+    fn what_was_not_decided_is_tried_again_and_what_could_not_be_kept_has_failed() {
+        let decided = Answer::Decided((), Paths::default());
+        assert_eq!(status_of_paths(&decided), (ScsiStatus::GOOD, None));
+        assert_eq!(status_of_paths(&Answer::Busy), (ScsiStatus::BUSY, None));
+        let failed = AdditionalSense::SET_TARGET_PORT_GROUPS_FAILED;
+        let failed = Some(Sense::new(SenseKey::HARDWARE_ERROR, failed));
+        for answer in [Answer::NotStored, Answer::Gone] {
+            assert_eq!(status_of_paths(&answer), (ScsiStatus::CHECK_CONDITION, failed));
+        }
+    }
 }
