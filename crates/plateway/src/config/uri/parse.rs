@@ -234,6 +234,22 @@ impl Parser<'_> {
         }
     }
 
+    /// Whom `discover` asks, which may end in slashes and takes no path.
+    pub(crate) fn without_path(
+        &self,
+        at: Range<usize>,
+        form: &str,
+    ) -> Result<Range<usize>, UriError> {
+        let whole = self.uri[at.clone()].trim_end_matches('/');
+        let end = at.start + whole.len();
+        let Some(length) = whole.find('/') else { return Ok(at.start..end) };
+        let path_at = at.start + length..end;
+        let expected = format!("{form} and no path: discover asks a target for all that it has");
+        let mut error = self.expected(path_at, &expected);
+        error.help = Some(format!("write {}", &self.uri[..at.start + length]));
+        Err(error)
+    }
+
     pub(crate) fn split(&self, at: Range<usize>, by: char) -> Vec<Range<usize>> {
         let mut from = at.start;
         let mut parts = Vec::new();

@@ -130,6 +130,21 @@ fn a_target_for_discovery_has_a_default_port() {
         parse_target("iscsi://me@[::1]:3261?secret_file=/s"),
         portal("[::1]:3261", Some("me"), Some("/s"))
     );
+    for (text, path) in [
+        ("nvme+tcp://10.0.0.1:4420/nqn.2026-11.a:s/1", "/nqn.2026-11.a:s/1"),
+        ("iscsi://me@10.0.0.1/iqn.2026-11.a:t/0?secret_file=/s", "/iqn.2026-11.a:t/0"),
+        ("aoe://eth1/7.0", "/7.0"),
+    ] {
+        let error = parse_target(text).unwrap_err().to_string();
+        let (host, _) = text.split_once(path).unwrap();
+        assert!(error.contains("and no path: discover asks a target for all"), "{error}");
+        let end = format!("seen {path:?} (write {host})");
+        assert!(
+            error.contains(&format!("expected {}://", text.split(':').next().unwrap())),
+            "{error}"
+        );
+        assert!(error.ends_with(&end), "{error}");
+    }
     assert!(
         parse_target("10.0.0.1")
             .unwrap_err()

@@ -83,8 +83,8 @@ pub(crate) fn parse_target(
     at: Range<usize>,
 ) -> Result<(Vec<String>, Option<u16>), UriError> {
     let (names, query) = parser.split_query(at);
-    let end = names.start + parser.uri[names.clone()].trim_end_matches('/').len();
-    let interfaces = interfaces(parser, names.start..end)?;
+    let names = parser.without_path(names, "aoe://INTERFACE[,INTERFACE...]")?;
+    let interfaces = interfaces(parser, names)?;
     let mut vlan = None;
     for (key, value) in parser.options(query, &["vlan"])? {
         vlan = Some(parser.number(value, key, VLANS)? as u16);

@@ -164,8 +164,8 @@ const PROOF_KEYS: [&str; 3] = [SECRET_FILE, MUTUAL_USER, MUTUAL_SECRET_FILE];
 /// Parses whom `discover` asks: `iscsi://[user@]host[:port]`, with the options of proofs.
 pub(crate) fn parse_target(parser: &Parser<'_>, at: Range<usize>) -> Result<Portal, UriError> {
     let (host, query) = parser.split_query(at);
-    let end = host.start + parser.uri[host.clone()].trim_end_matches('/').len();
-    let mut portal = portal(parser, host.start..end)?;
+    let host = parser.without_path(host, "iscsi://[USER@]HOST[:PORT]")?;
+    let mut portal = portal(parser, host)?;
     let options = parser.options(query, &PROOF_KEYS)?;
     proofs(parser, &mut portal, options)?;
     Ok(portal)

@@ -106,8 +106,8 @@ pub(crate) fn parse(parser: &Parser<'_>, at: Range<usize>) -> Result<NamespaceUr
 
 /// Parses whom `discover` asks: `nvme+tcp://host[:port]`.
 pub(crate) fn parse_target(parser: &Parser<'_>, at: Range<usize>) -> Result<HostPort, UriError> {
-    let host = parser.uri[at.clone()].trim_end_matches('/');
-    address(parser, at.start..at.start + host.len())
+    let host = parser.without_path(at, "nvme+tcp://HOST[:PORT]")?;
+    address(parser, host)
 }
 
 /// What may be meant by a target without a scheme.
