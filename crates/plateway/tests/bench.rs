@@ -9,9 +9,10 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::Instant;
 
 use common::{Server, flat, plateway, text};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// `plateway bench` for the shortest time that it takes.
@@ -253,4 +254,35 @@ fn a_target_that_goes_away_ends_it_with_what_came_until_then() {
     assert!(report["requests"].as_u64() > Some(0), "{report:#}");
     assert!(flat(&output.stderr).contains("did not answer any more"), "{}", flat(&output.stderr));
     assert!(directory.path().join("a.csv").exists());
+}
+
+#[test]
+fn a_signal_ends_it_with_what_was_measured_and_a_code_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut command = plateway();
+        command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+        command.args(["bench", "null:1GiB", "--time", "3600", "--warmup", "0"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let until = Instant::now() + common::HANG;
+        while !catches(pid, signal) {
+            assert!(Instant::now() < until, "it never watches signals");
+        }
+        kill_process(pid, signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let (said, why) = (flat(&output.stdout), flat(&output.stderr));
+        assert_eq!(output.status.code(), Some(130), "{why}");
+        assert!(why.contains("interrupted: ") && why.contains(" s of 3600.0 s were"), "{why}");
+        assert!(said.contains("IOPS") && said.contains("it was interrupted"), "{said}");
+    }
+}
+
+/// Whether a process does something of its own on a signal.
+fn catches(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    let status = status.unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }

@@ -4,8 +4,9 @@
 //! each job. Warm-up and window are the load's own (`lab::load`); processor time is read at the
 //! edges of the window, here by the shards and at the target over its control socket. Where a
 //! thread of the bench was busy for more than 90% of the window, the report says that it may have
-//! measured itself. Where nothing comes back any more, it ends with what came. Exit code 1: an
-//! error, a request that failed or did not come back, or data that were wrong.
+//! measured itself. Where nothing comes back any more, or a signal comes, it ends with what came.
+//! Exit codes: 1 an error, a request that failed or did not come back, or data that were wrong; 130
+//! an interruption.
 
 mod environment;
 mod picture;
@@ -24,6 +25,7 @@ use lab::{Phase, Place, Progress};
 
 use super::session::{Interrupt, Opening, Outcome, Session};
 use super::workload_host::Reading;
+use super::{Ended, INTERRUPTED};
 use crate::cli::BenchArgs;
 use crate::config::defaults::Defaults;
 use crate::config::text::Count;
@@ -43,7 +45,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Measures.
 pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
     let session = open(args)?;
-    let (report, tally) = match measure(&session, args) {
+    let Measured { report, tally, stopped } = match measure(&session, args) {
         Ok(measured) => measured,
         Err(error) => {
             // It says why nothing was measured; what closing says comes of the same.
@@ -68,6 +70,7 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
         false => session.close()?,
     }
     match report.is_good() {
+        true if stopped => Err(Ended::new(INTERRUPTED, what_was_left(&report, args)).into()),
         true => Ok(()),
         false => Err(miette::miette!("{}", what_failed(&report))),
     }
@@ -100,7 +103,7 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
 }
 
 /// Measures an open disk.
-fn measure(session: &Session, args: &BenchArgs) -> miette::Result<(Report, Tally)> {
+fn measure(session: &Session, args: &BenchArgs) -> miette::Result<Measured> {
     let volume = &session.volumes()[0];
     check_size(args, volume.bytes, volume.block_size)?;
     let rest = volume.bytes - args.offset;
@@ -140,6 +143,14 @@ fn measure(session: &Session, args: &BenchArgs) -> miette::Result<(Report, Tally
     };
     let run = carry(session, plan, target(args).as_ref())?;
     Ok(report(session, args, plan, run))
+}
+
+/// What was measured.
+struct Measured {
+    report: Report,
+    tally: Tally,
+    /// Whether a signal ended it.
+    stopped: bool,
 }
 
 /// What a load came to, with the figures of the target.
@@ -224,7 +235,7 @@ impl Heard {
 }
 
 /// The report of a load.
-fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> (Report, Tally) {
+fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Measured {
     let Run { outcome, measured, target_ns, stopped, silent } = run;
     let mut tally = Tally::default();
     let mut verified = Verified::default();
@@ -271,7 +282,7 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> (Report,
             args.disk
         ));
     }
-    (report, tally)
+    Measured { report, tally, stopped }
 }
 
 /// What to know before believing the figures.
@@ -309,6 +320,12 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
         notes.push("nothing could be checked: write with --verify first".to_owned());
     }
     notes
+}
+
+/// Why the exit code is 130.
+fn what_was_left(report: &Report, args: &BenchArgs) -> String {
+    let (seconds, wanted) = (report.counted.seconds, args.time.as_secs_f64());
+    format!("interrupted: {seconds:.1} s of {wanted:.1} s were measured, and are told")
 }
 
 /// Why the exit code is 1.

@@ -24,8 +24,8 @@ use serde::Serialize;
 
 use self::ends::{Look, OpenEnd};
 use self::shelf::FileShelf;
-use super::Ended;
 use super::session::{Interrupt, Opening, Session};
+use super::{Ended, INTERRUPTED};
 use crate::cli::CopyArgs;
 use crate::config::defaults::Defaults;
 use crate::config::uri::DiskUri;
@@ -36,8 +36,6 @@ const DESTINATION: Place = Place(1);
 
 /// The exit code for a destination that is not what was written there.
 const DIFFERS: u8 = 3;
-/// The exit code after SIGINT, as shells have it.
-const INTERRUPTED: u8 = 130;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]

@@ -26,6 +26,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::session::Interrupt;
+use super::{Ended, INTERRUPTED};
 use crate::cli::DemoArgs;
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
@@ -100,6 +101,8 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         let digests = u8::from(case.1.contains("--verify"));
         let uri = format!("nvme+tcp://{address}/{SUBSYSTEM}/1?hdgst={digests}&ddgst={digests}");
         let result = measure(Command::new(program()?), &uri, case, &home.control());
+        // The signal came to what measures as well.
+        stop_if(&interrupted)?;
         let result = result.map_err(|error| error.wrap_err(server.last_words()))?;
         if let Some(checked) = result["verify"]["checked"].as_u64() {
             demo.blocks_verified += checked;
@@ -108,7 +111,6 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
             say(&format!("{name}: {requests} requests, {blocks} blocks read and right"))?;
         }
         demo.results.push(result);
-        stop_if(&interrupted)?;
     }
     demo.across = across::show(&home, &interrupted)?;
     super::show(args.json, &demo, || summary(&demo) + &demo.across.text())?;
@@ -124,7 +126,7 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
 
 fn stop_if(interrupted: &Interrupt) -> miette::Result<()> {
     match interrupted.is_raised() {
-        true => Err(miette::miette!("interrupted")),
+        true => Err(Ended::new(INTERRUPTED, "interrupted".to_owned()).into()),
         false => Ok(()),
     }
 }

@@ -65,6 +65,9 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
     }
 }
 
+/// The exit code after SIGINT, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 /// An end that has an exit code of its own.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[error("{message}")]

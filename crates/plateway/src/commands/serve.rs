@@ -344,7 +344,7 @@ fn watch_signals(inputs: Sender<Input>) -> std::io::Result<()> {
         for signal in signals.forever() {
             match signal {
                 SIGHUP => drop(inputs.send(Input::Reload)),
-                _ if stopping => std::process::exit(130),
+                _ if stopping => std::process::exit(super::INTERRUPTED.into()),
                 _ => {
                     stopping = true;
                     touch::stop();

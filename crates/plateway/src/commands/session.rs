@@ -22,6 +22,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use uuid::Uuid;
 use volume::assemble::Found;
 
+use super::INTERRUPTED;
 use super::workload_host::{Reading, Told, WorkloadHost};
 use crate::config::defaults::Defaults;
 use crate::config::disk::DiskConfig;
@@ -316,7 +317,7 @@ impl Interrupt {
         let interrupt = Interrupt { raised: Arc::default(), noticed: Arc::default() };
         for signal in [SIGINT, SIGTERM] {
             let noticed = interrupt.noticed.clone();
-            signal_hook::flag::register_conditional_shutdown(signal, 130, noticed)
+            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), noticed)
                 .and_then(|_| signal_hook::flag::register(signal, interrupt.raised.clone()))
                 .map_err(|error| miette::miette!("cannot watch signals: {error}"))?;
         }

@@ -118,16 +118,16 @@ pub(super) fn show(home: &Home, interrupted: &Interrupt) -> miette::Result<Shown
     let mut shown = Shown { lan_skipped, ..Shown::default() };
     for writer in 0..ways.len() {
         let compared = write_and_read(home, &ways, writer);
-        shown.bytes_compared += compared.map_err(|error| error.wrap_err(server.last_words()))?;
         stop_if(interrupted)?;
+        shown.bytes_compared += compared.map_err(|error| error.wrap_err(server.last_words()))?;
     }
     // NVMe/TCP was measured before.
     for way in &ways[1..] {
         let mut results = Vec::new();
         for case in CASES {
             let result = measure(way.command()?, &way.uri, case, &home.path.join(CONTROL));
-            results.push(result.map_err(|error| error.wrap_err(server.last_words()))?);
             stop_if(interrupted)?;
+            results.push(result.map_err(|error| error.wrap_err(server.last_words()))?);
         }
         shown.results.push((way.protocol, results));
     }
