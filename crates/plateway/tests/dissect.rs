@@ -368,6 +368,39 @@ fn aoe_messages_are_lines_and_answers_name_their_latency() {
 }
 
 #[test]
+fn a_target_at_another_port_is_hinted_at() {
+    let directory = tempfile::tempdir().unwrap();
+    let dissect = |bytes: &[u8], args: &[&str]| dissect(directory.path(), bytes, args);
+    let begun = |hello: &[u8]| {
+        let mut capture = Capture::of(4421);
+        capture.send(true, hello);
+        capture.file.bytes
+    };
+    let flags = LoginFlags::transit(Stage::OPERATIONAL, Stage::FULL_FEATURE);
+    let numbers = InitiatorNumbers::default();
+    let login = LoginRequest::new(flags, [0x80, 0, 0, 0, 0, 1], 0, 1, 1, 0, numbers).emit();
+    for hello in [&ICReq::new(Digests::NONE, 0).emit()[..], &login] {
+        for args in [&[][..], &["--json"]] {
+            let (good, _, errors) = dissect(&begun(hello), args);
+            let words = "a connection to port 4421 begins as one to a target: --port 4421 shows it";
+            assert!(good && errors.contains(words), "{errors}");
+        }
+        let (_, lines, errors) = dissect(&begun(hello), &["--port", "4421"]);
+        assert!(lines.contains("1 PDUs") && errors.is_empty(), "{lines}{errors}");
+    }
+    // Of a capture that began later nobody knows what was spoken.
+    let (good, _, errors) = dissect(&begun(&[7; 100]), &[]);
+    assert!(
+        good && errors.contains("no PDU was found at port 4420 and 3260; 1 TCP segment"),
+        "{errors}"
+    );
+    assert!(errors.contains("most at 4421: a target there is named by --port 4421"), "{errors}");
+    // Where something was found, others may speak what they like.
+    let (good, _, errors) = dissect(&[&capture()[..], &begun(&[7; 100])[24..]].concat(), &[]);
+    assert!(good && errors.is_empty(), "{errors}");
+}
+
+#[test]
 fn what_is_no_capture_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let (good, _, errors) = dissect(directory.path(), b"this is not a capture at all", &[]);

@@ -6,13 +6,14 @@
 //! PDUs ([`StreamTalk`]), of which only headers and what is decoded of their data are kept, so
 //! memory is bounded whatever the capture holds. AoE messages ([`FrameTalk`]) are frames, each
 //! whole. Times are seconds since the first packet. What is missing from the capture is said in a
-//! line, and reading goes on at the next segment that begins with a PDU.
+//! line, and reading goes on at the next segment that begins with a PDU. Where a target seems to be
+//! at another port than those that are read, that is told on standard error.
 
 mod capture;
 mod layers;
 mod reassembly;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Write};
@@ -21,6 +22,8 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use crate::cli::DissectArgs;
+use crate::config::text::Count;
+use crate::log::Event;
 use crate::protocols::{FrameTalk, StreamTalk};
 use capture::{CapturedPacket, Decoder};
 pub(crate) use layers::Frame;
@@ -65,15 +68,19 @@ pub(crate) fn run(args: &DissectArgs) -> miette::Result<()> {
             "cannot open the capture {path}: {error}"
         )
     })?;
-    read(&path, file, Capture::new(args.port, args.json, BufWriter::new(std::io::stdout())))
+    let capture = Capture::new(args.port, args.json, BufWriter::new(std::io::stdout()));
+    if let Some(hint) = read(&path, file, capture)? {
+        Event::warn(hint).tell();
+    }
+    Ok(())
 }
 
-/// Shows what the capture at `path` holds, which `source` gives.
+/// Shows what the capture at `path` holds, which `source` gives. Returns what to look for elsewhere.
 fn read(
     path: &dyn Display,
     mut source: impl Read,
     mut capture: Capture<impl Write>,
-) -> miette::Result<()> {
+) -> miette::Result<Option<String>> {
     let mut decoder = Decoder::default();
     let mut piece = vec![0; PIECE];
     // What came and is no whole packet yet.
@@ -92,16 +99,18 @@ fn read(
         })? {
             if capture.packet(&packet).is_err() {
                 // Whoever reads has seen enough.
-                return Ok(());
+                return Ok(None);
             }
         }
         let taken = buffer.len() - rest.len();
         buffer.drain(..taken);
     }
     if capture.end().is_err() {
-        return Ok(());
+        return Ok(None);
     }
-    decoder.finish(&buffer).map_err(|error| miette::miette!("{path} ends within a packet: {error}"))
+    let ended = decoder.finish(&buffer);
+    ended.map_err(|error| miette::miette!("{path} ends within a packet: {error}"))?;
+    Ok(capture.elsewhere.hint(&capture.ports(), capture.pdus))
 }
 
 /// What is shown of a capture, and how that ends, where at most `piece` bytes come at once.
@@ -116,7 +125,7 @@ pub(crate) fn shown(capture: &[u8], piece: usize, json: bool) -> (String, Result
     let mut out = Vec::new();
     let shown = Capture::new(None, json, &mut out);
     let ended = read(&"the capture", Pieces(capture, piece), shown);
-    (String::from_utf8_lossy(&out).into_owned(), ended.map_err(|error| error.to_string()))
+    (String::from_utf8_lossy(&out).into_owned(), ended.map(drop).map_err(|error| error.to_string()))
 }
 
 /// The connections of a capture.
@@ -132,6 +141,48 @@ struct Capture<W> {
     connections: HashMap<(SocketAddr, SocketAddr), Connection>,
     next: usize,
     frames: FrameTalk,
+    elsewhere: Elsewhere,
+}
+
+/// What went over TCP between ports that are not read.
+#[derive(Default)]
+struct Elsewhere {
+    /// Segments with a payload, by the lower port of both: those of hosts are high.
+    segments: BTreeMap<u16, u64>,
+    /// Ports to which a connection was begun as those to a target are.
+    begun: BTreeSet<u16>,
+}
+
+impl Elsewhere {
+    fn segment(&mut self, segment: &Segment<'_>) {
+        if segment.payload.is_empty() {
+            return;
+        }
+        let (from, to) = (segment.source.port(), segment.destination.port());
+        *self.segments.entry(from.min(to)).or_default() += 1;
+        if StreamTalk::is_begun_by(segment.payload) {
+            self.begun.insert(to);
+        }
+    }
+
+    /// Where else to look: at a port where a target is for sure, else, where nothing was found, at the
+    /// busiest.
+    fn hint(&self, ports: &[u16], pdus: u64) -> Option<String> {
+        let read: Vec<String> = ports.iter().map(u16::to_string).collect();
+        let read = read.join(" and ");
+        if let Some(port) = self.begun.first() {
+            return Some(format!(
+                "port {read} alone was looked at, and a connection to port {port} begins as one to a target: --port {port} shows it"
+            ));
+        }
+        let (port, _) = self.segments.iter().max_by_key(|(_, count)| **count)?;
+        let count = Count(self.segments.values().sum::<u64>(), "TCP segment");
+        (pdus == 0).then(|| {
+            format!(
+                "no PDU was found at port {read}; {count} went between other ports, most at {port}: a target there is named by --port {port}"
+            )
+        })
+    }
 }
 
 /// A connection, by the addresses of its host and its target.
@@ -156,7 +207,13 @@ impl<W: Write> Capture<W> {
             connections: HashMap::new(),
             next: 0,
             frames: FrameTalk::default(),
+            elsewhere: Elsewhere::default(),
         }
+    }
+
+    /// Those of targets.
+    fn ports(&self) -> Vec<u16> {
+        self.port.map_or_else(|| StreamTalk::TCP_PORTS.to_vec(), |port| vec![port])
     }
 
     /// Whether it is the target's.
@@ -182,7 +239,11 @@ impl<W: Write> Capture<W> {
             Some(segment) if self.is_port(segment.source.port()) => {
                 self.segment(time_ns, false, &segment)
             }
-            _ => Ok(()),
+            Some(segment) => {
+                self.elsewhere.segment(&segment);
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 

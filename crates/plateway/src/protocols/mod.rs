@@ -489,6 +489,11 @@ impl StreamTalk {
         }
     }
 
+    /// Whether a host that sends these bytes begins a connection of ours by them.
+    pub(crate) fn is_begun_by(bytes: &[u8]) -> bool {
+        nvme_tcp::dissect::is_begun_by(bytes) || iscsi::dissect::is_begun_by(bytes)
+    }
+
     /// The next bytes of a direction, and how many behind them were not captured.
     pub(crate) fn bytes(
         &mut self,

@@ -167,6 +167,12 @@ fn front(front: &[u8], from_host: bool) -> Front {
     }
 }
 
+/// Whether a host that sends these bytes begins a connection by them.
+pub(crate) fn is_begun_by(bytes: &[u8]) -> bool {
+    let begins = |common: CommonHeader| common.kind == PduType::IC_REQ && believable(&common, true);
+    CommonHeader::parse(bytes).is_ok_and(begins)
+}
+
 /// Whether this can be the beginning of a PDU of that direction.
 fn believable(common: &CommonHeader, from_host: bool) -> bool {
     let digests = Digests { header: common.flags.0 & 1 != 0, data: common.flags.0 & 2 != 0 };
