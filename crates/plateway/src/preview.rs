@@ -7,7 +7,6 @@
 //! for each that a start would refuse.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use ::volume::assemble::Found;
 use reactor::disk::probe::Identity;
@@ -21,6 +20,7 @@ use crate::config::link::LinkConfig;
 use crate::config::listener::ListenerConfig;
 use crate::config::metrics::MetricsConfig;
 use crate::config::mistake::{Mistake, Mistakes};
+use crate::config::server::SERVER_TITLE;
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::VolumeConfig;
 use crate::control;
@@ -30,7 +30,7 @@ use crate::run::disks::{self, DiskSight};
 use crate::run::look::{Inventory, Member, Served};
 use crate::run::state::StateDirectory;
 use crate::run::volumes::VolumeSight;
-use crate::run::{exports, links, listeners, secrets, shape};
+use crate::run::{exports, links, listeners, look, paths, secrets, shape};
 
 /// What a start would find, each kind in the order of the configuration.
 #[derive(Debug, Default, Serialize)]
@@ -142,7 +142,11 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
     // Of a server that answers it was looked at when it began.
     let group = checked.args.server.control_group.as_deref().filter(|_| served.is_none());
     if let Some(Err(error)) = group.map(control::group) {
-        walk.mistakes.push(error.at(&checked.places, "[server]"));
+        walk.mistakes.push(error.at(&checked.places, SERVER_TITLE));
+    }
+    // Nor does it read again what was stored of groups.
+    if let (None, Err(error)) = (served, paths::stored(&walk.state())) {
+        walk.mistakes.push(error.key("state").at(&checked.places, SERVER_TITLE));
     }
     for thing in checked.args.things() {
         match thing {
@@ -321,8 +325,8 @@ impl Inventory for Walk<'_> {
     }
 
     fn state(&self) -> StateDirectory {
-        let directory = self.served.map_or(Path::new(""), |served| &served.directory);
-        StateDirectory::new(&directory.join(&self.checked.args.server.state))
+        let state = &self.checked.args.server.state;
+        StateDirectory::new(&look::directory(self.served).join(state))
     }
 
     fn to_touch(&self) -> u64 {

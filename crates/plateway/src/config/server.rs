@@ -9,7 +9,7 @@ use contract::Poll;
 use toml::Spanned;
 
 use super::defaults::Defaults;
-use super::file::{LowSize, NUMBER, SIZE, table};
+use super::file::{LowSize, NUMBER, SIZE, Written, table};
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
 use super::poll::{POLL, POLL_KEY};
@@ -41,6 +41,9 @@ table! {
         max_connections_per_host: i64 = NUMBER,
     }
 }
+
+/// By which its keys are found (`places`).
+pub(crate) const SERVER_TITLE: &str = LowServer::TITLE;
 
 /// `[server]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,9 +190,13 @@ impl Resolver<'_> {
             self.error(written.span(), message);
         }
         let control_group = low.control_group.as_ref().map(|written| {
-            self.place("[server]".to_owned(), "control_group", written.span());
+            self.place(SERVER_TITLE.to_owned(), "control_group", written.span());
             written.get_ref().clone()
         });
+        self.place(SERVER_TITLE.to_owned(), "", low.span.clone());
+        if let Some(written) = &low.state {
+            self.place(SERVER_TITLE.to_owned(), "state", written.span());
+        }
         let limit = 1..=CONNECTIONS_LIMIT;
         let connections_max =
             self.number(&low.max_connections, "max_connections", limit).unwrap_or(CONNECTIONS_MAX);

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, Range};
+use std::path::Path;
 
 use comfy_table::Table;
 use contract::{Intake, LinkId, Poll};
@@ -365,6 +366,12 @@ pub(crate) trait Remote: fmt::Display {
     /// Where its target listens, if it does; the name of that host is looked up.
     fn listener(&self) -> Option<&HostPort> {
         None
+    }
+
+    /// Looks at what of this machine it takes beside its links: who we are, and our secrets, whose
+    /// relative paths begin at `directory`. Changes nothing.
+    fn look(&self, _state: &StateDirectory, _directory: &Path) -> Result<(), RunError> {
+        Ok(())
     }
 
     /// How the shards reach it; `links` are open, and `addresses`, one at least, are those of its

@@ -23,7 +23,7 @@ use super::caveats;
 use super::error::RunError;
 use super::identity::{self, Blocks, Identities};
 use super::labels;
-use super::look::{Inventory, Member};
+use super::look::{Inventory, Member, directory, judged};
 use super::open;
 use super::retry::retry_in_use;
 use super::shape::Part;
@@ -104,6 +104,11 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
             look_at_interface(&ethernet.interface)
                 .map_err(|error| RunError::new(error.to_string()).within(&described(config)))
                 .map_err(RunError::transient)?;
+        }
+        if !sight.is_served {
+            let looked = uri.look(&inventory.state(), directory(served));
+            judged(looked, served)
+                .map_err(|error| error.within(&format!("disk {}", config.name)).transient())?;
         }
         return Ok(sight);
     }

@@ -7,7 +7,7 @@
 //! server's is what runs there, that of `check` is what it has looked at so far.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::volume::assemble::Found;
 use reactor::disk::probe::Identity;
@@ -86,6 +86,23 @@ pub(crate) struct Served {
     pub(crate) failed: BTreeMap<String, String>,
     /// Why its volumes are.
     pub(crate) failed_volumes: BTreeMap<String, String>,
+}
+
+/// What relative paths begin at where nothing was opened yet.
+pub(crate) fn directory(served: Option<&Served>) -> &Path {
+    served.map_or(Path::new(""), |served| &served.directory)
+}
+
+/// What was found of what only some may read; what whoever looks may not, a server that answers is
+/// to judge.
+pub(super) fn judged(
+    looked: Result<(), RunError>,
+    served: Option<&Served>,
+) -> Result<(), RunError> {
+    match looked {
+        Err(error) if error.is_unpermitted() && served.is_some() => Ok(()),
+        looked => looked,
+    }
 }
 
 impl Served {

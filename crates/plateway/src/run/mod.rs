@@ -30,7 +30,7 @@ pub(crate) mod listeners;
 pub(crate) mod look;
 mod metrics;
 pub(crate) mod open;
-mod paths;
+pub(crate) mod paths;
 mod protection;
 mod reach;
 mod reopen;

@@ -5,17 +5,22 @@ use reservation::{PathGroup, PathState, Paths};
 use shard::{Order, Report, StoreKey};
 
 use super::error::RunError;
+use super::state::StateDirectory;
 use super::store::Place;
 use super::{OpenListener, Running};
 use crate::config::thing::Configured as _;
+
+/// The states that are stored. Changes nothing.
+pub(crate) fn stored(state: &StateDirectory) -> Result<Paths, RunError> {
+    Place::of_paths(state.clone()).load()
+}
 
 impl Running {
     /// Brings the shards to the states that were stored. A state that is not understood ends the
     /// start: forgotten, it would open a path that somebody has closed.
     pub(super) fn restore_paths(&self) -> Result<(), RunError> {
-        let place = Place::of_paths(self.state.clone());
-        let stored: Paths = place.load()?;
-        self.store().put(StoreKey::Paths, place)?;
+        let stored = stored(&self.state)?;
+        self.store().put(StoreKey::Paths, Place::of_paths(self.state.clone()))?;
         self.order("restore the states of groups", || Order::RestorePaths(stored.clone()))
     }
 

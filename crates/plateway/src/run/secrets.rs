@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::Running;
 use super::error::RunError;
-use super::look::Inventory;
+use super::look::{self, Inventory, judged};
 use crate::config::model::HiArgs;
 use crate::config::thing::{Configured, Step, Thing};
 use crate::protocols::Secrets;
@@ -27,19 +27,14 @@ pub(super) fn read(args: &HiArgs) -> Result<Secrets, RunError> {
     Ok(secrets)
 }
 
-/// Looks whether a thing has what hosts prove themselves by. What only the server that answers may
-/// read is for that server to judge.
+/// Looks whether a thing has what hosts prove themselves by.
 pub(crate) fn look(
     thing: &(impl Configured + ?Sized),
     inventory: &impl Inventory,
 ) -> Result<(), RunError> {
     let Some(proof) = thing.proof() else { return Ok(()) };
     let served = inventory.served();
-    let directory = served.map_or(Path::new(""), |served| &served.directory);
-    match Secrets::default().read(proof, directory) {
-        Err(error) if error.is_unpermitted() && served.is_some() => Ok(()),
-        looked => looked,
-    }
+    judged(Secrets::default().read(proof, look::directory(served)), served)
 }
 
 impl Running {

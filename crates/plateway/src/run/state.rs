@@ -76,6 +76,17 @@ impl StateDirectory {
     /// Who this machine is to targets. It is stored where it can be: from then on it stays,
     /// whatever it is made of changes to.
     pub(crate) fn host(&self) -> Result<Uuid, RunError> {
+        if let Some(stored) = self.stored_host()? {
+            return Ok(stored);
+        }
+        let host = self.made_host();
+        // What cannot be stored is made again, and is the same.
+        let _ = self.write(Path::new(HOST), &host_text(host));
+        Ok(host)
+    }
+
+    /// Who this machine is stored as, if it is. Changes nothing.
+    pub(crate) fn stored_host(&self) -> Result<Option<Uuid>, RunError> {
         let path = self.0.join(HOST);
         let fail = |doing: &str, seen: String| {
             RunError::new(format!("cannot {doing} {}: {seen}", path.display()))
@@ -84,15 +95,14 @@ impl StateDirectory {
         match self.read(Path::new(HOST)) {
             Ok(Some(text)) => {
                 let line = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
-                parse_uuid(line).map_err(|expected| {
+                let understood = parse_uuid(line).map_err(|expected| {
                     fail("understand", format!("expected {expected}, seen {line:?}"))
-                })
+                });
+                understood.map(Some)
             }
-            Ok(None) => {
-                let host = self.made_host();
-                // What cannot be stored is made again, and is the same.
-                let _ = self.write(Path::new(HOST), &host_text(host));
-                Ok(host)
+            Ok(None) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(fail("read", error.to_string()).unpermitted())
             }
             Err(error) => Err(fail("read", error.to_string())),
         }

@@ -378,3 +378,68 @@ fn mistakes_of_the_file_are_told_as_json() {
     let has = |part: &str| mistakes.iter().any(|one| one.as_str().unwrap().contains(part));
     assert!(has("speed") && has("uri"), "{found}");
 }
+
+#[test]
+fn what_a_start_reads_in_the_state_directory_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let state = here.join("state");
+    fs::create_dir(&state).unwrap();
+    // Whatever this machine is called, its port follows from what is stored.
+    let disks = [("far", "iscsi://127.0.0.1:1/iqn.2026-11.net.plateway:v0/0")];
+    assert_eq!(check_of(here, &disks, &[]).0, 0);
+    assert!(names_in(&state).is_empty(), "nothing is stored by a look");
+    fs::write(state.join("paths"), "1=open by me, 1 change\n").unwrap();
+    fs::write(state.join("host"), "nobody\n").unwrap();
+    let (code, out, err) = check_of(here, &disks, &[]);
+    assert_eq!(code, 1, "{out}");
+    for part in [
+        "cannot understand the states of groups of listeners: ",
+        // Where the directory is named.
+        "plateway.toml:3:9]",
+        "disk far: cannot understand ",
+        "expected a UUID",
+        "\"nobody\"",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    fs::remove_file(state.join("host")).unwrap();
+    // As a start has it.
+    let args = ["serve", "--config", "plateway.toml"];
+    let output = plateway().current_dir(here).args(args).output().unwrap();
+    let said = flat(&output.stderr);
+    assert!(said.contains("cannot understand the states of groups of listeners: "), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_secrets_of_remote_disks_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let uri = |user: &str, rest: &str| {
+        format!("iscsi://{user}@127.0.0.1:1/iqn.2026-11.net.plateway:v0/{rest}")
+    };
+    let (right, gone) = (uri("a", "0?secret_file=right"), uri("b", "1?secret_file=gone"));
+    let (short, none) = (uri("c", "2?secret_file=short"), uri("d", "3"));
+    crate::chap::put(here, "right", "what the host knows");
+    crate::chap::put(here, "short", "short");
+    let disks = [("right", &*right), ("gone", &*gone), ("short", &*short), ("none", &*none)];
+    let (code, out, err) = check_of(here, &disks, &[]);
+    assert_eq!(code, 1, "{out}");
+    for part in [
+        "3 mistakes",
+        "disk gone: cannot read the secret gone: No such file",
+        "disk short: cannot use the secret of short: expected a secret of at least 12 bytes, seen 5",
+        "disk none: no secret is configured for user d",
+        "or set PLATEWAY_CHAP_SECRET",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    // A server reads files where it works, and has an environment of its own.
+    let server = Server::configured(here, &configuration(&[], &[]));
+    let other = tempfile::tempdir().unwrap();
+    let config = write(other.path(), &configuration(&disks, &[]));
+    let said = server.refuse(&["check", &config]);
+    assert!(said.contains("disk gone: ") && said.contains("disk short: "), "{said}");
+    assert!(!said.contains("disk right: ") && !said.contains("disk none: "), "{said}");
+}

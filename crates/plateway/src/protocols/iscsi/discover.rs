@@ -52,7 +52,7 @@ pub(crate) fn run(args: &DiscoverArgs, portal: &Portal) -> miette::Result<()> {
     };
     let state = StateDirectory::new(&Defaults::of_this_machine().state);
     let named = args.protocols.initiator.as_ref().map(|name| &name.0);
-    let initiator = import::initiator(named, Path::new(import::OPEN_ISCSI), &state)
+    let initiator = import::initiator(named, Path::new(import::OPEN_ISCSI), || state.host())
         .map_err(|error| error.within("discovery"))?;
     let login = import::login_here(portal).map_err(|error| error.within("discovery"))?;
     let mut challenges = import::challenges();

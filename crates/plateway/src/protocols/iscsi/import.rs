@@ -39,6 +39,14 @@ impl Remote for UnitUri {
         Some(&self.portal.address)
     }
 
+    fn look(&self, state: &StateDirectory, directory: &Path) -> Result<(), RunError> {
+        let stored = || Ok(state.stored_host()?.unwrap_or_default());
+        initiator(self.initiator.as_ref(), Path::new(OPEN_ISCSI), stored)?;
+        // Of it our port is made, whatever we are called.
+        stored()?;
+        login(&self.portal, directory, |name| env::var_os(name)).map(drop)
+    }
+
     fn settings(
         &self,
         disk: &str,
@@ -82,11 +90,12 @@ impl Remote for UnitUri {
 /// Where open-iscsi keeps who this machine is; targets that admit its kernel admit us then.
 pub(super) const OPEN_ISCSI: &str = "/etc/iscsi/initiatorname.iscsi";
 
-/// Who we are to a target: by the URI, else as this machine's kernel is, else by the stored UUID.
+/// Who we are to a target: by the URI, else as this machine's kernel is, else by the UUID that is
+/// stored.
 pub(super) fn initiator(
     named: Option<&IscsiName>,
     open_iscsi: &Path,
-    state: &StateDirectory,
+    stored: impl Fn() -> Result<Uuid, RunError>,
 ) -> Result<IscsiName, RunError> {
     if let Some(name) = named {
         return Ok(name.clone());
@@ -99,19 +108,22 @@ pub(super) fn initiator(
                 .help("targets know this machine by it: mend it, or remove it")
         });
     }
-    let name = format!("iqn.2026-11.net.plateway:host:{}", state.host()?.simple());
+    let name = format!("iqn.2026-11.net.plateway:host:{}", stored()?.simple());
     Ok(IscsiName::new(&name).expect("no longer than a name may be"))
 }
 
-/// How we prove who we are, and what the target has to prove; `variable` looks into the environment.
+/// How we prove who we are, and what the target has to prove; `variable` looks into the environment,
+/// and relative paths begin at `directory`.
 fn login(
     portal: &Portal,
+    directory: &Path,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Login>, RunError> {
     let Some(user) = &portal.user else { return Ok(None) };
     let credentials = |user: &String, file: &Option<PathBuf>, name, option: &str| {
         let named = format!("{SCHEME}://{portal}/...?{option}=PATH");
-        let secret = SecretSource::of(file.as_deref(), name).read(user, &variable, &named)?;
+        let source = SecretSource::of(file.as_deref(), name).within(directory);
+        let secret = source.read(user, &variable, &named)?;
         Ok(Credentials { name: user.clone(), secret })
     };
     let own = credentials(user, &portal.secret_file, OF_HOST, "secret_file")?;
@@ -127,7 +139,7 @@ fn login(
 
 /// The same, with the environment of this process.
 pub(super) fn login_here(portal: &Portal) -> Result<Option<Login>, RunError> {
-    login(portal, |name| env::var_os(name))
+    login(portal, Path::new(""), |name| env::var_os(name))
 }
 
 /// How to reach a remote disk at the addresses of its host.
@@ -137,7 +149,7 @@ fn settings(
     state: &StateDirectory,
     addresses: &[SocketAddr],
 ) -> Result<Settings, RunError> {
-    let initiator = initiator(uri.initiator.as_ref(), Path::new(OPEN_ISCSI), state)?;
+    let initiator = initiator(uri.initiator.as_ref(), Path::new(OPEN_ISCSI), || state.host())?;
     let isid = isid(&port_of(disk, state)?);
     let usual = Settings::new(addresses[0], uri.target.clone(), uri.lun, initiator, isid);
     Ok(Settings {
@@ -251,8 +263,11 @@ mod tests {
         let plain = "iscsi://me@h/iqn.2026-11.a:b/0";
         let named = format!("{plain}?secret_file={}", file.display());
         let all = |text: &str, here: Option<&str>| {
-            login(&uri(text).portal, |name| here.filter(|_| name == OF_HOST).map(OsString::from))
-                .map_err(|error| error.line())
+            let portal = uri(text).portal;
+            login(&portal, Path::new(""), |name| {
+                here.filter(|_| name == OF_HOST).map(OsString::from)
+            })
+            .map_err(|error| error.line())
         };
         let secret = |text: &str, here: Option<&str>| {
             all(text, here).map(|login| login.map(|login| login.own))
@@ -290,7 +305,7 @@ mod tests {
         let file = directory.path().join("initiatorname.iscsi");
         let state = StateDirectory::new(&directory.path().join("state"));
         let stored = format!("iqn.2026-11.net.plateway:host:{}", state.host().unwrap().simple());
-        let who = |named: Option<&IscsiName>| initiator(named, &file, &state);
+        let who = |named: Option<&IscsiName>| initiator(named, &file, || state.host());
         assert_eq!(who(None).unwrap().as_str(), stored);
         fs::write(&file, "## as Debian writes it\nInitiatorName=iqn.1993-08.org.debian:01:ab\n")
             .unwrap();

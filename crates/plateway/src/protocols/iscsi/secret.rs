@@ -56,7 +56,7 @@ impl SecretSource {
     }
 
     /// Where it is for a process that works in another directory.
-    fn within(&self, directory: &Path) -> SecretSource {
+    pub(super) fn within(&self, directory: &Path) -> SecretSource {
         match self {
             SecretSource::File(path) => SecretSource::File(directory.join(path)),
             variable => variable.clone(),
@@ -77,7 +77,8 @@ impl SecretSource {
                 Some(secret) => OsStr::as_bytes(&secret).to_vec(),
                 None => {
                     let what = format!("no secret is configured for user {user}");
-                    return Err(RunError::new(what).help(format!(
+                    // Another process has another environment.
+                    return Err(RunError::new(what).unpermitted().help(format!(
                         "write it into a file that nobody else may read, and {file}; or set {name}"
                     )));
                 }

@@ -34,6 +34,11 @@ impl Remote for NamespaceUri {
         Some(&self.address)
     }
 
+    fn look(&self, state: &StateDirectory, _: &Path) -> Result<(), RunError> {
+        let stored = || Ok(state.stored_host()?.unwrap_or_default());
+        host(self, Path::new(NVME_CLI), stored).map(drop)
+    }
+
     fn settings(
         &self,
         _: &str,
@@ -71,11 +76,12 @@ impl Remote for NamespaceUri {
 /// Where nvme-cli keeps who this machine is; targets that admit its kernel admit us then.
 const NVME_CLI: &str = "/etc/nvme";
 
-/// Who we are to a target: by the URI, else as this machine's kernel is, else by the stored UUID.
+/// Who we are to a target: by the URI, else as this machine's kernel is, else by the UUID that is
+/// stored.
 fn host(
     uri: &NamespaceUri,
     nvme_cli: &Path,
-    state: &StateDirectory,
+    stored: impl Fn() -> Result<Uuid, RunError>,
 ) -> Result<(wire::nvme::Nqn, Uuid), RunError> {
     let read = |name: &str| {
         let text = fs::read_to_string(nvme_cli.join(name)).unwrap_or_default();
@@ -91,7 +97,7 @@ fn host(
             let seen = |expected| odd("hostid", format!("expected {expected}, seen {id:?}"));
             parse_uuid(&id).map_err(seen)?
         }
-        None => state.host()?,
+        None => stored()?,
     };
     if let Some(nqn) = &uri.host_nqn {
         return Ok((nqn.to_wire(), id));
@@ -100,7 +106,7 @@ fn host(
         let nqn: Nqn = name.parse().map_err(|error| odd("hostnqn", format!("{error}")))?;
         return Ok((nqn.to_wire(), id));
     }
-    let name = format!("nqn.2026-11.net.plateway:host:{}", state.host()?.simple());
+    let name = format!("nqn.2026-11.net.plateway:host:{}", stored()?.simple());
     let nqn = wire::nvme::Nqn::new(&name).expect("no longer than a name may be");
     Ok((nqn, id))
 }
@@ -111,7 +117,7 @@ pub(super) fn settings(
     state: &StateDirectory,
     addresses: &[SocketAddr],
 ) -> Result<Settings, RunError> {
-    let (host, host_id) = host(uri, Path::new(NVME_CLI), state)?;
+    let (host, host_id) = host(uri, Path::new(NVME_CLI), || state.host())?;
     let keep_alive = Duration::from_millis(uri.options.keep_alive_ms.into());
     let usual =
         Settings::new(addresses[0], uri.subsystem.to_wire(), uri.nsid, host, *host_id.as_bytes());
@@ -151,7 +157,7 @@ mod tests {
         let (nvme_cli, state) = (directory.path().join("nvme"), directory.path().join("state"));
         let state = StateDirectory::new(&state);
         let named = |uri: &str| match uri.parse() {
-            Ok(DiskUri::Remote(RemoteUri::NvmeTcp(uri))) => host(&uri, &nvme_cli, &state),
+            Ok(DiskUri::Remote(RemoteUri::NvmeTcp(uri))) => host(&uri, &nvme_cli, || state.host()),
             other => panic!("{other:?}"),
         };
         let plain = "nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:v0/3";
