@@ -1,6 +1,8 @@
 //! States of groups of listeners: loaded from the state directory before anybody listens, set by a
 //! person, shown by `status`.
 
+use std::collections::BTreeSet;
+
 use reservation::{PathGroup, PathState, Paths};
 use shard::{Order, Report, StoreKey};
 
@@ -65,12 +67,36 @@ impl Running {
         let what = format!("set group {group}");
         let set = self.order(&what, || Order::SetPaths(vec![(group, state)]));
         set.map_err(|error| {
-            error.help(
-                "the state may be in force for new commands all the same: `plateway status` shows it, and what came before is \
-                 awaited as long as its disk does not answer",
-            )
+            let reports = self.shards.reports().unwrap_or_default();
+            let all = reports.iter().map(|report| report.paths.state(group));
+            let in_force: BTreeSet<PathState> = all.collect();
+            let help = match in_force.contains(&state) {
+                true => "what came before is awaited as long as its disk does not answer: `plateway status` shows the disks",
+                false => "the log of the server says what was in the way; once that is mended, set it again",
+            };
+            error.and(&how_it_stands(&in_force, kept(&self.state, group))).help(help)
         })
     }
+}
+
+/// The state of a group that is stored, or why that is not known.
+fn kept(state: &StateDirectory, group: PathGroup) -> Result<PathState, String> {
+    stored(state).map(|paths| paths.state(group)).map_err(|error| error.to_string())
+}
+
+/// What came of a change that was not answered well: the states that shards go by now, and the one
+/// that is stored.
+fn how_it_stands(in_force: &BTreeSet<PathState>, kept: Result<PathState, String>) -> String {
+    let in_force: Vec<&str> = in_force.iter().map(|state| state.name()).collect();
+    let now = match in_force.is_empty() {
+        true => "which state is in force is not known".to_owned(),
+        false => format!("in force is {}", in_force.join(" on some shards and on others ")),
+    };
+    let later = match kept {
+        Ok(state) => format!("a restart finds {state}"),
+        Err(why) => format!("what a restart finds is not known: {why}"),
+    };
+    format!("; {now}, {later}")
 }
 
 /// In which state a listener's group is.
@@ -78,4 +104,30 @@ pub(super) fn state_of(listener: &OpenListener, reports: &[Report]) -> PathState
     // Every shard has a copy.
     let paths = reports.first().map(|report| &report.paths);
     paths.map_or(PathState::Optimized, |paths| paths.state(listener.config.group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_force_and_what_is_kept_are_told_apart() {
+        let said =
+            |in_force: &[PathState], kept| how_it_stands(&in_force.iter().copied().collect(), kept);
+        let (open, shut) = (PathState::Optimized, PathState::Standby);
+        for (words, expected) in [
+            (said(&[open], Ok(open)), "; in force is optimized, a restart finds optimized"),
+            (said(&[shut, shut], Ok(open)), "; in force is standby, a restart finds optimized"),
+            (
+                said(&[shut, open], Ok(shut)),
+                "; in force is optimized on some shards and on others standby, a restart finds standby",
+            ),
+            (
+                said(&[], Err("gone".to_owned())),
+                "; which state is in force is not known, what a restart finds is not known: gone",
+            ),
+        ] {
+            assert_eq!(words, expected);
+        }
+    }
 }

@@ -256,7 +256,7 @@ fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
                 if complained.insert(path.clone()) {
                     let (what, path) = (&place.what, path.display());
                     let words = format!(
-                        "cannot store the {what}: {path}: {error}; initiators are refused the change"
+                        "cannot store the {what}: {path}: {error}; the change is not made, and whoever asked for it is told so"
                     );
                     Event::error(words).tell();
                 }

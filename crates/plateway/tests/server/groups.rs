@@ -140,10 +140,20 @@ fn a_path_is_closed_for_both_protocols_and_stays_closed_until_it_is_opened() {
     fs::rename(&state, &aside).unwrap();
     fs::write(&state, "").unwrap();
     let refused = server.refuse(&["group", "set", "1", "standby"]);
-    assert!(refused.contains("could not be stored"), "{refused}");
+    let (words, force) = ("the change could not be stored, and was not made; ", "in force is");
+    assert!(refused.contains(&format!("{words}{force} optimized, what a restart")), "{refused}");
     assert!(first.serves());
+    server.wait_for_log("cannot store the states of groups of listeners: ");
     fs::remove_file(&state).unwrap();
     fs::rename(&aside, &state).unwrap();
+    // As where the file system takes no new file.
+    let in_the_way = state.join("paths.new");
+    fs::create_dir(&in_the_way).unwrap();
+    let refused = server.refuse(&["group", "set", "2", "unavailable"]);
+    let stays = "non-optimized, a restart finds non-optimized";
+    assert!(refused.contains(&format!("{words}{force} {stays}")), "{refused}");
+    assert!(!refused.contains("all the same"), "{refused}");
+    fs::remove_dir(&in_the_way).unwrap();
     server.ask(&["group", "set", "1", "standby"]);
     assert!(first.is_in(STANDBY, INACCESSIBLE) && second.serves());
     for (args, expected) in [
