@@ -4,8 +4,8 @@
 //! socket wants something, and does one thing after the other. Standard output has what is served,
 //! ending in a line `ready: KEY ADDRESS` for each address that is listened at and `ready: KEY LINK`
 //! for each link; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code
-//! 0, or 1 where that failed; a second one ends at once with 130; SIGHUP reads the configuration
-//! again.
+//! 0, or 1 where that failed, also while it starts; a second one ends at once with 130; SIGHUP reads
+//! the configuration again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
 use crate::log::Event;
 use crate::protocols;
-use crate::run::touch;
+use crate::run::stop;
 use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken};
 use crate::service::Service;
 
@@ -66,7 +66,18 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let (inputs, coming) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
-    let (mut running, warnings) = Running::start(&checked.args, &args.overwrite)?;
+    let (mut running, warnings) = match Running::start(&checked.args, &args.overwrite) {
+        // As of every start that fails, nothing of it is left.
+        Err(error) if stop::is_stopped() => {
+            Event::info(format!("stopped while it started: {}", error.line())).tell();
+            return Ok(());
+        }
+        started => started?,
+    };
+    if stop::is_stopped() {
+        Event::info("stopped while it started").tell();
+        return shut_down(running);
+    }
     Event::info(&*running.driver().reason).tell();
     warnings.iter().for_each(|line| Event::warn(line).tell());
     let follows = inputs.clone();
@@ -112,6 +123,10 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     drop(coming);
     service.stopping();
     Event::info("stopping: draining for at most 5 s; a second signal ends at once").tell();
+    shut_down(running)
+}
+
+fn shut_down(running: Running) -> miette::Result<()> {
     match running.shut_down().as_slice() {
         [] => Ok(()),
         missed => Err(RunError::new(format!("it did not end well: {}", missed.join("; "))).into()),
@@ -347,7 +362,7 @@ fn watch_signals(inputs: Sender<Input>) -> std::io::Result<()> {
                 _ if stopping => std::process::exit(super::INTERRUPTED.into()),
                 _ => {
                     stopping = true;
-                    touch::stop();
+                    stop::stop();
                     let _ = inputs.send(Input::Stop);
                 }
             }

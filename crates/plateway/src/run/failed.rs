@@ -22,6 +22,7 @@ use indexmap::IndexMap;
 use super::Running;
 use super::error::RunError;
 use super::reach::{PATIENCE, Reached, Reaching};
+use super::stop;
 use crate::config::disk::DiskConfig;
 use crate::config::model::HiArgs;
 use crate::config::thing::{Step, Thing};
@@ -343,14 +344,16 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until the remote disks of a start are there or failed, or it is `until`. What stands
+    /// Waits until the remote disks of a start are there or failed, it is `until`, or the process is to
+    /// end. What stands
     /// on them follows them.
     pub(super) fn wait_for_remote(&mut self, until: Instant) {
         loop {
             // What comes of each is told at the end of the start.
             self.try_failed(Instant::now());
             let left = until.saturating_duration_since(Instant::now());
-            if self.failed.reached_for().next().is_none() || left.is_zero() {
+            let waits = self.failed.reached_for().next().is_some();
+            if !waits || left.is_zero() || stop::is_stopped() {
                 return;
             }
             self.shards.bell().wait(left.min(PATIENCE));

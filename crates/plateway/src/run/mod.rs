@@ -41,8 +41,9 @@ mod sessions;
 pub(crate) mod shape;
 mod shards;
 pub(crate) mod state;
+pub(crate) mod stop;
 pub(crate) mod store;
-pub(crate) mod touch;
+mod touch;
 mod unmade;
 pub(crate) mod volumes;
 mod wipe;
@@ -217,7 +218,8 @@ fn secret() -> [u8; 32] {
 impl Running {
     /// Starts the shards and carries out the whole of `args`. What cannot be had now and may be
     /// there later is failed, and among the warnings; what fails otherwise ends the start.
-    /// `overwrite` names volumes whose disks may be labelled whatever they hold.
+    /// `overwrite` names volumes whose disks may be labelled whatever they hold. Where the process is
+    /// to end meanwhile, what has not begun is left out, or the start fails.
     pub(crate) fn start(
         args: &HiArgs,
         overwrite: &[String],
@@ -267,6 +269,8 @@ impl Running {
             started: Instant::now(),
         };
         let steps = unmade_last(Plan::initial(args).steps);
+        let bell = running.shards.bell().clone();
+        stop::wake_by(move || bell.ring());
         running.restore_paths()?;
         running.begin_remote(&steps)?;
         // Most are there at once, and then what stands on them is shown with the rest.
@@ -276,6 +280,9 @@ impl Running {
             if matches!(step, Step::Add(Thing::Disk(disk)) if matches!(disk.uri, DiskUri::Remote(_)))
             {
                 continue;
+            }
+            if stop::is_stopped() {
+                break;
             }
             let told = running.carry_out_or_fail(step, args)?;
             if !running.failed.contains(&step.thing().title()) {

@@ -5,12 +5,13 @@
 //! says.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
 
 use reactor::disk::{OpenError, OpenSpec};
 
 use super::error::RunError;
+use super::stop;
 use crate::config::address::HostPort;
 use crate::config::disk::DiskConfig;
 use crate::config::uri::DiskUri;
@@ -126,9 +127,18 @@ pub(crate) fn resolve(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
     let lookup = look_up(address, move || {
         let _ = tell.send(());
     });
-    let _ = told.recv_timeout(LOOKUP_LIMIT);
+    let until = Instant::now() + LOOKUP_LIMIT;
+    // Who starts may be told to end meanwhile.
+    while told.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) && Instant::now() < until {
+        if stop::is_stopped() {
+            return Err(stop::error(&address.to_string()));
+        }
+    }
     looked_up(&lookup, address, LOOKUP_LIMIT).expect("its time is over")
 }
+
+/// How often it is looked whether the process is to end.
+const TICK: Duration = Duration::from_millis(100);
 
 fn ask_system(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
     let found = (address.host.as_str(), address.tcp_port).to_socket_addrs();

@@ -20,6 +20,7 @@ use super::disks::{described, look};
 use super::error::RunError;
 use super::open::{Lookup, look_up, looked_up};
 use super::shards::{ORDER_LIMIT, Pending};
+use super::stop;
 use super::{OpenDisk, Running, identity};
 use crate::config::disk::DiskConfig;
 use crate::log::Event;
@@ -141,7 +142,7 @@ impl Running {
         ended.map(Reached::There).or_else(|error| self.give_up(&reaching).and(Err(error)))
     }
 
-    /// Waits until it is there, or cannot be had.
+    /// Waits until it is there, cannot be had, or the process is to end.
     pub(super) fn wait_for(&mut self, mut reaching: Reaching) -> Result<OpenDisk, RunError> {
         let mut is_told = false;
         loop {
@@ -149,6 +150,10 @@ impl Running {
                 Reached::There(disk) => return Ok(disk),
                 Reached::NotYet(reaching) => reaching,
             };
+            if stop::is_stopped() {
+                let error = stop::error(&described(&reaching.config));
+                return self.give_up(&reaching).and(Err(error));
+            }
             if !is_told && reaching.begun.elapsed() >= PATIENCE {
                 is_told = true;
                 reaching.waits().tell();

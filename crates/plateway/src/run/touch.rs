@@ -14,20 +14,13 @@ use block::ByteCount;
 use reactor::disk::Disk;
 
 use super::error::RunError;
+use super::stop;
 use crate::config::disk::DiskConfig;
 use crate::log::Event;
 use crate::service;
 
 /// After so much touching people are told how far it is, and again after each time.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The process is to end.
-static STOPPED: AtomicBool = AtomicBool::new(false);
-
-/// Ends all touching: the process is to end.
-pub(crate) fn stop() {
-    STOPPED.store(true, Relaxed);
-}
 
 /// Refuses a disk for which there is not the memory, beside what other disks are going to touch.
 pub(super) fn check_room(config: &DiskConfig, bytes: u64, others: u64) -> Result<(), RunError> {
@@ -52,7 +45,7 @@ fn check(config: &DiskConfig, bytes: u64, others: u64, free: u64) -> Result<(), 
 
 /// Touches a disk that nobody uses yet.
 pub(super) fn touch(config: &DiskConfig, disk: &Disk) -> Result<(), RunError> {
-    touch_until(&STOPPED, PATIENCE, config, disk)
+    touch_until(stop::flag(), PATIENCE, config, disk)
 }
 
 fn touch_until(

@@ -2,12 +2,14 @@
 //! known by afterwards.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::client::Controller;
-use crate::common::{HANG, Server, configuration, plateway};
-use rustix::process::Signal;
+use crate::common::{HANG, Server, configuration, own_configuration, plateway, text, write};
+use rustix::process::{Pid, Signal, kill_process};
 use wire::nvme::Command;
 use wire::nvme::log::LogId;
 
@@ -220,5 +222,41 @@ fn an_idle_server_does_not_wake_up() {
             break;
         }
         assert!(Instant::now() < until, "an idle server wakes up in every half second");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_start_that_waits_for_a_remote_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let nvme = format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1");
+    let iscsi = format!("iscsi://{address}/iqn.2026-11.net.plateway:v0/0");
+    for uri in [nvme, iscsi] {
+        for required in [false, true] {
+            let config = own_configuration(here, &[("far", &uri)], &[("v0", "disks = [\"far\"]")]);
+            let name = "name = \"far\"\n";
+            let config = config.replace(name, &format!("{name}required = {required}\n"));
+            let (config, log) = (write(here, &config), here.join("log"));
+            let mut command = plateway();
+            command.current_dir(here).args(["serve", "--config", &config]);
+            command.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
+            let child = command.spawn().unwrap();
+            let (said, until) = (|| fs::read_to_string(&log).unwrap(), Instant::now() + HANG);
+            while !said().contains("not reached yet") {
+                assert!(Instant::now() < until, "{}", said());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", said());
+            // Had it waited, the disk were failed by now, and the rest served.
+            assert_eq!(text(&output.stdout), "");
+            assert!(said().contains("stopped while it started"), "{}", said());
+            assert!(!said().contains("failed"), "{}", said());
+            assert!(!here.join("own.sock").exists());
+        }
     }
 }
