@@ -328,7 +328,7 @@ fn introduction(running: &Running) -> String {
     } else {
         let _ = writeln!(text, "{table}");
     }
-    for line in protocols::hints(&args.exports, &running.addresses()) {
+    for line in protocols::hints(&args.exports, &running.portals()) {
         let _ = writeln!(text, "on a Linux host: {line}");
     }
     for (protocol, address) in running.addresses() {

@@ -248,15 +248,15 @@ impl ExportConfig {
     }
 }
 
-/// What to type on a Linux host for the first export of each protocol.
-pub(crate) fn hints(exports: &[ExportConfig], addresses: &[(Protocol, SocketAddr)]) -> Vec<String> {
+/// What to type on a Linux host for the first export of each protocol, which reaches listeners so.
+pub(crate) fn hints(exports: &[ExportConfig], reached: &[(Protocol, HostPort)]) -> Vec<String> {
     let namespace = exports.iter().find_map(ExportConfig::as_nvme);
     let target = exports.iter().find_map(ExportConfig::as_aoe);
     let unit = exports.iter().find_map(ExportConfig::as_iscsi);
-    let listener = |wanted| addresses.iter().find(move |(protocol, _)| *protocol == wanted);
+    let listener = |wanted| reached.iter().find(move |(protocol, _)| *protocol == wanted);
     let connect = namespace.zip(listener(Protocol::NvmeTcp));
-    let connect = connect.map(|(one, (_, address))| one.hint(*address));
-    let login = unit.zip(listener(Protocol::Iscsi)).map(|(one, (_, address))| one.hint(*address));
+    let connect = connect.map(|(one, (_, address))| one.hint(address));
+    let login = unit.zip(listener(Protocol::Iscsi)).map(|(one, (_, address))| one.hint(address));
     let shown = [connect, login, target.map(|one| one.hint())];
     shown.into_iter().flatten().collect()
 }

@@ -17,7 +17,9 @@ use super::exports::OpenExport;
 use super::paths::state_of;
 use super::shape::{self, VolumeFacts};
 use super::{OpenDisk, OpenListener, OpenVolume, Running};
+use crate::config::address::HostPort;
 use crate::config::link::Ethernet;
+use crate::config::listener::ListenerConfig;
 use crate::config::thing::{Configured, Thing};
 use crate::control::status::{self, Status};
 use crate::control::{Keyed, counted};
@@ -31,6 +33,24 @@ impl Running {
             open.addresses.iter().map(move |address| (protocol, *address)).collect::<Vec<_>>()
         };
         self.listeners.values().flat_map(of).collect()
+    }
+
+    /// By which address hosts reach each listener; they fill in what only they can know.
+    pub(crate) fn portals(&self) -> Vec<(Protocol, HostPort)> {
+        let of = |open: &OpenListener| {
+            let ListenerConfig { protocol, portal, .. } = &open.config;
+            let advertised = portal.advertise.clone();
+            let bound = || {
+                let bound = open.addresses.first()?;
+                let host = match bound.ip() {
+                    ip if ip.is_unspecified() => "ADDRESS".to_owned(),
+                    ip => ip.to_string(),
+                };
+                Some(HostPort { host, tcp_port: bound.port() })
+            };
+            Some((*protocol, advertised.or_else(bound)?))
+        };
+        self.listeners.values().filter_map(of).collect()
     }
 
     /// What is exported, and what is told of it.

@@ -260,3 +260,27 @@ fn a_request_that_does_not_come_back_is_told_by_whoever_waits_for_it() {
     assert!(error.line().contains("plateway disks reopen d0"), "{}", error.line());
     assert!(told.try_recv().is_err());
 }
+
+#[test]
+fn hosts_are_hinted_at_the_address_that_is_advertised_and_else_at_the_one_that_is_listened_at() {
+    let directory = tempfile::tempdir().unwrap();
+    let exports = disk("d0", "ram:1MiB")
+        + &volume("v0", "\"d0\"", "")
+        + &export("v0", 1, "\"any\"")
+        + "iscsi = { target = \"iqn.2026-11.a:t\", lun = 0, hosts = \"any\" }\n";
+    let hints = |listeners: &str| {
+        let (running, args) = running(directory.path(), &(listeners.to_owned() + &exports));
+        let hints = crate::protocols::hints(&args.exports, &running.portals());
+        let tcp_port = running.listeners.values().last().unwrap().addresses[0].port();
+        assert!(running.shut_down().is_empty());
+        (hints, tcp_port)
+    };
+    let nvme = "[[listener]]\nnvme = \"127.0.0.1:0\"\n";
+    let (said, port) = hints(nvme);
+    assert_eq!(said, [format!("nvme connect -t tcp -a 127.0.0.1 -s {port} -n nqn.2026-11.a:s")]);
+    let iscsi = "[[listener]]\niscsi = \"0.0.0.0:0\"\n";
+    let (said, port) = hints(iscsi);
+    assert!(said[0].contains(&format!("ADDRESS:{port}")), "{said:?}");
+    let (said, _) = hints(&format!("{iscsi}advertise = \"gateway.example:3261\"\n"));
+    assert!(said[0].contains("gateway.example:3261") && !said[0].contains("ADDRESS"), "{said:?}");
+}

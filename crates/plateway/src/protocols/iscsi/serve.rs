@@ -1,8 +1,6 @@
 //! Logical units on the shards: a target is shown with all of its LUNs, and hosts are told of the
 //! difference.
 
-use std::net::SocketAddr;
-
 use ::iscsi::target::{Hosts, Target, Unit};
 use block::{BlockSize, ByteCount};
 use scsi::{LogicalUnit, ModeState};
@@ -99,12 +97,8 @@ impl UnitConfig {
     }
 
     /// What to type on a host.
-    pub(crate) fn hint(&self, address: SocketAddr) -> String {
-        let host = match address.ip() {
-            ip if ip.is_unspecified() => "ADDRESS".to_owned(),
-            ip => ip.to_string(),
-        };
-        self.login(&HostPort { host, tcp_port: address.port() }).join(" && ")
+    pub(crate) fn hint(&self, address: &HostPort) -> String {
+        self.login(address).join(" && ")
     }
 
     fn unit(&self, running: &Running) -> Result<Unit, RunError> {

@@ -1,14 +1,13 @@
 //! Namespaces on the shards: a subsystem is shown with all of its namespaces, and hosts get the
 //! event from the difference.
 
-use std::net::SocketAddr;
-
 use ::nvme::subsystem::{Hosts, Namespace, Subsystem};
 use block::{BlockSize, ByteCount};
 use shard::{Export, ExportKey, Order, Report};
 
 use super::config::NamespaceConfig;
 use super::nqn::Nqn;
+use crate::config::address::HostPort;
 use crate::config::export;
 use crate::protocols::connect::{ClientKind, Guide, Reached};
 use crate::protocols::{ExportConfig, Exported};
@@ -96,12 +95,8 @@ impl NamespaceConfig {
     }
 
     /// What to type on a host.
-    pub(crate) fn hint(&self, address: SocketAddr) -> String {
-        let host = match address.ip() {
-            ip if ip.is_unspecified() => "ADDRESS".to_owned(),
-            ip => ip.to_string(),
-        };
-        format!("nvme connect -t tcp -a {host} -s {} -n {}", address.port(), self.subsystem)
+    pub(crate) fn hint(&self, HostPort { host, tcp_port }: &HostPort) -> String {
+        format!("nvme connect -t tcp -a {host} -s {tcp_port} -n {}", self.subsystem)
     }
 
     fn namespace(&self, running: &Running) -> Result<Namespace, RunError> {
