@@ -57,14 +57,14 @@ pub(crate) enum HostAction {
     Add {
         /// The volume's name in the configuration
         volume: String,
-        /// Its NQN, IQN or MAC address
+        /// Its NQN, IQN or MAC address, or the name of a [[host]]
         host: String,
     },
     /// Let it use them no longer
     Remove {
         /// The volume's name in the configuration
         volume: String,
-        /// Its NQN, IQN or MAC address
+        /// Its NQN, IQN or MAC address, or the name of a [[host]]
         host: String,
         /// Also where it is connected
         #[arg(long)]

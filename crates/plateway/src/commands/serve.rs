@@ -234,13 +234,12 @@ impl Server<'_> {
                     let consent = Consent { yes, ..Consent::default() };
                     let served = ("what is served", &*text);
                     let mut reply = self.apply(running, served, &consent, &edit.command());
-                    if let Reply::Changes(changes) = &mut reply
-                        && !changes.steps.is_empty()
-                    {
-                        changes.warnings.push(
-                            "the configuration file stays as it is: write it there, too, or the next apply, reload or start takes it back"
-                                .to_owned(),
-                        );
+                    if let Reply::Changes(changes) = &mut reply {
+                        let words = match changes.steps.is_empty() {
+                            true => edit.is_so(),
+                            false => "the configuration file stays as it is: write it there, too, or the next apply, reload or start takes it back".to_owned(),
+                        };
+                        changes.warnings.push(words);
                     }
                     reply
                 }

@@ -5,7 +5,7 @@
 
 use super::model::HiArgs;
 use super::size::Size;
-use crate::protocols::HostConfig;
+use crate::protocols::{ExportConfig, HostConfig, HostWord};
 
 /// A change of one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,9 @@ impl Edit {
                     args.exports.iter().filter(|one| one.volume() == volume).cloned().collect();
                 if of_volume.is_empty() {
                     return Err(match names.contains(volume) {
-                        true => format!("volume {volume} is not exported"),
+                        true => format!(
+                            "volume {volume} is not exported: add an [[export]] of it to the configuration, then: plateway apply FILE"
+                        ),
                         false => none(volume, &names),
                     });
                 }
@@ -57,13 +59,31 @@ impl Edit {
                     return Err(format!("volume {volume}: {why}"));
                 }
                 if !is_known {
+                    let seen = match named {
+                        Some(_) => {
+                            format!("host {host}, which is called {}", called.join(", "))
+                        }
+                        None => seen(host, &of_volume),
+                    };
                     return Err(format!(
-                        "expected a host as the exports of volume {volume} name them (an NQN over NVMe/TCP, an IQN over iSCSI, a MAC address over AoE), or the name of a [[host]] that is called so, seen {host:?}"
+                        "expected a host as the exports of volume {volume} name them ({}), or the name of a [[host]] that is called so{}, seen {seen}",
+                        kinds(&of_volume).join(", "),
+                        all_of(&args.hosts)
                     ));
                 }
             }
         }
         Ok(args)
+    }
+
+    /// That it changes nothing, as all is so already.
+    pub(crate) fn is_so(&self) -> String {
+        match self {
+            Edit::Resize { volume, .. } => format!("volume {volume} has this size already"),
+            Edit::Host { volume, host, .. } => {
+                format!("{host} is among the hosts of volume {volume} already")
+            }
+        }
     }
 
     /// The command that makes it.
@@ -84,7 +104,45 @@ fn volumes(args: &HiArgs) -> Vec<String> {
 }
 
 fn none(volume: &str, names: &[String]) -> String {
-    format!("there is no volume {volume}: expected one of {}", names.join(", "))
+    match names {
+        [] => format!("there is no volume {volume}, nor any other"),
+        names => format!("there is no volume {volume}: expected one of {}", names.join(", ")),
+    }
+}
+
+/// How exports name hosts, each way once.
+fn kinds(exports: &[ExportConfig]) -> Vec<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for export in exports {
+        let kind = format!("{} over {}", export.host_word(), export.protocol());
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
+}
+
+/// What was written in place of a host of these exports.
+fn seen(host: &str, exports: &[ExportConfig]) -> String {
+    match HostWord::of(host) {
+        Some(HostWord { wrong: Some(why), .. }) => why,
+        Some(HostWord { word, protocol, .. })
+            if exports.iter().all(|export| export.protocol() != protocol) =>
+        {
+            format!("{host:?}, {word}: over {protocol} it is not exported")
+        }
+        _ => format!("{host:?}"),
+    }
+}
+
+/// The hosts that have names.
+fn all_of(hosts: &[HostConfig]) -> String {
+    let names: Vec<&str> = hosts.iter().map(|host| &*host.name).collect();
+    if names.is_empty() {
+        " (there is none)".to_owned()
+    } else {
+        format!(" ({})", names.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -113,8 +171,22 @@ mod tests {
         assert_eq!(edit("iqn.2026-11.a:i", false).of(&more).unwrap(), args);
         let both = edit("nqn.2026-11.a:h", true).of(&args).unwrap();
         assert_eq!(hosts(&both), ["nqn.2026-11.a:h", "none", h, "none"]);
-        let error = edit("me", true).of(&args).unwrap_err();
-        assert!(error.contains("an IQN over iSCSI"), "{error}");
+        for (host, words) in [
+            ("me", "(an NQN over NVMe/TCP, an IQN over iSCSI), or the name"),
+            ("me", "(there is none), seen \"me\""),
+            ("nqn.me", "seen NQN \"nqn.me\": expected"),
+            ("02:00:00:00:00:01", "a MAC address: over AoE it is not exported"),
+        ] {
+            let error = edit(host, true).of(&args).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+        let bare = good(
+            "[[disk]]\nname = \"d\"\nuri = \"ram:1MiB\"\n[[volume]]\nname = \"a\"\ndisks = [\"d\"]\n",
+        );
+        let error = edit(h, true).of(&bare).unwrap_err();
+        assert!(error.starts_with("volume a is not exported: add an [[export]]"), "{error}");
+        let error = edit(h, true).of(&good("")).unwrap_err();
+        assert_eq!(error, "there is no volume a, nor any other");
     }
 
     #[test]

@@ -173,6 +173,9 @@ pub(crate) trait Exported: Configured {
     /// The same export, where this host may use it or may not; none where hosts have no such names.
     fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>>;
 
+    /// How it names a host, in a word.
+    fn host_word(&self) -> &'static str;
+
     /// Whether whoever may use it may use the other one, too: it is the same, or in the same
     /// subsystem.
     fn shares_hosts(&self, other: &ExportConfig) -> bool;
@@ -245,6 +248,32 @@ impl ExportConfig {
             ExportConfig::Aoe(one) => Some(one),
             _ => None,
         }
+    }
+}
+
+/// What a word is that is meant as the name of a host.
+pub(crate) struct HostWord {
+    /// Its kind.
+    pub(crate) word: &'static str,
+    /// Whose hosts are named so.
+    pub(crate) protocol: &'static str,
+    /// Why it is none all the same.
+    pub(crate) wrong: Option<String>,
+}
+
+impl HostWord {
+    /// None of what no protocol's hosts are named like.
+    pub(crate) fn of(text: &str) -> Option<HostWord> {
+        let (nqn, iqn, mac) = (nvme_tcp::HOST_WORD, iscsi::HOST_WORD, aoe::HOST_WORD);
+        let ((word, protocol), wrong) = if nvme_tcp::is_nqn(text) {
+            (nqn, text.parse::<nvme_tcp::nqn::Nqn>().err().map(|error| error.to_string()))
+        } else if iscsi::is_name(text) {
+            (iqn, iscsi::name(text).err().map(|(message, _)| message))
+        } else {
+            text.parse::<wire::ethernet::MacAddress>().ok()?;
+            (mac, None)
+        };
+        Some(HostWord { word, protocol, wrong })
     }
 }
 

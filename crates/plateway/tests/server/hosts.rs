@@ -12,7 +12,7 @@ use wire::scsi::{AdditionalSense, Cdb, OpCode, ScsiStatus, ServiceAction};
 
 use crate::chap::{is_failure, log_in_as, login, put};
 use crate::client::{self, Controller, Queue};
-use crate::common::{Server, write};
+use crate::common::{Server, flat, text, write};
 use crate::session::{BLOCK, HOST, Session, TARGET};
 
 const STRANGER: &str = "iqn.2026-11.net.plateway:stranger";
@@ -271,7 +271,23 @@ fn a_host_is_let_in_and_kept_out_by_its_name() {
     assert_eq!(machine.write(), LET);
     let told = server.ask(&["host", "remove", "v0", "web1", "--yes"]);
     assert!(told.contains(&format!("hosts {HOST} -> none")), "{told}");
-    let refused = server.refuse(&["host", "add", "v0", "web2"]);
-    assert!(refused.contains("or the name of a [[host]]"), "{refused}");
+    for (volume, host, words) in [
+        ("v0", "web2", "or the name of a [[host]] that is called so (web1), seen \"web2\""),
+        (
+            "v0",
+            "02:00:00:00:00:01",
+            "seen \"02:00:00:00:00:01\", a MAC address: over AoE it is not exported",
+        ),
+        ("v7", "web1", "there is no volume v7: expected one of v0"),
+    ] {
+        let refused = server.refuse(&["host", "add", volume, host]);
+        assert!(refused.contains(words), "{refused}");
+    }
+    server.ask(&["host", "add", "v0", "web1"]);
+    let again = server.command(&["host", "add", "v0", "web1"]);
+    let said = flat(&again.stderr);
+    assert!(again.status.success(), "{said}");
+    assert!(said.contains("web1 is among the hosts of volume v0 already"), "{said}");
+    assert_eq!(text(&again.stdout), "nothing changes\n");
     server.stop();
 }

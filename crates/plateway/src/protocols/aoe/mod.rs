@@ -20,6 +20,9 @@ use crate::config::mistake::{Mistake, Span};
 use crate::config::quick::{Line, QuickWay, split_commas};
 use config::LowTarget;
 
+/// What hosts are named by, and by which protocol.
+pub(super) const HOST_WORD: (&str, &str) = ("a MAC address", "AoE");
+
 #[derive(clap::Args, Clone, Debug, Default)]
 #[group(skip)]
 pub(crate) struct Flags {

@@ -26,7 +26,7 @@ use crate::run::{RunError, Running};
 
 impl Exported for TargetConfig {
     fn protocol(&self) -> &'static str {
-        "AoE"
+        super::HOST_WORD.1
     }
 
     fn guide(&self, client: ClientKind, _reached: &Reached<'_>) -> Guide {
@@ -45,6 +45,10 @@ impl Exported for TargetConfig {
     fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>> {
         let hosts = self.hosts.with(host.parse::<MacAddress>().ok()?, may);
         Some(hosts.map(|hosts| ExportConfig::Aoe(TargetConfig { hosts, ..self.clone() })))
+    }
+
+    fn host_word(&self) -> &'static str {
+        super::HOST_WORD.0
     }
 
     fn shares_hosts(&self, other: &ExportConfig) -> bool {

@@ -27,6 +27,8 @@ use crate::config::quick::{Line, QuickWay};
 use chap::LowChap;
 use config::LowUnit;
 
+/// What hosts are named by, and by which protocol.
+pub(super) const HOST_WORD: (&str, &str) = ("an IQN", "iSCSI");
 /// The domain that targets of the quick way are named in.
 const IQN_PREFIX: &str = "iqn.2026-11.net.plateway:";
 
@@ -118,7 +120,7 @@ impl std::str::FromStr for Named {
 }
 
 /// Whether a word is meant as an iSCSI name.
-fn is_name(word: &str) -> bool {
+pub(super) fn is_name(word: &str) -> bool {
     let form = word.get(..4).unwrap_or_default().to_ascii_lowercase();
     ["iqn.", "eui.", "naa."].contains(&&*form)
 }

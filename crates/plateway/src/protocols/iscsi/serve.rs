@@ -16,7 +16,7 @@ use crate::run::{RunError, Running};
 
 impl Exported for UnitConfig {
     fn protocol(&self) -> &'static str {
-        "iSCSI"
+        super::HOST_WORD.1
     }
 
     fn stream_key(&self) -> Option<&'static str> {
@@ -38,6 +38,10 @@ impl Exported for UnitConfig {
     fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>> {
         let hosts = self.hosts.with(host.parse::<IscsiName>().ok()?, may);
         Some(hosts.map(|hosts| ExportConfig::Iscsi(UnitConfig { hosts, ..self.clone() })))
+    }
+
+    fn host_word(&self) -> &'static str {
+        super::HOST_WORD.0
     }
 
     fn shares_hosts(&self, other: &ExportConfig) -> bool {

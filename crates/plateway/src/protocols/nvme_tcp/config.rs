@@ -83,7 +83,7 @@ const HOSTS: HostWords = HostWords {
     nobody: "no host may connect",
     host: "host",
     help: "name them as in their /etc/nvme/hostnqn: hosts = [\"nqn...\"], or hosts = \"any\" (as a flag: --hosts any)",
-    is_one: |word| word.starts_with("nqn."),
+    is_one: super::is_nqn,
 };
 
 /// The namespaces, in order.

@@ -21,8 +21,15 @@ use crate::config::mistake::Span;
 use crate::config::quick::{Line, QuickWay};
 use config::LowNamespace;
 
+/// What hosts are named by, and by which protocol.
+pub(super) const HOST_WORD: (&str, &str) = ("an NQN", "NVMe/TCP");
 /// The domain that subsystems of the quick way are named in.
 const NQN_PREFIX: &str = "nqn.2026-11.net.plateway:";
+
+/// Whether a word is meant as an NQN.
+pub(super) fn is_nqn(word: &str) -> bool {
+    word.starts_with("nqn.")
+}
 
 #[derive(clap::Args, Clone, Debug, Default)]
 #[group(skip)]

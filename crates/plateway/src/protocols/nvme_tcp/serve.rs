@@ -15,7 +15,7 @@ use crate::run::{RunError, Running};
 
 impl Exported for NamespaceConfig {
     fn protocol(&self) -> &'static str {
-        "NVMe/TCP"
+        super::HOST_WORD.1
     }
 
     fn stream_key(&self) -> Option<&'static str> {
@@ -37,6 +37,10 @@ impl Exported for NamespaceConfig {
     fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>> {
         let hosts = self.hosts.with(host.parse::<Nqn>().ok()?, may);
         Some(hosts.map(|hosts| ExportConfig::NvmeTcp(NamespaceConfig { hosts, ..self.clone() })))
+    }
+
+    fn host_word(&self) -> &'static str {
+        super::HOST_WORD.0
     }
 
     fn shares_hosts(&self, other: &ExportConfig) -> bool {
