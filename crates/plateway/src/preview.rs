@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use ::volume::assemble::Found;
 use reactor::disk::probe::Identity;
+use reservation::{PathGroup, PathState};
 use serde::Serialize;
 use uuid::Uuid;
 use wire::ethernet::MacAddress;
@@ -136,17 +137,25 @@ pub(crate) struct LinkRow {
 /// `served` is the server that answers, if any, `overwrite` the volumes whose disks may be labelled
 /// whatever they hold.
 pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[String]) -> Preview {
-    let (disks, volumes) = (BTreeMap::new(), BTreeMap::new());
-    let mut walk = Walk { checked, served, overwrite, disks, volumes, mistakes: Vec::new() };
+    let (disks, volumes, groups) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mistakes = Vec::new();
+    let mut walk = Walk { checked, served, overwrite, disks, volumes, groups, mistakes };
     let mut preview = Preview::default();
     // Of a server that answers it was looked at when it began.
     let group = checked.args.server.control_group.as_deref().filter(|_| served.is_none());
     if let Some(Err(error)) = group.map(control::group) {
         walk.mistakes.push(error.at(&checked.places, SERVER_TITLE));
     }
-    // Nor does it read again what was stored of groups.
-    if let (None, Err(error)) = (served, paths::stored(&walk.state())) {
-        walk.mistakes.push(error.key("state").at(&checked.places, SERVER_TITLE));
+    match served {
+        Some(served) => walk.groups.clone_from(&served.groups),
+        None => match paths::stored(&walk.state()) {
+            Ok(stored) => {
+                walk.groups = stored.iter().map(|(group, path)| (group, path.state)).collect();
+            }
+            Err(error) => {
+                walk.mistakes.push(error.key("state").at(&checked.places, SERVER_TITLE));
+            }
+        },
     }
     for thing in checked.args.things() {
         match thing {
@@ -163,6 +172,10 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
         disk.caveats.iter().map(|caveat| format!("disk {name}: {caveat}")).collect::<Vec<_>>()
     };
     preview.caveats = walk.disks.iter().flat_map(caveats).collect();
+    let closed = |one: &ListenerConfig| paths::closed(one, *walk.groups.get(&one.group)?);
+    preview.caveats.extend(checked.args.listeners.iter().filter_map(closed));
+    // What a server may do in its own is for that server to say.
+    preview.caveats.extend(walk.state().unwritable().filter(|_| served.is_none()));
     preview.mistakes = checked.places.locate(walk.mistakes);
     preview
 }
@@ -176,6 +189,8 @@ struct Walk<'a> {
     disks: BTreeMap<String, DiskSight>,
     /// The volumes by their identities.
     volumes: BTreeMap<Uuid, String>,
+    /// The states of groups of listeners that are not as they always were.
+    groups: BTreeMap<PathGroup, PathState>,
     mistakes: Vec<Mistake>,
 }
 

@@ -5,12 +5,13 @@
 //! refused ends it with exit code 1, each at its line.
 
 use block::ByteCount;
+use reservation::{PathGroup, PathState};
 use serde::Serialize;
 
 use crate::cli::ConfigArgs;
 use crate::config::quick::Flags;
 use crate::config::{self, Checked, ConfigError, defaults::Defaults, plan::Plan};
-use crate::control::{Changes, Client, ClientError, table_of};
+use crate::control::{Changes, Client, ClientError, Listener, table_of};
 use crate::preview::{DiskRow, MemberRow, Preview, preview};
 use crate::run::check_overwrite;
 use crate::run::look::Served;
@@ -90,7 +91,10 @@ fn served(client: &Client, defaults: &Defaults) -> miette::Result<Served> {
     let failed = status.disks.into_iter().filter_map(|disk| Some((disk.name, disk.problem?)));
     let volumes = status.volumes.into_iter().filter(|volume| volume.state == "failed");
     let failed_volumes = volumes.filter_map(|volume| Some((volume.name, volume.problem?)));
+    let group =
+        |one: &Listener| Some((PathGroup::new(one.group)?, one.path.parse::<PathState>().ok()?));
     Ok(Served {
+        groups: status.listeners.iter().filter_map(group).collect(),
         args,
         directory: directory.unwrap_or_default(),
         failed: failed.collect(),

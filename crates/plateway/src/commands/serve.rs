@@ -26,6 +26,7 @@ use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
 use crate::log::Event;
 use crate::protocols;
+use crate::run::state::StateDirectory;
 use crate::run::stop;
 use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken};
 use crate::service::Service;
@@ -79,7 +80,8 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
         return shut_down(running);
     }
     Event::info(&*running.driver().reason).tell();
-    warnings.iter().for_each(|line| Event::warn(line).tell());
+    let unwritable = StateDirectory::new(&checked.args.server.state).unwritable();
+    warnings.iter().chain(&unwritable).for_each(|line| Event::warn(line).tell());
     let follows = inputs.clone();
     running.when_a_disk_changes(move || drop(follows.send(Input::Follow)));
     // Of what changed before somebody listened.

@@ -134,6 +134,7 @@ impl Running {
         }
         self.secrets = secrets;
         self.arrange(to);
+        applied.warnings.extend(self.closed_listeners(&steps));
         Ok(applied)
     }
 

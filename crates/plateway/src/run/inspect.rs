@@ -283,7 +283,7 @@ fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
         connections: all.filter(|connection| is_mine(connection.listener)).count() as u64,
         connections_max: one.config.connections_max,
         group: one.config.group.number(),
-        path: state_of(one, reports).to_string(),
+        path: state_of(&one.config, reports).to_string(),
         advertise: one.config.portal.advertise.as_ref().map(ToString::to_string),
         chap: one.config.portal.users(),
     }

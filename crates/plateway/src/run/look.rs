@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use ::volume::assemble::Found;
 use reactor::disk::probe::Identity;
+use reservation::{PathGroup, PathState};
 use uuid::Uuid;
 
 use super::error::RunError;
@@ -86,6 +87,8 @@ pub(crate) struct Served {
     pub(crate) failed: BTreeMap<String, String>,
     /// Why its volumes are.
     pub(crate) failed_volumes: BTreeMap<String, String>,
+    /// In which states the groups of its listeners are.
+    pub(crate) groups: BTreeMap<PathGroup, PathState>,
 }
 
 /// What relative paths begin at where nothing was opened yet.

@@ -294,6 +294,7 @@ impl Running {
         running.overwritten.clear();
         running.wait_for_remote(Instant::now() + START_LIMIT);
         running.arrange(args);
+        warnings.extend(running.closed_listeners(&steps));
         running.failed.events().for_each(Event::tell);
         running.order("complete the configuration", || Order::ConfigurationComplete)?;
         Ok((running, warnings))

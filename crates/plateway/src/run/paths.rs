@@ -10,11 +10,21 @@ use super::error::RunError;
 use super::state::StateDirectory;
 use super::store::Place;
 use super::{OpenListener, Running};
-use crate::config::thing::Configured as _;
+use crate::config::listener::ListenerConfig;
+use crate::config::thing::{Configured as _, Step, Thing};
 
 /// The states that are stored. Changes nothing.
 pub(crate) fn stored(state: &StateDirectory) -> Result<Paths, RunError> {
     Place::of_paths(state.clone()).load()
+}
+
+/// What is to be known of a listener by which hosts reach no blocks.
+pub(crate) fn closed(listener: &ListenerConfig, state: PathState) -> Option<String> {
+    let (title, group) = (listener.title(), listener.group);
+    let words = format!(
+        "{title}: group {group} is {state}: hosts read and write nothing there until: plateway group set {group} optimized"
+    );
+    (!state.serves()).then_some(words)
 }
 
 impl Running {
@@ -24,6 +34,24 @@ impl Running {
         let stored = stored(&self.state)?;
         self.store().put(StoreKey::Paths, Place::of_paths(self.state.clone()))?;
         self.order("restore the states of groups", || Order::RestorePaths(stored.clone()))
+    }
+
+    /// What is to be known of the listeners that these steps add and that are of a closed group.
+    pub(super) fn closed_listeners(&self, steps: &[Step]) -> Vec<String> {
+        let added = |step: &Step| match step {
+            Step::Add(Thing::Listener(listener)) => Some(listener.clone()),
+            _ => None,
+        };
+        let added: Vec<ListenerConfig> = steps.iter().filter_map(added).collect();
+        if added.is_empty() {
+            return Vec::new();
+        }
+        match self.shards.reports() {
+            Ok(reports) => {
+                added.iter().filter_map(|one| closed(one, state_of(one, &reports))).collect()
+            }
+            Err(error) => vec![error.line()],
+        }
     }
 
     /// Sets the state of a group of listeners. Returns what was done, once nothing is below any more
@@ -100,10 +128,10 @@ fn how_it_stands(in_force: &BTreeSet<PathState>, kept: Result<PathState, String>
 }
 
 /// In which state a listener's group is.
-pub(super) fn state_of(listener: &OpenListener, reports: &[Report]) -> PathState {
+pub(super) fn state_of(listener: &ListenerConfig, reports: &[Report]) -> PathState {
     // Every shard has a copy.
     let paths = reports.first().map(|report| &report.paths);
-    paths.map_or(PathState::Optimized, |paths| paths.state(listener.config.group))
+    paths.map_or(PathState::Optimized, |paths| paths.state(listener.group))
 }
 
 #[cfg(test)]

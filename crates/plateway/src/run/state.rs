@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use block::checksum::crc32c;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -64,6 +65,25 @@ impl StateDirectory {
     /// Makes the directory, for its owner alone if it is new.
     pub(crate) fn make(&self) -> io::Result<()> {
         durable::make_directory(&System, &self.0)
+    }
+
+    /// Why nothing can be stored here, as far as that is seen without a try.
+    pub(crate) fn unwritable(&self) -> Option<String> {
+        let whole = std::path::absolute(&self.0).ok()?;
+        // What is not there is made, in the nearest directory that is.
+        let there = whole.ancestors().find(|path| path.exists())?;
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        let seen = match there.is_dir() {
+            true => accessat(CWD, there, rights, AtFlags::EACCESS).err()?.to_string(),
+            false => "it is no directory".to_owned(),
+        };
+        Some(format!(
+            "state directory {}: nothing can be stored there: {}: {seen}; a change that a restart must not forget \
+             (a reservation, the state of a group) is refused: let the user of the server write there, or name another \
+             with --state or [server] state",
+            self.0.display(),
+            there.display()
+        ))
     }
 
     /// The lock of the directory, held until the value is dropped.
@@ -196,6 +216,18 @@ mod tests {
         assert_eq!(state.read(Path::new("aoe/two")).unwrap(), None);
         // The directories of procfs cannot be synced: what is in them is not believed.
         assert!(StateDirectory::new(Path::new("/proc/self")).read(Path::new("comm")).is_err());
+    }
+
+    #[test]
+    fn what_could_not_be_stored_is_seen_without_a_try() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = |name: &str| StateDirectory::new(&directory.path().join(name));
+        assert_eq!(state("a/b/c").unwritable(), None);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "it was tried");
+        fs::write(directory.path().join("file"), "").unwrap();
+        let why = state("file/state").unwritable().unwrap();
+        assert!(why.contains("/file/state: nothing can be stored there: "), "{why}");
+        assert!(why.contains("/file: it is no directory"), "{why}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use wire::scsi::alua::{AccessState, PortGroups, SetPortGroups};
 use wire::scsi::{AdditionalSense, Cdb, ScsiStatus, ServiceAction};
 
 use crate::client::{self, Controller, Queue};
-use crate::common::Server;
+use crate::common::{Server, flat, plateway, write};
 use crate::session::{BLOCK, Session, TARGET};
 
 /// A volume over both protocols, each by a listener of group 1 and one of `second`.
@@ -172,6 +172,48 @@ fn a_path_is_closed_for_both_protocols_and_stays_closed_until_it_is_opened() {
     let refused = Server::try_configured(here, &config(here, 2, false), &[]).err().unwrap();
     assert!(refused.contains("cannot understand the states of groups of listeners"), "{refused}");
     assert_eq!(fs::read_to_string(here.join("state/paths")).unwrap(), "1=open by me, 1 change\n");
+}
+
+#[test]
+fn a_listener_of_a_closed_group_is_told_of_beforehand_at_a_start_and_when_it_is_added() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let (state, control) = (here.join("state"), here.join("nobody.sock"));
+    let (state, control) = (state.display(), control.display());
+    let own = format!("[server]\nstate = \"{state}\"\ncontrol = \"{control}\"\n");
+    let config = own + &config(here, 2, false);
+    let path = write(here, &config);
+    let words = |listener: &str| {
+        format!(
+            "listener {listener}: group 2 is standby: hosts read and write nothing there until: plateway group set 2 optimized"
+        )
+    };
+    let alone = || {
+        let output = plateway().current_dir(here).args(["check", &path]).output().unwrap();
+        assert!(output.status.success());
+        flat(&output.stderr)
+    };
+    let server = Server::configured(here, &config);
+    assert!(!server.log().contains("hosts read and write nothing"), "{}", server.log());
+    server.ask(&["group", "set", "2", "standby"]);
+    let said = flat(&server.command(&["check", &path]).stderr);
+    assert!(said.contains(&words("nvme 127.0.0.2:0")), "{said}");
+    server.stop();
+    let said = alone();
+    for listener in ["nvme 127.0.0.2:0", "iscsi 127.0.0.2:0"] {
+        assert!(said.contains(&words(listener)), "{said}");
+    }
+    assert!(!said.contains(&words("nvme 127.0.0.1:0")), "{said}");
+    let server = Server::configured(here, &config);
+    server.wait_for_log(&words("iscsi 127.0.0.2:0"));
+    let more = config.clone() + "[[listener]]\nnvme = \"127.0.0.3:0\"\ngroup = 2\n";
+    let applied = server.command(&["apply", &write(here, &more)]);
+    let said = flat(&applied.stderr);
+    assert!(applied.status.success() && said.contains(&words("nvme 127.0.0.3:0")), "{said}");
+    assert!(!said.contains(&words("nvme 127.0.0.2:0")), "{said}");
+    server.ask(&["group", "set", "2", "optimized"]);
+    server.stop();
+    assert!(!alone().contains("hosts read and write nothing"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::common::{Server, configuration, flat, plateway, write};
+use crate::common::{Server, configuration, flat, mounted, own_configuration, plateway, write};
 
 const QUICK: [&str; 5] = ["ram:1MiB", "--nvme", "127.0.0.1:0", "--hosts", "any"];
 
@@ -110,4 +110,26 @@ fn a_group_to_which_the_socket_cannot_be_given_is_told_with_what_to_do() {
     let said = refused.err().expect("it starts");
     assert!(said.contains(&format!("cannot give it to group {group}")), "{said}");
     assert!(said.contains("must be a member of the group"), "{said}");
+}
+
+#[test]
+fn a_state_directory_that_takes_nothing_is_told_of_beforehand_and_at_a_start() {
+    let home = tempfile::tempdir().unwrap();
+    let here = home.path();
+    let state = here.join("state");
+    fs::create_dir(&state).unwrap();
+    let words = "/state: nothing can be stored there: ";
+    let mounts = "mount -t tmpfs -o ro tmpfs \"$0\"";
+    let Some(mut check) = mounted(mounts, &state) else { return };
+    let config = write(here, &own_configuration(here, &[("d0", "ram:1MiB")], &[]));
+    let output = check.args(["check", &config]).output().unwrap();
+    let said = flat(&output.stderr);
+    assert!(said.contains(words) && said.contains("Read-only file system"), "{said}");
+    assert!(output.status.success(), "{said}");
+    let serve = mounted(mounts, &state).unwrap();
+    let server = Server::try_start_by(serve, here, "a", &QUICK).unwrap();
+    server.wait_for_log(words);
+    server.stop();
+    let server = Server::start(here, "b", &QUICK);
+    assert!(!server.log().contains(words), "{}", server.log());
 }
