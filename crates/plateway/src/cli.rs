@@ -41,7 +41,7 @@ const CONFIG_DEFAULT: &str = "plateway.toml";
         iscsi://[USER@]host:port/IQN/LUN[?sessions=N&depth=D&hdgst=0|1&ddgst=0|1&secret_file=PATH&mutual_user=USER&mutual_secret_file=PATH]\n  \
         aoe://INTERFACE[,INTERFACE]/SHELF.SLOT[?window=N&vlan=N]\n  \
         volume:NAME (with --config)\n  \
-        delay:US,DISK  faulty:SEED,DISK\n\
+        delay:US,DISK  faulty:SEED,DISK (around a disk of this machine)\n\
         A file has a multiple of 512 bytes, or tail=ignore leaves its end out. create makes one where there is none, and changes none that is there.\n\
         Memory is taken as it is written, or with touch=1 all of it before anything is served.\n\n\
         Begin with:\n  \

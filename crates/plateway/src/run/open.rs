@@ -19,11 +19,11 @@ use crate::config::uri::DiskUri;
 /// What to open for a disk of this machine.
 pub(crate) fn spec_of(disk: &DiskConfig) -> Result<OpenSpec, RunError> {
     spec(&disk.uri).ok_or_else(|| {
-        let DiskConfig { name, uri, .. } = disk;
+        let (name, inner) = (&disk.name, disk.uri.innermost());
         RunError::new(format!(
-            "disk {name}: expected a disk of this machine inside delay: and faulty:, seen {uri}"
+            "disk {name}: expected ram:, null:, file: or a block device inside delay: and faulty:, seen {inner}"
         ))
-        .help("use the remote disk without the instrument")
+        .help("they stand around what this process opens itself, and other targets are reached by connections or frames: use it without them")
     })
 }
 
@@ -192,6 +192,7 @@ mod tests {
     #[test]
     fn an_instrument_around_a_remote_disk_is_refused_by_name() {
         let error = spec("delay:5,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1").unwrap_err();
-        assert!(error.line().starts_with("disk d0: expected a disk of this machine"), "{error}");
+        let words = "disk d0: expected ram:, null:, file: or a block device inside delay: and faulty:, seen nvme+tcp://127.0.0.1:4420/";
+        assert!(error.line().starts_with(words), "{error}");
     }
 }
