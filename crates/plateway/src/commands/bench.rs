@@ -325,7 +325,7 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
 /// Why the exit code is 130.
 fn what_was_left(report: &Report, args: &BenchArgs) -> String {
     let (seconds, wanted) = (report.counted.seconds, args.time.as_secs_f64());
-    format!("interrupted: {seconds:.1} s of {wanted:.1} s were measured, and are told")
+    format!("interrupted: {seconds:.1} s of {wanted:.1} s were measured")
 }
 
 /// Why the exit code is 1.
