@@ -87,6 +87,8 @@ pub const DISK_SLOW: Duration = Duration::from_secs(5);
 pub const DISK_STUCK: Duration = Duration::from_secs(60);
 /// A drain at SIGTERM takes at most so long.
 pub const SHUTDOWN_DRAIN: Duration = Duration::from_secs(5);
+/// Targets have so long to answer that we leave them.
+pub const LEAVE: Duration = Duration::from_secs(1);
 
 // How the bounds relate.
 const _: () = {

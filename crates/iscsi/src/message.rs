@@ -14,12 +14,13 @@
 //!       | ----- ResetAsk --------------> |   tasks of the unit end
 //!       | <---- ResetAnswer ------------ |   once none of them is below
 //!
-//!  shard of a MODE SELECT              every other shard
+//!  shard of a MODE SELECT, or          every other shard
+//!  each shard that a reset reaches
 //!       | ----- ModeSet ---------------> |   the unit is so for its sessions, too
-//!       | <---- ModeAnswer ------------- |   at once, unless a reset has set it
+//!       | <---- ModeAnswer ------------- |   at once
 //! ```
 
-use block::{ShardId, Slot, VolumeId};
+use block::{ShardId, Slot};
 use scsi::ModeState;
 
 use crate::targets::Wanted;
@@ -53,11 +54,12 @@ pub enum Message {
     },
     /// A host has set how a unit is to be, whatever its LUN and target.
     ModeSet {
-        volume: VolumeId,
+        /// The unit, as its volume's UUID.
+        uuid: [u8; 16],
         mode: ModeState,
         stamp: ModeStamp,
-        /// The asker's, given back; none: nobody waits for the answer.
-        number: Option<u64>,
+        /// The asker's, given back.
+        number: u64,
     },
     /// The answer.
     ModeAnswer {

@@ -12,6 +12,9 @@ use wire::iscsi::IscsiName;
 
 use crate::auth::Required;
 
+/// VENDOR IDENTIFICATION of every unit; our initiators know our targets by it.
+pub(crate) const VENDOR: &str = "PLATEWAY";
+
 /// What a listener is to hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Portal {

@@ -18,7 +18,9 @@
 //! Spec: RFC 7143, 6.3.5 (session reinstatement), 4.2.7.
 
 mod change;
+mod decisions;
 mod login;
+mod modes;
 mod paths;
 mod reserve;
 pub mod reset;
@@ -40,9 +42,9 @@ use wire::scsi::{ScsiStatus, Sense};
 
 use crate::auth::{Challenges, Required, Responder};
 pub use crate::message::Message;
-use crate::message::ModeStamp;
 use crate::target::{Hosts, Portal, Target, UnitIdentity};
 use login::Pending;
+use modes::Modes;
 
 /// An initiator port and a target port: what may have one session (RFC 7143, 4.2.7.1).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,7 +103,7 @@ pub enum SessionEvent {
     /// What became of the change of a reservation, of states of paths or of a unit's mode that has
     /// this number.
     Changed { number: u64, status: ScsiStatus, sense: Option<Sense> },
-    /// Of a session that ends, all changes of reservations are decided.
+    /// Of a session that ends, all that it asked for is decided.
     Decided,
 }
 
@@ -206,10 +208,7 @@ pub struct Targets {
     waiters: Vec<login::Waiter>,
     /// Resets that hosts of this shard asked for, and parts of resets that it carries out.
     resets: Table<reset::Reset>,
-    /// Of each volume, which MODE SELECT was the last.
-    modes: IdMap<ModeStamp>,
-    /// MODE SELECTs of hosts of this shard, by their numbers: shards that have not answered.
-    modes_asked: BTreeMap<u64, u16>,
+    modes: Modes,
     parts: Vec<reset::Part>,
     parts_begun: u64,
     /// Counted up for each session that has a new TSIH, and for each session.
@@ -223,7 +222,7 @@ pub struct Targets {
     changes: VecDeque<(VolumeId, u64, Change)>,
     /// The same of states of paths.
     path_changes: VecDeque<(u64, PathChange)>,
-    proposed: Table<reserve::Proposed>,
+    proposed: Table<decisions::Proposed>,
     owed: Vec<reserve::Owed>,
     /// The latest moment that it was told.
     now: Instant,
@@ -249,8 +248,7 @@ impl Targets {
             pending: Table::new(),
             waiters: Vec::new(),
             resets: Table::new(),
-            modes: IdMap::default(),
-            modes_asked: BTreeMap::new(),
+            modes: Modes::default(),
             parts: Vec::new(),
             parts_begun: 0,
             sessions_made: 0,
@@ -416,6 +414,29 @@ impl Targets {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waiters = self.waiters.iter().map(|waiter| waiter.until);
         waiters.chain(self.owed.iter().map(|owed| owed.at)).min()
+    }
+
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.try_owed(now);
+        self.answer_late(now);
+    }
+
+    /// Another shard's targets have written.
+    pub fn handle_message(&mut self, now: Instant, from: ShardId, message: Message) {
+        self.now = now;
+        match message {
+            Message::NexusAsk { ask, wanted } => self.nexus_asked(from, ask, &wanted),
+            Message::NexusAnswer { ask, found } => self.conclude(ask, found),
+            Message::ResetAsk { ask, scope } => self.begin_part(from, ask, *scope, None),
+            Message::ResetAnswer { ask } => self.reset_answered(ask),
+            Message::ModeSet { uuid, mode, stamp, number } => {
+                self.take_mode(None, uuid, mode, stamp);
+                self.messages.push_back((from, Message::ModeAnswer { number }));
+            }
+            Message::ModeAnswer { number } => self.mode_is_set(number),
+        }
     }
 
     /// A session takes no commands any more, for this reason.

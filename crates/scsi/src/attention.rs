@@ -76,11 +76,6 @@ impl Attentions {
         Some(Sense::attention(code))
     }
 
-    /// Nothing waits any more about a unit that is gone.
-    pub fn forget(&mut self, lun: u16) {
-        self.pending.retain(|(other, _)| *other != lun);
-    }
-
     fn clear(&mut self, code: AdditionalSense) {
         self.pending.retain(|(_, other)| *other != code);
     }
@@ -136,7 +131,7 @@ mod tests {
         attentions.raise(1, CAPACITY);
         assert_eq!(told(&mut attentions, 1), [MODE, CAPACITY]);
         assert_eq!(told(&mut attentions, 0), [MODE]);
-        attentions.forget(2);
+        assert_eq!(told(&mut attentions, 2), [MODE]);
         assert!(attentions.is_empty());
     }
 

@@ -41,9 +41,7 @@ pub use lba_status::LbaSearch;
 pub use parameters::{Ordered, parameters};
 pub use paths::{access_changed, check_blocks, check_path, set_paths, status_of_paths};
 pub use reply::{Facts, TargetPort, reply};
-pub use reserve::{
-    AT_PORT, Asker, ReserveSense, reserve_in, reserve_out, status_of_change, told_as,
-};
+pub use reserve::{AT_PORT, Asker, Decision, reserve_in, reserve_out, status_of_change, told_as};
 pub use status::status_of;
 pub use unit::{LogicalUnit, ModeState};
 pub use work::{Payload, Work};

@@ -34,8 +34,8 @@ pub fn parameters(cdb: &Cdb, data: &[u8], unit: &LogicalUnit) -> Result<Ordered,
         OpCode::UNMAP => unmap(data, unit),
         OpCode::MODE_SELECT_6 | OpCode::MODE_SELECT_10 if data.is_empty() => Ok(Ordered::Nothing),
         OpCode::MODE_SELECT_6 | OpCode::MODE_SELECT_10 => {
-            let mode = mode::select(cdb, data, unit)?;
-            Ok(if mode == unit.mode { Ordered::Nothing } else { Ordered::Mode(mode) })
+            // Also what it is already here: elsewhere it may be on its way.
+            mode::select(cdb, data, unit).map(Ordered::Mode)
         }
         _ => Err(illegal(AdditionalSense::INVALID_COMMAND_OPERATION_CODE)),
     }

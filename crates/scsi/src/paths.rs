@@ -23,6 +23,7 @@ use wire::scsi::{AdditionalSense, Cdb, OpCode, ScsiStatus, Sense, SenseKey, Serv
 
 use crate::judge::{illegal, invalid_field, invalid_parameter, refuse};
 use crate::limits::GROUP_LIST_MAX;
+use crate::reserve::Decision;
 use crate::unit::LogicalUnit;
 use crate::work::Work;
 
@@ -147,7 +148,7 @@ pub fn set_paths(
 
 /// What a decision is to the host that asked for other states.
 #[cold]
-pub fn status_of_paths(answer: &Answer<(), Paths>) -> (ScsiStatus, Option<Sense>) {
+pub fn status_of_paths(answer: &Answer<(), Paths>) -> Decision {
     match answer {
         Answer::Decided((), _) => (ScsiStatus::GOOD, None),
         Answer::Busy => (ScsiStatus::BUSY, None),

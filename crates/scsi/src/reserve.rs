@@ -29,7 +29,7 @@ use crate::limits::RESERVE_LIST_MAX;
 use crate::work::Work;
 
 /// A status, and the sense data of CHECK CONDITION.
-pub type ReserveSense = (ScsiStatus, Option<Sense>);
+pub type Decision = (ScsiStatus, Option<Sense>);
 
 /// Who asks for a change, and by what it names others.
 #[derive(Clone, Copy, Debug)]
@@ -238,7 +238,7 @@ pub fn reserve_in(
     cdb: &Cdb,
     reservation: &Reservation,
     relative_port: u16,
-) -> Result<Vec<u8>, ReserveSense> {
+) -> Result<Vec<u8>, Decision> {
     if reservation.hold().is_some() {
         return Err(CONFLICT);
     }
@@ -324,11 +324,11 @@ fn port_of(one: &Registration) -> Option<u16> {
     }
 }
 
-const CONFLICT: ReserveSense = (ScsiStatus::RESERVATION_CONFLICT, None);
+const CONFLICT: Decision = (ScsiStatus::RESERVATION_CONFLICT, None);
 
 /// What a decision is to the host that asked for the change.
 #[cold]
-pub fn status_of_change(answer: &Answer<Verdict, Reservation>) -> ReserveSense {
+pub fn status_of_change(answer: &Answer<Verdict, Reservation>) -> Decision {
     let sense = match answer {
         Answer::Decided(Verdict::Done, _) => return (ScsiStatus::GOOD, None),
         Answer::Decided(Verdict::Conflict, _) => return CONFLICT,

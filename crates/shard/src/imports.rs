@@ -12,7 +12,6 @@
 //! *retired* until the driver has closed its connections, so that no event comes too late for it.
 
 use core::iter::from_fn;
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{Completion, IdMap, Instant, Memory, Request};
@@ -24,9 +23,6 @@ use crate::mail::{ImportEvent, Mail};
 use crate::remote::{Answered, FrameInitiator, ImportSettings, Remote, StreamInitiator};
 use crate::report::ImportReport;
 use crate::shard::Settings;
-
-/// How long targets have to answer that we leave, when the process ends.
-const LEAVE: Duration = Duration::from_secs(1);
 
 /// A remote disk and the initiator that stands in for it.
 #[derive(Debug)]
@@ -94,8 +90,6 @@ pub(crate) struct Imports {
     /// Those that are removed, but not yet closed by the driver.
     retired: Vec<Import>,
     last_serial: u32,
-    /// Until when those are awaited that take leave because the process ends.
-    leave_by: Option<Instant>,
     /// What the driver should do.
     pub(crate) effects: VecDeque<Effect<Mail>>,
     /// Answers to the orders that added imports: the order's number, the disk, its facts or why
@@ -174,20 +168,10 @@ impl Imports {
         self.unsettled = true;
     }
 
-    /// Nothing is asked any more: targets are told that we leave. Whether all have answered, or had
-    /// [`LEAVE`] for it.
-    pub(crate) fn have_left(&mut self, now: Instant) -> bool {
-        let leave_by = *self.leave_by.get_or_insert(now + LEAVE);
-        if !self.live.is_empty() {
-            self.live.values_mut().for_each(|import| import.remote.close());
-            self.unsettled = true;
-            self.retire();
-        }
-        let have_left = self.retired.is_empty() || leave_by <= now;
-        if have_left {
-            self.leave_by = None;
-        }
-        have_left
+    /// Nothing is asked any more: targets are told that we leave.
+    pub(crate) fn close_all(&mut self) {
+        let disks: Vec<u32> = self.live.iter().map(|(disk, _)| disk).collect();
+        disks.into_iter().for_each(|disk| self.close(DiskId(disk)));
     }
 
     fn all(&self) -> impl Iterator<Item = &Import> {
@@ -349,8 +333,7 @@ impl Imports {
         if self.unsettled {
             return Some(Instant::ZERO);
         }
-        let left = self.leave_by.filter(|_| !self.is_empty());
-        self.all().filter_map(Import::poll_timeout).chain(left).min()
+        self.all().filter_map(Import::poll_timeout).min()
     }
 
     /// How the imports are, by number of their disks.

@@ -179,6 +179,10 @@ pub enum Order {
     CloseSessions { host: String },
     /// Finish what is below, then close all connections; answered when all are gone.
     Drain,
+    /// Tell the targets of all imports that we leave; answered when those have answered, or after
+    /// [`LEAVE`](block::limits::LEAVE). Comes once every shard has drained: what one owns for others
+    /// may ask its imports until then.
+    Leave,
     /// Somebody asks volumes from here on until it is over.
     AddClient(Box<dyn InternalClient>),
     /// Tell how things are.

@@ -485,6 +485,8 @@ impl Machine for Shard {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Instant::earliest(self.machines_timeout(), self.clients.poll_timeout())
+        let machines = Instant::earliest(self.machines_timeout(), self.clients.poll_timeout());
+        let pending = self.pending.iter().filter_map(Pending::answered_by).min();
+        Instant::earliest(machines, pending)
     }
 }

@@ -1,6 +1,7 @@
 //! The end of a run: what is under way ends, every block is looked at, everybody drains, and
 //! nothing may be left over.
 
+use block::limits::LEAVE;
 use shard::{Mail, Order};
 
 use crate::clients::client_of;
@@ -128,40 +129,16 @@ impl Run {
         Ok(())
     }
 
-    /// Drains everybody: nothing may be left over.
+    /// Drains everybody, and has them leave who they use: nothing may be left over.
     pub(crate) fn shut_down(&mut self) -> Result<(), String> {
         let hosts = self.clients.iter().map(|client| client.host).chain([TARGET]);
         for host in hosts.collect::<Vec<_>>() {
-            for shard in 0..self.world.hosts[host].nodes.len() {
-                self.orders += 1;
-                let order = Box::new(Order::Drain);
-                self.world.order(host, shard, Mail::Order { number: self.orders, order });
-            }
-            let expected = self.world.hosts[host].nodes.len();
-            let until = self.world.now + PATIENCE;
-            let mut answered = 0;
-            // What was sent last may be with the driver still.
-            while answered < expected || self.world.has_batches(host) {
-                if self.world.now > until || self.world.trace.steps() > STEPS_MAX {
-                    let node = &self.world.hosts[host].nodes[0];
-                    return Err(format!(
-                        "host {host} does not drain: {:?} at {}, wants to be woken at {:?}",
-                        node.machine.shard().report(),
-                        self.world.now,
-                        contract::Machine::poll_timeout(&node.machine)
-                    ));
-                }
-                let Some(turn) = self.world.step() else {
-                    return Err(format!("host {host} does not drain, and nothing happens"));
-                };
-                if let Some((host, shard)) = turn {
-                    self.tell_oracle(host, shard)?;
-                }
-                while let Some((_, mail)) = self.world.hosts[host].control.pop_front() {
-                    answered += usize::from(
-                        matches!(mail, Mail::Answer { number, .. } if number + expected as u64 > self.orders),
-                    );
-                }
+            self.all_answer(host, "drain", || Order::Drain)?;
+            let (begun, is_heard) = (self.world.now, !self.world.is_muted(host));
+            self.all_answer(host, "leave", || Order::Leave)?;
+            let took = self.world.now - begun;
+            if is_heard && took >= LEAVE.as_nanos() as u64 {
+                return Err(format!("host {host} has left without an answer, after {took} ns"));
             }
             for (shard, node) in self.world.hosts[host].nodes.iter().enumerate() {
                 let machine = node.machine.shard();
@@ -172,6 +149,47 @@ impl Run {
                         machine.in_flight()
                     ));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an order to all shards of a host, until all have answered.
+    fn all_answer(
+        &mut self,
+        host: usize,
+        what: &str,
+        order: impl Fn() -> Order,
+    ) -> Result<(), String> {
+        let expected = self.world.hosts[host].nodes.len();
+        for shard in 0..expected {
+            self.orders += 1;
+            let order = Box::new(order());
+            self.world.order(host, shard, Mail::Order { number: self.orders, order });
+        }
+        let until = self.world.now + PATIENCE;
+        let mut answered = 0;
+        // What was sent last may be with the driver still.
+        while answered < expected || self.world.has_batches(host) {
+            if self.world.now > until || self.world.trace.steps() > STEPS_MAX {
+                let node = &self.world.hosts[host].nodes[0];
+                return Err(format!(
+                    "host {host} does not {what}: {:?} at {}, wants to be woken at {:?}",
+                    node.machine.shard().report(),
+                    self.world.now,
+                    contract::Machine::poll_timeout(&node.machine)
+                ));
+            }
+            let Some(turn) = self.world.step() else {
+                return Err(format!("host {host} does not {what}, and nothing happens"));
+            };
+            if let Some((host, shard)) = turn {
+                self.tell_oracle(host, shard)?;
+            }
+            while let Some((_, mail)) = self.world.hosts[host].control.pop_front() {
+                answered += usize::from(
+                    matches!(mail, Mail::Answer { number, .. } if number + expected as u64 > self.orders),
+                );
             }
         }
         Ok(())

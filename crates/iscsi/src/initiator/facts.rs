@@ -16,9 +16,6 @@ use wire::scsi::mode::{CachingFlags, ModeData, ModePageCode};
 use wire::scsi::opcodes::{OneCommand, Support};
 use wire::scsi::vpd::{Association, BlockLimits, BlockProvisioning, Designator, DesignatorKind};
 
-/// The vendor of our own targets: nobody else's are believed when they say that nothing of an
-/// earlier session is carried out any more.
-const VENDOR: &str = "PLATEWAY";
 /// Blocks of one command that moves no data, where the unit says nothing of its limit: so many as
 /// NVMe's commands may have, and as few as take little time.
 const BLOCKS_WITHOUT_WORD: u64 = 65_536;
@@ -173,7 +170,7 @@ pub(super) fn disk_facts(found: &Found, limits: &Limits) -> Result<DiskFacts, St
 
 /// Whether the target that answered INQUIRY so is one of ours.
 pub(super) fn is_ours(inquiry: &StandardInquiry) -> bool {
-    ascii_text(&inquiry.vendor) == VENDOR
+    ascii_text(&inquiry.vendor) == crate::target::VENDOR
 }
 
 /// Which unit it is, wherever and whenever it is met: never again another's data under this one's

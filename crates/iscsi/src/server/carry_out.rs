@@ -112,21 +112,19 @@ impl Connection {
         let mut bytes = vec![0; data.length as usize];
         ctx.memory.read(&data.buffer, 0, &mut bytes);
         let unit = ctx.shared.unit(session, self.slots.task(slot).lun);
-        let ordered = match unit {
-            Some(unit) => scsi::parameters(cdb, &bytes, unit).map_err(Refusal::from),
-            None => Err(Refusal::NO_UNIT),
-        };
+        let unit = unit.ok_or(Refusal::NO_UNIT);
+        let ordered = unit.and_then(|unit| Ok((scsi::parameters(cdb, &bytes, unit)?, unit.uuid)));
         let done = match ordered {
-            Ok(Ordered::Discard(extents)) if !extents.is_empty() => {
+            Ok((Ordered::Discard(extents), _)) if !extents.is_empty() => {
                 let memory = Buffer::reserved(data.buffer.len(), data.buffer.phase());
                 ctx.memory.release(data.buffer);
                 *self.slots.state(slot) = TaskState::InFlight(Kind::Ranges(class));
                 self.ranges.insert(slot, memory);
                 return self.submit(slot, volume, Operation::Discard { extents }, ctx);
             }
-            Ok(Ordered::Mode(mode)) => {
+            Ok((Ordered::Mode(mode), uuid)) => {
                 self.give_data(data, class, ctx);
-                let number = ctx.shared.set_mode(session, volume, mode);
+                let number = ctx.shared.set_mode(session, uuid, mode);
                 *self.slots.state(slot) = TaskState::Changing(number);
                 return;
             }

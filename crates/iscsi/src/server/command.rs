@@ -16,7 +16,6 @@ use super::receive::Stream;
 use super::slots::{Incoming, Judged, Kind, Refused, Task, TaskState};
 use super::{Connection, Context, facts};
 use crate::limits::DATA_AFTER_R2T;
-use crate::target::UnitIdentity;
 
 /// Why a command is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +178,7 @@ impl Connection {
                 }
                 _ => {}
             }
-            let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
+            let judged = Judged::of(asked.cdb, unit);
             return self.hold(asked, judged, work, ctx);
         }
         match work.payload() {
@@ -201,7 +200,7 @@ impl Connection {
                 if asked.data.len() as u32 == length && asked.is_final {
                     return self.start_with_data(asked, volume, work, ctx);
                 }
-                let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
+                let judged = Judged::of(asked.cdb, unit);
                 self.start_granted(asked, judged, work, ctx)
             }
             Payload::None => self.start_without_data(asked, volume, work, ctx),
@@ -240,10 +239,10 @@ impl Connection {
         Ok(work)
     }
 
-    /// A command as it was judged, should it have to wait.
+    /// A command as it was judged, to be judged again later.
     fn judged(&self, asked: &Asked<'_>, ctx: &Context<'_>) -> Result<Judged, Refusal> {
         let unit = self.unit(asked, ctx).ok_or(Refusal::NO_UNIT)?;
-        Ok(Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) })
+        Ok(Judged::of(asked.cdb, unit))
     }
 
     /// What is asked of a LUN under which there is nothing: what there is instead.
@@ -254,6 +253,10 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<bool, Refusal> {
         scsi::judge_absent(&asked.cdb)?;
+        if asked.cdb.opcode() == OpCode::REPORT_LUNS {
+            // Whoever is given the list knows that it has changed, whichever LUN it asks.
+            self.attentions.take(asked.task.lun, OpCode::REPORT_LUNS);
+        }
         self.tell(asked, None, ctx)
     }
 
@@ -382,7 +385,7 @@ impl Connection {
 
     /// Answers a task with data that were made here.
     pub(super) fn send_reply(&mut self, task: &Task, data: &[u8]) {
-        self.counters.sent_bytes += data.len() as u64;
+        self.counters.sent_bytes += (data.len() as u64).min(task.expected.into());
         self.outbox.push_reply(task, data);
     }
 

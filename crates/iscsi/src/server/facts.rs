@@ -10,8 +10,6 @@ use reservation::paths::Path;
 use scsi::{AT_PORT, Facts, TargetPort};
 use wire::scsi::{ProtocolId, Sense};
 
-/// VENDOR IDENTIFICATION of every unit; our initiators know our targets by it.
-pub(crate) const VENDOR: &str = "PLATEWAY";
 /// PRODUCT IDENTIFICATION.
 const PRODUCT: &str = "VOLUME";
 /// PRODUCT REVISION LEVEL: the version up to its second number.
@@ -33,7 +31,7 @@ pub(super) fn with<R>(
     let number = group.number();
     let port_name = format!("{target}{AT_PORT}{number:04x}");
     work(&Facts {
-        vendor: VENDOR,
+        vendor: crate::target::VENDOR,
         product: PRODUCT,
         revision: REVISION,
         luns,

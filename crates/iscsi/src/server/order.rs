@@ -119,6 +119,9 @@ impl Connection {
         if !asked.is_final || (came > 0 && (!takes_data || came != length)) {
             return Err(Refusal::bare(ScsiStatus::TASK_SET_FULL));
         }
+        if came > 0 && !self.parameters.immediate_data {
+            return Err(Refusal::UNEXPECTED_DATA);
+        }
         // Who is held and will need memory may get it only once this session holds none: data that are
         // held behind it would keep it from that for ever.
         if came > 0 && self.somebody_held_needs_memory() {

@@ -8,6 +8,7 @@
 
 use block::checksum::Crc32c;
 use block::{Buffer, Class, Instant, Memory};
+use scsi::LogicalUnit;
 use wire::iscsi::RESERVED_TAG;
 use wire::scsi::{Cdb, ScsiStatus, Sense};
 
@@ -64,7 +65,7 @@ pub(super) enum TaskState {
     InFlight(Kind),
     /// Waits for older tasks, as task attributes ask for.
     Held(Box<Held>),
-    /// Waits until the change of a reservation that has this number is decided.
+    /// Waits until the change that has this number is decided: of a reservation, of paths or of a mode.
     Changing(u64),
     /// Can only fail; its answer waits for the data that its host announced with it.
     Refused(Box<Refused>),
@@ -83,6 +84,14 @@ pub(super) struct Waiting {
 pub(super) struct Judged {
     pub(super) cdb: Cdb,
     pub(super) unit: UnitIdentity,
+}
+
+impl Judged {
+    /// A command that was judged by a unit.
+    #[inline]
+    pub(super) fn of(cdb: Cdb, unit: &LogicalUnit) -> Judged {
+        Judged { cdb, unit: UnitIdentity::of(unit) }
+    }
 }
 
 /// A task whose data come from the host.

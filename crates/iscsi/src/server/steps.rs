@@ -107,10 +107,16 @@ impl Connection {
         let lun = self.slots.task(slot).lun;
         let unit = self.same_unit(lun, judged.unit, ctx).expect("it was just judged");
         let search = Box::new(LbaSearch::new(&judged.cdb, unit));
-        self.search(slot, volume, judged, search, ctx);
+        match search.next() {
+            Some(_) => self.search(slot, volume, judged, search, ctx),
+            None => {
+                let next = Next::Search(search);
+                self.last_step_done(slot, Class::Transfer, next, Vec::new(), false, ctx);
+            }
+        }
     }
 
-    /// Asks on, or answers with what is known.
+    /// Asks for what is not known yet.
     fn search(
         &mut self,
         slot: u16,
@@ -119,11 +125,7 @@ impl Connection {
         search: Box<LbaSearch>,
         ctx: &mut Context<'_>,
     ) {
-        let Some((extent, sought)) = search.next() else {
-            let task = self.slots.remove(slot);
-            self.order.task_is_gone(slot);
-            return self.send_reply(&task, &search.data());
-        };
+        let (extent, sought) = search.next().expect("there is a next step");
         self.steps.insert(slot, Steps { judged, extent, next: Next::Search(search) });
         self.submit(slot, volume, Operation::Seek { extent, sought }, ctx);
     }
@@ -177,18 +179,24 @@ impl Connection {
         let Completion { outcome, buffer, expected, .. } = completion;
         let mut buffers = vec![buffer];
         buffers.extend(expected.map(|expected| *expected));
-        let Some(Steps { judged, extent, next }) = self.steps.remove(&slot) else {
+        let Some(Steps { judged, extent, mut next }) = self.steps.remove(&slot) else {
             return self.steps_end(slot, class, buffers, super::refusal_of(outcome), ctx);
         };
         let is_replaced = matches!(next, Next::Replaced { .. });
         let lost_race = is_replaced && matches!(outcome, Outcome::Miscompare(_));
         let Task { lun, is_aborted, .. } = *self.slots.task(slot);
         let is_well = outcome.is_done() || lost_race || matches!(outcome, Outcome::Found(_));
-        let judged_anew = match is_well && !is_aborted && self.is_open() {
-            true => self.judge_again(lun, &judged, ctx),
-            false => Err(super::refusal_of(outcome)),
-        };
-        let volume = match judged_anew {
+        if !is_well || is_aborted || !self.is_open() {
+            buffers.extend(next.buffers());
+            return self.steps_end(slot, class, buffers, super::refusal_of(outcome), ctx);
+        }
+        if let Next::Search(search) = &mut next {
+            search.found(outcome);
+        }
+        if next.is_last(extent, lost_race) {
+            return self.last_step_done(slot, class, next, buffers, lost_race, ctx);
+        }
+        let volume = match self.judge_again(lun, &judged, ctx) {
             Ok((volume, _)) => volume,
             Err(end) => {
                 buffers.extend(next.buffers());
@@ -215,29 +223,38 @@ impl Connection {
             }
             Next::Replaced { operand, durable, left } => {
                 let [replacement, read] = [buffers.remove(0), buffers.remove(0)];
-                if !lost_race || left == 0 {
-                    let status = if lost_race { ScsiStatus::BUSY } else { ScsiStatus::GOOD };
-                    let buffers = vec![operand, replacement, read];
-                    return self.steps_end(slot, class, buffers, Refusal::bare(status), ctx);
-                }
                 let buffer = Buffer::reserved(read.len(), read.phase());
                 ctx.memory.release(read);
                 let next = Next::Join { operand, replacement, durable, left: left - 1 };
                 self.steps.insert(slot, Steps { judged, extent, next });
                 self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
             }
-            Next::Same { .. } if extent.length.0 == 0 => {
-                self.steps_end(slot, class, buffers, Refusal::bare(ScsiStatus::GOOD), ctx);
-            }
             Next::Same { .. } => {
                 let buffer = (buffers.remove(0), class);
                 self.write_same(slot, volume, Steps { judged, extent, next }, buffer, ctx);
             }
-            Next::Search(mut search) => {
-                search.found(outcome);
-                self.search(slot, volume, judged, search, ctx);
-            }
+            Next::Search(search) => self.search(slot, volume, judged, search, ctx),
         }
+    }
+
+    /// Nothing is left to be asked: the command is answered.
+    fn last_step_done(
+        &mut self,
+        slot: u16,
+        class: Class,
+        next: Next,
+        mut buffers: Vec<Buffer>,
+        lost_race: bool,
+        ctx: &mut Context<'_>,
+    ) {
+        let Next::Search(search) = next else {
+            buffers.extend(next.buffers());
+            let status = if lost_race { ScsiStatus::BUSY } else { ScsiStatus::GOOD };
+            return self.steps_end(slot, class, buffers, Refusal::bare(status), ctx);
+        };
+        let task = self.slots.remove(slot);
+        self.order.task_is_gone(slot);
+        self.send_reply(&task, &search.data());
     }
 
     fn steps_end(
@@ -254,6 +271,17 @@ impl Connection {
 }
 
 impl Next {
+    /// Whether nothing more is asked of the volume, where this much of the command is left and what was
+    /// asked last went well; `lost_race`: but that somebody else was faster.
+    fn is_last(&self, rest: Extent, lost_race: bool) -> bool {
+        match self {
+            Next::Verify(_) | Next::Join { .. } => false,
+            Next::Replaced { left, .. } => !lost_race || *left == 0,
+            Next::Same { .. } => rest.length.0 == 0,
+            Next::Search(search) => search.next().is_none(),
+        }
+    }
+
     fn buffers(self) -> Vec<Buffer> {
         match self {
             Next::Verify(copy) => copy.into_iter().collect(),

@@ -20,7 +20,6 @@ use super::slots::{Grant, Incoming, Judged, Task, TaskState};
 use super::{Connection, Context, Refusal};
 use crate::limits::DATA_AFTER_R2T;
 use crate::pdu_stream::PduHead;
-use crate::target::UnitIdentity;
 
 impl Connection {
     /// A command whose data, or the rest of them, are still to come: it gets its whole buffer first,
@@ -128,7 +127,7 @@ impl Connection {
     ) -> Result<(Judged, Work), Refusal> {
         let unit = self.unit(asked, ctx).ok_or(Refusal::NO_UNIT)?;
         let work = self.admit(asked, unit, ctx)?;
-        let judged = Judged { cdb: asked.cdb, unit: UnitIdentity::of(unit) };
+        let judged = Judged::of(asked.cdb, unit);
         let Payload::FromHost(length) = work.payload() else {
             return Err(Refusal::UNEXPECTED_DATA);
         };

@@ -191,10 +191,8 @@ impl Targets {
         }
     }
 
-    /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
-        self.try_owed(now);
+    /// Logins of other shards that waited too long are answered.
+    pub(super) fn answer_late(&mut self, now: Instant) {
         for waiter in core::mem::take(&mut self.waiters) {
             match waiter.until <= now {
                 true => self.answer(&waiter, Found::Busy),
@@ -212,29 +210,15 @@ impl Targets {
         }
     }
 
-    /// Another shard's targets have written.
-    pub fn handle_message(&mut self, now: Instant, from: ShardId, message: Message) {
-        self.now = now;
-        match message {
-            Message::NexusAsk { ask, wanted } => {
-                if let Some(found) = self.look_for(now, from, ask, &wanted) {
-                    self.messages.push_back((from, Message::NexusAnswer { ask, found }));
-                }
-            }
-            Message::NexusAnswer { ask, found } => self.conclude(ask, found),
-            Message::ResetAsk { ask, scope } => self.begin_part(from, ask, *scope, None),
-            Message::ResetAnswer { ask } => self.reset_answered(ask),
-            Message::ModeSet { volume, mode, stamp, number } => {
-                self.take_mode(None, volume, mode, stamp);
-                let answer = number.map(|number| (from, Message::ModeAnswer { number }));
-                self.messages.extend(answer);
-            }
-            Message::ModeAnswer { number } => self.mode_is_set(number),
+    /// Another shard wants to log a nexus in.
+    pub(super) fn nexus_asked(&mut self, from: ShardId, ask: Slot, wanted: &Wanted) {
+        if let Some(found) = self.look_for(self.now, from, ask, wanted) {
+            self.messages.push_back((from, Message::NexusAnswer { ask, found }));
         }
     }
 
     /// A shard has answered a login that waits; the last one decides, and its connection hears it.
-    fn conclude(&mut self, ask: Slot, found: Found) {
+    pub(super) fn conclude(&mut self, ask: Slot, found: Found) {
         let Some(place) = self.pending.get(ask).map(|pending| pending.place) else { return };
         let is_off = self.pending.get(ask).is_some_and(|pending| pending.is_off);
         if let Some(opened) = self.count_answer(ask, found)

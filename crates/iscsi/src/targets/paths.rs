@@ -10,7 +10,7 @@ use reservation::replica::Answer;
 use reservation::{PathChange, PathGroup, PathState, Paths, SetBy};
 use scsi::access_changed;
 
-use super::reserve::Waiter;
+use super::decisions::DecisionFor;
 use super::{SessionEvent, SessionHandle, Targets};
 
 impl Targets {
@@ -19,7 +19,7 @@ impl Targets {
     pub fn set_paths(&mut self, handle: SessionHandle, states: Vec<(PathGroup, PathState)>) -> u64 {
         let life = self.sessions.get(handle.0).map_or(0, |session| session.life);
         let number =
-            self.await_decision(Waiter::Session { session: handle.0, is_task: true }, None);
+            self.await_decision(DecisionFor::Session { session: handle.0, is_task: true }, None);
         self.path_changes.push_back((number, PathChange { states, by: SetBy::Host(life) }));
         number
     }

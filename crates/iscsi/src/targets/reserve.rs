@@ -22,36 +22,18 @@ use reservation::replica::Answer;
 use reservation::{
     Applicant, Change, Consequences, Hold, NamedHosts, PathGroup, Registrant, Reservation, Verdict,
 };
-use scsi::{AT_PORT, ReserveSense};
+use scsi::AT_PORT;
 use sha2::{Digest as _, Sha256};
 use wire::iscsi::IscsiName;
 use wire::scsi::ProtocolId;
 use wire::scsi::persistent::TransportId;
 
+use super::decisions::DecisionFor;
 use super::{Nexus, SessionEvent, SessionHandle, Targets};
 use crate::auth::Required;
 
 /// How soon a hold is given up again that could not be.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// Who waits for a change to be decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiter {
-    /// A session, by a task of it or because it ends.
-    Session { session: Slot, is_task: bool },
-    /// The part of a reset that has this mark.
-    Reset { mark: u64 },
-    /// Nobody: it is tried again.
-    Nobody,
-}
-
-/// A change under way.
-#[derive(Debug)]
-pub(super) struct Proposed {
-    waiter: Waiter,
-    /// What is tried again until it is made, of which volume.
-    owed: Option<(VolumeId, Change)>,
-}
 
 /// A hold that has to be given up and could not be.
 #[derive(Debug)]
@@ -146,7 +128,7 @@ impl Targets {
         {
             session.holds.push(volume);
         }
-        self.propose(Waiter::Session { session: handle.0, is_task: true }, volume, change)
+        self.propose(DecisionFor::Session { session: handle.0, is_task: true }, volume, change)
     }
 
     /// What the session has, or is to have, by RESERVE(6).
@@ -155,33 +137,13 @@ impl Targets {
         Some(Hold { by: session.registrant, life: session.life })
     }
 
-    /// Whether something that the session proposed is undecided.
-    pub fn has_undecided(&self, handle: SessionHandle) -> bool {
-        self.sessions.get(handle.0).is_some_and(|session| session.undecided > 0)
-    }
-
-    pub(super) fn propose(&mut self, waiter: Waiter, volume: VolumeId, change: Change) -> u64 {
+    pub(super) fn propose(&mut self, asker: DecisionFor, volume: VolumeId, change: Change) -> u64 {
         let is_owed = matches!(change, Change::EndHold(_) | Change::ResetHold)
-            && !matches!(waiter, Waiter::Session { is_task: true, .. });
+            && !matches!(asker, DecisionFor::Session { is_task: true, .. });
         let owed = is_owed.then(|| (volume, change.clone()));
-        let number = self.await_decision(waiter, owed);
+        let number = self.await_decision(asker, owed);
         self.changes.push_back((volume, number, change));
         number
-    }
-
-    /// Notes who waits for a decision; the number by which it is answered.
-    pub(super) fn await_decision(
-        &mut self,
-        waiter: Waiter,
-        owed: Option<(VolumeId, Change)>,
-    ) -> u64 {
-        if let Waiter::Session { session, .. } = waiter
-            && let Some(session) = self.sessions.get_mut(session)
-        {
-            session.undecided += 1;
-        }
-        let Slot { index, generation } = self.proposed.insert(Proposed { waiter, owed });
-        u64::from(generation) << 32 | u64::from(index)
     }
 
     /// A change that is to be agreed on: of this volume, by this number.
@@ -200,40 +162,12 @@ impl Targets {
         }
     }
 
-    /// Something was decided: who waits for it is told. Returns what is owed.
-    pub(super) fn decided(
-        &mut self,
-        number: u64,
-        status: impl FnOnce() -> ReserveSense,
-    ) -> Option<(VolumeId, Change)> {
-        let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
-        let Proposed { waiter, owed } =
-            self.proposed.remove(slot).expect("a change is answered once");
-        match waiter {
-            Waiter::Session { session, is_task } => {
-                let Some(session) = self.sessions.get_mut(session) else { return owed };
-                session.undecided -= 1;
-                if is_task {
-                    let (status, sense) = status();
-                    let event = SessionEvent::Changed { number, status, sense };
-                    self.events.push_back((session.place, event));
-                }
-                if session.ends && session.undecided == 0 {
-                    self.events.push_back((session.place, SessionEvent::Decided));
-                }
-            }
-            Waiter::Reset { mark } => self.hold_was_reset(mark),
-            Waiter::Nobody => {}
-        }
-        owed
-    }
-
     /// A session ends: what it may have by RESERVE(6) it has no more.
     pub(super) fn give_up_holds(&mut self, slot: Slot) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
         let hold = Hold { by: session.registrant, life: session.life };
         for volume in core::mem::take(&mut session.holds) {
-            let waiter = Waiter::Session { session: slot, is_task: false };
+            let waiter = DecisionFor::Session { session: slot, is_task: false };
             self.propose(waiter, volume, Change::EndHold(hold));
         }
     }
@@ -242,7 +176,7 @@ impl Targets {
     pub(super) fn try_owed(&mut self, now: Instant) {
         let due: Vec<Owed> = self.owed.extract_if(.., |owed| owed.at <= now).collect();
         for Owed { volume, change, .. } in due {
-            self.propose(Waiter::Nobody, volume, change);
+            self.propose(DecisionFor::Nobody, volume, change);
         }
     }
 

@@ -8,8 +8,9 @@
 //!       | <---- ResetAnswer ------------ |   once the last of them says so
 //! ```
 //! Other sessions than the one that asked are told by a unit attention. What MODE SELECT has set is as
-//! after a start again. Spec: RFC 7143, 11.5.1
-//! (LOGICAL UNIT RESET, TARGET WARM RESET, TARGET COLD RESET); SAM-5, 6.3.3, 7.7.
+//! after a start again, on every shard before the answer: each shard tells the others of what it knows,
+//! ahead of its own answer. Spec: RFC 7143, 11.5.1 (LOGICAL UNIT RESET, TARGET WARM RESET, TARGET COLD
+//! RESET); SAM-5, 6.3.3, 7.7.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ use reservation::Change;
 use wire::iscsi::IscsiName;
 use wire::scsi::{AdditionalSense, Sense};
 
-use super::reserve::Waiter;
+use super::decisions::DecisionFor;
 use super::{CloseReason, SessionEvent, SessionHandle, Targets};
 use crate::message::Message;
 
@@ -52,9 +53,9 @@ pub(super) struct Part {
     scope: Scope,
     /// Sessions whose tasks have not ended.
     sessions: Vec<Slot>,
-    /// Its own number, and holds of RESERVE(6) that are being ended.
+    /// Its own number, and holds of RESERVE(6) that are being ended and modes that are being told.
     mark: u64,
-    holds: u32,
+    undecided: u32,
 }
 
 impl Targets {
@@ -62,8 +63,7 @@ impl Targets {
     pub fn reset(&mut self, session: SessionHandle, tag: u32, lun: Option<u16>, is_cold: bool) {
         let Some(session) = self.sessions.get(session.0) else { return };
         let scope = Scope { target: session.nexus.target.clone(), lun, is_cold };
-        let (asker, of) = (session.place, session.target);
-        self.reset_modes(asker, of, lun);
+        let asker = session.place;
         let left = self.shards;
         let cold = scope.is_cold.then(|| scope.target.clone());
         let ask = self.resets.insert(Reset { place: asker, tag, cold, left });
@@ -97,8 +97,11 @@ impl Targets {
         let sessions = sessions.into_iter().map(|(slot, _)| slot).collect();
         self.parts_begun += 1;
         let mark = self.parts_begun;
+        let modes = target.map(|target| self.units_set(target, scope.lun)).unwrap_or_default();
         let holds = target.map_or(0, |target| self.reset_holds(target, scope.lun, mark));
-        self.parts.push(Part { from, ask, scope, sessions, mark, holds });
+        let undecided = holds + modes.len() as u32;
+        self.parts.push(Part { from, ask, scope, sessions, mark, undecided });
+        modes.into_iter().for_each(|uuid| self.reset_mode(uuid, mark));
         self.parts_may_be_over();
     }
 
@@ -113,15 +116,15 @@ impl Targets {
         let held = self.sessions.iter().flat_map(|(_, session)| &session.holds);
         let held: BTreeSet<VolumeId> = held.copied().filter(is_reset).collect();
         for volume in &held {
-            self.propose(Waiter::Reset { mark }, *volume, Change::ResetHold);
+            self.propose(DecisionFor::Reset { mark }, *volume, Change::ResetHold);
         }
         held.len() as u32
     }
 
-    /// A hold was ended that a part of a reset waited for.
-    pub(super) fn hold_was_reset(&mut self, mark: u64) {
+    /// Something was decided that a part of a reset waited for.
+    pub(super) fn part_was_decided(&mut self, mark: u64) {
         if let Some(part) = self.parts.iter_mut().find(|part| part.mark == mark) {
-            part.holds -= 1;
+            part.undecided -= 1;
         }
         self.parts_may_be_over();
     }
@@ -140,7 +143,7 @@ impl Targets {
     }
 
     fn parts_may_be_over(&mut self) {
-        let is_over = |part: &mut Part| part.sessions.is_empty() && part.holds == 0;
+        let is_over = |part: &mut Part| part.sessions.is_empty() && part.undecided == 0;
         let over: Vec<Part> = self.parts.extract_if(.., is_over).collect();
         for Part { from, ask, scope, .. } in over {
             if from == self.shard {

@@ -375,8 +375,8 @@ impl Running {
         for listener in std::mem::take(&mut self.listeners).into_values() {
             listener.ids.iter().for_each(|id| self.shards.handle().unlisten(*id));
         }
-        // Draining lets go of remote disks, so their volumes are made durable before; what was
-        // written there since is with their target, which stays.
+        // Who drains waits for no remote disk that is not there, so their volumes are made durable before;
+        // what was written there since is with their target, which stays.
         let (remote, local): (Vec<_>, Vec<_>) = self.volumes.values().partition(|volume| {
             volume.config.layout.disks().iter().any(|disk| self.is_remote(disk))
         });
@@ -387,6 +387,8 @@ impl Running {
         }
         missed.extend(self.last_flush(&local));
         self.keep_protection();
+        // Whoever does not answer is left without.
+        let _ = self.shards.order("take leave", 2 * limits::LEAVE, || Order::Leave);
         self.shards.stop();
         missed
     }

@@ -134,7 +134,7 @@ fn a_host_that_sends_back_what_it_read_changes_nothing() {
             ModeFormat::Ten => Cdb::mode_sense_10(0x3f, false, 255),
         };
         let list = ask(&cdb, &unit()).expect("data");
-        assert_eq!(send_list(&list, &unit(), format), Ok(Ordered::Nothing));
+        assert_eq!(send_list(&list, &unit(), format), Ok(Ordered::Mode(unit().mode)));
     }
 }
 
@@ -189,7 +189,7 @@ fn the_unit_cannot_be_made_larger_or_its_blocks_other() {
         send_list(&data.emit(ModeFormat::Ten), &unit(), ModeFormat::Ten)
     };
     for blocks in [0, 1 << 21, u32::MAX.into()] {
-        assert_eq!(sent(BlockDescriptor { blocks, ..current }), Ok(Ordered::Nothing));
+        assert_eq!(sent(BlockDescriptor { blocks, ..current }), Ok(Ordered::Mode(unit().mode)));
     }
     let less = BlockDescriptor { blocks: 1 << 20, ..current };
     assert_eq!(sent(less), Err(Sense::invalid_parameter(8)));

@@ -319,7 +319,7 @@ fn a_session_that_has_the_volume_excludes_persistent_reservations() {
 #[test]
 fn a_decision_is_a_status_that_hosts_understand() {
     let of = |verdict| status_of_change(&Answer::Decided(verdict, Reservation::default()));
-    let code = |(_, sense): ReserveSense| sense.map(|sense| (sense.key, sense.code));
+    let code = |(_, sense): Decision| sense.map(|sense| (sense.key, sense.code));
     assert_eq!(of(Verdict::Done), (ScsiStatus::GOOD, None));
     assert_eq!(of(Verdict::Conflict), CONFLICT);
     assert_eq!(status_of_change(&Answer::Busy), (ScsiStatus::BUSY, None));

@@ -105,23 +105,3 @@ fn requests_that_came_after_a_settle_are_not_forgotten() {
     assert!(imports.needs_settle() && imports.poll_timeout() == Some(Instant::ZERO));
     assert!(!imports.is_quiet());
 }
-
-#[test]
-fn targets_that_do_not_answer_that_we_leave_are_awaited_for_a_while() {
-    let mut imports = Imports::default();
-    assert!(imports.have_left(START), "nobody is there");
-    add(&mut imports, 1);
-    imports.settle(START, &mut Pages::new());
-    let token = asked(&mut imports)[0];
-    let connection = ConnectionId { slot: 5, generation: 0 };
-    assert_eq!(imports.connected(START, token, connection), Some(DISK));
-    imports.settle(START, &mut Pages::new());
-    imports.drain();
-    assert!(!imports.have_left(START), "its connection is not closed");
-    assert!(imports.live.is_empty(), "and nothing is asked of it");
-    imports.settle(START, &mut Pages::new());
-    let until = START + LEAVE;
-    assert!(imports.poll_timeout().is_some_and(|at| at <= until));
-    assert!(!imports.have_left(Instant(until.0 - 1)));
-    assert!(imports.have_left(until));
-}

@@ -4,6 +4,7 @@
 //! An order is answered exactly once, most at once; those that wait for something to drain are
 //! [`Pending`].
 
+use block::limits::LEAVE;
 use block::{Instant, Memory, PAGE_SIZE, ShardId, Slot, VolumeId, planted};
 use contract::{Effect, SessionEnd};
 use reservation::Reservation;
@@ -21,9 +22,18 @@ pub(super) enum Pending {
     Quiesce { number: u64, volume: VolumeId },
     Export { number: u64, key: ExportKey },
     Drain { number: u64 },
+    Leave { number: u64, by: Instant },
 }
 
 impl Pending {
+    /// When it is answered at the latest, if there is such a moment.
+    pub(super) fn answered_by(&self) -> Option<Instant> {
+        match self {
+            Pending::Leave { by, .. } => Some(*by),
+            _ => None,
+        }
+    }
+
     fn is_quiesce_of(&self, of: VolumeId) -> bool {
         matches!(self, Pending::Quiesce { volume, .. } if *volume == of)
     }
@@ -143,6 +153,11 @@ impl Shard {
                 self.imports.drain();
                 return;
             }
+            Order::Leave => {
+                self.imports.close_all();
+                self.pending.push(Pending::Leave { number, by: now + LEAVE });
+                return;
+            }
             Order::AddClient(client) => self.clients.push(client),
             Order::Report => {
                 let report = Box::new(self.report());
@@ -197,7 +212,10 @@ impl Shard {
                 {
                     self.answer(number, Answer::Done);
                 }
-                Pending::Drain { number } if self.is_drained() && self.imports.have_left(now) => {
+                Pending::Drain { number } if self.is_drained() => {
+                    self.answer(number, Answer::Done);
+                }
+                Pending::Leave { number, by } if self.imports.is_empty() || by <= now => {
                     self.answer(number, Answer::Done);
                 }
                 waits => self.pending.push(waits),
@@ -205,7 +223,7 @@ impl Shard {
         }
     }
 
-    /// Whether of a shard that drains all is finished, but that its imports take their leave.
+    /// Whether a shard that drains has finished.
     fn is_drained(&self) -> bool {
         let is_quiet = self.protocols.is_quiet() || planted("stop-forgets-frames");
         self.places.is_empty() && self.imports.is_quiet() && is_quiet

@@ -7,6 +7,13 @@ use super::{MICROSECOND, What, World};
 use crate::network::{Link, Segment};
 
 impl<M: Machine> World<M> {
+    /// Whether what a host says may not arrive: a connection of its went silent, or is held back.
+    pub fn is_muted(&self, host: usize) -> bool {
+        let is_its = |link: &Link| link.ends.iter().flatten().any(|end| end.host == host);
+        let is_held = |link: &Link| link.flows.iter().any(|flow| flow.held_until > self.now);
+        self.links.iter().any(|link| (link.silent || is_held(link)) && is_its(link))
+    }
+
     /// Breaks a connection that is up, if there is one: with a reset to both ends, or silently.
     /// The network may hold back what is on its way to who accepted it, and that it is broken, for
     /// up to `hold`: who asked for the connection may be back by then.

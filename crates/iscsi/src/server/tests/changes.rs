@@ -86,6 +86,17 @@ fn a_unit_that_is_gone_is_not_there() {
     assert!(world.lives());
 }
 
+/// Scanners ask LUN 0, whether or not it is there.
+#[test]
+fn whoever_reads_the_list_from_a_lun_that_is_not_there_knows_it_too() {
+    let mut world = World::connected(Default::default());
+    put(&mut world, without_first());
+    let list = world.ask(Order::read(0, Cdb::report_luns(64), 64), &[]);
+    assert!(matches!(list, Said::Data(..)), "{list:?}");
+    let other = Order { lun: Lun::of(1).0, ..read(0, 512) };
+    assert_eq!(world.ask(other, &[]).status(), ScsiStatus::GOOD);
+}
+
 #[test]
 fn what_goes_while_its_requests_are_below_is_awaited() {
     let mut world = World::connected(Default::default());

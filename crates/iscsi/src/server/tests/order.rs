@@ -1,10 +1,10 @@
 //! Task attributes: what waits for what within one session and unit. Spec: SAM-5, 8.
 
 use wire::iscsi::TaskAttribute;
-use wire::scsi::{Cdb, Lun, OpCode, ScsiStatus};
+use wire::scsi::{AdditionalSense, Cdb, Lun, OpCode, ScsiStatus, SenseKey};
 
 use super::memory::{give, hog};
-use super::world::{Order, Said, World, flush, pattern, read, write};
+use super::world::{Order, Said, World, flush, pattern, read, refused, write};
 
 const ORDERED: TaskAttribute = TaskAttribute::ORDERED;
 const HEAD: TaskAttribute = TaskAttribute::HEAD_OF_QUEUE;
@@ -120,6 +120,17 @@ fn an_ordered_write_keeps_its_data_or_asks_for_them_when_it_starts() {
         assert_eq!(answer.status(), ScsiStatus::GOOD);
         assert!(world.volumes[0][..bytes as usize] == data[..bytes as usize]);
     }
+}
+
+#[test]
+fn data_that_were_not_agreed_to_are_refused_of_an_ordered_write_too() {
+    let mut world = World::connected_with(&[("ImmediateData", "No")]);
+    for attribute in [TaskAttribute::SIMPLE, ORDERED] {
+        let said = world.ask(write(0, 512).with_attribute(attribute), &[1; 512]);
+        let code = AdditionalSense::UNEXPECTED_UNSOLICITED_DATA;
+        refused(&said, SenseKey::ABORTED_COMMAND, code);
+    }
+    assert!(world.log.is_empty());
 }
 
 /// Its data would hang on the host.

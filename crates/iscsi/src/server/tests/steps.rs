@@ -220,8 +220,23 @@ fn a_step_is_judged_as_the_command_was() {
         world.command(0, write_and_verify(0, 4096, true), &[5; 4096]);
         refused(&ends_with(world, first.clone()), key, code);
         if key != SenseKey::DATA_PROTECT {
-            refused(&ends_with(begun(lba_status(8, 1000), &[]), first), key, code);
+            let mut search = begun(lba_status(8, 1000), &[]);
+            // Data end within what is sought now: something follows.
+            search.volumes[0][VOLUME / 2..].fill(0);
+            refused(&ends_with(search, first), key, code);
         }
+    }
+}
+
+/// Nothing more is asked, so nothing can be refused: what was done is told.
+#[test]
+fn what_comes_with_the_last_step_does_not_undo_the_command() {
+    let mut same = begun(write_same(0, 256), &[5; 512]);
+    same.shard.reservations.set(VolumeId(0), held());
+    let mut or = begun(or_write(0, 4096), &[5; 4096]);
+    or.shard.reservations.set(VolumeId(0), held());
+    for world in [same, or] {
+        assert_eq!(ends_with(world, None).status(), ScsiStatus::GOOD);
     }
 }
 
@@ -307,6 +322,7 @@ fn a_search_ends_with_what_comes_between_its_seeks() {
     world.shard.reservations.set(VolumeId(0), held());
     assert!(matches!(end(world)[0], Said::Data(..)));
     let (mut world, _) = begun();
+    world.volumes[0][VOLUME / 2..].fill(0);
     let exclusive = held().to_string().replace("write-exclusive", "exclusive-access");
     world.shard.reservations.set(VolumeId(0), exclusive.parse().expect("a reservation"));
     assert_eq!(end(world)[0].status(), ScsiStatus::RESERVATION_CONFLICT);
