@@ -1,7 +1,7 @@
 # What the iSCSI scripts in the guest use; sourced after common.sh. From the host: PORTAL (the target as the guest reaches it),
 # IQN (its name), ANNOUNCED (its address as it says it: what it advertises, else the host's own loopback), CHAP (`name secret`,
 # and behind them `name secret` of the target; empty for none).
-# There is no udev here: disks are found by their LUN in /sys, and their time limits are set by hand.
+# There is no udev here (but in paths.sh): disks are found by their LUN in /sys, and their time limits are set by hand.
 
 # load_iscsi: the driver and the daemon that logs in for it.
 load_iscsi() {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Two paths to a namespace and two to a LUN: the kernel's multipath goes by the path that the target says, hears of a change while
 # it writes, and loses nothing. The target's listeners of group 1 are TRSVCID and PORTAL, those of group 2 SECOND and SECOND_PORTAL.
-# There is no multipathd here: device mapper is given its paths by hand, and told by hand when one that it gave up serves again.
+# Over NVMe/TCP that is the driver's own multipath. Over iSCSI it is device mapper under multipathd, which udev tells of disks, with
+# MULTIPATH_CONF, the configuration that the host is to use.
 . /job/common.sh
 load
 modprobe -a scsi_dh_alua dm-multipath dm-service-time || die "no dm-multipath with ALUA"
@@ -50,6 +51,14 @@ pass "NVMe multipath goes by the path that serves, waits while none does, and lo
 
 # --- iSCSI ------------------------------------------------------------------------------------------------------------
 . /job/iscsi.sh # it has a `node` of its own
+/usr/lib/systemd/systemd-udevd --daemon 2>/dev/null || die "no udevd"
+mkdir -p /etc/multipath/conf.d
+echo "$MULTIPATH_CONF" >/etc/multipath.conf
+# Paths are looked at every 5 to 20 s unless told otherwise.
+printf '%s\n' 'defaults {' 'polling_interval 1' 'max_polling_interval 1' '}' >/etc/multipath/conf.d/often.conf
+multipathd -d -s >/tmp/multipathd 2>&1 &
+daemon=$!
+trap '[ $? = 0 ] || { multipath -ll; cat /tmp/multipathd; }' EXIT
 load_iscsi
 by_portal() { # PORTAL: the disk of this path
     local connection session block
@@ -65,7 +74,6 @@ by_portal() { # PORTAL: the disk of this path
 has_path() { by_portal "$1" >/dev/null; }
 alua() { cat "/sys/block/$(by_portal "$1")/device/$2"; }
 is_alua() { [ "$(alua "$1" access_state)" = "$2" ]; }
-number() { cat "/sys/block/$(by_portal "$1")/dev"; }
 says_standby() { grep -q '(standby)' /tmp/answer; }
 tool() { "$@" >/tmp/answer 2>&1 || { cat /tmp/answer; die "no answer: $*"; }; }
 says() { grep -qE -- "$1" /tmp/answer || { cat /tmp/answer; die "expected $1 in the answer to $2"; }; }
@@ -84,27 +92,73 @@ tool sg_vpd -p di "$second" && says "Target port group: 0x2" "sg_vpd -p di" && s
 tool sg_rtpg -d "$first" && says "group id : 0x1 " sg_rtpg && says "group id : 0x2 " sg_rtpg
 pass "one LUN by two ports, in target port groups 1 and 2"
 
-path() { echo "service-time 0 1 1 $(number "$1") 1"; }
-dmsetup create mp --table "0 $(blockdev --getsz "$first") multipath 1 queue_if_no_path 1 alua 2 1 $(path "$PORTAL") $(path "$SECOND_PORTAL")" ||
-    die "no multipath device"
-disk=/dev/$(basename "$(readlink -f /sys/block/dm-*/dm/name | head -n1 | xargs dirname | xargs dirname)")
-reopened() { ask_group "$1" optimized; dmsetup message mp 0 reinstate_path "$(number "$2")"; }
-is_failed() { dmsetup status mp | grep -qE " $(number "$1") F "; }
-reads() { dd if="$disk" of=/dev/null bs=4096 count=1 iflag=direct status=none; }
+# What multipathd makes of the disks, as `multipath -ll` tells it, a line for each: the number of its group of paths, the best one first,
+# the group's priority, the disk, what device mapper thinks of it and what the path checker does.
+told() { awk '/ prio=/ { group++; sub(/.* prio=/, ""); prio = $1 } / [0-9]+:0:0:0 / { print group, prio, $(NF-4), $(NF-2), $(NF-1) }' | sort; }
+tells() { [ "$(told)" = "$(printf '%s\n' "$@" | sort)" ]; }
+shows() { multipathd show topology | tells "$@"; }
+sees() { wait_for "multipathd to see$(printf ' [%s]' "$@")" shows "$@"; }
+# A path that fails keeps the group and the priority that it had when it was last good.
+has_failed() { [ "$(multipathd show paths raw format "%d %t %T" | grep "^$1 " | xargs)" = "$1 failed faulty" ]; }
+done_by() { awk '{ print $1 + $5 }' "/sys/block/$1/stat"; } # reads and writes that this disk has done
+goes_by() { # DISK OTHER: all that is read and written goes by the one
+    local by other
+    kill -0 $writer 2>/dev/null || { cat /tmp/fio.log; die "fio over iSCSI ended early"; }
+    by=$(done_by "$1") other=$(done_by "$2")
+    sleep 0.5
+    [ "$(done_by "$1")" -gt "$by" ] && [ "$(done_by "$2")" = "$other" ]
+}
+a=${first#/dev/} b=${second#/dev/}
 
-verify "$disk" 0 16M &
-fio=$!
+sees "1 50 $a active ready" "1 50 $b active ready"
+map=$(cat /sys/block/dm-*/dm/name)
+disk=/dev/mapper/$map
+wait_for "$disk" test -b "$disk"
+# Its name is a digit for the kind of designator and the designator, of which page 83h has several.
+tool sg_vpd -p di "$second" && says "0x${map#?}$" "sg_vpd -p di"
+[ "$(blockdev --getsz "$disk")" = "$(blockdev --getsz "$first")" ] || die "the map has another size than its paths"
+pass "multipathd makes one map of both paths by page 83h"
+
+writes() { until [ -e /tmp/enough ]; do verify "$disk" 0 4M || return 1; done; }
+writes &
+writer=$!
+ask_group 2 non-optimized
+sees "1 50 $a active ready" "2 10 $b active ready"
+wait_for "I/O by the better path alone" goes_by "$a" "$b"
+tool multipath -ll
+tells "1 50 $a active ready" "2 10 $b active ready" </tmp/answer || { cat /tmp/answer; die "expected two groups, of 50 and 10, from multipath -ll"; }
 ask_group 1 standby
-wait_for "the first path to be given up" is_failed "$PORTAL"
-reopened 1 "$PORTAL"
-ask_group 2 unavailable
-wait_for "the second path to be given up" is_failed "$SECOND_PORTAL"
-reopened 2 "$SECOND_PORTAL"
-wait $fio || { cat /tmp/fio.log; dmsetup status mp; die "fio over iSCSI while paths changed"; }
-ask_group 1 standby
-verify "$disk" 16M 4M || die "fio by the second path alone"
-reopened 1 "$PORTAL"
-pass "device mapper goes by the path that serves, and loses nothing"
+sees "1 10 $b active ready" "2 1 $a active ghost"
+wait_for "I/O by the path that is left" goes_by "$b" "$a"
+ask_group 1 unavailable
+wait_for "the first path to fail" has_failed "$a"
+ask_group 1 optimized
+sees "1 50 $a active ready" "2 10 $b active ready"
+wait_for "I/O by the path that came back" goes_by "$a" "$b"
+ask_group 2 optimized
+sees "1 50 $a active ready" "1 50 $b active ready"
+ask_group 2 unavailable # in the middle of what goes by it
+wait_for "the second path to fail" has_failed "$b"
+wait_for "I/O by the first path" goes_by "$a" "$b"
+touch /tmp/enough
+wait $writer || { cat /tmp/fio.log; die "fio over iSCSI while paths changed"; }
+pass "multipathd has I/O go by the path that serves, takes back one that serves again, and loses nothing"
+
+ask_group 1 unavailable
+wait_for "both paths to fail" has_failed "$a"
+reads() { dd if="$disk" of=/dev/null bs=4096 count=1 iflag=direct status=none; }
+reads &
+waits=$!
+sleep 1
+kill -0 $waits || die "a read ended although no path serves"
+ask_group 1 optimized
+wait $waits || die "the read that waited for a path"
+ask_group 2 optimized
+sees "1 50 $a active ready" "1 50 $b active ready"
+# It and the kernel's handler would open by themselves what a host closes here.
+kill $daemon
+wait $daemon || die "multipathd ended with $?"
+pass "what finds no path waits for one"
 
 sg_stpg --tp=2 --state=s "$first" >/dev/null 2>&1 # which asks first whether it may, and says nothing if not
 tool sg_rtpg -d "$second" && ! says_standby || die "a host set a state that may not"
@@ -120,7 +174,7 @@ has_heard() { reads && is_alua "$SECOND_PORTAL" active/optimized; }
 wait_for "the state that was set" has_heard
 pass "a host sets the state of a group"
 
-dmsetup remove mp || die "the multipath device stays"
+wait_for "the map to go" multipath -f "$map"
 for portal in "$PORTAL" "$SECOND_PORTAL"; do PORTAL=$portal node default --logout >/tmp/login 2>&1 || { cat /tmp/login; die "logout"; }; done
 nvme disconnect -n "$NQN" >/dev/null
 # What a closed path refused is no complaint: that is what was asked for.

@@ -207,7 +207,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "paths",
-        proves: "Linux's multipath over NVMe/TCP and iSCSI moves I/O as an administrator closes and opens paths",
+        proves: "Linux's multipath over NVMe/TCP, and multipathd over iSCSI, move I/O as an administrator closes and opens paths",
         needs: Some("release"),
         run: Run::Command(|tree| interop(tree, "paths")),
     },
