@@ -7,7 +7,7 @@ use scsi::{Ordered, Work};
 use wire::scsi::{Cdb, ScsiStatus};
 
 use super::slots::{Grant, Incoming, Judged, Kind, TaskState};
-use super::{Connection, Context, Refusal};
+use super::{Connection, Context, Ending};
 
 impl Connection {
     /// All data of a task came, or what came was wrong.
@@ -20,7 +20,7 @@ impl Connection {
         let lun = self.slots.task(slot).lun;
         let found = match data.flaw {
             Some(flaw) => Err(flaw.into()),
-            None if self.slots.task(slot).is_aborted => Err(Refusal::ABORTED),
+            None if self.slots.task(slot).is_aborted => Err(Ending::ABORTED),
             None => self.judge_again(lun, &judged, ctx),
         };
         match found {
@@ -29,7 +29,7 @@ impl Connection {
             }
             Err(refusal) => {
                 self.give_data(data, Class::Transfer, ctx);
-                self.fail(slot, refusal, ctx);
+                self.end(slot, refusal, ctx);
             }
         }
     }
@@ -107,12 +107,12 @@ impl Connection {
     ) {
         let Some(session) = self.state.session() else {
             self.give_data(data, class, ctx);
-            return self.fail(slot, Refusal::ABORTED, ctx);
+            return self.end(slot, Ending::ABORTED, ctx);
         };
         let mut bytes = vec![0; data.length as usize];
         ctx.memory.read(&data.buffer, 0, &mut bytes);
         let unit = ctx.shared.unit(session, self.slots.task(slot).lun);
-        let unit = unit.ok_or(Refusal::NO_UNIT);
+        let unit = unit.ok_or(Ending::NO_UNIT);
         let ordered = unit.and_then(|unit| Ok((scsi::parameters(cdb, &bytes, unit)?, unit.uuid)));
         let done = match ordered {
             Ok((Ordered::Discard(extents), _)) if !extents.is_empty() => {
@@ -128,10 +128,10 @@ impl Connection {
                 *self.slots.state(slot) = TaskState::Changing(number);
                 return;
             }
-            Ok(_) => Refusal::bare(ScsiStatus::GOOD),
+            Ok(_) => Ending::bare(ScsiStatus::GOOD),
             Err(refusal) => refusal,
         };
         self.give_data(data, class, ctx);
-        self.fail(slot, done, ctx);
+        self.end(slot, done, ctx);
     }
 }

@@ -1,13 +1,13 @@
 //! SCSI commands: each is answered, gets a slot, or stops the stream until there is memory for the
 //! data that came with it.
 //!
-//! Errors: a [`Refusal`], answered at once, or behind the data that its host has announced. The
+//! Errors: an [`Ending`], answered at once, or behind the data that its host has announced. The
 //! session stays. Spec: RFC 7143, 4.2.5.2, 11.3, 11.4; SAM-5, 5. Not here: what a CDB asks for
 //! (`scsi`), commands of several steps (`steps`, `copy`).
 
 use block::limits::LOANS_TOGETHER;
 use block::{Buffer, Class, Extent, Landing, Loan, Operation, VolumeId};
-use scsi::{Facts, LogicalUnit, Payload, Work};
+use scsi::{Facts, Payload, Work};
 use wire::iscsi::{ScsiCommand, TaskAttribute};
 use wire::scsi::{AdditionalSense, Cdb, Lun, OpCode, ScsiStatus, Sense, SenseKey};
 
@@ -17,46 +17,46 @@ use super::slots::{Incoming, Judged, Kind, Refused, Task, TaskState};
 use super::{Connection, Context, facts};
 use crate::limits::DATA_AFTER_R2T;
 
-/// Why a command is not carried out.
+/// How a command ends whose data, if it had some, are moved: by a status, with sense data if there is
+/// something to be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct Ending {
     pub(super) status: ScsiStatus,
     pub(super) sense: Option<Sense>,
 }
 
-impl Refusal {
-    pub(super) const fn bare(status: ScsiStatus) -> Refusal {
-        Refusal { status, sense: None }
+impl Ending {
+    pub(super) const fn bare(status: ScsiStatus) -> Ending {
+        Ending { status, sense: None }
     }
 
-    const fn aborted(code: AdditionalSense) -> Refusal {
+    const fn aborted(code: AdditionalSense) -> Ending {
         let sense = Sense::new(SenseKey::ABORTED_COMMAND, code);
-        Refusal { status: ScsiStatus::CHECK_CONDITION, sense: Some(sense) }
+        Ending { status: ScsiStatus::CHECK_CONDITION, sense: Some(sense) }
     }
 
-    pub(super) const NO_UNIT: Refusal = Refusal {
+    pub(super) const NO_UNIT: Ending = Ending {
         status: ScsiStatus::CHECK_CONDITION,
         sense: Some(Sense::illegal(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED)),
     };
     /// Its session has ended.
-    pub(super) const ABORTED: Refusal = Refusal::bare(ScsiStatus::TASK_ABORTED);
-    pub(super) const FULL: Refusal = Refusal::bare(ScsiStatus::TASK_SET_FULL);
+    pub(super) const ABORTED: Ending = Ending::bare(ScsiStatus::TASK_ABORTED);
+    pub(super) const FULL: Ending = Ending::bare(ScsiStatus::TASK_SET_FULL);
     /// There are data with it, or announced, that were not agreed to.
-    pub(super) const UNEXPECTED_DATA: Refusal =
-        Refusal::aborted(AdditionalSense::UNEXPECTED_UNSOLICITED_DATA);
+    pub(super) const UNEXPECTED_DATA: Ending =
+        Ending::aborted(AdditionalSense::UNEXPECTED_UNSOLICITED_DATA);
     /// What surrounds the CDB does not fit it.
-    pub(super) const WRONG_FRAME: Refusal = Refusal {
+    pub(super) const WRONG_FRAME: Ending = Ending {
         status: ScsiStatus::CHECK_CONDITION,
         sense: Some(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT)),
     };
-    pub(super) const CORRUPT: Refusal =
-        Refusal::aborted(AdditionalSense::PROTOCOL_SERVICE_CRC_ERROR);
+    pub(super) const CORRUPT: Ending = Ending::aborted(AdditionalSense::PROTOCOL_SERVICE_CRC_ERROR);
 }
 
-impl From<Sense> for Refusal {
+impl From<Sense> for Ending {
     #[inline]
-    fn from(sense: Sense) -> Refusal {
-        Refusal { status: ScsiStatus::CHECK_CONDITION, sense: Some(sense) }
+    fn from(sense: Sense) -> Ending {
+        Ending { status: ScsiStatus::CHECK_CONDITION, sense: Some(sense) }
     }
 }
 
@@ -133,7 +133,7 @@ impl Connection {
         &mut self,
         command: &ScsiCommand,
         is_right: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Ending> {
         if is_right && command.total_ahs_length == 0 && is_known(command.attribute()) {
             return Ok(());
         }
@@ -141,10 +141,10 @@ impl Connection {
     }
 
     #[cold]
-    fn refuse_unusual(&mut self, command: &ScsiCommand, is_right: bool) -> Result<(), Refusal> {
+    fn refuse_unusual(&mut self, command: &ScsiCommand, is_right: bool) -> Result<(), Ending> {
         if !is_right {
             self.counters.corrupt += 1;
-            return Err(Refusal::CORRUPT);
+            return Err(Ending::CORRUPT);
         }
         if command.total_ahs_length != 0 {
             // Longer CDBs and commands that move data both ways: there are none for a disk.
@@ -152,11 +152,11 @@ impl Connection {
             return Err(Sense::illegal(code).into());
         }
         // There is no ACA condition that a task could belong to.
-        Err(Refusal::WRONG_FRAME)
+        Err(Ending::WRONG_FRAME)
     }
 
     #[inline]
-    fn start(&mut self, asked: &mut Asked<'_>, ctx: &mut Context<'_>) -> Result<bool, Refusal> {
+    fn start(&mut self, asked: &mut Asked<'_>, ctx: &mut Context<'_>) -> Result<bool, Ending> {
         let Some(unit) = self.unit(asked, ctx) else { return self.start_without_unit(asked, ctx) };
         let work = self.admit(asked, unit, ctx)?;
         let volume = unit.volume;
@@ -170,7 +170,7 @@ impl Connection {
                     return self.start_odd_write(asked, (volume, block), work, ctx);
                 }
                 Payload::FromHost(length) if asked.to_target != length => {
-                    return Err(Refusal::WRONG_FRAME);
+                    return Err(Ending::WRONG_FRAME);
                 }
                 Payload::ToHost(_) => asked.task.expected = asked.to_host,
                 Payload::None if work == Work::LbaStatus => {
@@ -207,51 +207,13 @@ impl Connection {
         }
     }
 
-    /// What is under the LUN of a command, if its host may use it.
-    #[inline]
-    pub(super) fn unit<'c>(
-        &self,
-        asked: &Asked<'_>,
-        ctx: &'c Context<'_>,
-    ) -> Option<&'c LogicalUnit> {
-        ctx.shared.unit(self.state.session()?, asked.lun?)
-    }
-
-    /// What a command asks of its unit, if its host may ask that now.
-    #[inline]
-    pub(super) fn admit(
-        &mut self,
-        asked: &mut Asked<'_>,
-        unit: &LogicalUnit,
-        ctx: &Context<'_>,
-    ) -> Result<Work, Refusal> {
-        let lun = asked.task.lun;
-        asked.task.descriptor_sense = unit.mode.descriptor_sense;
-        if let Some(sense) = self.attentions.take(lun, asked.cdb.opcode()) {
-            return Err(sense.into());
-        }
-        let work = scsi::judge(&asked.cdb, unit)?;
-        self.check_access(&asked.cdb, unit.volume, &work, ctx)?;
-        let session = self.state.session().ok_or(Refusal::NO_UNIT)?;
-        if !ctx.shared.knows(session, lun) && !matches!(work, Work::Reply) {
-            return Err(Refusal::NO_UNIT);
-        }
-        Ok(work)
-    }
-
-    /// A command as it was judged, to be judged again later.
-    fn judged(&self, asked: &Asked<'_>, ctx: &Context<'_>) -> Result<Judged, Refusal> {
-        let unit = self.unit(asked, ctx).ok_or(Refusal::NO_UNIT)?;
-        Ok(Judged::of(asked.cdb, unit))
-    }
-
     /// What is asked of a LUN under which there is nothing: what there is instead.
     #[cold]
     fn start_without_unit(
         &mut self,
         asked: &mut Asked<'_>,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         scsi::judge_absent(&asked.cdb)?;
         if asked.cdb.opcode() == OpCode::REPORT_LUNS {
             // Whoever is given the list knows that it has changed, whichever LUN it asks.
@@ -302,11 +264,11 @@ impl Connection {
         volume: VolumeId,
         extent: Extent,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         asked.task.expected = asked.to_host;
         if asked.to_host == 0 && asked.to_target > 0 {
             // Its host has the direction wrong: nothing can be moved, and what comes passes.
-            return Err(Refusal::bare(ScsiStatus::GOOD));
+            return Err(Ending::bare(ScsiStatus::GOOD));
         }
         self.start_read(asked, volume, extent, ctx);
         Ok(true)
@@ -321,7 +283,7 @@ impl Connection {
         (volume, block): (VolumeId, u32),
         work: Work,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         let (length, came) = (asked.task.length, asked.data.len() as u32);
         if matches!(work, Work::CompareAndWrite(..)) && asked.to_target != length {
             // NUMBER OF LOGICAL BLOCKS is not half of the blocks that came.
@@ -329,15 +291,15 @@ impl Connection {
         }
         let is_read = asked.to_target == 0 && asked.to_host > 0;
         if matches!(work, Work::WriteSame { .. }) || is_read {
-            return Err(Refusal::WRONG_FRAME);
+            return Err(Ending::WRONG_FRAME);
         }
         if length == 0 {
-            return Err(Refusal::bare(ScsiStatus::GOOD));
+            return Err(Ending::bare(ScsiStatus::GOOD));
         }
         if asked.to_target > length {
             // What follows unasked of that has no place.
             if !asked.is_final && asked.to_target.min(self.parameters.first_burst) > length {
-                return Err(Refusal::WRONG_FRAME);
+                return Err(Ending::WRONG_FRAME);
             }
             asked.data = &asked.data[..came.min(length) as usize];
             if asked.data.len() as u32 == length && asked.is_final {
@@ -349,13 +311,13 @@ impl Connection {
         let work = match work {
             Work::Write(extent, durable) => Work::Write(shorter(extent), durable),
             Work::WriteAndVerify(extent) => Work::WriteAndVerify(shorter(extent)),
-            _ => return Err(Refusal::WRONG_FRAME),
+            _ => return Err(Ending::WRONG_FRAME),
         };
         if came != asked.to_target || !asked.is_final || came % block != 0 {
-            return Err(Refusal::WRONG_FRAME);
+            return Err(Ending::WRONG_FRAME);
         }
         match came {
-            0 => Err(Refusal::bare(ScsiStatus::GOOD)),
+            0 => Err(Ending::bare(ScsiStatus::GOOD)),
             _ => self.start_with_data(asked, volume, work, ctx),
         }
     }
@@ -368,7 +330,7 @@ impl Connection {
         asked: &mut Asked<'_>,
         of: Option<(VolumeId, Work)>,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         if self.outbox.is_crowded() {
             self.intake.stream = Stream::Unread;
             return Ok(false);
@@ -389,11 +351,7 @@ impl Connection {
         self.outbox.push_reply(task, data);
     }
 
-    fn device_data(
-        &mut self,
-        asked: &Asked<'_>,
-        ctx: &mut Context<'_>,
-    ) -> Result<Vec<u8>, Refusal> {
+    fn device_data(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) -> Result<Vec<u8>, Ending> {
         let session = self.state.session().expect("a command is a session's");
         let luns = ctx.shared.luns(session);
         let pending = match asked.cdb.opcode() {
@@ -418,15 +376,15 @@ impl Connection {
         volume: VolumeId,
         work: Work,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         match work {
             Work::Reply | Work::ReserveIn | Work::CopyResults => {
                 return self.tell(asked, Some((volume, work)), ctx);
             }
-            Work::Nothing => return Err(Refusal::bare(ScsiStatus::GOOD)),
+            Work::Nothing => return Err(Ending::bare(ScsiStatus::GOOD)),
             // There is no cache that it would fill: the condition is not met, and nothing is promised.
-            Work::Prefetch(_) => return Err(Refusal::bare(ScsiStatus::GOOD)),
-            _ if !asked.is_final => return Err(Refusal::UNEXPECTED_DATA),
+            Work::Prefetch(_) => return Err(Ending::bare(ScsiStatus::GOOD)),
+            _ if !asked.is_final => return Err(Ending::UNEXPECTED_DATA),
             Work::LbaStatus => {
                 let judged = self.judged(asked, ctx)?;
                 asked.task.expected = asked.to_host;
@@ -458,9 +416,9 @@ impl Connection {
         volume: VolumeId,
         work: Work,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         if !self.parameters.immediate_data && !asked.data.is_empty() {
-            return Err(Refusal::UNEXPECTED_DATA);
+            return Err(Ending::UNEXPECTED_DATA);
         }
         let Work::Write(extent, durable) = work else {
             return self.start_other_with_data(asked, volume, work, ctx);
@@ -490,7 +448,7 @@ impl Connection {
         volume: VolumeId,
         work: Work,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         let length = asked.data.len() as u32;
         let judged = self.judged(asked, ctx)?;
         let need = Need::of(&work, &asked.cdb, length);
@@ -505,11 +463,11 @@ impl Connection {
 
     /// Refuses a command that has no slot: now, or once the data have passed that come unasked.
     #[cold]
-    pub(super) fn refuse(&mut self, asked: &Asked<'_>, refusal: Refusal, ctx: &Context<'_>) {
+    pub(super) fn refuse(&mut self, asked: &Asked<'_>, refusal: Ending, ctx: &Context<'_>) {
         if asked.is_final {
             return self.answer(&asked.task, refusal);
         }
-        let Refusal { status, sense } = refusal;
+        let Ending { status, sense } = refusal;
         let refused = Box::new(Refused { status, sense, since: ctx.now });
         self.slots.insert(asked.task, TaskState::Refused(refused));
         self.arm(ctx.now + DATA_AFTER_R2T);
@@ -520,8 +478,8 @@ impl Connection {
         let TaskState::Refused(refused) = self.slots.state(slot) else {
             panic!("slot {slot} was refused");
         };
-        let refusal = Refusal { status: refused.status, sense: refused.sense };
-        self.fail(slot, refusal, ctx);
+        let refusal = Ending { status: refused.status, sense: refused.sense };
+        self.end(slot, refusal, ctx);
     }
 }
 

@@ -7,7 +7,7 @@ use wire::scsi::ScsiStatus;
 
 use super::receive::Stream;
 use super::slots::{Kind, Task, TaskState};
-use super::{Connection, Context, Refusal};
+use super::{Connection, Context, Ending};
 
 impl Connection {
     /// A request came back. Its ticket must be one of this connection's.
@@ -32,7 +32,7 @@ impl Connection {
                     let memory = memory.expect("a discard keeps memory for its ranges");
                     self.give(memory, class, ctx);
                 }
-                self.fail(slot, refusal_of(outcome), ctx);
+                self.end(slot, ending_of(outcome), ctx);
             }
         }
     }
@@ -41,7 +41,7 @@ impl Connection {
     fn read_done(&mut self, slot: u16, outcome: Outcome, buffer: Buffer, ctx: &mut Context<'_>) {
         if !outcome.is_done() || self.slots.task(slot).is_aborted || !self.is_open() {
             self.give(buffer, Class::Transfer, ctx);
-            return self.fail(slot, refusal_of(outcome), ctx);
+            return self.end(slot, ending_of(outcome), ctx);
         }
         let task = self.slots.remove(slot);
         self.order.task_is_gone(slot);
@@ -76,7 +76,7 @@ impl Connection {
             let Landing { volume, disk, extent, .. } = landing;
             self.traffic.wrote(extent.length.0);
             ctx.volumes.landed(volume, disk, extent.length);
-            self.answer(&task, Refusal::bare(ScsiStatus::GOOD));
+            self.answer(&task, Ending::bare(ScsiStatus::GOOD));
         }
         self.intake.landings = landings;
         self.intake.landing_tasks = tasks;
@@ -84,7 +84,7 @@ impl Connection {
 
     /// Frees a slot that holds no memory and answers its task, if its host is to hear of it.
     #[inline]
-    pub(super) fn fail(&mut self, slot: u16, end: Refusal, ctx: &mut Context<'_>) {
+    pub(super) fn end(&mut self, slot: u16, end: Ending, ctx: &mut Context<'_>) {
         let task = self.slots.remove(slot);
         self.order.task_is_gone(slot);
         if task.is_aborted {
@@ -98,8 +98,8 @@ impl Connection {
 
     /// Answers a task that has no slot any more.
     #[inline]
-    pub(super) fn answer(&mut self, task: &Task, end: Refusal) {
-        let Refusal { status, sense } = end;
+    pub(super) fn answer(&mut self, task: &Task, end: Ending) {
+        let Ending { status, sense } = end;
         self.counters.failed += u64::from(status != ScsiStatus::GOOD);
         self.outbox.push_response(task, status, sense);
     }
@@ -141,7 +141,7 @@ impl Connection {
 
 /// What a task is answered whose request ended so.
 #[inline]
-pub(super) fn refusal_of(outcome: Outcome) -> Refusal {
+pub(super) fn ending_of(outcome: Outcome) -> Ending {
     let (status, sense) = scsi::status_of(outcome);
-    Refusal { status, sense }
+    Ending { status, sense }
 }

@@ -18,7 +18,7 @@ use wire::scsi::{AdditionalSense, ScsiStatus, Sense};
 
 use super::command::Asked;
 use super::slots::{Incoming, Kind, TaskState};
-use super::{Connection, Context, Refusal};
+use super::{Connection, Context, Ending};
 use crate::target::UnitIdentity;
 
 /// The copies of a session.
@@ -97,7 +97,7 @@ impl Connection {
             }
             Err(refusal) => {
                 self.give(memory, class, ctx);
-                self.fail(slot, refusal, ctx);
+                self.end(slot, refusal, ctx);
             }
         }
     }
@@ -109,8 +109,8 @@ impl Connection {
         slot: u16,
         list: &[u8],
         ctx: &Context<'_>,
-    ) -> Result<(Copying, Vec<[End; 2]>, Option<Sense>, Option<u8>), Refusal> {
-        let session = self.state.session().ok_or(Refusal::ABORTED)?;
+    ) -> Result<(Copying, Vec<[End; 2]>, Option<Sense>, Option<u8>), Ending> {
+        let session = self.state.session().ok_or(Ending::ABORTED)?;
         let luns = ctx.shared.luns(session);
         let found = luns.iter().filter_map(|&lun| Some((lun, ctx.shared.unit(session, lun)?)));
         let units: Vec<(u16, &LogicalUnit)> = found.collect();
@@ -149,7 +149,7 @@ impl Connection {
     fn copy_goes_on(&mut self, slot: u16, class: Class, came: Buffer, ctx: &mut Context<'_>) {
         let copy = self.copy(slot);
         let Some((volume, operation)) = copy.copying.go_on(came, ctx.memory) else {
-            let end = copy.flaw.map_or(Refusal::bare(ScsiStatus::GOOD), Refusal::from);
+            let end = copy.flaw.map_or(Ending::bare(ScsiStatus::GOOD), Ending::from);
             return self.copy_ends(slot, class, end, ctx);
         };
         match self.check_part(slot, &operation, ctx) {
@@ -167,9 +167,9 @@ impl Connection {
         slot: u16,
         operation: &Operation,
         ctx: &Context<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Ending> {
         if self.slots.task(slot).is_aborted {
-            return Err(Refusal::ABORTED);
+            return Err(Ending::ABORTED);
         }
         if planted("copy-is-not-judged-again") {
             return Ok(());
@@ -179,7 +179,7 @@ impl Connection {
         let segment = copy.copying.segments_done();
         let is_write = operation.changes_data();
         let (lun, identity) = copy.ends[segment][usize::from(is_write)];
-        let aborted = |code| Refusal::from(scsi::copy_aborted(code, segment));
+        let aborted = |code| Ending::from(scsi::copy_aborted(code, segment));
         let unit = self.same_unit(lun, identity, ctx);
         let unit = unit.ok_or_else(|| aborted(AdditionalSense::COPY_TARGET_NOT_REACHABLE))?;
         if is_write {
@@ -191,7 +191,7 @@ impl Connection {
     }
 
     /// A copy is over, and its task is answered.
-    fn copy_ends(&mut self, slot: u16, class: Class, end: Refusal, ctx: &mut Context<'_>) {
+    fn copy_ends(&mut self, slot: u16, class: Class, end: Ending, ctx: &mut Context<'_>) {
         let copy = self.copies.running.remove(&slot).expect("a copy is under way until it ends");
         let task = *self.slots.task(slot);
         if let Some(list_id) = copy.list_id.filter(|_| !task.is_aborted) {
@@ -199,7 +199,7 @@ impl Connection {
             self.copies.keep(Kept { lun: task.lun, list_id, state });
         }
         self.give(copy.memory, class, ctx);
-        self.fail(slot, end, ctx);
+        self.end(slot, end, ctx);
     }
 
     fn copy(&mut self, slot: u16) -> &mut Copy {
@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// The data of RECEIVE COPY STATUS and FAILURE DETAILS.
-    pub(super) fn copy_data(&mut self, asked: &Asked<'_>) -> Result<Vec<u8>, Refusal> {
+    pub(super) fn copy_data(&mut self, asked: &Asked<'_>) -> Result<Vec<u8>, Ending> {
         let state = self.copy_state(asked.task.lun, asked.cdb.list_identifier());
         Ok(scsi::copy_results(&asked.cdb, state.as_ref(), asked.task.descriptor_sense)?)
     }

@@ -249,7 +249,7 @@ impl Connection {
         let (volume, work) = match self.judge_again(lun, &judged, ctx) {
             Ok(found) => found,
             Err(refusal) => {
-                self.fail(slot, refusal, ctx);
+                self.end(slot, refusal, ctx);
                 return true;
             }
         };

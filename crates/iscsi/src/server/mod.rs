@@ -34,6 +34,7 @@ mod control;
 mod copy;
 mod facts;
 mod host_data;
+mod judging;
 mod login;
 mod management;
 mod memory;
@@ -54,25 +55,23 @@ use std::collections::{BTreeMap, VecDeque};
 
 use block::{Account, Buffer, Class, Instant, Landing, Loan, Operation, Request, Slot, VolumeId};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext, Traffic};
-use reservation::{Access, PathGroup, Registrant};
-use scsi::{Attentions, LogicalUnit, Work};
+use reservation::{PathGroup, Registrant};
+use scsi::Attentions;
 use wire::iscsi::Digests;
-use wire::scsi::{Cdb, ScsiStatus};
 
 use crate::limits::{COMMANDS_MAX, HANDSHAKE};
 use crate::negotiation::Parameters;
-use crate::target::UnitIdentity;
 use crate::targets::{SessionEvent, SessionHandle, Targets};
 pub use closing::{Reason, TimeLimit};
-use command::Refusal;
-use completion::refusal_of;
+use command::Ending;
+use completion::ending_of;
 use copy::Copies;
 use login::Login;
 use management::Management;
 use order::Order;
 use outbox::Outbox;
 use receive::Stream;
-use slots::{Judged, Slots, Task};
+use slots::{Slots, Task};
 use steps::Steps;
 use text::Text;
 
@@ -323,7 +322,7 @@ impl Connection {
             SessionEvent::ResetDone { tag } => self.reset_is_done(tag),
             SessionEvent::EndTasks { lun } => self.end_tasks_of(lun, ctx),
             SessionEvent::Changed { number, status, sense } => {
-                self.change_is_decided(number, Refusal { status, sense }, ctx);
+                self.change_is_decided(number, Ending { status, sense }, ctx);
             }
             SessionEvent::Decided => self.drained_maybe(ctx),
         }
@@ -394,60 +393,6 @@ impl Connection {
     fn arm(&mut self, moment: Instant) {
         if self.wake.is_none_or(|wake| moment < wake) {
             self.wake = Some(moment);
-        }
-    }
-
-    /// Whether the listener by which the host came carries a command out now, and a reservation lets
-    /// the host do what it asks of a volume.
-    #[inline]
-    fn check_access(
-        &self,
-        cdb: &Cdb,
-        volume: VolumeId,
-        work: &Work,
-        ctx: &Context<'_>,
-    ) -> Result<(), Refusal> {
-        scsi::check_path(cdb, ctx.paths.state(self.group))?;
-        self.check_reservation(volume, work.access(cdb), ctx)
-    }
-
-    /// What a command that waited, or was begun, asks of its volume now, if it still may: the unit
-    /// under its LUN has to be the one that it was judged by.
-    fn judge_again(
-        &self,
-        lun: u16,
-        judged: &Judged,
-        ctx: &Context<'_>,
-    ) -> Result<(VolumeId, Work), Refusal> {
-        let unit = self.same_unit(lun, judged.unit, ctx).ok_or(Refusal::NO_UNIT)?;
-        let work = scsi::judge(&judged.cdb, unit)?;
-        self.check_access(&judged.cdb, unit.volume, &work, ctx)?;
-        Ok((unit.volume, work))
-    }
-
-    /// What is under a LUN, if its blocks are still these and the host may use it.
-    fn same_unit<'c>(
-        &self,
-        lun: u16,
-        identity: UnitIdentity,
-        ctx: &'c Context<'_>,
-    ) -> Option<&'c LogicalUnit> {
-        let unit = ctx.shared.unit(self.state.session()?, lun)?;
-        (UnitIdentity::of(unit) == identity).then_some(unit)
-    }
-
-    /// Whether a reservation lets the host do this with a volume now.
-    #[inline]
-    fn check_reservation(
-        &self,
-        volume: VolumeId,
-        access: Option<Access>,
-        ctx: &Context<'_>,
-    ) -> Result<(), Refusal> {
-        let allows = |access| ctx.reservations.allows(volume, self.registrant, access);
-        match access.is_none_or(allows) {
-            true => Ok(()),
-            false => Err(Refusal::bare(ScsiStatus::RESERVATION_CONFLICT)),
         }
     }
 

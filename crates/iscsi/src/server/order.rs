@@ -15,7 +15,7 @@ use wire::scsi::ScsiStatus;
 use super::command::Asked;
 use super::memory::Need;
 use super::slots::{Incoming, Judged, Kind, TaskState, Waiting};
-use super::{Connection, Context, Refusal};
+use super::{Connection, Context, Ending};
 
 /// Who is held, and by whom.
 #[derive(Debug, Default)]
@@ -84,9 +84,9 @@ impl Connection {
 
     /// Begins a command whose data come piece by piece with it, if it is its turn: they are not held.
     #[inline]
-    pub(super) fn check_turn(&mut self, attribute: TaskAttribute, lun: u16) -> Result<(), Refusal> {
+    pub(super) fn check_turn(&mut self, attribute: TaskAttribute, lun: u16) -> Result<(), Ending> {
         match self.has_order(attribute, lun) && !self.may_start(attribute, lun) {
-            true => Err(Refusal::FULL),
+            true => Err(Ending::FULL),
             false => Ok(()),
         }
     }
@@ -108,7 +108,7 @@ impl Connection {
         judged: Judged,
         work: Work,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         let length = asked.task.length;
         let need = match work.payload() {
             Payload::ToHost(length) => Need { length, phase: work.phase(), count: 1 },
@@ -117,21 +117,21 @@ impl Connection {
         let came = asked.data.len() as u32;
         let takes_data = matches!(work.payload(), Payload::FromHost(_));
         if !asked.is_final || (came > 0 && (!takes_data || came != length)) {
-            return Err(Refusal::bare(ScsiStatus::TASK_SET_FULL));
+            return Err(Ending::bare(ScsiStatus::TASK_SET_FULL));
         }
         if came > 0 && !self.parameters.immediate_data {
-            return Err(Refusal::UNEXPECTED_DATA);
+            return Err(Ending::UNEXPECTED_DATA);
         }
         // Who is held and will need memory may get it only once this session holds none: data that are
         // held behind it would keep it from that for ever.
         if came > 0 && self.somebody_held_needs_memory() {
-            return Err(Refusal::bare(ScsiStatus::TASK_SET_FULL));
+            return Err(Ending::bare(ScsiStatus::TASK_SET_FULL));
         }
         let data = match came {
             0 => None,
             _ => {
                 let buffers = self.transfer_buffers(need, ctx);
-                let buffers = buffers.ok_or(Refusal::bare(ScsiStatus::TASK_SET_FULL))?;
+                let buffers = buffers.ok_or(Ending::bare(ScsiStatus::TASK_SET_FULL))?;
                 let mut data = Incoming::new(buffers, length, ctx.now);
                 data.write(0, asked.data, ctx.memory);
                 Some(data)
@@ -200,7 +200,7 @@ impl Connection {
                 if let Some(data) = data {
                     self.give_data(data, Class::Transfer, ctx);
                 }
-                return self.fail(slot, refusal, ctx);
+                return self.end(slot, refusal, ctx);
             }
         };
         match (data, work.payload()) {

@@ -10,7 +10,7 @@ use reservation::PathGroup;
 use reservation::paths::Path;
 
 use super::slots::{Incoming, TaskState};
-use super::{Connection, Context, Refusal};
+use super::{Connection, Context, Ending};
 
 impl Connection {
     /// All groups, ascending, with their states.
@@ -30,14 +30,14 @@ impl Connection {
     ) {
         let list = self.take_list(data, class, ctx);
         let Some(session) = self.state.session() else {
-            return self.fail(slot, Refusal::ABORTED, ctx);
+            return self.end(slot, Ending::ABORTED, ctx);
         };
         match scsi::set_paths(&list, &self.groups(ctx)) {
             Ok(states) => {
                 let number = ctx.shared.set_paths(session, states);
                 *self.slots.state(slot) = TaskState::Changing(number);
             }
-            Err(sense) => self.fail(slot, sense.into(), ctx),
+            Err(sense) => self.end(slot, sense.into(), ctx),
         }
     }
 }

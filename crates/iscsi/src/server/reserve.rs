@@ -13,7 +13,7 @@ use wire::scsi::persistent::TransportId;
 
 use super::command::Asked;
 use super::slots::{Incoming, TaskState};
-use super::{Connection, Context, Refusal};
+use super::{Connection, Context, Ending};
 use crate::targets::Nexus;
 
 impl Connection {
@@ -23,11 +23,11 @@ impl Connection {
         asked: &Asked<'_>,
         volume: VolumeId,
         ctx: &Context<'_>,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, Ending> {
         let none = Reservation::default();
         let reservation = ctx.reservations.get(volume).unwrap_or(&none);
         let told = scsi::reserve_in(&asked.cdb, reservation, self.group.number());
-        told.map_err(|(status, sense)| Refusal { status, sense })
+        told.map_err(|(status, sense)| Ending { status, sense })
     }
 
     /// PERSISTENT RESERVE OUT, whose list is there, in `slot`.
@@ -44,7 +44,7 @@ impl Connection {
         let list = self.take_list(data, class, ctx);
         let session = self.state.session();
         let Some(nexus) = session.and_then(|session| ctx.shared.nexus(session)) else {
-            return self.fail(slot, Refusal::ABORTED, ctx);
+            return self.end(slot, Ending::ABORTED, ctx);
         };
         let by = ctx.shared.applicant(nexus);
         let port = |id: Option<&TransportId>, port| {
@@ -61,7 +61,7 @@ impl Connection {
         let asker = Asker { by: &by, relative_port, ports: &ports, port };
         match scsi::reserve_out(cdb, &list, &asker) {
             Ok(change) => self.change_reservation(slot, volume, change, ctx),
-            Err(sense) => self.fail(slot, sense.into(), ctx),
+            Err(sense) => self.end(slot, sense.into(), ctx),
         }
     }
 
@@ -76,7 +76,7 @@ impl Connection {
     ) {
         let session = self.state.session();
         let Some(hold) = session.and_then(|session| ctx.shared.hold(session)) else {
-            return self.fail(slot, Refusal::ABORTED, ctx);
+            return self.end(slot, Ending::ABORTED, ctx);
         };
         let change = match work {
             Work::Hold => Change::Hold(hold),
@@ -99,9 +99,9 @@ impl Connection {
 
     /// All shards have agreed on a change, of a reservation or of paths, or not: who asked for it
     /// is answered, if he is there.
-    pub(super) fn change_is_decided(&mut self, number: u64, end: Refusal, ctx: &mut Context<'_>) {
+    pub(super) fn change_is_decided(&mut self, number: u64, end: Ending, ctx: &mut Context<'_>) {
         if let Some(slot) = self.slots.changing(number) {
-            self.fail(slot, end, ctx);
+            self.end(slot, end, ctx);
         }
     }
 }

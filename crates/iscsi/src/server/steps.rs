@@ -14,7 +14,7 @@ use scsi::{LbaSearch, Work};
 use wire::scsi::ScsiStatus;
 
 use super::slots::{Incoming, Judged, Kind, Task, TaskState};
-use super::{Connection, Context, Refusal};
+use super::{Connection, Context, Ending};
 
 /// How often an ORWRITE begins again because somebody else wrote in between.
 const ATTEMPTS: u8 = 16;
@@ -180,7 +180,7 @@ impl Connection {
         let mut buffers = vec![buffer];
         buffers.extend(expected.map(|expected| *expected));
         let Some(Steps { judged, extent, mut next }) = self.steps.remove(&slot) else {
-            return self.steps_end(slot, class, buffers, super::refusal_of(outcome), ctx);
+            return self.steps_end(slot, class, buffers, super::ending_of(outcome), ctx);
         };
         let is_replaced = matches!(next, Next::Replaced { .. });
         let lost_race = is_replaced && matches!(outcome, Outcome::Miscompare(_));
@@ -188,7 +188,7 @@ impl Connection {
         let is_well = outcome.is_done() || lost_race || matches!(outcome, Outcome::Found(_));
         if !is_well || is_aborted || !self.is_open() {
             buffers.extend(next.buffers());
-            return self.steps_end(slot, class, buffers, super::refusal_of(outcome), ctx);
+            return self.steps_end(slot, class, buffers, super::ending_of(outcome), ctx);
         }
         if let Next::Search(search) = &mut next {
             search.found(outcome);
@@ -250,7 +250,7 @@ impl Connection {
         let Next::Search(search) = next else {
             buffers.extend(next.buffers());
             let status = if lost_race { ScsiStatus::BUSY } else { ScsiStatus::GOOD };
-            return self.steps_end(slot, class, buffers, Refusal::bare(status), ctx);
+            return self.steps_end(slot, class, buffers, Ending::bare(status), ctx);
         };
         let task = self.slots.remove(slot);
         self.order.task_is_gone(slot);
@@ -262,11 +262,11 @@ impl Connection {
         slot: u16,
         class: Class,
         buffers: Vec<Buffer>,
-        end: Refusal,
+        end: Ending,
         ctx: &mut Context<'_>,
     ) {
         self.give_all(buffers, class, ctx);
-        self.fail(slot, end, ctx);
+        self.end(slot, end, ctx);
     }
 }
 

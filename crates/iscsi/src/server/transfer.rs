@@ -17,7 +17,7 @@ use super::memory::Need;
 use super::outbox::Transfer;
 use super::receive::Step;
 use super::slots::{Grant, Incoming, Judged, Task, TaskState};
-use super::{Connection, Context, Refusal};
+use super::{Connection, Context, Ending};
 use crate::limits::DATA_AFTER_R2T;
 use crate::pdu_stream::PduHead;
 
@@ -30,20 +30,20 @@ impl Connection {
         judged: Judged,
         work: Work,
         ctx: &mut Context<'_>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Ending> {
         let (length, came) = (asked.task.length, asked.data.len() as u32);
         let is_agreed = (came == 0 || self.parameters.immediate_data)
             && (asked.is_final || !self.parameters.initial_r2t);
         if !is_agreed {
-            return Err(Refusal::UNEXPECTED_DATA);
+            return Err(Ending::UNEXPECTED_DATA);
         }
         if came > length || (came == length && !asked.is_final) {
-            return Err(Refusal::WRONG_FRAME);
+            return Err(Ending::WRONG_FRAME);
         }
         let need = Need::of(&work, &asked.cdb, length);
         let Some(buffers) = self.transfer_buffers(need, ctx) else {
             if came > 0 || !asked.is_final {
-                return Err(Refusal::FULL);
+                return Err(Ending::FULL);
             }
             self.wait(asked.task, judged, need);
             return Ok(true);
@@ -87,13 +87,13 @@ impl Connection {
         mut asked: Asked<'a>,
         head: &PduHead,
         ctx: &mut Context<'_>,
-    ) -> Result<u16, (Asked<'a>, Refusal)> {
+    ) -> Result<u16, (Asked<'a>, Ending)> {
         // All of it is data that come unasked, of which those in the first PDU are on their way.
         let is_final = core::mem::replace(&mut asked.is_final, false);
         let agreed = self.parameters.immediate_data && (is_final || !self.parameters.initial_r2t);
         let judged = match agreed {
             true => self.judge_streamed(&mut asked, ctx),
-            false => Err(Refusal::UNEXPECTED_DATA),
+            false => Err(Ending::UNEXPECTED_DATA),
         };
         let found = judged.and_then(|(judged, work)| {
             let unasked = match is_final {
@@ -101,10 +101,10 @@ impl Connection {
                 false => asked.to_target.min(self.parameters.first_burst),
             };
             if unasked > asked.task.length || asked.task.length > asked.to_target {
-                return Err(Refusal::WRONG_FRAME);
+                return Err(Ending::WRONG_FRAME);
             }
             let need = Need::of(&work, &asked.cdb, asked.task.length);
-            Ok((judged, self.transfer_buffers(need, ctx).ok_or(Refusal::FULL)?))
+            Ok((judged, self.transfer_buffers(need, ctx).ok_or(Ending::FULL)?))
         });
         asked.is_final = is_final;
         let (judged, buffers) = match found {
@@ -124,12 +124,12 @@ impl Connection {
         &mut self,
         asked: &mut Asked<'_>,
         ctx: &mut Context<'_>,
-    ) -> Result<(Judged, Work), Refusal> {
-        let unit = self.unit(asked, ctx).ok_or(Refusal::NO_UNIT)?;
+    ) -> Result<(Judged, Work), Ending> {
+        let unit = self.unit(asked, ctx).ok_or(Ending::NO_UNIT)?;
         let work = self.admit(asked, unit, ctx)?;
         let judged = Judged::of(asked.cdb, unit);
         let Payload::FromHost(length) = work.payload() else {
-            return Err(Refusal::UNEXPECTED_DATA);
+            return Err(Ending::UNEXPECTED_DATA);
         };
         asked.task.length = length;
         self.take_loans(ctx);
