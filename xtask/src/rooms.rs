@@ -125,7 +125,7 @@ const LINTS: &str = "[lints]\nworkspace = true\n";
 /// The crates above the protocols, and the files that may name them all.
 const NAMING: &[(&str, &[&str])] = &[
     ("shard", &["protocols.rs", "protocols/agreed.rs", "remote.rs"]),
-    ("plateway", &["protocols/mod.rs", "protocols/host.rs"]),
+    ("plateway", &["protocols/mod.rs", "protocols/host.rs", "protocols/remote.rs"]),
     ("sim", &[]),
 ];
 /// The protocols. A file or folder that has one of these names in its own may name it as well.
