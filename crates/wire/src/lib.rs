@@ -21,10 +21,12 @@ mod codes;
 mod error;
 #[macro_use]
 mod field;
+mod front;
 mod text;
 
 pub mod aoe;
 pub mod ata;
+pub mod checksum;
 pub mod ethernet;
 pub mod iscsi;
 pub mod nvme;
@@ -32,4 +34,5 @@ pub mod nvme_tcp;
 pub mod scsi;
 
 pub use error::{Expected, ParseError};
+pub use front::Front;
 pub use text::{ascii_field, ascii_text};
