@@ -1,8 +1,8 @@
 //! How a field lies in bytes, and the macros that make tables of fields and of bits; codes are
 //! declared by those of [`codes`](crate::codes).
 //!
-//! [`Field`] is little-endian: NVMe and ATA are. [`BigEndianField`] is for the tables of iSCSI; AoE
-//! and Ethernet read their few fields by hand. They are two traits, so that a structure which is
+//! [`Field`] is little-endian: NVMe and ATA are. [`BigEndianField`] is for the tables of iSCSI and of
+//! what carries frames; headers of few fields, like AoE's, are read by hand. They are two traits, so that a structure which is
 //! little-endian cannot stand in a big-endian table. Everything is inlined, and on an array of known
 //! size the bounds checks fold away, so the tables cost what hand-written loads cost.
 
