@@ -28,10 +28,12 @@ pub mod aoe;
 pub mod ata;
 pub mod checksum;
 pub mod ethernet;
+pub mod ip;
 pub mod iscsi;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod scsi;
+pub mod udp;
 
 pub use error::{Expected, ParseError};
 pub use front::Front;
