@@ -28,11 +28,14 @@ pub mod aoe;
 pub mod ata;
 pub mod checksum;
 pub mod ethernet;
+pub mod gre;
 pub mod ip;
 pub mod iscsi;
+pub mod l2tp;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod scsi;
+pub mod sequence;
 pub mod udp;
 
 pub use error::{Expected, ParseError};
