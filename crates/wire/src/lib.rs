@@ -26,6 +26,7 @@ mod text;
 
 pub mod aoe;
 pub mod ata;
+pub mod bfd;
 pub mod checksum;
 pub mod ethernet;
 pub mod gre;
