@@ -6,6 +6,11 @@
 //! and [`scsi`] (commands, sense data and what they carry). Read `nvme_tcp.rs` first: it is the
 //! outermost layer and the pattern of all others.
 //!
+//! What carries frames from router to router: [`mpls`] (label stacks), [`pseudowire`] (the control
+//! word) and [`bfd`] (whether the peer is there); [`gre`] and [`l2tp`], over [`ip`] and [`udp`], with
+//! [`checksum`]; [`sequence`] compares the numbers of all of them. These headers come as they nest:
+//! `pop` takes one off the front of bytes, and a [`Front`] has them pushed in front of each other.
+//!
 //! Deliberately not here: state (a parser never remembers the previous PDU), I/O, digests (whoever
 //! owns the bytes computes CRC32C), policy (which field value is acceptable *now*), captures (the
 //! program reads them with libraries), `unsafe`, dependencies.
@@ -14,7 +19,7 @@
 //! named constants, so they can be logged and refused properly. A [`ParseError`] names the field,
 //! its offset, what was expected and what was seen. A header is one table of offsets
 //! (`field::layout!`), checked at compile time to be ascending, disjoint and inside its size.
-//! NVMe and ATA are little-endian; Ethernet, AoE, iSCSI and SCSI are big-endian.
+//! NVMe and ATA are little-endian; Ethernet, AoE, iSCSI, SCSI and what carries frames are big-endian.
 
 #[macro_use]
 mod codes;
@@ -22,6 +27,8 @@ mod error;
 #[macro_use]
 mod field;
 mod front;
+#[cfg(test)]
+mod stacks;
 mod text;
 
 pub mod aoe;
