@@ -199,6 +199,76 @@ AOE = {
 }
 
 
+# What carries frames from router to router: label stacks, and headers as they nest.
+def label(number, bottom=0, ttl=255, tc=0):
+    return struct.pack(">I", number << 12 | tc << 9 | bottom << 8 | ttl)
+
+
+FRAME = bytes([2] * 6 + [4] * 6) + b"\x88\xa2" + AOE["read"]
+MPLS = {
+    "pseudowire": label(100, 1) + b"\0\0\0\1" + FRAME,
+    "tunnelled": label(200, tc=5, ttl=64) + label(100, 1) + b"\0\0\xff\xff" + FRAME,
+    "explicit-null": label(0) + label(100, 1) + FRAME,
+    "entropy": label(200) + label(7) + label(54321, ttl=0) + label(100, 1) + b"\0\x40\0\2",
+    "channel": label(13, 1, 1) + b"\x10\0\0\7" + bytes(24),
+    "implicit-null": label(3, 1),
+    "unassigned": label(4, 1),
+    "deep": label(16) * 16 + label(17, 1),
+    "without-bottom": label(16) * 3,
+    "late": b"\0\1\x80\1",
+}
+
+
+def control(state, flags=0, diagnostic=0, mult=3, mine=7, yours=0, section=b"", version=1, length=None):
+    return struct.pack(">BBBBIIIII", version << 5 | diagnostic, state << 6 | flags, mult,
+                       24 + len(section) if length is None else length, mine, yours, 1000000, 1000000, 0) + section
+
+
+BFD = {
+    "down": control(1),
+    "init": control(2, yours=9),
+    "up-poll": control(3, 0x20, yours=9),
+    "up-final": control(3, 0x18, yours=9),
+    "admin-down": control(0, diagnostic=7),
+    "password": control(1, 4, section=b"\1\x0c\1password!"),
+    "md5": control(1, 4, section=b"\2\x18\1\0" + struct.pack(">I", 5) + bytes(16)),
+    "sha1": control(1, 4, section=b"\5\x1c\2\0" + struct.pack(">I", 5) + bytes(20)),
+    "unknown-section": control(1, 4, section=b"\x63\4ab"),
+    "short-section": control(1, 4, section=b"\4\x1c\1"),
+    "nobody": control(3),
+    "multipoint": control(1, 1),
+    "padded": control(1) + bytes(22),
+}
+
+
+def ipv4(protocol, payload, options=b""):
+    head = bytearray(struct.pack(">BBHHHBBH4s4s", 0x45 + len(options) // 4, 0, 20 + len(options) + len(payload), 0, 0x4000, 64,
+                                 protocol, 0, b"\x0a\0\0\1", b"\x0a\0\0\2") + options)
+    total = sum(struct.unpack(f">{len(head) // 2}H", head))
+    struct.pack_into(">H", head, 10, ~(total % 0xFFFF or 0xFFFF) & 0xFFFF)
+    return bytes(head) + payload
+
+
+def udp(port, payload):
+    return struct.pack(">HHHH", 49153, port, 8 + len(payload), 0) + payload
+
+
+TUNNELS = {
+    "frame": FRAME,
+    "frame-tagged": FRAME[:12] + b"\x81\0\xa0\7" + FRAME[12:],
+    "frame-tagged-twice": FRAME[:12] + b"\x88\xa8\0\7\x81\0\0\x08" + FRAME[12:],
+    "gre": b"\0\0\x65\x58" + FRAME,
+    "gre-all": b"\xb0\0\x65\x58" + struct.pack(">HHII", 0, 0, 42, 7) + FRAME,
+    "gre-version-1": b"\x20\1\x88\x0b" + bytes(8),
+    "l2tp-udp": b"\0\3\0\0" + struct.pack(">IQI", 7, 1 << 60, 0x40000005) + FRAME,
+    "l2tp-ip": struct.pack(">III", 7, 0x01020304, 0) + FRAME,
+    "l2tp-control": b"\xc8\3\0\x14" + bytes(16),
+    "ipv4-udp-mpls": ipv4(17, udp(6635, MPLS["pseudowire"])),
+    "ipv4-options": ipv4(47, b"\0\0\x65\x58" + FRAME, b"\1\1\1\0") + bytes(6),
+    "ipv6-udp": struct.pack(">IHBB16s16s", 6 << 28, 12, 17, 64, bytes(15) + b"\1", bytes(15) + b"\1") + udp(1701, b"data"),
+    "udp": udp(3784, BFD["down"]),
+}
+
 
 # iSCSI PDUs, behind the byte that says which digests there are (which stand for themselves, as zeros).
 def bhs(op, flags, data=b"", fields=(), ahs=b"", lun=1, itt=7, digests=0, specific=b"\0\0"):
@@ -313,7 +383,7 @@ SCSI_PARAMETERS = {
     "block-limits": vpd(0xB0, struct.pack(">BBHIIIIIIIQ", 1, 8, 8, 2048, 0, 0, 0xFFFFFFFF, 256, 8, 1 << 31, 65536)),
 }
 
-for target, seeds in {"scsi_cdb": SCSI_CDBS, "scsi_parameters": SCSI_PARAMETERS, "iscsi_pdu": ISCSI, "iscsi_keys": KEYS, "frame": AOE, "capture": CAPTURES, "pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
+for target, seeds in {"scsi_cdb": SCSI_CDBS, "scsi_parameters": SCSI_PARAMETERS, "iscsi_pdu": ISCSI, "iscsi_keys": KEYS, "frame": AOE, "mpls": MPLS, "bfd": BFD, "tunnel": TUNNELS, "capture": CAPTURES, "pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
     for name, data in seeds.items():
         seed(target, name, data)
 

@@ -1,0 +1,149 @@
+//! The headers of tunnels: Ethernet with its tags, IPv4, IPv6, UDP, GRE and L2TPv3.
+//!
+//! The input is what each of them may find; where it has a checksum that is wrong, it is looked at
+//! once more with the one that was expected, so that more than the checksum is searched.
+#![no_main]
+
+use std::net::Ipv6Addr;
+
+use libfuzzer_sys::fuzz_target;
+use plateway_fuzz::{contract, one_line};
+use wire::checksum::Checksum;
+use wire::ethernet::{EtherType, Header, Tagged, VlanTag};
+use wire::ip::{Ipv4Header, Ipv6Header, PseudoHeader};
+use wire::l2tp::{Cookie, DataHeader, L2SpecificSublayer, SessionFormat, Transport, session_id};
+use wire::sequence::Arrival;
+use wire::{Expected, ParseError, gre, udp};
+
+fuzz_target!(|input: &[u8]| {
+    ethernet(input);
+    contract!(Ipv4Header, input);
+    mended(input, |bytes| {
+        Ipv4Header::pop(bytes).map(|(header, payload)| ipv4(bytes, header, payload))
+    });
+    contract!(Ipv6Header, input);
+    match Ipv6Header::pop(input) {
+        Ok((header, payload)) => {
+            one_line(&header);
+            assert_eq!(payload.len(), usize::from(header.payload_length));
+            udp_in(header.pseudo_header(), payload);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+    udp_in(PseudoHeader::V6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST), input);
+    gre_in(input);
+    l2tp(input);
+    if let Some(&[a, b, c, d, e, f, g, h]) = input.first_chunk() {
+        let [a, b] = [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes);
+        let gre =
+            |sequence| gre::Header { sequence: Some(sequence), ..gre::Header::new(EtherType(0)) };
+        sequence(32, a ^ b, gre(a).arrival(b), gre(b).arrival(a));
+        let [of_a, of_b] = [a, b].map(L2SpecificSublayer::sequenced);
+        sequence(24, a ^ b, of_a.arrival(b), of_b.arrival(a));
+    }
+});
+
+/// Has `parse` look at the input, and again with another checksum if that one was wrong.
+fn mended(input: &[u8], mut parse: impl FnMut(&[u8]) -> Result<(), ParseError>) {
+    let Err(error) = parse(input) else { return };
+    drop(error.to_string());
+    if let (true, Expected::Exactly(right)) = (error.field.ends_with("checksum"), error.expected) {
+        let mut bytes = input.to_vec();
+        bytes[error.offset..error.offset + 2].copy_from_slice(&(right as u16).to_be_bytes());
+        parse(&bytes).expect("the checksum that was expected");
+    }
+}
+
+fn ethernet(input: &[u8]) {
+    if let Some(header) = contract!(Header, input) {
+        one_line(&header);
+    }
+    contract!(VlanTag, input);
+    match Tagged::parse(input) {
+        Ok(Tagged { addresses, tag, rest }) => {
+            let tag = tag.map_or(Vec::new(), |tag| {
+                one_line(&tag);
+                tag.emit().to_vec()
+            });
+            assert_eq!([&addresses[..], &tag, rest].concat(), input);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn ipv4(bytes: &[u8], header: Ipv4Header, payload: &[u8]) {
+    one_line(&header);
+    let size = usize::from(header.version_length.length()) * 4;
+    assert_eq!(payload, &bytes[size..header.total_length.into()]);
+    let Ipv4Header { protocol, source, destination, ttl, traffic_class, .. } = header;
+    let plain = Ipv4Header::new(protocol, source, destination, ttl, traffic_class, payload.len());
+    let again = [&plain.emit(), payload].concat();
+    assert_eq!(Ipv4Header::pop(&again), Ok((plain, payload)), "written and read again");
+    udp_in(header.pseudo_header(), payload);
+}
+
+fn udp_in(pseudo_header: PseudoHeader, input: &[u8]) {
+    contract!(udp::Header, input);
+    mended(input, |bytes| {
+        let (header, payload) = udp::Header::pop(bytes, pseudo_header)?;
+        one_line(&header);
+        assert_eq!(payload.len() + udp::Header::SIZE, usize::from(header.length));
+        let sum = Checksum::default().with(payload);
+        let checked = header.with_checksum(pseudo_header, sum);
+        assert!(header.checksum == 0 || header == checked);
+        let again = [&checked.emit(), payload].concat();
+        assert_eq!(udp::Header::pop(&again, pseudo_header), Ok((checked, payload)));
+        Ok(())
+    });
+}
+
+fn gre_in(input: &[u8]) {
+    mended(input, |bytes| {
+        let (header, payload) = gre::Header::pop(bytes)?;
+        one_line(&header);
+        let front = header.emit(Checksum::default().with(payload));
+        assert_eq!((front.len(), &bytes[front.len()..]), (header.size(), payload));
+        let again = [&front, payload].concat();
+        assert_eq!(gre::Header::pop(&again), Ok((header, payload)), "written and read again");
+        Ok(())
+    });
+}
+
+fn l2tp(input: &[u8]) {
+    for transport in [Transport::Udp, Transport::Ip] {
+        let id = session_id(transport, input);
+        for cookie in [Cookie::None, Cookie::Short([0; 4]), Cookie::Long([0; 8])] {
+            for has_sublayer in [false, true] {
+                let format = SessionFormat { transport, cookie, has_sublayer };
+                let (header, frame) = match DataHeader::pop(input, format) {
+                    Ok(popped) => popped,
+                    Err(error) => {
+                        drop(error.to_string());
+                        continue;
+                    }
+                };
+                one_line(&header);
+                assert_eq!(id, Ok(header.session_id));
+                assert_eq!(header.cookie.bytes().len(), cookie.bytes().len());
+                let front = header.emit(transport);
+                assert_eq!(&input[front.len()..], frame);
+                let again = [&front, frame].concat();
+                assert_eq!(DataHeader::pop(&again, format), Ok((header, frame)));
+            }
+        }
+    }
+}
+
+/// Of two numbers that differ in these of their `bits` bits at most one is ahead of the other.
+fn sequence(bits: u32, differ: u32, one: Arrival, other: Arrival) {
+    let differ = differ << (32 - bits);
+    match (one, other) {
+        (Arrival::InOrder, Arrival::InOrder) => assert_eq!(differ, 0),
+        (Arrival::Ahead(missing), Arrival::Late) | (Arrival::Late, Arrival::Ahead(missing)) => {
+            assert!(missing > 0 && missing < 1 << (bits - 1));
+        }
+        // Half of all numbers away from each other.
+        (Arrival::Late, Arrival::Late) => assert_eq!(differ, 1 << 31),
+        arrivals => panic!("{differ:#x}: {arrivals:?}"),
+    }
+}
