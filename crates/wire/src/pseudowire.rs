@@ -161,8 +161,8 @@ pub enum Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet. Errors: those of both headers; of a first nibble that neither has, which a
-    /// peer sends that has no control word, the one that names a control word's.
+    /// Reads a packet. Errors: those of the two headers. A first nibble that neither has, as of a
+    /// peer that sends no control word, is told as one that is not a control word's.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         if bytes.first().is_some_and(|first| first >> 4 == CHANNEL) {
