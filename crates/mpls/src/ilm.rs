@@ -1,0 +1,362 @@
+//! ILM, the incoming label map of a label space: what is done with a packet by its top label.
+//!
+//! ```text
+//!   label, 20 bits:   shelf, 10 | place, 10
+//!   shelves[shelf] -> row;   rows[row][place] -> entry;   entries[entry]: owner, state, counters
+//! ```
+//! A label is found by three loads, however many there are; 4 KiB a row, and rows only where labels
+//! are. A label that is withdrawn is in quarantine: it keeps its entry, packets with it are dropped
+//! and counted, and only its owner may have it back before the time is over. A packet that is still
+//! on its way cannot reach whoever has the label next.
+//! Units: bytes from the label stack on. Errors: labels that are special, or another's. Spec: RFC
+//! 3031 clauses 3.11 and 3.14; quarantine is ours.
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use block::{Instant, planted};
+use contract::counters;
+use wire::mpls::Label;
+
+use crate::ftn::Fec;
+use crate::nhlfe::NhlfeId;
+use crate::pseudowire::PseudowireId;
+use crate::refused::Refused;
+use crate::verdict::DropReason;
+
+/// Whose packets a label of a tunnel means, by the number that whoever configured it gave. Another
+/// FEC has another number, also later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FecId(pub u32);
+
+/// Who has a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Fec(FecId),
+    /// A pseudowire for these frames; for others it is another owner.
+    Pseudowire(PseudowireId, Fec),
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fec(FecId(id)) => write!(f, "FEC {id}"),
+            Self::Pseudowire(id, fec) => write!(f, "{id} ({fec})"),
+        }
+    }
+}
+
+/// What is done with the packets of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The labels of an NHLFE take the place of this one, and they go on.
+    Forward(NhlfeId),
+    /// The tunnel ends here: the label is popped and the one below it looked up.
+    Pop,
+}
+
+/// How it stands with a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Lsp(Action),
+    /// A pseudowire ends here.
+    Pseudowire(PseudowireId),
+    /// In quarantine.
+    Withdrawn {
+        until: Instant,
+    },
+}
+
+counters! {
+    /// What came with a label.
+    pub struct IlmCounters {
+        /// Packets in whose stack this label was looked up.
+        packets: Frames,
+        /// Their bytes, from the label on.
+        packet_bytes: Bytes,
+        /// Those of them that were dropped; their port knows why.
+        dropped: Frames,
+    }
+}
+
+/// What is known of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IlmEntry {
+    pub owner: Owner,
+    pub state: State,
+    pub counters: IlmCounters,
+}
+
+const PLACE_BITS: u32 = 10;
+const PLACES: usize = 1 << PLACE_BITS;
+const SHELVES: usize = (Label::MAX.get() as usize + 1) >> PLACE_BITS;
+
+/// The labels of a space.
+#[derive(Debug, Default)]
+pub struct Ilm {
+    /// The number of the shelf's row, plus 1.
+    shelves: Vec<u16>,
+    /// The number of the entry, plus 1.
+    rows: Vec<[u32; PLACES]>,
+    entries: Vec<IlmEntry>,
+    /// Entries that are no label's.
+    free: Vec<u32>,
+    /// Labels in quarantine, the first to be free first. One that its owner has back may be here.
+    withdrawn: VecDeque<(Instant, Label)>,
+}
+
+impl Ilm {
+    /// The labels that somebody has or had a moment ago, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (Label, &IlmEntry)> {
+        let shelves = self.shelves.iter().enumerate().filter(|(_, row)| **row > 0);
+        shelves.flat_map(move |(shelf, row)| {
+            let places = self.rows[usize::from(*row) - 1].iter().enumerate();
+            places.filter_map(move |(place, entry)| {
+                let label = Label::new((shelf << PLACE_BITS | place) as u32)?;
+                Some((label, &self.entries[entry.checked_sub(1)? as usize]))
+            })
+        })
+    }
+
+    /// What is known of a label.
+    #[inline]
+    pub fn get(&self, label: Label) -> Option<&IlmEntry> {
+        Some(&self.entries[self.index(label)?])
+    }
+
+    /// The label of a packet that came; an error if it is nobody's.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        now: Instant,
+        label: Label,
+        bytes: usize,
+    ) -> Result<&mut IlmEntry, DropReason> {
+        let index = self.index(label).ok_or(DropReason::UnknownLabel)?;
+        let entry = &mut self.entries[index];
+        if let State::Withdrawn { until } = entry.state
+            && until <= now
+        {
+            return Err(DropReason::UnknownLabel);
+        }
+        entry.counters.packets += 1;
+        entry.counters.packet_bytes += bytes as u64;
+        Ok(entry)
+    }
+
+    #[inline]
+    fn index(&self, label: Label) -> Option<usize> {
+        let (shelf, place) = split(label);
+        let row = self.shelves.get(shelf)?.checked_sub(1)?;
+        let entry = self.rows[usize::from(row)][place].checked_sub(1)?;
+        Some(entry as usize)
+    }
+
+    /// Whether `owner` may have a label.
+    pub(crate) fn check(&self, now: Instant, label: Label, owner: Owner) -> Result<(), Refused> {
+        if label.is_special() {
+            return Err(Refused::Special(label));
+        }
+        match self.get(label) {
+            Some(entry) if entry.owner != owner => match entry.state {
+                State::Withdrawn { until }
+                    if until <= now || planted("label-is-reused-at-once") =>
+                {
+                    Ok(())
+                }
+                State::Withdrawn { until } => Err(Refused::Quarantined { label, until }),
+                _ => Err(Refused::Taken { label, by: entry.owner }),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a label to an owner who may have it. One who has it or had it last keeps its counters.
+    pub(crate) fn assign(&mut self, now: Instant, label: Label, owner: Owner, state: State) {
+        self.release(now);
+        if let Some(index) = self.index(label) {
+            let entry = &mut self.entries[index];
+            if entry.owner != owner {
+                entry.counters = IlmCounters::default();
+            }
+            (entry.owner, entry.state) = (owner, state);
+            return;
+        }
+        let entry = IlmEntry { owner, state, counters: IlmCounters::default() };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = entry;
+                index
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        *self.place(label) = index + 1;
+    }
+
+    /// Takes a label from its owner; it is nobody's `until` then. No one else's is touched.
+    pub(crate) fn withdraw(&mut self, now: Instant, label: Label, owner: Owner, until: Instant) {
+        self.release(now);
+        let Some(index) = self.index(label) else { return };
+        let entry = &mut self.entries[index];
+        if entry.owner == owner && !matches!(entry.state, State::Withdrawn { .. }) {
+            entry.state = State::Withdrawn { until };
+            self.withdrawn.push_back((until, label));
+        }
+    }
+
+    /// Forgets the labels whose quarantine is over.
+    fn release(&mut self, now: Instant) {
+        while let Some((until, label)) = self.withdrawn.pop_front_if(|(until, _)| *until <= now) {
+            let index = self.index(label);
+            if let Some(index) = index.filter(|index| {
+                // Not one that its owner has back, or gave back later.
+                self.entries[*index].state == State::Withdrawn { until }
+            }) {
+                *self.place(label) = 0;
+                self.free.push(index as u32);
+            }
+        }
+    }
+
+    fn place(&mut self, label: Label) -> &mut u32 {
+        let (shelf, place) = split(label);
+        if self.shelves.is_empty() {
+            self.shelves = vec![0; SHELVES];
+        }
+        let row = &mut self.shelves[shelf];
+        if *row == 0 {
+            self.rows.push([0; PLACES]);
+            *row = self.rows.len() as u16;
+        }
+        &mut self.rows[usize::from(*row) - 1][place]
+    }
+}
+
+#[inline]
+fn split(label: Label) -> (usize, usize) {
+    let number = label.get() as usize;
+    (number >> PLACE_BITS, number & (PLACES - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::LinkId;
+
+    use super::*;
+
+    const NOW: Instant = Instant(1000);
+    const LATER: Instant = Instant(2000);
+
+    fn label(number: u32) -> Label {
+        Label::new(number).unwrap()
+    }
+
+    fn fec(id: u32) -> Owner {
+        Owner::Fec(FecId(id))
+    }
+
+    fn forward(id: u32) -> State {
+        State::Lsp(Action::Forward(NhlfeId(id)))
+    }
+
+    fn look(ilm: &mut Ilm, now: Instant, number: u32) -> Result<State, DropReason> {
+        ilm.find(now, label(number), 100).map(|entry| entry.state)
+    }
+
+    #[test]
+    fn each_of_100_000_labels_is_found_by_its_number_alone() {
+        let mut ilm = Ilm::default();
+        assert_eq!(look(&mut ilm, NOW, 16), Err(DropReason::UnknownLabel));
+        // 7919 is prime, so no two are the same.
+        let number = |index: u32| 16 + index * 7919 % (Label::MAX.get() - 15);
+        for index in 0..100_000 {
+            ilm.assign(NOW, label(number(index)), fec(index), forward(index));
+        }
+        for index in 0..100_000 {
+            assert_eq!(look(&mut ilm, NOW, number(index)), Ok(forward(index)));
+        }
+        assert_eq!(ilm.iter().count(), 100_000);
+        assert!(ilm.iter().is_sorted_by_key(|(label, _)| label));
+        assert_eq!(look(&mut ilm, NOW, number(100_000)), Err(DropReason::UnknownLabel));
+        ilm.assign(NOW, Label::MAX, fec(7), forward(7));
+        assert_eq!(ilm.iter().last().map(|(label, _)| label), Some(Label::MAX));
+    }
+
+    #[test]
+    fn special_labels_are_nobody_s() {
+        for number in 0..16 {
+            let refused = Refused::Special(label(number));
+            assert_eq!(Ilm::default().check(NOW, label(number), fec(1)), Err(refused));
+        }
+        assert_eq!(Ilm::default().check(NOW, label(16), fec(1)), Ok(()));
+    }
+
+    #[test]
+    fn a_label_that_is_somebody_s_is_nobody_else_s() {
+        let mut ilm = Ilm::default();
+        ilm.assign(NOW, label(16), fec(1), forward(1));
+        let taken = Refused::Taken { label: label(16), by: fec(1) };
+        assert_eq!(ilm.check(NOW, label(16), fec(2)), Err(taken));
+        let pseudowire = Owner::Pseudowire(PseudowireId(1), Fec { circuit: LinkId(1) });
+        assert_eq!(ilm.check(NOW, label(16), pseudowire), Err(taken));
+        ilm.withdraw(NOW, label(16), fec(2), LATER);
+        assert_eq!(look(&mut ilm, NOW, 16), Ok(forward(1)), "another cannot withdraw it");
+        assert_eq!(ilm.check(NOW, label(16), fec(1)), Ok(()));
+    }
+
+    #[test]
+    fn an_owner_who_gets_another_entry_keeps_counters() {
+        let mut ilm = Ilm::default();
+        ilm.assign(NOW, label(16), fec(1), forward(1));
+        look(&mut ilm, NOW, 16).unwrap();
+        ilm.assign(NOW, label(16), fec(1), forward(2));
+        let entry = ilm.get(label(16)).unwrap();
+        assert_eq!((entry.state, entry.counters.packets), (forward(2), 1));
+        assert_eq!(entry.counters.packet_bytes, 100);
+    }
+
+    #[test]
+    fn a_withdrawn_label_is_nobody_s_until_its_quarantine_is_over() {
+        let mut ilm = Ilm::default();
+        ilm.assign(NOW, label(16), fec(1), forward(1));
+        ilm.withdraw(NOW, label(16), fec(1), LATER);
+        let withdrawn = State::Withdrawn { until: LATER };
+        assert_eq!(look(&mut ilm, Instant(1999), 16), Ok(withdrawn));
+        assert_eq!(look(&mut ilm, LATER, 16), Err(DropReason::UnknownLabel));
+        let refused = Refused::Quarantined { label: label(16), until: LATER };
+        assert_eq!(ilm.check(Instant(1999), label(16), fec(2)), Err(refused));
+        assert_eq!(ilm.check(LATER, label(16), fec(2)), Ok(()));
+        ilm.assign(LATER, label(16), fec(2), forward(2));
+        let entry = ilm.get(label(16)).unwrap();
+        assert_eq!((entry.state, entry.counters), (forward(2), IlmCounters::default()));
+    }
+
+    #[test]
+    fn its_owner_has_a_withdrawn_label_back_at_once() {
+        let mut ilm = Ilm::default();
+        ilm.assign(NOW, label(16), fec(1), forward(1));
+        ilm.withdraw(NOW, label(16), fec(1), LATER);
+        // A second time does not make it longer.
+        ilm.withdraw(NOW, label(16), fec(1), Instant(9000));
+        assert_eq!(ilm.get(label(16)).unwrap().state, State::Withdrawn { until: LATER });
+        assert_eq!(ilm.check(NOW, label(16), fec(1)), Ok(()));
+        ilm.assign(NOW, label(16), fec(1), forward(3));
+        // What was noted of the quarantine does not take it away.
+        ilm.assign(Instant(9000), label(17), fec(2), forward(2));
+        assert_eq!(look(&mut ilm, Instant(9000), 16), Ok(forward(3)));
+    }
+
+    #[test]
+    fn entries_of_withdrawn_labels_are_used_again() {
+        let mut ilm = Ilm::default();
+        for round in 0..100 {
+            let (now, number) = (Instant(round * 10), 16 + round as u32);
+            ilm.assign(now, label(number), fec(1), forward(1));
+            ilm.withdraw(now, label(number), fec(1), Instant(round * 10 + 15));
+        }
+        assert_eq!((ilm.entries.len(), ilm.withdrawn.len(), ilm.iter().count()), (2, 2, 2));
+    }
+}

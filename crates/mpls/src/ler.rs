@@ -1,0 +1,204 @@
+//! The edge: a frame of a circuit enters its pseudowire, and a packet leaves a pseudowire by its
+//! circuit, as the frame that entered.
+//!
+//! ```text
+//!   circuit:   frame
+//!   core:      Ethernet | tunnel labels | pseudowire's label, S | control word | frame
+//! ```
+//! A frame that enters is whole: with its VLAN tag, without check sequence. Nothing in it is looked
+//! at but its length, whom it is for, its EtherType and its priority; one that has labels is a frame
+//! like others. What lies between the two ends of a cable stays there: PAUSE and all of MAC control,
+//! LACP and all slow protocols, and what is for an address that no bridge forwards.
+//!
+//! A packet that leaves came as its pseudowire's packets do, or it is dropped. Then the first four
+//! bits behind its label are looked at, before all else: a message of the associated channel never
+//! reaches a circuit. Then the sequence number, then whether the frame fits the circuit.
+//! Units: bytes of a frame from its destination address on. Errors: frames are dropped and counted.
+//! Spec: RFC 4448, RFC 4385; RFC 3443 (the labels' TTL says nothing of the frame's: "pipe").
+
+use block::{IdMap, planted};
+use contract::LinkId;
+use wire::Front;
+use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, Tagged, VLAN_TAG_SIZE};
+use wire::mpls::{Label, LabelStackEntry};
+use wire::pseudowire::{ControlWord, Packet};
+use wire::sequence::PseudowireSequence;
+
+use crate::ftn::Fec;
+use crate::limits::TTL_FIRST;
+use crate::nhlfe::NhlfeState;
+use crate::port::{PortState, Role};
+use crate::pseudowire::{PseudowireId, PseudowireState};
+use crate::router::Router;
+use crate::sequencing::Sequencing;
+use crate::verdict::{DropReason, Verdict};
+
+impl Router {
+    /// What is done with a frame that came by a circuit, whoever it is for. It is whole, from its
+    /// destination address on. One that came by any other port is dropped.
+    #[inline]
+    pub fn handle_circuit<'a>(&mut self, circuit: LinkId, frame: &'a [u8]) -> Verdict<'a> {
+        match self.enter(circuit, frame) {
+            Ok(verdict) => verdict,
+            Err(reason) => self.drop_frame(circuit, reason),
+        }
+    }
+
+    #[inline]
+    fn enter<'a>(&mut self, circuit: LinkId, frame: &'a [u8]) -> Result<Verdict<'a>, DropReason> {
+        let port = self.ports.get_mut(circuit.0).ok_or(DropReason::NoCircuit)?;
+        let Role::Circuit(role) = port.role else { return Err(DropReason::NoCircuit) };
+        port.count_received(frame.len());
+        let tagged = Tagged::parse(frame).map_err(|_| DropReason::Runt)?;
+        if stays_on_its_cable(&tagged) {
+            return Err(DropReason::BridgeReserved);
+        }
+        let priority = tagged.tag.map_or(0, |tag| tag.control.priority());
+        let traffic_class = role.traffic_classes[usize::from(priority)];
+        let id = self.ftn.find(Fec { circuit }).ok_or(DropReason::NoPseudowire)?;
+        let nhlfe = self.nhlfes.get_mut(self.pseudowires[id.0].pseudowire.nhlfe.0);
+        self.pseudowires[id.0].enter(&mut self.ports, nhlfe, traffic_class, frame)
+    }
+}
+
+/// Whether a frame is meant for the other end of its cable alone.
+#[inline]
+fn stays_on_its_cable(frame: &Tagged<'_>) -> bool {
+    let [a, b, c, d, e, f, ..] = *frame.addresses;
+    let ether_type = EtherType(u16::from_be_bytes([frame.rest[0], frame.rest[1]]));
+    MacAddress([a, b, c, d, e, f]).is_bridge_reserved()
+        || ether_type == EtherType::MAC_CONTROL
+        || ether_type == EtherType::SLOW_PROTOCOLS
+}
+
+impl PseudowireState {
+    /// A frame enters and is sent to the other end.
+    #[inline]
+    fn enter<'a>(
+        &mut self,
+        ports: &mut IdMap<PortState>,
+        nhlfe: Option<&mut NhlfeState>,
+        traffic_class: u8,
+        frame: &'a [u8],
+    ) -> Result<Verdict<'a>, DropReason> {
+        let mut front = Front::new();
+        let mut number = PseudowireSequence::UNSEQUENCED;
+        if let Some(sequencing) = self.pseudowire.control_word {
+            number = self.sender.number(sequencing);
+            front.push(&ControlWord::ethernet(number).emit());
+        }
+        let tunnel = LabelStackEntry {
+            label: self.pseudowire.label_out,
+            traffic_class,
+            is_bottom: false,
+            ttl: TTL_FIRST,
+        };
+        front.push(&LabelStackEntry { is_bottom: true, ..tunnel }.emit());
+        let sent = match nhlfe {
+            Some(nhlfe) => nhlfe.send(ports, front, tunnel, frame),
+            None => Err(DropReason::NoNextHop),
+        };
+        match sent {
+            Ok(_) => {
+                self.sender.sent(number);
+                self.counters.sent += 1;
+                self.counters.sent_bytes += frame.len() as u64;
+            }
+            Err(reason) => self.drops.count(reason),
+        }
+        sent
+    }
+
+    /// A packet leaves, from behind the pseudowire's label on, which came by this port and, if its
+    /// label was not popped before, in this tunnel.
+    #[inline]
+    pub(crate) fn leave<'a>(
+        &mut self,
+        ports: &mut IdMap<PortState>,
+        id: PseudowireId,
+        origin: (LinkId, Option<Label>),
+        is_bottom: bool,
+        packet: &'a [u8],
+    ) -> Result<Verdict<'a>, DropReason> {
+        let left = self.open(id, origin, is_bottom, packet).and_then(|verdict| {
+            if let Verdict::Deliver { circuit, frame } = verdict {
+                deliver(ports, circuit, frame)?;
+            }
+            Ok(verdict)
+        });
+        match &left {
+            Ok(Verdict::Deliver { frame, .. }) => {
+                self.counters.delivered += 1;
+                self.counters.delivered_bytes += frame.len() as u64;
+            }
+            Ok(_) => self.counters.channel_messages += 1,
+            Err(reason) => self.drops.count(*reason),
+        }
+        left
+    }
+
+    /// Whether a packet is one of this pseudowire's, and what is in it.
+    #[inline]
+    fn open<'a>(
+        &mut self,
+        id: PseudowireId,
+        (port, tunnel): (LinkId, Option<Label>),
+        is_bottom: bool,
+        packet: &'a [u8],
+    ) -> Result<Verdict<'a>, DropReason> {
+        if !is_bottom {
+            return Err(DropReason::NotBottom);
+        }
+        self.pseudowire.check_origin(port, tunnel)?;
+        let circuit = self.pseudowire.fec.circuit;
+        let Some(sequencing) = self.pseudowire.control_word else {
+            return Ok(Verdict::Deliver { circuit, frame: whole(packet)? });
+        };
+        match Packet::parse(packet) {
+            Ok(Packet::Data(word, behind)) => {
+                let frame = whole(behind)?;
+                if sequencing == Sequencing::Drop && !self.receiver.take(word.sequence) {
+                    return Err(DropReason::Late);
+                }
+                Ok(Verdict::Deliver { circuit, frame })
+            }
+            Ok(Packet::Channel(_, message)) if planted("channel-reaches-the-circuit") => {
+                Ok(Verdict::Deliver { circuit, frame: message })
+            }
+            Ok(Packet::Channel(header, message)) => {
+                Ok(Verdict::Channel { pseudowire: id, header, message })
+            }
+            Err(_) => Err(misread(packet)),
+        }
+    }
+}
+
+/// A frame with an Ethernet header.
+#[inline]
+fn whole(frame: &[u8]) -> Result<&[u8], DropReason> {
+    if frame.len() < HEADER_SIZE { Err(DropReason::Runt) } else { Ok(frame) }
+}
+
+/// Why a packet is neither a frame nor a message of the channel.
+#[cold]
+fn misread(packet: &[u8]) -> DropReason {
+    match packet.first_chunk() {
+        None::<&[u8; ControlWord::SIZE]> => DropReason::Runt,
+        Some([0x10..=0x1f, ..]) => DropReason::ChannelVersion,
+        Some(_) => DropReason::ControlWordMismatch,
+    }
+}
+
+/// A frame leaves by a circuit that is there and takes it.
+#[inline]
+fn deliver(ports: &mut IdMap<PortState>, circuit: LinkId, frame: &[u8]) -> Result<(), DropReason> {
+    let port = ports.get_mut(circuit.0).ok_or(DropReason::NoCircuit)?;
+    let Role::Circuit(role) = port.role else { return Err(DropReason::NoCircuit) };
+    let is_tagged = Tagged::parse(frame).is_ok_and(|frame| frame.tag.is_some());
+    let header = HEADER_SIZE + if is_tagged { VLAN_TAG_SIZE } else { 0 };
+    if frame.len() > header + role.mtu as usize {
+        return Err(DropReason::OverCircuitMtu);
+    }
+    port.count_sent(frame.len());
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! MPLS: what a label edge router (LER) and a label switching router (LSR) do with a frame.
+//!
+//! A pure machine: the tables of a router and a frame in, a [`Verdict`] about it out; no socket,
+//! thread or clock. What lives here: the incoming label map ([`ilm`]), where packets go and with
+//! which labels ([`nhlfe`]), which frames go by which pseudowire ([`ftn`]), the pseudowire with its
+//! sequence numbers ([`pseudowire`], [`sequencing`]), and the ways through a router: a packet with
+//! labels is switched or ends here (`lsr`), a frame of a customer's enters or leaves (`ler`).
+//!
+//! What does not: the bytes of headers (`wire`), rings, copies and queues (the driver sends what a
+//! verdict says), what the frames of customers mean, how anybody comes to know a label. Read
+//! [`router`] first, then `lsr`, then `ler`.
+
+pub mod ftn;
+pub mod ilm;
+mod ler;
+pub mod limits;
+mod lsr;
+pub mod nhlfe;
+pub mod port;
+pub mod pseudowire;
+mod refused;
+pub mod router;
+pub mod sequencing;
+#[cfg(test)]
+mod tests;
+pub mod verdict;
+
+pub use ftn::Fec;
+pub use ilm::{Action, FecId, Ilm, IlmEntry, Owner};
+pub use nhlfe::{Labels, NextHop, Nhlfe, NhlfeId};
+pub use port::{Circuit, Core, Role};
+pub use pseudowire::{Origin, Pseudowire, PseudowireId};
+pub use refused::Refused;
+pub use router::{Router, Space};
+pub use sequencing::Sequencing;
+pub use verdict::{DropReason, Drops, Verdict};

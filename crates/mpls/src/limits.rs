@@ -1,0 +1,46 @@
+//! The bounds of a router. What holds for every protocol stands in [`block::limits`]. A number here
+//! is either derived in the comment above it or says where it comes from. Sizes in bytes unless the
+//! name says otherwise.
+
+use core::time::Duration;
+
+use wire::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
+use wire::mpls::LabelStackEntry;
+use wire::pseudowire::ControlWord;
+
+/// Labels that an NHLFE puts on a packet: a tunnel, one that carries it around a failed link or
+/// router, one around that one, and explicit null.
+pub const LABELS_MAX: usize = 4;
+/// Headers in front of a frame that leaves: Ethernet with a tag, the labels, that of a pseudowire
+/// and its control word.
+pub const FRONT_MAX: usize =
+    HEADER_SIZE + VLAN_TAG_SIZE + (LABELS_MAX + 1) * LabelStackEntry::SIZE + ControlWord::SIZE;
+/// Entries of a packet that are looked at, of which all but the last are popped. Four times what a
+/// router of ours puts on one.
+pub const DEPTH_MAX: usize = 16;
+/// What a label is sent with: what it carries does not count hops, so the tunnel shows none of its
+/// own ("pipe", RFC 3443), and a loop ends.
+pub const TTL_FIRST: u8 = 255;
+/// Ways by which a pseudowire's packets may come: its own, those around each link and router that
+/// may fail, with as many tunnels each.
+pub const ORIGINS_MAX: usize = 8;
+/// How long a withdrawn label is nobody's: longer than a packet lives in the core, and than a
+/// neighbour takes to load the labels that follow.
+pub const QUARANTINE_DEFAULT: Duration = Duration::from_secs(60);
+/// Late frames in a row, each the next of the one before, after which a receiver believes that its
+/// sender began anew. A network that repeats frames repeats fewer in a row.
+pub const RESYNC_FRAMES: u32 = 64;
+
+/// Numbers of ports, NHLFEs and pseudowires are small, since each is a place in a list: no more
+/// interfaces than a machine has, and no more of the others than there are labels.
+pub const PORTS_MAX: u32 = 1 << 16;
+pub const NHLFES_MAX: u32 = 1 << 20;
+pub const PSEUDOWIRES_MAX: u32 = 1 << 20;
+
+// How the bounds relate.
+const _: () = {
+    // The labels of one router do not make a stack that the next one refuses.
+    assert!(LABELS_MAX < DEPTH_MAX);
+    // A receiver follows a sender that began anew long before the window comes around.
+    assert!(RESYNC_FRAMES < 1 << 15);
+};

@@ -1,0 +1,181 @@
+//! NHLFE, next hop label forwarding entry: where packets go, and with which labels on top.
+//!
+//! One kind of entry does for all: its labels take the place of the one by which a packet came
+//! (none pops it, one swaps it, more also push), or go on top of a pseudowire's, where a frame
+//! enters. Two labels and more are a tunnel in a tunnel, as around a failed link.
+//!
+//! ```text
+//!   labels [300, 200] on 100 S:   Ethernet | 300 | 200 | 100 S | ...
+//! ```
+//! The entries put on a packet have the traffic class and the outgoing TTL of the one that they
+//! replace, so that a class holds through the core and a loop ends; S stays below. Where the label
+//! of a link's VLAN tag has a priority, it is the traffic class.
+//! Units: bytes behind the Ethernet header. Errors: a packet larger than the next hop takes is
+//! dropped, never cut (RFC 4448 has no fragments). Spec: RFC 3031 clause 3.10, RFC 3032 clauses 2.1
+//! and 2.4, RFC 3443 (TTL), RFC 5462 (TC).
+
+use block::{IdMap, planted};
+use contract::{LinkId, MacAddress, counters};
+use wire::Front;
+use wire::ethernet::{EtherType, TagControl};
+use wire::mpls::{Label, LabelStackEntry};
+
+use crate::limits::{FRONT_MAX, LABELS_MAX};
+use crate::port::{PortState, Role};
+use crate::refused::Refused;
+use crate::verdict::{DropReason, Verdict};
+
+/// The number of an NHLFE, given by whoever configured it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NhlfeId(pub u32);
+
+/// The next router of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The core port towards it.
+    pub port: LinkId,
+    /// The port's own address.
+    pub own: MacAddress,
+    /// The router's.
+    pub mac: MacAddress,
+    /// The VLAN in which it is.
+    pub vlan: Option<u16>,
+}
+
+/// Labels to be put on a packet, from the top; maybe none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Labels {
+    labels: [Label; LABELS_MAX],
+    count: u8,
+}
+
+impl Labels {
+    /// No label.
+    pub const NONE: Self = Self { labels: [Label::MAX; LABELS_MAX], count: 0 };
+
+    /// These labels. Errors: too many, and special ones but for explicit null, which a neighbour may
+    /// want in place of a label (RFC 3032 clause 2.1); implicit null is never sent.
+    pub fn new(labels: &[Label]) -> Result<Self, Refused> {
+        let is_null =
+            |label| matches!(label, Label::IPV4_EXPLICIT_NULL | Label::IPV6_EXPLICIT_NULL);
+        if let Some(label) = labels.iter().find(|label| label.is_special() && !is_null(**label)) {
+            return Err(Refused::Special(*label));
+        }
+        let mut list = Self { count: labels.len() as u8, ..Self::NONE };
+        let room = list.labels.get_mut(..labels.len());
+        room.ok_or(Refused::TooManyLabels(labels.len()))?.copy_from_slice(labels);
+        Ok(list)
+    }
+
+    /// The labels, from the top.
+    #[inline]
+    pub fn as_slice(&self) -> &[Label] {
+        &self.labels[..usize::from(self.count)]
+    }
+}
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nhlfe {
+    pub next_hop: NextHop,
+    pub labels: Labels,
+    /// Bytes behind the Ethernet header that a packet may have.
+    pub mtu: u32,
+}
+
+counters! {
+    /// What an NHLFE sent.
+    pub struct NhlfeCounters {
+        /// Packets that left.
+        packets: Frames,
+        /// Their bytes, from the label stack on.
+        packet_bytes: Bytes,
+        /// Packets that were dropped: larger than the next hop takes.
+        over_mtu: Frames,
+    }
+}
+
+/// An NHLFE as the router has it.
+#[derive(Debug)]
+pub(crate) struct NhlfeState {
+    pub(crate) nhlfe: Nhlfe,
+    pub(crate) counters: NhlfeCounters,
+}
+
+impl NhlfeState {
+    /// A packet whose top entry, `entry`, was taken off goes on, with one hop less.
+    #[inline]
+    pub(crate) fn switch<'a>(
+        &mut self,
+        ports: &mut IdMap<PortState>,
+        entry: &LabelStackEntry,
+        ttl: u8,
+        below: &'a [u8],
+    ) -> Result<Verdict<'a>, DropReason> {
+        if entry.is_bottom && self.nhlfe.labels.count == 0 {
+            return Err(DropReason::BottomPopped);
+        }
+        self.send(ports, Front::new(), LabelStackEntry { ttl, ..*entry }, below)
+    }
+
+    /// A packet goes to the next hop, with the labels in front of it. `like` has what their entries
+    /// say beside the label; the lowest of them is the bottom if that one is.
+    #[inline]
+    pub(crate) fn send<'a>(
+        &mut self,
+        ports: &mut IdMap<PortState>,
+        mut front: Front<FRONT_MAX>,
+        like: LabelStackEntry,
+        rest: &'a [u8],
+    ) -> Result<Verdict<'a>, DropReason> {
+        let NextHop { port, own, mac, vlan } = self.nhlfe.next_hop;
+        let mut is_bottom = like.is_bottom && !planted("swap-forgets-the-bottom");
+        for &label in self.nhlfe.labels.as_slice().iter().rev() {
+            front.push(&LabelStackEntry { label, is_bottom, ..like }.emit());
+            is_bottom = false;
+        }
+        let bytes = front.len() + rest.len();
+        if bytes > self.nhlfe.mtu as usize {
+            self.counters.over_mtu += 1;
+            return Err(DropReason::OverMtu);
+        }
+        let out = ports.get_mut(port.0).filter(|out| matches!(out.role, Role::Core(_)));
+        out.ok_or(DropReason::NoNextHop)?.count_sent(bytes);
+        self.counters.packets += 1;
+        self.counters.packet_bytes += bytes as u64;
+        front.push(&EtherType::MPLS.0.to_be_bytes());
+        if let Some(vid) = vlan {
+            let control =
+                TagControl(0).with_vid(vid).with_priority(u16::from(like.traffic_class & 7));
+            front.push(&control.0.to_be_bytes());
+            front.push(&EtherType::VLAN.0.to_be_bytes());
+        }
+        front.push(&own.0);
+        front.push(&mac.0);
+        Ok(Verdict::Send { port, front, rest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(number: u32) -> Label {
+        Label::new(number).unwrap()
+    }
+
+    #[test]
+    fn labels_are_ordinary_or_explicit_null_and_no_more_than_there_is_room_for() {
+        assert_eq!(Labels::new(&[]), Ok(Labels::NONE));
+        let four = [label(16), label(0), label(2), Label::MAX];
+        assert_eq!(Labels::new(&four).unwrap().as_slice(), four);
+        let five = [four.as_slice(), &[label(17)]].concat();
+        assert_eq!(Labels::new(&five), Err(Refused::TooManyLabels(5)));
+        for number in 0..16 {
+            let labels = Labels::new(&[label(16), label(number)]);
+            let may = number == 0 || number == 2;
+            assert_eq!(labels.is_ok(), may, "{number}");
+            assert!(may || labels == Err(Refused::Special(label(number))));
+        }
+    }
+}

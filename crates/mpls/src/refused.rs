@@ -1,0 +1,51 @@
+//! Changes of the tables that are refused: what was asked for, and what stands against it.
+
+use core::fmt;
+
+use block::Instant;
+use wire::mpls::Label;
+
+use crate::ftn::Fec;
+use crate::ilm::Owner;
+use crate::limits::{LABELS_MAX, ORIGINS_MAX};
+use crate::pseudowire::PseudowireId;
+
+/// Why a table stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A special label, which nobody may assign, or send where it is only signalled.
+    Special(Label),
+    /// Somebody else has the label.
+    Taken { label: Label, by: Owner },
+    /// Somebody else had the label, and packets for them may still come.
+    Quarantined { label: Label, until: Instant },
+    /// Another pseudowire carries these frames.
+    FecTaken { fec: Fec, by: PseudowireId },
+    /// More labels on a packet than there is room for.
+    TooManyLabels(usize),
+    /// A pseudowire whose packets may not come at all, or in more ways than are looked at.
+    Origins(usize),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Special(label) => {
+                write!(f, "expected a label of 16 or more, seen {} ({label})", label.get())
+            }
+            Self::Taken { label, by } => write!(f, "label {label} is that of {by}"),
+            Self::Quarantined { label, until } => {
+                write!(f, "label {label} was another's and is nobody's until {} ns", until.0)
+            }
+            Self::FecTaken { fec, by } => write!(f, "{fec} goes by {by}"),
+            Self::TooManyLabels(count) => {
+                write!(f, "expected at most {LABELS_MAX} labels, seen {count}")
+            }
+            Self::Origins(count) => {
+                write!(f, "expected 1 to {ORIGINS_MAX} ways for packets to come, seen {count}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Refused {}

@@ -1,0 +1,230 @@
+//! A router: its ports and its tables, and how these are changed.
+//!
+//! One type is both kinds of router, since what is done with a packet is up to its label: what is
+//! switched makes it an LSR, circuits and pseudowires make it an LER.
+//!
+//! Order of calls: `set_*` and `remove_*` at any time, `handle_labelled` with what comes by a core
+//! port, `handle_circuit` with what comes by a circuit. Entries are set whole, one by one. One that is
+//! set again keeps its counters and, of a pseudowire, what is known of sequence numbers, so what did
+//! not change may be set again in the midst of traffic. Entries refer to each other by number and
+//! need not be there: what refers to one that is not drops and counts.
+//! Units: those of the tables; `now` is a moment on the shard's clock. Errors: [`Refused`], after
+//! which nothing is changed; numbers beyond `limits` are our own mistake. Spec: RFC 3031.
+
+use core::time::Duration;
+
+use block::{IdMap, Instant};
+use contract::LinkId;
+use wire::mpls::Label;
+
+use crate::ftn::Ftn;
+use crate::ilm::{Action, FecId, Ilm, Owner, State};
+use crate::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX, QUARANTINE_DEFAULT};
+use crate::nhlfe::{Nhlfe, NhlfeCounters, NhlfeId, NhlfeState};
+use crate::port::{PortCounters, PortState, Role};
+use crate::pseudowire::{Pseudowire, PseudowireCounters, PseudowireId, PseudowireState};
+use crate::refused::Refused;
+use crate::sequencing::SequenceCounters;
+use crate::verdict::{DropReason, Drops, Verdict};
+
+/// A label space: where a label means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// On all core ports; those of pseudowires are there (RFC 8077 clause 3).
+    Platform,
+    /// On one core port, on top of a packet. There it goes before one of the platform.
+    Port(LinkId),
+}
+
+/// A label switching router, at the edge of its network or within.
+#[derive(Debug)]
+pub struct Router {
+    pub(crate) ports: IdMap<PortState>,
+    /// The labels of the platform.
+    pub(crate) labels: Ilm,
+    /// Those of ports, by port.
+    pub(crate) port_labels: IdMap<Ilm>,
+    pub(crate) nhlfes: IdMap<NhlfeState>,
+    pub(crate) pseudowires: IdMap<PseudowireState>,
+    pub(crate) ftn: Ftn,
+    quarantine: Duration,
+    /// Of frames by ports that are not there.
+    strays: Drops,
+}
+
+impl Default for Router {
+    fn default() -> Self {
+        Self {
+            ports: IdMap::default(),
+            labels: Ilm::default(),
+            port_labels: IdMap::default(),
+            nhlfes: IdMap::default(),
+            pseudowires: IdMap::default(),
+            ftn: Ftn::default(),
+            quarantine: QUARANTINE_DEFAULT,
+            strays: Drops::default(),
+        }
+    }
+}
+
+impl Router {
+    /// How long labels that are withdrawn from now on are nobody's.
+    pub fn set_quarantine(&mut self, quarantine: Duration) {
+        self.quarantine = quarantine;
+    }
+
+    /// There is a port, or it is for something else now.
+    pub fn set_port(&mut self, port: LinkId, role: Role) {
+        assert!(port.0 < PORTS_MAX, "{port} is none of {PORTS_MAX}");
+        match self.ports.get_mut(port.0) {
+            Some(state) => state.role = role,
+            None => drop(self.ports.insert(port.0, PortState::new(role))),
+        }
+    }
+
+    /// There is no such port any more; the labels of its own are forgotten with it.
+    pub fn remove_port(&mut self, port: LinkId) {
+        self.ports.remove(port.0);
+        self.port_labels.remove(port.0);
+    }
+
+    /// Where packets go.
+    pub fn set_nhlfe(&mut self, id: NhlfeId, nhlfe: Nhlfe) {
+        assert!(id.0 < NHLFES_MAX, "{id:?} is none of {NHLFES_MAX}");
+        match self.nhlfes.get_mut(id.0) {
+            Some(state) => state.nhlfe = nhlfe,
+            None => {
+                let counters = NhlfeCounters::default();
+                self.nhlfes.insert(id.0, NhlfeState { nhlfe, counters });
+            }
+        }
+    }
+
+    pub fn remove_nhlfe(&mut self, id: NhlfeId) {
+        self.nhlfes.remove(id.0);
+    }
+
+    /// What is done with packets of a FEC, which come with this label. Panics if the space is that of
+    /// a port that is not there.
+    pub fn set_label(
+        &mut self,
+        now: Instant,
+        space: Space,
+        label: Label,
+        fec: FecId,
+        action: Action,
+    ) -> Result<(), Refused> {
+        if let Space::Port(port) = space {
+            assert!(self.ports.get(port.0).is_some(), "{port} is not there, and has no labels");
+            if self.port_labels.get(port.0).is_none() {
+                self.port_labels.insert(port.0, Ilm::default());
+            }
+        }
+        let ilm = self.labels_mut(space).expect("it is there or was just made");
+        let owner = Owner::Fec(fec);
+        ilm.check(now, label, owner)?;
+        ilm.assign(now, label, owner, State::Lsp(action));
+        Ok(())
+    }
+
+    /// A label is taken from its FEC, and nobody's for the quarantine.
+    pub fn withdraw_label(&mut self, now: Instant, space: Space, label: Label, fec: FecId) {
+        let until = now + self.quarantine;
+        if let Some(ilm) = self.labels_mut(space) {
+            ilm.withdraw(now, label, Owner::Fec(fec), until);
+        }
+    }
+
+    /// There is a pseudowire, or it is another way now. A label that it had and has no more is
+    /// withdrawn. For another circuit it needs another label, since frames for the one before may
+    /// still come.
+    pub fn set_pseudowire(
+        &mut self,
+        now: Instant,
+        id: PseudowireId,
+        pseudowire: Pseudowire,
+    ) -> Result<(), Refused> {
+        assert!(id.0 < PSEUDOWIRES_MAX, "{id} is none of {PSEUDOWIRES_MAX}");
+        let Pseudowire { fec, label_in, .. } = pseudowire;
+        let owner = Owner::Pseudowire(id, fec);
+        pseudowire.check()?;
+        self.labels.check(now, label_in, owner)?;
+        self.ftn.check(fec, id)?;
+        if let Some(PseudowireState { pseudowire: before, .. }) = self.pseudowires.get(id.0) {
+            if before.label_in != label_in {
+                let owner = Owner::Pseudowire(id, before.fec);
+                self.labels.withdraw(now, before.label_in, owner, now + self.quarantine);
+            }
+            self.ftn.remove(before.fec);
+        }
+        self.labels.assign(now, label_in, owner, State::Pseudowire(id));
+        self.ftn.insert(fec, id);
+        match self.pseudowires.get_mut(id.0) {
+            Some(state) => state.renew(pseudowire),
+            None => drop(self.pseudowires.insert(id.0, PseudowireState::new(pseudowire))),
+        }
+        Ok(())
+    }
+
+    /// There is no such pseudowire any more; its label is withdrawn.
+    pub fn remove_pseudowire(&mut self, now: Instant, id: PseudowireId) {
+        let Some(PseudowireState { pseudowire, .. }) = self.pseudowires.remove(id.0) else {
+            return;
+        };
+        let Pseudowire { fec, label_in, .. } = pseudowire;
+        let until = now + self.quarantine;
+        self.labels.withdraw(now, label_in, Owner::Pseudowire(id, fec), until);
+        self.ftn.remove(fec);
+    }
+
+    /// The labels of a space: their incoming label map.
+    pub fn labels(&self, space: Space) -> Option<&Ilm> {
+        match space {
+            Space::Platform => Some(&self.labels),
+            Space::Port(port) => self.port_labels.get(port.0),
+        }
+    }
+
+    fn labels_mut(&mut self, space: Space) -> Option<&mut Ilm> {
+        match space {
+            Space::Platform => Some(&mut self.labels),
+            Space::Port(port) => self.port_labels.get_mut(port.0),
+        }
+    }
+
+    /// The ports: what they are for, what went through, and what came and was dropped.
+    pub fn ports(&self) -> impl Iterator<Item = (LinkId, &Role, &PortCounters, &Drops)> {
+        let ports = self.ports.iter();
+        ports.map(|(id, port)| (LinkId(id), &port.role, &port.counters, &port.drops))
+    }
+
+    pub fn nhlfes(&self) -> impl Iterator<Item = (NhlfeId, &Nhlfe, &NhlfeCounters)> {
+        self.nhlfes.iter().map(|(id, state)| (NhlfeId(id), &state.nhlfe, &state.counters))
+    }
+
+    /// The pseudowires: what went through, what was seen of sequence numbers, and what was dropped.
+    pub fn pseudowires(
+        &self,
+    ) -> impl Iterator<Item = (PseudowireId, &Pseudowire, &PseudowireCounters, &SequenceCounters, &Drops)>
+    {
+        self.pseudowires.iter().map(|(id, state)| {
+            let PseudowireState { pseudowire, counters, receiver, drops, .. } = state;
+            (PseudowireId(id), pseudowire, counters, &receiver.counters, drops)
+        })
+    }
+
+    /// What came by ports that are not there.
+    pub fn strays(&self) -> &Drops {
+        &self.strays
+    }
+
+    /// A frame that came by a port goes nowhere.
+    #[cold]
+    pub(crate) fn drop_frame<'a>(&mut self, port: LinkId, reason: DropReason) -> Verdict<'a> {
+        match self.ports.get_mut(port.0) {
+            Some(port) => port.drops.count(reason),
+            None => self.strays.count(reason),
+        }
+        Verdict::Drop(reason)
+    }
+}

@@ -1,0 +1,131 @@
+//! What is done with a frame: sent, delivered, handed to the associated channel or dropped.
+//!
+//! A verdict borrows from the frame that came: nothing is copied or allocated here. Whoever asked
+//! carries it out, and copies the bytes once, to where it sends from. Each reason to drop is stated
+//! once, as a name, a sentence and a counter. Spec: none; the reasons name theirs where they arise.
+
+use contract::{LinkId, counters};
+use wire::Front;
+use wire::pseudowire::AssociatedChannelHeader;
+
+use crate::limits::FRONT_MAX;
+use crate::pseudowire::PseudowireId;
+
+/// What is to be done with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// A frame of `front` and `rest` leaves by a core port.
+    Send { port: LinkId, front: Front<FRONT_MAX>, rest: &'a [u8] },
+    /// The frame of a customer's, from its destination address on, leaves by a circuit.
+    Deliver { circuit: LinkId, frame: &'a [u8] },
+    /// A message for the end of a pseudowire itself.
+    Channel { pseudowire: PseudowireId, header: AssociatedChannelHeader, message: &'a [u8] },
+    /// Nothing; it was counted.
+    Drop(DropReason),
+}
+
+macro_rules! drops {
+    ($($(#[doc = $meaning:literal])+ $reason:ident $field:ident,)*) => {
+        /// Why a frame goes nowhere.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum DropReason {
+            $($(#[doc = $meaning])+ $reason,)*
+        }
+
+        impl DropReason {
+            /// All of them.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$reason),*];
+        }
+
+        counters! {
+            /// Frames that went nowhere, by reason.
+            pub struct Drops {
+                $($(#[doc = $meaning])+ $field: Frames,)*
+            }
+        }
+
+        impl Drops {
+            /// One more for this reason.
+            pub fn count(&mut self, reason: DropReason) {
+                *match reason {
+                    $(DropReason::$reason => &mut self.$field,)*
+                } += 1;
+            }
+
+            /// How many there were for this reason.
+            pub fn of(&self, reason: DropReason) -> u64 {
+                match reason {
+                    $(DropReason::$reason => self.$field,)*
+                }
+            }
+        }
+    };
+}
+
+drops! {
+    /// Ended before its Ethernet header or control word did.
+    Runt runt,
+    /// Between the two ends of a cable, like PAUSE and LACP.
+    BridgeReserved bridge_reserved,
+    /// Of or for a circuit that is not there.
+    NoCircuit no_circuit,
+    /// Of a circuit that has no pseudowire.
+    NoPseudowire no_pseudowire,
+    /// With labels, by a port that is not of the core.
+    NotCore not_core,
+    /// Where to send it is not known, or that port is not there.
+    NoNextHop no_next_hop,
+    /// Larger than what the next hop takes.
+    OverMtu over_mtu,
+    /// Larger than what the circuit takes.
+    OverCircuitMtu over_circuit_mtu,
+    /// Ended before its label stack did.
+    Truncated truncated,
+    /// More labels to pop than are looked at.
+    TooDeep too_deep,
+    /// A special label that nobody assigned, or where it may not stand.
+    ReservedLabel reserved_label,
+    /// A special label for which nobody is here.
+    SpecialLabel special_label,
+    /// Explicit null, by a port where no tunnel ends so.
+    ExplicitNull explicit_null,
+    /// A label that is nobody's.
+    UnknownLabel unknown_label,
+    /// A label that was somebody's a moment ago.
+    Quarantined quarantined,
+    /// Its hops were used up.
+    TtlExpired ttl_expired,
+    /// Its last label would be popped, and what is below it is not known.
+    BottomPopped bottom_popped,
+    /// The label of a pseudowire above another one.
+    NotBottom not_bottom,
+    /// The label of a pseudowire whose packets do not come by this port.
+    WrongPort wrong_port,
+    /// The label of a pseudowire in another tunnel than its own.
+    WrongTunnel wrong_tunnel,
+    /// Neither a control word nor a channel header where one of them must be.
+    ControlWordMismatch control_word_mismatch,
+    /// A message of the associated channel in another version.
+    ChannelVersion channel_version,
+    /// Behind one that was delivered, or that one again.
+    Late late,
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::Counters;
+
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_counter_of_its_own() {
+        for (index, &reason) in DropReason::ALL.iter().enumerate() {
+            let mut drops = Drops::default();
+            drops.count(reason);
+            assert_eq!(drops.of(reason), 1, "{reason:?}");
+            assert_eq!(drops.values().position(|count| count == 1), Some(index), "{reason:?}");
+            assert_eq!(drops.values().sum::<u64>(), 1, "{reason:?}");
+        }
+        assert_eq!(DropReason::ALL.len(), Drops::LIST.len());
+    }
+}
