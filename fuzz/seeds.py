@@ -491,7 +491,20 @@ ISCSI_TARGET = {
     "changes": bytes([0, 0, 0, 1, 0, 2, ROUND] + [b for k in range(7) for b in (1, 0, 0, 0, 0, k, 0, 27, k, 2, 4, 0, 3, 0, k, 0, ROUND)]),
     "tampered": bytes([0, 0, 0, 1, 0, 2, ROUND, 1, 4, 0, 3, 0, 3, 0, 25, 1, 4, 3, ROUND]),
 }
-for target, plays in [("iscsi_target_play", ISCSI_TARGET), ("scsi_play", SCSI_PLAY), ("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
+# Labels by their place in the target's list: 0 is switched, 1 popped, 2 a pseudowire's. Core ports 0 to 2, circuits 3 to 5.
+MPLS_ROUTER = {
+    # By port 0 in its tunnel: in order, again, ahead, without a number, late. Then frames of its circuit, and of another.
+    "delivered": b"".join(bytes([0, 0, 1, 1, 2]) + struct.pack("<H", number) for number in (1, 1, 9, 0, 40000)),
+    "entered": bytes([6, 3, 0, 0, 0, 0, 0, 0]) * 3 + bytes([6, 4, 0, 0, 0, 0, 0, 0]),
+    "switched": b"".join(bytes([0, port, 0x20, 0, ttl, 0, 0]) for port, ttl in ((0, 2), (1, 1), (2, 0), (3, 3), (6, 3))),
+    "deep": bytes([0, 0, 0x80] + [1] * 20 + [2, 1, 0]) + bytes([0, 0, 0x41, 1, 2, 1, 0]),
+    "special": b"".join(bytes([9, 0, 0, 0, 0, 1, place, 2, 1, 0]) for place in range(7, 12)),
+    # The first pseudowire is removed, the second gets its label a minute later.
+    "label-handed-on": bytes([13, 0, 2, 0, 0, 1, 1, 2, 1, 0, 13, 1, 0, 0, 0, 1, 1, 2, 3, 0, 0, 15, 3, 13, 1, 0, 0, 0, 1, 1, 2, 3, 0, 0,
+                              0, 0, 1, 1, 2, 1, 0]),
+    "forged": bytes([6, 3, 0, 1, 1, 1, 2, 1, 0, 0, 3, 1, 1, 2, 1, 0, 6, 3, 0, 2, 0, 0, 0, 0, 6, 3, 2 | 1 << 2, 0, 0, 0, 0, 0]),
+}
+for target, plays in [("mpls_router_play", MPLS_ROUTER), ("iscsi_target_play", ISCSI_TARGET), ("scsi_play", SCSI_PLAY), ("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
                       ("aoe_target_play", AOE_TARGET), ("aoe_initiator_play", AOE_INITIATOR), ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY),
                       ("iscsi_discovery_play", ISCSI_DISCOVERY), ("label", LABELS)]:
     for name, play in plays.items():
