@@ -60,7 +60,7 @@ fn draw_nhlfe(choices: &mut Choices<'_>) -> Option<Nhlfe> {
         Ok(labels) => Some(Nhlfe { next_hop, labels, mtu }),
         Err(refused) => {
             one_line(&refused);
-            assert!(labels.len() > 4 || labels.iter().any(|label| label.is_special()));
+            assert!(labels.len() > 3 || labels.iter().any(|label| label.is_special()));
             None
         }
     }

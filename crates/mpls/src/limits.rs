@@ -9,8 +9,8 @@ use wire::mpls::LabelStackEntry;
 use wire::pseudowire::ControlWord;
 
 /// Labels that an NHLFE puts on a packet: a tunnel, one that carries it around a failed link or
-/// router, one around that one, and explicit null.
-pub const LABELS_MAX: usize = 4;
+/// router, and explicit null or another such one. With them an NHLFE is as large as a line of cache.
+pub const LABELS_MAX: usize = 3;
 /// Headers in front of a frame that leaves: Ethernet with a tag, the labels, that of a pseudowire
 /// and its control word.
 pub const FRONT_MAX: usize =

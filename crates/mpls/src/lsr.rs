@@ -55,8 +55,8 @@ impl Router {
             } else {
                 // A label of the port's own stands on top; whoever put one below it is no neighbour.
                 let own = if depth == 0 { self.port_labels.get_mut(port.0) } else { None };
-                let known = look_up(own, &mut self.labels, now, entry.label, rest.len())?;
-                let next = match (entry.outgoing_ttl(), known.state) {
+                let (known, state) = look_up(own, &mut self.labels, now, entry.label, rest.len())?;
+                let next = match (entry.outgoing_ttl(), state) {
                     (_, State::Withdrawn { .. }) => Err(DropReason::Quarantined),
                     (None, _) => Err(DropReason::TtlExpired),
                     (Some(ttl), State::Lsp(Action::Forward(id))) => {
@@ -111,7 +111,7 @@ fn look_up<'t>(
     now: Instant,
     label: Label,
     bytes: usize,
-) -> Result<&'t mut IlmEntry, DropReason> {
+) -> Result<(&'t mut IlmEntry, State), DropReason> {
     if let Some(own) = own {
         match own.find(now, label, bytes) {
             Err(DropReason::UnknownLabel) => {}

@@ -95,8 +95,10 @@ counters! {
     }
 }
 
-/// An NHLFE as the router has it.
+/// An NHLFE as the router has it: one line of cache, since with many of them each packet fetches
+/// another one.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct NhlfeState {
     pub(crate) nhlfe: Nhlfe,
     pub(crate) counters: NhlfeCounters,
@@ -156,6 +158,8 @@ impl NhlfeState {
     }
 }
 
+const _: () = assert!(size_of::<Option<NhlfeState>>() == 64);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,10 +171,10 @@ mod tests {
     #[test]
     fn labels_are_ordinary_or_explicit_null_and_no_more_than_there_is_room_for() {
         assert_eq!(Labels::new(&[]), Ok(Labels::NONE));
-        let four = [label(16), label(0), label(2), Label::MAX];
-        assert_eq!(Labels::new(&four).unwrap().as_slice(), four);
-        let five = [four.as_slice(), &[label(17)]].concat();
-        assert_eq!(Labels::new(&five), Err(Refused::TooManyLabels(5)));
+        let three = [label(16), label(0), Label::MAX];
+        assert_eq!(Labels::new(&three).unwrap().as_slice(), three);
+        let four = [three.as_slice(), &[label(17)]].concat();
+        assert_eq!(Labels::new(&four), Err(Refused::TooManyLabels(4)));
         for number in 0..16 {
             let labels = Labels::new(&[label(16), label(number)]);
             let may = number == 0 || number == 2;

@@ -183,7 +183,7 @@ fn refusals_say_what_stands_against_them() {
             Refused::FecTaken { fec: pseudowire().fec, by: PseudowireId(1) },
             "what comes by link 11 goes by pseudowire 1",
         ),
-        (Refused::TooManyLabels(5), "expected at most 4 labels, seen 5"),
+        (Refused::TooManyLabels(4), "expected at most 3 labels, seen 4"),
         (Refused::Origins(0), "expected 1 to 8 ways for packets to come, seen 0"),
     ] {
         assert_eq!(refused.to_string(), text);
