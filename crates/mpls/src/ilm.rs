@@ -208,19 +208,17 @@ impl Ilm {
     pub(crate) fn assign(&mut self, now: Instant, label: Label, owner: Owner, state: State) {
         self.release(now);
         let mut entry = IlmEntry { owner, state, counters: IlmCounters::default() };
-        let index = match (self.place(label).index(), self.free.pop()) {
-            (Some(index), unused) => {
-                self.free.extend(unused);
+        let index = match self.place(label).index() {
+            Some(index) => {
                 if self.entries[index].owner == owner {
                     entry.counters = self.entries[index].counters;
                 }
                 index
             }
-            (None, Some(index)) => index,
-            (None, None) => {
+            None => self.free.pop().unwrap_or_else(|| {
                 self.entries.push(entry);
                 self.entries.len() - 1
-            }
+            }),
         };
         self.entries[index] = entry;
         *self.place_mut(label) = Place::new(index, state);
@@ -364,6 +362,20 @@ mod tests {
         assert_eq!(ilm.check(LATER, label(16), fec(2)), Ok(()));
         ilm.assign(LATER, label(16), fec(2), forward(2));
         let entry = ilm.get(label(16)).unwrap();
+        assert_eq!((entry.state, entry.counters), (forward(2), IlmCounters::default()));
+    }
+
+    #[test]
+    fn a_quarantine_that_became_shorter_ends_before_those_that_began_earlier() {
+        let mut ilm = Ilm::default();
+        for (number, until) in [(16, Instant(9000)), (17, LATER)] {
+            ilm.assign(NOW, label(number), fec(1), forward(1));
+            look(&mut ilm, NOW, number).unwrap();
+            ilm.withdraw(NOW, label(number), fec(1), until);
+        }
+        assert_eq!(ilm.check(LATER, label(17), fec(2)), Ok(()));
+        ilm.assign(LATER, label(17), fec(2), forward(2));
+        let entry = ilm.get(label(17)).unwrap();
         assert_eq!((entry.state, entry.counters), (forward(2), IlmCounters::default()));
     }
 
