@@ -6,9 +6,11 @@
 //! ```
 //! A label is found by three loads, however many there are; 8 KiB a row, and rows only where labels
 //! are. The NHLFE stands beside the number of the entry so that the processor fetches both at once:
-//! of 100,000 labels none is in its cache. A label that is withdrawn is in quarantine: it keeps its entry, packets with it are dropped
-//! and counted, and only its owner may have it back before the time is over. A packet that is still
-//! on its way cannot reach whoever has the label next.
+//! of 100,000 labels none is in its cache.
+//!
+//! A label that is withdrawn is in quarantine: it keeps its entry, packets with it are dropped and
+//! counted, and only its owner may have it back before the time is over. A packet that is still on
+//! its way cannot reach whoever has the label next.
 //! Units: bytes from the label stack on. Errors: labels that are special, or another's. Spec: RFC
 //! 3031 clauses 3.11 and 3.14; quarantine is ours.
 
