@@ -40,6 +40,7 @@ fn is_transient(status: Status) -> bool {
             | Status::DATA_TRANSFER_ERROR
             | Status::ABORT_REQUESTED
             | Status::SQ_DELETED
+            | Status::PREEMPTED
             | Status::ANA_INACCESSIBLE
             | Status::ANA_TRANSITION
             | Status::CONTROLLER_PATHING_ERROR
@@ -76,7 +77,10 @@ pub(super) fn failure(status: Status) -> Failure {
         | Status::CONTROLLER_PATHING_ERROR
         | Status::TRANSIENT_TRANSPORT_ERROR
         | Status::COMMAND_INTERRUPTED => Failure::NotReady,
-        Status::ABORT_REQUESTED | Status::SQ_DELETED | Status::ABORTED_BY_HOST => Failure::Aborted,
+        Status::ABORT_REQUESTED
+        | Status::SQ_DELETED
+        | Status::PREEMPTED
+        | Status::ABORTED_BY_HOST => Failure::Aborted,
         _ => Failure::Internal,
     }
 }
@@ -106,5 +110,13 @@ mod tests {
         assert_eq!(done(Status::LBA_OUT_OF_RANGE.with_dnr()), not_done(Failure::OutOfRange));
         assert_eq!(done(Status::COMPARE_FAILURE), Verdict::Finish(Outcome::Miscompare(0)));
         assert_eq!(done(Status::NAMESPACE_NOT_READY), Verdict::Retry(Failure::NotReady));
+    }
+
+    /// Who lost its registration may still be let in: only the next answer tells.
+    #[test]
+    fn what_somebody_preempted_and_aborted_is_asked_again() {
+        assert_eq!(verdict(Status::PREEMPTED), Verdict::Retry(Failure::Aborted));
+        let refused = Verdict::Finish(Outcome::NotDone(Failure::WriteProtected));
+        assert_eq!(verdict(Status::RESERVATION_CONFLICT), refused);
     }
 }
