@@ -11,6 +11,7 @@
 //! (room `reservation`), who waits and is told (`controllers`), which command reads or writes (`io`).
 
 use block::limits::TRANSFER_MAX;
+use block::planted;
 use reservation::replica::Answer;
 use reservation::{Applicant, Change, Guard, Kind, Registrant, Reservation, Told, Verdict};
 use wire::nvme::command::{IoOpcode, SglKind};
@@ -131,7 +132,7 @@ fn register(
         _ => (Guard::New, keys.other),
     };
     let persists = match dword.change_persist() {
-        ChangePersist::SET => Some(true),
+        ChangePersist::SET => Some(!planted("ptpl-is-forgotten")),
         ChangePersist::CLEAR => Some(false),
         _ => None,
     };

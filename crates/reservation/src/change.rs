@@ -421,8 +421,11 @@ impl Reservation {
         let mut next = self.counted();
         let is_victim = |one: &Registration| one.id != by && is_meant(one);
         let (gone, left) = next.registrants.into_iter().partition(is_victim);
-        let gone: Vec<Registration> = gone;
+        let mut gone: Vec<Registration> = gone;
         next.registrants = left;
+        if planted("preempt-ends-one-of-several") {
+            next.registrants.extend(gone.drain(1.min(gone.len())..));
+        }
         if takes_over {
             next.held = Some((kind, (!kind.is_all()).then_some(by)));
             if self.kind() != Some(kind) {

@@ -7,7 +7,6 @@ use shard::{Mail, Order};
 use crate::clients::client_of;
 use crate::disk::SECTOR;
 use crate::over_aoe::{ControlHost, PlainHost};
-use crate::over_iscsi::fencer::Fencer;
 use crate::over_iscsi::raw_host::RawHost as Initiator;
 use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
@@ -26,7 +25,7 @@ impl Run {
             let watched = self.nvme.watchers.iter().all(|watcher| self.has_seen_all(watcher));
             let raws = self.nvme.raw_hosts.iter().all(RawHost::is_quiet)
                 && self.iscsi.raw_hosts.iter().all(Initiator::is_quiet)
-                && self.iscsi.fencer.as_ref().is_none_or(Fencer::is_quiet);
+                && self.fences.as_ref().is_none_or(|fences| fences.fencer.is_quiet());
             let ruled = self.lan.controller.as_ref().is_none_or(ControlHost::is_quiet)
                 && self.lan.plain_host.as_ref().is_none_or(PlainHost::is_quiet);
             let up = self.starts.is_empty();
@@ -79,8 +78,8 @@ impl Run {
         for raw in &self.iscsi.raw_hosts {
             text += &format!(" raw host of iSCSI: {};", raw.state());
         }
-        if let Some(fencer) = &self.iscsi.fencer {
-            text += &format!(" fencer: {};", fencer.state());
+        if let Some(fences) = &self.fences {
+            text += &format!(" fencer: {};", fences.fencer.state());
         }
         if let Some(controller) = &self.lan.controller {
             text += &format!(" AoE host: {};", controller.state());

@@ -225,8 +225,8 @@ impl Run {
         if let Some(host) = &mut self.lan.plain_host {
             host.stop();
         }
-        if let Some(fencer) = &mut self.iscsi.fencer {
-            fencer.stop();
+        if let Some(fences) = &mut self.fences {
+            fences.fencer.stop();
         }
         for disk in self.world.hosts[TARGET].disks.values_mut() {
             let Behaviour { volatile, lies, leases, .. } = disk.behaviour();

@@ -1,5 +1,6 @@
-//! Reservations of SCSI in a run: who of those that work on the volume is shut out, what the oracle
-//! is told of that, and whether somebody was served or refused who must not have been.
+//! Reservations in a run, which hosts of iSCSI and NVMe change: who of those that work on the volume is
+//! shut out, what the oracle is told of that, and whether somebody was served or refused who must not
+//! have been.
 //!
 //! From the answer to a change until the next one is asked for, whoever is shut out writes nothing
 //! any more: what he has under way happened before that, or never ([`Oracle::fence`]). What PREEMPT
@@ -9,19 +10,27 @@
 //!
 //! [`Oracle::fence`]: testkit::oracle::Oracle::fence
 
+pub mod fencer;
 pub(crate) mod history;
 pub(crate) mod model;
+pub(crate) mod nodes;
+mod who;
 
 use std::collections::BTreeMap;
 
+use reservation::{Applicant, Registrant};
+use shard::{NamedHosts, Order};
 use testkit::oracle::WriteId;
 
 use crate::clients::client_of;
-use crate::run::{MILLISECOND, Run};
-use crate::setup::Setup;
-use crate::writer::{Ids, Log, Write};
+use crate::run::{MILLISECOND, Run, TARGET};
+use crate::writer::{Log, Write};
+use crate::{over_iscsi, over_nvme};
+use fencer::{Fencer, News};
 use history::History;
 use model::Who;
+use nodes::NAMED_ID;
+pub(crate) use who::{Party, fencer_of};
 
 /// A disk of ours that was refused a flush takes no writes until it is reopened, on any shard: so
 /// long after it was let in again a client may still be refused.
@@ -31,21 +40,15 @@ const REOPENED_OVER_AOE: u64 = 5_000 * MILLISECOND;
 /// What was answered before is heard within so long, where nothing goes wrong.
 const ON_ITS_WAY: u64 = 1_000 * MILLISECOND;
 
-/// Somebody who works on the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Party {
-    /// A shard of a client.
-    Client(usize, usize),
-    /// A raw host of NVMe.
-    RawHost(usize),
-    /// One of iSCSI.
-    Initiator(usize),
-}
+/// How late data are where another host may end what they belong to: longer than that takes.
+pub(crate) const FENCED_LATE: u64 = 500 * MILLISECOND;
 
 /// What a run knows of reservations.
 #[derive(Debug)]
 pub(crate) struct Fences {
-    pub(crate) history: History,
+    history: History,
+    /// Who changes them.
+    pub(crate) fencer: Fencer,
     /// Who surely writes nothing, and since when.
     since: BTreeMap<Party, u64>,
     /// Writes that a PREEMPT AND ABORT ends which is under way.
@@ -55,41 +58,31 @@ pub(crate) struct Fences {
 }
 
 impl Fences {
-    pub(crate) fn new() -> Fences {
-        let history = History::new();
-        Fences { history, since: BTreeMap::new(), there: Vec::new(), ended: BTreeMap::new() }
-    }
-}
-
-impl Setup {
-    /// The initiator ports that may be registered: first those of who changes reservations, then
-    /// the raw hosts', then those of clients.
-    pub(crate) fn who(&self, party: Party) -> Option<Who> {
-        let number = match party {
-            Party::RawHost(_) => return None,
-            Party::Initiator(index) => index,
-            Party::Client(index, _) if !self.scsi_clients || self.is_aoe(index) => return None,
-            Party::Client(index, shard) => {
-                self.initiators + index * usize::from(self.client_shards) + shard
-            }
-        };
-        Some(Who((self.fencer_ports + number) as u16))
-    }
-
-    /// The numbers of somebody's writes.
-    fn ids(&self, party: Party) -> Ids {
-        let shards = usize::from(self.client_shards);
-        let visitors = self.clients * shards;
-        let number = match party {
-            Party::Client(index, shard) => index * shards + shard,
-            Party::RawHost(index) => visitors + index,
-            Party::Initiator(index) => visitors + self.raw_hosts + index,
-        };
-        Ids { first: number as u64 + 1, count: 1, step: self.writers() }
+    pub(crate) fn new(fencer: Fencer) -> Fences {
+        Fences {
+            history: History::new(),
+            fencer,
+            since: BTreeMap::new(),
+            there: Vec::new(),
+            ended: BTreeMap::new(),
+        }
     }
 }
 
 impl Run {
+    /// Lets whoever changes reservations do what is theirs to do.
+    pub(crate) fn drive_fencer(&mut self) -> Result<(), String> {
+        let Some(Fences { fencer, history, .. }) = &mut self.fences else { return Ok(()) };
+        for news in fencer.drive(&mut self.world, TARGET, history)? {
+            match news {
+                News::Aborts(victims) => self.victims_are_named(&victims),
+                News::Aborted => self.victims_are_ended(),
+            }
+        }
+        self.look_at_fences();
+        Ok(())
+    }
+
     fn parties(&self) -> Vec<Party> {
         let clients = (0..self.clients.len()).flat_map(|index| {
             let shards = self.world.hosts[self.clients[index].host].nodes.len();
@@ -112,7 +105,7 @@ impl Run {
     }
 
     /// What is in force may be another: fences fall, and others stand.
-    pub(crate) fn look_at_fences(&mut self) {
+    fn look_at_fences(&mut self) {
         let Some(fences) = &mut self.fences else { return };
         if !core::mem::take(&mut fences.history.is_new) {
             return;
@@ -141,13 +134,14 @@ impl Run {
     }
 
     /// PREEMPT AND ABORT of these is asked for: what the target shows that it has of theirs ends.
-    pub(crate) fn victims_are_named(&mut self, victims: &[Who]) {
+    fn victims_are_named(&mut self, victims: &[Who]) {
         let parties = self.parties();
         let is_victim =
             |party: &Party| self.setup.who(*party).is_some_and(|who| victims.contains(&who));
         let there = parties.into_iter().filter(is_victim).flat_map(|party| match party {
             Party::Initiator(index) => self.iscsi.raw_hosts[index].writes_there(),
-            _ => Vec::new(),
+            Party::RawHost(index) => self.nvme.raw_hosts[index].writes_there(),
+            Party::Client(..) => Vec::new(),
         });
         let there = there.collect();
         if let Some(fences) = &mut self.fences {
@@ -156,15 +150,29 @@ impl Run {
     }
 
     /// It was answered: nothing of those reaches the media any more, whoever may write.
-    pub(crate) fn victims_are_ended(&mut self) {
+    fn victims_are_ended(&mut self) {
         let Some(fences) = &mut self.fences else { return };
         let now = self.world.now;
         for Write { id, first, count } in core::mem::take(&mut fences.there) {
             self.oracle.fence(now, id, first, count);
             // What had not all it needs was not done before.
-            let owes = self.iscsi.raw_hosts.iter().any(|raw| raw.owes_data(id));
+            let owes = self.iscsi.raw_hosts.iter().any(|raw| raw.owes_data(id))
+                || self.nvme.raw_hosts.iter().any(|raw| raw.owes_data(id));
             fences.ended.insert(id, if owes { now } else { now + ON_ITS_WAY });
         }
+    }
+
+    /// The target's configuration has a host with a name, in a world where there is one.
+    pub(crate) fn name_hosts(&mut self) {
+        if !self.setup.names_host {
+            return;
+        }
+        let host = Applicant { id: Registrant::Host(NAMED_ID), name: Some("sim-host".into()) };
+        let mut named = reservation::NamedHosts::default();
+        named.add_nvme(over_nvme::fencing_identity(&self.setup, 0).0.as_str(), &host);
+        over_iscsi::names_of_named().iter().for_each(|name| named.add_iscsi(name, &host));
+        let hosts = NamedHosts { named, proofs: Vec::new() };
+        self.order_all(|| Order::SetNamedHosts(Box::new(hosts.clone())));
     }
 
     /// The target is started again, with what was stored.
@@ -173,9 +181,7 @@ impl Run {
         if let Some(fences) = &mut self.fences {
             fences.there.clear();
             fences.history.restart(now);
-        }
-        if let Some(fencer) = &mut self.iscsi.fencer {
-            fencer.target_restarted();
+            fences.fencer.target_restarted();
         }
         self.look_at_fences();
     }
@@ -217,7 +223,7 @@ impl Run {
         let is_strict = self.setup.is_strict();
         let Some(fences) = &self.fences else {
             return match log {
-                Log::Refused { .. } | Log::Told { .. } if is_strict => {
+                Log::Refused { .. } | Log::Told { .. } | Log::Vanished { .. } if is_strict => {
                     Err(format!("{party:?}: {log:?}, and nobody reserves"))
                 }
                 _ => Ok(()),

@@ -15,7 +15,7 @@ mod ending;
 pub mod ethernet;
 mod fairness;
 mod faults;
-mod fences;
+pub mod fences;
 pub mod memory;
 pub mod network;
 pub mod node;

@@ -1,7 +1,7 @@
 //! What a run knows of iSCSI: where the target listens, what it exports, where a client finds it, and
 //! raw hosts that speak it beside the clients.
 
-pub mod fencer;
+mod fencing;
 pub mod raw_host;
 
 use block::Random;
@@ -10,16 +10,20 @@ use contract::ListenerId;
 use iscsi::initiator::Settings;
 use iscsi::limits::IMMEDIATE_MAX;
 use iscsi::target::{Hosts, Target, Unit};
+use iscsi::targets::Nexus;
+use reservation::{PathGroup, Registrant};
 use scsi::{LogicalUnit, ModeState};
 use shard::report::ConnectionReport;
 use shard::{Export, ImportSettings, Order, Protocol};
 use wire::iscsi::{Digests, IscsiName};
 
 use crate::fences::Party;
-use crate::run::{MILLISECOND, Run, TARGET};
+use crate::fences::model::Who;
+use crate::fences::nodes::{Identity, Names, Node};
+use crate::run::{Run, TARGET};
 use crate::setup::Setup;
 use crate::writer::Writer;
-use fencer::{Fencer, FencerSettings, News};
+use fencing::Port;
 use raw_host::{HostBehaviour, RawHost};
 
 /// The listener of the target, which is its second.
@@ -41,8 +45,6 @@ const ANSWER: u32 = 200;
 #[derive(Debug)]
 pub(crate) struct IscsiState {
     pub(crate) raw_hosts: Vec<RawHost>,
-    /// Who changes reservations.
-    pub(crate) fencer: Option<Fencer>,
 }
 
 impl IscsiState {
@@ -54,8 +56,7 @@ impl IscsiState {
             RawHost::new(random.fork(), behaviour(setup), index, writer)
         };
         let raw_hosts = (0..setup.initiators).map(raw_host).collect();
-        let fencer = (setup.fencer_ports > 0).then(|| fencer(random, setup));
-        IscsiState { raw_hosts, fencer }
+        IscsiState { raw_hosts }
     }
 }
 
@@ -111,21 +112,6 @@ impl Run {
         Ok(())
     }
 
-    /// Lets whoever changes reservations do what is theirs to do.
-    pub(crate) fn drive_fencer(&mut self) -> Result<(), String> {
-        let (Some(fencer), Some(fences)) = (&mut self.iscsi.fencer, &mut self.fences) else {
-            return Ok(());
-        };
-        for news in fencer.drive(&mut self.world, TARGET, &mut fences.history)? {
-            match news {
-                News::Aborts(victims) => self.victims_are_named(&victims),
-                News::Aborted => self.victims_are_ended(),
-            }
-        }
-        self.look_at_fences();
-        Ok(())
-    }
-
     /// What a session holds has its bounds, whoever does not read: outside the pool by its window and
     /// a constant, of the pool by its share.
     pub(crate) fn check_sessions(&self, host: usize, shard: usize) -> Result<(), String> {
@@ -162,28 +148,58 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
         returns: setup.initiators_return,
         greedy: setup.initiators_greedy,
         digests: setup.digests,
-        is_fenced: setup.fencer_ports > 0,
+        is_fenced: setup.has_fencers(),
         strict: setup.is_strict(),
     }
 }
 
-/// Who changes reservations, and may register all who have an initiator port.
-fn fencer(random: &mut Random, setup: &Setup) -> Fencer {
-    let hosts =
-        (0..setup.initiators).map(|index| (raw_host::name_of(index), raw_host::isid_of(index)));
+/// The initiator port by which a fencer asks, of this number.
+pub(crate) fn fencing_port(
+    random: &mut Random,
+    setup: &Setup,
+    names: &Names,
+    index: usize,
+) -> Box<dyn Node> {
+    let flags = (setup.digests, setup.is_strict(), setup.may_not_store());
+    Box::new(Port::new(random.fork(), fencing_name(index), names.clone(), flags))
+}
+
+/// Its name and ISID: two ports are one initiator.
+fn fencing_name(index: usize) -> (String, [u8; 6]) {
+    let name = format!("iqn.2026-11.net.plateway:sim-fencer-{}", index / 2);
+    (name, [0x80, 0, 0, 2, 0, index as u8])
+}
+
+/// The initiators that are the host which the configuration names.
+pub(crate) fn names_of_named() -> [String; 2] {
+    [fencing_name(0).0, raw_host::name_of(0)]
+}
+
+/// All initiator ports that may be registered: those of who changes reservations, the raw hosts', and
+/// those of clients.
+pub(crate) fn identities(setup: &Setup) -> Vec<(Who, Identity)> {
+    let fencer = |index| (setup.who_of_port(index), fencing_name(index));
+    let fencers = (0..setup.fencer_ports).map(fencer);
+    let hosts = (0..setup.initiators).map(|index| {
+        (setup.who(Party::Initiator(index)), (raw_host::name_of(index), raw_host::isid_of(index)))
+    });
     let clients = if setup.scsi_clients { setup.clients } else { 0 };
     let clients = (0..clients).flat_map(|client| {
-        (0..setup.client_shards).map(move |shard| (client_name(client), client_isid(client, shard)))
+        (0..usize::from(setup.client_shards)).map(move |shard| {
+            let isid = client_isid(client, shard as u16);
+            (setup.who(Party::Client(client, shard)), (client_name(client), isid))
+        })
     });
-    let settings = FencerSettings {
-        ports: setup.fencer_ports,
-        others: hosts.chain(clients).collect(),
-        digests: setup.digests,
-        fence: setup.fence_ms * MILLISECOND,
-        may_not_store: setup.lan.as_ref().is_some_and(|lan| lan.not_stored > 0),
-        strict: setup.is_strict(),
-    };
-    Fencer::new(random.fork(), settings)
+    let known = hosts.chain(clients).filter_map(|(who, port)| Some((who?, port)));
+    fencers.chain(known).map(|(who, port)| (who, identity(port))).collect()
+}
+
+/// A port, which NVMe shows by the digest of its names.
+fn identity((own, isid): (String, [u8; 6])) -> Identity {
+    let (initiator, target) = (name(&own), name(NAME));
+    let nexus = Nexus { initiator, isid, target, group: PathGroup::DEFAULT };
+    let Registrant::ScsiPort(host_id) = nexus.registrant() else { panic!("it is a SCSI port") };
+    Identity { port: Some((own, isid)), host_id }
 }
 
 fn client_name(client: usize) -> String {

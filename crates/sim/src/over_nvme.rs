@@ -3,6 +3,7 @@
 //! a client finds the target's namespace.
 
 pub(crate) mod exports;
+mod fencing;
 pub mod garbage;
 pub mod raw_host;
 pub(crate) mod swap;
@@ -18,10 +19,13 @@ use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
 use crate::fences::Party;
+use crate::fences::model::Who;
+use crate::fences::nodes::{Identity, Names, Node};
 use crate::run::{MILLISECOND, Run, TARGET};
 use crate::setup::{Fault, Setup};
 use crate::writer::Writer;
 use exports::Exports;
+use fencing::{Host, Words};
 use garbage::Garbage;
 use raw_host::{HostBehaviour, QUEUE_ENTRIES, RawHost, Watcher};
 use swap::Swap;
@@ -161,9 +165,45 @@ fn behaviour(setup: &Setup) -> HostBehaviour {
         },
         deaf: setup.raw_deaf,
         greedy: setup.raw_greedy,
+        is_fenced: setup.fencer_hosts > 0,
         digests: digests(setup),
         strict: setup.is_strict(),
     }
+}
+
+/// The host by which a fencer asks, of this number.
+pub(crate) fn fencing_host(
+    random: &mut Random,
+    setup: &Setup,
+    names: &Names,
+    index: usize,
+) -> Box<dyn Node> {
+    let who = setup.who_of_host(index).expect("it is a fencer's");
+    let own = fencing_identity(setup, index);
+    let words = Words::new((who, own.1), names.clone(), setup.may_not_store());
+    Box::new(Host::new(random.fork(), own, words, digests(setup), setup.is_strict()))
+}
+
+/// Its HOSTNQN and HOSTID: those of a raw host or a client, as far as there are any.
+pub(crate) fn fencing_identity(setup: &Setup, index: usize) -> (Nqn, [u8; 16]) {
+    let client = index.checked_sub(setup.raw_hosts).filter(|client| *client < setup.clients);
+    match client {
+        _ if index < setup.raw_hosts => raw_host::identity_of(index),
+        Some(client) => (client_name(client), client_id(client)),
+        None => {
+            let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-fencer-{index}");
+            (Nqn::new(&name).expect("a valid name"), [0xe0 + index as u8; 16])
+        }
+    }
+}
+
+/// All hosts that may be registered.
+pub(crate) fn identities(setup: &Setup) -> Vec<(Who, Identity)> {
+    let one = |index| {
+        let (_, host_id) = fencing_identity(setup, index);
+        Some((setup.who_of_host(index)?, Identity { port: None, host_id }))
+    };
+    (0..setup.fencer_hosts).filter_map(one).collect()
 }
 
 /// The target's subsystem.
@@ -186,6 +226,11 @@ pub(crate) fn client_name(index: usize) -> Nqn {
     Nqn::new(&name).expect("a valid name")
 }
 
+/// Its HOSTID.
+fn client_id(index: usize) -> [u8; 16] {
+    [index as u8 + 1; 16]
+}
+
 /// Where a client finds the target's volume.
 pub(crate) fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     let mut settings = Settings::new(
@@ -193,7 +238,7 @@ pub(crate) fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
         if setup.uses_second(client) { second_name() } else { subsystem_name() },
         1,
         client_name(client),
-        [client as u8 + 1; 16],
+        client_id(client),
     );
     settings.keep_alive = core::time::Duration::from_millis(setup.keep_alive_ms);
     settings.quiesce = settings.keep_alive * 2;

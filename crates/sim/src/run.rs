@@ -18,7 +18,7 @@ use crate::client::{Simulated, VOLUME};
 use crate::clients::{ClientState, PREPARES};
 use crate::disk::{SECTOR, SimDisk};
 use crate::faults::Plan;
-use crate::fences::{Fences, Party};
+use crate::fences::{Fences, Party, fencer_of};
 use crate::over_aoe::{self, LanState};
 use crate::over_iscsi::IscsiState;
 use crate::over_nvme::{NvmeState, client_name};
@@ -139,7 +139,7 @@ impl Run {
         let visitors = setup.clients as u64 * client_shards;
         let nvme = NvmeState::new(&mut random, &setup, visitors);
         let iscsi = IscsiState::new(&mut random, &setup, visitors + setup.raw_hosts as u64);
-        let fences = (setup.fencer_ports > 0).then(Fences::new);
+        let fences = fencer_of(&mut random, &setup).map(Fences::new);
         let flushes_count = !setup.behaviour.lies;
         let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
         let mut run = Run {
@@ -233,7 +233,7 @@ impl Run {
         self.did.fates = self.world.ethernet.fates;
         self.did.raw = self.nvme.raw_hosts.iter().map(|raw| raw.actions).sum();
         self.did.initiators = self.iscsi.raw_hosts.iter().map(|raw| raw.actions).sum();
-        self.did.fencer = self.iscsi.fencer.iter().map(|fencer| fencer.actions).sum();
+        self.did.fencer = self.fences.iter().map(|fences| fences.fencer.actions).sum();
     }
 
     pub(crate) fn step(&mut self) -> Result<(), String> {
@@ -313,6 +313,7 @@ impl Run {
         self.nvme.exports.restart(self.world.now);
         self.restore_paths();
         self.listen();
+        self.name_hosts();
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
             let facts = self.world.hosts[TARGET].disks[&disk].facts();

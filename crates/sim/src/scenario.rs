@@ -5,6 +5,7 @@ use block::Random;
 
 use crate::setup::{Fault, Setup};
 
+mod fences;
 mod lans;
 mod ports;
 
@@ -347,6 +348,11 @@ pub const SCENARIOS: &[Scenario] = &[
         "iscsi-fence-crash",
         "reservations of iSCSI while connections are cut and the target dies, loses power and grows: what APTPL says is there again",
         ports::fence_crash,
+    ),
+    scenario(
+        "nvme-fence",
+        "hosts of NVMe and ports of iSCSI fence each other, some of them one host with a name; connections are cut, the target dies, and not each change can be stored: who is shut out does nothing, and all see the same",
+        fences::nvme,
     ),
     scenario(
         "iscsi-sessions",

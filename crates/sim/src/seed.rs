@@ -11,7 +11,7 @@ use crate::run::Run;
 use crate::scenario::{SCENARIOS, Scenario};
 use crate::trace::Trace;
 use crate::world::Injected;
-use crate::{over_aoe, over_iscsi};
+use crate::{fences, over_aoe, over_iscsi};
 
 /// Errors that can be planted, to see that they are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ pub struct Activity {
     pub raw: Actions,
     /// What raw hosts of iSCSI did.
     pub initiators: over_iscsi::raw_host::Actions,
-    /// What became of reservations that were changed over iSCSI.
-    pub fencer: over_iscsi::fencer::Actions,
+    /// What became of reservations that were changed.
+    pub fencer: fences::fencer::Actions,
     pub aoe: over_aoe::Activity,
     /// What became of frames.
     pub fates: Fates,

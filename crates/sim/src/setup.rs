@@ -67,8 +67,15 @@ pub struct Setup {
     pub initiators_greedy: bool,
     /// Initiator ports of somebody who changes reservations over iSCSI; none, if nobody does.
     pub fencer_ports: usize,
+    /// Hosts of NVMe by which the same one changes them: raw hosts and clients, as far as there are any.
+    pub fencer_hosts: usize,
+    /// Whether the first of each is one host that the configuration names, and with it the first that
+    /// speaks iSCSI by itself.
+    pub names_host: bool,
     /// How long what is reserved stays so, at most, in milliseconds.
     pub fence_ms: u64,
+    /// The chance, in thousandths, that the control thread cannot store something.
+    pub not_stored: u64,
     /// Requests that each client makes, about.
     pub requests: u64,
     pub faults: Faults,
@@ -119,8 +126,6 @@ pub struct Lan {
     pub floods: bool,
     /// Whether somebody changes config strings, masks and reservations.
     pub control: bool,
-    /// The chance, in thousandths, that the control thread cannot store something.
-    pub not_stored: u64,
 }
 
 impl Lan {
@@ -153,7 +158,6 @@ impl Lan {
             config: 0,
             floods: false,
             control: false,
-            not_stored: 0,
         }
     }
 
@@ -220,7 +224,10 @@ impl Setup {
             initiators_return: false,
             initiators_greedy: false,
             fencer_ports: 0,
+            fencer_hosts: 0,
+            names_host: false,
             fence_ms: 0,
+            not_stored: 0,
             requests: 40 + random.below(160),
             faults: Faults::default(),
             trouble_ms: 3_000 + random.below(6_000),
@@ -271,6 +278,16 @@ impl Setup {
         let clients = self.clients as u64 * u64::from(self.client_shards);
         let plain_host = self.lan.as_ref().is_some_and(|lan| lan.plain_host);
         clients + (self.raw_hosts + self.initiators) as u64 + u64::from(plain_host)
+    }
+
+    /// Whether anybody changes reservations of SCSI or NVMe.
+    pub(crate) fn has_fencers(&self) -> bool {
+        self.fencer_ports + self.fencer_hosts > 0
+    }
+
+    /// Whether not everything can be stored.
+    pub(crate) fn may_not_store(&self) -> bool {
+        self.not_stored > 0
     }
 
     /// Whether anybody speaks iSCSI.

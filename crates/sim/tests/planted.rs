@@ -17,7 +17,7 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 57] = [
+const LINES: [(&str, &str); 65] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -49,7 +49,11 @@ const LINES: [(&str, &str); 57] = [
     ("volume-is-let-go-early", "imports"),
     ("reservation-in-force-early", "aoe-fence"),
     ("reservation-in-force-early", "iscsi-fence"),
+    ("reservation-in-force-early", "nvme-fence"),
     ("preempt-leaves-commands", "iscsi-fence"),
+    ("write-is-judged-as-a-read", "nvme-fence"),
+    ("conflict-is-judged-once", "nvme-fence"),
+    ("preempted-goes-on", "nvme-fence"),
     ("paths-in-force-early", "paths"),
     ("copy-is-not-judged-again", "paths"),
     ("copy-is-not-judged-again", "iscsi-fence"),
@@ -58,6 +62,10 @@ const LINES: [(&str, &str); 57] = [
     ("registrants-pass-as-holder", "iscsi-fence"),
     ("attention-is-lost", "iscsi-fence"),
     ("aptpl-is-forgotten", "iscsi-fence-crash"),
+    ("ptpl-is-forgotten", "nvme-fence"),
+    ("notification-is-lost", "nvme-fence"),
+    ("preempt-ends-one-of-several", "nvme-fence"),
+    ("named-host-is-two", "nvme-fence"),
     // Each block is one register.
     ("write-passes-hold", "fused"),
     ("hold-stands-early", "fused"),

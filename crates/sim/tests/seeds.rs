@@ -45,8 +45,8 @@ fn different_seeds_leave_different_traces() {
 fn most_requests_succeed_and_large_ones_are_received_directly() {
     for scenario in SCENARIOS {
         // A seed of `memory` moves as much as forty others, and one of `iscsi-greedy` takes as long
-        // as eight.
-        let is_large = ["memory", "line", "iscsi-greedy"].contains(&scenario.name);
+        // as eight, one of `nvme-fence` as two.
+        let is_large = ["memory", "line", "iscsi-greedy", "nvme-fence"].contains(&scenario.name);
         let seeds = if is_large { 100..104 } else { 100..116 };
         let did = activity(scenario.name, seeds);
         // Who is fenced is refused all the time.
@@ -187,6 +187,11 @@ fn fencers_do_what_they_say() {
     let Activity { fencer, injected, .. } = did("iscsi-fence-crash");
     assert!(fencer.lost > 0 && fencer.kept > 0 && fencer.forgotten > 0, "{fencer:?}");
     assert!(injected.cuts > 0 && injected.kills > 0, "{injected:?}");
+    let Activity { fencer, raw, counts, injected, .. } = did("nvme-fence");
+    assert!(fencer.changes > 0 && fencer.not_stored > 0 && fencer.aborted > 0, "{fencer:?}");
+    assert!(fencer.lost > 0 && fencer.kept > 0 && fencer.forgotten > 0, "{fencer:?}");
+    assert!(fencer.told > 0 && fencer.losses > 0 && injected.kills > 0, "{fencer:?}");
+    assert!(raw.preempted > 0 && raw.grants > 0 && counts.refused > 0, "{raw:?} {counts:?}");
     let Activity { fencer, counts, aoe, .. } = did("aoe-fence-scsi");
     assert!(fencer.not_stored > 0 && counts.fences > 0 && counts.refused > 0, "{fencer:?}");
     assert!(aoe.target.refused > 0, "{:?}", aoe.target);

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use block::{Slot, VolumeId};
+use block::{Slot, VolumeId, planted};
 use reservation::{Change, Consequences, Registrant, Reservation, Verdict, replica};
 use wire::nvme::feature::FeatureId;
 use wire::nvme::reservation::{NotificationType, ReservationNotification, ReservationPersistence};
@@ -175,7 +175,7 @@ impl Controllers {
             let nsids = self.nsids_of(export, volume);
             let controller = self.controller_mut(name).expect("just found");
             for nsid in nsids {
-                if !controller.features.masks(nsid, kind) {
+                if !controller.features.masks(nsid, kind) && !planted("notification-is-lost") {
                     controller.notifications.push(kind, nsid);
                 }
             }

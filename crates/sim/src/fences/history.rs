@@ -150,7 +150,7 @@ fn distinct(mut worlds: Vec<Model>) -> Vec<Model> {
 mod tests {
     use wire::scsi::persistent::ReservationType;
 
-    use super::super::model::Change;
+    use super::super::model::{Change, Guard};
     use super::*;
 
     #[test]
@@ -162,7 +162,8 @@ mod tests {
             history.ask(at, &afters);
             history.answer(at + 10, afters.into_iter().map(|after| after.model).collect());
         };
-        let register = Change::Register { guard: None, key: 1, also: Vec::new(), persists: false };
+        let (guard, also) = (Guard::Any, Vec::new());
+        let register = Change::Register { guard, key: 1, also, persists: None };
         change(&mut history, &register, 10);
         let kind = ReservationType::WRITE_EXCLUSIVE;
         change(&mut history, &Change::Reserve { key: 1, kind }, 30);

@@ -1,17 +1,36 @@
-//! What a reservation is after each change, as SPC-4 has it: a second and small opinion, beside the
-//! one of the code under test.
+//! What a reservation is after each change, as SPC-4 and NVMe have it: a second and small opinion,
+//! beside the one of the code under test.
 //!
 //! In: a state, who asks, and what. Out: what he must be answered, the state that follows, who is
-//! told what, and whose tasks end. Where the standard leaves a choice, the one that
-//! docs/reservations.md names. Not here: hosts of other protocols, which are strangers, and
-//! RESERVE(6). Spec: SPC-4, 5.13.
+//! told what, and whose tasks end; in the words of SCSI, also where NVMe has others. Where the
+//! standards leave a choice, the one that docs/reservations.md names. Not here: stations of AoE,
+//! which are strangers, and RESERVE(6). Spec: SPC-4, 5.13; NVMe base, "Reservations".
 
 use wire::scsi::AdditionalSense;
 use wire::scsi::persistent::ReservationType;
 
-/// Somebody who may be registered: an initiator port, by its number in this world.
+/// Somebody who may be registered: an initiator port, or a host of NVMe, by its number in this
+/// world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Who(pub(crate) u16);
+
+impl Who {
+    /// The host that the configuration names, by whatever it comes.
+    pub(crate) const NAMED: Who = Who(u16::MAX);
+}
+
+/// On what condition somebody is registered, or no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// This is its key, 0 for none. SCSI's REGISTER.
+    Is(u64),
+    /// Whatever it has. REGISTER AND IGNORE EXISTING KEY, and NVMe's replace with IEKEY.
+    Any,
+    /// It has none, or the one that it asks for. NVMe's register.
+    New,
+    /// It has one: this, if one is said. NVMe's replace and unregister, without or with IEKEY.
+    Registered(Option<u64>),
+}
 
 /// The reservation of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,19 +41,19 @@ pub(crate) struct Model {
     pub(crate) keys: Vec<(Who, u64)>,
     /// What is held, and who holds it, if not all.
     pub(crate) held: Option<(ReservationType, Option<Who>)>,
-    /// APTPL, as it was said last.
+    /// APTPL, or PTPL, as it was said last.
     pub(crate) persists: bool,
 }
 
 /// A change that somebody asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// `guard`: its key, 0 for none; without it, whatever that is.
     Register {
-        guard: Option<u64>,
+        guard: Guard,
         key: u64,
         also: Vec<Who>,
-        persists: bool,
+        /// APTPL, CPTPL: if it is said.
+        persists: Option<bool>,
     },
     Reserve {
         key: u64,
@@ -60,6 +79,8 @@ pub(crate) enum Change {
         unregister: bool,
         persists: bool,
     },
+    /// PTPL by itself: NVMe's, of whoever asks.
+    Persist(bool),
 }
 
 /// How a change is answered.
@@ -173,6 +194,9 @@ impl Model {
             Change::Move { to, to_key, unregister, persists, .. } => {
                 self.hand_over(by, (*to, *to_key), *unregister, *persists)
             }
+            Change::Persist(persists) => {
+                self.after(Ending::Good, Model { persists: *persists, ..self.clone() })
+            }
         }
     }
 
@@ -196,7 +220,15 @@ impl Model {
     fn check_key(&self, by: Who, change: &Change) -> bool {
         let own = self.key_of(by);
         match change {
-            Change::Register { guard, .. } => guard.is_none_or(|said| own.unwrap_or(0) == said),
+            Change::Register { guard, key, .. } => match *guard {
+                // A host that comes by several paths registers by each.
+                Guard::Is(_) if by == Who::NAMED && *key != 0 && own == Some(*key) => true,
+                Guard::Is(said) => own.unwrap_or(0) == said,
+                Guard::Any => true,
+                Guard::New => own.is_none_or(|own| own == *key),
+                Guard::Registered(said) => own.is_some() && (said.is_none() || said == own),
+            },
+            Change::Persist(_) => true,
             Change::Reserve { key, .. }
             | Change::Release { key, .. }
             | Change::Clear { key }
@@ -205,7 +237,7 @@ impl Model {
         }
     }
 
-    fn register(&self, by: Who, key: u64, also: &[Who], persists: bool) -> After {
+    fn register(&self, by: Who, key: u64, also: &[Who], persists: Option<bool>) -> After {
         let own = self.key_of(by);
         if !also.is_empty() && (own.is_some() || key == 0) {
             let code = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
@@ -218,7 +250,7 @@ impl Model {
             return self.after(Ending::Good, self.clone());
         }
         let mut after = self.after(Ending::Good, self.counted());
-        after.model.persists = persists;
+        after.model.persists = persists.unwrap_or(self.persists);
         after.model.keys.retain(|(who, _)| *who != by);
         if key != 0 {
             after.model.keys.extend([by].iter().chain(also).map(|who| (*who, key)));
@@ -342,6 +374,25 @@ mod tests {
         assert_eq!(after.ended, [A]);
         let wrong = Change::Preempt { key: 1, victims: 1, kind, abort: true };
         assert_eq!(held.apply(B, &wrong).ending, Ending::Conflict);
+    }
+
+    #[test]
+    fn each_guard_asks_for_what_its_command_says() {
+        let may = |by, model: &Model, guard, key| {
+            let change = Change::Register { guard, key, also: Vec::new(), persists: None };
+            model.apply(by, &change).ending == Ending::Good
+        };
+        let (none, one) = (registered(&[]), registered(&[(A, 1), (Who::NAMED, 1)]));
+        let both = |guard, key| (may(A, &none, guard, key), may(A, &one, guard, key));
+        assert_eq!(both(Guard::Is(0), 1), (true, false));
+        assert_eq!(both(Guard::Is(1), 2), (false, true));
+        assert_eq!(both(Guard::Any, 2), (true, true));
+        assert_eq!(both(Guard::New, 1), (true, true));
+        assert_eq!(both(Guard::New, 2), (true, false));
+        assert_eq!(both(Guard::Registered(Some(2)), 3), (false, false));
+        assert_eq!(both(Guard::Registered(Some(1)), 0), (false, true));
+        assert_eq!(both(Guard::Registered(None), 0), (false, true));
+        assert!(may(Who::NAMED, &one, Guard::Is(0), 1) && !may(Who::NAMED, &one, Guard::Is(0), 2));
     }
 
     #[test]

@@ -252,8 +252,7 @@ impl Run {
 
     /// A shard wants a value stored.
     pub(crate) fn store(&mut self, from: ShardId, key: StoreKey, version: u64, value: StoredValue) {
-        let not_stored = self.setup.lan.as_ref().map_or(0, |lan| lan.not_stored);
-        let stored = self.healed || !self.random.chance(not_stored, 1000);
+        let stored = self.healed || !self.random.chance(self.setup.not_stored, 1000);
         let durable = self.world.now + self.random.below(STORE_MAX);
         let told = durable + self.random.below(STORE_MAX);
         if stored {

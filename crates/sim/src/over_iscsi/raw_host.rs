@@ -30,6 +30,7 @@ use wire::iscsi::{LoginStatus, LogoutReason};
 
 use crate::client::SimWorld;
 use crate::disk::SECTOR;
+use crate::fences::FENCED_LATE;
 use crate::network::WINDOW;
 use crate::run::MILLISECOND;
 use crate::writer::{Write, Writer};
@@ -43,8 +44,6 @@ const QUIESCE: u64 = 10_000 * MILLISECOND;
 const PATIENCE: u64 = 120_000 * MILLISECOND;
 /// How long after it a host that found nobody listening tries again.
 pub(super) const DOWN: u64 = 100 * MILLISECOND;
-/// How late data are where another host may end what they belong to: longer than that takes.
-const FENCED_LATE: u64 = 500 * MILLISECOND;
 /// Of what is not answered within so long a host asks whether it is known at all.
 const DOUBT: u64 = 3_000 * MILLISECOND;
 /// So long the target may take to leave a host that does not read: a send may be without progress for

@@ -17,27 +17,29 @@
 //! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the
 //! wire; virtual nanoseconds.
 
+mod behaviour;
 mod copying;
 mod ending;
-mod line;
+pub(super) mod line;
 mod watcher;
-mod work;
+pub(super) mod work;
 
 use std::collections::BTreeMap;
 
 use block::Random;
-use contract::counters;
+use testkit::nvme::configure;
 use testkit::nvme::host::{Fault, Heard};
-use testkit::nvme::{configure, connect};
+use testkit::oracle::WriteId;
 use wire::nvme::fabrics::{ConnectData, ConnectResult, ControllerStatus, Register};
 use wire::nvme::identify::{Cns, IDENTIFY_SIZE, IdentifyNamespace};
 use wire::nvme::{Command, Completion, Nqn};
-use wire::nvme_tcp::Digests;
 
 use crate::client::SimWorld;
 use crate::disk::SECTOR;
+use crate::fences::FENCED_LATE;
 use crate::over_nvme::swap::UUID;
 use crate::writer::{Ids, Log, Write, Writer};
+pub use behaviour::{Actions, HostBehaviour};
 use line::Line;
 pub(crate) use watcher::{Seen, Watcher};
 use work::{Asked, NSID, Pair};
@@ -56,74 +58,6 @@ pub(crate) const QUEUE_ENTRIES: usize = 32;
 /// So long the target may take to leave a host that does not read: a send may be without progress
 /// for 30 s, and data may be late as long before it.
 const DEAF_MAX: u64 = 90_000 * MILLISECOND;
-
-/// How a raw host behaves.
-#[derive(Clone, Copy, Debug)]
-pub struct HostBehaviour {
-    /// Sectors of a logical block.
-    pub unit: u64,
-    /// Logical blocks that it works on, from the first on.
-    pub span: u64,
-    /// Whether it copies, to as many logical blocks behind those as twice.
-    pub copies: bool,
-    /// I/O queues.
-    pub queues: u16,
-    /// Commands under way at most.
-    pub depth: usize,
-    /// Mean time between two commands, in microseconds.
-    pub interval_us: u64,
-    /// Whether lives end soon, in resets, shutdowns and losses.
-    pub resets: bool,
-    /// Whether it shuts controllers down. That flushes, also by a closed path.
-    pub shuts_down: bool,
-    /// KATO, in nanoseconds, a multiple of a second; 0 for none. Lives may end in silence then.
-    pub keep_alive: u64,
-    /// Whether it stops reading for a while now and then.
-    pub deaf: bool,
-    /// Whether it fills its queues to the last entry, with as many CIDs, and stops reading for ever
-    /// now and then.
-    pub greedy: bool,
-    /// Digests to ask for.
-    pub digests: Digests,
-    /// Whether nothing else goes wrong: then every error must have been provoked.
-    pub strict: bool,
-}
-
-counters! {
-    /// What a raw host did.
-    pub struct Actions {
-        /// Commands that were answered.
-        answered: Operations,
-        /// Fused pairs that wrote.
-        swaps: Operations,
-        /// Fused pairs whose compare failed.
-        miscompares: Operations,
-        /// Copies that were done.
-        copies: Operations,
-        /// Copies that ended in their midst, some ranges copied.
-        part_copies: Operations,
-        /// Aborts that succeeded.
-        aborts: Operations,
-        /// Resets that were answered.
-        resets: Operations,
-        /// Commands that were under way at a reset.
-        reset_commands: Operations,
-        /// Shutdowns that were completed.
-        shutdowns: Operations,
-        /// Times that it cut a connection.
-        losses: Events,
-        /// R2Ts.
-        grants: Events,
-        /// Times that it was silent, and given up in time.
-        expired: Events,
-        /// Times that it did not read for a while.
-        deafs: Events,
-        /// Times that it filled a queue to the last entry.
-        fulls: Events,
-        /// Times that it never read again, and was left.
-        left: Events,
-    }
-}
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +81,7 @@ enum Phase {
 
 /// What the admin queue is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Connect,
     Enable,
     Ready,
@@ -196,13 +130,13 @@ impl RawHost {
         index: usize,
         writer: Writer,
     ) -> RawHost {
-        let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-raw-{index}");
+        let (nqn, host_id) = identity_of(index);
         RawHost {
             random,
             behaviour,
-            nqn: Nqn::new(&name).expect("a valid name"),
+            nqn,
             subsystem,
-            host_id: [0x80 + index as u8; 16],
+            host_id,
             phase: Phase::Resting(0),
             lines: Vec::new(),
             controller: 0,
@@ -239,6 +173,18 @@ impl RawHost {
             _ => None,
         });
         writes.chain(self.pairs.values().filter_map(Pair::write)).collect()
+    }
+
+    /// Those of them whose data the target has asked for.
+    pub(crate) fn writes_there(&self) -> Vec<Write> {
+        let there = self.lines.iter().flat_map(|line| line.writes_there(&self.pairs));
+        there.map(|(write, _)| write).collect()
+    }
+
+    /// Whether data of a write that it was asked for have not left it: it cannot be done.
+    pub(crate) fn owes_data(&self, id: WriteId) -> bool {
+        let mut there = self.lines.iter().flat_map(|line| line.writes_there(&self.pairs));
+        there.any(|(write, owes)| write.id == id && owes)
     }
 
     /// Whether it has left.
@@ -346,8 +292,17 @@ impl RawHost {
             self.phase = Phase::Resting(self.now + 100 * MILLISECOND);
             return;
         }
-        self.lines = vec![Line::connect(world, target, self.behaviour.digests, self.random.fork())];
+        self.connect(world, target);
         (self.phase, self.heard_at) = (Phase::Admin, self.now);
+    }
+
+    fn connect(&mut self, world: &mut SimWorld, target: usize) {
+        let digests = self.behaviour.digests;
+        let mut line = Line::connect(world, target, digests, self.random.fork());
+        if self.behaviour.is_fenced {
+            line.late = FENCED_LATE;
+        }
+        self.lines.push(line);
     }
 
     fn hear(&mut self, world: &mut SimWorld) -> Result<(), String> {
@@ -393,11 +348,8 @@ impl RawHost {
                     subsystem: self.subsystem.clone(),
                     host: Some(self.nqn.clone()),
                 };
-                let keep_alive_ms =
-                    if at == 0 { self.behaviour.keep_alive / MILLISECOND } else { 0 };
-                let command = Command::connect(&connect(at as u16, keep_alive_ms as u32));
-                let asked = Asked::Step(step);
-                self.lines[at].ask(world, command, &data.emit(), asked);
+                let keep_alive = if at == 0 { self.behaviour.keep_alive } else { 0 };
+                self.lines[at].join(world, at as u16, keep_alive, &data, step);
                 Ok(())
             }
             Heard::Terminated(_) => unreachable!("a C2HTermReq ends the line"),
@@ -459,8 +411,7 @@ impl RawHost {
                 self.phase = Phase::Queues;
                 let target = self.lines[0].target;
                 for _ in 0..self.behaviour.queues {
-                    let digests = self.behaviour.digests;
-                    self.lines.push(Line::connect(world, target, digests, self.random.fork()));
+                    self.connect(world, target);
                 }
             }
             Step::Queue(at) => {
@@ -626,22 +577,19 @@ impl RawHost {
         }
         self.ask_admin(world, Step::Shutdown, configure(true, 1));
     }
-
-    /// Asks one queue for more than the network holds, and never reads again.
-    fn read_no_more(&mut self, world: &mut SimWorld) {
-        self.phase = Phase::Deaf(self.now);
-        let room = QUEUE_ENTRIES - self.lines[1].host.asked.len();
-        for _ in 0..room {
-            self.read(world, 1, 0, self.behaviour.span);
-        }
-    }
 }
 
 /// CSTS.SHST: the shutdown is complete.
 const SHUTDOWN_COMPLETE: u32 = 2;
 
-fn controller_status() -> Command {
+pub(super) fn controller_status() -> Command {
     Command::property_get(Register::CSTS.0, false)
+}
+
+/// HOSTNQN and HOSTID of a raw host.
+pub(super) fn identity_of(index: usize) -> (Nqn, [u8; 16]) {
+    let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-raw-{index}");
+    (Nqn::new(&name).expect("a valid name"), [0x80 + index as u8; 16])
 }
 
 /// Bytes of `count` logical blocks.

@@ -244,7 +244,7 @@ pub(super) fn fence(random: &mut Random, setup: &mut Setup) {
     lan.control = true;
     setup.twice = random.chance(1, 3);
     lan.depth = Some(2);
-    lan.not_stored = if random.chance(1, 4) { 200 } else { 0 };
+    setup.not_stored = if random.chance(1, 4) { 200 } else { 0 };
     lan.survives_kills(random, false);
     setup.lan = Some(lan);
 }
@@ -257,7 +257,7 @@ pub(super) fn fence_scsi(random: &mut Random, setup: &mut Setup) {
     let mut lan = Lan::draw(random);
     lan.mixed = true;
     lan.depth = Some(2);
-    lan.not_stored = if random.chance(1, 2) { 100 } else { 0 };
+    setup.not_stored = if random.chance(1, 2) { 100 } else { 0 };
     lan.survives_kills(random, false);
     setup.lan = Some(lan);
 }
@@ -273,7 +273,7 @@ pub(super) fn control(random: &mut Random, setup: &mut Setup) {
     setup.faults[Fault::Hostile] = if random.chance(1, 3) { 200 + random.below(2_000) } else { 0 };
     let mut lan = Lan::draw(random);
     lan.control = true;
-    lan.not_stored = if random.chance(1, 2) { 200 } else { 0 };
+    setup.not_stored = if random.chance(1, 2) { 200 } else { 0 };
     lan.survives_kills(random, false);
     setup.lan = Some(lan);
 }

@@ -5,11 +5,20 @@
 //! nanoseconds.
 
 use super::line::Line;
-use super::{DEAF_MAX, MILLISECOND, PATIENCE, Phase, QUIESCE, RawHost};
+use super::{DEAF_MAX, MILLISECOND, PATIENCE, Phase, QUEUE_ENTRIES, QUIESCE, RawHost};
 use crate::client::SimWorld;
 use crate::network::WINDOW;
 
 impl RawHost {
+    /// Asks one queue for more than the network holds, and never reads again.
+    pub(super) fn read_no_more(&mut self, world: &mut SimWorld) {
+        self.phase = Phase::Deaf(self.now);
+        let room = QUEUE_ENTRIES - self.lines[1].host.asked.len();
+        for _ in 0..room {
+            self.read(world, 1, 0, self.behaviour.span);
+        }
+    }
+
     /// Whether the target leaves a host that reads nothing more.
     fn await_leave(&mut self, world: &mut SimWorld, since: u64) -> Result<(), String> {
         if self.lines.iter().any(|line| line.is_over(world)) {

@@ -4,21 +4,24 @@
 use std::collections::BTreeMap;
 
 use block::Random;
+use testkit::nvme::connect;
 use testkit::nvme::host::{self, Data, Fault, Heard, Host};
+use wire::nvme::fabrics::ConnectData;
 use wire::nvme::{Command, Completion};
 use wire::nvme_tcp::{Digests, R2T};
 
-use super::MILLISECOND;
 use super::work::{Asked, Pair};
+use super::{MILLISECOND, Step};
 use crate::client::SimWorld;
+use crate::writer::Write;
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(in super::super) struct Line {
     raw: usize,
-    pub(super) target: usize,
+    pub(in super::super) target: usize,
     /// What it asked, and may hear.
-    pub(super) host: Host<Asked>,
+    pub(in super::super) host: Host<Asked>,
     /// Its Connect was answered.
     pub(super) live: bool,
     /// The target may close it.
@@ -26,12 +29,14 @@ pub(super) struct Line {
     /// When it asked something last.
     pub(super) said_at: u64,
     grants: Vec<(u64, R2T)>,
+    /// How late data are, at most.
+    pub(super) late: u64,
     random: Random,
 }
 
 impl Line {
     /// Connects and greets.
-    pub(super) fn connect(
+    pub(in super::super) fn connect(
         world: &mut SimWorld,
         target: usize,
         digests: Digests,
@@ -46,6 +51,7 @@ impl Line {
             may_end: false,
             said_at: world.now,
             grants: Vec::new(),
+            late: 30 * MILLISECOND,
             random,
         };
         let request = line.host.greet();
@@ -54,7 +60,7 @@ impl Line {
     }
 
     /// Sends bytes, in pieces.
-    pub(super) fn say(&mut self, world: &mut SimWorld, bytes: &[u8]) {
+    pub(in super::super) fn say(&mut self, world: &mut SimWorld, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
             let some = 1 + self.random.below(rest.len() as u64) as usize;
@@ -64,8 +70,22 @@ impl Line {
         }
     }
 
+    /// Sends Connect for this queue, with this KATO.
+    pub(in super::super) fn join(
+        &mut self,
+        world: &mut SimWorld,
+        queue: u16,
+        keep_alive: u64,
+        data: &ConnectData,
+        step: Step,
+    ) {
+        let keep_alive_ms = (keep_alive / MILLISECOND) as u32;
+        let command = Command::connect(&connect(queue, keep_alive_ms));
+        self.ask(world, command, &data.emit(), Asked::Step(step));
+    }
+
     /// Sends a command, with data in its capsule if there are any.
-    pub(super) fn ask(
+    pub(in super::super) fn ask(
         &mut self,
         world: &mut SimWorld,
         command: Command,
@@ -77,6 +97,7 @@ impl Line {
             _ if !data.is_empty() => Data::None,
             Asked::Read { .. } | Asked::Page { .. } | Asked::Identify { .. } => Data::In(length),
             Asked::Write { .. } | Asked::Copy { .. } | Asked::Pair { .. } => Data::Out(length),
+            Asked::Change { data } if !data.is_empty() => Data::Out(length),
             _ => Data::None,
         };
         self.said_at = world.now;
@@ -114,20 +135,36 @@ impl Line {
         self.host.asked.values().map(bytes).sum()
     }
 
+    /// Writes whose data the target has asked for, and whether it waits for some of them.
+    pub(super) fn writes_there(
+        &self,
+        pairs: &BTreeMap<u64, Pair>,
+    ) -> impl Iterator<Item = (Write, bool)> {
+        self.host.asked.iter().filter(|(_, asked)| asked.moved > 0).filter_map(|(id, asked)| {
+            let write = match &asked.what {
+                Asked::Write { write, over: false, .. }
+                | Asked::Copy { write, over: false, .. } => *write,
+                Asked::Pair { number, second: true } => pairs[number].write()?,
+                _ => return None,
+            };
+            Some((write, self.grants.iter().any(|(_, grant)| grant.command_id == *id)))
+        })
+    }
+
     /// Takes what came in; returns whether something did.
-    pub(super) fn take(&mut self, world: &mut SimWorld) -> bool {
+    pub(in super::super) fn take(&mut self, world: &mut SimWorld) -> bool {
         let bytes = world.take_raw(self.raw, usize::MAX);
         self.host.hear(&bytes);
         !bytes.is_empty()
     }
 
     /// Whether the target closed it and all that it said was heard.
-    pub(super) fn is_over(&self, world: &SimWorld) -> bool {
+    pub(in super::super) fn is_over(&self, world: &SimWorld) -> bool {
         world.raw_end(self.raw).is_some()
     }
 
     /// Closes it.
-    pub(super) fn hang_up(&mut self, world: &mut SimWorld, reset: bool) {
+    pub(in super::super) fn hang_up(&mut self, world: &mut SimWorld, reset: bool) {
         if !self.is_over(world) {
             world.end_raw(self.raw, reset);
         }
@@ -136,7 +173,7 @@ impl Line {
     }
 
     /// The next thing that it heard and was not data of a read.
-    pub(super) fn next(&mut self) -> Result<Option<Heard<Asked>>, Fault> {
+    pub(in super::super) fn next(&mut self) -> Result<Option<Heard<Asked>>, Fault> {
         loop {
             let heard = self.host.next()?;
             let Some(Heard::Data { command, offset, bytes: data }) = heard else {
@@ -153,19 +190,23 @@ impl Line {
     }
 
     /// An R2T: it is served now, later, or never, when the connection ends before.
-    pub(super) fn grant(&mut self, now: u64, grant: R2T) {
+    pub(in super::super) fn grant(&mut self, now: u64, grant: R2T) {
         let late = self.random.chance(1, 4);
-        let delay = if late { self.random.below(30 * MILLISECOND) } else { 0 };
+        let delay = if late { self.random.below(self.late) } else { 0 };
         self.grants.push((now + delay, grant));
     }
 
     /// When the next R2T is to be served.
-    pub(super) fn next_grant(&self) -> Option<u64> {
+    pub(in super::super) fn next_grant(&self) -> Option<u64> {
         self.grants.iter().map(|(at, _)| *at).min()
     }
 
     /// Sends the data that are due.
-    pub(super) fn serve_grants(&mut self, world: &mut SimWorld, pairs: &BTreeMap<u64, Pair>) {
+    pub(in super::super) fn serve_grants(
+        &mut self,
+        world: &mut SimWorld,
+        pairs: &BTreeMap<u64, Pair>,
+    ) {
         while let Some(at) = self.grants.iter().position(|(at, _)| *at <= world.now) {
             let (_, grant) = self.grants.remove(at);
             // Answered meanwhile (aborted, say): the data are not wanted any more.
@@ -195,7 +236,9 @@ impl Line {
 /// What a command writes or compares.
 fn data_of<'a>(host: &'a Host<Asked>, id: u16, pairs: &'a BTreeMap<u64, Pair>) -> Option<&'a [u8]> {
     match &host.asked.get(&id)?.what {
-        Asked::Write { data, .. } | Asked::Copy { list: data, .. } => Some(data),
+        Asked::Write { data, .. } | Asked::Copy { list: data, .. } | Asked::Change { data } => {
+            Some(data)
+        }
         Asked::Pair { number, second } => {
             let pair = &pairs[number];
             Some(if *second { &pair.data } else { &pair.expected })

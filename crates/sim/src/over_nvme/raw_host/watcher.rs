@@ -196,8 +196,7 @@ impl Watcher {
     }
 
     fn connect(&mut self, world: &mut SimWorld) {
-        let keep_alive_ms = if self.stays { (KEEP_ALIVE / MILLISECOND) as u32 } else { 0 };
-        let command = Command::connect(&nvme::connect(0, keep_alive_ms));
+        let keep_alive = if self.stays { KEEP_ALIVE } else { 0 };
         let data = ConnectData {
             host_id: self.host_id,
             controller_id: ConnectData::CONTROLLER_ANY,
@@ -205,8 +204,7 @@ impl Watcher {
             host: Some(self.nqn.clone()),
         };
         let line = self.line.as_mut().expect("it is connected");
-        let asked = Asked::Step(Step::Connect);
-        line.ask(world, command, &data.emit(), asked);
+        line.join(world, 0, keep_alive, &data, Step::Connect);
     }
 
     fn answered(

@@ -12,12 +12,12 @@ use crate::writer::{Ids, Log, Write};
 use super::line::Line;
 
 /// The namespace.
-pub(super) const NSID: u32 = 1;
+pub(in super::super) const NSID: u32 = 1;
 /// Data of a command that may lie in its capsule.
 const IN_CAPSULE_MAX: usize = 8192;
 
 /// A command that is not answered. `first` and `count` are logical blocks.
-pub(super) enum Asked {
+pub(in super::super) enum Asked {
     Step(Step),
     /// Who the namespace is.
     Identify {
@@ -58,7 +58,11 @@ pub(super) enum Asked {
         line: usize,
         id: u16,
     },
-    /// A watcher's: a page of the discovery log.
+    /// A fencer's: a change, with these data.
+    Change {
+        data: Vec<u8>,
+    },
+    /// A watcher's: a page of the discovery log. A fencer's: what it looks at.
     Page {
         start: u64,
         bytes: Vec<u8>,
@@ -84,7 +88,8 @@ impl core::fmt::Debug for Asked {
             Asked::Single => f.write_str("half a pair"),
             Asked::Flush { start } => write!(f, "flush since {start}"),
             Asked::Abort { line, id } => write!(f, "abort of {id} on queue {line}"),
-            Asked::Page { start, .. } => write!(f, "the discovery log since {start}"),
+            Asked::Page { start, .. } => write!(f, "a page since {start}"),
+            Asked::Change { .. } => f.write_str("a change"),
             Asked::Event => f.write_str("an event"),
             Asked::Alive => f.write_str("Keep Alive"),
             Asked::AliveOver => f.write_str("Keep Alive in place of an event"),
@@ -94,7 +99,7 @@ impl core::fmt::Debug for Asked {
 
 /// A compare-and-write.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(in super::super) struct Pair {
     start: u64,
     write: Write,
     pub(super) expected: Vec<u8>,
@@ -242,6 +247,8 @@ impl RawHost {
             Asked::Page { .. } | Asked::Event | Asked::Alive | Asked::AliveOver => {
                 unreachable!("a watcher's")
             }
+            Asked::Change { .. } => unreachable!("a fencer's"),
+            Asked::Read { .. } | Asked::Flush { .. } if is_preempted(status) => self.preempted(),
             Asked::Read { start, .. } if is_conflict(status) => self.refused(start, false),
             Asked::Read { start, first, bytes } => {
                 self.expect(status, "a read")?;
@@ -260,6 +267,11 @@ impl RawHost {
                     self.writer.refused(self.now, write);
                     return Ok(());
                 }
+                if is_preempted(status) {
+                    self.preempted();
+                    self.writer.never(write);
+                    return Ok(());
+                }
                 self.expect(status, "a write")?;
                 if done {
                     self.writer.remember(write.first, &data);
@@ -270,9 +282,10 @@ impl RawHost {
                 if over {
                     return aborted(status, "a copy");
                 }
-                match is_conflict(status) {
-                    true => self.writer.hindered(self.now, write),
-                    false => self.expect(status, "a copy")?,
+                match status {
+                    _ if is_conflict(status) => self.writer.hindered(self.now, write),
+                    _ if is_preempted(status) => self.preempted(),
+                    _ => self.expect(status, "a copy")?,
                 }
                 self.copied(write, &counts, durable, entry)?;
             }
@@ -354,6 +367,11 @@ impl RawHost {
             self.writer.refused(self.now, write);
             return Ok(());
         }
+        if is_preempted(first) || is_preempted(second) {
+            self.preempted();
+            self.writer.never(write);
+            return Ok(());
+        }
         self.expect(first, "a compare")?;
         if !(mixed && second == Status::COMMAND_INTERRUPTED) {
             self.expect(second, "a fused write")?;
@@ -366,6 +384,12 @@ impl RawHost {
     fn refused(&mut self, start: u64, changes: bool) {
         let end = self.now;
         self.writer.log.push(Log::Refused { start, end, changes, is_after: false });
+    }
+
+    /// Somebody preempted its commands: the run says whether that is so.
+    fn preempted(&mut self) {
+        self.actions.preempted += 1;
+        self.writer.log.push(Log::Vanished { at: self.now });
     }
 
     /// A status must be provoked when nothing else goes wrong: success, or the end of what was
@@ -404,6 +428,10 @@ impl RawHost {
 
 fn is_conflict(status: Status) -> bool {
     status.code() == Status::RESERVATION_CONFLICT.code()
+}
+
+fn is_preempted(status: Status) -> bool {
+    status.code() == Status::PREEMPTED.code()
 }
 
 /// What was said to be aborted must say so itself.

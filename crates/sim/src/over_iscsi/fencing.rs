@@ -1,42 +1,28 @@
-//! One initiator port of a fencer: it logs in, with the same ISID each time, asks one thing at a
-//! time, and knows what unit attentions it is owed.
+//! An initiator port by which a fencer asks: it logs in, with the same ISID each time, and asks one
+//! thing at a time.
 //!
 //! ```text
 //!   resting -> logging in -> live -> (asks, is answered)*
 //!      ^           |           |
 //!      |<----------+-----------'  the connection is lost, by itself or by others; or it logs out
 //! ```
-//! What it is owed ends with its session. Errors: the target said what it must not. Units: virtual
-//! nanoseconds.
+//! Its next login ends what its last session had asked. Errors: the target said what it must not.
+//! Units: virtual nanoseconds.
+
+mod words;
 
 use block::Random;
 use testkit::iscsi::Said;
-use testkit::iscsi::host::{Fault, Heard, Order};
+use testkit::iscsi::host::{Fault, Heard};
 use wire::iscsi::{LoginStatus, LogoutReason};
-use wire::scsi::AdditionalSense;
 
-use super::super::raw_host::DOWN;
-use super::super::raw_host::line::Line;
-use super::super::raw_host::work::{Asked, is_of_reservations};
+use super::raw_host::DOWN;
+use super::raw_host::line::Line;
+use super::raw_host::work::Asked;
 use crate::client::SimWorld;
+use crate::fences::nodes::{Alarm, Event, Look, Names, Node, PATIENCE, Question};
 use crate::run::MILLISECOND;
-
-/// So long the target may be silent while something is asked.
-const PATIENCE: u64 = 120_000 * MILLISECOND;
-
-/// When somebody is woken next: once for each time.
-#[derive(Debug, Default)]
-pub(super) struct Alarm(Option<u64>);
-
-impl Alarm {
-    pub(super) fn set(&mut self, world: &mut SimWorld, at: u64) {
-        let at = at.max(world.now + 1);
-        if self.0.is_none_or(|set| set <= world.now || at < set) {
-            self.0 = Some(at);
-            world.alarm_at(at);
-        }
-    }
-}
+use words::Words;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -46,110 +32,64 @@ enum Phase {
     LoggingOut,
 }
 
-/// What happened to a node.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// It is logged in anew.
-    LoggedIn,
-    /// Its session is gone, with what it had asked.
-    Lost,
-    /// What it asked was answered, with these data.
-    Answered(Said, Vec<u8>),
-}
-
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct Port {
     name: String,
     isid: [u8; 6],
     digests: bool,
     strict: bool,
     random: Random,
+    words: Words,
     line: Option<Line>,
     phase: Phase,
     alarm: Alarm,
-    asks: bool,
+    asked: Option<Question>,
     /// When it asked, or heard something last.
     since: u64,
-    /// What it has to be told, and what it may be told.
-    pub(super) owed: Vec<AdditionalSense>,
-    pub(super) maybe: Vec<AdditionalSense>,
-    /// Whether its session is younger than the change that is asked for.
-    pub(super) is_fresh: bool,
 }
 
-impl Node {
+impl Port {
+    /// One of this name and ISID. A strict one is never left by the target; of one that `may_not_store`
+    /// not every change is made.
     pub(super) fn new(
         random: Random,
         (name, isid): (String, [u8; 6]),
-        digests: bool,
-        strict: bool,
-    ) -> Node {
-        Node {
+        names: Names,
+        (digests, strict, may_not_store): (bool, bool, bool),
+    ) -> Port {
+        Port {
             name,
             isid,
             digests,
             strict,
             random,
+            words: Words { names, strict, may_not_store },
             line: None,
             phase: Phase::Resting(0),
             alarm: Alarm::default(),
-            asks: false,
+            asked: None,
             since: 0,
-            owed: Vec::new(),
-            maybe: Vec::new(),
-            is_fresh: true,
         }
     }
 
-    /// Whether it may ask something.
-    pub(super) fn is_ready(&self) -> bool {
-        let may_ask = self.line.as_ref().is_some_and(|line| line.host.may_ask());
-        self.phase == Phase::Live && !self.asks && may_ask
-    }
-
-    pub(super) fn is_live(&self) -> bool {
-        self.phase == Phase::Live
-    }
-
-    pub(super) fn asks(&self) -> bool {
-        self.asks
-    }
-
-    pub(super) fn ask(&mut self, world: &mut SimWorld, order: Order, list: Vec<u8>) {
-        (self.asks, self.since) = (true, world.now);
-        let line = self.line.as_mut().expect("a node that is ready has a line");
-        line.ask(world, order, Asked::Reservation(list));
-    }
-
-    /// Hears what came, and logs in if it is time.
-    pub(super) fn drive(
-        &mut self,
-        world: &mut SimWorld,
-        target: usize,
-    ) -> Result<Vec<Event>, String> {
-        let mut events = Vec::new();
-        if let Phase::Resting(until) = self.phase {
-            if until <= world.now {
-                self.log_in(world, target);
-            }
-            return Ok(events);
-        }
-        self.hear(world, &mut events)?;
+    /// Notices that it was left, or is not answered.
+    fn wait(&mut self, world: &mut SimWorld, events: &mut Vec<Event>) -> Result<(), String> {
         let is_over = self.line.as_ref().is_some_and(|line| line.is_over(world));
         let may_end = self.line.as_ref().is_some_and(|line| line.host.is_over());
         if is_over {
             if self.strict && !may_end {
                 return Err(format!("the target left a fencer: {}", self.state()));
             }
-            self.lose(world, &mut events);
+            self.lose(world, events);
         }
-        let waits = self.asks || matches!(self.phase, Phase::LoggingIn | Phase::LoggingOut);
+        let waits =
+            self.asked.is_some() || matches!(self.phase, Phase::LoggingIn | Phase::LoggingOut);
         if waits && world.now > self.since + PATIENCE {
             if self.strict {
                 return Err(format!("a fencer is not answered: {}", self.state()));
             }
-            self.lose(world, &mut events);
+            self.lose(world, events);
         }
         if let Some(line) = &mut self.line {
             line.serve_grants(world);
@@ -159,7 +99,7 @@ impl Node {
                 self.alarm.set(world, at);
             }
         }
-        Ok(events)
+        Ok(())
     }
 
     fn log_in(&mut self, world: &mut SimWorld, target: usize) {
@@ -223,25 +163,80 @@ impl Node {
         if ended.is_some_and(|ended| matches!(ended.what, Asked::Reservation(_))) {
             let line = self.line.as_mut();
             let bytes = line.and_then(|line| line.reads.remove(&said.tag())).unwrap_or_default();
-            self.asks = false;
-            events.push(Event::Answered(said, bytes));
+            let asked = self.asked.take().expect("a command is one of a question");
+            events.push(Event::Answered(self.words.answer(&asked, &said, &bytes)?));
         }
         Ok(())
     }
 
-    /// Ends its session: by a logout, or by the loss of its connection.
-    pub(super) fn leave(&mut self, world: &mut SimWorld, events: &mut Vec<Event>, cuts: bool) {
-        if cuts || self.asks {
-            return self.lose(world, events);
+    fn lose(&mut self, world: &mut SimWorld, events: &mut Vec<Event>) {
+        if let Some(mut line) = self.line.take() {
+            line.hang_up(world, true);
+        }
+        self.asked = None;
+        let until = world.now + self.random.below(300 * MILLISECOND) + 1;
+        self.phase = Phase::Resting(until);
+        self.alarm.set(world, until);
+        events.push(Event::Lost);
+    }
+}
+
+impl Node for Port {
+    fn is_scsi(&self) -> bool {
+        true
+    }
+
+    fn looks(&self) -> &'static [Look] {
+        &Look::ALL
+    }
+
+    fn is_ready(&self) -> bool {
+        let may_ask = self.line.as_ref().is_some_and(|line| line.host.may_ask());
+        self.phase == Phase::Live && self.asked.is_none() && may_ask
+    }
+
+    fn is_live(&self) -> bool {
+        self.phase == Phase::Live
+    }
+
+    fn asks(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    fn ask(&mut self, world: &mut SimWorld, question: Question) {
+        let (order, list) = self.words.order(&question);
+        (self.asked, self.since) = (Some(question), world.now);
+        let line = self.line.as_mut().expect("a node that is ready has a line");
+        line.ask(world, order, Asked::Reservation(list));
+    }
+
+    fn drive(&mut self, world: &mut SimWorld, target: usize) -> Result<Vec<Event>, String> {
+        let mut events = Vec::new();
+        match self.phase {
+            Phase::Resting(until) if until <= world.now => self.log_in(world, target),
+            Phase::Resting(_) => {}
+            _ => {
+                self.hear(world, &mut events)?;
+                self.wait(world, &mut events)?;
+            }
+        }
+        Ok(events)
+    }
+
+    fn leave(&mut self, world: &mut SimWorld, cuts: bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        if cuts || self.asked.is_some() {
+            self.lose(world, &mut events);
+            return events;
         }
         let line = self.line.as_mut().expect("it is live");
         let (_, bytes) = line.host.logout(LogoutReason::CLOSE_SESSION, Asked::Logout);
         line.say(world, &bytes);
         (self.phase, self.since) = (Phase::LoggingOut, world.now);
+        events
     }
 
-    /// The target that it spoke to is gone.
-    pub(super) fn give_up(&mut self, world: &mut SimWorld) -> Vec<Event> {
+    fn give_up(&mut self, world: &mut SimWorld) -> Vec<Event> {
         let mut events = Vec::new();
         if self.line.is_some() {
             self.lose(world, &mut events);
@@ -249,47 +244,15 @@ impl Node {
         events
     }
 
-    fn lose(&mut self, world: &mut SimWorld, events: &mut Vec<Event>) {
-        if let Some(mut line) = self.line.take() {
-            line.hang_up(world, true);
-        }
-        self.asks = false;
-        self.owed.clear();
-        self.maybe.clear();
-        self.is_fresh = true;
-        let until = world.now + self.random.below(300 * MILLISECOND) + 1;
-        self.phase = Phase::Resting(until);
-        self.alarm.set(world, until);
-        events.push(Event::Lost);
-    }
-
-    /// It heard a unit attention, which it must have been owed.
-    pub(super) fn attend(&mut self, code: AdditionalSense) -> Result<(), String> {
-        for list in [&mut self.owed, &mut self.maybe] {
-            if let Some(at) = list.iter().position(|owed| *owed == code) {
-                list.remove(at);
-                return Ok(());
-            }
-        }
-        // Of the size of the unit, or of what is exported.
-        match is_of_reservations(code) || self.strict {
-            true => Err(format!("a fencer was told {code}, which nobody did: {}", self.state())),
-            false => Ok(()),
-        }
-    }
-
-    /// It may ask no more, and has no session.
-    pub(super) fn part(&mut self, world: &mut SimWorld) {
+    fn part(&mut self, world: &mut SimWorld) {
         if let Some(mut line) = self.line.take() {
             line.hang_up(world, false);
         }
         self.phase = Phase::Resting(u64::MAX);
     }
 
-    /// How it is, in words.
-    pub(super) fn state(&self) -> String {
+    fn state(&self) -> String {
         let asked = self.line.as_ref().map(|line| format!("{:?}", line.host.asked));
-        let Node { phase, owed, maybe, .. } = self;
-        format!("{phase:?}, owed {owed:?}, maybe {maybe:?}, asked {}", asked.unwrap_or_default())
+        format!("{:?}, asked {}", self.phase, asked.unwrap_or_default())
     }
 }

@@ -1,10 +1,11 @@
-//! Somebody who changes reservations over iSCSI, by several initiator ports, while others work on
-//! the volume: registers itself and others, reserves, releases, clears, moves, preempts, and
-//! aborts. One change at a time, then all look; sessions are lost and come back with the same ISID.
+//! Somebody who changes reservations by several nodes, initiator ports and hosts of NVMe, while others
+//! work on the volume: registers itself and others, reserves, releases, clears, moves, preempts, and
+//! aborts. One change at a time, then all look; sessions are lost, now and then with a change on its
+//! way, and come back as who they were.
 //!
-//! It knows what each answer must be (`fences::model`), what each look must show, and which port is
-//! owed which unit attention. A change whose answer was lost was made or not: then two worlds are
-//! possible, until the next answer or look. Until the port that asked is there again nobody asks
+//! It knows what each answer must be (`fences::model`), what each look must show, and which node is
+//! owed which word of what others did. A change whose answer was lost was made or not: then two worlds
+//! are possible, until the next answer or look. Until the node that asked is there again nobody asks
 //! for another change, since the lost one may still be made. Errors: the target said what cannot
 //! be, and the run fails. Units: virtual nanoseconds.
 //!
@@ -13,43 +14,25 @@
 //!              answer <----| all look   | rest | node 1 ---- change ---->
 //! ```
 
+mod debts;
 mod draw;
-mod look;
-mod node;
 
 use std::collections::VecDeque;
 
 use block::Random;
 use contract::counters;
-use testkit::iscsi::Said;
-use wire::scsi::{AdditionalSense, ScsiStatus, SenseKey};
+use wire::scsi::AdditionalSense;
 
+use super::history::History;
+use super::model::{After, Change, Ending, Guard, Model, Who};
+use super::nodes::{Alarm, Answer, Event, Look, Names, Node, Question, Seen};
 use crate::client::SimWorld;
-use crate::fences::history::History;
-use crate::fences::model::{After, Change, Ending, Model, Who};
 use crate::run::MILLISECOND;
-use look::{Look, Seen};
-use node::{Alarm, Event, Node};
+use debts::Debts;
 
 /// What a session that is gone had asked is decided on, or lost, within so long: mail takes
 /// milliseconds.
 const DECIDED: u64 = 100 * MILLISECOND;
-
-/// How a fencer behaves.
-#[derive(Clone, Debug)]
-pub(crate) struct FencerSettings {
-    /// Initiator ports of its own.
-    pub(crate) ports: usize,
-    /// Names and ISIDs of others, whom it may register.
-    pub(crate) others: Vec<(String, [u8; 6])>,
-    pub(crate) digests: bool,
-    /// How long it rests after a change, at most.
-    pub(crate) fence: u64,
-    /// Whether not every change can be stored.
-    pub(crate) may_not_store: bool,
-    /// Whether nothing goes wrong but what hosts do.
-    pub(crate) strict: bool,
-}
 
 counters! {
     /// What a fencer did.
@@ -90,24 +73,35 @@ pub(crate) enum News {
     Aborted,
 }
 
+/// Somebody by whom it asks.
+#[derive(Debug)]
+struct Member {
+    who: Who,
+    node: Box<dyn Node>,
+    debts: Debts,
+}
+
 /// A change that is not answered.
 #[derive(Debug)]
 struct Asked {
     node: usize,
     change: Change,
     before: Vec<Model>,
+    /// When its node cuts its connection, if it is not answered before.
+    cut_at: Option<u64>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Fencer {
     random: Random,
-    settings: FencerSettings,
-    /// Of all ports, its own first.
-    names: Vec<(String, [u8; 6])>,
-    nodes: Vec<Node>,
+    /// How long it rests after a change, at most.
+    rest: u64,
+    /// Who has an initiator port, and may be registered by others.
+    ports: Vec<Who>,
+    members: Vec<Member>,
     asked: Option<Asked>,
-    /// The port that has to be there again before anybody asks for a change.
+    /// The node that has to be there again before anybody asks for a change.
     missed: Option<usize>,
     /// Who is told what by the change that is asked for, or was lost.
     told: Vec<(Who, AdditionalSense)>,
@@ -127,21 +121,21 @@ pub(crate) struct Fencer {
 }
 
 impl Fencer {
-    pub(crate) fn new(mut random: Random, settings: FencerSettings) -> Fencer {
-        let own = |index: usize| {
-            let name = format!("iqn.2026-11.net.plateway:sim-fencer-{}", index / 2);
-            (name, [0x80, 0, 0, 2, 0, index as u8])
+    pub(crate) fn new(
+        random: Random,
+        rest: u64,
+        names: &Names,
+        nodes: Vec<(Who, Box<dyn Node>)>,
+    ) -> Fencer {
+        let member = |(who, node)| Member { who, node, debts: Debts::default() };
+        let has_port = |(who, identity): (&Who, &super::nodes::Identity)| {
+            identity.port.is_some().then_some(*who)
         };
-        let names: Vec<_> = (0..settings.ports).map(own).collect();
-        let FencerSettings { digests, strict, .. } = settings;
-        let nodes = names.iter().map(|who| Node::new(random.fork(), who.clone(), digests, strict));
-        let nodes = nodes.collect();
-        let names = names.into_iter().chain(settings.others.iter().cloned()).collect();
         Fencer {
             random,
-            settings,
-            names,
-            nodes,
+            rest,
+            ports: names.iter().filter_map(has_port).collect(),
+            members: nodes.into_iter().map(member).collect(),
             asked: None,
             missed: None,
             told: Vec::new(),
@@ -177,7 +171,9 @@ impl Fencer {
 
     /// How it is, in words.
     pub(crate) fn state(&self) -> String {
-        let nodes: Vec<String> = self.nodes.iter().map(Node::state).collect();
+        let one =
+            |Member { who, node, debts }: &Member| format!("{who:?}: {}, {debts:?}", node.state());
+        let nodes: Vec<String> = self.members.iter().map(one).collect();
         let Fencer { asked, missed, looks, looking, next_at, .. } = self;
         format!(
             "{asked:?}, missed {missed:?}, looks at {looking:?} and {looks:?}, goes on at {next_at}; {}",
@@ -197,11 +193,12 @@ impl Fencer {
         }
         let is_new = core::mem::take(&mut self.was_restarted);
         self.is_new_life |= is_new;
-        for index in 0..self.nodes.len() {
+        for index in 0..self.members.len() {
+            let node = &mut self.members[index].node;
             let events = match is_new {
                 // What its last life said and was not heard is nobody's concern.
-                true => self.nodes[index].give_up(world),
-                false => self.nodes[index].drive(world, target)?,
+                true => node.give_up(world),
+                false => node.drive(world, target)?,
             };
             for event in events {
                 self.handle(world.now, index, event, history)?;
@@ -218,11 +215,6 @@ impl Fencer {
         event: Event,
         history: &mut History,
     ) -> Result<(), String> {
-        if matches!(event, Event::Lost) {
-            // Its new session may be told of what is decided on now.
-            let told = self.told.iter().filter(|(who, _)| *who == Who(index as u16));
-            self.nodes[index].maybe = told.map(|(_, code)| *code).collect();
-        }
         match event {
             Event::LoggedIn if self.missed == Some(index) => {
                 self.missed = None;
@@ -231,6 +223,9 @@ impl Fencer {
             Event::LoggedIn if self.is_new_life => self.look_around(),
             Event::LoggedIn => {}
             Event::Lost => {
+                // Its new session may be told of what is decided on now.
+                let Member { who, debts, .. } = &mut self.members[index];
+                debts.lost(told_to(*who, &self.told));
                 if self.looking.is_some_and(|(node, _)| node == index) {
                     self.looking = None;
                 }
@@ -242,12 +237,12 @@ impl Fencer {
                     self.look_around();
                 }
             }
-            Event::Answered(said, bytes) => match self.looking.take() {
+            Event::Answered(answer) => match self.looking.take() {
                 Some((node, look)) => {
                     assert_eq!(node, index, "one asks at a time");
-                    self.looked(index, look, &said, &bytes, history)?;
+                    self.looked(index, look, answer, history)?;
                 }
-                None => self.answered(now, index, &said, history)?,
+                None => self.answered(now, index, answer, history)?,
             },
         }
         Ok(())
@@ -255,27 +250,33 @@ impl Fencer {
 
     /// Asks what is next, if nobody is asking.
     fn go_on(&mut self, world: &mut SimWorld, history: &mut History) -> Result<(), String> {
-        if self.nodes.iter().any(Node::asks) {
+        if let Some(Asked { node, cut_at: Some(at), .. }) = self.asked
+            && at <= world.now
+        {
+            return self.leave(world, node, true, history);
+        }
+        if self.members.iter().any(|member| member.node.asks()) {
             return Ok(());
         }
         if let Some(Asked { node, change, .. }) = &self.asked {
             // Told something instead of being answered, it asks again.
-            if self.nodes[*node].is_ready() {
-                let (order, list) = draw::order(change, &self.names);
-                self.nodes[*node].ask(world, order, list);
+            let node = &mut self.members[*node].node;
+            if node.is_ready() {
+                node.ask(world, Question::Change(change.clone()));
             }
             return Ok(());
         }
-        while let Some((node, look)) = self.looks.pop_front() {
-            if self.nodes[node].is_ready() {
-                self.looking = Some((node, look));
-                self.nodes[node].ask(world, look.order(), Vec::new());
+        while let Some((index, look)) = self.looks.pop_front() {
+            let node = &mut self.members[index].node;
+            if node.is_ready() {
+                self.looking = Some((index, look));
+                node.ask(world, Question::Look(look));
                 return Ok(());
             }
         }
         let is_over = history.is_settled() && history.worlds().iter().all(Model::is_empty);
         if self.stopping && is_over {
-            self.nodes.iter_mut().for_each(|node| node.part(world));
+            self.members.iter_mut().for_each(|member| member.node.part(world));
             self.done = true;
             return Ok(());
         }
@@ -283,68 +284,65 @@ impl Fencer {
             self.alarm.set(world, self.next_at);
             return Ok(());
         }
-        let ready = (0..self.nodes.len()).filter(|index| self.nodes[*index].is_ready());
-        let ready: Vec<usize> = ready.collect();
+        let is_ready = |index: &usize| self.members[*index].node.is_ready();
+        let ready: Vec<usize> = (0..self.members.len()).filter(is_ready).collect();
         if ready.is_empty() || self.missed.is_some() {
             return Ok(());
         }
         let node = ready[self.random.below(ready.len() as u64) as usize];
         if !self.stopping && self.random.chance(1, 12) {
-            return self.end_a_session(world, node, history);
+            let cuts = self.random.chance(1, 2);
+            self.leave(world, node, cuts, history)?;
+            self.next_at = world.now + self.random.below(300 * MILLISECOND);
+            self.alarm.set(world, self.next_at);
+            return Ok(());
         }
         self.begin(world, node, history);
         Ok(())
     }
 
-    fn end_a_session(
+    /// A node leaves, to come again.
+    fn leave(
         &mut self,
         world: &mut SimWorld,
         node: usize,
+        cuts: bool,
         history: &mut History,
     ) -> Result<(), String> {
         self.actions.losses += 1;
-        let (mut events, cuts) = (Vec::new(), self.random.chance(1, 2));
-        self.nodes[node].leave(world, &mut events, cuts);
-        self.next_at = world.now + self.random.below(300 * MILLISECOND);
-        self.alarm.set(world, self.next_at);
+        let events = self.members[node].node.leave(world, cuts);
         events.into_iter().try_for_each(|event| self.handle(world.now, node, event, history))
     }
 
     /// A change that is new: what it would become of the volume is in doubt from now on.
     fn begin(&mut self, world: &mut SimWorld, node: usize, history: &mut History) {
-        let by = Who(node as u16);
+        let Member { who: by, node: asker, .. } = &self.members[node];
+        let (by, ports) = (*by, asker.is_scsi().then_some(&*self.ports));
         let before = history.worlds().to_vec();
         let seen = &before[self.random.below(before.len() as u64) as usize];
         let change = match self.stopping {
-            true => self.last_change(by, &before),
-            false => draw::change(&mut self.random, seen, by, self.names.len() as u16),
+            true => last_change(by, &before),
+            false => draw::change(&mut self.random, seen, by, ports),
         };
         let afters: Vec<After> = before.iter().map(|model| model.apply(by, &change)).collect();
         history.ask(world.now, &afters);
         self.told = afters.iter().flat_map(|after| after.told.iter().copied()).collect();
         self.told.sort_by_key(|(who, code)| (*who, code.0));
         self.told.dedup();
-        for (index, node) in self.nodes.iter_mut().enumerate() {
-            node.is_fresh = !node.is_live();
-            let mine = self.told.iter().filter(|(who, _)| *who == Who(index as u16));
-            node.maybe.extend(mine.map(|(_, code)| *code));
+        for Member { who, node, debts } in &mut self.members {
+            debts.begin(told_to(*who, &self.told), node.is_live());
         }
         // Those whose tasks end whatever is true.
         let surely = |who: &&Who| afters.iter().all(|after| after.ended.contains(who));
         let victims = afters[0].ended.iter().filter(surely).copied().collect();
         self.news.push(News::Aborts(victims));
-        let (order, list) = draw::order(&change, &self.names);
-        self.asked = Some(Asked { node, change, before });
-        self.nodes[node].ask(world, order, list);
-    }
-
-    /// What leads to a volume that is everybody's.
-    fn last_change(&self, by: Who, worlds: &[Model]) -> Change {
-        let own = worlds[0].key_of(by);
-        match own.filter(|_| worlds.iter().all(|world| world.key_of(by) == own)) {
-            Some(key) => Change::Clear { key },
-            None => Change::Register { guard: None, key: 1, also: Vec::new(), persists: false },
+        let is_cut = !self.stopping && self.random.chance(1, 16);
+        let cut_at = is_cut.then(|| world.now + self.random.below(30 * MILLISECOND) + 1);
+        if let Some(at) = cut_at {
+            world.alarm_at(at);
         }
+        self.members[node].node.ask(world, Question::Change(change.clone()));
+        self.asked = Some(Asked { node, change, before, cut_at });
     }
 
     /// A change was answered.
@@ -352,99 +350,65 @@ impl Fencer {
         &mut self,
         now: u64,
         index: usize,
-        said: &Said,
+        answer: Answer,
         history: &mut History,
     ) -> Result<(), String> {
-        let Some(ending) = self.ending(index, said)? else { return Ok(()) };
+        let endings = match answer {
+            Answer::Again | Answer::Other => return Ok(()),
+            Answer::Told(code) => return self.hear(index, code),
+            Answer::Ended(endings) => endings,
+            Answer::Seen(seen) => return Err(format!("{:?} was answered {seen:?}", self.asked)),
+        };
         let Asked { change, before, .. } = self.asked.take().expect("a change is answered");
-        let by = Who(index as u16);
-        let after = |model: &Model| match ending {
-            Ending::NotStored => model.not_stored(by, &change),
-            _ => Some(model.apply(by, &change)).filter(|after| after.ending == ending),
+        let by = self.members[index].who;
+        let after = |model: &Model| match *endings {
+            [Ending::NotStored] => model.not_stored(by, &change),
+            _ => Some(model.apply(by, &change)).filter(|after| endings.contains(&after.ending)),
         };
         let afters: Vec<After> = before.iter().filter_map(after).collect();
-        if afters.is_empty() {
-            return Err(format!("{change:?} of {by:?} was answered {ending:?} in {before:?}"));
-        }
-        self.count(ending, &afters[0]);
-        (self.is_new_life, self.were_registered) = (false, !afters[0].model.is_empty());
+        let Some(first) = afters.first() else {
+            return Err(format!("{change:?} of {by:?} was answered {endings:?} in {before:?}"));
+        };
+        self.actions.count(first);
+        (self.is_new_life, self.were_registered) = (false, !first.model.is_empty());
         self.owe(&afters);
-        history.answer(now, afters.iter().map(|after| after.model.clone()).collect());
-        if ending == Ending::Good {
+        let is_good = first.ending == Ending::Good;
+        history.answer(now, afters.into_iter().map(|after| after.model).collect());
+        if is_good {
             self.news.push(News::Aborted);
         }
         self.look_around();
-        self.next_at = now + self.random.below(self.settings.fence) + 1;
+        self.next_at = now + self.random.below(self.rest) + 1;
         Ok(())
-    }
-
-    fn count(&mut self, ending: Ending, after: &After) {
-        match ending {
-            Ending::Good => self.actions.changes += 1,
-            Ending::NotStored => self.actions.not_stored += 1,
-            _ => self.actions.refusals += 1,
-        }
-        self.actions.holds += u64::from(after.model.held.is_some());
-        let is_gone = |(_, code): &&(Who, _)| *code == AdditionalSense::REGISTRATIONS_PREEMPTED;
-        self.actions.preempted += after.told.iter().filter(is_gone).count() as u64;
-        self.actions.aborted += after.ended.len() as u64;
     }
 
     /// Who is told in all worlds has to hear it; in some, he may.
     fn owe(&mut self, afters: &[After]) {
         self.told.clear();
-        let nodes = self.nodes.iter_mut().enumerate();
-        // Without a session all the time nobody is surely told.
-        for (index, node) in nodes.filter(|(_, node)| !node.is_fresh) {
-            let who = Who(index as u16);
-            let told = |after: &After| {
-                let mine = after.told.iter().filter(|(other, _)| *other == who);
-                mine.map(|(_, code)| *code).collect::<Vec<_>>()
-            };
-            for code in told(&afters[0]) {
-                let is_sure = afters.iter().all(|after| told(after).contains(&code));
-                // Each kind waits once.
-                if is_sure && !node.owed.contains(&code) {
-                    node.maybe.retain(|maybe| *maybe != code);
-                    node.owed.push(code);
+        for Member { who, node, debts } in &mut self.members {
+            for code in told_to(*who, &afters[0].told) {
+                if afters.iter().all(|after| after.told.contains(&(*who, code))) {
+                    debts.owe(code, node.is_scsi());
                 }
             }
         }
     }
 
-    /// How a change ended; `None` if it has to be asked for again.
-    fn ending(&mut self, index: usize, said: &Said) -> Result<Option<Ending>, String> {
-        Ok(match said.status() {
-            ScsiStatus::GOOD => Some(Ending::Good),
-            ScsiStatus::RESERVATION_CONFLICT => Some(Ending::Conflict),
-            ScsiStatus::CHECK_CONDITION => {
-                let sense = said.sense();
-                match sense.key {
-                    SenseKey::UNIT_ATTENTION => {
-                        self.actions.told += 1;
-                        self.nodes[index].attend(sense.code)?;
-                        None
-                    }
-                    SenseKey::ILLEGAL_REQUEST => Some(Ending::Illegal(sense.code)),
-                    SenseKey::HARDWARE_ERROR if self.settings.may_not_store => {
-                        Some(Ending::NotStored)
-                    }
-                    _ => return Err(format!("{:?} was answered {sense:?}", self.asked)),
-                }
-            }
-            ScsiStatus::BUSY | ScsiStatus::TASK_SET_FULL => None,
-            _ => return Err(format!("{:?} was answered {said:?}", self.asked)),
-        })
+    /// A node was told something.
+    fn hear(&mut self, index: usize, code: AdditionalSense) -> Result<(), String> {
+        self.actions.told += 1;
+        let heard = self.members[index].debts.hear(code);
+        heard.map_err(|why| format!("{why}: {}", self.state()))
     }
 
     /// Each node looks at some of what there is.
     fn look_around(&mut self) {
         self.looks.clear();
-        for node in 0..self.nodes.len() {
-            for look in Look::ALL {
-                let is_often = look == Look::Ready;
+        for (index, Member { node, .. }) in self.members.iter().enumerate() {
+            for look in node.looks() {
+                let is_often = *look == Look::Told;
                 if self.random.chance(if is_often { 4 } else { 2 }, 5) {
-                    self.looks.push_back((node, look));
+                    self.looks.push_back((index, *look));
                 }
             }
         }
@@ -454,42 +418,74 @@ impl Fencer {
         &mut self,
         index: usize,
         look: Look,
-        said: &Said,
-        bytes: &[u8],
+        answer: Answer,
         history: &mut History,
     ) -> Result<(), String> {
-        match said.status() {
-            ScsiStatus::GOOD => {}
-            ScsiStatus::CHECK_CONDITION if said.sense().key == SenseKey::UNIT_ATTENTION => {
-                self.actions.told += 1;
-                self.nodes[index].attend(said.sense().code)?;
+        let seen: Seen = match answer {
+            Answer::Again => return Ok(()),
+            Answer::Told(code) => {
+                self.looks.push_front((index, look));
+                return self.hear(index, code);
+            }
+            Answer::Other => {
                 self.looks.push_front((index, look));
                 return Ok(());
             }
-            ScsiStatus::TASK_SET_FULL => return Ok(()),
-            _ => return Err(format!("{look:?} was answered {said:?}")),
+            Answer::Seen(seen) => seen,
+            Answer::Ended(endings) => return Err(format!("{look:?} was answered {endings:?}")),
+        };
+        if seen.is_told_all {
+            self.members[index].debts.heard_all().map_err(|why| format!("{why} by {look:?}"))?;
         }
-        if !self.nodes[index].owed.is_empty() {
-            let state = self.nodes[index].state();
-            return Err(format!("{look:?} was answered, and node {index} is not told: {state}"));
-        }
-        let seen = Seen::parse(look, bytes)?;
-        let names = &self.names;
         let worlds = history.worlds();
-        if !worlds.iter().any(|world| seen.is_of(world, names)) {
+        if !worlds.iter().any(|world| seen.is_of(world)) {
             return Err(format!("node {index} sees {seen:?}, of {worlds:?}"));
         }
         self.actions.looks += 1;
-        if let (Seen::Keys(_, keys), true) = (&seen, self.is_new_life) {
+        if let (Some(is_registered), true) = (seen.is_registered(), self.is_new_life) {
             self.is_new_life = false;
-            self.actions.kept += u64::from(!keys.is_empty());
-            self.actions.forgotten += u64::from(keys.is_empty() && self.were_registered);
+            self.actions.kept += u64::from(is_registered);
+            self.actions.forgotten += u64::from(!is_registered && self.were_registered);
         }
         // While a change may be under way, what was is still seen on some shard.
         if history.is_settled() {
-            history.narrow(|world| seen.is_of(world, names));
-            self.nodes[index].maybe.clear();
+            history.narrow(|world| seen.is_of(world));
+            if seen.is_told_all {
+                self.members[index].debts.settle();
+            }
         }
         Ok(())
     }
+}
+
+impl Actions {
+    /// A change was answered.
+    fn count(&mut self, after: &After) {
+        match after.ending {
+            Ending::Good => self.changes += 1,
+            Ending::NotStored => self.not_stored += 1,
+            _ => self.refusals += 1,
+        }
+        self.holds += u64::from(after.model.held.is_some());
+        let is_gone = |(_, code): &&(Who, _)| *code == AdditionalSense::REGISTRATIONS_PREEMPTED;
+        self.preempted += after.told.iter().filter(is_gone).count() as u64;
+        self.aborted += after.ended.len() as u64;
+    }
+}
+
+/// What leads to a volume that is everybody's.
+fn last_change(by: Who, worlds: &[Model]) -> Change {
+    let own = worlds[0].key_of(by);
+    match own.filter(|_| worlds.iter().all(|world| world.key_of(by) == own)) {
+        Some(key) => Change::Clear { key },
+        None => {
+            let (guard, persists) = (Guard::Any, Some(false));
+            Change::Register { guard, key: 1, also: Vec::new(), persists }
+        }
+    }
+}
+
+/// What somebody is told.
+fn told_to(who: Who, told: &[(Who, AdditionalSense)]) -> impl Iterator<Item = AdditionalSense> {
+    told.iter().filter(move |(other, _)| *other == who).map(|(_, code)| *code)
 }
