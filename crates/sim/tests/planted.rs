@@ -17,7 +17,7 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 65] = [
+const LINES: [(&str, &str); 66] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -64,6 +64,7 @@ const LINES: [(&str, &str); 65] = [
     ("aptpl-is-forgotten", "iscsi-fence-crash"),
     ("ptpl-is-forgotten", "nvme-fence"),
     ("notification-is-lost", "nvme-fence"),
+    ("one-notification-is-announced", "nvme-fence"),
     ("preempt-ends-one-of-several", "nvme-fence"),
     ("named-host-is-two", "nvme-fence"),
     // Each block is one register.

@@ -17,8 +17,9 @@ use std::collections::BTreeMap;
 use block::Random;
 use testkit::nvme::configure;
 use testkit::nvme::host::{Fault, Heard};
+use wire::nvme::async_event::AsyncEvent;
 use wire::nvme::fabrics::{ConnectData, ConnectResult, ControllerStatus};
-use wire::nvme::{Completion, Nqn};
+use wire::nvme::{Command, Completion, Nqn};
 use wire::nvme_tcp::Digests;
 
 use super::raw_host::line::Line;
@@ -151,6 +152,7 @@ impl Host {
             Heard::Granted(grant) => self.lines[at].grant(world.now, grant),
             Heard::Answered(asked, entry) => match asked.what {
                 Asked::Step(step) => self.stepped(world, step, &entry, events)?,
+                Asked::Event => self.noticed(world, &entry)?,
                 Asked::Change { .. } => self.answered(&entry, &[], events)?,
                 Asked::Page { bytes, .. } => self.answered(&entry, &bytes, events)?,
                 asked => unreachable!("a fencer asks no {asked:?}"),
@@ -158,6 +160,24 @@ impl Host {
             Heard::Terminated(_) | Heard::Data { .. } => unreachable!("they are taken before"),
         }
         Ok(())
+    }
+
+    /// An event came, and the next is awaited.
+    fn noticed(&mut self, world: &mut SimWorld, entry: &Completion) -> Result<(), String> {
+        match AsyncEvent::from_result(entry.result32()) {
+            AsyncEvent::RESERVATION_NOTIFICATION if entry.status.is_success() => {
+                self.words.noticed();
+            }
+            // Of the size of the volume, or of what is exported.
+            event if self.strict => return Err(format!("a fencer was told {event:?}: {entry}")),
+            _ => {}
+        }
+        self.await_event(world);
+        Ok(())
+    }
+
+    fn await_event(&mut self, world: &mut SimWorld) {
+        self.lines[ADMIN].ask(world, Command::async_event_request(), &[], Asked::Event);
     }
 
     fn answered(
@@ -202,6 +222,7 @@ impl Host {
             Step::Ready => self.poll_at = Some(world.now + 5 * MILLISECOND),
             Step::Queue(_) => {
                 self.phase = Phase::Live;
+                self.await_event(world);
                 events.push(Event::LoggedIn);
             }
             step => unreachable!("a fencer takes no {step:?}"),

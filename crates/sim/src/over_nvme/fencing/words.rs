@@ -38,17 +38,24 @@ pub(in super::super) struct Words {
     may_not_store: bool,
     /// The number of the last notification that its controller told.
     told: u64,
+    /// Events that said that there is one.
+    events: u64,
 }
 
 impl Words {
     /// Those of somebody with a HOSTID. Of one that `may_not_store` not every change is made.
     pub(in super::super) fn new(own: (Who, [u8; 16]), names: Names, may_not_store: bool) -> Words {
-        Words { own, names, may_not_store, told: 0 }
+        Words { own, names, may_not_store, told: 0, events: 0 }
     }
 
     /// Another controller counts anew.
     pub(super) fn reset(&mut self) {
-        self.told = 0;
+        (self.told, self.events) = (0, 0);
+    }
+
+    /// An event said that there is a notification.
+    pub(super) fn noticed(&mut self) {
+        self.events += 1;
     }
 
     /// The command that asks something, and whether it is one for the admin queue.
@@ -108,7 +115,13 @@ impl Words {
             }
             Look::Told => {
                 let page = ReservationNotification::parse(bytes).map_err(wrong)?;
-                if page.kind == NotificationType::EMPTY {
+                let is_empty = page.kind == NotificationType::EMPTY;
+                // One event each: of the oldest that waits, until it is read. It was asked for before.
+                let (events, told) = (self.events, self.told);
+                if events != told + u64::from(!is_empty) && (is_empty || events != told + 2) {
+                    return Err(format!("{page}, with {events} events for {told} read before"));
+                }
+                if is_empty {
                     return Ok(Answer::Seen(Seen { is_told_all: true, ..nothing }));
                 }
                 self.told += 1;
