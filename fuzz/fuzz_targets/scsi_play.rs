@@ -38,7 +38,7 @@ fuzz_target!(|input: &[u8]| {
                 let code = AdditionalSense(0x2900 | choices.word() & 0x3ff);
                 attentions.raise_all(&LUNS, Sense::attention(code));
             }
-            6 => attentions.forget(choices.of(&LUNS)),
+            6 => drop(attentions.take_as_data(choices.of(&LUNS))),
             _ => outcome(&mut choices),
         }
     }
