@@ -152,10 +152,7 @@ fn carry_out(
                         inside(&extent, unit);
                     }
                 }
-                Ok(Ordered::Mode(mode)) => {
-                    assert_ne!(mode, unit.mode);
-                    unit.mode = mode;
-                }
+                Ok(Ordered::Mode(mode)) => unit.mode = mode,
                 Ok(Ordered::Nothing) => {}
                 Err(sense) => told(&sense),
             }

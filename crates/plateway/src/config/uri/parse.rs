@@ -246,7 +246,7 @@ impl Parser<'_> {
         let path_at = at.start + length..end;
         let expected = format!("{form} and no path: discover asks a target for all that it has");
         let mut error = self.expected(path_at, &expected);
-        error.help = Some(format!("write {}", &self.uri[..at.start + length]));
+        error.help = Some(format!("write {:?}", &self.uri[..at.start + length]));
         Err(error)
     }
 

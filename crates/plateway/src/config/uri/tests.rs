@@ -138,7 +138,7 @@ fn a_target_for_discovery_has_a_default_port() {
         let error = parse_target(text).unwrap_err().to_string();
         let (host, _) = text.split_once(path).unwrap();
         assert!(error.contains("and no path: discover asks a target for all"), "{error}");
-        let end = format!("seen {path:?} (write {host})");
+        let end = format!("seen {path:?} (write {host:?})");
         assert!(
             error.contains(&format!("expected {}://", text.split(':').next().unwrap())),
             "{error}"
