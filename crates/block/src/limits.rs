@@ -108,5 +108,6 @@ const _: () = {
     assert!(CONNECTIONS_PER_HOST_MAX <= CONNECTIONS_MAX);
     // Who does not read keeps no server from stopping in order.
     assert!(LAST_SEND_PROGRESS.as_secs() < SHUTDOWN_DRAIN.as_secs());
+    assert!(LEAVE.as_secs() < SHUTDOWN_DRAIN.as_secs());
     assert!(DISK_SLOW.as_secs() < DISK_STUCK.as_secs());
 };

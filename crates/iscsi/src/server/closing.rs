@@ -243,7 +243,7 @@ impl Connection {
         true
     }
 
-    /// Once it takes nothing more, nothing is in flight and no change of a reservation is undecided,
+    /// Once it takes nothing more, nothing is in flight and nothing that it asked for is undecided,
     /// a logout is answered, and the targets may go on with what waits for that.
     pub(super) fn drained_maybe(&mut self, ctx: &mut Context<'_>) {
         if self.is_open() || (self.in_flight > 0 && !planted("session-is-drained-early")) {

@@ -97,8 +97,8 @@ impl Connection {
         *self.slots.state(slot) = TaskState::Changing(number);
     }
 
-    /// All shards have agreed on a change, of a reservation or of paths, or not: who asked for it
-    /// is answered, if he is there.
+    /// All shards have agreed on a change, of a reservation or of paths, or not, or have a mode that was
+    /// set: who asked for it is answered, if it is there.
     pub(super) fn change_is_decided(&mut self, number: u64, end: Ending, ctx: &mut Context<'_>) {
         if let Some(slot) = self.slots.changing(number) {
             self.end(slot, end, ctx);

@@ -3,10 +3,9 @@
 //!
 //! Between two steps nothing of the command is below, so each step is judged as a command that waited
 //! is: a reservation, a write protection, another volume under its LUN or an abort that came
-//! meanwhile ends the command there. What an ORWRITE
-//! writes replaces what it read, or nothing: others see all of it or none. Spec: SBC-3, "WRITE AND
-//! VERIFY (10) command", "ORWRITE (16) command", "WRITE SAME (10) command", "GET LBA STATUS
-//! command".
+//! meanwhile ends the command there. What an ORWRITE writes replaces what it read, or nothing: others
+//! see all of it or none. Spec: SBC-3, "WRITE AND VERIFY (10) command", "ORWRITE (16) command", "WRITE
+//! SAME (10) command", "GET LBA STATUS command".
 
 use block::copying::copy_bytes;
 use block::{Buffer, Class, Completion, Extent, Operation, Outcome, PAGE_SIZE, VolumeId};

@@ -345,8 +345,7 @@ impl Running {
     }
 
     /// Waits until the remote disks of a start are there or failed, it is `until`, or the process is to
-    /// end. What stands
-    /// on them follows them.
+    /// end. What stands on them follows them.
     pub(super) fn wait_for_remote(&mut self, until: Instant) {
         loop {
             // What comes of each is told at the end of the start.

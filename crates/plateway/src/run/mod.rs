@@ -382,13 +382,16 @@ impl Running {
         });
         missed.extend(self.last_flush(&remote));
         let drain = limits::SHUTDOWN_DRAIN;
-        if let Err(error) = self.shards.order("drain", drain, || Order::Drain) {
-            missed.push(error.line());
-        }
+        let drained =
+            self.shards.order("drain", drain, || Order::Drain).map_err(|error| error.line());
         missed.extend(self.last_flush(&local));
         self.keep_protection();
-        // Whoever does not answer is left without.
-        let _ = self.shards.order("take leave", 2 * limits::LEAVE, || Order::Leave);
+        match drained {
+            // Whoever does not answer is left without.
+            Ok(_) => drop(self.shards.order("take leave", 2 * limits::LEAVE, || Order::Leave)),
+            // Something is still asked of targets.
+            Err(why) => missed.push(why),
+        }
         self.shards.stop();
         missed
     }
