@@ -8,7 +8,7 @@
 //! a VLAN tag, which the kernel has taken off.
 
 use block::ShardId;
-use contract::{EtherType, Instruction, Intake, Spread};
+use contract::{EtherType, Instruction, Intake, Spread, Takes};
 
 use crate::initiator::PARTITION_SHIFT;
 
@@ -51,7 +51,7 @@ pub fn searching() -> Intake {
 }
 
 fn of_aoe(spread: Spread) -> Intake {
-    Intake { ether_type: EtherType::AOE, spread }
+    Intake { takes: Takes::Type(EtherType::AOE), spread }
 }
 
 /// What a target takes: requests, announcements, runts.

@@ -26,7 +26,7 @@ pub use counters::Counters;
 pub use disk::{Cache, DiskFacts};
 pub use link::{
     EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, Links, MacAddress,
-    Misfits, OpenedFrame, OutFrame, Spread, Station, VirtualLinks,
+    Misfits, OpenedFrame, OutFrame, Spread, Station, TagControl, Takes, VirtualLinks, VlanTag,
 };
 pub use machine::{Ask, Effect, Event, Loss, Machine};
 pub use poll::{POLL_US_MAX, Poll, PollError};

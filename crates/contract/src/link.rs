@@ -1,8 +1,8 @@
 //! Links: how raw Ethernet frames come in and go out.
 //!
 //! A *link* is an interface, or one VLAN of it, as one user of it sees it: frames of one EtherType,
-//! of those the ones that the user's programs choose, each on the shard that they name
-//! ([`Intake`]). Two users of an interface (a target and an initiator, or two protocols) have two
+//! or all that come, of those the ones that the user's programs choose, each on the shard that they
+//! name ([`Intake`]). Two users of an interface (a target and an initiator, or two protocols) have two
 //! links: the kernel runs the program of each for every frame, so their programs need not know
 //! each other, and a frame is copied only to where it is meant for.
 //!
@@ -28,7 +28,7 @@ use core::fmt;
 use block::{Instant, ShardId};
 use wire::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
 
-pub use wire::ethernet::{EtherType, MacAddress};
+pub use wire::ethernet::{EtherType, MacAddress, TagControl, VlanTag};
 
 pub use batch::{FrameBatch, OutFrame};
 pub use opened::{Links, Misfit, Misfits, OpenedFrame, open};
@@ -116,10 +116,33 @@ pub struct Instruction {
 /// Which frames of an interface a user of it takes: a value that its protocol gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intake {
-    /// Frames of this type and no others.
-    pub ether_type: EtherType,
+    /// Frames of which kind.
+    pub takes: Takes,
     /// Which shards take them. A program without instructions takes all.
     pub spread: Spread,
+}
+
+/// What a link takes of all that its interface sees, before any program is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Takes {
+    /// Frames of this type and no others, to this station, to all or to a group.
+    Type(EtherType),
+    /// Every frame that comes, whoever it is for and of whatever VLAN: the link is a circuit, whose
+    /// two ends do not know that we stand between them. Its interface is promiscuous as long as the
+    /// link is open, and what the host itself sends there is not shown. For one shard
+    /// ([`Spread::One`]), and a link that has no VLAN of its own.
+    Whole,
+}
+
+impl Takes {
+    /// The one type of frames that it takes.
+    #[inline]
+    pub const fn ether_type(self) -> Option<EtherType> {
+        match self {
+            Takes::Type(ether_type) => Some(ether_type),
+            Takes::Whole => None,
+        }
+    }
 }
 
 /// Which shards take the frames of a link.
@@ -139,9 +162,10 @@ pub enum Spread {
 pub struct InFrame<'a> {
     /// Where it came from.
     pub link: LinkId,
-    /// The 802.1Q tag control information that the kernel took off, if it did.
-    pub tag: Option<u16>,
-    /// The frame from its destination address on, without check sequence.
+    /// The outermost VLAN tag, if the kernel took it off: it stood behind the two addresses, so that
+    /// twelve of the bytes, the tag and the others are the frame that the wire had.
+    pub tag: Option<VlanTag>,
+    /// The frame from its destination address on, without that tag and without check sequence.
     pub bytes: &'a [u8],
 }
 

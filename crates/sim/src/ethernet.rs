@@ -10,13 +10,12 @@
 use std::collections::VecDeque;
 
 use contract::filter::run;
-use contract::{Intake, LinkFacts, LinkId, Spread, counters};
+use contract::{Intake, LinkFacts, LinkId, Spread, Takes, VlanTag, counters};
+use wire::ethernet::{HEADER_SIZE, Tagged, VLAN_TAG_SIZE};
 
 /// The longest that a frame may be held back, in milliseconds. With a shard's turn and the driver
 /// it stays below a second.
 pub const HOLD_MAX_MS: u64 = 900;
-/// Bytes of an Ethernet header, with room for a tag.
-const HEADER_MAX: usize = 18;
 
 /// How the Ethernet behaves. Chances are in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,14 +126,17 @@ impl Ethernet {
 impl Port {
     /// Whether a frame is short enough for it.
     pub(crate) fn fits(&self, bytes: &[u8]) -> bool {
-        let header = if is_tagged(bytes) { HEADER_MAX } else { HEADER_MAX - 4 };
+        let is_tagged = Tagged::parse(bytes).is_ok_and(|frame| frame.tag.is_some());
+        let header = HEADER_SIZE + if is_tagged { VLAN_TAG_SIZE } else { 0 };
         bytes.len() <= self.facts.mtu as usize + header
     }
 
     /// The shards that take a frame, from which the kernel has taken the tag off.
     pub(crate) fn takers(&self, bytes: &[u8], shards: usize) -> Vec<usize> {
-        let Some(Intake { ether_type, spread }) = &self.intake else { return vec![0] };
-        if bytes.get(12..14) != Some(&ether_type.0.to_be_bytes()) {
+        let Some(Intake { takes, spread }) = &self.intake else { return vec![0] };
+        if let Takes::Type(ether_type) = takes
+            && bytes.get(12..14) != Some(&ether_type.0.to_be_bytes())
+        {
             return Vec::new();
         }
         match spread {
@@ -151,23 +153,20 @@ impl Port {
     }
 }
 
-fn is_tagged(bytes: &[u8]) -> bool {
-    bytes.len() >= HEADER_MAX && bytes[12..14] == [0x81, 0x00]
-}
-
-/// Takes the tag off a frame, as the kernel does: the tag, and what is left.
-pub(crate) fn untag(mut bytes: Vec<u8>) -> (Option<u16>, Vec<u8>) {
-    if !is_tagged(&bytes) {
-        return (None, bytes);
+/// Takes the outermost tag off a frame, as the kernel does: the tag, and what is left.
+pub(crate) fn untag(bytes: Vec<u8>) -> (Option<VlanTag>, Vec<u8>) {
+    match Tagged::parse(&bytes) {
+        Ok(Tagged { addresses, tag: Some(tag), rest }) => {
+            (Some(tag), [&addresses[..], rest].concat())
+        }
+        _ => (None, bytes),
     }
-    let tag = u16::from_be_bytes([bytes[14], bytes[15]]);
-    bytes.drain(12..16);
-    (Some(tag), bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::ethernet::{EtherType, TagControl};
 
     fn port(lan: usize, last: u8, intake: Intake) -> Port {
         let facts = LinkFacts {
@@ -223,7 +222,10 @@ mod tests {
         let own = port(0, 1, aoe::filter::serving(1));
         assert!(own.fits(&exact));
         assert!(!own.fits(&[&exact[..], &[0]].concat()));
-        let (tag, plain) = untag(bytes);
-        assert_eq!((tag, plain), (Some(0x2005), frame([0; 6], 0, 1)));
+        for ether_type in [EtherType::VLAN, EtherType::SERVICE_VLAN] {
+            bytes[12..14].copy_from_slice(&ether_type.0.to_be_bytes());
+            let tag = VlanTag { ether_type, control: TagControl(0x2005) };
+            assert_eq!(untag(bytes.clone()), (Some(tag), frame([0; 6], 0, 1)));
+        }
     }
 }

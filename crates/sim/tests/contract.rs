@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use block::{Random, ShardId};
 use contract::{
-    DiskId, EtherType, Instruction, Intake, LinkFacts, LinkId, ListenerId, Loss, Spread,
+    DiskId, EtherType, Instruction, Intake, LinkFacts, LinkId, ListenerId, Loss, Spread, Takes,
 };
 use sim::disk::{Behaviour, SimDisk};
 use sim::ethernet::LinkFaults;
@@ -171,7 +171,7 @@ impl Wire {
         for link in 0..2 {
             let all = vec![Instruction::ret(u32::MAX)];
             let spread = Spread::One(ShardId(link as u16), all);
-            let intake = Intake { ether_type: EtherType(0x88b5), spread };
+            let intake = Intake { takes: Takes::Type(EtherType(0x88b5)), spread };
             world.plug(HOST, LinkId(link), 0, Wire::facts(link), intake);
         }
         world.start(HOST, vec![Scripted::new(), Scripted::new()]);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use block::Instant;
 use contract::{
     EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, MacAddress,
-    OpenedFrame, Spread, Station, VirtualLinks,
+    OpenedFrame, Spread, Station, Takes, VirtualLinks,
 };
 
 /// Carries one virtual link over each real one.
@@ -48,7 +48,7 @@ impl Pseudowire {
             Spread::Steered(takes, steers) => Spread::Steered(inside(takes), inside(steers)),
             Spread::Each(programs) => Spread::Each(programs.into_iter().map(inside).collect()),
         };
-        Intake { ether_type: Pseudowire::ETHER_TYPE, spread }
+        Intake { takes: Takes::Type(Pseudowire::ETHER_TYPE), spread }
     }
 }
 

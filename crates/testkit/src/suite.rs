@@ -28,7 +28,7 @@ pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
 
 use contract::{
     Ask, ConnectionId, Direct, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
-    Machine, Next, OutFrame, Poll, Receive, SendBatch, Station,
+    Machine, Next, OutFrame, Poll, Receive, SendBatch, Station, VlanTag,
 };
 
 /// A peer's end of a connection, numbered by the harness.
@@ -232,7 +232,7 @@ pub enum Report {
     /// [`Event::LinkDown`].
     LinkDown(LinkId),
     /// A frame was shown: its link, its tag, its bytes.
-    Frame(LinkId, Option<u16>, Vec<u8>),
+    Frame(LinkId, Option<VlanTag>, Vec<u8>),
     /// [`Event::FramesSent`], with the mark and the number of frames.
     FramesSent(u32, usize),
 }
@@ -351,7 +351,7 @@ impl Scripted {
     fn send_frames(&mut self, token: u32, frames: Vec<FramePart>, memory: &mut dyn Memory) {
         let mut batch = FrameBatch::default();
         for (index, FramePart { link, head, data, inside }) in frames.into_iter().enumerate() {
-            batch.push_whole(link, &head);
+            batch.push_whole(link, [&head, &[]]);
             if !data.is_empty() {
                 let buffer = self.lend(&data, memory);
                 let mark = batch.buffers.len() as u32;

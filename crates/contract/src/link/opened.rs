@@ -2,7 +2,7 @@
 //! link that the frame came on, before any protocol sees it.
 
 use block::IdMap;
-use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, VLAN_TAG_SIZE};
+use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, TagControl, VLAN_TAG_SIZE, VlanTag};
 
 use super::{InFrame, LinkFacts, LinkId, Station};
 use crate::counters;
@@ -24,7 +24,8 @@ pub struct OpenedFrame<'a> {
 pub enum Misfit {
     /// It ends before its header does.
     Runt,
-    /// Of another VLAN, tagged where the link is not, or with two tags.
+    /// Of another VLAN, tagged where the link is not, with a tag that is not of 802.1Q, or with two
+    /// tags.
     OtherVlan,
     /// To another station (an interface that hears all), or to a group that is not all.
     OtherStation,
@@ -46,19 +47,24 @@ pub fn open<'a>(facts: &LinkFacts, frame: &InFrame<'a>) -> Result<OpenedFrame<'a
         return Err(Misfit::Runt);
     };
     let mut ether_type = EtherType(word_at(header, 12));
-    if ether_type == EtherType::VLAN {
+    if ether_type == EtherType::VLAN || ether_type == EtherType::SERVICE_VLAN {
         let Some((inside, behind)) = payload.split_first_chunk::<VLAN_TAG_SIZE>() else {
             return Err(Misfit::Runt);
         };
         if tag.is_some() {
             return Err(Misfit::OtherVlan);
         }
-        (tag, ether_type) = (Some(word_at(inside, 0)), EtherType(word_at(inside, 2)));
-        payload = behind;
+        tag = Some(VlanTag { ether_type, control: TagControl(word_at(inside, 0)) });
+        (ether_type, payload) = (EtherType(word_at(inside, 2)), behind);
     }
-    let control = tag.unwrap_or(0);
+    let control = match tag {
+        None => TagControl(0),
+        Some(VlanTag { ether_type: EtherType::VLAN, control }) => control,
+        // The numbers of 802.1ad are those of other VLANs.
+        Some(_) => return Err(Misfit::OtherVlan),
+    };
     // A tag of VLAN 0 only tells a priority.
-    if control & 0xfff != facts.vlan.unwrap_or(0) {
+    if control.vid() != facts.vlan.unwrap_or(0) {
         return Err(Misfit::OtherVlan);
     }
     let [a, b, c, d, e, f, source @ .., _, _] = *header;
@@ -71,7 +77,7 @@ pub fn open<'a>(facts: &LinkFacts, frame: &InFrame<'a>) -> Result<OpenedFrame<'a
     if mac.is_group() {
         return Err(Misfit::GroupSource);
     }
-    let from = Station { link, mac, priority: (control >> 13) as u8 };
+    let from = Station { link, mac, priority: control.priority() as u8 };
     Ok(OpenedFrame { from, is_broadcast, ether_type, payload })
 }
 
@@ -168,7 +174,11 @@ mod tests {
         tag: Option<u16>,
         bytes: &'a [u8],
     ) -> Result<OpenedFrame<'a>, Misfit> {
-        open(facts, &InFrame { link: LinkId(4), tag, bytes })
+        open(facts, &InFrame { link: LinkId(4), tag: tag.map(vlan), bytes })
+    }
+
+    fn vlan(control: u16) -> VlanTag {
+        VlanTag { ether_type: EtherType::VLAN, control: TagControl(control) }
     }
 
     #[test]
@@ -214,12 +224,29 @@ mod tests {
     }
 
     #[test]
+    fn a_tag_of_802_1ad_is_of_another_vlan_whatever_its_number() {
+        let plain = frame(OWN, &MPLS);
+        let inside = |control: u8| frame(OWN, &[0x88, 0xa8, 0, control, 0x88, 0x47]);
+        for (facts, number) in [(&TAGGED, 100), (&PLAIN, 0)] {
+            let ether_type = EtherType::SERVICE_VLAN;
+            let tag = Some(VlanTag { ether_type, control: TagControl(number.into()) });
+            let beside = open(facts, &InFrame { link: LinkId(4), tag, bytes: &plain });
+            assert_eq!(beside.unwrap_err(), Misfit::OtherVlan);
+            assert_eq!(opened(facts, None, &inside(number)).unwrap_err(), Misfit::OtherVlan);
+        }
+        assert_eq!(opened(&PLAIN, None, &inside(0)[..17]).unwrap_err(), Misfit::Runt);
+        // Around the link's own tag, too.
+        let both = inside(100);
+        assert_eq!(opened(&TAGGED, Some(100), &both).unwrap_err(), Misfit::OtherVlan);
+    }
+
+    #[test]
     fn what_nobody_takes_is_counted() {
         let mut links = Links::default();
         links.set(LinkId(4), Some(PLAIN));
         let bytes = frame(OWN, &MPLS);
-        let mut come = |link, tag, bytes: &[u8]| {
-            let frame = InFrame { link: LinkId(link), tag, bytes };
+        let mut come = |link, tag: Option<u16>, bytes: &[u8]| {
+            let frame = InFrame { link: LinkId(link), tag: tag.map(vlan), bytes };
             links.open(&frame).is_some()
         };
         assert!(come(4, None, &bytes));

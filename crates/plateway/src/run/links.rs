@@ -9,7 +9,7 @@
 
 use std::fs;
 
-use contract::{EtherType, Intake, LinkId, Poll};
+use contract::{EtherType, Intake, LinkId, Poll, Takes};
 use reactor::{Interface, LinkOptions, look_at_interface, may_open_links};
 
 use super::Running;
@@ -76,8 +76,8 @@ fn bridge_of(interface: &str) -> Option<String> {
 /// A link that exports are on.
 #[derive(Debug)]
 pub(super) struct OpenLink {
-    /// One for each protocol that is spoken in frames, by its type.
-    pub(super) ids: Vec<(EtherType, LinkId)>,
+    /// One for each protocol that is spoken in frames, by what it takes.
+    pub(super) ids: Vec<(Takes, LinkId)>,
     pub(super) config: LinkConfig,
 }
 
@@ -96,12 +96,12 @@ impl Running {
         let facts = look(config, self)?.facts;
         let mut open = OpenLink { ids: Vec::new(), config: config.clone() };
         for intake in protocols::intakes_of_exports(config.access, self.shards.handle().shards()) {
-            let ether_type = intake.ether_type;
+            let takes = intake.takes;
             let id = self
                 .open_link(&config.name, &config.ethernet, (config.access, config.poll), intake)
                 .inspect_err(|_| self.close_link(&open))
                 .map_err(|error| error.within(&title))?;
-            open.ids.push((ether_type, id));
+            open.ids.push((takes, id));
         }
         self.links.insert(config.name.clone(), open);
         Ok(facts.filter(|facts| !facts.up).map(|_| {
@@ -137,7 +137,7 @@ impl Running {
     ) -> Result<Vec<LinkId>, RunError> {
         let find = |name: &String| {
             let mut ids = self.links.get(name).into_iter().flat_map(|link| &link.ids);
-            let found = ids.find(|(of, _)| *of == ether_type).map(|(_, id)| *id);
+            let found = ids.find(|(of, _)| *of == Takes::Type(ether_type)).map(|(_, id)| *id);
             found.ok_or_else(|| RunError::new(format!("link {name} is not open")))
         };
         names.iter().map(find).collect()
@@ -155,7 +155,7 @@ impl Running {
         let Some((ethernets, intake)) = uri.links() else { return Ok(ids) };
         let intake = intake(self.shards.handle().shards());
         for ethernet in ethernets {
-            let key = (ethernet, intake.ether_type);
+            let key = (ethernet, intake.takes);
             if let Some(link) = self.import_links.get_mut(&key) {
                 link.disks.push(disk.to_owned());
                 ids.push(link.id);
@@ -182,7 +182,7 @@ impl Running {
         for link in self.import_links.values_mut() {
             link.disks.retain(|other| other != disk);
         }
-        let unused = |_: &(Ethernet, EtherType), link: &mut ImportLink| link.disks.is_empty();
+        let unused = |_: &(Ethernet, Takes), link: &mut ImportLink| link.disks.is_empty();
         let unused: Vec<_> = self.import_links.extract_if(.., unused).collect();
         unused.iter().for_each(|(_, link)| self.let_go_of_link(link.id));
     }

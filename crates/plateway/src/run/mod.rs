@@ -57,7 +57,7 @@ use std::time::{Duration, Instant};
 use ::volume::Layout;
 use ::volume::assemble::Found;
 use block::{Extent, PAGE_SIZE, ShardId, VolumeId, limits};
-use contract::{DiskFacts, DiskId, EtherType, ListenerId};
+use contract::{DiskFacts, DiskId, ListenerId, Takes};
 use indexmap::IndexMap;
 use reactor::disk::Disk;
 use reactor::disk::probe::Identity;
@@ -121,7 +121,7 @@ pub(crate) struct Running {
     /// By title.
     exports: IndexMap<String, OpenExport>,
     /// Those that remote disks are reached on, by what is taken there.
-    import_links: BTreeMap<(Ethernet, EtherType), ImportLink>,
+    import_links: BTreeMap<(Ethernet, Takes), ImportLink>,
     /// What is configured and could not be had at the start.
     failed: FailedThings,
     metrics: Metrics,

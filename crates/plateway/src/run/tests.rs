@@ -4,6 +4,7 @@
 use super::*;
 use crate::config::defaults::Defaults;
 use crate::config::{Checked, check};
+use contract::EtherType;
 
 pub(super) fn args(directory: &std::path::Path, text: &str) -> HiArgs {
     let state = directory.join("state");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use block::{Memory, ShardId};
 use contract::{
     Effect, EtherType, Event, FrameBatch, InFrame, Intake, LinkId, MacAddress, Machine, Spread,
+    Takes,
 };
 use reactor::memory::Arena;
 use reactor::{Config, Handle, LinkAccess, LinkOptions, Reactor};
@@ -48,7 +49,7 @@ impl Station {
                 access: LinkAccess::Packet,
                 poll: contract::Poll::Never,
                 intake: Intake {
-                    ether_type: EtherType::AOE,
+                    takes: Takes::Type(EtherType::AOE),
                     spread: Spread::One(ShardId(0), Vec::new()),
                 },
             };
@@ -106,7 +107,7 @@ impl Machine for Post {
     fn handle_event(&mut self, _: block::Instant, event: Event<Vec<u8>>, _: &mut dyn Memory) {
         if let Event::Mail { mail: bytes, .. } = event {
             let mut batch = FrameBatch::default();
-            batch.push_whole(LinkId(0), &bytes);
+            batch.push_whole(LinkId(0), [&bytes, &[]]);
             self.batches.push(batch);
         }
     }

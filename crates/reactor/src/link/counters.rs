@@ -37,7 +37,7 @@ shared_counters! {
         received: Frames,
         /// Bytes of frames that were shown to the machine.
         received_bytes: Bytes,
-        /// Frames that came cut short, or with a tag that is not 802.1Q.
+        /// Frames that came cut short.
         unreadable: Frames,
         /// Frames that the kernel dropped, because the receive ring was full.
         dropped: Frames,

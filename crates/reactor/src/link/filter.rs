@@ -22,8 +22,8 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use contract::Instruction;
 use contract::filter::{LENGTH_MAX, is_sound};
+use contract::{Instruction, Takes};
 
 use super::LinkOptions;
 use super::interface::Interface;
@@ -35,9 +35,11 @@ const HEADER: u32 = 14;
 const LINK_LAYER: u32 = 0xffe0_0000;
 /// What the kernel knows beside the bytes (`SKF_AD_OFF`, -0x1000).
 const ANCILLARY: u32 = 0xffff_f000;
-/// Whom a frame is for (`SKF_AD_PKTTYPE`): the station, all, a group; from here on others.
+/// Whom a frame is for (`SKF_AD_PKTTYPE`): the station, all, a group; then others; from there on it
+/// leaves or turns back here, and never came.
 const WHOM: u32 = ANCILLARY + 4;
 const OTHER_STATION: u32 = libc::PACKET_OTHERHOST as u32;
+const OUTGOING: u32 = libc::PACKET_OUTGOING as u32;
 /// The tag that was taken off, 0 if there was none (`SKF_AD_VLAN_TAG`), and its kind
 /// (`SKF_AD_VLAN_TPID`).
 const VLAN_TAG: u32 = ANCILLARY + 44;
@@ -56,13 +58,13 @@ pub(super) struct Station {
     pub(super) mac: [u8; 6],
     /// Its VLAN; 0 for frames without one.
     pub(super) vlan: u16,
-    pub(super) ether_type: u16,
+    pub(super) takes: Takes,
 }
 
 impl Station {
     pub(super) fn new(interface: &Interface, options: &LinkOptions) -> Station {
-        let ether_type = options.intake.ether_type.0;
-        Station { mac: interface.mac, vlan: options.vlan.unwrap_or(0), ether_type }
+        let takes = options.intake.takes;
+        Station { mac: interface.mac, vlan: options.vlan.unwrap_or(0), takes }
     }
 
     /// The protocol to bind its socket to.
@@ -71,21 +73,30 @@ impl Station {
     /// interface of the system is for its VLAN, marks the frame as somebody else's
     /// (PACKET_OTHERHOST) and *forgets the tag*, before it shows it to sockets of one protocol
     /// (`__netif_receive_skb_core`). So frames without a VLAN come to a socket of their EtherType,
-    /// which no other traffic of the interface concerns, and those of a VLAN to one of all
-    /// protocols.
+    /// which no other traffic of the interface concerns, and those of a VLAN, as all frames of a
+    /// circuit, to one of all protocols.
     pub(super) fn protocol(&self) -> u16 {
-        if self.vlan == 0 { self.ether_type } else { libc::ETH_P_ALL as u16 }
+        match self.takes {
+            Takes::Type(ether_type) if self.vlan == 0 => ether_type.0,
+            _ => libc::ETH_P_ALL as u16,
+        }
     }
 
-    /// The filter of its socket: this station, VLAN and EtherType, then `program`, so that other
-    /// frames are not even copied.
+    /// The filter of its socket: this station, VLAN and EtherType, or all that came for whomever,
+    /// then `program`, so that other frames are not even copied.
     pub(super) fn filter(&self, program: &[Instruction]) -> io::Result<Vec<Instruction>> {
         let take_all = [Instruction::ret(u32::MAX)];
         let program = if program.is_empty() { &take_all[..] } else { program };
         let load = |operand| Instruction { operand, ..Instruction::load_word(0) };
         let nothing = Instruction::ret(0);
-        let mut filter = vec![load(WHOM), Instruction::if_at_least(OTHER_STATION, 0, 1), nothing];
-        if self.vlan != 0 {
+        let others = match self.takes {
+            Takes::Type(_) => OTHER_STATION,
+            Takes::Whole => OUTGOING,
+        };
+        let mut filter = vec![load(WHOM), Instruction::if_at_least(others, 0, 1), nothing];
+        if let Takes::Type(ether_type) = self.takes
+            && self.vlan != 0
+        {
             filter.extend([
                 load(VLAN_TAG),
                 Instruction::and(VLAN_MASK),
@@ -93,7 +104,7 @@ impl Station {
                 load(VLAN_KIND),
                 Instruction::if_equal(libc::ETH_P_8021Q as u32, 0, 2),
                 Instruction::load_half(TYPE_AT),
-                Instruction::if_equal(self.ether_type.into(), 1, 0),
+                Instruction::if_equal(ether_type.0.into(), 1, 0),
                 nothing,
             ]);
         }
@@ -186,8 +197,10 @@ pub(super) fn refused(why: String) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::EtherType;
 
-    const STATION: Station = Station { mac: [2, 0, 0, 0, 0, 7], vlan: 0, ether_type: 0x88a2 };
+    const STATION: Station =
+        Station { mac: [2, 0, 0, 0, 0, 7], vlan: 0, takes: Takes::Type(EtherType(0x88a2)) };
 
     #[test]
     fn the_program_follows_what_every_frame_must_pass() {
@@ -207,6 +220,54 @@ mod tests {
         }
         let all = STATION.filter(&[]).unwrap();
         assert_eq!(all.last(), Some(&Instruction::ret(u32::MAX)));
+    }
+
+    /// Whether a filter takes a frame of which the kernel knows this: whom it is for, and the kind
+    /// and control information of its tag.
+    fn passes(station: Station, whom: i32, (kind, tag): (u32, u32), ether_type: u16) -> bool {
+        let moved = |mut one: Instruction| {
+            // Of what is run here, loads beyond the frame are 0.
+            let words = [(WHOM, 0), (VLAN_TAG, 4), (VLAN_KIND, 8)];
+            if let Some((_, at)) = words.into_iter().find(|(what, _)| *what == one.operand) {
+                one.operand = at;
+            }
+            if one.code == LOAD_IMMEDIATE { Instruction::and(0) } else { one }
+        };
+        let filter: Vec<_> = station.filter(&[]).unwrap().into_iter().map(moved).collect();
+        let known = [whom as u32, tag, kind].map(u32::to_be_bytes).concat();
+        contract::filter::run(&filter, &[&known[..], &ether_type.to_be_bytes()].concat()) != 0
+    }
+
+    const WHOMS: [i32; 5] = [
+        libc::PACKET_HOST as i32,
+        libc::PACKET_BROADCAST as i32,
+        libc::PACKET_MULTICAST as i32,
+        libc::PACKET_OTHERHOST as i32,
+        libc::PACKET_OUTGOING as i32,
+    ];
+
+    #[test]
+    fn a_link_of_a_type_takes_what_is_for_its_station_and_vlan() {
+        let whoms = WHOMS.map(|whom| passes(STATION, whom, (0, 0), 0x88a2));
+        assert_eq!(whoms, [true, true, true, false, false]);
+        assert_eq!(STATION.protocol(), 0x88a2, "the kernel looks at the type");
+        let station = Station { vlan: 5, ..STATION };
+        let whoms = WHOMS.map(|whom| passes(station, whom, (0x8100, 0xe005), 0x88a2));
+        assert_eq!(whoms, [true, true, true, false, false]);
+        assert_eq!(station.protocol(), 3, "all types");
+        for (tag, ether_type) in [((0x8100, 6), 0x88a2), ((0x88a8, 5), 0x88a2), ((0x8100, 5), 1)] {
+            assert!(!passes(station, WHOMS[0], tag, ether_type), "{tag:x?} {ether_type:#x}");
+        }
+    }
+
+    #[test]
+    fn a_circuit_takes_whatever_came_and_nothing_that_leaves() {
+        let circuit = Station { takes: Takes::Whole, ..STATION };
+        assert_eq!(circuit.protocol(), 3);
+        for tag in [(0, 0), (0x8100, 5), (0x88a8, 0x2fff)] {
+            let whoms = WHOMS.map(|whom| passes(circuit, whom, tag, 0x0800));
+            assert_eq!(whoms, [true, true, true, true, false], "{tag:x?}");
+        }
     }
 
     #[test]

@@ -9,14 +9,17 @@
 //! Sockets that share a link's frames ([`Spread::Steered`]) are a fanout group, which only bound
 //! sockets can join: they are bound with a filter that takes nothing, join in the order of their
 //! shards, which is the order in which the group counts them, and then get their own filter.
-//! Errors: what the system refuses, with the right that is missing.
+//!
+//! A circuit ([`Takes::Whole`]) hears every station of its interface: the kernel makes the interface
+//! promiscuous for as long as one socket asks for it, and that ends with the socket, however the
+//! process ends. Errors: what the system refuses, with the right that is missing.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use block::ShardId;
-use contract::{Instruction, LinkId, Spread};
+use contract::{Instruction, LinkId, Spread, Takes};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
@@ -52,6 +55,9 @@ pub(super) fn open(
         let fd = socket.as_raw_fd();
         filter::attach(fd, if steering.is_some() { &NOTHING } else { &filter })?;
         let ring = prepare(&socket, interface.mtu)?;
+        if station.takes == Takes::Whole {
+            hear_all(fd, interface.index)?;
+        }
         bind(fd, interface.index, station.protocol())?;
         let socket = Arc::new(socket);
         let source = Source::Packet(Arc::downgrade(&socket));
@@ -124,6 +130,28 @@ fn prepare(socket: &OwnedFd, mtu: u32) -> io::Result<Ring> {
         let room = geometry.bytes() >> 10;
         io::Error::new(error.kind(), format!("no receive ring of {room} KiB: {error}"))
     })
+}
+
+/// Has a socket's interface let in every frame of its wire, and the socket none that the host sends.
+fn hear_all(fd: RawFd, interface: i32) -> io::Result<()> {
+    // A link of one type can do without: its filter refuses them. Of a circuit each frame would be
+    // copied once more, only to be thrown away, and a kernel that lacks this lacks much else.
+    set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1).map_err(|error| {
+        match error.raw_os_error() {
+            Some(libc::ENOPROTOOPT) => {
+                let text = "a circuit needs Linux 4.20 or later, whose packet sockets can leave out what the host itself sends (PACKET_IGNORE_OUTGOING)";
+                io::Error::new(io::ErrorKind::Unsupported, text)
+            }
+            _ => error,
+        }
+    })?;
+    let membership = libc::packet_mreq {
+        mr_ifindex: interface,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
 /// Lets the kernel hold as much of what a socket sends as it grants.

@@ -20,6 +20,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use contract::{EtherType, TagControl, VlanTag};
 use libc::{tpacket_req, tpacket2_hdr};
 use rustix::mm::MapFlags;
 
@@ -77,9 +78,8 @@ impl Geometry {
 
 /// A frame in its slot.
 pub(super) struct Slot<'a> {
-    pub(super) tag: Option<u16>,
-    /// The tag is of a kind that is not 802.1Q.
-    pub(super) odd_tag: bool,
+    /// The outermost tag, which the kernel has taken off.
+    pub(super) tag: Option<VlanTag>,
     pub(super) bytes: &'a [u8],
     /// Bytes that it had on the wire.
     pub(super) length: u32,
@@ -176,11 +176,8 @@ impl Ring {
             let first = self.memory.base().add((place.at + begin) as usize);
             std::slice::from_raw_parts(first, header.tp_snaplen as usize)
         };
-        let is_tagged = status & libc::TP_STATUS_VLAN_VALID != 0;
-        let is_odd = status & libc::TP_STATUS_VLAN_TPID_VALID != 0
-            && header.tp_vlan_tpid != libc::ETH_P_8021Q as u16;
-        let tag = is_tagged.then_some(header.tp_vlan_tci);
-        Slot { tag, odd_tag: is_tagged && is_odd, bytes, length: header.tp_len }
+        let tag = tag(status, header.tp_vlan_tpid, header.tp_vlan_tci);
+        Slot { tag, bytes, length: header.tp_len }
     }
 
     #[inline]
@@ -212,6 +209,19 @@ impl Ring {
     }
 }
 
+/// The tag that the kernel tells of beside a frame.
+#[inline]
+fn tag(status: u32, kind: u16, control: u16) -> Option<VlanTag> {
+    let tells = |what| status & what != 0;
+    // Kernels before 3.14 do not say of which kind it is.
+    let ether_type = match tells(libc::TP_STATUS_VLAN_TPID_VALID) {
+        true => EtherType(kind),
+        false => EtherType::VLAN,
+    };
+    let tag = VlanTag { ether_type, control: TagControl(control) };
+    tells(libc::TP_STATUS_VLAN_VALID).then_some(tag)
+}
+
 /// Has the processor fetch a frame. Another one has just written it, so that each line comes from
 /// its cache, one after the other; behind [`LINES_AHEAD`] of them the processor has seen that they
 /// follow each other.
@@ -223,6 +233,16 @@ pub(super) fn fetch_frame(at: *const u8, length: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_is_what_the_kernel_says_of_it() {
+        let (valid, kind) = (libc::TP_STATUS_VLAN_VALID, libc::TP_STATUS_VLAN_TPID_VALID);
+        let of = |ether_type| Some(VlanTag { ether_type, control: TagControl(0xa005) });
+        assert_eq!(tag(valid | kind, 0x88a8, 0xa005), of(EtherType::SERVICE_VLAN));
+        assert_eq!(tag(valid | kind, 0x8100, 0xa005), of(EtherType::VLAN));
+        assert_eq!(tag(valid, 0, 0xa005), of(EtherType::VLAN));
+        assert_eq!(tag(libc::TP_STATUS_USER, 0x8100, 0xa005), None);
+    }
 
     #[test]
     fn a_ring_holds_what_its_documentation_says_in_bounded_memory() {

@@ -7,7 +7,7 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use contract::LinkId;
+use contract::{LinkId, VlanTag};
 use libc::mmsghdr;
 
 use super::counters::{Counters, Source};
@@ -70,7 +70,11 @@ impl LinkSocket {
 
     /// Shows frames, at most so many come out of the kernel. Returns how many came out.
     #[inline]
-    pub(crate) fn receive(&mut self, most: u32, mut show: impl FnMut(Option<u16>, &[u8])) -> u32 {
+    pub(crate) fn receive(
+        &mut self,
+        most: u32,
+        mut show: impl FnMut(Option<VlanTag>, &[u8]),
+    ) -> u32 {
         let (mut frames, mut bytes_in) = (0, 0);
         let mut count_and_show = |tag, bytes: &[u8]| {
             frames += 1;
@@ -80,7 +84,7 @@ impl LinkSocket {
         let count = match &mut self.way {
             Way::Ring(ring) => {
                 let count = ring.receive(most, |slot| {
-                    if !slot.odd_tag && slot.length as usize == slot.bytes.len() {
+                    if slot.length as usize == slot.bytes.len() {
                         count_and_show(slot.tag, slot.bytes);
                     }
                 });

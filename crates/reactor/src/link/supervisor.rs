@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use block::ShardId;
-use contract::{LinkFacts, LinkId, Poll, Spread};
+use contract::{EtherType, LinkFacts, LinkId, Poll, Spread, Takes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -181,10 +181,17 @@ impl LinkSupervisor {
         {
             return refuse(format!("VLAN {vlan}: expected 1 to 4094"));
         }
-        let seen = options.intake.ether_type.0;
-        // Smaller numbers are lengths, or mean several types to the kernel.
-        if seen < 0x0600 {
-            return refuse(format!("EtherType {seen:#06x}: expected 0x0600 or more"));
+        match options.intake.takes {
+            // Smaller numbers are lengths, or mean several types to the kernel.
+            Takes::Type(EtherType(seen @ ..0x0600)) => {
+                return refuse(format!("EtherType {seen:#06x}: expected 0x0600 or more"));
+            }
+            Takes::Type(_) => {}
+            Takes::Whole => {
+                if let Some(why) = no_circuit(options) {
+                    return refuse(why);
+                }
+            }
         }
         let count = self.shards.len();
         let shards: Vec<ShardId> = match &options.intake.spread {
@@ -315,6 +322,22 @@ impl LinkSupervisor {
             retry = self.look();
         }
     }
+}
+
+/// Why a link that takes every frame cannot be had so.
+fn no_circuit(options: &LinkOptions) -> Option<String> {
+    if let Some(vlan) = options.vlan {
+        let name = &options.interface;
+        return Some(format!(
+            "a circuit takes the frames of every VLAN, with their tags, not those of VLAN {vlan} alone: leave the VLAN out, or give the VLAN an interface of its own (`ip link add link {name} name {name}.{vlan} type vlan id {vlan}`) and name that one"
+        ));
+    }
+    if options.access == LinkAccess::Xdp {
+        let text = "a circuit over AF_XDP is not to be had: the interface's program would have to take every frame, so that nothing else worked on it; use packet sockets";
+        return Some(text.to_owned());
+    }
+    let text = "a circuit is for one shard: its frames stay in order, and no program may choose a shard by what customers send";
+    (!matches!(options.intake.spread, Spread::One(..))).then(|| text.to_owned())
 }
 
 /// What a machine is told.

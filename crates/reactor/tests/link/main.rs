@@ -4,6 +4,7 @@
 //! Ethernet promises nothing, so what starts a conversation is sent again until it is heard
 //! ([`Bench::meet`]).
 
+mod circuit;
 #[path = "../common/mod.rs"]
 mod common;
 mod net;
@@ -13,7 +14,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant as Clock};
 
 use block::ShardId;
-use contract::{Counters, EtherType, Instruction, Intake, LinkFacts, LinkId, Poll, Spread};
+use contract::{
+    Counters, EtherType, Instruction, Intake, LinkFacts, LinkId, Poll, Spread, TagControl, Takes,
+    VlanTag,
+};
 use reactor::{Config, Handle, LinkAccess, LinkCounters, LinkOptions, LinkStats};
 use testkit::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report};
 
@@ -121,7 +125,7 @@ fn with_data(link: LinkId, head: Vec<u8>, data: Vec<u8>) -> FramePart {
 impl Bench {
     fn options(&self, interface: &str, vlan: Option<u16>, spread: Spread) -> LinkOptions {
         let interface = interface.to_owned();
-        let intake = Intake { ether_type: EtherType(TYPE), spread };
+        let intake = Intake { takes: Takes::Type(EtherType(TYPE)), spread };
         LinkOptions { interface, vlan, access: self.access, poll: Poll::Auto, intake }
     }
 
@@ -286,7 +290,12 @@ impl Bench {
     }
 }
 
-type Shown = (ShardId, LinkId, Option<u16>, Vec<u8>);
+type Shown = (ShardId, LinkId, Option<VlanTag>, Vec<u8>);
+
+/// A tag of 802.1Q.
+fn vlan(control: u16) -> Option<VlanTag> {
+    Some(VlanTag { ether_type: EtherType::VLAN, control: TagControl(control) })
+}
 
 impl Cable for &Bench {
     fn ends(&mut self) -> [End; 2] {
@@ -400,7 +409,7 @@ fn a_vlan_has_its_own_frames_and_others_do_not() {
         let expected = [
             (ON_LEFT, LEFT, None, seen(4)),
             (ON_LEFT, LEFT, None, seen(5)),
-            (ON_LEFT, TAGGED, Some(0x2005), seen(2)),
+            (ON_LEFT, TAGGED, vlan(0x2005), seen(2)),
         ];
         assert_eq!(bench.shown((1, 5), 3), expected);
         // Nothing of the others comes late.
@@ -644,7 +653,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
             let text = refused(LinkOptions { vlan: Some(vlan), ..options("left") });
             assert!(text.contains("expected 1 to 4094"), "{text}");
         }
-        let intake = Intake { ether_type: EtherType(5), spread: one(ON_LEFT) };
+        let intake = Intake { takes: Takes::Type(EtherType(5)), spread: one(ON_LEFT) };
         assert!(refused(LinkOptions { intake, ..options("left") }).contains("EtherType"));
         let elsewhere = bench.options("left", None, one(ShardId(2)));
         assert!(refused(elsewhere).contains("shards"));
@@ -796,14 +805,14 @@ fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
         bench.send(ON_RIGHT, 1, frames);
         let seen = |number| leftward(&[], number);
         let expected = [
-            (ON_LEFT, LEFT, Some(0x2005), seen(2)),
+            (ON_LEFT, LEFT, vlan(0x2005), seen(2)),
             (ON_RIGHT, LinkId(3), None, seen(3)),
             (ON_RIGHT, LinkId(3), None, seen(4)),
         ];
         assert_eq!(bench.shown((1, 6), 3), expected);
         // Nothing of the others comes late.
         bench.send(ON_RIGHT, 2, vec![sent(&[0x81, 0, 0x20, 5], 7)]);
-        assert_eq!(bench.shown((2, 1), 1), [(ON_LEFT, LEFT, Some(0x2005), seen(7))]);
+        assert_eq!(bench.shown((2, 1), 1), [(ON_LEFT, LEFT, vlan(0x2005), seen(7))]);
         // A second one cannot have the same door.
         let error = bench.handle.add_link(LinkId(4), &bench.options("left", None, one(ON_LEFT)));
         assert!(error.unwrap_err().to_string().contains("already"));

@@ -130,6 +130,30 @@ impl Request {
     }
 }
 
+/// How many ask an interface to let in every frame of its wire.
+pub(crate) fn promiscuity(name: &str) -> u32 {
+    /// `IFLA_PROMISCUITY`.
+    const ATTRIBUTE: u16 = 30;
+    let Request(mut bytes) = Request::new(libc::RTM_GETLINK, 0).interface(index_of(name), 0, 0);
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_ne_bytes());
+    let socket = socket();
+    send(&socket, &bytes, SendFlags::empty()).unwrap();
+    let mut answer = [0u8; 16384];
+    let (count, _) = recv(&socket, &mut answer, RecvFlags::empty()).unwrap();
+    // Behind the headers (16 bytes each) attributes of length, kind and value, each at a multiple
+    // of 4.
+    let mut attributes = &answer[32..count];
+    while let [a, b, c, d, ..] = *attributes {
+        let (length, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
+        if kind == ATTRIBUTE {
+            return u32::from_ne_bytes(attributes[4..8].try_into().unwrap());
+        }
+        attributes = &attributes[usize::from(length).next_multiple_of(4)..];
+    }
+    panic!("{name}: the kernel does not tell who asks for all frames");
+}
+
 fn socket() -> OwnedFd {
     let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
     socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
@@ -212,6 +236,16 @@ fn flags(name: &str, mut value: [u32; 2]) -> u32 {
 fn socket_of_ioctls() -> OwnedFd {
     let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
     socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
+}
+
+/// Where the system keeps whether an interface is without IPv6.
+fn no_ipv6(name: &str) -> String {
+    format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+}
+
+/// Has the host not speak IPv6 on an interface, where the kernel knows it.
+pub(crate) fn silence_ipv6(name: &str) {
+    let _ = std::fs::write(no_ipv6(name), "1");
 }
 
 /// Deletes an interface, and with it the other end of its cable.

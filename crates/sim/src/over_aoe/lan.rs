@@ -10,7 +10,7 @@ use core::time::Duration;
 use aoe::limits::{ANNOUNCED_AGAIN, TAG_PARTITIONS_MAX};
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
-use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};
+use contract::{EtherType, Intake, LinkFacts, LinkId, Spread, Takes};
 use reservation::Reservation;
 use shard::{AoeExport, ExportKey, ImportSettings, Mail, Order, StoreKey, StoredValue};
 use testkit::Pseudowire;
@@ -118,7 +118,7 @@ impl Run {
                 true => {
                     let shard = self.random.below(self.setup.shards.into()) as u16;
                     let spread = Spread::One(ShardId(shard), filter::target());
-                    Intake { ether_type: EtherType::AOE, spread }
+                    Intake { takes: Takes::Type(EtherType::AOE), spread }
                 }
                 false => filter::serving(self.setup.shards),
             };

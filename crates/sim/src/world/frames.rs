@@ -2,7 +2,7 @@
 //! links that go down and come up.
 
 use block::Instant;
-use contract::{Event, FrameBatch, Intake, LinkFacts, LinkId, Machine, Spread};
+use contract::{Event, FrameBatch, Intake, LinkFacts, LinkId, Machine, Spread, VlanTag};
 
 use super::{Host, MICROSECOND, What, World};
 use crate::ethernet::{LinkFaults, Owner, Port, untag};
@@ -32,7 +32,7 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(crate) struct Ringed {
     pub(crate) link: LinkId,
-    pub(crate) tag: Option<u16>,
+    pub(crate) tag: Option<VlanTag>,
     pub(crate) bytes: Vec<u8>,
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use block::{MachineId, ShardId};
 use contract::LinkFacts;
 use wire::aoe::Address;
-use wire::ethernet::MacAddress;
+use wire::ethernet::{EtherType, MacAddress, TagControl, VlanTag};
 
 use super::world::*;
 use crate::control::Control;
@@ -293,7 +293,8 @@ fn a_vlan_is_heard_and_answered_with_its_tag() {
     let answer = world.answer(&tagged(0xa000 | 100));
     assert_eq!(answer[12..20], [0x81, 0, 0xa0, 100, 0x88, 0xa2, 0x18, 0]);
     assert_eq!(answer.len(), 552);
-    world.come_on(LINK, Some(100), &plain);
+    let tag = VlanTag { ether_type: EtherType::VLAN, control: TagControl(100) };
+    world.come_on(LINK, Some(tag), &plain);
     world.run();
     assert_eq!(world.take().len(), 1);
     world.silence(&tagged(101));

@@ -9,7 +9,7 @@ use reservation::{Reservation, Value};
 use std::collections::VecDeque;
 use testkit::{Agreement, ShardStub, perform};
 use wire::aoe::Address;
-use wire::ethernet::{EtherType, MacAddress};
+use wire::ethernet::{EtherType, MacAddress, VlanTag};
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
@@ -198,7 +198,7 @@ impl World {
         self.come_on(LINK, None, bytes);
     }
 
-    pub(super) fn come_on(&mut self, link: LinkId, tag: Option<u16>, bytes: &[u8]) {
+    pub(super) fn come_on(&mut self, link: LinkId, tag: Option<VlanTag>, bytes: &[u8]) {
         let opened = self.links.open(&InFrame { link, tag, bytes });
         if let Some(frame) = opened.filter(|frame| frame.ether_type == EtherType::AOE) {
             self.with_target(|target, ctx| target.handle_frame(&frame, ctx));

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::ShardId;
-use contract::LinkId;
+use contract::{EtherType, LinkId, TagControl, VlanTag};
 use libc::{mmsghdr, xdp_desc};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -99,7 +99,7 @@ struct Sending {
 
 /// A frame as it was received.
 pub(super) struct Frame<'a> {
-    pub(super) tag: Option<u16>,
+    pub(super) tag: Option<VlanTag>,
     pub(super) bytes: &'a [u8],
 }
 
@@ -419,14 +419,17 @@ impl Sending {
     }
 }
 
-/// Takes a tag off a frame that has one: the addresses move up to the type.
+/// Takes a tag off a frame that has one, of 802.1Q, which the door lets in alone: the addresses move
+/// up to the type.
 fn untagged(bytes: &mut [u8]) -> Frame<'_> {
     let (type_at, tag_end) = (TYPE_AT as usize, (TYPE_AT + TAG) as usize);
-    let is_tagged = bytes.len() >= tag_end && bytes[type_at..type_at + 2] == [0x81, 0];
-    if !is_tagged {
+    let ether_type = EtherType::VLAN;
+    let kind = ether_type.0.to_be_bytes();
+    if bytes.len() < tag_end || bytes[type_at..type_at + 2] != kind {
         return Frame { tag: None, bytes };
     }
-    let tag = u16::from_be_bytes([bytes[type_at + 2], bytes[type_at + 3]]);
+    let control = u16::from_be_bytes([bytes[type_at + 2], bytes[type_at + 3]]);
+    let tag = VlanTag { ether_type, control: TagControl(control) };
     bytes.copy_within(..type_at, TAG as usize);
     Frame { tag: Some(tag), bytes: &bytes[TAG as usize..] }
 }
@@ -500,7 +503,8 @@ mod tests {
         let mut tagged = plain.clone();
         tagged.splice(12..12, [0x81, 0, 0x20, 5]);
         let frame = untagged(&mut tagged);
-        assert_eq!((frame.tag, frame.bytes), (Some(0x2005), &plain[..]));
+        let tag = VlanTag { ether_type: EtherType::VLAN, control: TagControl(0x2005) };
+        assert_eq!((frame.tag, frame.bytes), (Some(tag), &plain[..]));
         assert_eq!(untagged(&mut [0x81; 13]).tag, None);
     }
 }

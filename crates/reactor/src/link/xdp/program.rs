@@ -145,7 +145,8 @@ fn translate(station: &Station, program: &[Instruction], sockets: i32) -> io::Re
     w.op(HALF, A, FRAME, 4, 0);
     w.jump(IF_OTHER_32, A, 0, u16::from_ne_bytes([e, f]).into(), pass);
     w.here(ours);
-    let ether_type = i32::from(station.ether_type.to_be());
+    let of_one_type = station.takes.ether_type().expect("a circuit over AF_XDP is refused");
+    let ether_type = i32::from(of_one_type.0.to_be());
     w.op(HALF, A, FRAME, TYPE_AT as i16, 0);
     if station.vlan == 0 {
         w.jump(IF_EQUAL_32, A, 0, ether_type, untagged);
@@ -471,8 +472,10 @@ fn taken() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::{EtherType, Takes};
 
-    const STATION: Station = Station { mac: [2, 0, 0, 0, 0, 7], vlan: 0, ether_type: 0x88a2 };
+    const STATION: Station =
+        Station { mac: [2, 0, 0, 0, 0, 7], vlan: 0, takes: Takes::Type(EtherType(0x88a2)) };
 
     fn ends(ops: &[Op]) -> usize {
         ops.iter().filter(|op| op.code == EXIT).count()
