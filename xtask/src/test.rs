@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::steps::{NOT_PERMITTED, Run, STEPS, Step};
-use crate::tree::{self, Tree};
+use crate::tree::{self, LastWords, Tree};
 
 /// What to run of the table.
 #[derive(Args, Default)]
@@ -79,6 +79,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     }
     let began = Instant::now();
     let mut ended: BTreeMap<&'static str, (Ended, Duration)> = BTreeMap::new();
+    let mut said: Vec<(&'static str, LastWords)> = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         let place = format!("{}/{} {}", index + 1, steps.len(), step.name);
         let at = minutes(began.elapsed());
@@ -91,23 +92,35 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
                 println!("\n==== {place} (at {at}): not run, since {needed} failed");
                 Ended::Blocked(needed)
             }
-            None => perform(tree, step, &format!("==== {place} (at {at})"))?,
+            None => {
+                let (end, words) = perform(tree, step, &format!("==== {place} (at {at})"));
+                if end == Ended::Failed {
+                    said.push((step.name, words));
+                }
+                end
+            }
         };
         ended.insert(step.name, (end, start.elapsed()));
     }
-    print!("{}", summary(&steps, &ended, began.elapsed()));
+    print!("{}", summary(&steps, &ended, &said, began.elapsed()));
     Ok(ended.values().all(|(end, _)| matches!(end, Ended::Passed | Ended::Skipped)))
 }
 
-/// Runs one step under its header. A step that cannot even start has failed; the rest still runs.
-fn perform(tree: &Tree, step: &Step, header: &str) -> Result<Ended> {
+/// Runs one step under its header; and what it said. A step that cannot even start has failed; the
+/// rest still runs.
+fn perform(tree: &Tree, step: &Step, header: &str) -> (Ended, LastWords) {
+    let mut words = LastWords::default();
     let passed = match &step.run {
         Run::Command(make) => {
             let mut command = make(tree);
             println!("\n{header}: {}", tree::words(&command));
-            match tree::exit_code(&mut command) {
-                Ok(Some(NOT_PERMITTED)) => return Ok(Ended::Skipped),
-                other => other.map(|code| code == Some(0)),
+            match tree::exit_code_heard(&mut command) {
+                Ok((Some(NOT_PERMITTED), _)) => return (Ended::Skipped, words),
+                Ok((code, heard)) => {
+                    words = heard;
+                    Ok(code == Some(0))
+                }
+                Err(error) => Err(error),
             }
         }
         Run::Check(words, check) => {
@@ -116,22 +129,26 @@ fn perform(tree: &Tree, step: &Step, header: &str) -> Result<Ended> {
         }
     };
     match passed {
-        Ok(true) => Ok(Ended::Passed),
+        Ok(true) => (Ended::Passed, words),
         Ok(false) => {
             println!("---- {} FAILED", step.name);
-            Ok(Ended::Failed)
+            (Ended::Failed, words)
         }
         Err(error) => {
-            println!("---- {} FAILED: {error:#}", step.name);
-            Ok(Ended::Failed)
+            let line = format!("---- {} FAILED: {error:#}", step.name);
+            println!("{line}");
+            words.hear(&line);
+            (Ended::Failed, words)
         }
     }
 }
 
-/// The table at the end, and one line with the verdict.
+/// The table at the end, what those said that failed, and one line with the verdict: whoever sees no
+/// more than the end of it sees why.
 fn summary(
     steps: &[&Step],
     ended: &BTreeMap<&'static str, (Ended, Duration)>,
+    said: &[(&'static str, LastWords)],
     total: Duration,
 ) -> String {
     let mut text =
@@ -154,6 +171,9 @@ fn summary(
         }
         let seconds = took.as_secs_f64();
         text += &format!("{:<12} {result:<8} {seconds:>8.1}  {}\n", step.name, step.proves);
+    }
+    for (name, words) in said {
+        words.lines().for_each(|line| text += &format!("{name}: {line}\n"));
     }
     if !skipped.is_empty() {
         text += &format!(
@@ -218,7 +238,7 @@ mod tests {
             ("release", (Ended::Passed, Duration::ZERO)),
             ("static", (Ended::Skipped, Duration::ZERO)),
         ]);
-        let text = summary(&steps, &ended, Duration::ZERO);
+        let text = summary(&steps, &ended, &[], Duration::ZERO);
         assert!(text.contains("not permitted on this machine (see above what they need): static"));
         assert!(text.contains("2 of 3 steps passed and none failed"), "{text}");
     }
@@ -231,7 +251,13 @@ mod tests {
             ("release", (Ended::Failed, Duration::from_secs(75))),
             ("static", (Ended::Blocked("release"), Duration::ZERO)),
         ]);
-        let text = summary(&steps, &ended, Duration::from_secs(76));
+        let mut words = LastWords::default();
+        ["Compiling", "FAIL: lost", "1", "2", "", "3", "4"]
+            .iter()
+            .for_each(|line| words.hear(line));
+        let text = summary(&steps, &ended, &[("release", words)], Duration::from_secs(76));
+        let said = "release: FAIL: lost\nrelease: 2\nrelease: 3\nrelease: 4\n";
+        assert!(text.contains(said) && !text.contains("Compiling"), "{text}");
         assert!(text.contains("2 of 3 steps FAILED in 1:16: release, static"), "{text}");
         assert!(text.contains("--only release,static"), "{text}");
     }
