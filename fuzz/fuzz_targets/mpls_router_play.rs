@@ -220,7 +220,7 @@ impl Play {
     fn circuit(&mut self, choices: &mut Choices<'_>) {
         let (port, frame) = (draw_port(choices), draw_frame(choices));
         let before = self.drops(port);
-        let verdict = self.router.handle_circuit(port, &frame);
+        let verdict = self.router.handle_circuit(port, None, &frame);
         let is_circuit = matches!(self.role(port), Some(Role::Circuit(_)));
         let reserved = frame.len() >= 6 && frame[..5] == [1, 0x80, 0xc2, 0, 0] && frame[5] < 16;
         match verdict {

@@ -72,7 +72,7 @@ const ROOMS: &[Room] = &[
     ),
     Room::pure(
         "shard",
-        &["aoe", "block", "contract", "iscsi", "nvme", "reservation", "volume", "wire"],
+        &["aoe", "block", "contract", "iscsi", "mpls", "nvme", "reservation", "volume", "wire"],
     ),
     Room::with_unsafe(
         "reactor",

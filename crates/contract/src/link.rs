@@ -182,12 +182,13 @@ pub trait VirtualLinks: fmt::Debug + Send {
     /// The next virtual link that is up, or not what it was, or (`None`) down.
     fn poll_link(&mut self) -> Option<(LinkId, Option<LinkFacts>)>;
 
-    /// Whether frames of this type are [`decapsulate`](Self::decapsulate)d.
-    fn takes(&self, ether_type: EtherType) -> bool;
+    /// Whether what comes on a link of the driver's is this machine's, all of it.
+    fn takes(&self, link: LinkId) -> bool;
 
-    /// The frame inside a frame, and the virtual link on which it came; lent as long as the one
-    /// around it. `None`: there is none for us, which the machine has counted.
-    fn decapsulate<'a>(&mut self, now: Instant, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>>;
+    /// A frame came on a link that it takes. Returns the frame inside and the virtual link on which
+    /// that came, lent as long as the one around it. `None`: there is none for those who live there;
+    /// it was forwarded, or the machine has counted why not.
+    fn receive<'a>(&mut self, now: Instant, frame: InFrame<'a>) -> Option<InFrame<'a>>;
 
     /// Of the frames of a batch those for virtual links have what goes around them put in front
     /// ([`FrameBatch::put_in_front`]), and leave by real links. One that cannot is left as it is:

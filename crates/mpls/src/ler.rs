@@ -19,13 +19,13 @@
 use block::{IdMap, planted};
 use contract::LinkId;
 use wire::Front;
-use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, Tagged, VLAN_TAG_SIZE};
+use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, Tagged, VLAN_TAG_SIZE, VlanTag};
 use wire::mpls::{Label, LabelStackEntry};
 use wire::pseudowire::{ControlWord, Packet};
 use wire::sequence::PseudowireSequence;
 
 use crate::ftn::Fec;
-use crate::limits::TTL_FIRST;
+use crate::limits::{ADDRESSES, FRONT_MAX, TTL_FIRST};
 use crate::nhlfe::NhlfeState;
 use crate::port::{PortState, Role};
 use crate::pseudowire::{PseudowireId, PseudowireState};
@@ -35,29 +35,64 @@ use crate::verdict::{DropReason, Verdict};
 
 impl Router {
     /// What is done with a frame that came by a circuit, whoever it is for. It is whole, from its
-    /// destination address on. One that came by any other port is dropped.
+    /// destination address on, but for a `tag` that was taken out of it, which is put back. One that
+    /// came by any other port is dropped.
     #[inline]
-    pub fn handle_circuit<'a>(&mut self, circuit: LinkId, frame: &'a [u8]) -> Verdict<'a> {
-        match self.enter(circuit, frame) {
-            Ok(verdict) => verdict,
+    pub fn handle_circuit<'a>(
+        &mut self,
+        circuit: LinkId,
+        tag: Option<VlanTag>,
+        frame: &'a [u8],
+    ) -> Verdict<'a> {
+        let (mut front, mut rest) = (Front::new(), frame);
+        if let Some((tag, (addresses, behind))) = tag.zip(frame.split_first_chunk::<ADDRESSES>()) {
+            front.push(&tag.emit());
+            front.push(addresses);
+            rest = behind;
+        }
+        match self.enter(circuit, tag, frame, front, rest.len()) {
+            Ok((port, front)) => Verdict::Send { port, front, rest },
             Err(reason) => self.drop_frame(circuit, reason),
         }
     }
 
+    /// Where a frame goes that somebody of this process sends by a circuit, and what goes in front
+    /// of it. `head` is its first bytes, with addresses and EtherType; all of it has `length`.
     #[inline]
-    fn enter<'a>(&mut self, circuit: LinkId, frame: &'a [u8]) -> Result<Verdict<'a>, DropReason> {
+    pub fn handle_own(
+        &mut self,
+        circuit: LinkId,
+        head: &[u8],
+        length: usize,
+    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+        let entered = self.enter(circuit, None, head, Front::new(), length);
+        entered.inspect_err(|reason| {
+            self.drop_frame(circuit, *reason);
+        })
+    }
+
+    /// A frame of which `front` and so many bytes behind it are to be sent.
+    #[inline]
+    fn enter(
+        &mut self,
+        circuit: LinkId,
+        tag: Option<VlanTag>,
+        head: &[u8],
+        front: Front<FRONT_MAX>,
+        rest: usize,
+    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
         let port = self.ports.get_mut(circuit.0).ok_or(DropReason::NoCircuit)?;
         let Role::Circuit(role) = port.role else { return Err(DropReason::NoCircuit) };
-        port.count_received(frame.len());
-        let tagged = Tagged::parse(frame).map_err(|_| DropReason::Runt)?;
+        port.count_received(front.len() + rest);
+        let tagged = Tagged::parse(head).map_err(|_| DropReason::Runt)?;
         if stays_on_its_cable(&tagged) {
             return Err(DropReason::BridgeReserved);
         }
-        let priority = tagged.tag.map_or(0, |tag| tag.control.priority());
+        let priority = tag.or(tagged.tag).map_or(0, |tag| tag.control.priority());
         let traffic_class = role.traffic_classes[usize::from(priority)];
         let id = self.ftn.find(Fec { circuit }).ok_or(DropReason::NoPseudowire)?;
         let nhlfe = self.nhlfes.get_mut(self.pseudowires[id.0].pseudowire.nhlfe.0);
-        self.pseudowires[id.0].enter(&mut self.ports, nhlfe, traffic_class, frame)
+        self.pseudowires[id.0].enter(&mut self.ports, nhlfe, traffic_class, front, rest)
     }
 }
 
@@ -74,14 +109,15 @@ fn stays_on_its_cable(frame: &Tagged<'_>) -> bool {
 impl PseudowireState {
     /// A frame enters and is sent to the other end.
     #[inline]
-    fn enter<'a>(
+    fn enter(
         &mut self,
         ports: &mut IdMap<PortState>,
         nhlfe: Option<&mut NhlfeState>,
         traffic_class: u8,
-        frame: &'a [u8],
-    ) -> Result<Verdict<'a>, DropReason> {
-        let mut front = Front::new();
+        mut front: Front<FRONT_MAX>,
+        rest: usize,
+    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+        let frame_bytes = front.len() + rest;
         let mut number = PseudowireSequence::UNSEQUENCED;
         if let Some(sequencing) = self.pseudowire.control_word {
             number = self.sender.number(sequencing);
@@ -95,14 +131,14 @@ impl PseudowireState {
         };
         front.push(&LabelStackEntry { is_bottom: true, ..tunnel }.emit());
         let sent = match nhlfe {
-            Some(nhlfe) => nhlfe.send(ports, front, tunnel, frame),
+            Some(nhlfe) => nhlfe.send(ports, front, tunnel, rest),
             None => Err(DropReason::NoNextHop),
         };
         match sent {
             Ok(_) => {
                 self.sender.sent(number);
                 self.counters.sent += 1;
-                self.counters.sent_bytes += frame.len() as u64;
+                self.counters.sent_bytes += frame_bytes as u64;
             }
             Err(reason) => self.drops.count(reason),
         }

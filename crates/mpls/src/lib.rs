@@ -4,12 +4,14 @@
 //! thread or clock. What lives here: the incoming label map ([`ilm`]), where packets go and with
 //! which labels ([`nhlfe`]), which frames go by which pseudowire ([`ftn`]), the pseudowire with its
 //! sequence numbers ([`pseudowire`], [`sequencing`]), and the ways through a router: a packet with
-//! labels is switched or ends here (`lsr`), a frame of a customer's enters or leaves (`ler`).
+//! labels is switched or ends here (`lsr`), a frame of a customer's enters or leaves (`ler`). Around
+//! them stands the machine that a shard runs ([`forwarder`]): frames in, batches out.
 //!
-//! What does not: the bytes of headers (`wire`), rings, copies and queues (the driver sends what a
-//! verdict says), what the frames of customers mean, how anybody comes to know a label. Read
+//! What does not: the bytes of headers (`wire`), rings, copies and queues (rings and interfaces are the driver's), what the frames of customers mean, how anybody comes to know a label. Read
 //! [`router`] first, then `lsr`, then `ler`.
 
+pub mod change;
+pub mod forwarder;
 pub mod ftn;
 pub mod ilm;
 mod ler;
@@ -19,18 +21,22 @@ pub mod nhlfe;
 pub mod port;
 pub mod pseudowire;
 mod refused;
+pub mod report;
 pub mod router;
 pub mod sequencing;
 #[cfg(test)]
 mod tests;
 pub mod verdict;
 
+pub use change::{Change, Path, PortKind, RouterId};
+pub use forwarder::{Forwarder, QueueCounters};
 pub use ftn::Fec;
 pub use ilm::{Action, FecId, Ilm, IlmEntry, Owner};
 pub use nhlfe::{Labels, NextHop, Nhlfe, NhlfeId};
 pub use port::{Circuit, Core, Role};
 pub use pseudowire::{Origin, Pseudowire, PseudowireId};
 pub use refused::Refused;
+pub use report::{LabelReport, PortReport, PseudowireReport, RouterReport};
 pub use router::{Router, Space};
 pub use sequencing::Sequencing;
 pub use verdict::{DropReason, Drops, Verdict};

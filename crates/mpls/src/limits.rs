@@ -12,9 +12,20 @@ use wire::pseudowire::ControlWord;
 /// router, and explicit null or another such one. With them an NHLFE is as large as a line of cache.
 pub const LABELS_MAX: usize = 3;
 /// Headers in front of a frame that leaves: Ethernet with a tag, the labels, that of a pseudowire
-/// and its control word.
-pub const FRONT_MAX: usize =
-    HEADER_SIZE + VLAN_TAG_SIZE + (LABELS_MAX + 1) * LabelStackEntry::SIZE + ControlWord::SIZE;
+/// and its control word; and the frame's addresses with a tag of its own, where that is put back.
+pub const FRONT_MAX: usize = HEADER_SIZE
+    + VLAN_TAG_SIZE
+    + (LABELS_MAX + 1) * LabelStackEntry::SIZE
+    + ControlWord::SIZE
+    + ADDRESSES
+    + VLAN_TAG_SIZE;
+/// Of a frame: destination and source.
+pub const ADDRESSES: usize = 12;
+/// Frames that wait at most until a port has sent them; the next are dropped. As many as Linux lets
+/// wait before an interface: 12 ms of the largest ordinary frames at 1 Gbit/s.
+pub const QUEUE_MAX: u32 = 1000;
+/// Emptied batches that are kept for the next frames.
+pub const SPARE_BATCHES_MAX: usize = 16;
 /// Entries of a packet that are looked at, of which all but the last are popped. Four times what a
 /// router of ours puts on one.
 pub const DEPTH_MAX: usize = 16;

@@ -117,26 +117,29 @@ impl NhlfeState {
         if entry.is_bottom && self.nhlfe.labels.count == 0 {
             return Err(DropReason::BottomPopped);
         }
-        self.send(ports, Front::new(), LabelStackEntry { ttl, ..*entry }, below)
+        let like = LabelStackEntry { ttl, ..*entry };
+        let (port, front) = self.send(ports, Front::new(), like, below.len())?;
+        Ok(Verdict::Send { port, front, rest: below })
     }
 
-    /// A packet goes to the next hop, with the labels in front of it. `like` has what their entries
+    /// A packet of `front` and `rest` bytes behind it goes to the next hop, by the port that is
+    /// returned, with the labels and an Ethernet header in front of it. `like` has what their entries
     /// say beside the label; the lowest of them is the bottom if that one is.
     #[inline]
-    pub(crate) fn send<'a>(
+    pub(crate) fn send(
         &mut self,
         ports: &mut IdMap<PortState>,
         mut front: Front<FRONT_MAX>,
         like: LabelStackEntry,
-        rest: &'a [u8],
-    ) -> Result<Verdict<'a>, DropReason> {
+        rest: usize,
+    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
         let NextHop { port, own, mac, vlan } = self.nhlfe.next_hop;
         let mut is_bottom = like.is_bottom && !planted("swap-forgets-the-bottom");
         for &label in self.nhlfe.labels.as_slice().iter().rev() {
             front.push(&LabelStackEntry { label, is_bottom, ..like }.emit());
             is_bottom = false;
         }
-        let bytes = front.len() + rest.len();
+        let bytes = front.len() + rest;
         if bytes > self.nhlfe.mtu as usize {
             self.counters.over_mtu += 1;
             return Err(DropReason::OverMtu);
@@ -154,7 +157,7 @@ impl NhlfeState {
         }
         front.push(&own.0);
         front.push(&mac.0);
-        Ok(Verdict::Send { port, front, rest })
+        Ok((port, front))
     }
 }
 

@@ -17,7 +17,7 @@ use block::{IdMap, Instant};
 use contract::LinkId;
 use wire::mpls::Label;
 
-use crate::ftn::Ftn;
+use crate::ftn::{Fec, Ftn};
 use crate::ilm::{Action, FecId, Ilm, Owner, State};
 use crate::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX, QUARANTINE_DEFAULT};
 use crate::nhlfe::{Nhlfe, NhlfeCounters, NhlfeId, NhlfeState};
@@ -200,6 +200,17 @@ impl Router {
 
     pub fn nhlfes(&self) -> impl Iterator<Item = (NhlfeId, &Nhlfe, &NhlfeCounters)> {
         self.nhlfes.iter().map(|(id, state)| (NhlfeId(id), &state.nhlfe, &state.counters))
+    }
+
+    /// Where packets with this number go; `None`: that is not known.
+    pub fn nhlfe(&self, id: NhlfeId) -> Option<&Nhlfe> {
+        self.nhlfes.get(id.0).map(|state| &state.nhlfe)
+    }
+
+    /// The pseudowire by which frames go.
+    pub fn pseudowire_of(&self, fec: Fec) -> Option<&Pseudowire> {
+        let id = self.ftn.find(fec)?;
+        self.pseudowires.get(id.0).map(|state| &state.pseudowire)
     }
 
     /// The pseudowires: what went through, what was seen of sequence numbers, and what was dropped.

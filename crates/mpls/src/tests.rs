@@ -15,6 +15,7 @@ use crate::{
 };
 
 mod edge;
+mod forwarder;
 mod labels;
 mod tables;
 

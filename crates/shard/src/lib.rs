@@ -5,8 +5,10 @@
 //! (initiators that stand in for disks); mail between shards and orders of the control thread. What
 //! does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and
 //! clocks (`reactor`, `sim`). Read [`shard`] first, then `mail`. Which protocols there are is said
-//! in [`protocols`] and, for disks that are reached by one, in `remote`.
+//! in [`protocols`] and, for disks that are reached by one, in `remote`; who carries frames of
+//! others, in `carriers`.
 
+mod carriers;
 pub mod client;
 mod dispatch;
 mod imports;

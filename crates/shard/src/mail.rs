@@ -9,6 +9,7 @@
 use block::VolumeId;
 use block::record::passed_variant;
 use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, ListenerId, VirtualLinks};
+use mpls::{Change, RouterId, RouterReport};
 use reservation::{PathGroup, PathState, Paths, Reservation, SetBy, replica};
 use volume::Layout;
 use volume::gate::{DiskError, Health};
@@ -175,6 +176,11 @@ pub enum Order {
     /// From now on this machine carries virtual links over those of the driver. There is one, given
     /// before anybody uses its links.
     SetVirtualLinks(Box<dyn VirtualLinks>),
+    /// A router is changed, which is there from its first change on; refused where the change does
+    /// not fit what it has. A link is its port before the driver has the link.
+    Route(RouterId, Box<Change>),
+    /// Tell how things are with a router; answered by [`Answer::Router`].
+    ReportRouter(RouterId),
     /// Close the sessions of a host, which may connect again; answered by [`Answer::Closed`].
     CloseSessions { host: String },
     /// Finish what is below, then close all connections; answered when all are gone.
@@ -198,6 +204,9 @@ pub enum Answer {
     Import(Result<DiskFacts, String>),
     /// How things are.
     Report(Box<Report>),
+    /// How things are with a router, as far as this shard has seen its frames; `None`: there is no
+    /// such router.
+    Router(Option<Box<RouterReport>>),
     /// So many sessions were closed.
     Closed(u32),
     /// It cannot be carried out.

@@ -15,8 +15,8 @@ use block::{
     VolumeId,
 };
 use contract::{
-    Ask, DiskFacts, DiskId, Effect, EtherType, Event, FrameBatch, InFrame, LinkFacts, LinkId,
-    Machine, Misfits, OpenedFrame, OutFrame, Station, VirtualLinks,
+    Ask, DiskFacts, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Machine,
+    Misfits, OutFrame, Station, VirtualLinks,
 };
 use reservation::{Change, Reservation, Value};
 use shard::{
@@ -710,12 +710,12 @@ impl VirtualLinks for Hello {
         None
     }
 
-    fn takes(&self, _: EtherType) -> bool {
+    fn takes(&self, _: LinkId) -> bool {
         false
     }
 
-    fn decapsulate<'a>(&mut self, _: Instant, _: &OpenedFrame<'a>) -> Option<InFrame<'a>> {
-        None
+    fn receive<'a>(&mut self, _: Instant, _: InFrame<'a>) -> Option<InFrame<'a>> {
+        unreachable!("it takes nothing")
     }
 
     fn encapsulate(&mut self, _: &mut FrameBatch) {}

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 use block::Instant;
 use contract::{
-    EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, MacAddress,
-    OpenedFrame, Spread, Station, Takes, VirtualLinks,
+    EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, Links, MacAddress,
+    Spread, Station, Takes, VirtualLinks,
 };
 
 /// Carries one virtual link over each real one.
 #[derive(Debug, Default)]
 pub struct Pseudowire {
-    real: Vec<Option<LinkFacts>>,
+    real: Links,
     news: VecDeque<(LinkId, Option<LinkFacts>)>,
     /// Frames that were put into others, and taken out.
     pub carried: u64,
@@ -55,9 +55,7 @@ impl Pseudowire {
 impl VirtualLinks for Pseudowire {
     fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
         assert!(link.0 < Pseudowire::FIRST, "a virtual link is no news to who carries it");
-        let index = link.0 as usize;
-        self.real.resize(self.real.len().max(index + 1), None);
-        self.real[index] = facts;
+        self.real.set(link, facts);
         let inside = |real: LinkFacts| LinkFacts {
             mtu: real.mtu - Pseudowire::OVERHEAD,
             vlan: None,
@@ -70,26 +68,41 @@ impl VirtualLinks for Pseudowire {
         self.news.pop_front()
     }
 
-    fn takes(&self, ether_type: EtherType) -> bool {
-        ether_type == Pseudowire::ETHER_TYPE
+    fn takes(&self, link: LinkId) -> bool {
+        link.0 < Pseudowire::FIRST
     }
 
-    fn decapsulate<'a>(&mut self, _: Instant, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>> {
-        let bytes = frame.payload.strip_prefix(&Pseudowire::LABEL)?;
+    fn receive<'a>(&mut self, _: Instant, frame: InFrame<'a>) -> Option<InFrame<'a>> {
+        let bytes = self.real.open(&frame)?.payload.strip_prefix(&Pseudowire::LABEL)?;
         self.carried += 1;
-        Some(InFrame { link: Pseudowire::over(frame.from.link), tag: None, bytes })
+        Some(InFrame { link: Pseudowire::over(frame.link), tag: None, bytes })
     }
 
     fn encapsulate(&mut self, batch: &mut FrameBatch) {
         for index in 0..batch.frames.len() {
             let frame = batch.frames[index];
             let Some(link) = frame.link.0.checked_sub(Pseudowire::FIRST) else { continue };
-            let Some(Some(facts)) = self.real.get(link as usize) else { continue };
+            let Some(facts) = self.real.get(LinkId(link)) else { continue };
             let [_, head] = batch.heads(&frame);
             let mac = MacAddress(head[..6].try_into().expect("a frame has addresses"));
             let to = Station::new(LinkId(link), mac);
-            batch.put_in_front(index, facts, &to, Pseudowire::ETHER_TYPE, &Pseudowire::LABEL);
+            let around = outer(facts, &to, Pseudowire::ETHER_TYPE, &Pseudowire::LABEL);
+            batch.put_in_front(index, LinkId(link), &around);
             self.carried += 1;
         }
     }
+}
+
+/// What stands in front of a frame that goes inside another one, whose payload begins with `bytes`.
+pub(crate) fn outer(
+    facts: &LinkFacts,
+    to: &Station,
+    ether_type: EtherType,
+    bytes: &[u8],
+) -> Vec<u8> {
+    let mut batch = FrameBatch::default();
+    batch.push_two(facts, to, ether_type, [bytes, &[]]);
+    let mut front = core::mem::take(&mut batch.head);
+    front.truncate(facts.header_length() + bytes.len());
+    front
 }

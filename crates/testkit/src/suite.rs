@@ -24,6 +24,8 @@ use block::{
 
 use wire::ethernet::EtherType;
 
+use crate::pseudowire::outer;
+
 pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
 
 use contract::{
@@ -360,7 +362,8 @@ impl Scripted {
                 batch.frames[index] = OutFrame { buffer, data_length, ..batch.frames[index] };
             }
             if let Some(Wrapping { facts, to, ether_type, bytes }) = inside {
-                batch.put_in_front(index, &facts, &to, ether_type, &bytes);
+                let around = outer(&facts, &to, ether_type, &bytes);
+                batch.put_in_front(index, to.link, &around);
             }
         }
         self.effects.push_back(Effect::SendFrames { token, batch });

@@ -138,21 +138,15 @@ impl FrameBatch {
         self.end(link, begin);
     }
 
-    /// Puts frame number `index`, from its destination address on, inside another one, behind
-    /// `bytes`. Nothing of it moves, neither its own bytes nor its data.
-    pub fn put_in_front(
-        &mut self,
-        index: usize,
-        facts: &LinkFacts,
-        to: &Station,
-        ether_type: EtherType,
-        bytes: &[u8],
-    ) {
-        let begin = self.write(facts, to, ether_type, bytes, 0);
+    /// Puts frame number `index`, from its destination address on, inside another one, which leaves
+    /// by `link`, behind these bytes. Nothing of it moves, neither its own bytes nor its data.
+    pub fn put_in_front(&mut self, index: usize, link: LinkId, bytes: &[u8]) {
+        let begin = self.head.len();
+        self.head.extend_from_slice(bytes);
         let OutFrame { prefix, prefix_length, .. } = self.frames[index];
         self.head.extend_from_within(prefix as usize..(prefix + prefix_length) as usize);
         let frame = &mut self.frames[index];
-        frame.link = to.link;
+        frame.link = link;
         (frame.prefix, frame.prefix_length) = (begin as u32, (self.head.len() - begin) as u32);
     }
 
@@ -330,15 +324,14 @@ mod tests {
         let before: Vec<Vec<u8>> =
             batch.frames.iter().map(|frame| batch.to_bytes(frame, &memory)).collect();
         let frames = batch.frames.clone();
-        let far = Station { link: LinkId(8), mac: MacAddress([4; 6]), priority: 1 };
-        for label in [1, 2] {
-            // The second goes around the first.
-            batch.put_in_front(0, &TAGGED, &far, EtherType::MPLS, &[label; 4]);
-        }
         let around = |label| {
             let header = [0x81, 0, 0x20, 100, 0x88, 0x47];
             [&[4; 6][..], &FACTS.mac, &header, &[label; 4]].concat()
         };
+        for label in [1, 2] {
+            // The second goes around the first.
+            batch.put_in_front(0, LinkId(8), &around(label));
+        }
         let frame = batch.frames[0];
         assert_eq!(frame.link, LinkId(8));
         let expected = [around(2), around(1), before[0].clone()].concat();

@@ -9,13 +9,13 @@ use super::*;
 /// What a frame of circuit 1 is sent as, from the label stack on.
 #[track_caller]
 fn enter(router: &mut Router, frame: &[u8]) -> Vec<u8> {
-    sent_packet(router.handle_circuit(circuit(1), frame))
+    sent_packet(router.handle_circuit(circuit(1), None, frame))
 }
 
 #[track_caller]
 fn refused(router: &mut Router, frame: &[u8], reason: DropReason) {
     let before = drops(router, circuit(1)).0.of(reason);
-    assert_eq!(router.handle_circuit(circuit(1), frame), Verdict::Drop(reason));
+    assert_eq!(router.handle_circuit(circuit(1), None, frame), Verdict::Drop(reason));
     assert_eq!(drops(router, circuit(1)).0.of(reason), before + 1);
 }
 
@@ -54,7 +54,7 @@ fn a_frame_enters_behind_its_tunnel_its_label_and_its_number() {
         );
     }
     // 14 of Ethernet, 4 each of two labels and a control word in front of the frame.
-    let (_, frame) = sent(router.handle_circuit(circuit(1), &FRAME));
+    let (_, frame) = sent(router.handle_circuit(circuit(1), None, &FRAME));
     assert_eq!(frame.len(), FRAME.len() + 26);
     let (_, _, counters, ..) = router.pseudowires().next().unwrap();
     assert_eq!((counters.sent, counters.sent_bytes), (4, 240));
@@ -121,9 +121,12 @@ fn what_is_no_frame_or_belongs_to_nobody_does_not_enter() {
     let mut router = router();
     refused(&mut router, &FRAME[..13], DropReason::Runt);
     refused(&mut router, &tagged(0)[..17], DropReason::Runt);
-    assert_eq!(router.handle_circuit(circuit(2), &FRAME), Verdict::Drop(DropReason::NoPseudowire));
+    assert_eq!(
+        router.handle_circuit(circuit(2), None, &FRAME),
+        Verdict::Drop(DropReason::NoPseudowire)
+    );
     for port in [core(1), LinkId(99)] {
-        assert_eq!(router.handle_circuit(port, &FRAME), Verdict::Drop(DropReason::NoCircuit));
+        assert_eq!(router.handle_circuit(port, None, &FRAME), Verdict::Drop(DropReason::NoCircuit));
     }
     router.remove_nhlfe(NhlfeId(1));
     refused(&mut router, &FRAME, DropReason::NoNextHop);
@@ -226,7 +229,7 @@ fn two_customers_with_the_same_bytes_are_kept_apart() {
     }
     let label_of = |packet: Vec<u8>| LabelStackEntry::parse(&packet[4..]).unwrap().label;
     assert_eq!(label_of(enter(&mut router, &FRAME)), label(900));
-    assert_eq!(label_of(sent_packet(router.handle_circuit(circuit(2), &FRAME))), label(901));
+    assert_eq!(label_of(sent_packet(router.handle_circuit(circuit(2), None, &FRAME))), label(901));
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn what_is_set_again_keeps_counters_and_sequence() {
     let mut router = router();
     let bytes = packet(&[200, 100], 7);
     assert!(matches!(router.handle_labelled(NOW, core(1), &bytes), Verdict::Deliver { .. }));
-    sent(router.handle_circuit(circuit(1), &FRAME));
+    sent(router.handle_circuit(circuit(1), None, &FRAME));
     sent(router.handle_labelled(NOW, core(1), &packet(&[300], 1)));
     for number in 1..=3 {
         router.set_port(core(number), Role::Core(Core::default()));
@@ -33,7 +33,7 @@ fn what_is_set_again_keeps_counters_and_sequence() {
     router.set_pseudowire(NOW, PseudowireId(1), pseudowire()).unwrap();
     // That one again is late.
     dropped(&mut router, &bytes, DropReason::Late);
-    let (port, frame) = sent(router.handle_circuit(circuit(1), &FRAME));
+    let (port, frame) = sent(router.handle_circuit(circuit(1), None, &FRAME));
     assert_eq!((port, &frame[22..26]), (3, &[0, 0, 0, 2][..]));
     let (_, _, counters, ..) = router.pseudowires().next().unwrap();
     assert_eq!((counters.sent, counters.delivered), (2, 1));
@@ -65,7 +65,10 @@ fn the_label_of_a_removed_pseudowire_is_nobody_s_for_a_while() {
     router.remove_pseudowire(NOW, PseudowireId(1));
     let bytes = packet(&[200, 100], 1);
     dropped(&mut router, &bytes, DropReason::Quarantined);
-    assert_eq!(router.handle_circuit(circuit(1), &FRAME), Verdict::Drop(DropReason::NoPseudowire));
+    assert_eq!(
+        router.handle_circuit(circuit(1), None, &FRAME),
+        Verdict::Drop(DropReason::NoPseudowire)
+    );
     let next = Pseudowire { label_in: label(100), ..other() };
     let until = after(QUARANTINE_DEFAULT);
     let refused = Refused::Quarantined { label: label(100), until };
@@ -119,11 +122,14 @@ fn another_circuit_needs_another_label() {
     let moved = Pseudowire { fec, ..pseudowire() };
     let taken = Refused::Taken { label: label(100), by: OWNER };
     assert_eq!(router.set_pseudowire(NOW, PseudowireId(1), moved.clone()), Err(taken));
-    sent(router.handle_circuit(circuit(1), &FRAME));
+    sent(router.handle_circuit(circuit(1), None, &FRAME));
     let relabelled = Pseudowire { label_in: label(110), ..moved };
     router.set_pseudowire(NOW, PseudowireId(1), relabelled).unwrap();
-    sent(router.handle_circuit(circuit(2), &FRAME));
-    assert_eq!(router.handle_circuit(circuit(1), &FRAME), Verdict::Drop(DropReason::NoPseudowire));
+    sent(router.handle_circuit(circuit(2), None, &FRAME));
+    assert_eq!(
+        router.handle_circuit(circuit(1), None, &FRAME),
+        Verdict::Drop(DropReason::NoPseudowire)
+    );
     dropped(&mut router, &packet(&[200, 100], 1), DropReason::Quarantined);
 }
 

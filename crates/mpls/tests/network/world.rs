@@ -227,7 +227,7 @@ impl World {
         let is_sequenced = TABLE[wire].control_word.is_some();
         self.oracle.sent(circuit(wire, 1 - end), is_sequenced, frame);
         let router = &mut self.routers[TABLE[wire].ends[end]];
-        let verdict = router.handle_circuit(circuit(wire, end), frame);
+        let verdict = router.handle_circuit(circuit(wire, end), None, frame);
         self.carry_out(verdict, false);
     }
 
@@ -266,7 +266,7 @@ impl World {
             _ => self.make_frame(false, EtherType(0x88b5), &vec![0; CORE_MTU as usize]),
         };
         let router = &mut self.routers[TABLE[wire].ends[end]];
-        let verdict = router.handle_circuit(circuit(wire, end), &frame);
+        let verdict = router.handle_circuit(circuit(wire, end), None, &frame);
         self.carry_out(verdict, false);
     }
 

@@ -1,14 +1,16 @@
 //! Frames: links, and those who are reached through them.
 //!
-//! A frame is opened once, and goes to those of its EtherType; one that came inside another, on a
-//! virtual link, is taken out before. What is for nobody is counted. An answer goes to the imports
+//! A frame of a link that whoever carries virtual links takes goes there; what it gives back came
+//! inside, on a virtual link. A frame is opened once, and goes to those of its EtherType. What is for nobody is counted. An answer goes to the imports
 //! that want it, everything else to the target. Batches come back by their mark: the machine that
 //! sent them, or the serial number of an import.
 
 use block::{Instant, MachineId, Memory};
 use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
+use mpls::{Change, RouterId};
 
 use super::Shard;
+use crate::carriers::Carrier;
 use crate::machine;
 use crate::mail::News;
 use crate::protocols::FrameProtocol;
@@ -18,27 +20,26 @@ use crate::remote::Answered;
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     pub(super) links: Links,
-    pub(super) virtual_links: Option<Box<dyn VirtualLinks>>,
+    pub(super) carrier: Option<Carrier>,
 }
 
 impl Frames {
-    /// Opens a frame, and the one inside it if it is of a virtual link; `None` and counted if it is
-    /// not for us.
+    /// Opens a frame, or the one inside it if it is of a link whose frames are carried; `None`: there
+    /// is none for those who live here, which is counted.
     #[inline]
-    fn open<'a>(&mut self, now: Instant, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
-        let opened = self.links.open(frame)?;
-        match &mut self.virtual_links {
-            Some(carrier) if carrier.takes(opened.ether_type) => {
-                self.links.open(&carrier.decapsulate(now, &opened)?)
-            }
-            _ => Some(opened),
+    fn open<'a>(&mut self, now: Instant, mut frame: InFrame<'a>) -> Option<OpenedFrame<'a>> {
+        if let Some(carrier) = &mut self.carrier
+            && carrier.takes(frame.link)
+        {
+            frame = carrier.receive(now, frame)?;
         }
+        self.links.open(&frame)
     }
 
     /// Puts the frames of virtual links into those that the driver sends.
     #[inline]
     pub(super) fn encapsulate(&mut self, batch: &mut FrameBatch) {
-        if let Some(carrier) = &mut self.virtual_links {
+        if let Some(carrier) = &mut self.carrier {
             carrier.encapsulate(batch);
         }
     }
@@ -46,12 +47,12 @@ impl Frames {
     /// When whoever carries virtual links wants to be called.
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.virtual_links.as_ref()?.poll_timeout()
+        self.carrier.as_ref()?.poll_timeout()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|deadline| deadline <= now)
-            && let Some(carrier) = &mut self.virtual_links
+            && let Some(carrier) = &mut self.carrier
         {
             carrier.handle_timeout(now);
         }
@@ -62,7 +63,7 @@ impl Shard {
     /// A frame came.
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        let Some(frame) = self.frames.open(now, &frame) else { return };
+        let Some(frame) = self.frames.open(now, frame) else { return };
         match FrameProtocol::of(frame.ether_type) {
             Some(protocol) => self.take_opened(now, protocol, &frame, memory),
             None => self.frames.links.misfits.other_type += 1,
@@ -97,7 +98,7 @@ impl Shard {
     pub(super) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
         self.tell(News::Link(link, facts.is_some()));
         self.tell_link(now, link, facts);
-        if let Some(carrier) = &mut self.frames.virtual_links {
+        if let Some(carrier) = &mut self.frames.carrier {
             carrier.handle_link(link, facts);
         }
     }
@@ -105,14 +106,25 @@ impl Shard {
     /// From now on this machine carries virtual links over those of the driver.
     pub(super) fn set_virtual_links(&mut self, mut carrier: Box<dyn VirtualLinks>) {
         self.frames.links.iter().for_each(|(link, facts)| carrier.handle_link(link, Some(*facts)));
-        let before = self.frames.virtual_links.replace(carrier);
+        let before = self.frames.carrier.replace(Carrier::Given(carrier));
         assert!(before.is_none(), "virtual links are carried already, by {before:?}");
+    }
+
+    /// A router is changed. Its ports are links that come up later.
+    pub(super) fn route(
+        &mut self,
+        now: Instant,
+        id: RouterId,
+        change: Change,
+    ) -> Result<(), String> {
+        let routers = || Carrier::Routers(Box::default());
+        self.frames.carrier.get_or_insert_with(routers).route(now, id, change)
     }
 
     /// Tells of virtual links that are up or down, and sends what belongs to none of them.
     #[inline]
     fn settle_virtual_links(&mut self, now: Instant) {
-        while let Some(carrier) = &mut self.frames.virtual_links {
+        while let Some(carrier) = &mut self.frames.carrier {
             if let Some((link, facts)) = carrier.poll_link() {
                 self.tell_link(now, link, facts);
             } else if let Some(batch) = carrier.poll_batch() {
@@ -146,7 +158,7 @@ impl Shard {
             });
         } else if machine != machine::VIRTUAL_LINKS {
             self.imports.frames_sent(now, token, batch);
-        } else if let Some(carrier) = &mut self.frames.virtual_links {
+        } else if let Some(carrier) = &mut self.frames.carrier {
             carrier.handle_sent(batch);
         }
     }

@@ -136,6 +136,15 @@ impl Shard {
                 self.protocols.add_listener(listener, listening);
             }
             Order::SetVirtualLinks(carrier) => self.set_virtual_links(carrier),
+            Order::Route(router, change) => {
+                if let Err(why) = self.route(now, router, *change) {
+                    return self.answer(number, Answer::Refused(why));
+                }
+            }
+            Order::ReportRouter(router) => {
+                let report = self.frames.carrier.as_ref().and_then(|one| one.report(router));
+                return self.answer(number, Answer::Router(report.map(Box::new)));
+            }
             Order::RemoveListener(listener) => {
                 self.listeners.remove(&listener);
                 self.protocols.remove_listener(listener);

@@ -1,0 +1,87 @@
+//! Changes of a router, one by one, as whoever configures it orders them.
+//!
+//! A change says what was configured; what is known of links (the port's own address, its VLAN and
+//! MTU) the [`Forwarder`](crate::Forwarder) adds, and adds again when it changes. Order: a port
+//! before what refers to it as a label space; all else may come in any order, since what refers to
+//! something that is not there drops and counts. Units: bytes behind the Ethernet header. Errors:
+//! [`Refused`](crate::Refused), after which nothing is changed. Spec: none; the tables name theirs.
+
+use core::fmt;
+use core::time::Duration;
+
+use contract::{LinkId, MacAddress};
+use wire::mpls::Label;
+
+use crate::ilm::{Action, FecId};
+use crate::nhlfe::{Labels, NhlfeId};
+use crate::port::Core;
+use crate::pseudowire::{Pseudowire, PseudowireId};
+use crate::router::Space;
+
+/// The number of a router among those of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouterId(pub u32);
+
+impl fmt::Display for RouterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "router {}", self.0)
+    }
+}
+
+/// What a link is to a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// Towards other routers: a link of the driver's that takes MPLS's EtherType.
+    Core(Core),
+    /// Towards a customer: a link of the driver's that takes whatever comes. `traffic_classes` has
+    /// the class of frames by their 802.1p priority.
+    Circuit { traffic_classes: [u8; 8] },
+    /// A circuit that ends in this process: a virtual link with this address, for those who live on
+    /// frames here.
+    Virtual { mac: MacAddress },
+}
+
+/// A path that begins here: the next router, and the labels that it wants on top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The core port towards it.
+    pub port: LinkId,
+    /// Its address.
+    pub mac: MacAddress,
+    pub labels: Labels,
+    /// Bytes behind the Ethernet header that all of the path takes; `None`: what the port takes.
+    pub mtu: Option<u32>,
+}
+
+/// A change of one router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Labels that are withdrawn from now on are nobody's for so long.
+    SetQuarantine(Duration),
+    /// There is a port, or it is for something else now.
+    SetPort(LinkId, PortKind),
+    /// There is no such port any more.
+    RemovePort(LinkId),
+    /// There is a path, or it is another one now.
+    SetPath(NhlfeId, Path),
+    RemovePath(NhlfeId),
+    /// What is done with packets of a FEC, which come with this label.
+    SetLabel {
+        space: Space,
+        label: Label,
+        fec: FecId,
+        action: Action,
+    },
+    /// A label is taken from its FEC, and nobody's for the quarantine.
+    WithdrawLabel {
+        space: Space,
+        label: Label,
+        fec: FecId,
+    },
+    /// There is a pseudowire, or it is another way now.
+    SetPseudowire(PseudowireId, Pseudowire),
+    /// There is no such pseudowire any more.
+    RemovePseudowire(PseudowireId),
+    /// The router is gone, with all that it has.
+    RemoveRouter,
+}

@@ -1,0 +1,361 @@
+//! The routers of a shard, as a machine among its others: frames of their links come in, batches of
+//! frames go out.
+//!
+//! ```text
+//!   receive      core port: opened, then `Router::handle_labelled`     -> queue of the port by which it leaves
+//!                circuit: whole, `Router::handle_circuit`              -> the same, or the frame of a virtual link
+//!   encapsulate  a frame that was sent on a virtual link               -> the same batch, headers put in front
+//!   poll_batch   what waits for a port, at the end of the turn
+//! ```
+//! A frame that is forwarded is copied once, from where the driver shows it to its port's batch. Each
+//! port has batches of its own, so that one whose interface takes nothing holds up no other; of
+//! frames that wait for it or are with the driver there are at most [`QUEUE_MAX`], the next are
+//! dropped and counted. Frames of virtual links are counted by whoever lives there.
+//!
+//! What a change says and what is known of links meets here: a path takes its port's own address,
+//! VLAN and MTU, a circuit its MTU, and a virtual link is up while the path of its pseudowire has a
+//! port that was up. Order of calls: [`VirtualLinks`]; [`Forwarder::change`] at any time.
+//! Units: those of the tables. Errors: changes are refused; frames are dropped and counted.
+
+use std::collections::VecDeque;
+
+use block::{IdMap, Instant};
+use contract::{
+    FrameBatch, InFrame, LinkFacts, LinkId, Links, MacAddress, Misfits, VirtualLinks, counters,
+};
+use wire::ethernet::{EtherType, HEADER_SIZE};
+use wire::mpls::LabelStackEntry;
+use wire::pseudowire::ControlWord;
+
+use crate::change::{Change, Path, PortKind, RouterId};
+use crate::ftn::Fec;
+use crate::limits::{FRONT_MAX, PORTS_MAX, QUEUE_MAX, SPARE_BATCHES_MAX};
+use crate::nhlfe::{NextHop, Nhlfe, NhlfeId};
+use crate::port::{Circuit, PortCounters, Role};
+use crate::refused::Refused;
+use crate::report::{PortReport, RouterReport};
+use crate::router::Router;
+use crate::verdict::{Drops, Verdict};
+
+counters! {
+    /// What became of frames that were to leave by a port.
+    pub struct QueueCounters {
+        /// Frames that were dropped, since too many waited for the port.
+        queue_full: Frames,
+        /// Frames that wait, or are with the driver.
+        queued: Frames now,
+        /// The most that waited at once.
+        queued_max: Frames now,
+    }
+}
+
+/// A link of a router's.
+#[derive(Debug)]
+struct Port {
+    router: RouterId,
+    kind: PortKind,
+    /// What is known of it while it is up; of a virtual one, what was told.
+    facts: Option<LinkFacts>,
+    /// What leaves by it at the end of the turn.
+    waiting: FrameBatch,
+    counters: QueueCounters,
+}
+
+/// A router, and its paths as they were configured.
+#[derive(Debug, Default)]
+struct Routed {
+    router: Router,
+    paths: IdMap<Path>,
+}
+
+/// The routers of a shard.
+#[derive(Debug, Default)]
+pub struct Forwarder {
+    routers: IdMap<Routed>,
+    ports: IdMap<Port>,
+    /// The core ports that are up: they open what comes.
+    cores: Links,
+    /// The virtual ports.
+    virtuals: Vec<LinkId>,
+    /// Ports for which something waits.
+    due: Vec<LinkId>,
+    spare: Vec<FrameBatch>,
+    news: VecDeque<(LinkId, Option<LinkFacts>)>,
+}
+
+impl Forwarder {
+    /// Changes a router, which is there from its first change on.
+    pub fn change(&mut self, now: Instant, id: RouterId, change: Change) -> Result<(), Refused> {
+        if self.routers.get(id.0).is_none() {
+            self.routers.insert(id.0, Routed::default());
+        }
+        let Routed { router, paths } = &mut self.routers[id.0];
+        match change {
+            Change::SetQuarantine(quarantine) => router.set_quarantine(quarantine),
+            Change::SetPort(port, kind) => self.set_port(id, port, kind),
+            Change::RemovePort(port) => self.remove_port(port),
+            Change::SetPath(number, path) => {
+                paths.insert(number.0, path);
+                self.renew_path(id, number);
+            }
+            Change::RemovePath(number) => {
+                paths.remove(number.0);
+                router.remove_nhlfe(number);
+            }
+            Change::SetLabel { space, label, fec, action } => {
+                router.set_label(now, space, label, fec, action)?;
+            }
+            Change::WithdrawLabel { space, label, fec } => {
+                router.withdraw_label(now, space, label, fec);
+            }
+            Change::SetPseudowire(number, pseudowire) => {
+                router.set_pseudowire(now, number, pseudowire)?;
+            }
+            Change::RemovePseudowire(number) => router.remove_pseudowire(now, number),
+            Change::RemoveRouter => self.remove_router(id),
+        }
+        self.look_at_virtual_links();
+        Ok(())
+    }
+
+    fn set_port(&mut self, id: RouterId, link: LinkId, kind: PortKind) {
+        assert!(link.0 < PORTS_MAX, "{link} is none of {PORTS_MAX}");
+        match self.ports.get_mut(link.0) {
+            Some(port) => {
+                assert_eq!(port.router, id, "{link} is a port of another router");
+                port.kind = kind;
+            }
+            None => {
+                let (waiting, counters) = (FrameBatch::default(), QueueCounters::default());
+                let port = Port { router: id, kind, facts: None, waiting, counters };
+                self.ports.insert(link.0, port);
+            }
+        }
+        self.virtuals.retain(|other| *other != link);
+        if matches!(kind, PortKind::Virtual { .. }) {
+            self.virtuals.push(link);
+        }
+        self.renew_port(link);
+    }
+
+    fn remove_port(&mut self, link: LinkId) {
+        let Some(port) = self.ports.remove(link.0) else { return };
+        self.cores.set(link, None);
+        self.due.retain(|due| *due != link);
+        self.virtuals.retain(|other| *other != link);
+        if let Some(routed) = self.routers.get_mut(port.router.0) {
+            routed.router.remove_port(link);
+        }
+        if matches!(port.kind, PortKind::Virtual { .. }) && port.facts.is_some() {
+            self.news.push_back((link, None));
+        }
+    }
+
+    fn remove_router(&mut self, id: RouterId) {
+        let its = self.ports.iter().filter(|(_, port)| port.router == id);
+        let its: Vec<LinkId> = its.map(|(link, _)| LinkId(link)).collect();
+        its.into_iter().for_each(|link| self.remove_port(link));
+        self.routers.remove(id.0);
+    }
+
+    /// The router has its port as it is known now.
+    fn renew_port(&mut self, link: LinkId) {
+        let Some(Port { router: id, kind, facts, .. }) = self.ports.get(link.0) else { return };
+        let (id, Routed { router, paths }) = (*id, &mut self.routers[id.0]);
+        // Before it was up nothing is known of a circuit, and what is sent there the driver drops.
+        let mtu = facts.map_or(MTU_UNKNOWN, |facts| facts.mtu);
+        match *kind {
+            PortKind::Core(core) => {
+                router.set_port(link, Role::Core(core));
+                let its = paths.iter().filter(|(_, path)| path.port == link);
+                let its: Vec<NhlfeId> = its.map(|(number, _)| NhlfeId(number)).collect();
+                its.into_iter().for_each(|number| self.renew_path(id, number));
+            }
+            PortKind::Circuit { traffic_classes } => {
+                router.set_port(link, Role::Circuit(Circuit { mtu, traffic_classes }));
+            }
+            PortKind::Virtual { .. } => router.set_port(link, Role::Circuit(Circuit::new(mtu))),
+        }
+    }
+
+    /// A path is an NHLFE once its port was up: then the port's own address is known. While it is
+    /// down again, the driver drops what is sent there.
+    fn renew_path(&mut self, id: RouterId, number: NhlfeId) {
+        let Routed { router, paths } = &mut self.routers[id.0];
+        let Some(Path { port, mac, labels, mtu: narrowest }) = paths.get(number.0).copied() else {
+            return;
+        };
+        let facts = self.ports.get(port.0).and_then(|port| port.facts);
+        let Some(LinkFacts { mac: own, mtu, vlan, .. }) = facts else { return };
+        let next_hop = NextHop { port, own: MacAddress(own), mac, vlan };
+        let mtu = narrowest.map_or(mtu, |narrowest| narrowest.min(mtu));
+        router.set_nhlfe(number, Nhlfe { next_hop, labels, mtu });
+    }
+
+    /// Virtual links that are not what they were are news.
+    fn look_at_virtual_links(&mut self) {
+        for index in 0..self.virtuals.len() {
+            let link = self.virtuals[index];
+            let facts = self.facts_of_virtual(link);
+            let port = &mut self.ports[link.0];
+            if port.facts != facts {
+                port.facts = facts;
+                self.news.push_back((link, facts));
+                self.renew_port(link);
+            }
+        }
+    }
+
+    /// What is known of a virtual link; `None` while it has no pseudowire, or the pseudowire no path
+    /// whose port is up.
+    fn facts_of_virtual(&self, circuit: LinkId) -> Option<LinkFacts> {
+        let Port { router, kind, .. } = self.ports.get(circuit.0)?;
+        let PortKind::Virtual { mac } = kind else { return None };
+        let router = &self.routers[router.0].router;
+        let pseudowire = router.pseudowire_of(Fec { circuit })?;
+        let nhlfe = router.nhlfe(pseudowire.nhlfe)?;
+        let below = self.ports.get(nhlfe.next_hop.port.0)?.facts?;
+        let labels = nhlfe.labels.as_slice().len() + 1;
+        let word = if pseudowire.control_word.is_some() { ControlWord::SIZE } else { 0 };
+        let around = labels * LabelStackEntry::SIZE + word + HEADER_SIZE;
+        let mtu = nhlfe.mtu.checked_sub(around as u32)?;
+        Some(LinkFacts { mac: mac.0, mtu, vlan: None, ..below })
+    }
+
+    /// Does with a frame what was found; the frame of a virtual link is returned.
+    #[inline]
+    fn carry_out<'a>(&mut self, verdict: Verdict<'a>) -> Option<InFrame<'a>> {
+        match verdict {
+            Verdict::Send { port, front, rest } => self.queue(port, &front, rest),
+            Verdict::Deliver { circuit, frame } => {
+                let kind = self.ports.get(circuit.0)?.kind;
+                if matches!(kind, PortKind::Virtual { .. }) {
+                    return Some(InFrame { link: circuit, tag: None, bytes: frame });
+                }
+                self.queue(circuit, &[], frame);
+            }
+            // Nobody listens on the channel; the pseudowire counted it.
+            Verdict::Channel { .. } | Verdict::Drop(_) => {}
+        }
+        None
+    }
+
+    /// A frame waits for a port, unless too many do.
+    #[inline]
+    fn queue(&mut self, link: LinkId, front: &[u8], rest: &[u8]) {
+        let Some(Port { waiting, counters, .. }) = self.ports.get_mut(link.0) else { return };
+        if counters.queued >= QUEUE_MAX.into() {
+            counters.queue_full += 1;
+            return;
+        }
+        if waiting.is_empty() {
+            self.due.push(link);
+        }
+        waiting.push_whole(link, [front, rest]);
+        counters.queued += 1;
+        counters.queued_max = counters.queued_max.max(counters.queued);
+    }
+
+    /// How things are with a router; `None`: there is no such one.
+    pub fn report(&self, id: RouterId) -> Option<RouterReport> {
+        let Routed { router, .. } = self.routers.get(id.0)?;
+        let port = |(link, _, counters, drops): (LinkId, _, &PortCounters, &Drops)| {
+            let Port { kind, facts, counters: queue, .. } = &self.ports[link.0];
+            PortReport {
+                link,
+                kind: *kind,
+                facts: *facts,
+                counters: *counters,
+                queue: *queue,
+                drops: *drops,
+            }
+        };
+        Some(RouterReport::new(id, router, router.ports().map(port).collect()))
+    }
+
+    /// What came on core ports and was not for this station, or was no packet with labels.
+    pub fn misfits(&self) -> &Misfits {
+        &self.cores.misfits
+    }
+}
+
+/// An MTU to which whatever goes in front may be added.
+const MTU_UNKNOWN: u32 = u32::MAX - FRONT_MAX as u32;
+
+impl VirtualLinks for Forwarder {
+    fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
+        let Some(port) = self.ports.get_mut(link.0) else { return };
+        port.facts = facts;
+        if matches!(port.kind, PortKind::Core(_)) {
+            self.cores.set(link, facts);
+        }
+        if facts.is_some() {
+            self.renew_port(link);
+        }
+        self.look_at_virtual_links();
+    }
+
+    fn poll_link(&mut self) -> Option<(LinkId, Option<LinkFacts>)> {
+        self.news.pop_front()
+    }
+
+    #[inline]
+    fn takes(&self, link: LinkId) -> bool {
+        self.ports.get(link.0).is_some()
+    }
+
+    #[inline]
+    fn receive<'a>(&mut self, now: Instant, frame: InFrame<'a>) -> Option<InFrame<'a>> {
+        let link = frame.link;
+        let Port { router, kind, .. } = self.ports.get(link.0)?;
+        let router = &mut self.routers[router.0].router;
+        let verdict = if matches!(kind, PortKind::Core(_)) {
+            let frame = self.cores.open(&frame)?;
+            if frame.ether_type != EtherType::MPLS {
+                self.cores.misfits.other_type += 1;
+                return None;
+            }
+            router.handle_labelled(now, link, frame.payload)
+        } else {
+            router.handle_circuit(link, frame.tag, frame.bytes)
+        };
+        self.carry_out(verdict)
+    }
+
+    #[inline]
+    fn encapsulate(&mut self, batch: &mut FrameBatch) {
+        if self.virtuals.is_empty() {
+            return;
+        }
+        for index in 0..batch.frames.len() {
+            let frame = batch.frames[index];
+            let Some(port) = self.ports.get(frame.link.0) else { continue };
+            if !matches!(port.kind, PortKind::Virtual { .. }) {
+                continue;
+            }
+            let router = &mut self.routers[port.router.0].router;
+            let [_, head] = batch.heads(&frame);
+            if let Ok((by, front)) = router.handle_own(frame.link, head, frame.len() as usize) {
+                batch.put_in_front(index, by, &front);
+            }
+        }
+    }
+
+    fn poll_batch(&mut self) -> Option<FrameBatch> {
+        let link = self.due.pop()?;
+        let empty = self.spare.pop().unwrap_or_default();
+        Some(core::mem::replace(&mut self.ports[link.0].waiting, empty))
+    }
+
+    fn handle_sent(&mut self, mut batch: FrameBatch) {
+        let link = batch.frames.first().map(|frame| frame.link);
+        if let Some(port) = link.and_then(|link| self.ports.get_mut(link.0)) {
+            // Some may be those of a port of this number that was there before.
+            port.counters.queued = port.counters.queued.saturating_sub(batch.frames.len() as u64);
+        }
+        batch.clear();
+        if self.spare.len() < SPARE_BATCHES_MAX {
+            self.spare.push(batch);
+        }
+    }
+}

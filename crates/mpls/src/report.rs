@@ -1,0 +1,94 @@
+//! How things are with a router: its tables and what was counted at each, as values.
+//!
+//! A report is a copy, for people; it is as long as the tables are. Units: those of the counters. No
+//! errors.
+
+use contract::{LinkFacts, LinkId};
+use wire::mpls::Label;
+
+use crate::change::{PortKind, RouterId};
+use crate::forwarder::QueueCounters;
+use crate::ilm::{IlmCounters, Owner, State};
+use crate::nhlfe::{Nhlfe, NhlfeCounters, NhlfeId};
+use crate::port::PortCounters;
+use crate::pseudowire::{Pseudowire, PseudowireCounters, PseudowireId};
+use crate::router::{Router, Space};
+use crate::sequencing::SequenceCounters;
+use crate::verdict::Drops;
+
+/// A router.
+#[derive(Clone, Debug)]
+pub struct RouterReport {
+    pub router: RouterId,
+    /// By number.
+    pub ports: Vec<PortReport>,
+    /// Where packets go, by number; a path whose port was never up is not here.
+    pub nhlfes: Vec<(NhlfeId, Nhlfe, NhlfeCounters)>,
+    /// The labels of the platform, then those of each port, in their order.
+    pub labels: Vec<LabelReport>,
+    pub pseudowires: Vec<PseudowireReport>,
+    /// Of frames by ports that are not there.
+    pub strays: Drops,
+}
+
+/// A port.
+#[derive(Clone, Copy, Debug)]
+pub struct PortReport {
+    pub link: LinkId,
+    pub kind: PortKind,
+    /// `None`: it is down.
+    pub facts: Option<LinkFacts>,
+    pub counters: PortCounters,
+    pub queue: QueueCounters,
+    pub drops: Drops,
+}
+
+/// A label of the incoming label map.
+#[derive(Clone, Copy, Debug)]
+pub struct LabelReport {
+    pub space: Space,
+    pub label: Label,
+    pub owner: Owner,
+    pub state: State,
+    pub counters: IlmCounters,
+}
+
+/// A pseudowire.
+#[derive(Clone, Debug)]
+pub struct PseudowireReport {
+    pub id: PseudowireId,
+    pub pseudowire: Pseudowire,
+    pub counters: PseudowireCounters,
+    pub sequence: SequenceCounters,
+    pub drops: Drops,
+}
+
+impl RouterReport {
+    pub(crate) fn new(id: RouterId, router: &Router, ports: Vec<PortReport>) -> Self {
+        let mut labels = Vec::new();
+        let spaces = ports.iter().map(|port| Space::Port(port.link));
+        for space in core::iter::once(Space::Platform).chain(spaces) {
+            let known = router.labels(space).into_iter().flat_map(|labels| labels.iter());
+            labels.extend(known.map(|(label, entry)| LabelReport {
+                space,
+                label,
+                owner: entry.owner,
+                state: entry.state,
+                counters: entry.counters,
+            }));
+        }
+        let pseudowires =
+            router.pseudowires().map(|(id, pseudowire, counters, sequence, drops)| {
+                let (counters, sequence, drops) = (*counters, *sequence, *drops);
+                PseudowireReport { id, pseudowire: pseudowire.clone(), counters, sequence, drops }
+            });
+        Self {
+            router: id,
+            nhlfes: router.nhlfes().map(|(id, nhlfe, counters)| (id, *nhlfe, *counters)).collect(),
+            labels,
+            pseudowires: pseudowires.collect(),
+            strays: *router.strays(),
+            ports,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The machine of a shard: what a change and a link's facts make together, queues, virtual links.
+
+use contract::{EtherType, FrameBatch, InFrame, LinkFacts, Station, VirtualLinks};
+use testkit::Pages;
+use wire::ethernet::{TagControl, VlanTag};
+
+use super::*;
+use crate::limits::QUEUE_MAX;
+use crate::{Change, Forwarder, Path, PortKind, RouterId};
+
+const R: RouterId = RouterId(0);
+/// A link that ends in this process.
+const INSIDE: LinkId = LinkId(21);
+const INSIDE_MAC: MacAddress = MacAddress([6, 0, 0, 0, 0, 1]);
+
+fn facts(mtu: u32) -> LinkFacts {
+    LinkFacts { mac: OWN.0, mtu, vlan: None, ring_frames: 64, is_shared: false }
+}
+
+fn change(forwarder: &mut Forwarder, change: Change) {
+    forwarder.change(NOW, R, change).unwrap();
+}
+
+fn path(port: u32, numbers: &[u32]) -> Path {
+    Path { port: core(port), mac: NEIGHBOUR, labels: labels(numbers), mtu: None }
+}
+
+/// Core ports 1 and 2, circuit 1 with the pseudowire of [`pseudowire`] over path 1 by port 2, and a
+/// swap of label 300 to that path. No link is up.
+fn forwarder() -> Forwarder {
+    let mut it = Forwarder::default();
+    for number in 1..=2 {
+        change(&mut it, Change::SetPort(core(number), PortKind::Core(Core::default())));
+    }
+    let traffic_classes = [0, 1, 2, 3, 4, 5, 6, 7];
+    change(&mut it, Change::SetPort(circuit(1), PortKind::Circuit { traffic_classes }));
+    for (number, action) in [(300, Action::Forward(NhlfeId(1))), (200, Action::Pop)] {
+        let (space, label, fec) = (Space::Platform, label(number), FecId(number));
+        change(&mut it, Change::SetLabel { space, label, fec, action });
+    }
+    change(&mut it, Change::SetPseudowire(PseudowireId(1), pseudowire()));
+    change(&mut it, Change::SetPath(NhlfeId(1), path(2, &[800])));
+    it
+}
+
+/// The same with all links up.
+fn up() -> Forwarder {
+    let mut it = forwarder();
+    for link in [core(1), core(2), circuit(1)] {
+        it.handle_link(link, Some(facts(1600)));
+    }
+    it
+}
+
+/// A labelled frame as a neighbour sends it.
+fn labelled(packet: &[u8]) -> Vec<u8> {
+    [&OWN.0[..], &NEIGHBOUR.0, &EtherType::MPLS.0.to_be_bytes(), packet].concat()
+}
+
+/// Shows a frame; nothing of it is for who lives here.
+#[track_caller]
+fn show(it: &mut Forwarder, link: LinkId, tag: Option<VlanTag>, bytes: &[u8]) {
+    assert!(it.takes(link), "{link}");
+    assert!(it.receive(NOW, InFrame { link, tag, bytes }).is_none());
+}
+
+/// All frames that leave now.
+fn leave(it: &mut Forwarder) -> Vec<(LinkId, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let Some(batch) = it.poll_batch() {
+        frames.extend(batch.to_frames(&Pages::new()));
+        it.handle_sent(batch);
+    }
+    frames
+}
+
+#[test]
+fn a_path_is_used_once_its_port_was_up_and_has_its_address_vlan_and_mtu() {
+    let mut it = forwarder();
+    it.handle_link(core(1), Some(facts(1600)));
+    let frame = labelled(&packet(&[300], 1));
+    show(&mut it, core(1), None, &frame);
+    assert_eq!(leave(&mut it), [], "nothing is known of port 2");
+    let other = LinkFacts { mac: [2, 9, 9, 9, 9, 9], vlan: Some(7), ..facts(1600) };
+    it.handle_link(core(2), Some(other));
+    show(&mut it, core(1), None, &frame);
+    let sent = leave(&mut it);
+    assert_eq!((sent.len(), sent[0].0), (1, core(2)));
+    let header = [&NEIGHBOUR.0[..], &other.mac, &[0x81, 0, 0xa0, 7, 0x88, 0x47]].concat();
+    assert_eq!(sent[0].1[..18], header, "its class is the tag's priority");
+    // 4 bytes of label, 4 of control word, 60 of frame.
+    it.handle_link(core(2), Some(LinkFacts { mtu: 67, ..other }));
+    show(&mut it, core(1), None, &frame);
+    assert_eq!(leave(&mut it), []);
+    let narrow = Path { mtu: Some(68), ..path(2, &[800]) };
+    it.handle_link(core(2), Some(facts(1600)));
+    change(&mut it, Change::SetPath(NhlfeId(1), narrow));
+    show(&mut it, core(1), None, &frame);
+    assert_eq!(leave(&mut it).len(), 1);
+    change(&mut it, Change::SetPath(NhlfeId(1), Path { mtu: Some(67), ..narrow }));
+    show(&mut it, core(1), None, &frame);
+    assert_eq!(leave(&mut it), []);
+    let report = it.report(R).unwrap();
+    assert_eq!(report.nhlfes[0].2.over_mtu, 2);
+}
+
+#[test]
+fn a_tag_that_was_taken_off_a_customer_s_frame_is_in_it_again() {
+    let mut it = up();
+    let control = TagControl(0).with_vid(77).with_priority(3);
+    for ether_type in [EtherType::VLAN, EtherType::SERVICE_VLAN] {
+        let tag = VlanTag { ether_type, control };
+        let whole = [&FRAME[..12], &tag.emit(), &FRAME[12..]].concat();
+        show(&mut it, circuit(1), Some(tag), &FRAME);
+        show(&mut it, circuit(1), None, &whole);
+        let sent = leave(&mut it);
+        // Ethernet, tunnel, pseudowire, control word.
+        assert_eq!(sent[0].1[14 + 12..], whole);
+        assert_eq!(sent[1].1[14 + 12..], whole);
+        let entry = LabelStackEntry::parse(&sent[0].1[14..]).unwrap();
+        assert_eq!((entry.traffic_class, sent[0].1[14..22] == sent[1].1[14..22]), (3, true));
+    }
+    let counters = it.report(R).unwrap().ports[2].counters;
+    assert_eq!((counters.received, counters.received_bytes), (4, 4 * 64));
+    show(&mut it, circuit(1), Some(VlanTag { ether_type: EtherType::VLAN, control }), &FRAME[..11]);
+    assert_eq!((leave(&mut it).len(), it.report(R).unwrap().ports[2].drops.runt), (0, 1));
+}
+
+#[test]
+fn what_a_circuit_s_customer_gets_leaves_by_the_circuit_as_it_is() {
+    let mut it = up();
+    show(&mut it, core(1), None, &labelled(&packet(&[200, 100], 1)));
+    assert_eq!(leave(&mut it), [(circuit(1), FRAME.to_vec())]);
+}
+
+#[test]
+fn frames_of_a_core_port_that_are_not_for_this_station_or_have_no_labels_are_counted() {
+    let mut it = up();
+    let good = labelled(&packet(&[300], 1));
+    let mut other_station = good.clone();
+    other_station[5] ^= 1;
+    let mut other_type = good.clone();
+    (other_type[12], other_type[13]) = (0x88, 0x48);
+    show(&mut it, core(1), None, &other_station);
+    show(&mut it, core(1), None, &other_type);
+    it.handle_link(core(1), None);
+    show(&mut it, core(1), None, &good);
+    let misfits = it.misfits();
+    assert_eq!((misfits.other_station, misfits.other_type, misfits.link_down), (1, 1, 1));
+    assert_eq!(leave(&mut it), []);
+}
+
+#[test]
+fn a_port_that_takes_nothing_holds_up_no_other_and_drops_what_is_too_much() {
+    let mut it = up();
+    let swapped = labelled(&packet(&[300], 1));
+    let ended = labelled(&packet(&[200, 100], 0));
+    let mut held = Vec::new();
+    for _ in 0..QUEUE_MAX + 5 {
+        show(&mut it, core(1), None, &swapped);
+        // The driver keeps what is for port 2.
+        held.extend(it.poll_batch());
+    }
+    show(&mut it, core(1), None, &ended);
+    assert_eq!(leave(&mut it), [(circuit(1), FRAME.to_vec())]);
+    let queue = it.report(R).unwrap().ports[1].queue;
+    let most = u64::from(QUEUE_MAX);
+    assert_eq!((queue.queue_full, queue.queued, queue.queued_max), (5, most, most));
+    held.drain(..).for_each(|batch| it.handle_sent(batch));
+    show(&mut it, core(1), None, &swapped);
+    assert_eq!(leave(&mut it).len(), 1);
+    assert_eq!(it.report(R).unwrap().ports[1].queue.queued, 0);
+}
+
+/// [`up`] with the pseudowire ending in this process.
+fn inside() -> Forwarder {
+    let mut it = up();
+    change(&mut it, Change::SetPort(INSIDE, PortKind::Virtual { mac: INSIDE_MAC }));
+    let other = Pseudowire {
+        fec: Fec { circuit: INSIDE },
+        label_in: label(101),
+        label_out: label(901),
+        ..pseudowire()
+    };
+    change(&mut it, Change::SetPseudowire(PseudowireId(2), other));
+    it
+}
+
+#[test]
+fn a_virtual_link_is_up_while_its_pseudowire_has_a_path_that_is_up() {
+    let mut it = inside();
+    // Two labels, a control word and the header inside.
+    let expected = LinkFacts { mac: INSIDE_MAC.0, ..facts(1600 - 12 - 14) };
+    assert_eq!(it.poll_link(), Some((INSIDE, Some(expected))));
+    assert_eq!(it.poll_link(), None);
+    it.handle_link(core(2), None);
+    assert_eq!(it.poll_link(), Some((INSIDE, None)));
+    it.handle_link(core(2), Some(facts(1500)));
+    assert_eq!(it.poll_link(), Some((INSIDE, Some(LinkFacts { mtu: 1474, ..expected }))));
+    change(&mut it, Change::SetPath(NhlfeId(1), path(1, &[])));
+    let facts = LinkFacts { mtu: 1600 - 8 - 14, ..expected };
+    assert_eq!(it.poll_link(), Some((INSIDE, Some(facts))), "another path, without a label");
+    change(&mut it, Change::RemovePseudowire(PseudowireId(2)));
+    assert_eq!(it.poll_link(), Some((INSIDE, None)));
+    assert_eq!(it.poll_link(), None);
+}
+
+#[test]
+fn who_lives_on_a_virtual_link_is_shown_what_came_for_it_and_sends_from_where_data_lie() {
+    let mut it = inside();
+    let (_, Some(facts)) = it.poll_link().unwrap() else { panic!() };
+    let frame = labelled(&packet(&[200, 101], 1));
+    let came = it.receive(NOW, InFrame { link: core(1), tag: None, bytes: &frame }).unwrap();
+    assert_eq!((came.link, came.tag, came.bytes), (INSIDE, None, &FRAME[..]));
+    let mut batch = FrameBatch::default();
+    let to = Station::new(INSIDE, NEIGHBOUR);
+    batch.push(&facts, &to, EtherType::AOE, &[9; 50]);
+    batch.push(&facts, &Station::new(LinkId(77), NEIGHBOUR), EtherType::AOE, &[9; 50]);
+    let before = batch.to_frames(&Pages::new());
+    it.encapsulate(&mut batch);
+    let after = batch.to_frames(&Pages::new());
+    assert_eq!(after[1], before[1], "of another link");
+    assert_eq!((after[0].0, &after[0].1[14 + 12..]), (core(2), &before[0].1[..]));
+    let [tunnel, own] =
+        [14, 18].map(|at| LabelStackEntry::parse(&after[0].1[at..]).unwrap().label.get());
+    assert_eq!((tunnel, own, after[0].1[25]), (800, 901, 1), "the first of its sequence numbers");
+    // What is too large is left as it is, and counted.
+    batch.clear();
+    batch.push(&facts, &to, EtherType::AOE, &[9; 1575]);
+    it.encapsulate(&mut batch);
+    assert_eq!(batch.frames[0].link, INSIDE);
+    assert_eq!(it.report(R).unwrap().nhlfes[0].2.over_mtu, 1);
+}
+
+#[test]
+fn routers_of_a_shard_do_not_know_each_other_s_labels() {
+    let mut it = up();
+    let other = RouterId(1);
+    let port = LinkId(5);
+    it.change(NOW, other, Change::SetPort(port, PortKind::Core(Core::default()))).unwrap();
+    it.handle_link(port, Some(facts(1600)));
+    show(&mut it, port, None, &labelled(&packet(&[300], 1)));
+    assert_eq!(leave(&mut it), []);
+    assert_eq!(it.report(other).unwrap().ports[0].drops.unknown_label, 1);
+    it.change(NOW, R, Change::RemoveRouter).unwrap();
+    assert!(!it.takes(core(1)) && !it.takes(circuit(1)) && it.takes(port));
+    assert!(it.report(R).is_none() && it.report(other).is_some());
+}
+
+#[test]
+fn a_port_that_is_gone_takes_what_waits_for_it_along() {
+    let mut it = up();
+    show(&mut it, core(1), None, &labelled(&packet(&[300], 1)));
+    change(&mut it, Change::RemovePort(core(2)));
+    assert_eq!(leave(&mut it), []);
+    show(&mut it, core(1), None, &labelled(&packet(&[300], 1)));
+    assert_eq!(leave(&mut it), []);
+}

@@ -1,0 +1,65 @@
+//! Whoever carries frames of virtual links inside others, or forwards frames of others: named here,
+//! as protocols are in [`crate::protocols`].
+//!
+//! There is one on a shard: its routers ([`mpls::Forwarder`]), or a machine that was given whole.
+//! Units, errors: theirs.
+
+use core::ops::{Deref, DerefMut};
+
+use block::Instant;
+use contract::VirtualLinks;
+use mpls::{Change, Forwarder, RouterId, RouterReport};
+
+/// What carries.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    Routers(Box<Forwarder>),
+    Given(Box<dyn VirtualLinks>),
+}
+
+impl Carrier {
+    /// Changes a router.
+    pub(crate) fn route(
+        &mut self,
+        now: Instant,
+        id: RouterId,
+        change: Change,
+    ) -> Result<(), String> {
+        match self {
+            Carrier::Routers(routers) => {
+                routers.change(now, id, change).map_err(|why| why.to_string())
+            }
+            Carrier::Given(other) => panic!("virtual links are carried by {other:?}, no router"),
+        }
+    }
+
+    /// How things are with a router.
+    pub(crate) fn report(&self, id: RouterId) -> Option<RouterReport> {
+        match self {
+            Carrier::Routers(routers) => routers.report(id),
+            Carrier::Given(_) => None,
+        }
+    }
+}
+
+impl Deref for Carrier {
+    type Target = dyn VirtualLinks;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Carrier::Routers(routers) => &**routers,
+            Carrier::Given(other) => &**other,
+        }
+    }
+}
+
+impl DerefMut for Carrier {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Carrier::Routers(routers) => &mut **routers,
+            Carrier::Given(other) => &mut **other,
+        }
+    }
+}
