@@ -199,7 +199,9 @@ impl Ilm {
                 {
                     Ok(())
                 }
-                State::Withdrawn { until } => Err(Refused::Quarantined { label, until }),
+                State::Withdrawn { until } => {
+                    Err(Refused::Quarantined { label, left: until.since(now) })
+                }
                 _ => Err(Refused::Taken { label, by: entry.owner }),
             },
             _ => Ok(()),
@@ -359,7 +361,7 @@ mod tests {
         let withdrawn = State::Withdrawn { until: LATER };
         assert_eq!(look(&mut ilm, Instant(1999), 16), Ok(withdrawn));
         assert_eq!(look(&mut ilm, LATER, 16), Err(DropReason::UnknownLabel));
-        let refused = Refused::Quarantined { label: label(16), until: LATER };
+        let refused = Refused::Quarantined { label: label(16), left: LATER.since(Instant(1999)) };
         assert_eq!(ilm.check(Instant(1999), label(16), fec(2)), Err(refused));
         assert_eq!(ilm.check(LATER, label(16), fec(2)), Ok(()));
         ilm.assign(LATER, label(16), fec(2), forward(2));

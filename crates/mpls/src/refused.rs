@@ -1,8 +1,8 @@
 //! Changes of the tables that are refused: what was asked for, and what stands against it.
 
 use core::fmt;
+use core::time::Duration;
 
-use block::Instant;
 use wire::mpls::Label;
 
 use crate::ftn::Fec;
@@ -17,8 +17,8 @@ pub enum Refused {
     Special(Label),
     /// Somebody else has the label.
     Taken { label: Label, by: Owner },
-    /// Somebody else had the label, and packets for them may still come.
-    Quarantined { label: Label, until: Instant },
+    /// Somebody else had the label, and packets for them may still come for so long.
+    Quarantined { label: Label, left: Duration },
     /// Another pseudowire carries these frames.
     FecTaken { fec: Fec, by: PseudowireId },
     /// More labels on a packet than there is room for.
@@ -34,8 +34,9 @@ impl fmt::Display for Refused {
                 write!(f, "expected a label of 16 or more, seen {} ({label})", label.get())
             }
             Self::Taken { label, by } => write!(f, "label {label} is that of {by}"),
-            Self::Quarantined { label, until } => {
-                write!(f, "label {label} was another's and is nobody's until {} ns", until.0)
+            Self::Quarantined { label, left } => {
+                let seconds = left.as_secs_f64().ceil();
+                write!(f, "label {label} was another's, and is nobody's for {seconds} s more")
             }
             Self::FecTaken { fec, by } => write!(f, "{fec} goes by {by}"),
             Self::TooManyLabels(count) => {

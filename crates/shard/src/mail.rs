@@ -177,7 +177,8 @@ pub enum Order {
     /// before anybody uses its links.
     SetVirtualLinks(Box<dyn VirtualLinks>),
     /// A router is changed, which is there from its first change on; refused where the change does
-    /// not fit what it has. A link is its port before the driver has the link.
+    /// not fit what it has. A link should be its port before the driver has it: what comes earlier
+    /// is for nobody.
     Route(RouterId, Box<Change>),
     /// Tell how things are with a router; answered by [`Answer::Router`].
     ReportRouter(RouterId),

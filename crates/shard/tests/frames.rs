@@ -18,7 +18,11 @@ use contract::{
     Ask, DiskFacts, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Machine,
     Misfits, OutFrame, Station, VirtualLinks,
 };
-use reservation::{Change, Reservation, Value};
+use mpls::{
+    Action, Change, Core, Fec, FecId, Labels, NhlfeId, Origin, Path, PortKind, PseudowireId,
+    RouterId, Sequencing, Space,
+};
+use reservation::{Change as ReservationChange, Reservation, Value};
 use shard::{
     Answer, AoeExport, ClientContext, Export, ExportKey, ImportSettings, InternalClient, Mail,
     News, Order, Settings, Shard, StoreKey,
@@ -28,8 +32,11 @@ use volume::gate::Health;
 use volume::{Layout, Member};
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
+use wire::mpls::Label;
 
 const LINK: LinkId = LinkId(4);
+/// A virtual link of a router.
+const WIRED: LinkId = LinkId(20);
 const EXPORT: ExportId = ExportId(9);
 const VOLUME: VolumeId = VolumeId(1);
 const DISK: DiskId = DiskId(0);
@@ -481,7 +488,7 @@ fn a_config_string_that_cannot_be_stored_is_refused() {
 }
 
 fn reserved_by_other() -> Reservation {
-    let change = Change::ForceList { list: vec![OTHER.into()] };
+    let change = ReservationChange::ForceList { list: vec![OTHER.into()] };
     Reservation::default().apply(&change).0.expect("a change")
 }
 
@@ -578,6 +585,31 @@ impl Host {
         host
     }
 
+    /// The same, and the virtual link is a pseudowire of a router, to one like it.
+    fn with_pseudowire(mac: [u8; 6], other: [u8; 6]) -> Host {
+        let mut host = Host::new(mac, 1);
+        let label = Label::new(100).unwrap();
+        let pseudowire = mpls::Pseudowire {
+            fec: Fec { circuit: WIRED },
+            label_in: label,
+            label_out: label,
+            origins: vec![Origin { port: LINK, tunnel: None }],
+            nhlfe: NhlfeId(0),
+            control_word: Some(Sequencing::Drop),
+        };
+        let path = Path { port: LINK, mac: MacAddress(other), labels: Labels::NONE, mtu: None };
+        for change in [
+            Change::SetPort(LINK, PortKind::Core(Core::default())),
+            Change::SetPort(WIRED, PortKind::Virtual { mac: MacAddress(mac) }),
+            Change::SetPath(NhlfeId(0), path),
+            Change::SetPseudowire(PseudowireId(0), pseudowire),
+        ] {
+            host.order(|| Order::Route(RouterId(0), Box::new(change.clone())));
+        }
+        host.raise(mac);
+        host
+    }
+
     fn raise(&mut self, mac: [u8; 6]) {
         let facts = LinkFacts { mtu: 36 + 1024 + 17, vlan: Some(7), ..facts(mac) };
         self.tell(0, Event::LinkUp { link: LINK, facts });
@@ -637,8 +669,39 @@ fn done(answered: &Answered) -> Buffer {
 
 #[test]
 fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
-    let (mut target, mut client) = (Host::with_pipe(TARGET), Host::with_pipe(ONE));
-    let inside = Pseudowire::over(LINK);
+    let (target, client) = (Host::with_pipe(TARGET), Host::with_pipe(ONE));
+    let label = [&[0x88, 0xb5], &Pseudowire::LABEL[..]].concat();
+    live_on(target, client, Pseudowire::over(LINK), &label);
+}
+
+#[test]
+fn they_live_on_a_pseudowire_of_a_router_as_on_any_link() {
+    let target = Host::with_pseudowire(TARGET, ONE);
+    let client = Host::with_pseudowire(ONE, TARGET);
+    // A label of 100 at the bottom with TTL 255, and the first half of a control word.
+    live_on(target, client, WIRED, &[0x88, 0x47, 0, 6, 0x41, 255, 0, 0]);
+}
+
+#[test]
+fn a_router_refuses_what_does_not_fit_and_tells_how_things_are() {
+    let mut host = Host::with_pseudowire(ONE, TARGET);
+    let label = Label::new(100).unwrap();
+    let taken =
+        Change::SetLabel { space: Space::Platform, label, fec: FecId(1), action: Action::Pop };
+    host.begin(|| Order::Route(RouterId(0), Box::new(taken.clone())));
+    assert_eq!(
+        host.answers(),
+        ["Refused(\"label 100 is that of pseudowire 0 (what comes by link 20)\")"]
+    );
+    host.begin(|| Order::ReportRouter(RouterId(0)));
+    let answers = host.answers();
+    assert!(answers[0].contains("RouterReport") && answers[0].contains("label_in: Label(100)"));
+    host.begin(|| Order::ReportRouter(RouterId(1)));
+    assert_eq!(host.answers(), ["Router(None)"]);
+}
+
+/// Writes and reads through a link that is inside the real one, behind a tag and these bytes.
+fn live_on(mut target: Host, mut client: Host, inside: LinkId, around: &[u8]) {
     target.serve(inside, Reservation::default());
     target.shapes.clear();
     client.import(inside);
@@ -651,9 +714,8 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     client.shards[0].1.write(&mut buffer, 0, &bytes);
     let writing = client.visit(Operation::Write { extent, buffer, durable: false });
     // All that is on the wire is in the real link's VLAN, and labelled.
-    let is_labelled = |frame: &Vec<u8>| {
-        frame[12..18] == [0x81, 0, 0, 7, 0x88, 0xb5] && frame[18..22] == Pseudowire::LABEL
-    };
+    let is_labelled =
+        |frame: &Vec<u8>| frame[12..16] == [0x81, 0, 0, 7] && frame[16..].starts_with(around);
     assert!(!client.sent.is_empty() && client.sent.iter().all(is_labelled));
     meet(&mut client, &mut target);
     client.shards[0].1.release(done(&writing));
@@ -670,7 +732,8 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
             host.shapes.iter().filter(|frame| frame.data_length > 0).collect();
         assert_eq!(with_data.len(), 16);
         let is_carried = |frame: &&OutFrame| {
-            (frame.link, frame.prefix_length, frame.data_length) == (LINK, 22, 512)
+            let prefix = frame.prefix_length as usize;
+            (frame.link, frame.data_length) == (LINK, 512) && prefix >= 16 + around.len()
         };
         assert!(with_data.iter().all(is_carried), "{with_data:?}");
         let (shard, memory) = &host.shards[0];

@@ -71,7 +71,8 @@ fn the_label_of_a_removed_pseudowire_is_nobody_s_for_a_while() {
     );
     let next = Pseudowire { label_in: label(100), ..other() };
     let until = after(QUARANTINE_DEFAULT);
-    let refused = Refused::Quarantined { label: label(100), until };
+    let left = Duration::from_nanos(1);
+    let refused = Refused::Quarantined { label: label(100), left };
     let just_before = Instant(until.0 - 1);
     let mut set = |now, id| router.set_pseudowire(now, PseudowireId(id), next.clone());
     assert_eq!(set(just_before, 2), Err(refused));
@@ -182,8 +183,8 @@ fn refusals_say_what_stands_against_them() {
             "label 300 is that of FEC 7",
         ),
         (
-            Refused::Quarantined { label: label(100), until: Instant(9) },
-            "label 100 was another's and is nobody's until 9 ns",
+            Refused::Quarantined { label: label(100), left: Duration::from_millis(8_001) },
+            "label 100 was another's, and is nobody's for 9 s more",
         ),
         (
             Refused::FecTaken { fec: pseudowire().fec, by: PseudowireId(1) },

@@ -110,15 +110,24 @@ impl Shard {
         assert!(before.is_none(), "virtual links are carried already, by {before:?}");
     }
 
-    /// A router is changed. Its ports are links that come up later.
+    /// A router is changed.
     pub(super) fn route(
         &mut self,
         now: Instant,
         id: RouterId,
         change: Change,
     ) -> Result<(), String> {
-        let routers = || Carrier::Routers(Box::default());
-        self.frames.carrier.get_or_insert_with(routers).route(now, id, change)
+        let port = if let Change::SetPort(port, _) = change { Some(port) } else { None };
+        let carrier = &mut self.frames.carrier;
+        let carrier = carrier.get_or_insert_with(|| Carrier::Routers(Box::default()));
+        carrier.route(now, id, change)?;
+        // The link may be up already.
+        if let Some((port, facts)) =
+            port.and_then(|port| Some((port, self.frames.links.get(port)?)))
+        {
+            carrier.handle_link(port, Some(*facts));
+        }
+        Ok(())
     }
 
     /// Tells of virtual links that are up or down, and sends what belongs to none of them.
