@@ -95,7 +95,7 @@ const LINES: [(&str, &str); 66] = [
 ];
 
 /// Crates whose own tests plant errors and find them: what they imitate has no disks.
-const ELSEWHERE: [&str; 1] = ["mpls"];
+const ELSEWHERE: [&str; 2] = ["bfd", "mpls"];
 
 /// Seeds that are run at once.
 const BATCH: u64 = 8;
