@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUARANTINE_DEFAULT;
 use mpls::{
     Action, Circuit, Core, DropReason, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin, Owner,
-    Pseudowire, PseudowireId, Refused, Role, Router, Sequencing, Space, Verdict, ilm,
+    Pseudowire, PseudowireId, Refused, Role, Router, Sequencing, Space, Verdict, Way, ilm,
 };
 use plateway_fuzz::{Choices, one_line};
 use wire::mpls::{Label, LabelStack, LabelStackEntry};
@@ -70,6 +70,7 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
     let origins = (0..1 + choices.below(2)).map(|_| Origin {
         port: draw_port(choices),
         tunnel: choices.flag().then(|| Label::new(17).expect("20 bits")),
+        way: Way::Primary,
     });
     let origins = origins.collect();
     Pseudowire {
@@ -78,6 +79,7 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
         label_out: draw_label(choices),
         origins,
         nhlfe: NhlfeId(choices.below(3) as u32),
+        backup: None,
         control_word: choices.of(&[Some(Sequencing::Drop), Some(Sequencing::Off), None]),
     }
 }
@@ -180,7 +182,10 @@ impl Play {
         let is_it = |value: &&Pseudowire| Some(value.label_in) == bottom;
         let all = self.router.pseudowires().map(|(_, value, ..)| value);
         let value = all.into_iter().find(is_it).expect("a pseudowire has the label");
-        assert!(value.origins.contains(&Origin { port, tunnel }), "{value:?}: {tunnel:?}");
+        assert!(
+            value.origins.contains(&Origin { port, tunnel, way: Way::Primary }),
+            "{value:?}: {tunnel:?}"
+        );
         value
     }
 
@@ -370,8 +375,9 @@ fn start() -> Play {
         fec: Fec { circuit: LinkId(CORE) },
         label_in: label(18),
         label_out: label(20),
-        origins: vec![Origin { port: LinkId(0), tunnel: Some(label(17)) }],
+        origins: vec![Origin { port: LinkId(0), tunnel: Some(label(17)), way: Way::Primary }],
         nhlfe: NhlfeId(0),
+        backup: None,
         control_word: Some(Sequencing::Drop),
     };
     router.set_pseudowire(play.now, PseudowireId(0), pseudowire).expect("nobody has its label");

@@ -52,7 +52,7 @@ const ROOMS: &[Room] = &[
     Room::pure("remote", &["block", "contract"]),
     Room::pure("nvme", &["block", "contract", "remote", "reservation", "wire"]),
     Room::pure("aoe", &["block", "contract", "remote", "reservation", "wire"]),
-    Room::pure("mpls", &["block", "contract", "wire"]),
+    Room::pure("mpls", &["bfd", "block", "contract", "wire"]),
     Room::pure("bfd", &["block", "contract", "wire"]),
     Room::pure("scsi", &["block", "reservation", "wire"]),
     Room::pure(

@@ -76,6 +76,11 @@ impl Sessions {
         }
     }
 
+    /// Whether a session can be like this.
+    pub fn check(settings: &Settings) -> Result<(), Refused> {
+        settings.check()
+    }
+
     /// There is a session, which is Down.
     pub fn add(
         &mut self,
@@ -221,6 +226,12 @@ impl Sessions {
     pub fn status(&self, carrier: Carrier) -> Option<Status> {
         let slot = self.by_carrier.get(&carrier)?;
         self.sessions.get(*slot).map(Session::status)
+    }
+
+    /// What a session did, and what was discarded.
+    pub fn counted(&self, carrier: Carrier) -> Option<(&SessionCounters, &Drops)> {
+        let session = self.sessions.get(*self.by_carrier.get(&carrier)?)?;
+        Some((&session.counters, &session.drops))
     }
 
     /// The sessions: what each is like, what it did, and what was discarded.

@@ -177,7 +177,7 @@ pub struct InFrame<'a> {
 /// another virtual one.
 pub trait VirtualLinks: fmt::Debug + Send {
     /// A real link is up or not what it was; `None`: it is down.
-    fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>);
+    fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>);
 
     /// The next virtual link that is up, or not what it was, or (`None`) down.
     fn poll_link(&mut self) -> Option<(LinkId, Option<LinkFacts>)>;

@@ -12,6 +12,7 @@ use core::time::Duration;
 use contract::{LinkId, MacAddress};
 use wire::mpls::Label;
 
+use crate::forwarder::Watch;
 use crate::ilm::{Action, FecId};
 use crate::nhlfe::{Labels, NhlfeId};
 use crate::port::Core;
@@ -80,6 +81,8 @@ pub enum Change {
     },
     /// There is a pseudowire, or it is another way now.
     SetPseudowire(PseudowireId, Pseudowire),
+    /// A pseudowire is watched by BFD in its associated channel, on each of its paths, or no longer.
+    SetWatch(PseudowireId, Option<Watch>),
     /// There is no such pseudowire any more.
     RemovePseudowire(PseudowireId),
     /// The router is gone, with all that it has.

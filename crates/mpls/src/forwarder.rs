@@ -17,8 +17,11 @@
 //! port that was up. Order of calls: [`VirtualLinks`]; [`Forwarder::change`] at any time.
 //! Units: those of the tables. Errors: changes are refused; frames are dropped and counted.
 
-use std::collections::VecDeque;
+mod watch;
 
+use std::collections::{BTreeMap, VecDeque};
+
+use bfd::Sessions;
 use block::{IdMap, Instant};
 use contract::{
     FrameBatch, InFrame, LinkFacts, LinkId, Links, MacAddress, Misfits, VirtualLinks, counters,
@@ -32,10 +35,14 @@ use crate::ftn::Fec;
 use crate::limits::{FRONT_MAX, PORTS_MAX, QUEUE_MAX, SPARE_BATCHES_MAX};
 use crate::nhlfe::{NextHop, Nhlfe, NhlfeId};
 use crate::port::{Circuit, PortCounters, Role};
+use crate::pseudowire::PseudowireId;
 use crate::refused::Refused;
 use crate::report::{PortReport, RouterReport};
 use crate::router::Router;
 use crate::verdict::{Drops, Verdict};
+
+use watch::Watched;
+pub use watch::{Event, SessionReport, Watch, WatchReport};
 
 counters! {
     /// What became of frames that were to leave by a port.
@@ -56,7 +63,8 @@ struct Port {
     kind: PortKind,
     /// What is known of it while it is up; of a virtual one, what was told.
     facts: Option<LinkFacts>,
-    /// What leaves by it at the end of the turn.
+    /// What leaves by it at the end of the turn, messages about paths before all else.
+    first: FrameBatch,
     waiting: FrameBatch,
     counters: QueueCounters,
 }
@@ -69,7 +77,7 @@ struct Routed {
 }
 
 /// The routers of a shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Forwarder {
     routers: IdMap<Routed>,
     ports: IdMap<Port>,
@@ -77,13 +85,38 @@ pub struct Forwarder {
     cores: Links,
     /// The virtual ports.
     virtuals: Vec<LinkId>,
-    /// Ports for which something waits.
+    /// Ports for which something waits: messages about paths, and all else.
+    due_first: Vec<LinkId>,
     due: Vec<LinkId>,
     spare: Vec<FrameBatch>,
     news: VecDeque<(LinkId, Option<LinkFacts>)>,
+    /// Of all pseudowires that are watched.
+    sessions: Sessions,
+    watched: BTreeMap<(RouterId, PseudowireId), Watched>,
+    /// When the traffic of one of them moves next, if nothing happens until then.
+    next_move: Option<Instant>,
+    events: VecDeque<(RouterId, Event)>,
 }
 
 impl Forwarder {
+    /// No router. The seed decides what BFD draws at random; another start takes another one.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            routers: IdMap::default(),
+            ports: IdMap::default(),
+            cores: Links::default(),
+            virtuals: Vec::new(),
+            due_first: Vec::new(),
+            due: Vec::new(),
+            spare: Vec::new(),
+            news: VecDeque::new(),
+            sessions: Sessions::new(seed),
+            watched: BTreeMap::new(),
+            next_move: None,
+            events: VecDeque::new(),
+        }
+    }
+
     /// Changes a router, which is there from its first change on.
     pub fn change(&mut self, now: Instant, id: RouterId, change: Change) -> Result<(), Refused> {
         if self.routers.get(id.0).is_none() {
@@ -93,14 +126,19 @@ impl Forwarder {
         match change {
             Change::SetQuarantine(quarantine) => router.set_quarantine(quarantine),
             Change::SetPort(port, kind) => self.set_port(id, port, kind),
-            Change::RemovePort(port) => self.remove_port(port),
+            Change::RemovePort(port) => {
+                self.remove_port(port);
+                self.renew_watched(now, id, |_| true);
+            }
             Change::SetPath(number, path) => {
                 paths.insert(number.0, path);
                 self.renew_path(id, number);
+                self.renew_watched(now, id, |path| path == number);
             }
             Change::RemovePath(number) => {
                 paths.remove(number.0);
                 router.remove_nhlfe(number);
+                self.renew_watched(now, id, |path| path == number);
             }
             Change::SetLabel { space, label, fec, action } => {
                 router.set_label(now, space, label, fec, action)?;
@@ -110,9 +148,19 @@ impl Forwarder {
             }
             Change::SetPseudowire(number, pseudowire) => {
                 router.set_pseudowire(now, number, pseudowire)?;
+                self.renew_sessions(now, id, number);
             }
-            Change::RemovePseudowire(number) => router.remove_pseudowire(now, number),
-            Change::RemoveRouter => self.remove_router(id),
+            Change::RemovePseudowire(number) => {
+                router.remove_pseudowire(now, number);
+                self.set_watch(now, id, number, None);
+            }
+            Change::SetWatch(number, watch) => {
+                if let Some(watch) = watch {
+                    Sessions::check(&watch.settings()).map_err(Refused::Watch)?;
+                }
+                self.set_watch(now, id, number, watch);
+            }
+            Change::RemoveRouter => self.remove_router(now, id),
         }
         self.look_at_virtual_links();
         Ok(())
@@ -126,8 +174,14 @@ impl Forwarder {
                 port.kind = kind;
             }
             None => {
-                let (waiting, counters) = (FrameBatch::default(), QueueCounters::default());
-                let port = Port { router: id, kind, facts: None, waiting, counters };
+                let port = Port {
+                    router: id,
+                    kind,
+                    facts: None,
+                    first: FrameBatch::default(),
+                    waiting: FrameBatch::default(),
+                    counters: QueueCounters::default(),
+                };
                 self.ports.insert(link.0, port);
             }
         }
@@ -141,6 +195,7 @@ impl Forwarder {
     fn remove_port(&mut self, link: LinkId) {
         let Some(port) = self.ports.remove(link.0) else { return };
         self.cores.set(link, None);
+        self.due_first.retain(|due| *due != link);
         self.due.retain(|due| *due != link);
         self.virtuals.retain(|other| *other != link);
         if let Some(routed) = self.routers.get_mut(port.router.0) {
@@ -151,7 +206,9 @@ impl Forwarder {
         }
     }
 
-    fn remove_router(&mut self, id: RouterId) {
+    fn remove_router(&mut self, now: Instant, id: RouterId) {
+        let watched: Vec<_> = self.watched.keys().filter(|(of, _)| *of == id).copied().collect();
+        watched.into_iter().for_each(|(_, number)| self.set_watch(now, id, number, None));
         let its = self.ports.iter().filter(|(_, port)| port.router == id);
         let its: Vec<LinkId> = its.map(|(link, _)| LinkId(link)).collect();
         its.into_iter().for_each(|link| self.remove_port(link));
@@ -212,8 +269,8 @@ impl Forwarder {
         let Port { router, kind, .. } = self.ports.get(circuit.0)?;
         let PortKind::Virtual { mac } = kind else { return None };
         let router = &self.routers[router.0].router;
-        let pseudowire = router.pseudowire_of(Fec { circuit })?;
-        let nhlfe = router.nhlfe(pseudowire.nhlfe)?;
+        let (pseudowire, way) = router.pseudowire(router.pseudowire_of(Fec { circuit })?)?;
+        let nhlfe = router.nhlfe(pseudowire.nhlfe_of(way)?)?;
         let below = self.ports.get(nhlfe.next_hop.port.0)?.facts?;
         let labels = nhlfe.labels.as_slice().len() + 1;
         let word = if pseudowire.control_word.is_some() { ControlWord::SIZE } else { 0 };
@@ -224,7 +281,12 @@ impl Forwarder {
 
     /// Does with a frame what was found; the frame of a virtual link is returned.
     #[inline]
-    fn carry_out<'a>(&mut self, verdict: Verdict<'a>) -> Option<InFrame<'a>> {
+    fn carry_out<'a>(
+        &mut self,
+        now: Instant,
+        router: RouterId,
+        verdict: Verdict<'a>,
+    ) -> Option<InFrame<'a>> {
         match verdict {
             Verdict::Send { port, front, rest } => self.queue(port, &front, rest),
             Verdict::Deliver { circuit, frame } => {
@@ -234,8 +296,10 @@ impl Forwarder {
                 }
                 self.queue(circuit, &[], frame);
             }
-            // Nobody listens on the channel; the pseudowire counted it.
-            Verdict::Channel { .. } | Verdict::Drop(_) => {}
+            Verdict::Channel { pseudowire, way, header, message } => {
+                self.handle_message(now, (router, pseudowire, way), header, message);
+            }
+            Verdict::Drop(_) => {}
         }
         None
     }
@@ -256,6 +320,21 @@ impl Forwarder {
         counters.queued_max = counters.queued_max.max(counters.queued);
     }
 
+    /// A message about a path waits for a port, whatever else does.
+    fn queue_first(&mut self, link: LinkId, front: &[u8], message: &[u8]) {
+        let Some(Port { first, counters, .. }) = self.ports.get_mut(link.0) else { return };
+        if first.is_empty() {
+            self.due_first.push(link);
+        }
+        first.push_whole(link, [front, message]);
+        counters.queued += 1;
+    }
+
+    /// What became of a pseudowire of a router, for people.
+    pub fn poll_event(&mut self) -> Option<(RouterId, Event)> {
+        self.events.pop_front()
+    }
+
     /// How things are with a router; `None`: there is no such one.
     pub fn report(&self, id: RouterId) -> Option<RouterReport> {
         let Routed { router, .. } = self.routers.get(id.0)?;
@@ -270,7 +349,8 @@ impl Forwarder {
                 drops: *drops,
             }
         };
-        Some(RouterReport::new(id, router, router.ports().map(port).collect()))
+        let ports = router.ports().map(port).collect();
+        Some(RouterReport::new(id, router, ports, |number| self.watch_report(id, number)))
     }
 
     /// What came on core ports and was not for this station, or was no packet with labels.
@@ -283,8 +363,9 @@ impl Forwarder {
 const MTU_UNKNOWN: u32 = u32::MAX - FRONT_MAX as u32;
 
 impl VirtualLinks for Forwarder {
-    fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
+    fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
         let Some(port) = self.ports.get_mut(link.0) else { return };
+        let router = port.router;
         port.facts = facts;
         if matches!(port.kind, PortKind::Core(_)) {
             self.cores.set(link, facts);
@@ -292,6 +373,7 @@ impl VirtualLinks for Forwarder {
         if facts.is_some() {
             self.renew_port(link);
         }
+        self.renew_watched(now, router, |_| true);
         self.look_at_virtual_links();
     }
 
@@ -307,8 +389,8 @@ impl VirtualLinks for Forwarder {
     #[inline]
     fn receive<'a>(&mut self, now: Instant, frame: InFrame<'a>) -> Option<InFrame<'a>> {
         let link = frame.link;
-        let Port { router, kind, .. } = self.ports.get(link.0)?;
-        let router = &mut self.routers[router.0].router;
+        let Port { router: id, kind, .. } = self.ports.get(link.0)?;
+        let (id, router) = (*id, &mut self.routers[id.0].router);
         let verdict = if matches!(kind, PortKind::Core(_)) {
             let frame = self.cores.open(&frame)?;
             if frame.ether_type != EtherType::MPLS {
@@ -319,7 +401,7 @@ impl VirtualLinks for Forwarder {
         } else {
             router.handle_circuit(link, frame.tag, frame.bytes)
         };
-        self.carry_out(verdict)
+        self.carry_out(now, id, verdict)
     }
 
     #[inline]
@@ -342,9 +424,26 @@ impl VirtualLinks for Forwarder {
     }
 
     fn poll_batch(&mut self) -> Option<FrameBatch> {
-        let link = self.due.pop()?;
         let empty = self.spare.pop().unwrap_or_default();
-        Some(core::mem::replace(&mut self.ports[link.0].waiting, empty))
+        let full = if let Some(link) = self.due_first.pop() {
+            &mut self.ports[link.0].first
+        } else if let Some(link) = self.due.pop() {
+            &mut self.ports[link.0].waiting
+        } else {
+            self.spare.push(empty);
+            return None;
+        };
+        Some(core::mem::replace(full, empty))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Instant::earliest(self.sessions.poll_timeout(), self.next_move)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.sessions.handle_timeout(now);
+        self.work(now);
+        self.move_when_due(now);
     }
 
     fn handle_sent(&mut self, mut batch: FrameBatch) {

@@ -21,13 +21,14 @@ use contract::LinkId;
 use wire::Front;
 use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, Tagged, VLAN_TAG_SIZE, VlanTag};
 use wire::mpls::{Label, LabelStackEntry};
-use wire::pseudowire::{ControlWord, Packet};
+use wire::pseudowire::{AssociatedChannelHeader, ControlWord, Packet};
 use wire::sequence::PseudowireSequence;
 
 use crate::ftn::Fec;
-use crate::limits::{ADDRESSES, FRONT_MAX, TTL_FIRST};
+use crate::limits::{ADDRESSES, CHANNEL_CLASS, FRONT_MAX, TTL_FIRST};
 use crate::nhlfe::NhlfeState;
 use crate::port::{PortState, Role};
+use crate::protection::Way;
 use crate::pseudowire::{PseudowireId, PseudowireState};
 use crate::router::Router;
 use crate::sequencing::Sequencing;
@@ -91,8 +92,37 @@ impl Router {
         let priority = tag.or(tagged.tag).map_or(0, |tag| tag.control.priority());
         let traffic_class = role.traffic_classes[usize::from(priority)];
         let id = self.ftn.find(Fec { circuit }).ok_or(DropReason::NoPseudowire)?;
-        let nhlfe = self.nhlfes.get_mut(self.pseudowires[id.0].pseudowire.nhlfe.0);
-        self.pseudowires[id.0].enter(&mut self.ports, nhlfe, traffic_class, front, rest)
+        let entered = &mut self.pseudowires[id.0];
+        let nhlfe = entered.pseudowire.nhlfe_of(entered.way);
+        let nhlfe = nhlfe.and_then(|nhlfe| self.nhlfes.get_mut(nhlfe.0));
+        entered.enter(&mut self.ports, nhlfe, traffic_class, front, rest)
+    }
+
+    /// What goes in front of a message of a pseudowire's associated channel, and by which port it
+    /// leaves, by one of its two paths. `None`: there is no such path now, or no control word, so no
+    /// channel (RFC 5085).
+    pub fn channel(
+        &mut self,
+        id: PseudowireId,
+        way: Way,
+        header: AssociatedChannelHeader,
+        length: usize,
+    ) -> Option<(LinkId, Front<FRONT_MAX>)> {
+        let PseudowireState { pseudowire, counters, .. } = self.pseudowires.get_mut(id.0)?;
+        pseudowire.control_word?;
+        let nhlfe = self.nhlfes.get_mut(pseudowire.nhlfe_of(way)?.0)?;
+        let mut front = Front::new();
+        front.push(&header.emit());
+        let tunnel = LabelStackEntry {
+            label: pseudowire.label_out,
+            traffic_class: CHANNEL_CLASS,
+            is_bottom: false,
+            ttl: TTL_FIRST,
+        };
+        front.push(&LabelStackEntry { is_bottom: true, ..tunnel }.emit());
+        let sent = nhlfe.send(&mut self.ports, front, tunnel, length).ok()?;
+        counters.channel_messages_sent += 1;
+        Some(sent)
     }
 }
 
@@ -185,7 +215,7 @@ impl PseudowireState {
         if !is_bottom {
             return Err(DropReason::NotBottom);
         }
-        self.pseudowire.check_origin(port, tunnel)?;
+        let way = self.pseudowire.check_origin(port, tunnel)?;
         let circuit = self.pseudowire.fec.circuit;
         let Some(sequencing) = self.pseudowire.control_word else {
             return Ok(Verdict::Deliver { circuit, frame: whole(packet)? });
@@ -202,7 +232,7 @@ impl PseudowireState {
                 Ok(Verdict::Deliver { circuit, frame: message })
             }
             Ok(Packet::Channel(header, message)) => {
-                Ok(Verdict::Channel { pseudowire: id, header, message })
+                Ok(Verdict::Channel { pseudowire: id, way, header, message })
             }
             Err(_) => Err(misread(packet)),
         }

@@ -32,6 +32,9 @@ pub const DEPTH_MAX: usize = 16;
 /// What a label is sent with: what it carries does not count hops, so the tunnel shows none of its
 /// own ("pipe", RFC 3443), and a loop ends.
 pub const TTL_FIRST: u8 = 255;
+/// The traffic class of messages about a path: that of the network's own control (IEEE 802.1Q's 6 is
+/// internetwork control), so that queues of the core let them go before data.
+pub const CHANNEL_CLASS: u8 = 6;
 /// Ways by which a pseudowire's packets may come: its own, those around each link and router that
 /// may fail, with as many tunnels each.
 pub const ORIGINS_MAX: usize = 8;

@@ -17,12 +17,13 @@ use wire::mpls::Label;
 use crate::ftn::Fec;
 use crate::limits::ORIGINS_MAX;
 use crate::nhlfe::NhlfeId;
+use crate::protection::Way;
 use crate::refused::Refused;
 use crate::sequencing::{Receiver, Sender, Sequencing};
 use crate::verdict::{DropReason, Drops};
 
 /// The number of a pseudowire, given by whoever configured it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PseudowireId(pub u32);
 
 impl fmt::Display for PseudowireId {
@@ -39,6 +40,8 @@ pub struct Origin {
     /// The label right above the pseudowire's; `None` where the router before popped it, so that
     /// the port alone tells who sent them.
     pub tunnel: Option<Label>,
+    /// By which of the other end's paths they come so.
+    pub way: Way,
 }
 
 /// A pseudowire's end.
@@ -52,8 +55,10 @@ pub struct Pseudowire {
     pub label_out: Label,
     /// All ways by which packets come.
     pub origins: Vec<Origin>,
-    /// The tunnel by which they are sent: its labels go on top of the pseudowire's.
+    /// The path by which they are sent: its labels go on top of the pseudowire's.
     pub nhlfe: NhlfeId,
+    /// The path by which they are sent while that one fails.
+    pub backup: Option<NhlfeId>,
     /// What is done with sequence numbers; `None` is a pseudowire without a control word. The same
     /// at the other end.
     pub control_word: Option<Sequencing>,
@@ -71,22 +76,31 @@ impl Pseudowire {
         }
     }
 
-    /// Checks that a packet came as this pseudowire's do.
+    /// The NHLFE of a path.
+    pub fn nhlfe_of(&self, way: Way) -> Option<NhlfeId> {
+        match way {
+            Way::Primary => Some(self.nhlfe),
+            Way::Backup => self.backup,
+        }
+    }
+
+    /// Checks that a packet came as this pseudowire's do; by which of the other end's paths.
     #[inline]
     pub(crate) fn check_origin(
         &self,
         port: LinkId,
         tunnel: Option<Label>,
-    ) -> Result<(), DropReason> {
+    ) -> Result<Way, DropReason> {
         let is_by_port = |origin: &&Origin| origin.port == port || planted("port-is-not-looked-at");
         let mut by_port = self.origins.iter().filter(is_by_port).peekable();
         if by_port.peek().is_none() {
             return Err(DropReason::WrongPort);
         }
-        if by_port.any(|origin| origin.tunnel == tunnel) || planted("tunnel-is-not-looked-at") {
-            return Ok(());
+        match by_port.find(|origin| origin.tunnel == tunnel) {
+            Some(origin) => Ok(origin.way),
+            None if planted("tunnel-is-not-looked-at") => Ok(Way::Primary),
+            None => Err(DropReason::WrongTunnel),
         }
-        Err(DropReason::WrongTunnel)
     }
 }
 
@@ -103,6 +117,8 @@ counters! {
         delivered_bytes: Bytes,
         /// Messages of the associated channel that came.
         channel_messages: Frames,
+        /// Those that were sent.
+        channel_messages_sent: Frames,
     }
 }
 
@@ -110,6 +126,8 @@ counters! {
 #[derive(Debug)]
 pub(crate) struct PseudowireState {
     pub(crate) pseudowire: Pseudowire,
+    /// The path that its frames take.
+    pub(crate) way: Way,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) counters: PseudowireCounters,
@@ -121,6 +139,7 @@ impl PseudowireState {
     pub(crate) fn new(pseudowire: Pseudowire) -> Self {
         Self {
             pseudowire,
+            way: Way::Primary,
             sender: Sender::new(),
             receiver: Receiver::default(),
             counters: PseudowireCounters::default(),
@@ -135,6 +154,9 @@ impl PseudowireState {
             || planted("renewal-forgets-the-sequence")
         {
             self.receiver.begin_anew();
+        }
+        if pseudowire.backup.is_none() {
+            self.way = Way::Primary;
         }
         self.pseudowire = pseudowire;
     }

@@ -23,6 +23,8 @@ pub enum Refused {
     FecTaken { fec: Fec, by: PseudowireId },
     /// More labels on a packet than there is room for.
     TooManyLabels(usize),
+    /// A pseudowire that cannot be watched so.
+    Watch(bfd::Refused),
     /// A pseudowire whose packets may not come at all, or in more ways than are looked at.
     Origins(usize),
 }
@@ -42,6 +44,7 @@ impl fmt::Display for Refused {
             Self::TooManyLabels(count) => {
                 write!(f, "expected at most {LABELS_MAX} labels, seen {count}")
             }
+            Self::Watch(why) => why.fmt(f),
             Self::Origins(count) => {
                 write!(f, "expected 1 to {ORIGINS_MAX} ways for packets to come, seen {count}")
             }

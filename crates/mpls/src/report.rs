@@ -7,7 +7,7 @@ use contract::{LinkFacts, LinkId};
 use wire::mpls::Label;
 
 use crate::change::{PortKind, RouterId};
-use crate::forwarder::QueueCounters;
+use crate::forwarder::{QueueCounters, WatchReport};
 use crate::ilm::{IlmCounters, Owner, State};
 use crate::nhlfe::{Nhlfe, NhlfeCounters, NhlfeId};
 use crate::port::PortCounters;
@@ -61,10 +61,17 @@ pub struct PseudowireReport {
     pub counters: PseudowireCounters,
     pub sequence: SequenceCounters,
     pub drops: Drops,
+    /// `None`: it is not watched.
+    pub watch: Option<WatchReport>,
 }
 
 impl RouterReport {
-    pub(crate) fn new(id: RouterId, router: &Router, ports: Vec<PortReport>) -> Self {
+    pub(crate) fn new(
+        id: RouterId,
+        router: &Router,
+        ports: Vec<PortReport>,
+        watch: impl Fn(PseudowireId) -> Option<WatchReport>,
+    ) -> Self {
         let mut labels = Vec::new();
         let spaces = ports.iter().map(|port| Space::Port(port.link));
         for space in core::iter::once(Space::Platform).chain(spaces) {
@@ -80,7 +87,8 @@ impl RouterReport {
         let pseudowires =
             router.pseudowires().map(|(id, pseudowire, counters, sequence, drops)| {
                 let (counters, sequence, drops) = (*counters, *sequence, *drops);
-                PseudowireReport { id, pseudowire: pseudowire.clone(), counters, sequence, drops }
+                let (pseudowire, watch) = (pseudowire.clone(), watch(id));
+                PseudowireReport { id, pseudowire, counters, sequence, drops, watch }
             });
         Self {
             router: id,

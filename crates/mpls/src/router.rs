@@ -22,6 +22,7 @@ use crate::ilm::{Action, FecId, Ilm, Owner, State};
 use crate::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX, QUARANTINE_DEFAULT};
 use crate::nhlfe::{Nhlfe, NhlfeCounters, NhlfeId, NhlfeState};
 use crate::port::{PortCounters, PortState, Role};
+use crate::protection::Way;
 use crate::pseudowire::{Pseudowire, PseudowireCounters, PseudowireId, PseudowireState};
 use crate::refused::Refused;
 use crate::sequencing::SequenceCounters;
@@ -177,6 +178,27 @@ impl Router {
         self.ftn.remove(fec);
     }
 
+    /// Frames of a pseudowire take this path from now on. Those on their way may come behind them,
+    /// and are late then.
+    pub fn take_way(&mut self, id: PseudowireId, way: Way) {
+        if let Some(state) = self.pseudowires.get_mut(id.0) {
+            state.way = way;
+        }
+    }
+
+    /// The other end of a pseudowire began anew, as was learnt in another way than by its numbers:
+    /// what comes next is taken, whatever its number.
+    pub fn follow_anew(&mut self, id: PseudowireId) {
+        if let Some(state) = self.pseudowires.get_mut(id.0) {
+            state.receiver.begin_anew();
+        }
+    }
+
+    /// A pseudowire, and the path that its frames take.
+    pub fn pseudowire(&self, id: PseudowireId) -> Option<(&Pseudowire, Way)> {
+        self.pseudowires.get(id.0).map(|state| (&state.pseudowire, state.way))
+    }
+
     /// The labels of a space: their incoming label map.
     pub fn labels(&self, space: Space) -> Option<&Ilm> {
         match space {
@@ -208,9 +230,8 @@ impl Router {
     }
 
     /// The pseudowire by which frames go.
-    pub fn pseudowire_of(&self, fec: Fec) -> Option<&Pseudowire> {
-        let id = self.ftn.find(fec)?;
-        self.pseudowires.get(id.0).map(|state| &state.pseudowire)
+    pub fn pseudowire_of(&self, fec: Fec) -> Option<PseudowireId> {
+        self.ftn.find(fec)
     }
 
     /// The pseudowires: what went through, what was seen of sequence numbers, and what was dropped.

@@ -11,12 +11,13 @@ use wire::sequence::PseudowireSequence;
 
 use crate::{
     Action, Circuit, Core, DropReason, Drops, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin,
-    Pseudowire, PseudowireId, Role, Router, Sequencing, Space, Verdict,
+    Pseudowire, PseudowireId, Role, Router, Sequencing, Space, Verdict, Way,
 };
 
 mod edge;
 mod forwarder;
 mod labels;
+mod protection;
 mod tables;
 
 const NOW: Instant = Instant(5_000_000_000);
@@ -76,8 +77,9 @@ fn pseudowire() -> Pseudowire {
         fec: Fec { circuit: circuit(1) },
         label_in: label(100),
         label_out: label(900),
-        origins: vec![Origin { port: core(1), tunnel: Some(label(200)) }],
+        origins: vec![Origin { port: core(1), tunnel: Some(label(200)), way: Way::Primary }],
         nhlfe: NhlfeId(1),
+        backup: None,
         control_word: Some(Sequencing::Drop),
     }
 }

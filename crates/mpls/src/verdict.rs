@@ -9,6 +9,7 @@ use wire::Front;
 use wire::pseudowire::AssociatedChannelHeader;
 
 use crate::limits::FRONT_MAX;
+use crate::protection::Way;
 use crate::pseudowire::PseudowireId;
 
 /// What is to be done with a frame.
@@ -18,8 +19,13 @@ pub enum Verdict<'a> {
     Send { port: LinkId, front: Front<FRONT_MAX>, rest: &'a [u8] },
     /// The frame of a customer's, from its destination address on, leaves by a circuit.
     Deliver { circuit: LinkId, frame: &'a [u8] },
-    /// A message for the end of a pseudowire itself.
-    Channel { pseudowire: PseudowireId, header: AssociatedChannelHeader, message: &'a [u8] },
+    /// A message for the end of a pseudowire itself, which came by this path of the other end's.
+    Channel {
+        pseudowire: PseudowireId,
+        way: Way,
+        header: AssociatedChannelHeader,
+        message: &'a [u8],
+    },
     /// Nothing; it was counted.
     Drop(DropReason),
 }

@@ -8,7 +8,7 @@ use core::ops::{Deref, DerefMut};
 
 use block::Instant;
 use contract::VirtualLinks;
-use mpls::{Change, Forwarder, RouterId, RouterReport};
+use mpls::{Change, Event, Forwarder, RouterId, RouterReport};
 
 /// What carries.
 #[derive(Debug)]
@@ -30,6 +30,14 @@ impl Carrier {
                 routers.change(now, id, change).map_err(|why| why.to_string())
             }
             Carrier::Given(other) => panic!("virtual links are carried by {other:?}, no router"),
+        }
+    }
+
+    /// What became of a pseudowire, for people.
+    pub(crate) fn poll_event(&mut self) -> Option<(RouterId, Event)> {
+        match self {
+            Carrier::Routers(routers) => routers.poll_event(),
+            Carrier::Given(_) => None,
         }
     }
 

@@ -243,6 +243,8 @@ pub enum News {
     Import(DiskId, ImportEvent, String),
     /// A link of the driver's is up, or down.
     Link(LinkId, bool),
+    /// What became of a pseudowire of a router.
+    Route(RouterId, mpls::Event),
     /// What this shard knows of a remote disk now, which is not what it knew before: volumes on it
     /// may have to follow.
     DiskChanged(DiskId, DiskFacts),

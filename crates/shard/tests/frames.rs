@@ -20,7 +20,7 @@ use contract::{
 };
 use mpls::{
     Action, Change, Core, Fec, FecId, Labels, NhlfeId, Origin, Path, PortKind, PseudowireId,
-    RouterId, Sequencing, Space,
+    RouterId, Sequencing, Space, Way,
 };
 use reservation::{Change as ReservationChange, Reservation, Value};
 use shard::{
@@ -593,8 +593,9 @@ impl Host {
             fec: Fec { circuit: WIRED },
             label_in: label,
             label_out: label,
-            origins: vec![Origin { port: LINK, tunnel: None }],
+            origins: vec![Origin { port: LINK, tunnel: None, way: Way::Primary }],
             nhlfe: NhlfeId(0),
+            backup: None,
             control_word: Some(Sequencing::Drop),
         };
         let path = Path { port: LINK, mac: MacAddress(other), labels: Labels::NONE, mtu: None };
@@ -765,7 +766,7 @@ struct Hello {
 }
 
 impl VirtualLinks for Hello {
-    fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
+    fn handle_link(&mut self, _: Instant, link: LinkId, facts: Option<LinkFacts>) {
         self.link = facts.map(|facts| (link, facts));
     }
 

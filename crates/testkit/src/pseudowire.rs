@@ -53,7 +53,7 @@ impl Pseudowire {
 }
 
 impl VirtualLinks for Pseudowire {
-    fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
+    fn handle_link(&mut self, _: Instant, link: LinkId, facts: Option<LinkFacts>) {
         assert!(link.0 < Pseudowire::FIRST, "a virtual link is no news to who carries it");
         self.real.set(link, facts);
         let inside = |real: LinkFacts| LinkFacts {

@@ -201,7 +201,7 @@ fn a_packet_that_does_not_come_as_its_pseudowire_s_do_is_dropped() {
 fn each_way_is_a_port_with_its_tunnel() {
     let mut router = router();
     let mut two = pseudowire();
-    two.origins.push(Origin { port: core(2), tunnel: None });
+    two.origins.push(Origin { port: core(2), tunnel: None, way: Way::Primary });
     router.set_pseudowire(NOW, PseudowireId(1), two).unwrap();
     for (port, numbers, passes) in
         [(1, &[200, 100][..], true), (2, &[100], true), (1, &[100], false), (2, &[200, 100], false)]
@@ -242,7 +242,10 @@ fn a_message_of_the_channel_never_reaches_a_circuit() {
     );
     let message = b"bfd that is as long as a frame";
     let verdict = router.handle_labelled(NOW, core(1), &bytes);
-    assert_eq!(verdict, Verdict::Channel { pseudowire: PseudowireId(1), header, message });
+    assert_eq!(
+        verdict,
+        Verdict::Channel { pseudowire: PseudowireId(1), way: Way::Primary, header, message }
+    );
     dropped(&mut router, &packet(&[201, 100], 1), DropReason::UnknownLabel);
     let forged = [&bytes[4..]].concat();
     dropped(&mut router, &forged, DropReason::WrongTunnel);

@@ -28,7 +28,7 @@ fn path(port: u32, numbers: &[u32]) -> Path {
 /// Core ports 1 and 2, circuit 1 with the pseudowire of [`pseudowire`] over path 1 by port 2, and a
 /// swap of label 300 to that path. No link is up.
 fn forwarder() -> Forwarder {
-    let mut it = Forwarder::default();
+    let mut it = Forwarder::new(7);
     for number in 1..=2 {
         change(&mut it, Change::SetPort(core(number), PortKind::Core(Core::default())));
     }
@@ -47,7 +47,7 @@ fn forwarder() -> Forwarder {
 fn up() -> Forwarder {
     let mut it = forwarder();
     for link in [core(1), core(2), circuit(1)] {
-        it.handle_link(link, Some(facts(1600)));
+        it.handle_link(NOW, link, Some(facts(1600)));
     }
     it
 }
@@ -77,23 +77,23 @@ fn leave(it: &mut Forwarder) -> Vec<(LinkId, Vec<u8>)> {
 #[test]
 fn a_path_is_used_once_its_port_was_up_and_has_its_address_vlan_and_mtu() {
     let mut it = forwarder();
-    it.handle_link(core(1), Some(facts(1600)));
+    it.handle_link(NOW, core(1), Some(facts(1600)));
     let frame = labelled(&packet(&[300], 1));
     show(&mut it, core(1), None, &frame);
     assert_eq!(leave(&mut it), [], "nothing is known of port 2");
     let other = LinkFacts { mac: [2, 9, 9, 9, 9, 9], vlan: Some(7), ..facts(1600) };
-    it.handle_link(core(2), Some(other));
+    it.handle_link(NOW, core(2), Some(other));
     show(&mut it, core(1), None, &frame);
     let sent = leave(&mut it);
     assert_eq!((sent.len(), sent[0].0), (1, core(2)));
     let header = [&NEIGHBOUR.0[..], &other.mac, &[0x81, 0, 0xa0, 7, 0x88, 0x47]].concat();
     assert_eq!(sent[0].1[..18], header, "its class is the tag's priority");
     // 4 bytes of label, 4 of control word, 60 of frame.
-    it.handle_link(core(2), Some(LinkFacts { mtu: 67, ..other }));
+    it.handle_link(NOW, core(2), Some(LinkFacts { mtu: 67, ..other }));
     show(&mut it, core(1), None, &frame);
     assert_eq!(leave(&mut it), []);
     let narrow = Path { mtu: Some(68), ..path(2, &[800]) };
-    it.handle_link(core(2), Some(facts(1600)));
+    it.handle_link(NOW, core(2), Some(facts(1600)));
     change(&mut it, Change::SetPath(NhlfeId(1), narrow));
     show(&mut it, core(1), None, &frame);
     assert_eq!(leave(&mut it).len(), 1);
@@ -143,7 +143,7 @@ fn frames_of_a_core_port_that_are_not_for_this_station_or_have_no_labels_are_cou
     (other_type[12], other_type[13]) = (0x88, 0x48);
     show(&mut it, core(1), None, &other_station);
     show(&mut it, core(1), None, &other_type);
-    it.handle_link(core(1), None);
+    it.handle_link(NOW, core(1), None);
     show(&mut it, core(1), None, &good);
     let misfits = it.misfits();
     assert_eq!((misfits.other_station, misfits.other_type, misfits.link_down), (1, 1, 1));
@@ -193,9 +193,9 @@ fn a_virtual_link_is_up_while_its_pseudowire_has_a_path_that_is_up() {
     let expected = LinkFacts { mac: INSIDE_MAC.0, ..facts(1600 - 12 - 14) };
     assert_eq!(it.poll_link(), Some((INSIDE, Some(expected))));
     assert_eq!(it.poll_link(), None);
-    it.handle_link(core(2), None);
+    it.handle_link(NOW, core(2), None);
     assert_eq!(it.poll_link(), Some((INSIDE, None)));
-    it.handle_link(core(2), Some(facts(1500)));
+    it.handle_link(NOW, core(2), Some(facts(1500)));
     assert_eq!(it.poll_link(), Some((INSIDE, Some(LinkFacts { mtu: 1474, ..expected }))));
     change(&mut it, Change::SetPath(NhlfeId(1), path(1, &[])));
     let facts = LinkFacts { mtu: 1600 - 8 - 14, ..expected };
@@ -238,7 +238,7 @@ fn routers_of_a_shard_do_not_know_each_other_s_labels() {
     let other = RouterId(1);
     let port = LinkId(5);
     it.change(NOW, other, Change::SetPort(port, PortKind::Core(Core::default()))).unwrap();
-    it.handle_link(port, Some(facts(1600)));
+    it.handle_link(NOW, port, Some(facts(1600)));
     show(&mut it, port, None, &labelled(&packet(&[300], 1)));
     assert_eq!(leave(&mut it), []);
     assert_eq!(it.report(other).unwrap().ports[0].drops.unknown_label, 1);

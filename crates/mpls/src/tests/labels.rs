@@ -122,7 +122,8 @@ fn special_labels_are_dropped_but_for_explicit_null() {
 fn explicit_null_is_popped_only_where_tunnels_end_with_it() {
     let mut router = router();
     let mut with_null = pseudowire();
-    with_null.origins = vec![Origin { port: core(1), tunnel: Some(Label::IPV4_EXPLICIT_NULL) }];
+    with_null.origins =
+        vec![Origin { port: core(1), tunnel: Some(Label::IPV4_EXPLICIT_NULL), way: Way::Primary }];
     router.set_pseudowire(NOW, PseudowireId(1), with_null).unwrap();
     let bytes = packet(&[0, 100], 1);
     dropped(&mut router, &bytes, DropReason::ExplicitNull);

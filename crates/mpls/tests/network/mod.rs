@@ -18,7 +18,7 @@ use block::Instant;
 use contract::{LinkId, MacAddress};
 use mpls::{
     Action, Circuit, Core, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin, Pseudowire,
-    PseudowireId, Refused, Role, Router, Sequencing, Space,
+    PseudowireId, Refused, Role, Router, Sequencing, Space, Way,
 };
 use wire::mpls::Label;
 
@@ -172,7 +172,7 @@ fn pseudowire(wire: usize, end: usize) -> Pseudowire {
             Tunnel::None => false,
         };
         let label = lsp_label(lsp(wire, path, 1 - end), here);
-        Origin { port: port(here, before), tunnel: tunnel.then_some(label) }
+        Origin { port: port(here, before), tunnel: tunnel.then_some(label), way: Way::Primary }
     });
     Pseudowire {
         fec: Fec { circuit: circuit(wire, end) },
@@ -180,6 +180,7 @@ fn pseudowire(wire: usize, end: usize) -> Pseudowire {
         label_out,
         origins: origins.to_vec(),
         nhlfe: nhlfe_id(wire, end),
+        backup: None,
         control_word: TABLE[wire].control_word,
     }
 }

@@ -7,7 +7,7 @@
 
 use block::{Instant, MachineId, Memory};
 use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
-use mpls::{Change, RouterId};
+use mpls::{Change, Forwarder, RouterId};
 
 use super::Shard;
 use crate::carriers::Carrier;
@@ -99,13 +99,16 @@ impl Shard {
         self.tell(News::Link(link, facts.is_some()));
         self.tell_link(now, link, facts);
         if let Some(carrier) = &mut self.frames.carrier {
-            carrier.handle_link(link, facts);
+            carrier.handle_link(now, link, facts);
         }
     }
 
     /// From now on this machine carries virtual links over those of the driver.
-    pub(super) fn set_virtual_links(&mut self, mut carrier: Box<dyn VirtualLinks>) {
-        self.frames.links.iter().for_each(|(link, facts)| carrier.handle_link(link, Some(*facts)));
+    pub(super) fn set_virtual_links(&mut self, now: Instant, mut carrier: Box<dyn VirtualLinks>) {
+        self.frames
+            .links
+            .iter()
+            .for_each(|(link, facts)| carrier.handle_link(now, link, Some(*facts)));
         let before = self.frames.carrier.replace(Carrier::Given(carrier));
         assert!(before.is_none(), "virtual links are carried already, by {before:?}");
     }
@@ -119,13 +122,15 @@ impl Shard {
     ) -> Result<(), String> {
         let port = if let Change::SetPort(port, _) = change { Some(port) } else { None };
         let carrier = &mut self.frames.carrier;
-        let carrier = carrier.get_or_insert_with(|| Carrier::Routers(Box::default()));
+        let seed = self.settings.seed;
+        let routers = || Carrier::Routers(Box::new(Forwarder::new(seed)));
+        let carrier = carrier.get_or_insert_with(routers);
         carrier.route(now, id, change)?;
         // The link may be up already.
         if let Some((port, facts)) =
             port.and_then(|port| Some((port, self.frames.links.get(port)?)))
         {
-            carrier.handle_link(port, Some(*facts));
+            carrier.handle_link(now, port, Some(*facts));
         }
         Ok(())
     }
@@ -139,6 +144,8 @@ impl Shard {
             } else if let Some(batch) = carrier.poll_batch() {
                 let token = machine::VIRTUAL_LINKS.0;
                 self.effects.push_back(Effect::SendFrames { token, batch });
+            } else if let Some((router, event)) = carrier.poll_event() {
+                self.tell(News::Route(router, event));
             } else {
                 return;
             }

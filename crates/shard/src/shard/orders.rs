@@ -135,7 +135,7 @@ impl Shard {
                 self.listeners.insert(listener, (listening.protocol(), listening.group()));
                 self.protocols.add_listener(listener, listening);
             }
-            Order::SetVirtualLinks(carrier) => self.set_virtual_links(carrier),
+            Order::SetVirtualLinks(carrier) => self.set_virtual_links(now, carrier),
             Order::Route(router, change) => {
                 if let Err(why) = self.route(now, router, *change) {
                     return self.answer(number, Answer::Refused(why));

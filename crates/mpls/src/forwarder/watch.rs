@@ -1,0 +1,281 @@
+//! Watched pseudowires: BFD sessions in their associated channels, one for each path, and what
+//! becomes of the traffic when one of them goes down or comes up.
+//!
+//! ```text
+//!   Ethernet | tunnel labels | pseudowire's label, S | 0001 0000 00 0007 | BFD control packet
+//! ```
+//! A session is there while its path has a port that is up, so a shard that has no such port has no
+//! session and no timer, and an interface that goes down is a path that fails at once. A packet
+//! belongs to the session of the path by which it came. Packets leave before the data of their turn,
+//! by a batch of their own. Which path is taken then is [`crate::protection`]'s to say.
+//! Units: microseconds in settings. Errors: settings that BFD refuses; packets are dropped and
+//! counted by the session. Spec: RFC 5885 (type 0x0007, CC type 1), RFC 5880.
+
+use core::time::Duration;
+
+use bfd::{Carrier, Event as BfdEvent, Role, Settings, Status};
+use block::Instant;
+use wire::bfd::Diagnostic;
+use wire::pseudowire::{AssociatedChannelHeader, ChannelType};
+
+use super::Forwarder;
+use crate::change::RouterId;
+use crate::nhlfe::NhlfeId;
+use crate::protection::{Protection, ProtectionCounters, Way};
+use crate::pseudowire::PseudowireId;
+
+/// How a pseudowire is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// How often packets are sent and wanted, in microseconds.
+    pub interval_us: u32,
+    /// After how many intervals of silence a path has failed.
+    pub detect_mult: u8,
+    /// For how long a primary path has to be up again before traffic moves back.
+    pub revert_after: Duration,
+}
+
+impl Watch {
+    /// Whether BFD takes it so.
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            role: Role::Active,
+            desired_min_tx_interval_us: self.interval_us,
+            required_min_rx_interval_us: self.interval_us,
+            detect_mult: self.detect_mult,
+            is_carrier_bound: true,
+        }
+    }
+}
+
+/// What became of a pseudowire, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Both ends hear each other by this path.
+    Up(PseudowireId, Way),
+    /// They no longer do, and why.
+    Down(PseudowireId, Way, Diagnostic),
+    /// Its frames take this path now.
+    Moved(PseudowireId, Way),
+    /// The other end began anew.
+    BeganAnew(PseudowireId),
+}
+
+/// A pseudowire that is watched.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) watch: Watch,
+    pub(super) protection: Protection,
+}
+
+/// How a watched pseudowire is at present.
+#[derive(Clone, Debug)]
+pub struct WatchReport {
+    pub watch: Watch,
+    /// The path that its frames take.
+    pub active: Way,
+    pub protection: ProtectionCounters,
+    /// The session of each path; `None` while the path has no port that is up.
+    pub sessions: [Option<SessionReport>; 2],
+}
+
+/// A session.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionReport {
+    pub status: Status,
+    pub counters: bfd::SessionCounters,
+    pub drops: bfd::Drops,
+}
+
+/// The number by which BFD knows a path of a pseudowire.
+fn carrier(RouterId(router): RouterId, PseudowireId(id): PseudowireId, way: Way) -> Carrier {
+    Carrier(u64::from(router) << 32 | u64::from(id) << 1 | way as u64)
+}
+
+/// The path that BFD knows by this number.
+fn path(Carrier(number): Carrier) -> (RouterId, PseudowireId, Way) {
+    let way = Way::BOTH[(number & 1) as usize];
+    (RouterId((number >> 32) as u32), PseudowireId((number as u32) >> 1), way)
+}
+
+impl Forwarder {
+    /// A pseudowire is watched so from now on, or no longer.
+    pub(super) fn set_watch(
+        &mut self,
+        now: Instant,
+        router: RouterId,
+        id: PseudowireId,
+        watch: Option<Watch>,
+    ) {
+        match watch {
+            Some(watch) => {
+                let new = || Watched { watch, protection: Protection::new(watch.revert_after) };
+                let watched = self.watched.entry((router, id)).or_insert_with(new);
+                (watched.watch, watched.protection.wait) = (watch, watch.revert_after);
+            }
+            None => {
+                self.watched.remove(&(router, id));
+                self.find_next_move();
+                self.take_way(router, id, Way::Primary);
+            }
+        }
+        self.renew_sessions(now, router, id);
+    }
+
+    /// The sessions of a pseudowire are those that its paths can have now.
+    pub(super) fn renew_sessions(&mut self, now: Instant, router: RouterId, id: PseudowireId) {
+        for way in Way::BOTH {
+            let carrier = carrier(router, id, way);
+            let watch = self.watched.get(&(router, id)).map(|watched| watched.watch);
+            let wanted = watch.filter(|_| self.has_path(router, id, way));
+            let is_there = self.sessions.status(carrier).is_some();
+            match wanted.map(|watch| watch.settings()) {
+                Some(settings) if is_there => self.sessions.set(now, carrier, settings),
+                Some(settings) => self.sessions.add(now, carrier, settings),
+                None => {
+                    self.sessions.remove(carrier);
+                    if is_there {
+                        self.path_changed(now, (router, id, way), Err(Diagnostic::PATH_DOWN));
+                    }
+                    continue;
+                }
+            }
+            .expect("a change whose settings BFD refuses was refused");
+        }
+        self.transmit(now);
+    }
+
+    /// A router's ports, or what goes by these paths, are not what they were.
+    pub(super) fn renew_watched(
+        &mut self,
+        now: Instant,
+        router: RouterId,
+        paths: impl Fn(NhlfeId) -> bool,
+    ) {
+        let its = self.watched.range((router, PseudowireId(0))..=(router, PseudowireId(u32::MAX)));
+        let known = &self.routers[router.0].router;
+        let is_concerned = |id: &PseudowireId| {
+            let Some((pseudowire, _)) = known.pseudowire(*id) else { return false };
+            Way::BOTH.into_iter().filter_map(|way| pseudowire.nhlfe_of(way)).any(&paths)
+        };
+        let its = its.map(|((_, id), _)| *id).filter(is_concerned);
+        let its: Vec<PseudowireId> = its.collect();
+        its.into_iter().for_each(|id| self.renew_sessions(now, router, id));
+    }
+
+    fn has_path(&self, router: RouterId, id: PseudowireId, way: Way) -> bool {
+        let router = &self.routers[router.0].router;
+        let Some((pseudowire, _)) = router.pseudowire(id) else { return false };
+        let nhlfe = pseudowire.nhlfe_of(way).and_then(|nhlfe| router.nhlfe(nhlfe));
+        let port = nhlfe.and_then(|nhlfe| self.ports.get(nhlfe.next_hop.port.0));
+        port.is_some_and(|port| port.facts.is_some())
+    }
+
+    /// A message of an associated channel came.
+    pub(super) fn handle_message(
+        &mut self,
+        now: Instant,
+        (router, id, way): (RouterId, PseudowireId, Way),
+        header: AssociatedChannelHeader,
+        message: &[u8],
+    ) {
+        if header.channel_type == ChannelType::BFD {
+            // What is discarded is counted there.
+            let _ = self.sessions.handle_packet(now, carrier(router, id, way), message);
+            self.work(now);
+        }
+    }
+
+    /// Sends what sessions have to send, and does what became of them.
+    pub(super) fn work(&mut self, now: Instant) {
+        self.transmit(now);
+        while let Some((carrier, event)) = self.sessions.poll_event() {
+            let (router, id, way) = path(carrier);
+            match event {
+                BfdEvent::Up => self.path_changed(now, (router, id, way), Ok(())),
+                BfdEvent::Down(why) => self.path_changed(now, (router, id, way), Err(why)),
+                BfdEvent::DiscriminatorChanged => {
+                    if let Some(routed) = self.routers.get_mut(router.0) {
+                        routed.router.follow_anew(id);
+                    }
+                    self.events.push_back((router, Event::BeganAnew(id)));
+                }
+            }
+        }
+    }
+
+    fn transmit(&mut self, now: Instant) {
+        while let Some((carrier, packet)) = self.sessions.poll_transmit(now) {
+            let (router, id, way) = path(carrier);
+            let header = AssociatedChannelHeader { channel_type: ChannelType::BFD };
+            let router = &mut self.routers[router.0].router;
+            if let Some((port, front)) = router.channel(id, way, header, packet.len()) {
+                self.queue_first(port, &front, &packet);
+            }
+        }
+    }
+
+    /// A path is Up, or why it no longer is.
+    fn path_changed(
+        &mut self,
+        now: Instant,
+        (router, id, way): (RouterId, PseudowireId, Way),
+        is_up: Result<(), Diagnostic>,
+    ) {
+        let event = match is_up {
+            Ok(()) => Event::Up(id, way),
+            Err(why) => Event::Down(id, way, why),
+        };
+        self.events.push_back((router, event));
+        let Some(watched) = self.watched.get_mut(&(router, id)) else { return };
+        if let Some(way) = watched.protection.handle(now, way, is_up.is_ok()) {
+            self.take_way(router, id, way);
+        }
+        self.find_next_move();
+    }
+
+    fn find_next_move(&mut self) {
+        let moves = self.watched.values().filter_map(|one| one.protection.poll_timeout());
+        self.next_move = moves.min();
+    }
+
+    /// Moments at which traffic moves may have come.
+    pub(super) fn move_when_due(&mut self, now: Instant) {
+        if self.next_move.is_none_or(|at| at > now) {
+            return;
+        }
+        let moves: Vec<_> = self
+            .watched
+            .iter_mut()
+            .filter_map(|(key, one)| Some((*key, one.protection.handle_timeout(now)?)))
+            .collect();
+        moves.into_iter().for_each(|((router, id), way)| self.take_way(router, id, way));
+        self.find_next_move();
+    }
+
+    fn take_way(&mut self, router: RouterId, id: PseudowireId, way: Way) {
+        let Some(routed) = self.routers.get_mut(router.0) else { return };
+        let before = routed.router.pseudowire(id).map(|(_, way)| way);
+        if before.is_some_and(|before| before != way) {
+            routed.router.take_way(id, way);
+            self.events.push_back((router, Event::Moved(id, way)));
+        }
+    }
+
+    /// How a pseudowire is watched; `None`: it is not.
+    pub(super) fn watch_report(&self, router: RouterId, id: PseudowireId) -> Option<WatchReport> {
+        let Watched { watch, protection } = self.watched.get(&(router, id))?;
+        let session = |way| {
+            let carrier = carrier(router, id, way);
+            let status = self.sessions.status(carrier)?;
+            let (counters, drops) = self.sessions.counted(carrier)?;
+            Some(SessionReport { status, counters: *counters, drops: *drops })
+        };
+        Some(WatchReport {
+            watch: *watch,
+            active: protection.active(),
+            protection: protection.counters,
+            sessions: Way::BOTH.map(session),
+        })
+    }
+}

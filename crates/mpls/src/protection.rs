@@ -1,0 +1,179 @@
+//! Protection: which of the two paths of a pseudowire its frames take.
+//!
+//! ```text
+//!   primary Up                           -> primary
+//!   primary was Up and is not, backup Up -> backup, at once
+//!   primary never was, backup Up         -> backup, after the wait
+//!   on backup, primary Up again          -> primary, after the wait; at once if backup is not Up
+//!   neither Up                           -> as before
+//! ```
+//! A path is Up when both ends hear each other by it, so traffic never moves to one that is not. The
+//! wait keeps a path that comes and goes from taking the traffic along. Pure: what became of a path
+//! and the present in, the path out. Units: none. No errors. Spec: none; the rules are ours, after
+//! RFC 6378's revertive mode.
+
+use core::time::Duration;
+
+use block::Instant;
+use contract::counters;
+
+/// One of the two paths of a pseudowire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    #[default]
+    Primary,
+    Backup,
+}
+
+impl Way {
+    /// Both, the primary first.
+    pub const BOTH: [Way; 2] = [Way::Primary, Way::Backup];
+}
+
+counters! {
+    /// How often the frames of a pseudowire took another path.
+    pub struct ProtectionCounters {
+        /// Times that they moved to the backup.
+        to_backup: Events,
+        /// Times that they moved back.
+        to_primary: Events,
+    }
+}
+
+/// What is known of the two paths of a pseudowire.
+#[derive(Clone, Debug)]
+pub(crate) struct Protection {
+    pub(crate) wait: Duration,
+    is_up: [bool; 2],
+    was_up: bool,
+    /// The path that is taken.
+    active: Way,
+    /// When the other one is to be taken, if nothing changes.
+    move_at: Option<Instant>,
+    pub(crate) counters: ProtectionCounters,
+}
+
+impl Protection {
+    pub(crate) fn new(wait: Duration) -> Self {
+        Self {
+            wait,
+            is_up: [false; 2],
+            was_up: false,
+            active: Way::Primary,
+            move_at: None,
+            counters: ProtectionCounters::default(),
+        }
+    }
+
+    pub(crate) fn active(&self) -> Way {
+        self.active
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.move_at
+    }
+
+    /// A path is Up, or no longer. Returns the path that is taken from now on, if that is another.
+    pub(crate) fn handle(&mut self, now: Instant, way: Way, is_up: bool) -> Option<Way> {
+        self.is_up[way as usize] = is_up;
+        let was_up = self.was_up;
+        self.was_up |= self.is_up[0];
+        let (wanted, at_once) = match (self.active, self.is_up) {
+            (Way::Primary, [false, true]) => (Way::Backup, was_up),
+            (Way::Backup, [true, false]) => (Way::Primary, true),
+            (Way::Backup, [true, true]) => (Way::Primary, false),
+            (active, _) => (active, false),
+        };
+        if wanted == self.active {
+            self.move_at = None;
+            return None;
+        }
+        if at_once {
+            return Some(self.take(wanted));
+        }
+        self.move_at.get_or_insert(now + self.wait);
+        None
+    }
+
+    /// The moment of `poll_timeout` may have come.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Option<Way> {
+        self.move_at.filter(|at| *at <= now)?;
+        let other = if self.active == Way::Primary { Way::Backup } else { Way::Primary };
+        Some(self.take(other))
+    }
+
+    fn take(&mut self, way: Way) -> Way {
+        (self.active, self.move_at) = (way, None);
+        match way {
+            Way::Primary => self.counters.to_primary += 1,
+            Way::Backup => self.counters.to_backup += 1,
+        }
+        way
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Way::{Backup, Primary};
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(5);
+    const START: Instant = Instant(1_000_000_000);
+
+    fn at(seconds: u64) -> Instant {
+        START + Duration::from_secs(seconds)
+    }
+
+    /// Both paths came up, the primary first.
+    fn protected() -> Protection {
+        let mut it = Protection::new(WAIT);
+        assert_eq!(it.handle(START, Primary, true), None);
+        assert_eq!(it.handle(START, Backup, true), None);
+        it
+    }
+
+    #[test]
+    fn a_primary_that_fails_is_left_at_once_for_a_backup_that_is_up() {
+        let mut it = protected();
+        assert_eq!(it.handle(at(1), Primary, false), Some(Backup));
+        let mut it = Protection::new(WAIT);
+        it.handle(START, Primary, true);
+        assert_eq!(it.handle(at(1), Primary, false), None, "the backup is not up");
+        assert_eq!(it.handle(at(2), Backup, true), Some(Backup), "now it is");
+    }
+
+    #[test]
+    fn traffic_moves_back_when_the_primary_was_up_for_the_whole_wait() {
+        let mut it = protected();
+        it.handle(at(1), Primary, false);
+        it.handle(at(2), Primary, true);
+        assert_eq!((it.handle_timeout(at(6)), it.poll_timeout()), (None, Some(at(7))));
+        it.handle(at(6), Primary, false);
+        assert_eq!((it.handle_timeout(at(8)), it.poll_timeout()), (None, None));
+        it.handle(at(9), Primary, true);
+        assert_eq!(it.handle(at(10), Primary, true), None, "it is told twice");
+        assert_eq!(it.handle_timeout(at(14)), Some(Primary));
+        let ProtectionCounters { to_backup, to_primary } = it.counters;
+        assert_eq!((it.active(), to_backup, to_primary, it.poll_timeout()), (Primary, 1, 1, None));
+    }
+
+    #[test]
+    fn a_backup_that_fails_is_left_at_once_and_two_that_fail_are_not() {
+        let mut it = protected();
+        it.handle(at(1), Primary, false);
+        assert_eq!(it.handle(at(2), Backup, false), None);
+        assert_eq!(it.active(), Backup);
+        assert_eq!(it.handle(at(3), Primary, true), Some(Primary));
+    }
+
+    #[test]
+    fn a_primary_that_never_was_up_is_waited_for() {
+        let mut it = Protection::new(WAIT);
+        assert_eq!(it.handle(START, Backup, true), None);
+        assert_eq!(it.poll_timeout(), Some(at(5)));
+        let mut late = it.clone();
+        assert_eq!(it.handle(at(4), Primary, true), None);
+        assert_eq!((it.active(), it.poll_timeout()), (Primary, None));
+        assert_eq!(late.handle_timeout(at(5)), Some(Backup));
+    }
+}
