@@ -26,7 +26,8 @@ mod stats;
 pub use accept::{ConnectionLimits, ListenOptions};
 pub use engine::choice::{Choice, EngineKind, Preference, probe};
 pub use link::{
-    Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats, look_at_interface, may_open_links,
+    AddedLink, Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats, SwitchedOff,
+    look_at_interface, may_open_links,
 };
 pub use process::{allowed_cpus, processor_time};
 pub use runtime::{Config, Handle, Pulse, Reactor};

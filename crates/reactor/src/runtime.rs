@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{self, Duration};
 
 use block::{ShardId, limits};
-use contract::{DiskId, LinkFacts, LinkId, ListenerId, Machine, Poll};
+use contract::{DiskId, LinkId, ListenerId, Machine, Poll};
 
 use crate::accept::{Admission, ConnectionLimits, ListenOptions, Listener};
 use crate::disk::Disk;
@@ -24,7 +24,7 @@ use crate::engine::epoll::Epoll;
 use crate::engine::uring::Uring;
 use crate::engine::workers::Workers;
 use crate::link::supervisor::{LinkMailbox, LinkSupervisor};
-use crate::link::{LinkOptions, LinkStats};
+use crate::link::{AddedLink, LinkOptions, LinkStats};
 use crate::mailbox::{Delivery, Inbox};
 use crate::memory::{Arena, ShardMemory};
 use crate::process::{self, AbortOnPanic, lock};
@@ -290,8 +290,8 @@ impl<M: Send + 'static> Handle<M> {
     /// is concerned is told that the link is up, now or when the interface is; what is known of it
     /// is returned either way (`ring_frames` is 0 while it is down). What was asked for and cannot
     /// be is an error that says what to do: no such interface, no Ethernet, no right. Frames may be
-    /// sent and received by the shards of [`LinkOptions::spread`] alone.
-    pub fn add_link(&self, id: LinkId, options: &LinkOptions) -> io::Result<LinkFacts> {
+    /// sent and received by the shards of its [`Intake`](contract::Intake) alone.
+    pub fn add_link(&self, id: LinkId, options: &LinkOptions) -> io::Result<AddedLink> {
         self.links.add(id, options)
     }
 
@@ -354,6 +354,7 @@ impl<M: Send + 'static> Handle<M> {
             // A panic has ended the process already.
             let _ = thread.join();
         }
+        self.links.leave_interfaces();
         self.shared.workers.stop(WORKERS_GRACE);
     }
 }

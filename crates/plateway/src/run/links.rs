@@ -210,6 +210,7 @@ impl Running {
             },
             poll,
             intake,
+            forwards: false,
         };
         let opened = self.shards.handle().add_link(id, &options);
         opened.map(|_| id).map_err(|error| RunError::new(error.to_string()))

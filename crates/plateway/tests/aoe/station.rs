@@ -52,8 +52,9 @@ impl Station {
                     takes: Takes::Type(EtherType::AOE),
                     spread: Spread::One(ShardId(0), Vec::new()),
                 },
+                forwards: false,
             };
-            let facts = handle.add_link(LinkId(0), &options).expect("a link");
+            let facts = handle.add_link(LinkId(0), &options).expect("a link").facts;
             let target = TARGET.parse().expect("an address");
             let speaker = testkit::aoe::Station::new(MacAddress(facts.mac), target, None);
             Station { handle, answers, speaker }

@@ -39,6 +39,13 @@ shared_counters! {
         received_bytes: Bytes,
         /// Frames that came cut short.
         unreadable: Frames,
+        /// Frames to be forwarded that were longer than the MTU: never cut by a sender that leaves
+        /// it to hardware (there: ethtool -K IF tso off gso off), merged by the interface (here:
+        /// ethtool -K IF rx-gro-hw off), or of a larger MTU there.
+        over_mtu: Frames,
+        /// Frames to be forwarded whose checksum their sender left to hardware that is not there
+        /// (there: ethtool -K IF tx off).
+        unsummed: Frames,
         /// Frames that the kernel dropped, because the receive ring was full.
         dropped: Frames,
         /// Frames that were handed to the kernel.

@@ -2,7 +2,7 @@
 //!
 //! In: a name. Out: index, address, MTU, and whether frames can come and go. Errors name the
 //! interface, what was expected, and the Ethernet interfaces that there are. Looked at by ioctl,
-//! which needs no right; what has changed is looked at anew rather than read from the messages that
+//! which needs no right (to switch something on or off needs CAP_NET_ADMIN); what has changed is looked at anew rather than read from the messages that
 //! tell of the change, so that a lost message loses nothing.
 
 use std::io;
@@ -70,6 +70,42 @@ pub(super) fn leave_tags(name: &str) -> io::Result<()> {
 
 /// `ETH_FLAG_RXVLAN`.
 const STRIPS_TAGS: u32 = 1 << 8;
+/// `ETH_FLAG_LRO`.
+const MERGES: u32 = 1 << 15;
+
+/// Who makes one long frame of several that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Merging {
+    /// The kernel's stack (GRO).
+    Stack,
+    /// The interface's driver or hardware (LRO).
+    Interface,
+}
+
+/// Whether frames of an interface are merged so. One that does not say, or is gone, merges none.
+pub(super) fn merges(name: &str, by: Merging) -> io::Result<bool> {
+    /// ETHTOOL_GGRO.
+    const GET: u32 = 0x2b;
+    let asker = Asker::new()?;
+    Ok(match by {
+        Merging::Stack => asker.word(name, GET, 0).is_ok_and(|seen| seen != 0),
+        Merging::Interface => asker.features(name).is_ok_and(|features| features & MERGES != 0),
+    })
+}
+
+/// Has frames of an interface be merged or not, for all who use it.
+pub(super) fn set_merging(name: &str, by: Merging, on: bool) -> io::Result<()> {
+    /// ETHTOOL_SGRO.
+    const SET: u32 = 0x2c;
+    let asker = Asker::new()?;
+    match by {
+        Merging::Stack => asker.word(name, SET, on.into()).map(drop),
+        Merging::Interface => {
+            let others = asker.features(name)? & !MERGES;
+            asker.set_features(name, if on { others | MERGES } else { others })
+        }
+    }
+}
 
 /// How many queues an interface receives on, as its driver says.
 pub(super) fn receive_queues(name: &str) -> io::Result<u32> {
@@ -178,19 +214,21 @@ impl Asker {
     fn features(&self, name: &str) -> io::Result<u32> {
         /// ETHTOOL_GFLAGS.
         const GET: u32 = 0x25;
-        let mut value = [GET, 0];
-        let ifru_data = (&raw mut value).cast();
-        let asked = self.ask_with(name, libc::SIOCETHTOOL, Argument { ifru_data })?;
-        asked.map(|_| value[1]).ok_or_else(missing)
+        self.word(name, GET, 0)
     }
 
     fn set_features(&self, name: &str, features: u32) -> io::Result<()> {
         /// ETHTOOL_SFLAGS.
         const SET: u32 = 0x26;
-        let mut value = [SET, features];
-        let ifru_data = (&raw mut value).cast();
+        self.word(name, SET, features).map(drop)
+    }
+
+    /// What a command of ethtool that takes a number answers (`struct ethtool_value`).
+    fn word(&self, name: &str, command: u32, value: u32) -> io::Result<u32> {
+        let mut word = [command, value];
+        let ifru_data = (&raw mut word).cast();
         let asked = self.ask_with(name, libc::SIOCETHTOOL, Argument { ifru_data })?;
-        asked.map(drop).ok_or_else(missing)
+        asked.map(|_| word[1]).ok_or_else(missing)
     }
 
     fn ethernet_names(&self) -> Vec<String> {

@@ -26,6 +26,7 @@ pub(crate) mod counters;
 mod filter;
 mod interface;
 mod packet;
+mod quiet;
 mod ring;
 pub(crate) mod socket;
 pub(crate) mod supervisor;
@@ -33,10 +34,11 @@ mod xdp;
 
 use std::io;
 
-use contract::{Intake, Poll};
+use contract::{Intake, LinkFacts, Poll};
 
 pub use counters::{LinkCounters, LinkStats};
 pub use interface::Interface;
+pub use quiet::SwitchedOff;
 
 /// Which frames of which interface a link takes, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,37 @@ pub struct LinkOptions {
     pub poll: Poll,
     /// Which frames it takes, and on which shards.
     pub intake: Intake,
+    /// Frames that come here are sent on elsewhere, as they are.
+    ///
+    /// So they must be as they were on the wire. What makes long frames of several (GRO, LRO) is
+    /// off on the interface while the link is there, and on a circuit
+    /// ([`Takes::Whole`](contract::Takes::Whole)) the host's IPv6, too: what was on is on again once
+    /// the link is removed or the reactor stops, and a process that is killed leaves it off. A frame
+    /// over the MTU, or with a checksum that its sender left to hardware, is counted and not shown.
+    ///
+    /// A tag may come beyond the MTU, but the kernel lets one leave so that is of 802.1Q alone: where
+    /// full frames with one of 802.1ad, or with two, are sent, the interface needs an MTU that is 4
+    /// bytes larger.
+    pub forwards: bool,
+}
+
+impl LinkOptions {
+    /// Bytes of a frame that can be sent on, at most, without the outermost tag, which an interface
+    /// carries beyond its MTU; `None` if none is sent on.
+    fn forwarded_max(&self, interface: &Interface) -> Option<u32> {
+        self.forwards.then_some(interface.mtu + HEADER_SIZE)
+    }
+}
+
+/// Bytes of an Ethernet header.
+const HEADER_SIZE: u32 = 14;
+
+/// A link that was added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedLink {
+    pub facts: LinkFacts,
+    /// What was on at its interface and is off now, which whoever runs the system should be told.
+    pub switched_off: Vec<SwitchedOff>,
 }
 
 /// How frames come and go.

@@ -61,8 +61,9 @@ pub(super) fn open(
         bind(fd, interface.index, station.protocol())?;
         let socket = Arc::new(socket);
         let source = Source::Packet(Arc::downgrade(&socket));
-        let way = Way::Ring(ring);
-        opened.push((*shard, LinkSocket::new(link, socket, way, source, counters.clone())));
+        let (way, forwarded_max) = (Way::Ring(ring), options.forwarded_max(interface));
+        let socket = LinkSocket::new(link, socket, way, source, forwarded_max, counters.clone());
+        opened.push((*shard, socket));
         filters.push(filter);
     }
     if let Some(steering) = steering {

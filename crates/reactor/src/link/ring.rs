@@ -83,6 +83,9 @@ pub(super) struct Slot<'a> {
     pub(super) bytes: &'a [u8],
     /// Bytes that it had on the wire.
     pub(super) length: u32,
+    /// Its checksum was left to the sender's hardware: it never was on a wire, or it was merged
+    /// here.
+    pub(super) is_unsummed: bool,
 }
 
 /// Where a slot is.
@@ -177,7 +180,8 @@ impl Ring {
             std::slice::from_raw_parts(first, header.tp_snaplen as usize)
         };
         let tag = tag(status, header.tp_vlan_tpid, header.tp_vlan_tci);
-        Slot { tag, bytes, length: header.tp_len }
+        let is_unsummed = status & libc::TP_STATUS_CSUMNOTREADY != 0;
+        Slot { tag, bytes, length: header.tp_len, is_unsummed }
     }
 
     #[inline]

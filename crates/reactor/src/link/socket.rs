@@ -6,13 +6,14 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use contract::{LinkId, VlanTag};
 use libc::mmsghdr;
 
-use super::counters::{Counters, Source};
-use super::ring::Ring;
-use super::xdp::Xdp;
+use super::counters::{Counters, LinkCells, Source};
+use super::ring::{Ring, Slot};
+use super::xdp::{self, Xdp};
 use crate::sockets;
 use crate::stats::add;
 
@@ -38,6 +39,8 @@ pub(crate) struct LinkSocket {
     /// Behind `way`, so that the ring's memory goes first.
     way: Way,
     socket: Arc<OwnedFd>,
+    /// Bytes of a frame that can be sent on, at most; `None` if none is.
+    forwarded_max: Option<u32>,
     send_calls: u64,
 }
 
@@ -47,10 +50,11 @@ impl LinkSocket {
         socket: Arc<OwnedFd>,
         way: Way,
         source: Source,
+        forwarded_max: Option<u32>,
         counters: Arc<Counters>,
     ) -> Box<LinkSocket> {
         counters.begin(source, way.frames());
-        Box::new(LinkSocket { link, counters, way, socket, send_calls: 0 })
+        Box::new(LinkSocket { link, counters, way, socket, forwarded_max, send_calls: 0 })
     }
 
     /// The descriptor to watch, for frames and for room to send.
@@ -76,18 +80,18 @@ impl LinkSocket {
         mut show: impl FnMut(Option<VlanTag>, &[u8]),
     ) -> u32 {
         let (mut frames, mut bytes_in) = (0, 0);
-        let mut count_and_show = |tag, bytes: &[u8]| {
-            frames += 1;
-            bytes_in += bytes.len() as u64;
-            show(tag, bytes);
+        let (cells, most_bytes) = (&self.counters.cells, self.forwarded_max);
+        let mut take = |slot: Slot<'_>| match flaw(&slot, most_bytes, cells) {
+            None => {
+                frames += 1;
+                bytes_in += slot.bytes.len() as u64;
+                show(slot.tag, slot.bytes);
+            }
+            Some(counter) => add(counter, 1),
         };
         let count = match &mut self.way {
             Way::Ring(ring) => {
-                let count = ring.receive(most, |slot| {
-                    if slot.length as usize == slot.bytes.len() {
-                        count_and_show(slot.tag, slot.bytes);
-                    }
-                });
+                let count = ring.receive(most, &mut take);
                 if std::mem::take(&mut ring.is_losing) {
                     // Asked at once: the kernel's counter has 32 bits, and its mark stays until it
                     // is asked.
@@ -96,12 +100,14 @@ impl LinkSocket {
                 }
                 count
             }
-            Way::Xdp(xdp) => xdp.receive(most, |frame| count_and_show(frame.tag, frame.bytes)),
+            Way::Xdp(xdp) => xdp.receive(most, |xdp::Frame { tag, bytes }| {
+                // A program at the door does not learn of checksums.
+                take(Slot { tag, bytes, length: bytes.len() as u32, is_unsummed: false });
+            }),
         };
         if count > 0 {
             add(&self.counters.cells.received, frames);
             add(&self.counters.cells.received_bytes, bytes_in);
-            add(&self.counters.cells.unreadable, u64::from(count) - frames);
         }
         count
     }
@@ -168,8 +174,56 @@ impl LinkSocket {
     }
 }
 
+/// What is wrong with a frame that came, as the counter of it. One that is over the MTU mostly came
+/// cut short as well, since no ring has room for it, and merged ones are not summed either.
+#[inline]
+fn flaw<'a>(
+    slot: &Slot<'_>,
+    forwarded_max: Option<u32>,
+    cells: &'a LinkCells,
+) -> Option<&'a AtomicU64> {
+    if forwarded_max.is_some_and(|most| slot.length > most) {
+        Some(&cells.over_mtu)
+    } else if slot.length as usize != slot.bytes.len() {
+        Some(&cells.unreadable)
+    } else if forwarded_max.is_some() && slot.is_unsummed {
+        Some(&cells.unsummed)
+    } else {
+        None
+    }
+}
+
 impl Drop for LinkSocket {
     fn drop(&mut self) {
         self.counters.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_sent_on_is_told_by_its_first_flaw() {
+        let cells = LinkCells::default();
+        let bytes = [0; 2000];
+        let flaw_of = |forwarded_max, length: u32, there: usize, is_unsummed| {
+            let slot = Slot { tag: None, bytes: &bytes[..there], length, is_unsummed };
+            flaw(&slot, forwarded_max, &cells).map(std::ptr::from_ref)
+        };
+        let [over_mtu, unreadable, unsummed] =
+            [&cells.over_mtu, &cells.unreadable, &cells.unsummed]
+                .map(|one| Some(std::ptr::from_ref(one)));
+        let forwards = Some(1514);
+        assert_eq!(flaw_of(forwards, 1514, 1514, false), None);
+        assert_eq!(flaw_of(forwards, 1515, 1515, true), over_mtu);
+        assert_eq!(flaw_of(forwards, 9000, 1600, true), over_mtu);
+        assert_eq!(flaw_of(forwards, 1514, 1513, true), unreadable);
+        assert_eq!(flaw_of(forwards, 60, 60, true), unsummed);
+        // Whoever reads a frame and sends none on takes it as it is.
+        assert_eq!(
+            (flaw_of(None, 1600, 1600, true), flaw_of(None, 9000, 1600, false)),
+            (None, unreadable)
+        );
     }
 }

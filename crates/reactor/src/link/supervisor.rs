@@ -14,7 +14,9 @@
 //! ```
 //!
 //! A socket is with one owner at a time: the supervisor opens it, `Take` moves it to the shard,
-//! `Give` asks for it back, and it is closed here. Errors: of adding a link, to whoever adds it;
+//! `Give` asks for it back, and it is closed here. What an interface has to do without while frames
+//! are forwarded there ([`Quiet`]) is switched off when a link is added, so that one that comes up
+//! later comes up so, and again whenever it is opened. Errors: of adding a link, to whoever adds it;
 //! later ones are written to the standard error, and tried again.
 
 use std::io;
@@ -32,8 +34,9 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 
 use super::counters::{Counters, LinkStats};
 use super::interface::{self, Interface};
+use super::quiet::Quiet;
 use super::socket::LinkSocket;
-use super::{LinkAccess, LinkOptions, packet, xdp};
+use super::{AddedLink, LinkAccess, LinkOptions, packet, xdp};
 use crate::mailbox::{event_descriptor, ring};
 use crate::process::{AbortOnPanic, lock};
 
@@ -79,6 +82,8 @@ struct Supervised {
     counters: Vec<(ShardId, Arc<Counters>)>,
     /// What the shards were told, while it is up.
     open: Option<Interface>,
+    /// What its interface does without meanwhile.
+    quiet: Quiet,
     /// It could not be opened although its interface is up; has been written of.
     failed: bool,
 }
@@ -98,14 +103,14 @@ impl LinkSupervisor {
         self: &Arc<Self>,
         id: LinkId,
         options: &LinkOptions,
-    ) -> io::Result<LinkFacts> {
+    ) -> io::Result<AddedLink> {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("interface {}: {error}", options.interface))
         };
         self.try_add(id, options).map_err(named)
     }
 
-    fn try_add(self: &Arc<Self>, id: LinkId, options: &LinkOptions) -> io::Result<LinkFacts> {
+    fn try_add(self: &Arc<Self>, id: LinkId, options: &LinkOptions) -> io::Result<AddedLink> {
         let shards = self.check(options)?;
         let mut links = lock(&self.links);
         if links.iter().any(|kept| kept.id == id) {
@@ -117,17 +122,31 @@ impl LinkSupervisor {
         let found = interface::find(&options.interface)?;
         let found = found.ok_or_else(interface::missing)?;
         let counters = shards.into_iter().map(|shard| (shard, Arc::default())).collect();
-        let mut kept =
-            Supervised { id, options: options.clone(), counters, open: None, failed: false };
-        let ring_frames = if found.up {
-            self.open(&mut kept, found)?
-        } else {
-            // It is opened when it comes up; whether that is permitted is told now.
-            packet::probe()?;
-            0
+        let mut kept = Supervised {
+            id,
+            options: options.clone(),
+            counters,
+            open: None,
+            quiet: Quiet::default(),
+            failed: false,
         };
+        let ring_frames = self.begin(&mut kept, found);
+        let ring_frames = ring_frames.inspect_err(|_| kept.quiet.end(&options.interface))?;
+        let facts = facts(options, &found, ring_frames);
+        let switched_off = kept.quiet.off().to_vec();
         links.push(kept);
-        Ok(facts(options, &found, ring_frames))
+        Ok(AddedLink { facts, switched_off })
+    }
+
+    /// Opens a link that is new, if its interface is up. Returns how many frames its rings hold.
+    fn begin(&self, kept: &mut Supervised, found: Interface) -> io::Result<u32> {
+        if found.up {
+            return self.open(kept, found);
+        }
+        // It is opened when it comes up; whether that is permitted is told now.
+        packet::probe()?;
+        kept.quiet.begin(&kept.options, &found)?;
+        Ok(0)
     }
 
     /// Forgets a link; its sockets are closed then.
@@ -137,6 +156,10 @@ impl LinkSupervisor {
         let mut kept = links.remove(at);
         self.close(&mut kept, true);
         self.tell_all(&kept, || LinkCommand::Forget(id));
+        for other in links.iter_mut() {
+            kept.quiet.leave_to(&mut other.quiet, &other.options);
+        }
+        kept.quiet.end(&kept.options.interface);
     }
 
     /// Has shards look for a link's frames in another way, now and when its sockets are others.
@@ -170,6 +193,14 @@ impl LinkSupervisor {
             ring(&watcher.stop);
             // A panic has ended the process already.
             let _ = watcher.thread.join();
+        }
+    }
+
+    /// Switches on again what interfaces did without. After the shards have stopped, which are the
+    /// last to have sockets.
+    pub(crate) fn leave_interfaces(&self) {
+        for kept in lock(&self.links).iter_mut() {
+            kept.quiet.end(&kept.options.interface);
         }
     }
 
@@ -212,6 +243,7 @@ impl LinkSupervisor {
     /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest
     /// ring holds.
     fn open(&self, kept: &mut Supervised, mut interface: Interface) -> io::Result<u32> {
+        kept.quiet.begin(&kept.options, &interface)?;
         let open = match kept.options.access {
             LinkAccess::Xdp => {
                 if interface.strips_tags {
@@ -267,7 +299,7 @@ impl LinkSupervisor {
         let was_open = kept.open;
         match was_open {
             Some(open) if open == found => return,
-            Some(open) if is_alike(kept.options.access, &open, &found) => {
+            Some(open) if is_alike(&kept.options, &open, &found) => {
                 for (shard, counters) in &kept.counters {
                     let facts = facts(&kept.options, &found, counters.ring_frames());
                     self.shards[shard.index()].command(LinkCommand::Tell(kept.id, facts));
@@ -348,9 +380,11 @@ fn facts(options: &LinkOptions, interface: &Interface, ring_frames: u32) -> Link
 }
 
 /// Whether the sockets of one serve the other.
-fn is_alike(access: LinkAccess, one: &Interface, other: &Interface) -> bool {
-    let memory = access != LinkAccess::Xdp && packet::is_cut_alike(one.mtu, other.mtu);
-    (one.index, one.mac) == (other.index, other.mac) && memory
+fn is_alike(options: &LinkOptions, one: &Interface, other: &Interface) -> bool {
+    let memory = options.access != LinkAccess::Xdp && packet::is_cut_alike(one.mtu, other.mtu);
+    // A socket knows how long a frame may be that is sent on.
+    let longest = options.forwarded_max(one) == options.forwarded_max(other);
+    (one.index, one.mac) == (other.index, other.mac) && memory && longest
 }
 
 /// A socket that becomes readable when an interface changes.

@@ -1,7 +1,9 @@
-//! Circuits: links that take every frame of an interface, whoever it is for.
+//! Circuits: links that take every frame of an interface, whoever it is for; and what their
+//! interfaces do without meanwhile.
 
 use super::*;
-use net::{promiscuity, silence_ipv6};
+use net::{LeftToHardware, merge, merges, promiscuity, send_unfinished, silence_ipv6, speaks_ipv6};
+use reactor::SwitchedOff;
 
 /// Another link on the circuit's interface: what the host has there beside.
 const BESIDE: LinkId = LinkId(4);
@@ -12,7 +14,7 @@ const OTHER: [u8; 2] = [0x88, 0xb6];
 impl Bench {
     fn circuit(&self, interface: &str) -> LinkOptions {
         let intake = Intake { takes: Takes::Whole, spread: one(ON_LEFT) };
-        LinkOptions { intake, ..self.options(interface, None, one(ON_LEFT)) }
+        LinkOptions { intake, forwards: true, ..self.options(interface, None, one(ON_LEFT)) }
     }
 
     fn add_circuit(&self) -> LinkFacts {
@@ -31,6 +33,14 @@ impl Bench {
             (RIGHT, "right", None, one(ON_RIGHT)),
         ]);
         self.meet();
+    }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Clock::now();
+    while !is_so() {
+        assert!(begin.elapsed() < HANG, "never seen: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -107,6 +117,182 @@ fn an_interface_hears_all_as_long_as_it_has_a_circuit() {
         assert_eq!(promiscuity("left"), 1, "of its new sockets");
         bench.remove(ON_LEFT, LEFT);
         assert_eq!(promiscuity("left"), 0);
+    });
+}
+
+/// A frame of IPv4 with this protocol and so many bytes behind its header, all zeros but for what a
+/// sender that has it cut says of TCP: a header of 20 bytes.
+fn of_ipv4(protocol: u8, length: u16) -> Vec<u8> {
+    let mut ip = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    ip[2..4].copy_from_slice(&(20 + length).to_be_bytes());
+    let mut behind = vec![0; length.into()];
+    behind[12] = 0x50;
+    [&STRANGER[..], &RIGHT_MAC, &[8, 0], &ip, &behind].concat()
+}
+
+#[test]
+fn frames_that_cannot_be_sent_on_are_counted_and_not_shown() {
+    on_each("frames_that_cannot_be_sent_on_are_counted_and_not_shown", |bench| {
+        let (unsummed, uncut) = (of_ipv4(17, 60), of_ipv4(6, 4000));
+        let send_both = || {
+            send_unfinished("right", LeftToHardware::CHECKSUM, &unsummed);
+            send_unfinished("right", LeftToHardware::PIECES, &uncut);
+        };
+        // A cable of two MTUs lets frames through that are as long as one with a tag.
+        set_mtu("right", 1600);
+        bench.begin_circuit();
+        let long = |length: usize| frame(STRANGER, RIGHT_MAC, &vec![7; length - 14]);
+        let mut tagged = long(1514);
+        tagged.splice(12..12, [0x81, 0, 0, 5]);
+        send_both();
+        let sent = [long(1514), long(1515), tagged, long(1518)];
+        bench.send(ON_RIGHT, 1, sent.map(|bytes| whole(RIGHT, bytes)).to_vec());
+        let shown = bench.shown((1, 4), 2);
+        let expected = [None, vlan(5)].map(|tag| (ON_LEFT, LEFT, tag, long(1514)));
+        assert!(shown == expected || shown == [expected[1].clone(), expected[0].clone()]);
+        wait_for("three too long and one unsummed", || {
+            let seen = bench.counted(LEFT);
+            (seen.over_mtu, seen.unsummed) == (3, 1)
+        });
+        assert_eq!(bench.counted(LEFT).unreadable, 0);
+        // A little less, for which the ring is the same.
+        set_mtu("left", 1499);
+        for _ in 0..2 {
+            assert!(
+                matches!(bench.next().1, Report::LinkUp(LEFT | BESIDE, facts) if facts.mtu == 1499)
+            );
+        }
+        bench.send(ON_RIGHT, 2, [long(1514), long(1513)].map(|bytes| whole(RIGHT, bytes)).to_vec());
+        assert!(bench.shown((2, 2), 1) == [(ON_LEFT, LEFT, None, long(1513))]);
+        assert_eq!(bench.counted(LEFT).over_mtu, 4);
+        // Who sends nothing on is shown what there is.
+        bench.remove(ON_LEFT, LEFT);
+        let reads = LinkOptions { forwards: false, ..bench.circuit("left") };
+        bench.handle.add_link(LEFT, &reads).unwrap();
+        bench.wait_up(LEFT);
+        send_both();
+        assert_eq!(bench.next(), (ON_LEFT, Report::Frame(LEFT, None, unsummed.clone())));
+        wait_for("one cut short", || bench.counted(LEFT).unreadable == 1);
+        let counted = bench.counted(LEFT);
+        assert_eq!((counted.over_mtu, counted.unsummed), (0, 0));
+    });
+}
+
+#[test]
+fn a_full_frame_leaves_with_a_tag_of_802_1q_and_with_another_where_the_mtu_is_larger() {
+    let name = "a_full_frame_leaves_with_a_tag_of_802_1q_and_with_another_where_the_mtu_is_larger";
+    on_each(name, |bench| {
+        set_mtu("right", 1504);
+        bench.begin_circuit();
+        let full = frame(RIGHT_MAC, STRANGER, &[7; 1500]);
+        let with =
+            |kind: [u8; 2]| whole(LEFT, [&full[..12], &kind, &[0x20, 5], &full[12..]].concat());
+        let [customer, service] = [with([0x81, 0]), with([0x88, 0xa8])];
+        let send = |part: &FramePart, token| {
+            let before = bench.counted(LEFT);
+            bench.send(ON_LEFT, token, vec![part.clone()]);
+            assert_eq!(bench.next(), (ON_LEFT, Report::FramesSent(token, 1)));
+            let counted = bench.counted(LEFT).since(&before);
+            (counted.sent, counted.send_failed)
+        };
+        assert_eq!((send(&customer, 1), send(&service, 2)), ((1, 0), (0, 1)));
+        set_mtu("left", 1504);
+        for _ in 0..2 {
+            assert!(matches!(bench.next().1, Report::LinkUp(LEFT | BESIDE, _)));
+        }
+        assert_eq!(send(&service, 3), (1, 0));
+    });
+}
+
+#[test]
+fn what_an_interface_does_beside_is_off_as_long_as_frames_are_forwarded() {
+    let name = "what_an_interface_does_beside_is_off_as_long_as_frames_are_forwarded";
+    on_each(name, |bench| {
+        merge("left");
+        if !speaks_ipv6("left") {
+            eprintln!("skipped: this kernel has no IPv6");
+            return;
+        }
+        let is = || (merges("left"), speaks_ipv6("left"));
+        let core = LinkOptions { forwards: true, ..bench.options("left", None, one(ON_RIGHT)) };
+        // No frame is shown: what the host at the other end says is no matter here.
+        let spread = Spread::One(ON_LEFT, vec![Instruction::ret(0)]);
+        let intake = Intake { takes: Takes::Whole, spread };
+        let circuit = LinkOptions { intake, ..bench.circuit("left") };
+        let add = |link, options: &LinkOptions| bench.handle.add_link(link, options).unwrap();
+        let both = [SwitchedOff::Gro, SwitchedOff::Ipv6];
+
+        assert_eq!(add(LEFT, &circuit).switched_off, both);
+        bench.wait_up(LEFT);
+        assert_eq!(is(), (false, false));
+        // A link that needs less of it off has nothing to do, and is left what it needs.
+        assert_eq!(add(BESIDE, &core).switched_off, []);
+        bench.wait_up(BESIDE);
+        bench.remove(ON_LEFT, LEFT);
+        assert_eq!(is(), (false, true));
+        bench.remove(ON_RIGHT, BESIDE);
+        assert_eq!(is(), (true, true));
+
+        // What was off before stays off.
+        silence_ipv6("left");
+        assert_eq!(add(LEFT, &circuit).switched_off, [SwitchedOff::Gro]);
+        bench.wait_up(LEFT);
+        bench.remove(ON_LEFT, LEFT);
+        assert_eq!(is(), (true, false));
+        net::speak_ipv6("left");
+
+        // One that only reads switches nothing off.
+        let reads = LinkOptions { forwards: false, ..circuit.clone() };
+        assert_eq!(add(LEFT, &reads).switched_off, []);
+        bench.wait_up(LEFT);
+        assert_eq!(is(), (true, true));
+        bench.remove(ON_LEFT, LEFT);
+
+        // A link that cannot be had leaves all as it was.
+        let endless = Spread::One(ON_LEFT, vec![Instruction::load_byte(0)]);
+        let intake = Intake { takes: Takes::Whole, spread: endless };
+        bench.handle.add_link(LEFT, &LinkOptions { intake, ..circuit.clone() }).unwrap_err();
+        assert_eq!(is(), (true, true));
+
+        // An interface that is down comes up without.
+        set_up("left", false);
+        assert_eq!(add(LEFT, &circuit).switched_off, both);
+        assert_eq!(is(), (false, false));
+        set_up("left", true);
+        bench.wait_up(LEFT);
+        // Somebody switches it on; the next sockets are without again.
+        merge("left");
+        set_mtu("left", 9000);
+        bench.wait_up(LEFT);
+        assert_eq!(is(), (false, false));
+        // Another interface of the name has its own, and what the first had is gone with it.
+        delete("left");
+        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        assert!(make_pair("left", "right", 1));
+        prepare_pair();
+        // It may be up, down and up again before anybody has looked at its carrier.
+        wait_for("the link is up", || bench.stats_of(LEFT).up && is() == (false, false));
+        bench.handle.stop();
+        assert_eq!(is(), (false, true), "a veth does not merge unless it is told to");
+    });
+}
+
+#[test]
+fn what_may_not_be_switched_off_is_refused_with_what_to_type() {
+    on_each("what_may_not_be_switched_off_is_refused_with_what_to_type", |bench| {
+        merge("left");
+        let mut rights = rustix::thread::capabilities(None).unwrap();
+        rights.effective.remove(rustix::thread::CapabilitySet::NET_ADMIN);
+        rustix::thread::set_capabilities(None, rights).unwrap();
+        let circuit = bench.circuit("left");
+        let speaks = speaks_ipv6("left");
+        let text = bench.handle.add_link(LEFT, &circuit).unwrap_err().to_string();
+        assert!(text.starts_with("interface left: GRO makes long frames"), "{text}");
+        assert!(text.contains("`ethtool -K left gro off`"), "{text}");
+        assert_eq!((merges("left"), speaks_ipv6("left")), (true, speaks));
+        // Without a need there is no right to ask for.
+        let reads = LinkOptions { forwards: false, ..circuit };
+        assert_eq!(bench.handle.add_link(LEFT, &reads).unwrap().switched_off, []);
     });
 }
 

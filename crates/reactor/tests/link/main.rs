@@ -126,7 +126,8 @@ impl Bench {
     fn options(&self, interface: &str, vlan: Option<u16>, spread: Spread) -> LinkOptions {
         let interface = interface.to_owned();
         let intake = Intake { takes: Takes::Type(EtherType(TYPE)), spread };
-        LinkOptions { interface, vlan, access: self.access, poll: Poll::Auto, intake }
+        let (access, poll) = (self.access, Poll::Auto);
+        LinkOptions { interface, vlan, access, poll, intake, forwards: false }
     }
 
     /// Whether links can be had, which for AF_XDP is not so in the namespace of an ordinary user.
@@ -148,7 +149,7 @@ impl Bench {
     }
 
     fn add(&self, (link, interface, vlan, spread): Link) -> LinkFacts {
-        self.handle.add_link(link, &self.options(interface, vlan, spread)).unwrap()
+        self.handle.add_link(link, &self.options(interface, vlan, spread)).unwrap().facts
     }
 
     /// Adds links, and waits until each is up on each of its shards.
@@ -661,7 +662,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
         assert!(refused(bench.options("left", None, endless)).contains("BPF"));
         // An interface that is down is taken, and up later.
         set_up("left", false);
-        let facts = bench.handle.add_link(LEFT, &options("left")).unwrap();
+        let facts = bench.handle.add_link(LEFT, &options("left")).unwrap().facts;
         assert_eq!((facts.mac, facts.mtu, facts.ring_frames), (LEFT_MAC, 1500, 0));
         assert!(refused(options("left")).contains("already"));
         set_up("left", true);

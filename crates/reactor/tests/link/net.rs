@@ -217,7 +217,19 @@ pub(crate) fn strip_tags(name: &str) {
     flags(name, [0x26, flags(name, [0x25, 0]) | STRIPS_TAGS]);
 }
 
-/// ETHTOOL_GFLAGS (0x25) or ETHTOOL_SFLAGS (0x26).
+/// Whether the stack makes one long frame of several that come to an interface (GRO).
+pub(crate) fn merges(name: &str) -> bool {
+    // ETHTOOL_GGRO.
+    flags(name, [0x2b, 0]) != 0
+}
+
+/// Has it do so.
+pub(crate) fn merge(name: &str) {
+    // ETHTOOL_SGRO.
+    flags(name, [0x2c, 1]);
+}
+
+/// A command of ethtool with a number: of flags ETHTOOL_GFLAGS (0x25) or ETHTOOL_SFLAGS (0x26).
 fn flags(name: &str, mut value: [u32; 2]) -> u32 {
     // SAFETY: a request of zeros is valid; the kernel reads the name and reads or fills the value,
     // both of which live until the call returns.
@@ -238,6 +250,70 @@ fn socket_of_ioctls() -> OwnedFd {
     socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
 }
 
+/// What a sender leaves to the interface (`struct virtio_net_hdr`).
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct LeftToHardware {
+    /// 1: a checksum is to be put in.
+    flags: u8,
+    /// 1: it is to be cut as TCP over IPv4.
+    kind: u8,
+    head_length: u16,
+    piece_length: u16,
+    /// From where on is summed, and where from there the sum goes.
+    sum_from: u16,
+    sum_at: u16,
+}
+
+impl LeftToHardware {
+    /// The checksum of UDP over IPv4.
+    pub(crate) const CHECKSUM: LeftToHardware = LeftToHardware {
+        flags: 1,
+        kind: 0,
+        head_length: 0,
+        piece_length: 0,
+        sum_from: 34,
+        sum_at: 6,
+    };
+    /// To cut TCP over IPv4, and to sum the pieces.
+    pub(crate) const PIECES: LeftToHardware = LeftToHardware {
+        flags: 1,
+        kind: 1,
+        head_length: 54,
+        piece_length: 1400,
+        sum_from: 34,
+        sum_at: 16,
+    };
+}
+
+/// Sends a frame as a host's stack does that leaves something to its interface. A veth does none of
+/// it: the other end gets the frame as it is.
+pub(crate) fn send_unfinished(name: &str, left: LeftToHardware, frame: &[u8]) {
+    let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+    let one: libc::c_int = 1;
+    // SAFETY: the kernel reads an integer and an address of the lengths that are given, and of the
+    // structure its own bytes, none of which is padding.
+    let head = unsafe {
+        let (level, option) = (libc::SOL_PACKET, libc::PACKET_VNET_HDR);
+        let fd = socket.as_raw_fd();
+        assert_eq!(0, libc::setsockopt(fd, level, option, (&raw const one).cast(), 4));
+        let mut address: libc::sockaddr_ll = std::mem::zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_ifindex = index_of(name);
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        assert_eq!(0, libc::bind(fd, (&raw const address).cast(), length));
+        std::slice::from_raw_parts((&raw const left).cast::<u8>(), size_of::<LeftToHardware>())
+    };
+    let bytes = [head, frame].concat();
+    assert_eq!(send(&socket, &bytes, SendFlags::empty()).unwrap(), bytes.len());
+}
+
+/// Whether the host speaks IPv6 on an interface.
+pub(crate) fn speaks_ipv6(name: &str) -> bool {
+    std::fs::read_to_string(no_ipv6(name)).is_ok_and(|text| text.trim() == "0")
+}
+
 /// Where the system keeps whether an interface is without IPv6.
 fn no_ipv6(name: &str) -> String {
     format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
@@ -246,6 +322,11 @@ fn no_ipv6(name: &str) -> String {
 /// Has the host not speak IPv6 on an interface, where the kernel knows it.
 pub(crate) fn silence_ipv6(name: &str) {
     let _ = std::fs::write(no_ipv6(name), "1");
+}
+
+/// Has the host speak it.
+pub(crate) fn speak_ipv6(name: &str) {
+    std::fs::write(no_ipv6(name), "0").unwrap();
 }
 
 /// Deletes an interface, and with it the other end of its cable.

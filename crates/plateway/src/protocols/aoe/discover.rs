@@ -115,12 +115,13 @@ fn open(
         access: LinkAccess::Packet,
         poll: contract::Poll::Never,
         intake: filter::searching(),
+        forwards: false,
     };
-    let facts = handle.add_link(link, &options).map_err(|error| {
+    let added = handle.add_link(link, &options).map_err(|error| {
         let why = error.to_string().replacen(&format!("{link} on "), "", 1);
         miette::miette!("discovery by AoE: {why}")
     })?;
-    if facts.ring_frames == 0 {
+    if added.facts.ring_frames == 0 {
         return Err(miette::miette!(
             help = "ip link set {interface} up",
             "discovery by AoE: interface {interface} is down"

@@ -131,8 +131,9 @@ pub(super) fn open(
     };
     let source = Source::Xdp { sockets: sockets.iter().map(Arc::downgrade).collect(), seen: 0 };
     drop(sockets);
-    let way = Way::Xdp(Box::new(xdp));
-    Ok(vec![(*shard, LinkSocket::new(link, watched, way, source, counters.clone()))])
+    let (way, forwarded_max) = (Way::Xdp(Box::new(xdp)), options.forwarded_max(interface));
+    let socket = LinkSocket::new(link, watched, way, source, forwarded_max, counters.clone());
+    Ok(vec![(*shard, socket)])
 }
 
 impl Xdp {
