@@ -12,6 +12,7 @@
 //! and the present in, the path out. Units: none. No errors. Spec: none; the rules are ours, after
 //! RFC 6378's revertive mode.
 
+use core::fmt;
 use core::time::Duration;
 
 use block::Instant;
@@ -28,6 +29,12 @@ pub enum Way {
 impl Way {
     /// Both, the primary first.
     pub const BOTH: [Way; 2] = [Way::Primary, Way::Backup];
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Primary { "primary" } else { "backup" })
+    }
 }
 
 counters! {

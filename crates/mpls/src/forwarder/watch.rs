@@ -11,6 +11,7 @@
 //! Units: microseconds in settings. Errors: settings that BFD refuses; packets are dropped and
 //! counted by the session. Spec: RFC 5885 (type 0x0007, CC type 1), RFC 5880.
 
+use core::fmt;
 use core::time::Duration;
 
 use bfd::{Carrier, Event as BfdEvent, Role, Settings, Status};
@@ -59,6 +60,31 @@ pub enum Event {
     Moved(PseudowireId, Way),
     /// The other end began anew.
     BeganAnew(PseudowireId),
+}
+
+impl Event {
+    /// Whose it is.
+    pub fn pseudowire(&self) -> PseudowireId {
+        let (Self::Up(id, _) | Self::Down(id, ..) | Self::Moved(id, _) | Self::BeganAnew(id)) =
+            self;
+        *id
+    }
+
+    /// Whether somebody should look.
+    pub fn is_bad(&self) -> bool {
+        matches!(self, Self::Down(..) | Self::Moved(_, Way::Backup))
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Up(_, way) => write!(f, "its {way} path is up"),
+            Self::Down(_, way, why) => write!(f, "its {way} path is down: {why}"),
+            Self::Moved(_, way) => write!(f, "its frames take the {way} path from now on"),
+            Self::BeganAnew(_) => f.write_str("the router at its other end began anew"),
+        }
+    }
 }
 
 /// A pseudowire that is watched.

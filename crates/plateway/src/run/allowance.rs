@@ -31,6 +31,8 @@ pub(super) enum Key {
     Link(LinkId),
     /// States of groups of listeners.
     Paths,
+    /// What becomes of a pseudowire, by the numbers of its router and its own.
+    Pseudowire(u32, u32),
     /// Stations of a link that are refused.
     Stations(LinkId),
 }

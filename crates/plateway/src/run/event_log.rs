@@ -27,6 +27,8 @@ const ERRORS_LAST: Duration = Duration::from_secs(60);
 pub(super) struct EventLog {
     names: BTreeMap<DiskId, String>,
     links: BTreeMap<LinkId, String>,
+    /// By the numbers of their router and their own.
+    pseudowires: BTreeMap<(u32, u32), String>,
     health: BTreeMap<DiskId, Health>,
     /// Disks that take no writes, and why.
     protected: BTreeMap<DiskId, Failure>,
@@ -63,6 +65,17 @@ impl EventLog {
         self.down.remove(&link);
         self.limits.forget(Key::Link(link));
         self.limits.forget(Key::Stations(link));
+    }
+
+    /// A pseudowire of a router, both by their numbers, has this name.
+    pub(super) fn name_pseudowire(&mut self, numbers: (u32, u32), name: &str) {
+        self.pseudowires.insert(numbers, name.to_owned());
+    }
+
+    /// A pseudowire is gone: what is still told of it is no news.
+    pub(super) fn forget_pseudowire(&mut self, numbers: (u32, u32)) {
+        self.pseudowires.remove(&numbers);
+        self.limits.forget(Key::Pseudowire(numbers.0, numbers.1));
     }
 
     /// A disk was reopened: what was told of it is over.
@@ -213,6 +226,12 @@ impl EventLog {
                     _ => return None,
                 };
                 (Key::Link(*link), event.link(&name))
+            }
+            News::Route(router, event) => {
+                let numbers = (router.0, event.pseudowire().0);
+                let words = format!("pseudowire {}: {event}", self.pseudowires.get(&numbers)?);
+                let event = if event.is_bad() { Event::warn(words) } else { Event::info(words) };
+                (Key::Pseudowire(numbers.0, numbers.1), event)
             }
             News::Closed { peer, reason } => {
                 let words = format!("connection of {peer} closed: {reason}");
