@@ -3,8 +3,8 @@
 //! Both are written for speed alone and are no part of the product. They speak just enough of a
 //! protocol to stand opposite each other, Plateway, or any other target: `nvme.rs`, `iscsi.rs` and
 //! `aoe.rs` have a pair each. The pairs over TCP run on `responder.rs` and `load.rs`, whose threads
-//! stand on `ring.rs`, `inbox.rs`, `outbox.rs` and `bytes.rs`. `memory.rs`, `system.rs`, `places.rs`
-//! and `report.rs` serve all; `hog.rs` is who competes with a target for its CPU. Absent on purpose:
+//! stand on `ring.rs`, `inbox.rs`, `outbox.rs` and `bytes.rs`, what speaks Ethernet on `packet.rs`.
+//! `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all; `hog.rs` is who competes with a target for its CPU. Absent on purpose:
 //! the workspace's own crates, so that nothing that is measured is part of the measure.
 
 mod aoe;
@@ -16,6 +16,7 @@ mod load;
 mod memory;
 mod nvme;
 mod outbox;
+mod packet;
 mod places;
 mod report;
 mod responder;

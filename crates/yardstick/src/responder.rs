@@ -10,7 +10,7 @@
 mod stream;
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -80,24 +80,6 @@ pub(crate) fn run<S: Speaker>(options: &Options) -> Result<()> {
     responder.run(options.seconds)
 }
 
-/// Blocks SIGTERM, SIGINT and SIGUSR1 and returns the descriptor on which they arrive.
-fn block_signals() -> Result<OwnedFd> {
-    // SAFETY: the set is initialised by sigemptyset before use; the calls touch only it, and the
-    // descriptor is new and ours.
-    let fd = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1] {
-            libc::sigaddset(&mut set, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-    };
-    anyhow::ensure!(fd >= 0, "signalfd: {}", std::io::Error::last_os_error());
-    // SAFETY: just made, owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 impl<S: Speaker> Responder<S> {
     /// Listens, and maps the RAM area. What runs it is the thread that opened it.
     pub(crate) fn open(options: &Options) -> Result<Self> {
@@ -108,7 +90,7 @@ impl<S: Speaker> Responder<S> {
             ring: Ring::new(Duration::from_micros(options.spin_us))
                 .context("cannot set up an io_uring")?,
             ram: Area::new(options.size, true).context("cannot map the RAM area")?,
-            signals: block_signals()?,
+            signals: system::block_signals()?,
             connections: Vec::new(),
             free: (0..SLOTS - 2).rev().collect(),
             buffer: options.buffer,

@@ -1,4 +1,4 @@
-//! The thread's CPU, its time, and what `/proc` tells of the process that is measured.
+//! The thread's CPU, its time, its signals, and what `/proc` tells of the process that is measured.
 //!
 //! Units: nanoseconds. The CPU of a target is the sum of its threads' run time
 //! (`/proc/PID/task/*/schedstat`, first field) and of `ksoftirqd` on its CPUs; without
@@ -10,6 +10,7 @@
 //! neighbour on that CPU counts too.
 
 use std::fs;
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -43,6 +44,24 @@ pub(crate) fn raise_descriptor_limit() {
     limit.current = limit.maximum;
     // Not enough descriptors shows later, as an accept or a connect that fails and says so.
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Blocks SIGTERM, SIGINT and SIGUSR1 and returns the descriptor on which they arrive.
+pub(crate) fn block_signals() -> Result<OwnedFd> {
+    // SAFETY: the set is initialised by sigemptyset before use; the calls touch only it, and the
+    // descriptor is new and ours.
+    let fd = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1] {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    anyhow::ensure!(fd >= 0, "signalfd: {}", std::io::Error::last_os_error());
+    // SAFETY: just made, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// One look at a process.

@@ -14,9 +14,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::packet::{BATCH, Outgoing, Packet, Receive};
-use super::wire::{self, ATA_HEAD, Address, BROADCAST, Body, Head, Mac, SECTOR};
+use super::outgoing::Outgoing;
+use super::wire::{self, ATA_HEAD, Address, BROADCAST, Body, Head, SECTOR};
 use crate::memory::Area;
+use crate::packet::{BATCH, Mac, Packet, Receive};
 use crate::places::Places;
 use crate::report::{Opened, Tally, Window, quiet};
 use crate::system::{self, Counted, Target};
@@ -165,7 +166,7 @@ impl Client {
         } else {
             Receive::Messages
         };
-        let mut packet = Packet::open(&options.interface, receive)?;
+        let mut packet = Packet::open(&options.interface, wire::ETHER_TYPE, receive)?;
         let mut outgoing = Outgoing::new();
         let found = find(&mut packet, &mut outgoing, options.address)?;
         let frame = usize::from(found.sectors.min(wire::sectors_of(packet.interface.mtu))) * SECTOR;

@@ -11,9 +11,10 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 
-use super::packet::{BATCH, Interface, Outgoing, Packet, Receive};
+use super::outgoing::Outgoing;
 use super::wire::{self, ATA_HEAD, Address, Asks, Head, SECTOR};
 use crate::memory::Area;
+use crate::packet::{BATCH, Interface, Packet, Receive};
 use crate::system;
 
 #[derive(Args, Clone, Debug)]
@@ -44,7 +45,8 @@ pub(crate) struct Options {
 /// Answers until the time is over or a signal ends it; prints a line once it does.
 pub(crate) fn run(options: &Options) -> Result<()> {
     system::pin(options.cpu)?;
-    let mut packet = Packet::open(&options.interface, Receive::Ring(options.frames as usize))?;
+    let mut packet =
+        Packet::open(&options.interface, wire::ETHER_TYPE, Receive::Ring(options.frames as usize))?;
     let buffers = (packet.slots() - 1).min(usize::from(u16::MAX)) as u16;
     let mut disk = Disk::new(options, packet.interface, buffers)?;
     let mut outgoing = Outgoing::new();

@@ -6,6 +6,8 @@
 
 use anyhow::{Context as _, Result};
 
+use crate::packet::Mac;
+
 /// EtherType of AoE.
 pub(super) const ETHER_TYPE: u16 = 0x88a2;
 /// Bytes of a sector.
@@ -41,8 +43,6 @@ const READY: u8 = 0x40;
 /// Status bits of which none is set after success: BSY, DF, DRQ, ERR.
 const FAILED: u8 = 0xa9;
 
-/// A station's address.
-pub(super) type Mac = [u8; 6];
 /// Everybody.
 pub(super) const BROADCAST: Mac = [0xff; 6];
 /// A head with room for its padding.

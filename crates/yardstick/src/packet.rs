@@ -1,13 +1,11 @@
-//! A packet socket: frames in by a TPACKET_V2 ring or by `recvmmsg`, frames out by `sendmmsg` in
-//! batches.
+//! A packet socket: frames in by a TPACKET_V2 ring or by `recvmmsg`, frames out by `sendmmsg`.
 //!
 //! Who copies differs: into a ring the kernel copies in its softirq, that is on the sender's CPU
 //! where a virtual link has no other; what `recvmmsg` takes is copied by the receiver.
 //!
-//! In: the name of an interface. Out: received frames, lent until the ring moves on, and sent ones,
-//! whose heads are written in place and whose data are named by address. Errors: those of the
-//! system calls; a frame that the interface refuses is counted and dropped, as on any wire. Units:
-//! bytes.
+//! In: the name of an interface and an EtherType. Out: received frames, lent until the ring moves
+//! on. What a batch of sent ones is made of is for who sends. Errors: those of the system calls; a
+//! frame that the interface refuses is counted and dropped, as on any wire. Units: bytes.
 
 use std::ffi::c_int;
 use std::io;
@@ -20,11 +18,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::wire::{ETHER_TYPE, FRAME_MIN, Head, Mac};
 use crate::memory::Area;
 
 /// Frames that leave in one call at most.
-pub(super) const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 /// What the socket may hold of frames on their way out: a batch of the largest, several times over.
 const SEND_BUFFER: usize = 4 << 20;
 /// What the socket may hold of frames that `recvmmsg` has yet to take: far more than any window.
@@ -32,21 +29,24 @@ const RECEIVE_BUFFER: usize = 16 << 20;
 /// Frames of a block of the ring; a block is then whole pages for every frame size of whole KiB.
 const FRAMES_A_BLOCK: usize = 4;
 
+/// A station's address.
+pub(crate) type Mac = [u8; 6];
+
 /// What is known of an interface.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Interface {
+pub(crate) struct Interface {
     /// Its number.
-    pub(super) index: c_int,
+    pub(crate) index: c_int,
     /// Its station address.
-    pub(super) mac: Mac,
+    pub(crate) mac: Mac,
     /// Its MTU.
-    pub(super) mtu: usize,
+    pub(crate) mtu: usize,
 }
 
-/// A packet socket that receives AoE on one interface.
-pub(super) struct Packet {
-    pub(super) socket: OwnedFd,
-    pub(super) interface: Interface,
+/// A packet socket on one interface.
+pub(crate) struct Packet {
+    pub(crate) socket: OwnedFd,
+    pub(crate) interface: Interface,
     inbox: Inbox,
 }
 
@@ -66,8 +66,8 @@ pub(crate) enum Receive {
 }
 
 impl Packet {
-    /// Opens a socket on `name`.
-    pub(super) fn open(name: &str, receive: Receive) -> Result<Self> {
+    /// Opens a socket on `name` that receives frames of this type.
+    pub(crate) fn open(name: &str, ether_type: u16, receive: Receive) -> Result<Self> {
         // Protocol 0 until it is bound: nothing arrives from other interfaces in between.
         let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
@@ -87,12 +87,12 @@ impl Packet {
         // More than the system's limit takes CAP_NET_ADMIN; without it the limit is what there is.
         let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
-        bind(&socket, interface.index)?;
+        bind(&socket, interface.index, ether_type)?;
         Ok(Self { socket, interface, inbox })
     }
 
     /// Frames that fit before any is dropped, as far as that is known.
-    pub(super) fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         match &self.inbox {
             Inbox::Ring(ring) => ring.slots,
             Inbox::Messages(_) => BATCH,
@@ -101,7 +101,7 @@ impl Packet {
 
     /// Looks for frames; afterwards [`Self::front`] shows them.
     #[inline]
-    pub(super) fn receive(&mut self) -> io::Result<()> {
+    pub(crate) fn receive(&mut self) -> io::Result<()> {
         match &mut self.inbox {
             Inbox::Ring(_) => Ok(()),
             Inbox::Messages(messages) => messages.receive(&self.socket),
@@ -110,7 +110,7 @@ impl Packet {
 
     /// The next frame, if one is there. It stays until [`Self::release`].
     #[inline]
-    pub(super) fn front(&self) -> Option<&[u8]> {
+    pub(crate) fn front(&self) -> Option<&[u8]> {
         match &self.inbox {
             Inbox::Ring(ring) => ring.front(),
             Inbox::Messages(messages) => messages.front(),
@@ -119,7 +119,7 @@ impl Packet {
 
     /// The front frame has been dealt with.
     #[inline]
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         match &mut self.inbox {
             Inbox::Ring(ring) => ring.release(),
             Inbox::Messages(messages) => messages.next += 1,
@@ -127,7 +127,7 @@ impl Packet {
     }
 
     /// Sleeps until a frame is there or the time (none: for ever) is over.
-    pub(super) fn wait(&self, time: Option<Duration>) -> Result<()> {
+    pub(crate) fn wait(&self, time: Option<Duration>) -> Result<()> {
         let time = time.map(Timespec::try_from).transpose()?;
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -136,7 +136,7 @@ impl Packet {
     }
 
     /// Frames that the kernel dropped because the ring was full, since the last look.
-    pub(super) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes of counters into `stats`.
@@ -167,11 +167,11 @@ fn interface(name: &str) -> Result<Interface> {
     Ok(Interface { index: read("ifindex")?.parse()?, mac, mtu: read("mtu")?.parse()? })
 }
 
-fn bind(socket: &OwnedFd, index: c_int) -> Result<()> {
+fn bind(socket: &OwnedFd, index: c_int, ether_type: u16) -> Result<()> {
     // SAFETY: sockaddr_ll is plain data for which all zeroes is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = ETHER_TYPE.to_be();
+    address.sll_protocol = ether_type.to_be();
     address.sll_ifindex = index;
     // SAFETY: the address lives through the call and its length is its own.
     let result = unsafe {
@@ -207,7 +207,7 @@ fn slot_size(mtu: usize) -> usize {
 }
 
 /// The receive ring: the kernel copies frames into it, we read them where they lie.
-pub(super) struct ReceiveRing {
+pub(crate) struct ReceiveRing {
     memory: Area,
     slot: usize,
     slots: usize,
@@ -338,102 +338,40 @@ impl Messages {
     }
 }
 
-/// Frames that leave with the next call.
-pub(super) struct Outgoing {
-    heads: Box<[Head; BATCH]>,
-    vectors: Box<[[libc::iovec; 2]; BATCH]>,
-    messages: Box<[libc::mmsghdr; BATCH]>,
-    count: usize,
-    /// Frames that the interface or the socket did not take.
-    pub(super) refused: u64,
-}
-
-impl Outgoing {
-    pub(super) fn new() -> Self {
-        let mut heads = Box::new([[0; FRAME_MIN]; BATCH]);
-        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let mut vectors = Box::new([[nothing; 2]; BATCH]);
-        // SAFETY: mmsghdr is plain data for which all zeroes means: no name, no vectors, no
-        // control.
-        let mut messages: Box<[libc::mmsghdr; BATCH]> = Box::new(unsafe { std::mem::zeroed() });
-        for at in 0..BATCH {
-            // The boxes never move, so the addresses are good for the whole life of this value.
-            vectors[at][0].iov_base = heads[at].as_mut_ptr().cast();
-            messages[at].msg_hdr.msg_iov = vectors[at].as_mut_ptr();
+/// Sends all messages, in as few calls as there can be; how many were refused. What is refused for
+/// want of room, at the socket or behind it, is dropped, as on any wire.
+///
+/// # Safety
+/// The messages and what they name are valid.
+pub(crate) unsafe fn send_all(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<u64> {
+    let (mut from, mut refused) = (0, 0);
+    while from < messages.len() {
+        let rest = &mut messages[from..];
+        // SAFETY: the caller vouches for the messages.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                rest.as_mut_ptr(),
+                rest.len() as u32,
+                libc::MSG_DONTWAIT as _,
+            )
+        };
+        if sent >= 0 {
+            from += sent as usize;
+            continue;
         }
-        Self { heads, vectors, messages, count: 0, refused: 0 }
-    }
-
-    /// Whether the next frame has to wait for [`Self::send`].
-    #[inline]
-    pub(super) fn is_full(&self) -> bool {
-        self.count == BATCH
-    }
-
-    /// The head of the next frame, to be filled in before it is pushed.
-    #[inline]
-    pub(super) fn head(&mut self) -> &mut Head {
-        &mut self.heads[self.count]
-    }
-
-    /// The frame is its head alone, with its padding.
-    #[inline]
-    pub(super) fn push(&mut self) {
-        self.vectors[self.count][0].iov_len = FRAME_MIN;
-        self.messages[self.count].msg_hdr.msg_iovlen = 1;
-        self.count += 1;
-    }
-
-    /// The frame is the first `head` bytes of its head and `len` bytes at `data`.
-    ///
-    /// # Safety
-    /// The data stay mapped until the batch is sent.
-    #[inline]
-    pub(super) unsafe fn push_with(&mut self, head: usize, data: *mut u8, len: usize) {
-        debug_assert!(head <= FRAME_MIN && head + len >= FRAME_MIN, "no runts");
-        let vectors = &mut self.vectors[self.count];
-        vectors[0].iov_len = head;
-        vectors[1] = libc::iovec { iov_base: data.cast(), iov_len: len };
-        self.messages[self.count].msg_hdr.msg_iovlen = 2;
-        self.count += 1;
-    }
-
-    /// Sends everything. What is refused for want of room is dropped and counted: the other side
-    /// asks again.
-    pub(super) fn send(&mut self, socket: &OwnedFd) -> io::Result<()> {
-        let mut from = 0;
-        while from < self.count {
-            // SAFETY: the messages from..count name heads of ours and data that `push_with`'s
-            // caller vouched for; their vectors lie in boxes that live as long as `self`.
-            let sent = unsafe {
-                libc::sendmmsg(
-                    socket.as_raw_fd(),
-                    self.messages[from..].as_mut_ptr(),
-                    (self.count - from) as u32,
-                    libc::MSG_DONTWAIT as _,
-                )
-            };
-            if sent >= 0 {
-                from += sent as usize;
-                continue;
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // The first of the rest is the one that failed.
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN) => {
+                refused += 1;
+                from += 1;
             }
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EINTR) => {}
-                // The first of the rest is the one that failed.
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN) => {
-                    self.refused += 1;
-                    from += 1;
-                }
-                _ => {
-                    self.count = 0;
-                    return Err(error);
-                }
-            }
+            _ => return Err(error),
         }
-        self.count = 0;
-        Ok(())
     }
+    Ok(refused)
 }
 
 #[cfg(test)]
