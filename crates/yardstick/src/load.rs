@@ -25,7 +25,7 @@ use crate::system::{self, Target};
 use crate::{Measure, Pattern};
 pub(crate) use company::{Idle, KeepAlive};
 pub(crate) use flow::{Flow, Work};
-use pace::Pace;
+pub(crate) use pace::Pace;
 
 /// How long commands still outstanding at the end may take.
 const DRAIN: Duration = Duration::from_secs(2);

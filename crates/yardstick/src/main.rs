@@ -2,7 +2,7 @@
 //!
 //! Both are written for speed alone and are no part of the product. They speak just enough of a
 //! protocol to stand opposite each other, Plateway, or any other target: `nvme.rs`, `iscsi.rs` and
-//! `aoe.rs` have a pair each. The pairs over TCP run on `responder.rs` and `load.rs`, whose threads
+//! `aoe.rs` have a pair each, `mpls.rs` a forwarder and who sends it frames. The pairs over TCP run on `responder.rs` and `load.rs`, whose threads
 //! stand on `ring.rs`, `inbox.rs`, `outbox.rs` and `bytes.rs`, what speaks Ethernet on `packet.rs`.
 //! `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all; `hog.rs` is who competes with a target for its CPU. Absent on purpose:
 //! the workspace's own crates, so that nothing that is measured is part of the measure.
@@ -14,6 +14,7 @@ mod inbox;
 mod iscsi;
 mod load;
 mod memory;
+mod mpls;
 mod nvme;
 mod outbox;
 mod packet;
@@ -30,7 +31,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use system::Target;
 
-/// Measures NVMe/TCP, iSCSI and AoE targets: a bare responder and a bare client of each.
+/// Measures NVMe/TCP, iSCSI and AoE targets, and routers of labels: a bare responder and a bare
+/// client of each.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -52,6 +54,10 @@ enum Command {
     CeilingAoe(aoe::responder::Options),
     /// Put load on an AoE target and count.
     ClientAoe(aoe::client::Options),
+    /// Run the barest forwarder of labelled frames there is.
+    Forward(mpls::forward::Options),
+    /// Send labelled frames and count what comes out.
+    Generate(mpls::generate::Options),
     /// Spin on a CPU and count the loops, until standard input ends.
     Hog(hog::Options),
 }
@@ -139,6 +145,8 @@ fn main() -> Result<()> {
         }
         Command::CeilingAoe(options) => aoe::responder::run(options),
         Command::ClientAoe(options) => show(&aoe::client::run(options)?, options.measure.json),
+        Command::Forward(options) => show(&mpls::forward::run(options)?, options.json),
+        Command::Generate(options) => show(&mpls::generate::run(options)?, options.json),
         Command::Hog(options) => show(&hog::run(options)?, options.json),
     }
 }

@@ -1,7 +1,7 @@
 //! Anonymous memory that the kernel reads and writes behind the borrow checker's back.
 //!
 //! An [`Area`] is a mapping with a fixed address for its whole life: the RAM volume of the ceiling,
-//! receive buffers, the header arena of an outbox, a packet socket's ring. Units: bytes. Errors:
+//! receive buffers, the header arena of an outbox, the rings of a socket. Units: bytes. Errors:
 //! the mapping fails. Every access is checked against the length, so that a lying peer cannot reach
 //! outside.
 
@@ -33,12 +33,13 @@ impl Area {
         Ok(area)
     }
 
-    /// Maps `len` bytes that a socket shares with the kernel.
-    pub(crate) fn shared(socket: impl AsFd, len: usize) -> std::io::Result<Self> {
+    /// Maps `len` bytes, from `offset` on, that a socket shares with the kernel.
+    pub(crate) fn shared(socket: impl AsFd, len: usize, offset: u64) -> std::io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: as above.
-        let base =
-            unsafe { mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, socket, 0) }?;
+        let base = unsafe {
+            mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, socket, offset)
+        }?;
         Ok(Self::at_base(base, len))
     }
 

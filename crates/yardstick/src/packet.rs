@@ -84,9 +84,7 @@ impl Packet {
                 Inbox::Messages(Box::new(Messages::new(interface.mtu)?))
             }
         };
-        // More than the system's limit takes CAP_NET_ADMIN; without it the limit is what there is.
-        let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
-            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
+        enlarge_send_buffer(&socket);
         bind(&socket, interface.index, ether_type)?;
         Ok(Self { socket, interface, inbox })
     }
@@ -126,6 +124,21 @@ impl Packet {
         }
     }
 
+    /// The frame so many behind the next one, if it is there, to be changed where it lies.
+    #[inline]
+    pub(crate) fn ahead(&mut self, count: usize) -> Option<&mut [u8]> {
+        match &mut self.inbox {
+            Inbox::Ring(ring) => ring.ahead(count),
+            Inbox::Messages(messages) => messages.ahead(count),
+        }
+    }
+
+    /// So many frames have been dealt with.
+    #[inline]
+    pub(crate) fn release_all(&mut self, count: usize) {
+        (0..count).for_each(|_| self.release());
+    }
+
     /// Sleeps until a frame is there or the time (none: for ever) is over.
     pub(crate) fn wait(&self, time: Option<Duration>) -> Result<()> {
         let time = time.map(Timespec::try_from).transpose()?;
@@ -153,8 +166,37 @@ impl Packet {
     }
 }
 
+/// A socket that sends on `name` and receives nothing.
+pub(crate) fn sender(name: &str) -> Result<(OwnedFd, Interface)> {
+    let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
+        .context("no packet socket (it takes CAP_NET_RAW)")?;
+    let interface = interface(name)?;
+    enlarge_send_buffer(&socket);
+    // Protocol 0 is nothing that could be received; a frame's own type stands in it.
+    bind(&socket, interface.index, 0)?;
+    Ok((socket, interface))
+}
+
+/// Has a socket hold as much as it may of what is on its way out.
+pub(crate) fn enlarge_send_buffer(socket: &OwnedFd) {
+    // More than the system's limit takes CAP_NET_ADMIN; without it the limit is what there is.
+    let _ = sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER));
+}
+
+/// A batch of vectors that name nothing yet, and of messages that have one vector each, yet to be
+/// named.
+pub(crate) fn messages() -> (Box<[libc::iovec; BATCH]>, Box<[libc::mmsghdr; BATCH]>) {
+    let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    // SAFETY: mmsghdr is plain data for which all zeroes means: no name, no vectors, no control.
+    let mut messages: Box<[libc::mmsghdr; BATCH]> = Box::new(unsafe { std::mem::zeroed() });
+    messages.iter_mut().for_each(|message| message.msg_hdr.msg_iovlen = 1);
+    (Box::new([nothing; BATCH]), messages)
+}
+
 /// Looks an interface up by name.
-fn interface(name: &str) -> Result<Interface> {
+pub(crate) fn interface(name: &str) -> Result<Interface> {
     let read = |what: &str| {
         let path = format!("/sys/class/net/{name}/{what}");
         let text = std::fs::read_to_string(path).with_context(|| format!("interface {name}"))?;
@@ -186,7 +228,12 @@ fn bind(socket: &OwnedFd, index: c_int, ether_type: u16) -> Result<()> {
 }
 
 /// Sets a socket option that is a plain value.
-fn option<T: Copy>(socket: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+pub(crate) fn option<T: Copy>(
+    socket: &OwnedFd,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of `value`, whose length is its own.
     let result = unsafe {
         libc::setsockopt(
@@ -228,40 +275,57 @@ impl ReceiveRing {
             tp_frame_nr: slots as u32,
         };
         option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        Ok(Self { memory: Area::shared(socket, slot * slots)?, slot, slots, next: 0 })
+        Ok(Self { memory: Area::shared(socket, slot * slots, 0)?, slot, slots, next: 0 })
     }
 
-    fn header(&self) -> *mut libc::tpacket2_hdr {
-        let slot = self.memory.at(self.next * self.slot, self.slot);
+    fn header(&self, slot: usize) -> *mut libc::tpacket2_hdr {
+        let slot = self.memory.at(slot * self.slot, self.slot);
         slot.expect("there are so many slots").cast()
     }
 
-    fn status(&self) -> &AtomicU32 {
+    fn status(&self, slot: usize) -> &AtomicU32 {
         // SAFETY: the status is an aligned u32 in the mapping, which lives as long as `self`; the
         // kernel and we change it atomically. Slots are aligned to 1024 bytes.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.header()).tp_status) }
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.header(slot)).tp_status) }
+    }
+
+    /// Where the frame in a slot lies, if one is there.
+    #[inline]
+    fn place(&self, slot: usize) -> Option<(*mut u8, usize)> {
+        if self.status(slot).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        let header = self.header(slot);
+        // SAFETY: the slot is ours until it is released, and the acquire above orders these reads.
+        let (from, len) = unsafe { (usize::from((*header).tp_mac), (*header).tp_snaplen as usize) };
+        assert!(from + len <= self.slot, "{len} bytes at {from} in a slot of {}", self.slot);
+        // SAFETY: inside the slot, as just asserted.
+        Some((unsafe { header.cast::<u8>().add(from) }, len))
     }
 
     /// The next frame, if one is there. It stays until [`Self::release`].
     #[inline]
     fn front(&self) -> Option<&[u8]> {
-        if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-            return None;
-        }
-        // SAFETY: the slot is ours until it is released, and the acquire above orders these reads.
-        let (from, len) = unsafe {
-            let header = self.header();
-            (usize::from((*header).tp_mac), (*header).tp_snaplen as usize)
-        };
-        assert!(from + len <= self.slot, "{len} bytes at {from} in a slot of {}", self.slot);
-        // SAFETY: inside the slot, as just asserted, and not written by the kernel until released.
-        Some(unsafe { std::slice::from_raw_parts(self.header().cast::<u8>().add(from), len) })
+        let (from, len) = self.place(self.next)?;
+        // SAFETY: the bytes lie in a slot that the kernel does not write to until it is released,
+        // for which `self` has to be borrowed mutably.
+        Some(unsafe { std::slice::from_raw_parts(from, len) })
+    }
+
+    /// The frame so many behind the next one, if it is there.
+    #[inline]
+    fn ahead(&mut self, count: usize) -> Option<&mut [u8]> {
+        debug_assert!(count < self.slots, "the ring goes round once");
+        let slot = self.next + count;
+        let (from, len) = self.place(if slot < self.slots { slot } else { slot - self.slots })?;
+        // SAFETY: as above; `self` is borrowed mutably, so nobody else looks at the slot.
+        Some(unsafe { std::slice::from_raw_parts_mut(from, len) })
     }
 
     /// Gives the front slot back to the kernel.
     #[inline]
     fn release(&mut self) {
-        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.status(self.next).store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next += 1;
         if self.next == self.slots {
             self.next = 0;
@@ -334,6 +398,14 @@ impl Messages {
         (self.next < self.count).then(|| {
             let from = self.next * self.size;
             self.memory.bytes(from, from + self.messages[self.next].msg_len as usize)
+        })
+    }
+
+    fn ahead(&mut self, count: usize) -> Option<&mut [u8]> {
+        let at = self.next + count;
+        (at < self.count).then(|| {
+            let from = at * self.size;
+            self.memory.bytes_mut(from, from + self.messages[at].msg_len as usize)
         })
     }
 }

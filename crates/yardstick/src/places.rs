@@ -12,7 +12,28 @@ pub(crate) struct Places {
     /// The order in which a disk is filled at random; else empty.
     order: Vec<u64>,
     next: u64,
-    seed: u64,
+    random: Random,
+}
+
+/// Random numbers, the same ones for the same seed.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15 ^ (seed << 32 | 1))
+    }
+
+    /// One below `count`.
+    #[inline]
+    pub(crate) fn below(&mut self, count: u64) -> u64 {
+        // xorshift64*: cheap, and even enough to spread accesses.
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let bits = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        // The high half times the number of places: no division.
+        ((u128::from(bits) * u128::from(count)) >> 64) as u64
+    }
 }
 
 impl Places {
@@ -24,7 +45,7 @@ impl Places {
             once: measure.fill,
             order: Vec::new(),
             next: 0,
-            seed: 0x9e37_79b9_7f4a_7c15 ^ (number << 32 | 1),
+            random: Random::new(number),
         };
         if measure.fill && measure.rw.is_random() {
             places.shuffle();
@@ -44,13 +65,7 @@ impl Places {
     /// A random number below `count`.
     #[inline]
     pub(crate) fn draw(&mut self, count: u64) -> u64 {
-        // xorshift64*: cheap, and even enough to spread accesses.
-        self.seed ^= self.seed >> 12;
-        self.seed ^= self.seed << 25;
-        self.seed ^= self.seed >> 27;
-        let bits = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
-        // The high half times the number of places: no division.
-        ((u128::from(bits) * u128::from(count)) >> 64) as u64
+        self.random.below(count)
     }
 
     /// The next one; none when each had its turn and that is enough.

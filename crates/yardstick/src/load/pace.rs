@@ -9,7 +9,7 @@ const SECOND: u128 = 1_000_000_000;
 
 /// The times of an open loop.
 #[derive(Clone, Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     rate: u32,
     first: u64,
     sent: u64,
@@ -17,34 +17,39 @@ pub(super) struct Pace {
 
 impl Pace {
     /// `rate` operations a second, at least one, the first of them at `first`.
-    pub(super) fn new(rate: u32, first: u64) -> Self {
+    pub(crate) fn new(rate: u32, first: u64) -> Self {
         Self { rate: rate.max(1), first, sent: 0 }
     }
 
     /// When the next operation is due.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         let after = u128::from(self.sent) * SECOND / u128::from(self.rate);
         self.first + after as u64
     }
 
     /// The time of the next operation, if it has come.
-    pub(super) fn due(&self, now: u64) -> Option<u64> {
+    pub(crate) fn due(&self, now: u64) -> Option<u64> {
         let next = self.next();
         (next <= now).then_some(next)
     }
 
     /// It has been sent.
-    pub(super) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.sent += 1;
     }
 
+    /// So many have been sent.
+    pub(crate) fn advance_by(&mut self, count: u64) {
+        self.sent += count;
+    }
+
     /// How many have been sent.
-    pub(super) fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// How many operations are due and not sent.
-    pub(super) fn behind(&self, now: u64) -> u64 {
+    pub(crate) fn behind(&self, now: u64) -> u64 {
         let Some(since) = now.checked_sub(self.first) else { return 0 };
         let due = u128::from(since) * u128::from(self.rate) / SECOND + 1;
         (due as u64).saturating_sub(self.sent)
