@@ -152,6 +152,7 @@ impl Window {
             "busy": spent / self.time.as_secs_f64(),
             "ops_per_cpu_second": if spent > 0.0 { self.tally.ops as f64 / spent } else { 0.0 },
             "counted": match target.counted { Counted::Threads => "threads", Counted::Core => "core" },
+            "threads_seconds": target.threads(from, to).as_secs_f64(),
             "core_busy_seconds": target.core(from, to, self.time).as_secs_f64(),
             "softirq_column_seconds": since(from.softirq_ns, to.softirq_ns),
             "softirq_added": target.accounts_irq,

@@ -150,7 +150,8 @@ impl Target {
         }
     }
 
-    fn threads(&self, from: Usage, to: Usage) -> Duration {
+    /// Run time of its threads and of `ksoftirqd`.
+    pub(crate) fn threads(&self, from: Usage, to: Usage) -> Duration {
         let mut ns = to.threads_ns.saturating_sub(from.threads_ns)
             + to.ksoftirqd_ns.saturating_sub(from.ksoftirqd_ns);
         if self.accounts_irq {

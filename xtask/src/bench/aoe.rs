@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::cases::Case;
 use super::lan::{LOAD, Lan, PREFIX, SHARED_MEMORY, Softirq, TARGET};
 use super::plan::{VOLUME, VOLUME_MIB, server_table, single, volume};
 use super::process::{Bench, Place, Server, output};
@@ -194,22 +193,6 @@ fn export(volume: &str, address: &str) -> String {
     format!(
         "[[export]]\nvolume = \"{volume}\"\naoe = {{ interface = \"{TARGET}\", shelf = {shelf}, slot = {slot}, hosts = \"any\" }}\n"
     )
-}
-
-/// Says which AoE cases are left out, if namespaces cannot be made; then none is left in.
-pub(super) fn leave_out(chosen: &mut Vec<Case>) -> Result<Option<String>> {
-    let ours = |case: &Case| case.name.starts_with("aoe-");
-    let count = chosen.iter().filter(|case| ours(case)).count();
-    if count == 0 {
-        return Ok(None);
-    }
-    let Err(error) = super::lan::allowed() else {
-        return Ok(None);
-    };
-    chosen.retain(|case| !ours(case));
-    let line = format!("AoE is left out ({count} cases): {error:#}");
-    ensure!(!chosen.is_empty(), "{line}");
-    Ok(Some(line))
 }
 
 #[cfg(test)]

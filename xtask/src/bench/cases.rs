@@ -62,7 +62,8 @@ pub(super) struct Bound {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Side {
-    /// What the table calls it among several references, or beside.
+    /// What the table calls it among several references, or beside, or as a subject that is not
+    /// Plateway.
     pub(super) name: Option<String>,
     pub(super) server: Option<Plan>,
     pub(super) load: Load,
@@ -312,6 +313,11 @@ mod tests {
         check("initiator", Figure::LoadCpu, 1.15);
         check("aoe-initiator", Figure::LoadCpu, 1.15);
         check("aoe-latency", Figure::Iops, 1.3);
+        for access in ["ring", "xdp"] {
+            check(&format!("mpls-swap-{access}"), Figure::OpsPerCpu, 0.9);
+            check(&format!("mpls-labels-100k-{access}"), Figure::CpuPerOp, 1.15);
+            check(&format!("mpls-overload-{access}"), Figure::ForwardedShare, 0.9);
+        }
         let bare: Vec<&str> = cases
             .iter()
             .filter(|case| case.name.starts_with("aoe-") && case.beside.is_some())

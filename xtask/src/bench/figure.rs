@@ -40,6 +40,10 @@ pub(super) enum Figure {
     OverloadShare,
     /// Share of its peak that it does a second after the flood.
     AfterShare,
+    /// Share of a flood's frames that come out.
+    ForwardedShare,
+    /// Frames of a flood by those of the peak.
+    FloodByPeak,
 }
 
 impl Figure {
@@ -71,6 +75,8 @@ impl Figure {
             Self::StartSeconds => number("/start_seconds"),
             Self::OverloadShare => number("/overload_share"),
             Self::AfterShare => number("/after_share"),
+            Self::ForwardedShare => number("/forwarded_share"),
+            Self::FloodByPeak => number("/flood_by_peak"),
         }
     }
 
@@ -90,7 +96,9 @@ impl Figure {
             Self::Resident => format!("{value:.1} MiB"),
             Self::Megabytes => format!("{value:.0}MB"),
             Self::StartSeconds => format!("{value:.2} s"),
-            Self::OverloadShare | Self::AfterShare => format!("{value:.2}"),
+            Self::OverloadShare | Self::AfterShare | Self::ForwardedShare | Self::FloodByPeak => {
+                format!("{value:.2}")
+            }
         }
     }
 
@@ -112,6 +120,8 @@ impl Figure {
             Self::StartSeconds => "start",
             Self::OverloadShare => "flooded",
             Self::AfterShare => "after",
+            Self::ForwardedShare => "forwarded",
+            Self::FloodByPeak => "offered",
         }
     }
 
@@ -132,7 +142,9 @@ impl Figure {
             | Self::HogPerOp
             | Self::Megabytes
             | Self::OverloadShare
-            | Self::AfterShare => false,
+            | Self::AfterShare
+            | Self::ForwardedShare
+            | Self::FloodByPeak => false,
         }
     }
 

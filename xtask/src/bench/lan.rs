@@ -1,9 +1,11 @@
-//! A LAN of two stations for AoE: a pair of virtual interfaces, each end in a network namespace of
-//! its own.
+//! A LAN of two stations for AoE, or a router with two links: pairs of virtual interfaces, each end
+//! in a network namespace of its own.
 //!
 //! In: the MTU, and where received frames are dealt with. Out: commands that run at either end. A
-//! virtual interface hands frames over on the sender's CPU; with [`Softirq::Own`] each end steers
-//! what it receives to its own CPU (RPS), as a card with a queue for that CPU would. Nothing
+//! virtual interface hands frames over on the sender's CPU; with [`Softirq::Own`], and at a router,
+//! an end steers what it receives to its own CPU (RPS), as a card with a queue for that CPU would.
+//! A program in the driver's hook comes before that: there the driver's own thread, pinned, does
+//! the same ([`Lan::thread_at_router`]). Nothing
 //! outside the two namespaces is touched, and both end with the value; what a killed bench left
 //! behind goes when the next one begins. Errors: no right to make namespaces, said in one line.
 
@@ -11,8 +13,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
+
+use super::cases::Case;
 
 /// The names of all our namespaces begin so; then come the process, a number, and the end. Files in
 /// shared memory end with the process.
@@ -23,6 +27,19 @@ pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 pub(super) const TARGET: &str = "aoe-target";
 /// The interface at the load's end.
 pub(super) const LOAD: &str = "aoe-load";
+
+/// The interface by which frames come to a router, and the one at its other end.
+pub(super) const ROUTER_IN: &str = "mpls-in";
+pub(super) const GENERATOR: &str = "mpls-gen";
+/// The interface by which they leave it, and the one at its other end.
+pub(super) const ROUTER_OUT: &str = "mpls-out";
+pub(super) const SINK: &str = "mpls-sink";
+/// Addresses of [`ROUTER_IN`] and of [`SINK`].
+pub(super) const ROUTER_MAC: &str = "02:00:00:00:00:11";
+pub(super) const SINK_MAC: &str = "02:00:00:00:00:02";
+const ROUTER_MTU: u32 = 1500;
+/// A bridge in a router's place.
+const BRIDGE: &str = "mpls-bridge";
 
 /// On which CPU received frames are dealt with.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -48,6 +65,65 @@ static NUMBER: AtomicUsize = AtomicUsize::new(0);
 impl Lan {
     /// Makes both ends; `cpus` are those of the target and of the load.
     pub(super) fn new(mtu: u32, softirq: Softirq, cpus: (usize, usize)) -> Result<Self> {
+        let lan = Self::unconnected()?;
+        lan.connect(TARGET, LOAD, mtu)?;
+        if softirq == Softirq::Own {
+            steer(&lan.target, TARGET, cpus.0)?;
+            steer(&lan.load, LOAD, cpus.1)?;
+        }
+        Ok(lan)
+    }
+
+    /// Makes a router's two links, both with their other ends at the load. What comes to the router
+    /// is dealt with on `cpu`. What it sends is, too, until the sink has counted and dropped it:
+    /// the last link is left as virtual interfaces are, so that the generator's CPU is its own.
+    pub(super) fn for_router(cpu: usize) -> Result<Self> {
+        let lan = Self::unconnected()?;
+        let (router, load) = (lan.target.as_str(), lan.load.as_str());
+        lan.connect(ROUTER_IN, GENERATOR, ROUTER_MTU)?;
+        lan.connect(ROUTER_OUT, SINK, ROUTER_MTU)?;
+        ip(&["-netns", router, "link", "set", ROUTER_IN, "address", ROUTER_MAC])?;
+        ip(&["-netns", load, "link", "set", SINK, "address", SINK_MAC])?;
+        steer(router, ROUTER_IN, cpu)?;
+        Ok(lan)
+    }
+
+    /// Puts a bridge in the router's place. It knows where the sink is, and learns and asks nothing.
+    pub(super) fn bridge(&self) -> Result<()> {
+        let router = self.target.as_str();
+        let off = ["stp_state", "0", "mcast_snooping", "0"];
+        let add = ["-netns", router, "link", "add", BRIDGE, "type", "bridge"];
+        ip(&[&add[..], &off[..]].concat())?;
+        ip(&["-netns", router, "link", "set", BRIDGE, "addrgenmode", "none"])?;
+        for port in [ROUTER_IN, ROUTER_OUT] {
+            ip(&["-netns", router, "link", "set", port, "master", BRIDGE])?;
+        }
+        ip(&["-netns", router, "link", "set", BRIDGE, "up"])?;
+        let fdb = ["-netns", router, "fdb", "add", SINK_MAC, "dev", ROUTER_OUT, "master", "static"];
+        run("bridge", &fdb)
+    }
+
+    /// Has what comes to a router dealt with by a thread of the interface's own, on `cpu`: for a
+    /// program in the driver's hook, which runs before any steering. The thread is there once the
+    /// program is attached.
+    pub(super) fn thread_at_router(&self, cpu: usize) -> Result<()> {
+        let script = format!("echo 1 > /sys/class/net/{ROUTER_IN}/threaded");
+        ip(&["netns", "exec", &self.target, "sh", "-c", &script])?;
+        let begin = format!("napi/{ROUTER_IN}-");
+        let mut pinned = 0;
+        // Those of other sides are on the same CPU.
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            if let (true, Some(pid)) = (name.starts_with(&begin), entry.file_name().to_str()) {
+                run("taskset", &["--pid", "--cpu-list", &cpu.to_string(), pid])?;
+                pinned += 1;
+            }
+        }
+        ensure!(pinned > 0, "no thread of {ROUTER_IN} is there: its driver runs no program");
+        Ok(())
+    }
+
+    fn unconnected() -> Result<Self> {
         let name =
             |end: &str, number: usize| format!("{PREFIX}{}-{number}-{end}", std::process::id());
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -55,22 +131,23 @@ impl Lan {
         for end in [&lan.target, &lan.load] {
             ip(&["netns", "add", end])?;
         }
-        let (target, load) = (lan.target.as_str(), lan.load.as_str());
+        Ok(lan)
+    }
+
+    /// Makes a pair of interfaces, one at each end.
+    fn connect(&self, at_target: &str, at_load: &str, mtu: u32) -> Result<()> {
+        let (target, load) = (self.target.as_str(), self.load.as_str());
         ip(&[
-            "link", "add", TARGET, "netns", target, "type", "veth", "peer", "name", LOAD, "netns",
-            load,
+            "link", "add", at_target, "netns", target, "type", "veth", "peer", "name", at_load,
+            "netns", load,
         ])?;
         let mtu = mtu.to_string();
-        for (end, interface) in [(target, TARGET), (load, LOAD)] {
+        for (end, interface) in [(target, at_target), (load, at_load)] {
             // No IPv6: nobody else speaks on this link.
             ip(&["-netns", end, "link", "set", interface, "addrgenmode", "none"])?;
             ip(&["-netns", end, "link", "set", interface, "mtu", &mtu, "up"])?;
         }
-        if softirq == Softirq::Own {
-            steer(target, TARGET, cpus.0)?;
-            steer(load, LOAD, cpus.1)?;
-        }
-        Ok(lan)
+        Ok(())
     }
 
     /// What comes before a program at the target's end.
@@ -93,8 +170,24 @@ impl Drop for Lan {
     }
 }
 
+/// Says which cases are left out, if namespaces cannot be made; then none that needs them is left in.
+pub(super) fn leave_out(chosen: &mut Vec<Case>) -> Result<Option<String>> {
+    let ours = |case: &Case| ["aoe-", "mpls-"].iter().any(|name| case.name.starts_with(name));
+    let count = chosen.iter().filter(|case| ours(case)).count();
+    if count == 0 {
+        return Ok(None);
+    }
+    let Err(error) = allowed() else {
+        return Ok(None);
+    };
+    chosen.retain(|case| !ours(case));
+    let line = format!("AoE and MPLS are left out ({count} cases): {error:#}");
+    ensure!(!chosen.is_empty(), "{line}");
+    Ok(Some(line))
+}
+
 /// Whether namespaces and interfaces may be made here; if not, why, in one line.
-pub(super) fn allowed() -> Result<()> {
+fn allowed() -> Result<()> {
     remove_stale();
     let lan = Lan::new(1500, Softirq::Own, (0, 0))?;
     let [program, args @ ..] = lan.at_load();
@@ -150,12 +243,15 @@ fn stale(list: &str, alive: impl Fn(u32) -> bool) -> Vec<String> {
 }
 
 fn ip(args: &[&str]) -> Result<()> {
-    let output = Command::new("ip")
-        .args(args)
-        .output()
-        .context("`ip` is not on PATH (Debian package iproute2)")?;
+    run("ip", args)
+}
+
+fn run(program: &str, args: &[&str]) -> Result<()> {
+    let output = Command::new(program).args(args).output().with_context(|| {
+        format!("`{program}` is not on PATH (Debian packages iproute2, util-linux)")
+    })?;
     if !output.status.success() {
-        bail!("ip {}: {}", args.join(" "), one_line(&output.stderr));
+        bail!("{program} {}: {}", args.join(" "), one_line(&output.stderr));
     }
     Ok(())
 }

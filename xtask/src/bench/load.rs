@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::aoe;
+use super::mpls;
 use super::plan::{server_table, volume};
 use super::process::{Bench, Place, Server, output, read_all, run_time};
 
@@ -38,6 +39,10 @@ impl Bench {
         match &server.place {
             Place::Lan(_) => {
                 return aoe::client(self, server, aoe::ADDRESS, args, seconds)
+                    .map_err(|error| server.blame(error));
+            }
+            Place::Router { .. } => {
+                return mpls::client(self, server, args, seconds)
                     .map_err(|error| server.blame(error));
             }
             Place::Nvme { address, subsystem } => {
@@ -69,6 +74,7 @@ impl Bench {
         let cpu = if server.is_some() { self.load_cpu } else { self.target_cpu };
         let mut command = match server.map(|server| (server, &server.place)) {
             Some((server, Place::Lan(_))) => aoe::initiator(self, server)?,
+            Some((_, Place::Router { .. })) => bail!("no initiator asks a router"),
             Some((_, Place::Iscsi { .. })) => bail!("no case asks with an initiator over iSCSI"),
             Some((_, Place::Nvme { address, subsystem })) => {
                 let mut command = self.command(&cpu.to_string(), &self.plateway);

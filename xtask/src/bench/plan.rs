@@ -3,7 +3,8 @@
 //!
 //! Plateway gets a configuration file and the bare responder arguments; both listen on a port of the
 //! loopback interface. What a case does not say is not written, so that it is the default that is
-//! measured. AoE's are in [`super::aoe`], iSCSI's in [`super::iscsi`].
+//! measured. AoE's are in [`super::aoe`], iSCSI's in [`super::iscsi`], routers in
+//! [`super::mpls`].
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -14,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use super::process::{Bench, Place, Scraper, Server};
-use super::{aoe, iscsi};
+use super::{aoe, iscsi, mpls};
 use crate::tree::words;
 
 /// Name of the subsystem under which Plateway exports the volume.
@@ -36,6 +37,8 @@ pub(super) enum Plan {
     Iscsi(iscsi::Plan),
     /// Of AoE, on a LAN of its own.
     Aoe(aoe::Plan),
+    /// A router of labels, between two links of its own.
+    Mpls(mpls::Plan),
 }
 
 impl Plan {
@@ -50,6 +53,15 @@ impl Plan {
             },
             Self::Iscsi(plan) => plan.fill().then_some(IN_ORDER),
             Self::Aoe(plan) => plan.fill().then_some(&["--rw=write", "--bs=full", "--fill"]),
+            Self::Mpls(_) => None,
+        }
+    }
+
+    /// What its bare counterpart is called.
+    pub(super) fn bare(&self) -> &'static str {
+        match self {
+            Self::Mpls(_) => "the bare forwarder",
+            Self::Nvme(_) | Self::Iscsi(_) | Self::Aoe(_) => "the bare responder",
         }
     }
 

@@ -1,5 +1,5 @@
 //! The processes of a benchmark: servers that run, loads with their time limits. How a server is
-//! configured stands in [`super::plan`], [`super::iscsi`] and [`super::aoe`], what the loads are in [`super::load`].
+//! configured stands in [`super::plan`], [`super::iscsi`], [`super::aoe`] and [`super::mpls`], what the loads are in [`super::load`].
 //!
 //! Servers end with the bench: by SIGKILL to their own process when dropped, and by the
 //! parent-death signal (`setpriv`) should the bench itself be killed. Every load has a time limit.
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::lan::Lan;
 use super::plan::{self, Plan};
-use super::{aoe, iscsi};
+use super::{aoe, iscsi, mpls};
 use crate::tree::{Tree, words};
 
 /// How long a server may take to listen.
@@ -49,9 +49,21 @@ pub(super) struct Server {
 
 /// Where a server is found.
 pub(super) enum Place {
-    Nvme { address: SocketAddr, subsystem: &'static str },
-    Iscsi { address: SocketAddr, target: &'static str, luns: String },
+    Nvme {
+        address: SocketAddr,
+        subsystem: &'static str,
+    },
+    Iscsi {
+        address: SocketAddr,
+        target: &'static str,
+        luns: String,
+    },
     Lan(Lan),
+    /// Between two links, whose other ends are the load's; frames are sent to this station.
+    Router {
+        lan: Lan,
+        to: &'static str,
+    },
 }
 
 impl Drop for Server {
@@ -73,6 +85,8 @@ pub(super) struct Bench {
     pub(super) file: RefCell<Option<PathBuf>>,
     /// Whether `plateway` knows the key `poll`; empty until it was asked.
     pub(super) knows_poll: OnceCell<bool>,
+    /// Whether it has the command `route`; empty until it was asked.
+    pub(super) knows_route: OnceCell<bool>,
     pub(super) target_cpu: usize,
     pub(super) load_cpu: usize,
 }
@@ -105,6 +119,7 @@ impl Bench {
             elsewhere: RefCell::new(Vec::new()),
             file: RefCell::new(None),
             knows_poll: OnceCell::new(),
+            knows_route: OnceCell::new(),
             target_cpu,
             load_cpu,
         })
@@ -145,6 +160,7 @@ impl Bench {
             Plan::Nvme(plan) => plan::serve(self, plan),
             Plan::Iscsi(plan) => iscsi::serve(self, plan),
             Plan::Aoe(plan) => aoe::serve(self, plan),
+            Plan::Mpls(plan) => mpls::serve(self, plan),
         }
     }
 }
@@ -199,7 +215,7 @@ impl Server {
     pub(super) fn lan(&self) -> Option<&Lan> {
         match &self.place {
             Place::Lan(lan) => Some(lan),
-            Place::Nvme { .. } | Place::Iscsi { .. } => None,
+            Place::Nvme { .. } | Place::Iscsi { .. } | Place::Router { .. } => None,
         }
     }
 

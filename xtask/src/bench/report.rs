@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::cases::{Bound, By, Case};
 use super::judge::{Judged, Rounds, Speed, median, ratios, spread};
+use super::plan::Plan;
 use crate::tree::Tree;
 
 /// From this share of its CPU on a client may be what limits.
@@ -92,7 +93,9 @@ impl Row {
     fn tell(&mut self, case: &Case, rounds: &Rounds, chosen: &[usize], figures: Vec<Value>) {
         let name = |side: usize| match case.references.get(side) {
             Some(reference) => reference.name.as_deref().unwrap_or("reference"),
-            None if side == case.references.len() => "plateway",
+            None if side == case.references.len() => {
+                case.subject.name.as_deref().unwrap_or("plateway")
+            }
             None => "beside",
         };
         let sides = 0..rounds.seen.first().map_or(0, Vec::len);
@@ -154,7 +157,8 @@ fn first_cells(
         _ => String::new(),
     };
     let of_subject = rounds.speed(case.references.len()).to_string();
-    [join(&[&names.join("+"), &of_reference, &reference]), join(&[&of_subject, &subject])]
+    let own = case.subject.name.as_deref().unwrap_or_default();
+    [join(&[&names.join("+"), &of_reference, &reference]), join(&[own, &of_subject, &subject])]
 }
 
 /// Reference and subject in a further row: the figure, if the first row does not tell it.
@@ -180,8 +184,10 @@ fn compared(case: &Case, rounds: &Rounds) -> Option<String> {
         let verdict = if median(&reference) >= bound { "ok" } else { "short" };
         format!(" (wanted >= {bound:.2}: {verdict})")
     });
+    let bare = case.references.first().and_then(|side| side.server.as_ref());
+    let bare = bare.map_or("the reference", Plan::bare);
     Some(format!(
-        "{} {}; the bare responder {} of it{wanted}, plateway {}",
+        "{} {}; {bare} {} of it{wanted}, plateway {}",
         side.name.as_deref().unwrap_or("beside"),
         figure.show(median(&beside)),
         spread(&reference),
@@ -343,7 +349,7 @@ mod tests {
     fn the_table_of_all_cases_fits_a_terminal() {
         let seen = json!({
             "ops": 100, "iops": 123_456.0, "latency_us": {"mean": 1234.0}, "load_cpu_us_per_op": 2.34,
-            "mb_per_second": 1234.0, "start_seconds": 12.34, "idle_connections": 1, "hog_loops": 1234.0,
+            "mb_per_second": 1234.0, "start_seconds": 12.34, "forwarded_share": 0.1, "flood_by_peak": 2.0, "idle_connections": 1, "hog_loops": 1234.0,
             "overload_share": 0.1, "after_share": 0.1, "keep_alives": 100, "client_busy": 1.0,
             "target": {"ops_per_cpu_second": 1e6, "busy": 1.0, "voluntary_switches": 12_345,
                        "cpu_seconds": 0.001, "resident": 12_345_678, "resident_before": 345_678},
