@@ -110,12 +110,17 @@ impl Lan {
         let script = format!("echo 1 > /sys/class/net/{ROUTER_IN}/threaded");
         ip(&["netns", "exec", &self.target, "sh", "-c", &script])?;
         let begin = format!("napi/{ROUTER_IN}-");
+        let priority = real_time(&std::fs::read_to_string("/proc/self/stat")?);
         let mut pinned = 0;
         // Those of other sides are on the same CPU.
         for entry in std::fs::read_dir("/proc")?.flatten() {
             let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             if let (true, Some(pid)) = (name.starts_with(&begin), entry.file_name().to_str()) {
                 run("taskset", &["--pid", "--cpu-list", &cpu.to_string(), pid])?;
+                // Whoever runs the bench so has the router run so, and then this is half of it.
+                if let Some(priority) = &priority {
+                    run("chrt", &["--fifo", "--pid", priority, pid])?;
+                }
                 pinned += 1;
             }
         }
@@ -198,6 +203,17 @@ fn allowed() -> Result<()> {
     Ok(())
 }
 
+/// At which real-time priority a process runs, first come, first served, if it does; from its
+/// `/proc/PID/stat`, of which the name, in parentheses, may hold anything.
+fn real_time(stat: &str) -> Option<String> {
+    const FIFO: &str = "1";
+    let behind_name = stat.rsplit(')').next()?;
+    // The fields 40 and 41, counted from 1; the name is the second.
+    let mut fields = behind_name.split_whitespace().skip(40 - 3);
+    let (priority, policy) = (fields.next()?, fields.next()?);
+    (policy == FIFO).then(|| priority.to_owned())
+}
+
 /// Lets the frames that an interface receives be dealt with on one CPU.
 fn steer(namespace: &str, interface: &str, cpu: usize) -> Result<()> {
     let script = format!("echo {} > /sys/class/net/{interface}/queues/rx-0/rps_cpus", mask(cpu));
@@ -268,6 +284,16 @@ mod tests {
     fn only_namespaces_of_benches_that_have_ended_are_stale() {
         let list = "plateway-bench-12-0-target (id: 3)\nplateway-bench-13-0-load\nother\nplateway-bench-x-1\n";
         assert_eq!(stale(list, |pid| pid == 13), ["plateway-bench-12-0-target"]);
+    }
+
+    #[test]
+    fn a_real_time_priority_is_found_behind_any_name() {
+        let stat = |priority: u32, policy: u32| {
+            let before: Vec<String> = (4..40).map(|field| (field + 100).to_string()).collect();
+            format!("7 (a) b (c) S {} {priority} {policy} 0 0", before.join(" "))
+        };
+        assert_eq!(real_time(&stat(3, 1)).as_deref(), Some("3"));
+        assert_eq!([real_time(&stat(0, 0)), real_time("")], [None, None]);
     }
 
     #[test]

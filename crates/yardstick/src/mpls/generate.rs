@@ -8,11 +8,12 @@
 //! loses nothing.
 //!
 //! The sink is an interface of the same network namespace whose `rx_packets` says what came out.
-//! It is read once for each batch, no more often than [`LOOK_AGAIN`] while it is waited for: each
-//! read takes the line with the counter away from the CPU that counts. Errors: no frame comes out
+//! It is read when a batch may follow, and again every [`LOOK_AGAIN`] until it may: each read takes
+//! the line with the counter away from the CPU that counts. Errors: no frame comes out
 //! (it is asked for until one does), or none any more. Times: nanoseconds since the start.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ const DISCOVERY: Duration = Duration::from_secs(30);
 /// Between two frames that look whether it does.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// How long what is under way may be silent before it counts as lost.
-const LOST_NS: u64 = 20_000_000;
+const LOST_NS: u64 = 100_000_000;
 /// How long nothing may come out before it is given up.
 const SILENCE_NS: u64 = 20_000_000_000;
 /// Between two looks at the sink while it is waited for: some frames' worth.
@@ -158,6 +159,8 @@ struct Counts {
     refused: u64,
     /// Came out at the sink.
     arrived: u64,
+    /// Left, and were taken to come out no more.
+    lost: u64,
     /// Time spent waiting, since enough were under way or none was due.
     waited_ns: u64,
 }
@@ -168,6 +171,8 @@ impl Counts {
             offered: self.offered - before.offered,
             refused: self.refused - before.refused,
             arrived: self.arrived - before.arrived,
+            // Some that were given up may have come out later.
+            lost: self.lost.saturating_sub(before.lost),
             waited_ns: self.waited_ns - before.waited_ns,
         }
     }
@@ -186,11 +191,12 @@ impl Seen {
 
     /// Adds what only frames have.
     fn describe(&self, value: &mut Value) {
-        let Counts { offered, refused, arrived, waited_ns } = self.counts;
+        let Counts { offered, refused, arrived, lost, waited_ns } = self.counts;
         value["offered"] = json!(offered);
         value["offered_per_second"] = json!(self.per_second(offered));
         value["left"] = json!(offered - refused);
         value["arrived"] = json!(arrived);
+        value["lost"] = json!(lost);
         // It never sleeps for long, so its CPU time says nothing of what it could do.
         let waited = waited_ns as f64 / self.window.time.as_nanos().max(1) as f64;
         value["client_busy"] = json!((1.0 - waited).max(0.0));
@@ -198,7 +204,7 @@ impl Seen {
 }
 
 struct Generator {
-    socket: std::os::fd::OwnedFd,
+    socket: OwnedFd,
     /// A batch of frames, each at a multiple of `stride`.
     frames: Area,
     stride: usize,
@@ -210,8 +216,6 @@ struct Generator {
     random: Random,
     sink: Option<Sink>,
     counts: Counts,
-    /// Frames that left and are taken to come out no more.
-    lost: u64,
     start: Instant,
 }
 
@@ -246,7 +250,6 @@ impl Generator {
             random: Random::new(options.seed),
             sink: options.sink.as_deref().map(Sink::open).transpose()?,
             counts: Counts::default(),
-            lost: 0,
             start: Instant::now(),
         })
     }
@@ -363,23 +366,23 @@ impl Generator {
                     }
                 }
                 Pacing::InFlight(most) => {
-                    let most = *most;
-                    if self.room(most) < BATCH.min(most as usize) {
+                    // Whole batches, so that each makes the router's CPU look up once.
+                    let (most, batch) = (*most, BATCH.min(*most as usize));
+                    if self.room(most) < batch {
                         self.look()?;
                     }
                     if self.counts.arrived != seen {
                         (heard, moved, seen) = (now, now, self.counts.arrived);
                     }
-                    match self.room(most) {
-                        0 if now.saturating_sub(heard) > SILENCE_NS => {
-                            bail!("no frame comes out at the sink any more");
-                        }
-                        0 if now.saturating_sub(moved) > LOST_NS => {
-                            self.forget();
-                            moved = now;
-                        }
-                        0 => self.wait_until((now + LOOK_AGAIN).min(end), now),
-                        room => self.send_drawn(room.min(BATCH))?,
+                    if self.room(most) >= batch {
+                        self.send_drawn(batch)?;
+                    } else if now.saturating_sub(heard) > SILENCE_NS {
+                        bail!("no frame comes out at the sink any more");
+                    } else if now.saturating_sub(moved) > LOST_NS {
+                        self.forget();
+                        moved = now;
+                    } else {
+                        self.wait_until((now + LOOK_AGAIN).min(end), now);
                     }
                 }
             }
@@ -392,15 +395,15 @@ impl Generator {
 
     /// How many frames may follow those that are under way.
     fn room(&self, most: u64) -> usize {
-        let Counts { offered, refused, arrived, .. } = self.counts;
-        let gone = refused + arrived + self.lost;
+        let Counts { offered, refused, arrived, lost, .. } = self.counts;
+        let gone = refused + arrived + lost;
         most.saturating_sub(offered.saturating_sub(gone)) as usize
     }
 
     /// Waits no more for what is under way.
     fn forget(&mut self) {
         let Counts { offered, refused, arrived, .. } = self.counts;
-        self.lost = offered.saturating_sub(refused + arrived);
+        self.counts.lost = offered.saturating_sub(refused + arrived);
     }
 
     fn wait_until(&mut self, time: u64, now: u64) {
