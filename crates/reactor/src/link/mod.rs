@@ -66,6 +66,9 @@ pub struct LinkOptions {
     /// the link is removed or the reactor stops, and a process that is killed leaves it off. A frame
     /// over the MTU, or with a checksum that its sender left to hardware, is counted and not shown.
     ///
+    /// An interface that stands on another one (a VLAN's, a bond's) gets what was merged below: there
+    /// it is for somebody else to switch off.
+    ///
     /// A tag may come beyond the MTU, but the kernel lets one leave so that is of 802.1Q alone: where
     /// full frames with one of 802.1ad, or with two, are sent, the interface needs an MTU that is 4
     /// bytes larger.

@@ -11,6 +11,11 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// Another type for experiments, which the links beside do not take.
 const OTHER: [u8; 2] = [0x88, 0xb6];
 
+/// A test starts itself again by its whole name, where it is not root.
+fn on_each(name: &str, test: impl Fn(Bench) + Send + Sync) {
+    super::on_each(&format!("circuit::{name}"), test);
+}
+
 impl Bench {
     fn circuit(&self, interface: &str) -> LinkOptions {
         let intake = Intake { takes: Takes::Whole, spread: one(ON_LEFT) };
