@@ -2,6 +2,8 @@
 //! here is either derived in the comment above it or says where it comes from. Intervals in
 //! microseconds, as packets have them.
 
+use core::time::Duration;
+
 /// Sessions of a machine: a full mesh of pseudowires between some hundred hosts, with as many to spare.
 /// At the shortest interval that is more than a core can send; how short intervals may be where there
 /// are many sessions is for whoever adds them.
@@ -17,6 +19,9 @@ pub const SLOW_INTERVAL_US: u32 = 1_000_000;
 pub const JITTER_PPM: (u32, u32) = (0, 250_000);
 /// ... and where one packet that is missed ends the session (RFC 5880 clause 6.8.7).
 pub const JITTER_OF_ONE_PPM: (u32, u32) = (100_000, 250_000);
+/// An answer that has not come after so long does not come: the peer answers at once, and around the
+/// world is a third of it.
+pub const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// One part in so many of a detection time: who sees by the clock that it did not run for longer does
 /// not trust its own silence. Of three packets that the usual multiplier allows to be missed, one.
 pub const STALL_PARTS: u32 = 3;

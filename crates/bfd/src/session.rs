@@ -1,9 +1,10 @@
 //! One session: what it thinks of itself and of the peer, what makes it change its mind, and when it
 //! sends.
 //!
-//! Two deadlines: that of the next packet, which is the moment of the last one and an interval that
-//! is shortened at random, computed anew whenever it is asked for, so that an interval that changes is
-//! honored at once; and that of the peer's silence. Neither is stored, so neither can be stale.
+//! Three deadlines: that of the next packet, which is the moment of the last one and an interval that
+//! is shortened at random; that of a change of intervals that waits; and that of the peer's silence.
+//! They are computed anew whenever they are asked for, so that an interval that changes is honored at
+//! once, and none is stored that could be stale.
 //! Whoever calls says what time it is, draws random numbers, and looks afterwards whether there is
 //! something to send or to tell (`Sessions::settle`).
 //! Units: intervals in microseconds. Errors: [`DropReason`]. Spec: RFC 5880 clause 6.8.
@@ -138,24 +139,24 @@ impl Session {
     }
 
     /// It is wanted another way.
-    pub(crate) fn set(&mut self, settings: Settings, random: &mut Random) {
+    pub(crate) fn set(&mut self, now: Instant, settings: Settings, random: &mut Random) {
         if settings.detect_mult != self.settings.detect_mult {
             // The interval that runs may be too long for the new multiplier.
             self.jitter_ppm = draw_jitter_ppm(random, settings.detect_mult);
         }
         self.settings = settings;
-        self.review(self.state);
+        self.review(now, self.state);
     }
 
     /// It is to be down whatever the peer says, for this reason.
-    pub(crate) fn admin_down(&mut self, diagnostic: Diagnostic) {
-        self.become_state(SessionState::AdminDown, diagnostic);
+    pub(crate) fn admin_down(&mut self, now: Instant, diagnostic: Diagnostic) {
+        self.become_state(now, SessionState::AdminDown, diagnostic);
     }
 
     /// It is no longer to be down.
-    pub(crate) fn admin_up(&mut self) {
+    pub(crate) fn admin_up(&mut self, now: Instant) {
         if self.state == SessionState::AdminDown {
-            self.become_state(SessionState::Down, Diagnostic::NONE);
+            self.become_state(now, SessionState::Down, Diagnostic::NONE);
         }
     }
 
@@ -181,29 +182,31 @@ impl Session {
             required_min_rx_us: packet.required_min_rx_interval_us,
             heard: Some(Heard { at: now, excused_until: now, excuses: 0 }),
         };
-        self.intervals.receive(flags.is_final());
+        if flags.is_final() {
+            self.intervals.handle_final();
+        }
         if self.state == SessionState::AdminDown {
-            self.review(self.state);
+            self.review(now, self.state);
             return Err(DropReason::AdminDown);
         }
         match self.state.after(received) {
-            state if state == self.state => self.review(state),
+            state if state == self.state => self.review(now, state),
             SessionState::Down => {
-                self.become_state(SessionState::Down, Diagnostic::NEIGHBOR_SIGNALED_DOWN);
+                self.become_state(now, SessionState::Down, Diagnostic::NEIGHBOR_SIGNALED_DOWN);
             }
-            SessionState::Up => self.become_state(SessionState::Up, Diagnostic::NONE),
+            SessionState::Up => self.become_state(now, SessionState::Up, Diagnostic::NONE),
             // Until it is Up it says why the one before ended.
-            state => self.become_state(state, self.diagnostic),
+            state => self.become_state(now, state, self.diagnostic),
         }
         self.owes_final |= flags.is_poll() && !planted("polls-are-not-answered");
         self.counters.received += 1;
         Ok(())
     }
 
-    /// Time has passed: nobody may have been heard for too long.
+    /// Time has passed: a change may have waited for long enough, or nobody been heard for too long.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.silence_ends().is_none_or(|end| now < end) {
-            return;
+            return self.review(now, self.state);
         }
         self.counters.expirations += 1;
         let kept = self.remote.discriminator;
@@ -215,9 +218,9 @@ impl Session {
         self.owes_final = false;
         match self.state {
             SessionState::Init | SessionState::Up => {
-                self.become_state(SessionState::Down, Diagnostic::DETECTION_TIME_EXPIRED);
+                self.become_state(now, SessionState::Down, Diagnostic::DETECTION_TIME_EXPIRED);
             }
-            SessionState::Down | SessionState::AdminDown => self.review(self.state),
+            SessionState::Down | SessionState::AdminDown => self.review(now, self.state),
         }
     }
 
@@ -250,7 +253,7 @@ impl Session {
             packet.state_flags = flags.with_final(true);
             self.counters.finals_sent += 1;
         } else if self.is_due(now) {
-            let is_poll = self.intervals.send();
+            let is_poll = self.intervals.send(now);
             packet.state_flags = flags.with_poll(is_poll);
             self.counters.polls_sent += u64::from(is_poll);
             self.sent_at = now;
@@ -271,7 +274,9 @@ impl Session {
     /// When it wants to be called, if nothing comes. What is in line to send has no deadline.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let is_waiting = self.sends_periodically() && !self.is_ready;
-        Instant::earliest(is_waiting.then(|| self.next_due()), self.silence_ends())
+        let change = self.intervals.change_is_due(wanted(&self.settings, self.state));
+        let own = Instant::earliest(is_waiting.then(|| self.next_due()), change);
+        Instant::earliest(own, self.silence_ends())
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -288,7 +293,7 @@ impl Session {
         }
     }
 
-    fn become_state(&mut self, state: SessionState, diagnostic: Diagnostic) {
+    fn become_state(&mut self, now: Instant, state: SessionState, diagnostic: Diagnostic) {
         let before = core::mem::replace(&mut self.state, state);
         self.diagnostic = diagnostic;
         match (before == SessionState::Up, state == SessionState::Up) {
@@ -302,14 +307,14 @@ impl Session {
             }
             (true, true) | (false, false) => {}
         }
-        self.review(before);
+        self.review(now, before);
     }
 
     /// What was wanted, heard or became of the state may want other intervals, or the peer told.
-    fn review(&mut self, before: SessionState) {
+    fn review(&mut self, now: Instant, before: SessionState) {
         let is_up = self.state == SessionState::Up;
         let wanted = wanted(&self.settings, self.state);
-        self.intervals.want(wanted, is_up, before != self.state);
+        self.intervals.want(now, wanted, is_up, before != self.state);
         // A peer that nothing is sent to is asked whether it knows what is new (clause 6.6).
         if self.is_silenced() && self.contents() != self.last_sent && !self.intervals.is_polling() {
             self.intervals.ask();

@@ -130,7 +130,7 @@ impl Sessions {
         settings.check()?;
         self.see(now);
         let (slot, session, random) = self.session_mut(carrier);
-        session.set(settings, random);
+        session.set(now, settings, random);
         self.settle(now, slot);
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Sessions {
     pub fn admin_down(&mut self, now: Instant, carrier: Carrier, why: Diagnostic) {
         self.see(now);
         let (slot, session, _) = self.session_mut(carrier);
-        session.admin_down(why);
+        session.admin_down(now, why);
         self.settle(now, slot);
     }
 
@@ -149,7 +149,7 @@ impl Sessions {
     pub fn admin_up(&mut self, now: Instant, carrier: Carrier) {
         self.see(now);
         let (slot, session, _) = self.session_mut(carrier);
-        session.admin_up();
+        session.admin_up(now);
         self.settle(now, slot);
     }
 
@@ -294,7 +294,8 @@ impl Sessions {
         }
     }
 
-    /// After whatever happened to a session: it gets in line, and its deadline is what it is now.
+    /// After whatever happened to a session: it gets in line, and its deadline is what it is now. One
+    /// that a change moved into the past is due now, and nobody was late for it.
     fn settle(&mut self, now: Instant, slot: Slot) {
         let session = self.sessions.get_mut(slot).expect("it was just called");
         if !session.is_ready && session.wants_to_send(now) {
@@ -305,7 +306,8 @@ impl Sessions {
             session.has_called = true;
             self.callers.push_back(slot);
         }
-        self.deadlines.set(slot, session.deadline());
+        let deadline = session.deadline().map(|deadline| deadline.max(now));
+        self.deadlines.set(slot, deadline);
     }
 
     fn session_mut(&mut self, carrier: Carrier) -> (Slot, &mut Session, &mut Random) {

@@ -27,7 +27,8 @@ pub struct Settings {
     /// Whether a packet by another carrier is none of this session's, whatever discriminator it has.
     /// RFC 5880 tells sessions by the discriminator alone, and on links it is right (RFC 5881 clause
     /// 3). A pseudowire is itself what the session watches (RFC 5885 clause 3): what comes out of
-    /// another one was led astray, and shows nothing of this one.
+    /// another one was led astray, and shows nothing of this one. Nor does one that is bound stay
+    /// with a stranger whose first packet came by the wrong carrier: what it answers is not taken.
     pub is_carrier_bound: bool,
 }
 

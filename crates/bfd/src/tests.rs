@@ -51,13 +51,22 @@ impl End {
         end.hear(end.packet(State::DOWN));
         end.hear(end.packet(State::INIT));
         assert_eq!(end.state(), SessionState::Up);
-        // The intervals of a session that is Up are asked about.
+        // The intervals of a session that is Up are asked about, and the next change waits.
         end.sent_within(ms(60));
-        end.hear(with_flags(end.packet(State::UP), |flags| flags.with_final(true)));
-        end.hear(end.packet(State::UP));
+        end.hear(answer(end.packet(State::UP)));
+        end.stay_up(ms(1000));
         while end.sessions.poll_event().is_some() {}
         assert_eq!(end.sent(), []);
         end
+    }
+
+    /// Lets time pass while the peer is heard, at the end of it, too.
+    fn stay_up(&mut self, time: Duration) {
+        let begin = self.now;
+        while self.now.since(begin) < time {
+            self.sent_within(ms(50));
+            self.hear(self.packet(State::UP));
+        }
     }
 
     /// What the peer says, if it knows us.

@@ -106,3 +106,28 @@ fn whoever_is_always_late_finds_out_all_the_same() {
     // As often as the peer's multiplier says.
     assert_eq!((end.counters().stalls_forgiven, end.counters().expirations), (3, 1));
 }
+
+#[test]
+fn a_deadline_that_a_change_moves_into_the_past_is_no_gap() {
+    let mut end = End::up(SETTINGS);
+    // Another session's silence ends 2.9 s ago, by what is wanted of it now.
+    let other = Carrier(8);
+    let slow = Settings { required_min_rx_interval_us: 2_000_000, ..SETTINGS };
+    end.sessions.add(end.now, other, slow).unwrap();
+    let your_discriminator = end.sessions.status(other).unwrap().local_discriminator;
+    let packet = ControlPacket { your_discriminator, ..end.packet(State::DOWN) };
+    end.sessions.handle_packet(end.now, other, &packet.emit()).unwrap();
+    for _ in 0..62 {
+        end.now = end.now + ms(50);
+        end.hear(end.packet(State::UP));
+        end.sessions.handle_timeout(end.now);
+        while end.sessions.poll_transmit(end.now).is_some() {}
+    }
+    end.now = end.now + ms(10);
+    end.sessions.set(end.now, other, SETTINGS).unwrap();
+    end.sessions.handle_timeout(end.now);
+    assert_eq!(end.sessions.status(other).unwrap().state, SessionState::Down);
+    let forgiven: Vec<_> =
+        end.sessions.iter().map(|(.., counters, _)| counters.stalls_forgiven).collect();
+    assert_eq!(forgiven, [0, 0]);
+}

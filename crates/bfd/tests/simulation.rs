@@ -1,0 +1,37 @@
+//! The pair of `pair`, seed after seed: whatever the network does, nobody is up for longer than a
+//! detection time after it heard anything, nobody goes down before, no two packets are closer than
+//! both ends agreed, and when all is well everything is up again.
+
+mod pair;
+
+use pair::{Tally, run};
+
+const SEEDS: u64 = 300;
+
+#[test]
+fn who_is_heard_is_up_and_who_is_not_is_down_in_time() {
+    let mut all = Tally::default();
+    for seed in 1..=SEEDS {
+        let tally = run(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        let Tally { sent, taken, ups, expirations, signaled, begun_anew, polls, excused } = tally;
+        all.sent += sent;
+        all.taken += taken;
+        all.ups += ups;
+        all.expirations += expirations;
+        all.signaled += signaled;
+        all.begun_anew += begun_anew;
+        all.polls += polls;
+        all.excused += excused;
+    }
+    // Nothing would be wrong with sessions to which nothing happens.
+    assert!(all.taken > all.sent / 4, "{all:?}");
+    for some in [all.ups, all.expirations, all.signaled, all.begun_anew, all.polls, all.excused] {
+        assert!(some > SEEDS / 2, "{all:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
