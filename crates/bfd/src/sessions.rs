@@ -95,7 +95,6 @@ impl Sessions {
         if self.sessions.len() == SESSIONS_MAX {
             return Err(Refused::TooMany);
         }
-        self.see(now);
         let discriminator = self.draw_discriminator();
         let session = Session::new(now, carrier, settings, discriminator, &mut self.random);
         let slot = self.sessions.insert(session);
@@ -110,7 +109,8 @@ impl Sessions {
 
     /// There is no such session any more. The peer is not told, and finds out by the silence: who
     /// wants it told has the session down administratively first, for a detection time of the peer's.
-    pub fn remove(&mut self, carrier: Carrier) {
+    pub fn remove(&mut self, now: Instant, carrier: Carrier) {
+        self.see(now);
         let Some(slot) = self.by_carrier.remove(&carrier) else { return };
         let session = self.sessions.remove(slot).expect("a carrier's session is there");
         self.by_discriminator.remove(&session.discriminator);
@@ -261,7 +261,13 @@ impl Sessions {
             ControlPacket::receive(bytes).map_err(|error| DropReason::of(&error))?;
         let found = match packet.your_discriminator {
             0 => self.by_carrier.get(&carrier).ok_or(DropReason::NoSession),
-            your => self.by_discriminator.get(&your).ok_or(DropReason::UnknownDiscriminator),
+            your => match self.by_discriminator.get(&your) {
+                None if planted("stranger-is-taken-by-its-carrier") => {
+                    self.by_carrier.get(&carrier)
+                }
+                found => found,
+            }
+            .ok_or(DropReason::UnknownDiscriminator),
         };
         let slot = *found?;
         let session = self.sessions.get_mut(slot).expect("who is found is there");

@@ -138,8 +138,8 @@ fn a_session_that_was_removed_is_found_by_nothing_and_says_nothing() {
     let mut end = End::up(SETTINGS);
     let known = end.packet(State::DOWN).emit();
     end.hear(poll(end.packet(State::DOWN)));
-    end.sessions.remove(CARRIER);
-    end.sessions.remove(CARRIER);
+    end.sessions.remove(end.now, CARRIER);
+    end.sessions.remove(end.now, CARRIER);
     assert_eq!((end.sent(), end.events()), (vec![], vec![]));
     assert_eq!((end.sessions.poll_timeout(), end.sessions.status(CARRIER)), (None, None));
     let taken = end.sessions.handle_packet(end.now, CARRIER, &known);

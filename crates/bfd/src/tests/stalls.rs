@@ -63,14 +63,46 @@ fn what_came_meanwhile_is_read_first_and_leaves_nothing_to_forgive() {
 
 #[test]
 fn a_gap_is_seen_by_whatever_is_called_first_behind_it() {
-    let mut end = End::up(SETTINGS);
-    end.sessions.add(end.now, Carrier(8), SETTINGS).unwrap();
-    end.now = end.sessions.poll_timeout().unwrap() + ms(300);
-    // The packet is another session's, and moves the deadline that was missed.
-    let settings = Settings { desired_min_tx_interval_us: 60_000_000, ..SETTINGS };
-    end.sessions.set(end.now, CARRIER, settings).unwrap();
-    end.sessions.handle_timeout(end.now);
-    assert_eq!((end.state(), end.counters().stalls_forgiven), (SessionState::Up, 1));
+    type Call = fn(&mut End);
+    const OTHER: Carrier = Carrier(8);
+    // Each moves or removes the deadline that was missed.
+    let calls: [(&str, Call); 5] = [
+        ("set", |end| {
+            let slow = Settings { desired_min_tx_interval_us: 60_000_000, ..SETTINGS };
+            end.sessions.set(end.now, OTHER, slow).unwrap();
+        }),
+        ("remove", |end| end.sessions.remove(end.now, OTHER)),
+        ("admin_down", |end| end.sessions.admin_down(end.now, OTHER, Diagnostic::PATH_DOWN)),
+        ("admin_up", |end| end.sessions.admin_up(end.now, OTHER)),
+        ("handle_packet", |end| {
+            let your_discriminator = end.sessions.status(OTHER).unwrap().local_discriminator;
+            let packet = ControlPacket { your_discriminator, ..end.packet(State::DOWN) };
+            end.sessions.handle_packet(end.now, OTHER, &packet.emit()).unwrap();
+        }),
+    ];
+    for (name, call) in calls {
+        let mut end = End::up(SETTINGS);
+        // This session awaits a packet of the peer's alone, and that deadline is hardly missed; the
+        // other one was to send long before.
+        end.hear(ControlPacket {
+            desired_min_tx_interval_us: 1_000_000,
+            required_min_rx_interval_us: 0,
+            ..end.packet(State::UP)
+        });
+        let silence_ends = end.now + ms(3000);
+        assert_eq!(end.sessions.poll_timeout(), Some(silence_ends));
+        end.sessions.add(end.now, OTHER, SETTINGS).unwrap();
+        if name == "admin_up" {
+            end.sessions.admin_down(end.now, OTHER, Diagnostic::PATH_DOWN);
+            end.sessions.poll_transmit(end.now).unwrap();
+        }
+        let asked = end.sessions.poll_timeout().unwrap();
+        assert!(silence_ends.since(asked) > ms(1900), "{asked:?}");
+        end.now = silence_ends + ms(1);
+        call(&mut end);
+        end.sessions.handle_timeout(end.now);
+        assert_eq!((end.state(), end.counters().stalls_forgiven), (SessionState::Up, 1), "{name}");
+    }
 }
 
 #[test]

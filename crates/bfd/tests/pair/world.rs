@@ -14,6 +14,8 @@ const STORM_STEPS: usize = 60;
 /// The longest detection time, in which a peer that began anew is forgotten (1 of 5 intervals of 2 s),
 /// and six intervals, in which Down, Init and Up and what else is on its way arrive.
 const CALM: Duration = Duration::from_secs(22);
+/// What is usual, and what a machine does that has no time for us.
+const LATENESS_NS: [u64; 2] = [200_000, 500_000_000];
 const DRIZZLE_STEPS: usize = 12;
 
 /// A packet on its way to an end.
@@ -54,6 +56,8 @@ struct End {
     /// When it wanted to be called, and when it will be.
     asked: Option<Instant>,
     wake: Option<Instant>,
+    /// By how much it is called late at most, each time, but when it is punctual.
+    lateness_ns: u64,
 }
 
 struct World {
@@ -89,6 +93,7 @@ pub(crate) fn run(seed: u64) -> Result<Tally, String> {
             backlog: Vec::new(),
             asked: None,
             wake: None,
+            lateness_ns: LATENESS_NS[0],
         }
     });
     // Longer or shorter than it takes until the next packet.
@@ -133,7 +138,8 @@ impl World {
             0..5 => self.weather[end] = self.draw_weather(),
             5..7 => self.weather[end].is_cut = true,
             7..10 => self.weather = [self.fair; 2],
-            10..12 | 19 if is_running => self.stall(end),
+            10..12 if is_running => self.stall(end),
+            19 => self.ends[end].lateness_ns = LATENESS_NS[self.random.below(2) as usize],
             12 if is_running => self.restart(end)?,
             13 if is_running => {
                 self.end_session(end, carrier);
@@ -246,7 +252,7 @@ impl World {
         let ended = sessions.iter().find(|(it, ..)| it.0 as usize == carrier);
         let excused = ended.map_or(0, |(.., counters, _)| counters.stalls_forgiven);
         self.tally.excused += excused;
-        sessions.remove(Carrier(carrier as u64));
+        sessions.remove(self.now, Carrier(carrier as u64));
     }
 
     fn begin(&mut self, end: usize, carrier: usize) {
@@ -360,8 +366,8 @@ impl World {
             judged.map_err(|what| format!("carrier {carrier} {what}"))?;
             self.launch(at, carrier as usize, packet, bytes);
         }
-        let lateness = if self.is_punctual { 0 } else { self.random.below(200_000) };
         let end = &mut self.ends[at];
+        let lateness = if self.is_punctual { 0 } else { self.random.below(end.lateness_ns) };
         end.asked = end.sessions.poll_timeout();
         if end.asked.is_some_and(|asked| asked <= now) {
             return Err("wants to be called when it was".into());
