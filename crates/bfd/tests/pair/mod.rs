@@ -17,7 +17,6 @@ mod world;
 use bfd::{Role, Settings};
 use block::Random;
 
-pub(crate) use oracle::Tally;
 pub(crate) use world::run;
 
 const CARRIERS: usize = 3;

@@ -23,6 +23,20 @@ pub(crate) struct Tally {
     pub(crate) excused: u64,
 }
 
+impl core::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        let Self { sent, taken, ups, expirations, signaled, begun_anew, polls, excused } = other;
+        self.sent += sent;
+        self.taken += taken;
+        self.ups += ups;
+        self.expirations += expirations;
+        self.signaled += signaled;
+        self.begun_anew += begun_anew;
+        self.polls += polls;
+        self.excused += excused;
+    }
+}
+
 /// What the session was shown last.
 #[derive(Clone, Copy)]
 struct Heard {
