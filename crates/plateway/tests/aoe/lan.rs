@@ -179,11 +179,11 @@ impl Drop for Lan {
 }
 
 /// What nothing may refuse.
-fn must(line: &str) -> String {
+pub(crate) fn must(line: &str) -> String {
     ip(line).unwrap_or_else(|why| panic!("ip {line}: {why}"))
 }
 
-fn ip(line: &str) -> Result<String, String> {
+pub(crate) fn ip(line: &str) -> Result<String, String> {
     let output = Command::new("ip")
         .args(line.split_whitespace())
         .output()

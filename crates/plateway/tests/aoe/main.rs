@@ -10,6 +10,7 @@ mod client;
 mod common;
 mod lan;
 mod reservations;
+mod routed;
 #[path = "../common/session.rs"]
 mod session;
 mod station;
