@@ -504,7 +504,24 @@ MPLS_ROUTER = {
                               0, 0, 1, 1, 2, 1, 0]),
     "forged": bytes([6, 3, 0, 1, 1, 1, 2, 1, 0, 0, 3, 1, 1, 2, 1, 0, 6, 3, 0, 2, 0, 0, 0, 0, 6, 3, 2 | 1 << 2, 0, 0, 0, 0, 0]),
 }
-for target, plays in [("mpls_router_play", MPLS_ROUTER), ("iscsi_target_play", ISCSI_TARGET), ("scsi_play", SCSI_PLAY), ("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
+# A packet: by which carrier, state and flags, for whose session (0: nobody's), from whom, multiplier, both intervals.
+HEARD_DOWN, HEARD_INIT, HEARD_UP = (bytes([0, 0, 1, 0]) + bytes(4), bytes([0, 0, 2, 1]) + bytes(4), bytes([0, 0, 3, 1]) + bytes(4))
+BFD_UP = HEARD_DOWN + HEARD_INIT
+BFD_PLAY = {
+    "up": BFD_UP + bytes([6, 2]) + (HEARD_UP + bytes([6, 3])) * 4,
+    "silent": BFD_UP + bytes([6, 5, 6, 5, 6, 6]),
+    "asked-and-answered": BFD_UP + bytes([0, 0, 3 | 4, 1, 0, 0, 0, 0, 6, 2, 0, 0, 3 | 8, 1, 0, 0, 0, 0, 6, 3]) + (HEARD_UP + bytes([6, 3])) * 12
+                          + bytes([12, 0, 0, 0, 3, 1, 6, 3, 0, 0, 3 | 8, 1, 0, 0, 0, 0, 6, 4]),
+    "began-anew": BFD_UP + bytes([6, 2, 0, 0, 1, 0, 1, 0, 0, 0, 6, 2, 0, 0, 2, 1, 1, 0, 0, 0, 6, 2]),
+    "administratively-down": BFD_UP + bytes([14, 0, 0, 6, 5]) + HEARD_UP + bytes([15, 0]) + BFD_UP + bytes([0, 0, 0, 1, 0, 0, 0, 0, 6, 5]),
+    "late": BFD_UP + bytes([9, 4, 9, 3, 9, 3, 9, 3, 9, 3]) + HEARD_DOWN + bytes([9, 7]),
+    "demand": BFD_UP + bytes([0, 0, 3 | 16, 1, 0, 3, 0, 0, 6, 5, 12, 0, 0, 2, 0, 0, 6, 4, 0, 0, 3 | 16 | 8, 1, 0, 3, 0, 0, 6, 5]),
+    "passive-and-bound": bytes([6, 5, 0, 1, 1, 0, 0, 0, 0, 0, 6, 5, 0, 0, 1, 3, 0, 0, 0, 0, 0, 2, 1, 3, 0, 0, 0, 0, 0, 2, 2, 3, 0, 0, 0, 0, 6, 2]),
+    "unwanted": BFD_UP + bytes([0, 0, 3, 1, 0, 3, 0, 6, 6, 5, 0, 0, 3 | 4, 1, 0, 3, 0, 6, 6, 5]) + HEARD_UP,
+    "added-and-removed": bytes([10, 3, 1, 1, 1, 1, 11, 0, 10, 0, 2, 2, 2, 2, 10, 0, 0, 4, 0, 0, 10, 0, 0, 0, 6, 0, 6, 5]),
+    "broken": b"".join(bytes([0, 0, 0x81, 0, 0, 0, 0, 0, at, 0xff, 24]) for at in range(0, 13, 4)) + bytes([0, 0, 33, 0, 0, 0, 0, 0, 0, 3, 65, 0, 0, 0, 0, 0]),
+}
+for target, plays in [("bfd_play", BFD_PLAY), ("mpls_router_play", MPLS_ROUTER), ("iscsi_target_play", ISCSI_TARGET), ("scsi_play", SCSI_PLAY), ("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
                       ("aoe_target_play", AOE_TARGET), ("aoe_initiator_play", AOE_INITIATOR), ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY),
                       ("iscsi_discovery_play", ISCSI_DISCOVERY), ("label", LABELS)]:
     for name, play in plays.items():

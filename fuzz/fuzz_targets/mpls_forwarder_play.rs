@@ -1,0 +1,267 @@
+//! The routers of a shard, whose tables, links and time change while frames come by every link.
+//!
+//! Checked: nobody is shown a frame but on a virtual link that was told to be up; what leaves does so
+//! by a port that is there; a port never waits for more frames than its queue has; batches that came
+//! back leave nothing behind; a time that is asked for is not in the past once it was called.
+#![no_main]
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use block::Instant;
+use contract::{FrameBatch, InFrame, LinkFacts, LinkId, MacAddress, Station, VirtualLinks, VlanTag};
+use libfuzzer_sys::fuzz_target;
+use mpls::limits::QUEUE_MAX;
+use mpls::{
+    Action, Change, Core, Fec, FecId, Forwarder, Labels, NhlfeId, Origin, Path, PortKind,
+    Pseudowire, PseudowireId, RouterId, Sequencing, Space, Watch, Way,
+};
+use plateway_fuzz::{Choices, one_line};
+use wire::ethernet::{EtherType, TagControl};
+use wire::mpls::Label;
+
+const LINKS: u32 = 6;
+const LABELS: [u32; 6] = [16, 17, 18, 19, 0, 3];
+const OWN: MacAddress = MacAddress([2; 6]);
+const THERE: MacAddress = MacAddress([4; 6]);
+
+struct Play {
+    it: Forwarder,
+    now: Instant,
+    /// Which links are ports, and of which router.
+    ports: BTreeMap<LinkId, (RouterId, PortKind)>,
+    /// What was told of virtual links that are up.
+    inside: BTreeMap<LinkId, LinkFacts>,
+    /// Batches that the driver has.
+    out: Vec<FrameBatch>,
+}
+
+fn facts(choices: &mut Choices<'_>) -> LinkFacts {
+    let (mtu, vlan) = (choices.of(&[1500, 9000, 60]), choices.of(&[None, None, Some(7)]));
+    LinkFacts { mac: OWN.0, mtu, vlan, ring_frames: 64, is_shared: false }
+}
+
+fn draw_label(choices: &mut Choices<'_>) -> Label {
+    Label::new(choices.of(&LABELS)).expect("20 bits")
+}
+
+fn draw_link(choices: &mut Choices<'_>) -> LinkId {
+    LinkId(choices.below(LINKS as usize) as u32)
+}
+
+fn draw_nhlfe(choices: &mut Choices<'_>) -> NhlfeId {
+    NhlfeId(choices.below(3) as u32)
+}
+
+fn draw_kind(choices: &mut Choices<'_>) -> PortKind {
+    let traffic_classes = [0, 1, 2, 3, 4, 5, 6, 7];
+    choices.of(&[
+        PortKind::Core(Core { takes_explicit_null: true }),
+        PortKind::Core(Core::default()),
+        PortKind::Circuit { traffic_classes },
+        PortKind::Virtual { mac: OWN },
+    ])
+}
+
+fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
+    let origin = |choices: &mut Choices<'_>| Origin {
+        port: draw_link(choices),
+        tunnel: choices.flag().then(|| draw_label(choices)),
+        way: choices.of(&Way::BOTH),
+    };
+    Pseudowire {
+        fec: Fec { circuit: draw_link(choices) },
+        label_in: draw_label(choices),
+        label_out: draw_label(choices),
+        origins: (0..choices.below(4)).map(|_| origin(choices)).collect(),
+        nhlfe: draw_nhlfe(choices),
+        backup: choices.flag().then(|| draw_nhlfe(choices)),
+        control_word: choices.of(&[Some(Sequencing::Drop), Some(Sequencing::Off), None]),
+    }
+}
+
+fn draw_watch(choices: &mut Choices<'_>) -> Option<Watch> {
+    let interval_us = choices.of(&[50_000, 3_300, 0, 1_000_000]);
+    let (detect_mult, seconds) = (choices.of(&[3, 1, 0, 255]), choices.of(&[5, 0]));
+    let revert_after = Duration::from_secs(seconds);
+    choices.flag().then_some(Watch { interval_us, detect_mult, revert_after })
+}
+
+/// A frame from its destination address on: labelled, of a customer's, or any bytes.
+fn draw_frame(choices: &mut Choices<'_>) -> Vec<u8> {
+    let how = choices.byte();
+    let to = choices.of(&[OWN.0, OWN.0, [0xff; 6], [1, 0x80, 0xc2, 0, 0, 1]]);
+    let mut frame = [&to[..], &THERE.0].concat();
+    if how & 1 == 0 {
+        frame.extend(EtherType::MPLS.0.to_be_bytes());
+        for depth in (0..choices.below(4)).rev() {
+            let label = draw_label(choices).get();
+            let bottom = u32::from(depth == 0);
+            frame.extend((label << 12 | bottom << 8 | u32::from(choices.byte())).to_be_bytes());
+        }
+        frame.extend(choices.of(&[[0, 0, 0, 1], [0x10, 0, 0, 7], [0, 0, 0xff, 0xff], [2, 0, 0, 0]]));
+    } else {
+        frame.extend(choices.of(&[[0x88, 0xa2], [0x81, 0], [0x88, 0x08]]));
+    }
+    let length = choices.below(80);
+    frame.extend((0..length).map(|_| choices.byte()));
+    frame.truncate(if how & 0x80 == 0 { usize::MAX } else { choices.below(frame.len() + 1) });
+    frame
+}
+
+impl Play {
+    fn draw_change(&mut self, choices: &mut Choices<'_>) -> Option<(RouterId, Change)> {
+        let router = RouterId(choices.below(2) as u32);
+        let id = PseudowireId(choices.below(3) as u32);
+        let change = match choices.below(11) {
+            0 | 1 => {
+                let (link, kind) = (draw_link(choices), draw_kind(choices));
+                if self.ports.get(&link).is_some_and(|(of, _)| *of != router) {
+                    return None;
+                }
+                self.ports.insert(link, (router, kind));
+                Change::SetPort(link, kind)
+            }
+            2 => {
+                let link = draw_link(choices);
+                if self.ports.get(&link).is_some_and(|(of, _)| *of != router) {
+                    return None;
+                }
+                self.ports.remove(&link);
+                Change::RemovePort(link)
+            }
+            3 | 4 => {
+                let labels: Vec<Label> = (0..choices.below(4)).map(|_| draw_label(choices)).collect();
+                let labels = Labels::new(&labels).ok()?;
+                let (port, mtu) = (draw_link(choices), choices.of(&[None, Some(70)]));
+                Change::SetPath(draw_nhlfe(choices), Path { port, mac: THERE, labels, mtu })
+            }
+            5 => Change::RemovePath(draw_nhlfe(choices)),
+            6 => {
+                let nhlfe = draw_nhlfe(choices);
+                let action = choices.of(&[Action::Pop, Action::Forward(nhlfe)]);
+                let (label, fec) = (draw_label(choices), FecId(choices.below(3) as u32));
+                Change::SetLabel { space: Space::Platform, label, fec, action }
+            }
+            7 => Change::SetPseudowire(id, draw_pseudowire(choices)),
+            8 => Change::SetWatch(id, draw_watch(choices)),
+            9 => Change::RemovePseudowire(id),
+            _ if choices.below(8) == 0 => {
+                self.ports.retain(|_, (of, _)| *of != router);
+                Change::RemoveRouter
+            }
+            _ => Change::SetQuarantine(Duration::from_secs(choices.of(&[0, 60]))),
+        };
+        Some((router, change))
+    }
+
+    fn come(&mut self, link: LinkId, tag: Option<VlanTag>, bytes: &[u8]) {
+        assert_eq!(self.it.takes(link), self.ports.contains_key(&link));
+        if !self.it.takes(link) || matches!(self.ports[&link].1, PortKind::Virtual { .. }) {
+            return;
+        }
+        if let Some(shown) = self.it.receive(self.now, InFrame { link, tag, bytes }) {
+            let (_, kind) = self.ports[&shown.link];
+            assert!(matches!(kind, PortKind::Virtual { .. }), "{shown:?}");
+            assert!(shown.bytes.len() <= bytes.len());
+        }
+    }
+
+    /// The end of a turn.
+    fn settle(&mut self) {
+        while let Some((link, facts)) = self.it.poll_link() {
+            match facts {
+                Some(facts) => self.inside.insert(link, facts),
+                None => self.inside.remove(&link),
+            };
+        }
+        for link in self.inside.keys() {
+            assert!(matches!(self.ports[link].1, PortKind::Virtual { .. }));
+        }
+        while let Some((_, event)) = self.it.poll_event() {
+            one_line(&event);
+        }
+        while let Some(batch) = self.it.poll_batch() {
+            assert!(!batch.is_empty() && batch.buffers.is_empty());
+            for frame in &batch.frames {
+                assert!(self.ports.contains_key(&frame.link), "{frame:?}");
+            }
+            self.out.push(batch);
+        }
+        for router in [RouterId(0), RouterId(1)] {
+            for port in self.it.report(router).into_iter().flat_map(|one| one.ports) {
+                // Messages about paths wait whatever else does.
+                assert!(port.queue.queued <= 2 * u64::from(QUEUE_MAX), "{port:?}");
+            }
+        }
+    }
+
+    fn send_inside(&mut self, choices: &mut Choices<'_>) {
+        let Some((link, facts)) = self.inside.iter().next() else { return };
+        let mut batch = FrameBatch::default();
+        let length = choices.below(facts.mtu as usize + 2);
+        let to = Station::new(*link, THERE);
+        batch.push(facts, &to, EtherType::AOE, &vec![7; length]);
+        let before = batch.frames[0];
+        self.it.encapsulate(&mut batch);
+        let after = batch.frames[0];
+        assert_eq!((before.head, before.head_length), (after.head, after.head_length));
+        if after.link != *link {
+            let (_, kind) = self.ports[&after.link];
+            assert!(matches!(kind, PortKind::Core(_)) && after.prefix_length >= 14 + 4);
+        }
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut choices = Choices::new(input);
+    let mut play = Play {
+        it: Forwarder::new(u64::from(choices.byte())),
+        now: Instant(1_000_000_000),
+        ports: BTreeMap::new(),
+        inside: BTreeMap::new(),
+        out: Vec::new(),
+    };
+    while !choices.is_empty() {
+        match choices.below(8) {
+            0..=2 => {
+                if let Some((router, change)) = play.draw_change(&mut choices)
+                    && let Err(refused) = play.it.change(play.now, router, change)
+                {
+                    one_line(&refused);
+                }
+            }
+            3 => {
+                let link = draw_link(&mut choices);
+                let facts = choices.flag().then(|| facts(&mut choices));
+                let is_virtual = |(_, kind): &(RouterId, PortKind)| {
+                    matches!(kind, PortKind::Virtual { .. })
+                };
+                if !play.ports.get(&link).is_some_and(is_virtual) {
+                    play.it.handle_link(play.now, link, facts);
+                }
+            }
+            4 | 5 => {
+                let link = draw_link(&mut choices);
+                let control = TagControl(choices.word());
+                let ether_type = choices.of(&[EtherType::VLAN, EtherType::SERVICE_VLAN]);
+                let tag = choices.flag().then_some(VlanTag { ether_type, control });
+                let frame = draw_frame(&mut choices);
+                play.come(link, tag, &frame);
+            }
+            6 => {
+                play.now = play.now + Duration::from_micros(u64::from(choices.word()) * 100);
+                if play.it.poll_timeout().is_some_and(|at| at <= play.now) {
+                    play.it.handle_timeout(play.now);
+                    assert!(play.it.poll_timeout().is_none_or(|at| at > play.now));
+                }
+            }
+            _ => {
+                play.send_inside(&mut choices);
+                let count = choices.below(play.out.len() + 1);
+                play.out.drain(..count).for_each(|batch| play.it.handle_sent(batch));
+            }
+        }
+        play.settle();
+    }
+});
