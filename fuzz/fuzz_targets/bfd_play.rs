@@ -29,6 +29,8 @@ const CALLS_MAX: usize = 100;
 #[derive(Default)]
 struct Seen {
     is_up: bool,
+    /// What it heard last, when, and how often silence had been its own fault by then.
+    heard: Option<ControlPacket>,
     heard_at: Instant,
     forgiven: u64,
     /// A question came and was not answered.
@@ -148,8 +150,11 @@ impl Play {
         let status = self.status(home);
         assert_eq!(status.remote_discriminator, packet.my_discriminator);
         assert_eq!(status.remote_state as u8, packet.state().0);
+        let is_down = packet.state() <= State::DOWN;
+        assert!(!is_down || status.state != SessionState::Up);
         let forgiven = self.of(home).1.stalls_forgiven;
         let seen = self.seen.get_mut(&home).expect("it is there");
+        seen.heard = Some(packet);
         (seen.heard_at, seen.forgiven) = (self.now, forgiven);
     }
 
@@ -172,11 +177,17 @@ impl Play {
             self.sent(carrier, packet);
         }
         for (carrier, _, status, counters, _) in self.sessions.iter() {
-            let seen = &self.seen[&carrier];
+            let seen = self.seen.get_mut(&carrier).expect("it is there");
             assert_eq!(status.state == SessionState::Up, seen.is_up);
+            if status.remote_discriminator == 0 {
+                (seen.heard, seen.is_owed) = (None, false);
+            }
+            assert!(!seen.is_owed, "it is answered at once");
+            let Some(heard) = seen.heard else { continue };
+            let excuses = counters.stalls_forgiven - seen.forgiven;
+            assert!(excuses <= heard.detect_mult.into());
             let silence = now.since(seen.heard_at);
-            let is_excused = counters.stalls_forgiven > seen.forgiven;
-            assert!(!seen.is_up || silence < status.detection_time || is_excused, "{status:?}");
+            assert!(silence < status.detection_time || excuses > 0, "{status:?}");
         }
         assert!(self.sessions.poll_timeout().is_none_or(|next| next > now));
     }
@@ -203,7 +214,10 @@ impl Play {
             (before.state(), before.diagnostic()) != (packet.state(), packet.diagnostic())
         });
         if let Some(at) = seen.due_at.replace(now).filter(|_| !is_news) {
-            let least = status.transmit_interval * 3 / 4;
+            let heard = seen.heard.filter(|_| packet.your_discriminator != 0);
+            let peers_us = heard.map_or(1, |heard| heard.required_min_rx_interval_us);
+            let interval = status.transmit_interval.max(Duration::from_micros(peers_us.into()));
+            let least = interval * 3 / 4;
             assert!(now.since(at) + Duration::from_nanos(1) >= least, "{packet}");
         }
     }
