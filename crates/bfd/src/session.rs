@@ -316,7 +316,7 @@ impl Session {
         let wanted = wanted(&self.settings, self.state);
         self.intervals.want(now, wanted, is_up, before != self.state);
         // A peer that nothing is sent to is asked whether it knows what is new (clause 6.6).
-        if self.is_silenced() && self.contents() != self.last_sent && !self.intervals.is_polling() {
+        if self.is_silenced() && self.contents() != self.last_sent {
             self.intervals.ask();
         }
     }

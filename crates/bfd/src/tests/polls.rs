@@ -151,3 +151,13 @@ fn who_goes_down_is_slow_at_once_and_asks() {
     assert_eq!(packet.desired_min_tx_interval_us, 2_000_000);
     assert_eq!(end.status().transmit_interval, ms(2000));
 }
+
+#[test]
+fn an_answer_to_somebody_who_is_forgotten_is_not_sent() {
+    let mut end = End::new(Settings { role: Role::Passive, ..SETTINGS });
+    end.hear(poll(end.packet(State::DOWN)));
+    // Nobody took what there was to send.
+    end.now = end.now + ms(180);
+    end.sessions.handle_timeout(end.now);
+    assert_eq!((end.status().remote_discriminator, end.sent()), (0, vec![]));
+}

@@ -194,3 +194,13 @@ fn a_session_that_is_no_longer_administratively_down_begins_at_down() {
     end.sessions.admin_up(end.now, CARRIER);
     assert_eq!(end.state(), SessionState::Up);
 }
+
+#[test]
+fn another_reason_to_be_administratively_down_is_told_at_once() {
+    let mut end = End::up(SETTINGS);
+    for why in [Diagnostic::PATH_DOWN, Diagnostic::ADMINISTRATIVELY_DOWN] {
+        end.sessions.admin_down(end.now, CARRIER, why);
+        let [packet] = end.sent()[..] else { panic!("it says so at once, and once") };
+        assert_eq!((packet.state(), packet.diagnostic()), (State::ADMIN_DOWN, why));
+    }
+}
