@@ -159,7 +159,7 @@ impl Forwarder {
                 Some(settings) if is_there => self.sessions.set(now, carrier, settings),
                 Some(settings) => self.sessions.add(now, carrier, settings),
                 None => {
-                    self.sessions.remove(carrier);
+                    self.sessions.remove(now, carrier);
                     if is_there {
                         self.path_changed(now, (router, id, way), Err(Diagnostic::PATH_DOWN));
                     }
