@@ -16,8 +16,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use server::{
     ConnectArgs, DisksAction, DisksArgs, GroupAction, GroupArgs, HostAction, HostArgs,
-    ReservationAction, ReservationArgs, ServerArgs, SessionAction, SessionArgs, StatusArgs,
-    VolumeAction, VolumeArgs,
+    ReservationAction, ReservationArgs, RouteAction, RouteArgs, ServerArgs, SessionAction,
+    SessionArgs, StatusArgs, VolumeAction, VolumeArgs,
 };
 pub(crate) use values::AllOr;
 pub(crate) use work::{BenchArgs, CopyArgs, DemoArgs, DiscoverArgs, DissectArgs, SimArgs};
@@ -58,6 +58,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve disks, or the volumes of a configuration, until SIGTERM
     Serve(ServeArgs),
+    /// Run MPLS routers that carry Ethernet in pseudowires, or show them
+    Route(RouteArgs),
     /// Check a configuration and say what it would do
     #[command(
         after_help = "Exit code 0: it can be used. 1: it cannot; each mistake is shown at its line.\n\

@@ -25,10 +25,13 @@ use crate::config::server::SERVER_TITLE;
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::VolumeConfig;
 use crate::control;
-use crate::protocols::{ExportConfig, HostConfig, LINK_KEY, stream_key};
+use crate::protocols::{
+    CircuitConfig, ExportConfig, HostConfig, LINK_KEY, PortConfig, Routed, stream_key,
+};
 use crate::run::RunError;
 use crate::run::disks::{self, DiskSight};
 use crate::run::look::{Inventory, Member, Served};
+use crate::run::routers::{self, RoutedSight};
 use crate::run::state::StateDirectory;
 use crate::run::volumes::VolumeSight;
 use crate::run::{exports, links, listeners, look, paths, secrets, shape};
@@ -41,6 +44,8 @@ pub(crate) struct Preview {
     pub(crate) listeners: Vec<ListenerRow>,
     /// Those that only exports name come last.
     pub(crate) links: Vec<LinkRow>,
+    /// The ports and circuits of routers.
+    pub(crate) ports: Vec<PortRow>,
     /// What is to be known of what it would serve all the same.
     #[serde(skip)]
     pub(crate) caveats: Vec<String>,
@@ -132,14 +137,30 @@ pub(crate) struct LinkRow {
     pub(crate) found: Finding,
 }
 
+/// A port or a circuit of a router, as it would be found.
+#[derive(Debug, Serialize)]
+pub(crate) struct PortRow {
+    /// Of its link, or its own.
+    pub(crate) name: String,
+    pub(crate) router: String,
+    /// `port` or `circuit`.
+    pub(crate) kind: &'static str,
+    /// Its own address; none where it is not known.
+    pub(crate) mac: Option<String>,
+    /// Bytes behind the Ethernet header.
+    pub(crate) mtu: Option<u32>,
+    #[serde(flatten)]
+    pub(crate) found: Finding,
+}
+
 /// Looks at everything that a configuration names.
 ///
 /// `served` is the server that answers, if any, `overwrite` the volumes whose disks may be labelled
 /// whatever they hold.
 pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[String]) -> Preview {
     let (disks, volumes, groups) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    let mistakes = Vec::new();
-    let mut walk = Walk { checked, served, overwrite, disks, volumes, groups, mistakes };
+    let (mistakes, told) = (Vec::new(), Vec::new());
+    let mut walk = Walk { checked, served, overwrite, disks, volumes, groups, mistakes, told };
     let mut preview = Preview::default();
     // Of a server that answers it was looked at when it began.
     let group = checked.args.server.control_group.as_deref().filter(|_| served.is_none());
@@ -163,10 +184,19 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
             Thing::Volume(config) => preview.volumes.push(walk.volume(&config)),
             Thing::Listener(config) => preview.listeners.push(walk.listener(&config)),
             Thing::Link(config) => preview.links.push(walk.link(&config)),
+            Thing::Routed(Routed::Port(config)) => preview.ports.push(walk.port(&config)),
+            Thing::Routed(Routed::Circuit(config)) => preview.ports.push(walk.circuit(&config)),
+            // Tables stand on nothing of the machine but these.
+            Thing::Routed(_) => {}
             Thing::Host(config) => walk.host(&config),
             Thing::Export(config) => walk.export(&config),
             Thing::Metrics(config) => preview.listeners.push(walk.metrics(&config)),
         }
+    }
+    for circle in routers::circles(&checked.args) {
+        let help = "lead one of them elsewhere, or pop it";
+        let error = RunError::new(circle.words).help(help);
+        walk.mistakes.push(error.at(&checked.places, &circle.title));
     }
     let caveats = |(name, disk): (&String, &DiskSight)| {
         disk.caveats.iter().map(|caveat| format!("disk {name}: {caveat}")).collect::<Vec<_>>()
@@ -176,6 +206,7 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
     preview.caveats.extend(checked.args.listeners.iter().filter_map(closed));
     // What a server may do in its own is for that server to say.
     preview.caveats.extend(walk.state().unwritable().filter(|_| served.is_none()));
+    preview.caveats.append(&mut walk.told);
     preview.mistakes = checked.places.locate(walk.mistakes);
     preview
 }
@@ -192,6 +223,8 @@ struct Walk<'a> {
     /// The states of groups of listeners that are not as they always were.
     groups: BTreeMap<PathGroup, PathState>,
     mistakes: Vec<Mistake>,
+    /// What is to be known of circuits.
+    told: Vec<String>,
 }
 
 impl Walk<'_> {
@@ -273,6 +306,39 @@ impl Walk<'_> {
             mac: facts.map(|facts| MacAddress(facts.mac).to_string()),
             mtu: facts.map(|facts| facts.mtu),
             found: self.finding(config, words),
+        }
+    }
+
+    fn port(&mut self, config: &PortConfig) -> PortRow {
+        let links = &self.checked.args.links;
+        let link = links.iter().find(|link| link.name == config.link).expect("it has its link");
+        let looked = routers::look_at_port(link);
+        self.routed(config, (&config.link, &config.router, "port"), looked)
+    }
+
+    fn circuit(&mut self, config: &CircuitConfig) -> PortRow {
+        let looked = routers::look_at_circuit(config, self);
+        self.routed(config, (&config.name, &config.router, "circuit"), looked)
+    }
+
+    fn routed(
+        &mut self,
+        thing: &impl Configured,
+        (name, router, kind): (&str, &str, &'static str),
+        looked: Result<RoutedSight, RunError>,
+    ) -> PortRow {
+        let (words, facts, told) = match looked {
+            Ok(RoutedSight { words, facts, told }) => (Ok(words), facts, told),
+            Err(error) => (Err(error), None, None),
+        };
+        self.told.extend(told);
+        PortRow {
+            name: name.to_owned(),
+            router: router.to_owned(),
+            kind,
+            mac: facts.map(|facts| MacAddress(facts.mac).to_string()),
+            mtu: facts.map(|facts| facts.mtu),
+            found: self.finding(thing, words),
         }
     }
 

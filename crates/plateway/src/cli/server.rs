@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use reservation::{PathGroup, PathState};
 
+use super::ConfigArgs;
 use super::values::{AllOr, size_or_all, time};
 use crate::protocols::connect::ClientKind;
 
@@ -127,6 +128,36 @@ pub(crate) enum SessionAction {
         /// Its NQN or IQN, as list shows it
         host: String,
     },
+}
+
+/// `route --config FILE`, `route check [FILE]`, `route show`
+#[derive(Args, Clone, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  \
+        plateway route --config ler1.toml\n  \
+        plateway route check ler1.toml\n  \
+        plateway route show\n\n\
+        It is `plateway serve` of a file with routers: plateway apply brings it to another file while packets\n\
+        come, SIGHUP does so with the same one, SIGTERM ends it. Such a file may export volumes as well."
+)]
+pub(crate) struct RouteArgs {
+    /// What to do instead
+    #[command(subcommand)]
+    pub(crate) action: Option<RouteAction>,
+    /// The configuration to run
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// What is asked of a router.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum RouteAction {
+    /// Check a configuration and say what it would do, as `plateway check` does
+    Check(ConfigArgs),
+    /// Show the routers that run: ports, labels, paths, pseudowires, and what was counted at each
+    Show(ServerArgs),
 }
 
 /// `connect VOLUME --for CLIENT`

@@ -178,6 +178,20 @@ fn text_of(found: &Preview) -> String {
                 ],
             ),
         ),
+        (
+            "ports of routers",
+            table_of(
+                &found.ports,
+                &[
+                    ("port", |one| one.name.clone()),
+                    ("router", |one| one.router.clone()),
+                    ("kind", |one| one.kind.to_owned()),
+                    ("mac", |one| one.mac.clone().unwrap_or("-".to_owned())),
+                    ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
+                    ("finding", |one| one.found.finding.clone()),
+                ],
+            ),
+        ),
     ];
     let shown = parts.into_iter().filter(|(_, table)| table.row_count() > 0);
     shown.map(|(title, table)| format!("{title}\n{table}\n\n")).collect()

@@ -17,6 +17,7 @@ mod group;
 mod init;
 mod pages;
 mod reservation;
+mod route;
 mod serve;
 mod session;
 mod sessions;
@@ -40,6 +41,7 @@ use crate::control::{Changes, Client};
 pub(crate) fn run(command: Command) -> miette::Result<()> {
     match command {
         Command::Serve(args) => serve::run(&args),
+        Command::Route(args) => route::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Status(args) => status::run(&args),

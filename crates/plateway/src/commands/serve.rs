@@ -19,13 +19,15 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::ServeArgs;
 use crate::config::defaults::Defaults;
+use crate::config::link::LinkConfig;
 use crate::config::model::HiArgs;
 use crate::config::quick::Flags;
 use crate::config::text::Count;
+use crate::config::thing::Configured as _;
 use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
 use crate::log::Event;
-use crate::protocols;
+use crate::protocols::{self, ExportConfig};
 use crate::run::state::StateDirectory;
 use crate::run::stop;
 use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken};
@@ -90,7 +92,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
         Arc::new(move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok());
     running.answer_metrics(asking.clone())?;
     let _serving = socket.serve(asking)?;
-    if checked.args.exports.is_empty() {
+    if checked.args.exports.is_empty() && checked.args.routing.routers.is_empty() {
         let words = "nothing is exported: name exports in the configuration, then: plateway apply";
         Event::warn(words).tell();
     }
@@ -218,6 +220,10 @@ impl Server<'_> {
                 Ok(text) => Reply::Metrics(text),
                 Err(error) => refuse(error.line()),
             },
+            Ask::Routers => match running.router_statuses() {
+                Ok(routers) => Reply::Routers(routers),
+                Err(error) => refuse(error.line()),
+            },
             Ask::Config => Reply::Text(config::text::config_text(&running.args())),
             Ask::Difference { name, text } => match self.read(&name, &text) {
                 Ok(checked) => match difference(running, &checked) {
@@ -306,7 +312,11 @@ fn difference(running: &Running, checked: &Checked) -> Result<Changes, ApplyErro
 
 /// What is served, in a line for the service manager.
 fn served(running: &Running) -> String {
-    format!("serving {}", Count(running.exports().count(), "export"))
+    let exports = format!("serving {}", Count(running.exports().count(), "export"));
+    match running.router_summaries().len() {
+        0 => exports,
+        routers => format!("{exports}, {}", Count(routers, "router")),
+    }
 }
 
 /// What is served and what to type on a host; the last lines say where.
@@ -324,10 +334,18 @@ fn introduction(running: &Running) -> String {
             hosts,
         ]);
     }
-    if args.exports.is_empty() {
-        let _ = writeln!(text, "no exports: name some in the configuration, then: plateway apply");
-    } else {
-        let _ = writeln!(text, "{table}");
+    let routers = running.router_summaries();
+    if !routers.is_empty() {
+        let _ = writeln!(text, "{}", protocols::router_summaries(&routers));
+    }
+    match (args.exports.is_empty(), routers.is_empty()) {
+        (false, _) => drop(writeln!(text, "{table}")),
+        (true, true) => {
+            let _ =
+                writeln!(text, "no exports: name some in the configuration, then: plateway apply");
+        }
+        // A router carries, and need not serve.
+        (true, false) => {}
     }
     for line in protocols::hints(&args.exports, &running.portals()) {
         let _ = writeln!(text, "on a Linux host: {line}");
@@ -335,10 +353,18 @@ fn introduction(running: &Running) -> String {
     for (protocol, address) in running.addresses() {
         let _ = writeln!(text, "ready: {} {address}", protocols::stream_key(protocol));
     }
-    for link in &args.links {
+    let is_port_alone = |link: &&LinkConfig| {
+        let is_on = |export: &ExportConfig| export.stands_on().contains(&link.title());
+        let mut ports = args.routing.ports.iter();
+        ports.any(|port| port.link == link.name) && !args.exports.iter().any(is_on)
+    };
+    for link in args.links.iter().filter(|link| !is_port_alone(link)) {
         let _ = writeln!(text, "ready: {} {}", protocols::LINK_KEY, link.name);
     }
-    if args.listeners.is_empty() && args.links.is_empty() {
+    for router in &routers {
+        let _ = writeln!(text, "ready: router {}", router.name);
+    }
+    if args.listeners.is_empty() && args.links.is_empty() && routers.is_empty() {
         let _ = writeln!(
             text,
             "ready: no listener; give one with --nvme 127.0.0.1:4420 or --iscsi 127.0.0.1:3260"

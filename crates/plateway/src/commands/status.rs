@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::cli::StatusArgs;
 use crate::control::status::{Disk, Link};
 use crate::control::{Status, table_of};
+use crate::protocols::router_summaries;
 
 /// Shows.
 pub(crate) fn run(args: &StatusArgs) -> miette::Result<()> {
@@ -52,6 +53,7 @@ fn text(status: &Status) -> String {
         ("reservations", reservations(status)),
         ("listeners", listeners(status)),
         ("links", links(status)),
+        ("routers", router_summaries(&status.routers)),
         ("shards", shards(status)),
     ];
     for (title, table) in own.into_iter().chain(status.protocols.tables()) {

@@ -23,7 +23,9 @@ use super::mistake::{Mistake, Span, nearest};
 use super::schema::{Valued, table_schema};
 use super::server::LowServer;
 use super::volume::LowVolume;
-use crate::protocols::LowHost;
+#[cfg(test)]
+use crate::protocols::LowWay;
+use crate::protocols::{LowCircuit, LowHost, LowIlm, LowLsp, LowPseudowire, LowRouter};
 #[cfg(debug_assertions)]
 use crate::recorded;
 
@@ -33,7 +35,12 @@ pub(crate) struct LowArgs {
     pub(crate) server: LowServer,
     pub(crate) disks: Vec<LowDisk>,
     pub(crate) volumes: Vec<LowVolume>,
+    pub(crate) routers: Vec<LowRouter>,
     pub(crate) links: Vec<LowLink>,
+    pub(crate) circuits: Vec<LowCircuit>,
+    pub(crate) ilms: Vec<LowIlm>,
+    pub(crate) lsps: Vec<LowLsp>,
+    pub(crate) pseudowires: Vec<LowPseudowire>,
     pub(crate) listeners: Vec<LowListener>,
     pub(crate) hosts: Vec<LowHost>,
     pub(crate) exports: Vec<LowExport>,
@@ -116,15 +123,32 @@ impl LowArgs {
 
 impl Written for LowArgs {
     const TITLE: &'static str = "the configuration";
-    const KEYS: &'static [&'static str] =
-        &["server", "disk", "volume", "link", "listener", "host", "export"];
+    const KEYS: &'static [&'static str] = &[
+        "server",
+        "disk",
+        "volume",
+        "router",
+        "link",
+        "circuit",
+        "ilm",
+        "lsp",
+        "pseudowire",
+        "listener",
+        "host",
+        "export",
+    ];
 
     fn read(root: &mut TableReader<'_, '_>) -> Self {
         Self {
             server: root.table("server").unwrap_or_default(),
             disks: root.tables("disk"),
             volumes: root.tables("volume"),
+            routers: root.tables("router"),
             links: root.tables("link"),
+            circuits: root.tables("circuit"),
+            ilms: root.tables("ilm"),
+            lsps: root.tables("lsp"),
+            pseudowires: root.tables("pseudowire"),
             listeners: root.tables("listener"),
             hosts: root.tables("host"),
             exports: root.tables("export"),
@@ -146,7 +170,13 @@ pub(crate) fn keys() -> Vec<(&'static str, &'static [&'static str])> {
         of::<LowServer>(),
         of::<LowDisk>(),
         of::<LowVolume>(),
+        of::<LowRouter>(),
         of::<LowLink>(),
+        of::<LowCircuit>(),
+        of::<LowIlm>(),
+        of::<LowLsp>(),
+        of::<LowPseudowire>(),
+        of::<LowWay>(),
         of::<LowListener>(),
         of::<LowHost>(),
         of::<LowExport>(),
@@ -264,6 +294,38 @@ impl<'i, 'm> TableReader<'i, 'm> {
         };
         self.mistakes.push(Mistake::error(span, message));
         Vec::new()
+    }
+
+    /// Takes a table, or a list of tables, and where they stand.
+    pub(crate) fn table_or_tables<T: Written>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+    ) -> Option<(Span, Vec<T>)> {
+        if let Some(wanted) = &mut self.wanted {
+            let table = table_schema::<T>();
+            let list = json!({ "type": "array", "items": table });
+            wanted.push((key, json!({ "anyOf": [table, list] })));
+            return None;
+        }
+        let value = self.remove(key)?;
+        #[cfg(debug_assertions)]
+        recorded::key(self.title, key, None);
+        let span = value.span();
+        let seen = match value.into_inner() {
+            DeValue::Array(items) => {
+                let tables = items.into_iter().filter_map(|item| self.nested(item)).collect();
+                return Some((span, tables));
+            }
+            table @ DeValue::Table(_) => {
+                let table = self.nested(Spanned::new(span.clone(), table));
+                return Some((span, table.into_iter().collect()));
+            }
+            other => article(other.type_str()),
+        };
+        let message = format!("{key} of {}: expected {expected}, seen {seen}", self.title);
+        self.mistakes.push(Mistake::error(span, message));
+        None
     }
 
     fn nested<T: Written>(&mut self, value: Spanned<DeValue<'i>>) -> Option<T> {

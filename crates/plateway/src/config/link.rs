@@ -5,6 +5,7 @@
 //! names its interface. A `[[listener]]` with an interface is the former spelling of one. Not here:
 //! whether an interface is there.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
 use contract::Poll;
@@ -19,8 +20,9 @@ use super::resolve::{Names, Resolver};
 use super::text::quoted;
 use super::thing::{Change, Configured, Thing};
 use super::uri::{VLANS, check_interface, check_name};
+use crate::protocols::{MPLS, pseudowire_title};
 
-pub(super) const INTERFACE: &str = "the name of an interface in quotes, such as \"eth1\"";
+pub(crate) const INTERFACE: &str = "the name of an interface in quotes, such as \"eth1\"";
 pub(super) const ACCESS: &str = "\"packet\" or \"xdp\"";
 
 table! {
@@ -31,6 +33,17 @@ table! {
         vlan: i64 = NUMBER,
         access: String = ACCESS,
         poll: String = POLL,
+        mpls: bool = MPLS,
+        router: String = "the name of a router in quotes",
+        explicit_null: bool = MPLS,
+    }
+}
+
+impl LowLink {
+    /// Whether the link that was made of it is the one at this place.
+    pub(crate) fn is_at(&self, at: &Span) -> bool {
+        let written = self.name.as_ref().or(self.ethernet.as_ref());
+        written.is_some_and(|written| written.span() == *at)
     }
 }
 
@@ -91,9 +104,16 @@ impl fmt::Display for LinkAccess {
     }
 }
 
+/// How the link of a pseudowire that ends in this process is named: by this and the pseudowire's
+/// name. No other can be named so.
+pub(crate) const PSEUDOWIRE_PREFIX: &str = "pw:";
+
 /// What a link is called in steps.
 pub(crate) fn link_title(name: &str) -> String {
-    format!("link {name}")
+    match name.strip_prefix(PSEUDOWIRE_PREFIX) {
+        Some(pseudowire) => pseudowire_title(pseudowire),
+        None => format!("link {name}"),
+    }
 }
 
 impl Configured for LinkConfig {
@@ -109,8 +129,11 @@ impl Configured for LinkConfig {
     }
 
     fn excludes(&self, other: &Thing) -> bool {
-        let Thing::Link(other) = other else { return false };
-        self.name == other.name || self.ethernet == other.ethernet
+        match other {
+            Thing::Link(other) => self.name == other.name || self.ethernet == other.ethernet,
+            Thing::Routed(other) => other.takes_all_of(&self.ethernet.interface),
+            _ => false,
+        }
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
@@ -143,8 +166,12 @@ impl Configured for LinkConfig {
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     pub(crate) list: Vec<(LinkConfig, Span)>,
+    /// Those that are ports of routers, by name.
+    pub(crate) carriers: BTreeSet<String>,
+    /// The links of pseudowires that end in this process.
+    pub(crate) pseudowires: Names,
     /// Of links that nobody wrote.
-    poll: Poll,
+    pub(crate) poll: Poll,
 }
 
 impl Links {
@@ -156,10 +183,22 @@ impl Links {
         self.list.iter().map(|(link, _)| link)
     }
 
+    /// Whether exports may be on a link of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.named(name).is_some() || self.pseudowires.has(name)
+    }
+
     /// For messages.
     pub(crate) fn names(&self) -> Names {
         let mut names = Names::default();
         self.list.iter().for_each(|(link, span)| names.push(&link.name, span.clone()));
+        names
+    }
+
+    /// The same, those of pseudowires too.
+    pub(crate) fn names_for_exports(&self) -> Names {
+        let mut names = self.names();
+        self.pseudowires.list.iter().for_each(|(name, span)| names.push(name, span.clone()));
         names
     }
 }
@@ -172,7 +211,7 @@ impl Resolver<'_> {
         listeners: &[LowListener],
         poll: Poll,
     ) -> Links {
-        let mut links = Links { list: Vec::new(), poll };
+        let mut links = Links { poll, ..Links::default() };
         for one in low {
             if one.ethernet.is_none() {
                 self.missing(&one.span, "[[link]]", "ethernet", "ethernet = \"eth1\"");
@@ -187,6 +226,7 @@ impl Resolver<'_> {
                 vlan: one.vlan.clone(),
                 access: one.access.clone(),
                 poll: one.poll.clone(),
+                ..LowLink::default()
             };
             self.link(&low, ("listener", "link"), &mut links);
         }

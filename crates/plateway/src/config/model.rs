@@ -13,7 +13,7 @@ use super::metrics::MetricsConfig;
 use super::server::Server;
 use super::thing::Thing;
 use super::volume::VolumeConfig;
-use crate::protocols::{ExportConfig, HostConfig};
+use crate::protocols::{ExportConfig, HostConfig, Routing};
 
 /// A whole configuration: each kind of thing in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,7 @@ pub(crate) struct HiArgs {
     pub(crate) listeners: Vec<ListenerConfig>,
     /// Those that only exports name come last.
     pub(crate) links: Vec<LinkConfig>,
+    pub(crate) routing: Routing,
     pub(crate) hosts: Vec<HostConfig>,
     pub(crate) exports: Vec<ExportConfig>,
 }
@@ -40,6 +41,7 @@ impl HiArgs {
             volumes: Vec::new(),
             listeners: Vec::new(),
             links: Vec::new(),
+            routing: Routing::default(),
             hosts: Vec::new(),
             exports: Vec::new(),
         }
@@ -51,6 +53,7 @@ impl HiArgs {
         let volumes = self.volumes.iter().cloned().map(Thing::Volume);
         let listeners = self.listeners.iter().cloned().map(Thing::Listener);
         let links = self.links.iter().cloned().map(Thing::Link);
+        let routing = self.routing.things().map(Thing::Routed);
         let hosts = self.hosts.iter().cloned().map(Thing::Host);
         let exports = self.exports.iter().cloned().map(Thing::Export);
         let metrics = self.metrics.iter().cloned().map(Thing::Metrics);
@@ -58,6 +61,7 @@ impl HiArgs {
             .chain(volumes)
             .chain(listeners)
             .chain(links)
+            .chain(routing)
             .chain(hosts)
             .chain(exports)
             .chain(metrics)

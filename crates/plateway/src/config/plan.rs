@@ -41,11 +41,18 @@ pub(crate) enum Refused {
     /// A file made smaller.
     #[error("disk {name} cannot shrink from {} to {}: what lies beyond would be lost", ByteCount(*from_bytes), ByteCount(*to_bytes))]
     FileShrink { name: String, from_bytes: u64, to_bytes: u64 },
+    /// A label that was for something else.
+    #[error(
+        "label {label} of {place} is for {from}, and packets for it may be on their way: it cannot be for {to} at once; \
+         give that another label, or take this one away in one apply and add it in another after the router's quarantine"
+    )]
+    LabelReused { label: u32, place: String, from: String, to: String },
 }
 
 /// Plans the way from one configuration to another; every refusal is reported.
 pub(crate) fn plan(from: &HiArgs, to: &HiArgs) -> Result<Plan, Vec<Refused>> {
     let mut refused = from.server.changes(&to.server);
+    refused.extend(from.routing.reused(&to.routing));
     let titled = |args: &HiArgs| -> Vec<(String, Thing)> {
         args.things().map(|thing| (thing.title(), thing)).collect()
     };

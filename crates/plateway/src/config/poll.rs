@@ -9,13 +9,13 @@ use super::mistake::Mistake;
 use super::resolve::Resolver;
 
 /// What a message expects where something else is seen.
-pub(super) const POLL: &str = "\"auto\", \"never\" or microseconds such as \"50us\"";
+pub(crate) const POLL: &str = "\"auto\", \"never\" or microseconds such as \"50us\"";
 /// The key of values that a change tells.
 pub(crate) const POLL_KEY: &str = "poll";
 
 impl Resolver<'_> {
     /// What was written, if anything was.
-    pub(super) fn poll(&mut self, low: &Low<String>) -> Option<Poll> {
+    pub(crate) fn poll(&mut self, low: &Low<String>) -> Option<Poll> {
         let written = low.as_ref()?;
         match written.get_ref().parse() {
             Ok(poll) => Some(poll),

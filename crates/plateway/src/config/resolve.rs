@@ -21,7 +21,7 @@ use super::model::HiArgs;
 use super::places::Places;
 use super::size::parse_size;
 use super::uri::check_name;
-use crate::protocols::HostConfig;
+use crate::protocols::{self, HostConfig};
 
 /// Resolves a configuration; `None` if any mistake (other than a warning) was pushed, now or
 /// before. `text` holds the bytes that spans point into.
@@ -47,15 +47,17 @@ pub(crate) fn resolve(
     let listeners = resolver.listeners(&low.listeners, &server);
     let metrics = resolver.metrics(&low.server, &listeners);
     let mut links = resolver.links(&low.links, &low.listeners, server.poll);
+    let routing = protocols::resolve_routing(&mut resolver, low, &mut links);
     let hosts = resolver.named_hosts(low);
     resolver.named.clone_from(&hosts);
     let exports = resolver.exports(low, &volume_names, &volumes, &mut links);
     resolver.warn_of_shared_secrets(&hosts, &exports);
+    let routing = protocols::finish_routing(&mut resolver, routing, &links, &exports);
     let links = links.list.into_iter().map(|(link, _)| link).collect();
     let places = resolver.places;
     let broken = mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
     (!broken).then_some((
-        HiArgs { server, metrics, disks, volumes, listeners, links, hosts, exports },
+        HiArgs { server, metrics, disks, volumes, listeners, links, routing, hosts, exports },
         places,
     ))
 }
@@ -63,7 +65,7 @@ pub(crate) fn resolve(
 /// The names of disks or volumes in the order of the file; thousands are found as quickly as one.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    pub(super) list: Vec<(String, Span)>,
+    pub(crate) list: Vec<(String, Span)>,
     /// Where each was given first.
     first: BTreeMap<String, Span>,
 }
@@ -74,7 +76,7 @@ impl Names {
         self.list.push((name.to_owned(), span));
     }
 
-    fn first(&self, name: &str) -> Option<&Span> {
+    pub(crate) fn first(&self, name: &str) -> Option<&Span> {
         self.first.get(name)
     }
 
@@ -106,6 +108,11 @@ impl Resolver<'_> {
 
     pub(crate) fn push(&mut self, mistake: Mistake) {
         self.mistakes.push(mistake);
+    }
+
+    /// How many things were found wrong so far.
+    pub(crate) fn errors(&self) -> usize {
+        self.mistakes.iter().filter(|mistake| mistake.severity == Severity::Error).count()
     }
 
     pub(crate) fn error(&mut self, span: Span, message: impl Into<String>) {

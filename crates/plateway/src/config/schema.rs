@@ -13,12 +13,19 @@ use super::link::LinkAccess;
 use super::server::DriverChoice;
 use super::volume::LAYOUTS;
 use crate::log::{Format, Level};
+use crate::protocols::SEQUENCES;
 
 /// The keys without which a table is a mistake, whatever else it holds.
-const REQUIRED: [(&str, &[&str]); 10] = [
+const REQUIRED: [(&str, &[&str]); 16] = [
     ("[[disk]]", &["name", "uri"]),
     ("[[volume]]", &["name", "disks"]),
+    ("[[router]]", &["name"]),
     ("[[link]]", &["ethernet"]),
+    ("[[circuit]]", &["ethernet"]),
+    ("[[ilm]]", &["label"]),
+    ("[[lsp]]", &["name", "link", "next_hop", "labels"]),
+    ("[[pseudowire]]", &["name", "label_in", "label_out", "lsp", "from"]),
+    ("from of [[pseudowire]]", &["link"]),
     ("[[host]]", &["name"]),
     ("[[export]]", &["volume"]),
     ("nvme of [[export]]", &["subsystem", "nsid"]),
@@ -29,8 +36,9 @@ const REQUIRED: [(&str, &[&str]); 10] = [
 ];
 
 /// Tables of which one of these keys is there at least.
-const ONE_OF: [(&str, &[&str]); 4] = [
+const ONE_OF: [(&str, &[&str]); 5] = [
     ("[[listener]]", &["nvme", "iscsi", "aoe"]),
+    ("[[ilm]]", &["pop", "link"]),
     ("[[host]]", &["nvme", "iscsi", "aoe"]),
     ("[[export]]", &["nvme", "iscsi", "aoe"]),
     ("aoe of [[export]]", &["link", "interface"]),
@@ -78,6 +86,7 @@ pub(crate) fn words(title: &str) -> Vec<(&'static str, Vec<&'static str>)> {
         "[[volume]]" => vec![("layout", LAYOUTS.to_vec())],
         "[[link]]" => vec![("access", accesses())],
         "[[listener]]" => vec![("link", accesses())],
+        "[[pseudowire]]" => vec![("sequence", SEQUENCES.to_vec())],
         _ => Vec::new(),
     }
 }

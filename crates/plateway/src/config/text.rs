@@ -4,13 +4,22 @@ use std::fmt::{self, Display, Write as _};
 
 use super::model::HiArgs;
 use super::thing::{Configured, Thing};
+use crate::protocols::Routed;
 
 /// The whole configuration, as a file.
 pub(crate) fn config_text(args: &HiArgs) -> String {
     let mut text = args.server.text();
     text.extend(args.metrics.iter().map(Configured::text));
-    for thing in args.things().filter(|thing| !matches!(thing, Thing::Metrics(_))) {
-        let _ = write!(text, "\n{}", thing.text());
+    for thing in args.things() {
+        match &thing {
+            // They stand in the tables of others.
+            Thing::Metrics(_) | Thing::Routed(Routed::Port(_)) => continue,
+            Thing::Link(link) => {
+                let port = args.routing.text_of_link(&link.name);
+                let _ = write!(text, "\n{}{port}", thing.text());
+            }
+            _ => drop(write!(text, "\n{}", thing.text())),
+        }
     }
     text
 }

@@ -1,5 +1,5 @@
-//! What a configuration consists of: disks, volumes, listeners, links, hosts, exports and where
-//! metrics are read; and a step, which adds, removes or changes one.
+//! What a configuration consists of: disks, volumes, listeners, links, routers with what they have,
+//! hosts, exports and where metrics are read; and a step, which adds, removes or changes one.
 //!
 //! Each kind says of itself ([`Configured`]) what it is called, what it stands on, which others
 //! cannot be there beside it, and what becomes of it where it is to be otherwise. So there is one
@@ -18,7 +18,7 @@ use super::listener::ListenerConfig;
 use super::metrics::MetricsConfig;
 use super::plan::Refused;
 use super::volume::VolumeConfig;
-use crate::protocols::{ExportConfig, HostConfig, Proof};
+use crate::protocols::{ExportConfig, HostConfig, Proof, Routed};
 
 /// The key of what is a size, among the values that change in place.
 pub(super) const SIZE_KEY: &str = "size";
@@ -84,6 +84,7 @@ pub(crate) enum Thing {
     Volume(VolumeConfig),
     Listener(ListenerConfig),
     Link(LinkConfig),
+    Routed(Routed),
     Host(HostConfig),
     Export(ExportConfig),
     Metrics(MetricsConfig),
@@ -97,9 +98,10 @@ impl Thing {
             Thing::Volume(_) => 1,
             Thing::Listener(_) => 2,
             Thing::Link(_) => 3,
-            Thing::Host(_) => 4,
-            Thing::Export(_) => 5,
-            Thing::Metrics(_) => 6,
+            Thing::Routed(one) => 4 + one.kind(),
+            Thing::Host(_) => 4 + Routed::KINDS,
+            Thing::Export(_) => 5 + Routed::KINDS,
+            Thing::Metrics(_) => 6 + Routed::KINDS,
         }
     }
 
@@ -122,6 +124,7 @@ impl Deref for Thing {
             Thing::Volume(one) => one,
             Thing::Listener(one) => one,
             Thing::Link(one) => one,
+            Thing::Routed(one) => &**one,
             Thing::Host(one) => one,
             Thing::Export(one) => &**one,
             Thing::Metrics(one) => one,

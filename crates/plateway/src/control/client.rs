@@ -13,6 +13,7 @@ use reservation::PathState;
 
 use super::status::{Changes, Status};
 use crate::config::edit::Edit;
+use crate::protocols::RouterStatus;
 use crate::run::Consent;
 
 /// A server's control socket.
@@ -57,6 +58,11 @@ impl Client {
     /// How things are.
     pub(crate) fn status(&self) -> Result<Status, ClientError> {
         self.json(Method::GET, "/v1/status", String::new())
+    }
+
+    /// How routers are.
+    pub(crate) fn routers(&self) -> Result<Vec<RouterStatus>, ClientError> {
+        self.json(Method::GET, "/v1/routers", String::new())
     }
 
     /// What `apply` of this configuration would do.

@@ -6,6 +6,7 @@
 //! ```text
 //!   GET  /v1/status                    Status as JSON
 //!   GET  /v1/metrics                   what is counted, as OpenMetrics (docs/metrics.md)
+//!   GET  /v1/routers                   how routers are, as JSON
 //!   GET  /v1/config                    what is served, as a configuration
 //!   POST /v1/check?name=FILE           a configuration; Changes as JSON: what apply would do
 //!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done;

@@ -21,6 +21,7 @@ use utoipa_axum::routes;
 use super::socket::Owned;
 use super::status::{Changes, Status};
 use crate::config::edit::Edit;
+use crate::protocols::RouterStatus;
 use crate::run::Consent;
 
 /// The largest configuration.
@@ -37,6 +38,8 @@ pub(crate) enum Ask {
     Config,
     /// What is counted, for monitoring.
     Metrics,
+    /// How routers are.
+    Routers,
     /// What `apply` would do.
     Difference {
         /// What messages call the configuration.
@@ -86,6 +89,8 @@ pub(crate) enum Reply {
     Text(String),
     /// OpenMetrics.
     Metrics(String),
+    /// Routers.
+    Routers(Vec<RouterStatus>),
     /// Steps.
     Changes(Changes),
     /// It cannot be done, and why.
@@ -237,6 +242,7 @@ fn router() -> OpenApiRouter<Asking> {
         .routes(routes!(status))
         .routes(routes!(config))
         .routes(routes!(metrics_text))
+        .routes(routes!(routers))
         .routes(routes!(check))
         .routes(routes!(apply))
         .routes(routes!(reopen))
@@ -286,6 +292,14 @@ async fn config(State(asking): State<Asking>) -> Response {
 ))]
 async fn metrics_text(State(asking): State<Asking>) -> Response {
     reply(&asking, Ask::Metrics).await
+}
+
+/// How routers are: ports, labels, paths and pseudowires, with what was counted at each.
+#[utoipa::path(get, path = "/v1/routers", responses(
+    (status = OK, body = Vec<RouterStatus>), (status = 503, body = String)
+))]
+async fn routers(State(asking): State<Asking>) -> Response {
+    reply(&asking, Ask::Routers).await
 }
 
 /// What applying a configuration would do.
@@ -418,6 +432,7 @@ async fn reply(asking: &Asking, ask: Ask) -> Response {
     }
     match answered.await {
         Ok(Reply::Status(status)) => Json(status).into_response(),
+        Ok(Reply::Routers(routers)) => Json(routers).into_response(),
         Ok(Reply::Changes(changes)) => Json(changes).into_response(),
         Ok(Reply::Text(text)) => {
             ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()

@@ -22,7 +22,7 @@ use utoipa::{PartialSchema, ToSchema};
 use volume::gate::RequestCounters;
 
 use crate::config::thing::Step;
-use crate::protocols::ProtocolStatus;
+use crate::protocols::{ProtocolStatus, RouterSummary};
 
 /// How a server is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -56,6 +56,9 @@ pub(crate) struct Status {
     /// Links that are open.
     #[serde(default)]
     pub(crate) links: Vec<Link>,
+    /// Routers, in a line each; `GET /v1/routers` has all of them.
+    #[serde(default)]
+    pub(crate) routers: Vec<RouterSummary>,
     /// Frames that came on links and were for nobody here, by the reason.
     #[serde(default)]
     pub(crate) misfits: BTreeMap<String, u64>,
@@ -120,7 +123,7 @@ pub(crate) struct Link {
     pub(crate) interface: String,
     /// 802.1Q; none takes frames without a tag.
     pub(crate) vlan: Option<u16>,
-    /// `exports` or `imports`.
+    /// `exports`, `imports` or `routers`.
     pub(crate) used_for: String,
     /// Whether frames come and go.
     pub(crate) up: bool,
@@ -133,7 +136,7 @@ pub(crate) struct Link {
     /// Commands that exports on it say they hold: where these are more than the ring's frames, a
     /// burst of all initiators loses some.
     pub(crate) promised: u64,
-    /// Exports on it, or remote disks.
+    /// Exports on it, remote disks, or routers.
     pub(crate) uses: u64,
     #[serde(flatten)]
     pub(crate) counters: LinkKeys,

@@ -195,6 +195,7 @@ impl Event {
             Thing::Link(link) => (&mut fields.link, link.name.clone()),
             Thing::Host(host) => (&mut fields.host, host.name.clone()),
             Thing::Export(export) => (&mut fields.export, export.shown()[0].clone()),
+            Thing::Routed(one) => (&mut fields.link, one.title()),
             Thing::Listener(_) | Thing::Metrics(_) => (&mut fields.listener, thing.title()),
         };
         *field = Some(name);

@@ -16,11 +16,11 @@ use shard::report::{HostCounters, ShardCounters};
 use volume::gate::{ErrorCounters, RequestCounters};
 use volume::latency::{Class, Latencies};
 
-pub(crate) use families::{Families, Labels};
+pub(crate) use families::{Families, Family, Labels};
 pub(crate) use listener::Listener;
 
 use crate::control::Status;
-use crate::protocols::{self, HostTraffic};
+use crate::protocols::{self, HostTraffic, RouterStatus};
 use crate::run::Running;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -35,6 +35,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) status: &'a Status,
     pub(crate) reports: &'a [Report],
     pub(crate) shards: &'a [ShardStats],
+    pub(crate) routers: Vec<RouterStatus>,
 }
 
 /// All metrics.
@@ -51,6 +52,7 @@ pub(crate) fn text(seen: &Seen<'_>) -> String {
         families.counters("shard", &vec![("shard", shard.to_string())], stats);
     }
     protocols::metrics(seen.reports, &seen.running.disk_names(), &mut families);
+    protocols::router_metrics(&seen.routers, &mut families);
     families.text()
 }
 

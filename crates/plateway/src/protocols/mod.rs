@@ -12,10 +12,11 @@ pub(crate) mod connect;
 mod cutting;
 pub(crate) mod host;
 pub(crate) mod iscsi;
+pub(crate) mod mpls;
 pub(crate) mod nvme_tcp;
 mod remote;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Deref;
 
@@ -36,6 +37,18 @@ pub(crate) use self::iscsi::chap::ChapConfig as Proof;
 /// What a listener says to the one protocol whose hosts it tells of its address.
 pub(crate) use self::iscsi::portal::{LowPortal, PortalConfig, resolve as resolve_portal};
 pub(crate) use self::iscsi::secret::Secrets;
+#[cfg(test)]
+pub(crate) use self::mpls::LowWay;
+pub(crate) use self::mpls::port::MPLS;
+pub(crate) use self::mpls::pseudowire::{SEQUENCES, pseudowire_title};
+pub(crate) use self::mpls::status::{
+    RouterStatus, RouterSummary, metrics as router_metrics, summaries as router_summaries,
+};
+/// Routers, which carry frames for others.
+pub(crate) use self::mpls::{
+    CircuitConfig, LowCircuit, LowIlm, LowLsp, LowPseudowire, LowRouter, PortConfig, Routed,
+    Routing, resolve as resolve_routing,
+};
 pub(crate) use self::remote::{DiscoveryTarget, IntakeOf, Remote, RemoteUri, parse_target};
 use crate::checks::round_trip;
 use crate::commands::dissect::Said;
@@ -305,6 +318,18 @@ pub(crate) fn resolve_exports(
     let (iscsi, aoe) = (iscsi.into_iter().map(ExportConfig::Iscsi), aoe.into_iter());
     let nvme = nvme.into_iter().map(ExportConfig::NvmeTcp);
     nvme.chain(iscsi).chain(aoe.map(ExportConfig::Aoe)).collect()
+}
+
+/// What can be said of routers only once all links and exports are known.
+pub(crate) fn finish_routing(
+    resolver: &mut Resolver<'_>,
+    resolved: mpls::Resolved,
+    links: &Links,
+    exports: &[ExportConfig],
+) -> Routing {
+    let on: BTreeSet<&String> =
+        exports.iter().filter_map(ExportConfig::as_aoe).flat_map(|one| &one.links).collect();
+    mpls::finish(resolver, resolved, links, |link| on.contains(&link.to_owned()))
 }
 
 /// Warns where there are exports of a protocol on connections, and no listener of it; one that is

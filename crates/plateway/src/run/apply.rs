@@ -8,8 +8,8 @@
 use super::Running;
 use super::error::RunError;
 use super::in_use::{Consent, Taken};
-use super::secrets;
 use super::unmade::unmade_last;
+use super::{routers, secrets};
 use crate::config::model::HiArgs;
 use crate::config::plan::{Plan, Refused, plan};
 use crate::config::thing::{Step, Thing};
@@ -41,6 +41,9 @@ pub(crate) enum ApplyError {
     /// A secret cannot be used; nothing was done.
     #[error("{}", .0.line())]
     Secret(RunError),
+    /// Labels would lead in a circle; nothing was done.
+    #[error("{}", .0.line())]
+    Circle(RunError),
     /// Who uses what it takes away could not be asked; nothing was done.
     #[error("{}", .0.line())]
     NotAsked(RunError),
@@ -99,6 +102,7 @@ impl Running {
 
     fn bring_to(&mut self, to: &HiArgs, consent: &Consent) -> Result<Applied, ApplyError> {
         let secrets = secrets::read(to).map_err(ApplyError::Secret)?;
+        routers::check_circles(to).map_err(ApplyError::Circle)?;
         let plan = self.difference_with(to, Some(&secrets))?;
         if !(consent.yes && consent.allow_empty) {
             let mut taken = self.taken(&plan, to).map_err(ApplyError::NotAsked)?;
@@ -177,6 +181,7 @@ impl Running {
                 Thing::Volume(volume) => self.add_volume(volume)?,
                 Thing::Listener(listener) => self.add_listener(listener)?,
                 Thing::Link(link) => return self.add_link(link),
+                Thing::Routed(one) => return self.add_routed(one),
                 Thing::Host(host) => return self.set_host(host),
                 Thing::Export(export) => self.add_export(export)?,
                 Thing::Metrics(metrics) => self.add_metrics(metrics)?,
@@ -186,6 +191,7 @@ impl Running {
                 Thing::Volume(volume) => self.remove_volume(&volume.name)?,
                 Thing::Listener(listener) => self.remove_listener(listener)?,
                 Thing::Link(link) => self.remove_link(link),
+                Thing::Routed(one) => self.remove_routed(one)?,
                 Thing::Host(host) => return self.remove_host(host),
                 Thing::Export(export) => self.remove_export(export, going)?,
                 Thing::Metrics(_) => self.remove_metrics(),
@@ -195,6 +201,7 @@ impl Running {
                 (_, Thing::Volume(volume)) => self.resize_volume(volume)?,
                 (_, Thing::Listener(listener)) => self.change_listener(listener)?,
                 (_, Thing::Link(link)) => self.change_link(link),
+                (_, Thing::Routed(one)) => self.change_routed(one)?,
                 (_, Thing::Host(host)) => return self.set_host(host),
                 (_, Thing::Export(export)) => self.change_export(export)?,
                 _ => unreachable!("{step}: it is replaced"),

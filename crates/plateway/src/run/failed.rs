@@ -156,7 +156,11 @@ impl Running {
         match thing {
             Thing::Disk(disk) => disk.required,
             Thing::Volume(volume) => volume.layout.disks().iter().any(required),
-            Thing::Listener(_) | Thing::Link(_) | Thing::Host(_) | Thing::Export(_) => true,
+            Thing::Listener(_)
+            | Thing::Link(_)
+            | Thing::Routed(_)
+            | Thing::Host(_)
+            | Thing::Export(_) => true,
             // What is watched is more than who watches.
             Thing::Metrics(_) => false,
         }

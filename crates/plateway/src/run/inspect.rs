@@ -88,6 +88,7 @@ impl Running {
             listeners: self.listeners.values().map(|one| listener(one, reports)).collect(),
             protocols: ProtocolStatus::of(self, reports),
             links: self.link_statuses(),
+            routers: self.router_summaries(),
             misfits: counted(reports.iter().flat_map(|report| report.misfits.each())),
             connections: self.connections(reports),
             counters: Keyed::sum(reports.iter().map(|report| report.counters)),
@@ -130,6 +131,7 @@ impl Running {
         let imports = imports.map(|((ethernet, _), link)| {
             (ethernet, vec![link.id], "imports", link.disks.len() as u64, 0)
         });
+        let routed = self.routed_links();
         let one =
             |(name, ids, used_for, uses, promised): (&Ethernet, Vec<LinkId>, &str, u64, u64)| {
                 let mine = || stats.iter().filter(|one| ids.contains(&one.link));
@@ -147,7 +149,9 @@ impl Running {
                     counters: Keyed::sum(mine().map(|one| one.counters)),
                 }
             };
-        exports.chain(imports).map(one).collect()
+        // A port and a circuit are of one router each.
+        let routed = routed.iter().map(|(ethernet, id)| (ethernet, vec![*id], "routers", 1, 0));
+        exports.chain(imports).chain(routed).map(one).collect()
     }
 
     /// Where links are.

@@ -115,6 +115,7 @@ impl Running {
         if let Some(link) = self.links.get_mut(&to.name) {
             link.config.clone_from(to);
             link.ids.iter().for_each(|(_, id)| self.shards.handle().poll_link(*id, to.poll));
+            self.poll_port(&to.name, to.poll);
         }
     }
 
@@ -136,6 +137,9 @@ impl Running {
         ether_type: EtherType,
     ) -> Result<Vec<LinkId>, RunError> {
         let find = |name: &String| {
+            if let Some(id) = self.pseudowire_link(name) {
+                return Ok(id);
+            }
             let mut ids = self.links.get(name).into_iter().flat_map(|link| &link.ids);
             let found = ids.find(|(of, _)| *of == Takes::Type(ether_type)).map(|(_, id)| *id);
             found.ok_or_else(|| RunError::new(format!("link {name} is not open")))
@@ -187,7 +191,7 @@ impl Running {
         unused.iter().for_each(|(_, link)| self.let_go_of_link(link.id));
     }
 
-    fn let_go_of_link(&self, id: LinkId) {
+    pub(super) fn let_go_of_link(&self, id: LinkId) {
         self.shards.event_log().forget_link(id);
         self.shards.handle().remove_link(id);
     }
@@ -200,6 +204,18 @@ impl Running {
         intake: Intake,
     ) -> Result<LinkId, RunError> {
         let id = LinkId(self.numbers.link.next());
+        self.open_link_as(id, name, ethernet, (access, poll), intake).map(|()| id)
+    }
+
+    /// The same under a number that it has already; there is no other one of it at the time.
+    pub(super) fn open_link_as(
+        &self,
+        id: LinkId,
+        name: &str,
+        ethernet: &Ethernet,
+        (access, poll): (LinkAccess, Poll),
+        intake: Intake,
+    ) -> Result<(), RunError> {
         self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
             interface: ethernet.interface.clone(),
@@ -213,6 +229,6 @@ impl Running {
             forwards: false,
         };
         let opened = self.shards.handle().add_link(id, &options);
-        opened.map(|_| id).map_err(|error| RunError::new(error.to_string()))
+        opened.map(drop).map_err(|error| RunError::new(error.to_string()))
     }
 }

@@ -28,6 +28,7 @@ impl Running {
             status: &status,
             reports: &reports,
             shards: &shards,
+            routers: self.router_statuses()?,
         }))
     }
 

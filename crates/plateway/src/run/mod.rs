@@ -36,6 +36,7 @@ mod reach;
 mod reopen;
 mod reservations;
 mod retry;
+pub(crate) mod routers;
 pub(crate) mod secrets;
 mod sessions;
 pub(crate) mod shape;
@@ -89,6 +90,7 @@ use links::{ImportLink, OpenLink};
 use look::{Inventory, Member};
 use metrics::Metrics;
 use reach::PATIENCE;
+use routers::Routers;
 use shape::Part;
 use shards::Shards;
 use state::StateDirectory;
@@ -116,6 +118,7 @@ pub(crate) struct Running {
     listeners: IndexMap<String, OpenListener>,
     /// Those that exports are on.
     links: IndexMap<String, OpenLink>,
+    routers: Routers,
     /// Those that have a name, by it.
     hosts: IndexMap<String, HostConfig>,
     /// By title.
@@ -226,6 +229,7 @@ impl Running {
     ) -> Result<(Running, Vec<String>), RunError> {
         check_overwrite(args, overwrite)?;
         let secrets = secrets::read(args)?;
+        routers::check_circles(args)?;
         let server = &args.server;
         let config = reactor_config(server);
         let arena = Arena::new(config.cpus.len()).map_err(|error| {
@@ -255,6 +259,7 @@ impl Running {
             volumes: IndexMap::new(),
             listeners: IndexMap::new(),
             links: IndexMap::new(),
+            routers: Routers::default(),
             hosts: IndexMap::new(),
             exports: IndexMap::new(),
             import_links: BTreeMap::new(),
@@ -314,6 +319,7 @@ impl Running {
             volumes: self.volumes.values().map(|volume| volume.config.clone()).collect(),
             listeners: self.listeners.values().map(|listener| listener.config.clone()).collect(),
             links: self.links.values().map(|link| link.config.clone()).collect(),
+            routing: self.routers.config(),
             hosts: self.hosts.values().cloned().collect(),
             exports: self.exports.values().map(|export| export.config.clone()).collect(),
         };
@@ -323,6 +329,7 @@ impl Running {
                 Thing::Volume(one) => args.volumes.push(one),
                 Thing::Listener(one) => args.listeners.push(one),
                 Thing::Link(one) => args.links.push(one),
+                Thing::Routed(one) => args.routing.push(one),
                 Thing::Host(one) => args.hosts.push(one),
                 Thing::Export(one) => args.exports.push(one),
                 Thing::Metrics(one) => args.metrics = Some(one),
@@ -341,6 +348,7 @@ impl Running {
         sort(&mut self.volumes, to.volumes.iter().map(|volume| volume.name.clone()));
         sort(&mut self.listeners, to.listeners.iter().map(Configured::title));
         sort(&mut self.links, to.links.iter().map(|link| link.name.clone()));
+        self.routers.arrange(&to.routing);
         sort(&mut self.hosts, to.hosts.iter().map(|host| host.name.clone()));
         sort(&mut self.exports, to.exports.iter().map(|export| export.title()));
         // How a disk would be made may have changed, for which no step is needed.

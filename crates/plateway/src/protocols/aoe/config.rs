@@ -147,7 +147,9 @@ pub(crate) fn resolve(
         seen.push(export);
     }
     for (link, span) in links.list.iter().filter(|_| all_are_known) {
-        if !seen.iter().any(|one| one.export.links.contains(&link.name)) {
+        if !links.carriers.contains(&link.name)
+            && !seen.iter().any(|one| one.export.links.contains(&link.name))
+        {
             let message = format!("nothing is exported on {}", link.name);
             let help = "add [[export]] aoe = { interface = ..., shelf = 7, slot = 0, hosts = ... }";
             resolver.push(Mistake::warning(span.clone(), message).help(help));
@@ -215,8 +217,8 @@ impl Resolver<'_> {
             self.push(Mistake::error(span, message).help(help).also(&words.span(), "and this"));
         }
         self.links_by(words, "link", |resolver, word| {
-            if known.named(word.get_ref()).is_none() {
-                resolver.unknown_name(word, "link", &known.names());
+            if !known.has(word.get_ref()) {
+                resolver.unknown_name(word, "link", &known.names_for_exports());
                 return None;
             }
             Some(word.get_ref().clone())

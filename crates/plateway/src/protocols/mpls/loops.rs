@@ -1,0 +1,112 @@
+//! Labels that lead in a circle, as far as this machine can see: from one of its ports to another,
+//! or to itself.
+//!
+//! A packet is followed from each label that goes on: by its next router's address to the port that
+//! has it, and there by the label on top. What leaves for another machine is out of sight, and so is
+//! what lies below labels that are all popped. A packet in a circle ends by its TTL; until then it
+//! takes the place of up to 255.
+
+use std::collections::BTreeMap;
+
+use wire::ethernet::MacAddress;
+use wire::mpls::Label;
+
+use super::ilm::IlmAction;
+use super::{IlmConfig, Routing};
+use crate::config::thing::Configured;
+
+/// A circle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Circle {
+    /// The title of a label of it.
+    pub(crate) title: String,
+    /// What happens, for people.
+    pub(crate) words: String,
+}
+
+/// All circles, each once. `address_of` has the address of a link's interface, if it is known.
+pub(crate) fn circles(
+    routing: &Routing,
+    address_of: impl Fn(&str) -> Option<MacAddress>,
+) -> Vec<Circle> {
+    let named = routing.ports.iter();
+    let by_address = named.clone().filter_map(|port| Some((address_of(&port.link)?, &*port.link)));
+    let ilms = routing.ilms.iter().map(|one| ((&*one.router, one.from.as_deref(), one.label), one));
+    let map = Map {
+        ilms: ilms.collect(),
+        routers: named.map(|port| (&*port.link, &*port.router)).collect(),
+        ports: by_address.collect(),
+    };
+    // Nothing comes back to a machine that is no neighbour of its own.
+    let mut found: Vec<Vec<String>> = Vec::new();
+    let goes_on = |ilm: &&IlmConfig| match &ilm.action {
+        IlmAction::Forward(hop) => map.ports.contains_key(&hop.next_hop),
+        IlmAction::Pop => false,
+    };
+    for ilm in routing.ilms.iter().filter(goes_on) {
+        let from = routing.ports.iter().filter(|port| port.router == ilm.router);
+        let from = from.map(|port| port.link.as_str());
+        let from = from.filter(|link| ilm.from.as_deref().is_none_or(|from| from == *link));
+        for circle in from.filter_map(|link| map.follow(link, ilm.label)) {
+            let mut members = circle.clone();
+            members.sort();
+            let is_it = |other: &Vec<String>| {
+                let mut other = other.clone();
+                other.sort();
+                other == members
+            };
+            if !found.iter().any(is_it) {
+                found.push(circle);
+            }
+        }
+    }
+    let shown = |circle: Vec<String>| {
+        let words = format!("packets go in a circle: {} -> {}", circle.join(" -> "), circle[0]);
+        Circle { title: circle[0].clone(), words }
+    };
+    found.into_iter().map(shown).collect()
+}
+
+/// The ilms by whose label it is, where, and which.
+type Table<'r> = BTreeMap<(&'r str, Option<&'r str>, Label), &'r IlmConfig>;
+
+/// What a walk goes by.
+struct Map<'r> {
+    ilms: Table<'r>,
+    /// The router of each port.
+    routers: BTreeMap<&'r str, &'r str>,
+    /// The ports by their addresses.
+    ports: BTreeMap<MacAddress, &'r str>,
+}
+
+impl<'r> Map<'r> {
+    /// What is done with a label that came by a link: on top of a packet the link's own comes first.
+    fn look_up(&self, link: &str, label: Label, is_top: bool) -> Option<&'r IlmConfig> {
+        let router = *self.routers.get(link)?;
+        let own = self.ilms.get(&(router, Some(link), label)).filter(|_| is_top);
+        own.or_else(|| self.ilms.get(&(router, None, label))).copied()
+    }
+
+    /// The labels of a circle that a packet gets into that comes by a link with a label.
+    fn follow(&self, link: &'r str, label: Label) -> Option<Vec<String>> {
+        let (mut link, mut stack, mut is_top) = (link, vec![label], true);
+        let mut way: Vec<(String, &str)> = Vec::new();
+        // The labels that a packet had where it was. It gets nowhere twice with fewer for ever.
+        let mut depths: BTreeMap<(String, &str), usize> = BTreeMap::new();
+        loop {
+            let ilm = self.look_up(link, *stack.last()?, is_top)?;
+            let at = (ilm.title(), link);
+            if depths.insert(at.clone(), stack.len()).is_some_and(|before| before <= stack.len()) {
+                let before = way.iter().rposition(|other| *other == at)?;
+                return Some(way.split_off(before).into_iter().map(|(title, _)| title).collect());
+            }
+            way.push(at);
+            stack.pop();
+            is_top = false;
+            if let IlmAction::Forward(hop) = &ilm.action {
+                stack.extend(hop.labels.as_slice().iter().rev());
+                (link, is_top) = (self.ports.get(&hop.next_hop)?, true);
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `[[lsp]]`: a label switched path that begins here, by the next router and the labels that it
+//! wants on top.
+//!
+//! It is what the standards call an NHLFE, with a name. Another next router or other labels take its
+//! place while frames go by it. Units: bytes behind the Ethernet header.
+
+use std::ops::RangeInclusive;
+
+use toml::Spanned;
+
+use super::port::Ports;
+use super::router::router_title;
+use super::words::{Hop, LABELS, LINK, MAC, shown};
+use super::{Routed, routed};
+use crate::config::file::{Low, LowArgs, NAME, NUMBER, table};
+use crate::config::link::Links;
+use crate::config::mistake::Span;
+use crate::config::plan::Refused;
+use crate::config::resolve::{Names, Resolver};
+use crate::config::text::quoted;
+use crate::config::thing::{Change, Configured, Thing};
+
+/// Link, next hop and labels as written.
+pub(super) type LowHop<'a> = (&'a Low<String>, &'a Low<String>, &'a Low<Vec<Spanned<i64>>>);
+
+/// What Ethernet carries at least, up to the largest number of bytes that a packet of IP can have.
+const MTUS: RangeInclusive<u64> = 46..=65_535;
+
+table! {
+    LowLsp = "[[lsp]]" {
+        name: String = NAME,
+        link: String = LINK,
+        next_hop: String = MAC,
+        labels: Vec<Spanned<i64>> = LABELS,
+        mtu: i64 = NUMBER,
+    }
+}
+
+/// `[[lsp]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LspConfig {
+    pub(crate) name: String,
+    /// That of its link.
+    pub(crate) router: String,
+    pub(crate) hop: Hop,
+    /// What the narrowest link of the path takes; `None`: what its own link takes.
+    pub(crate) mtu: Option<u32>,
+}
+
+pub(super) fn lsp_title(name: &str) -> String {
+    format!("lsp {name}")
+}
+
+impl Configured for LspConfig {
+    fn title(&self) -> String {
+        lsp_title(&self.name)
+    }
+
+    fn details(&self) -> String {
+        format!(": labels {}, {}", shown(&self.hop.labels), self.hop.where_to())
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let mtu = self.mtu.map_or_else(|| "the link's".to_owned(), |mtu| mtu.to_string());
+        self.hop.values().into_iter().chain([("mtu", mtu)]).collect()
+    }
+
+    fn stands_on(&self) -> Vec<String> {
+        vec![router_title(&self.router)]
+    }
+
+    fn excludes(&self, other: &Thing) -> bool {
+        matches!(routed(other), Some(Routed::Lsp(other)) if other.name == self.name)
+    }
+
+    fn change(&self, to: &Thing) -> Result<Change, Refused> {
+        let stays = matches!(routed(to), Some(Routed::Lsp(to)) if to.router == self.router);
+        Ok(if stays { Change::Aside } else { Change::Replace })
+    }
+
+    fn text(&self) -> String {
+        let mtu = self.mtu.map(|mtu| format!("mtu = {mtu}\n")).unwrap_or_default();
+        format!("[[lsp]]\nname = {}\n{}{mtu}", quoted(&self.name), self.hop.text())
+    }
+}
+
+impl Resolver<'_> {
+    /// The paths, and the names of all, those of wrong ones too.
+    pub(super) fn lsps(
+        &mut self,
+        low: &LowArgs,
+        ports: &Ports,
+        links: &Links,
+    ) -> (Vec<(LspConfig, Span)>, Names) {
+        let names = self.names("lsp", low.lsps.iter().map(|one| (&one.name, &one.span)));
+        let mut lsps = Vec::new();
+        for one in &low.lsps {
+            if one.link.is_none() {
+                self.missing(&one.span, "[[lsp]]", "link", "link = \"eth1\"");
+            }
+            let hop = self.hop(
+                (&one.link, &one.next_hop, &one.labels),
+                (
+                    &one.span,
+                    "[[lsp]]",
+                    "labels = [100], or [] where the next router is the last one",
+                ),
+                (ports, links),
+            );
+            let mtu = self.number(&one.mtu, "mtu", MTUS);
+            let (Some(name), Some((hop, router))) = (&one.name, hop) else { continue };
+            let lsp = LspConfig { name: name.get_ref().clone(), router, hop, mtu };
+            self.place(lsp.title(), "", name.span());
+            lsps.push((lsp, name.span()));
+        }
+        (lsps, names)
+    }
+
+    /// The next router of what the table at `table` says, and whose link leads there.
+    pub(super) fn hop(
+        &mut self,
+        (link, next_hop, labels): LowHop<'_>,
+        (table, title, example): (&Span, &str, &str),
+        (ports, links): (&Ports, &Links),
+    ) -> Option<(Hop, String)> {
+        if next_hop.is_none() {
+            self.missing(table, title, "next_hop", "next_hop = \"02:00:00:00:00:02\"");
+        }
+        if labels.is_none() {
+            self.missing(table, title, "labels", example);
+        }
+        let port = link.as_ref().and_then(|written| self.port(written, ports, links));
+        let next_hop = next_hop.as_ref().and_then(|written| self.one_station(written, "next_hop"));
+        let labels = labels.as_ref().and_then(|written| self.labels(written));
+        let (link, router) = port.map(|port| (port.link.clone(), port.router.clone()))?;
+        Some((Hop { link, next_hop: next_hop?, labels: labels? }, router))
+    }
+}

@@ -1,0 +1,241 @@
+//! Routers of MPLS that carry Ethernet in pseudowires: what a configuration says of them, and what
+//! runs.
+//!
+//! ```text
+//!   [[circuit]] <-- [[pseudowire]] --> [[lsp]] --> [[link]] mpls = true
+//!                        ^ label_in                    |
+//!                        +------ [[ilm]] pop <---------+   what comes
+//!                                [[ilm]] link ... ---->    what goes on
+//! ```
+//! Each table is a room: `router`, `port` (of a `[[link]]`), `circuit`, `ilm`, `lsp`, `pseudowire`;
+//! `words` has what they have in common, `reuse` what a label may not become, `loops` what goes around
+//! for ever, `status` how it all is. Here is a thing of any of these kinds, and all of them. Ports come before what names
+//! them, then labels by which packets come, paths, and at last pseudowires, so that no frame is sent
+//! by what is not there yet; they go in the opposite order. What a packet is done with is not here
+//! (crates/mpls).
+
+pub(crate) mod circuit;
+pub(crate) mod ilm;
+pub(crate) mod loops;
+pub(crate) mod lsp;
+pub(crate) mod port;
+pub(crate) mod pseudowire;
+mod reuse;
+pub(crate) mod router;
+pub(crate) mod status;
+pub(crate) mod words;
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+
+pub(crate) use circuit::{CircuitConfig, LowCircuit};
+pub(crate) use ilm::{IlmConfig, LowIlm};
+pub(crate) use lsp::{LowLsp, LspConfig};
+pub(crate) use port::PortConfig;
+#[cfg(test)]
+pub(crate) use pseudowire::LowWay;
+pub(crate) use pseudowire::{LowPseudowire, PseudowireConfig};
+pub(crate) use router::{LowRouter, RouterConfig};
+
+use crate::config::file::LowArgs;
+use crate::config::link::{Links, PSEUDOWIRE_PREFIX};
+use crate::config::mistake::{Mistake, Span};
+use crate::config::resolve::Resolver;
+use crate::config::thing::{Configured, Thing};
+
+/// What routers consist of, each kind in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Routing {
+    pub(crate) routers: Vec<RouterConfig>,
+    pub(crate) ports: Vec<PortConfig>,
+    pub(crate) circuits: Vec<CircuitConfig>,
+    pub(crate) ilms: Vec<IlmConfig>,
+    pub(crate) lsps: Vec<LspConfig>,
+    pub(crate) pseudowires: Vec<PseudowireConfig>,
+}
+
+impl Routing {
+    /// All of it, each after what it stands on.
+    pub(crate) fn things(&self) -> impl Iterator<Item = Routed> + '_ {
+        let routers = self.routers.iter().cloned().map(Routed::Router);
+        let ports = self.ports.iter().cloned().map(Routed::Port);
+        let circuits = self.circuits.iter().cloned().map(Routed::Circuit);
+        let ilms = self.ilms.iter().cloned().map(Routed::Ilm);
+        let lsps = self.lsps.iter().cloned().map(Routed::Lsp);
+        let pseudowires = self.pseudowires.iter().cloned().map(Routed::Pseudowire);
+        routers.chain(ports).chain(circuits).chain(ilms).chain(lsps).chain(pseudowires)
+    }
+
+    /// One thing more.
+    pub(crate) fn push(&mut self, thing: Routed) {
+        match thing {
+            Routed::Router(one) => self.routers.push(one),
+            Routed::Port(one) => self.ports.push(one),
+            Routed::Circuit(one) => self.circuits.push(one),
+            Routed::Ilm(one) => self.ilms.push(one),
+            Routed::Lsp(one) => self.lsps.push(one),
+            Routed::Pseudowire(one) => self.pseudowires.push(one),
+        }
+    }
+
+    /// The lines of a link's table that make it a port.
+    pub(crate) fn text_of_link(&self, link: &str) -> String {
+        let port = self.ports.iter().find(|port| port.link == link);
+        port.map(Configured::text).unwrap_or_default()
+    }
+}
+
+/// A thing of a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Routed {
+    Router(RouterConfig),
+    Port(PortConfig),
+    Circuit(CircuitConfig),
+    Ilm(IlmConfig),
+    Lsp(LspConfig),
+    Pseudowire(PseudowireConfig),
+}
+
+impl Routed {
+    /// How many kinds there are.
+    pub(crate) const KINDS: usize = 6;
+
+    /// Its kind's place among them, which is the order in which they come.
+    pub(crate) fn kind(&self) -> usize {
+        match self {
+            Routed::Router(_) => 0,
+            Routed::Port(_) => 1,
+            Routed::Circuit(_) => 2,
+            Routed::Ilm(_) => 3,
+            Routed::Lsp(_) => 4,
+            Routed::Pseudowire(_) => 5,
+        }
+    }
+
+    /// Whether nobody else may have anything of an interface.
+    pub(crate) fn takes_all_of(&self, interface: &str) -> bool {
+        matches!(self, Routed::Circuit(circuit) if circuit.interface == interface)
+    }
+}
+
+impl Deref for Routed {
+    type Target = dyn Configured;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Routed::Router(one) => one,
+            Routed::Port(one) => one,
+            Routed::Circuit(one) => one,
+            Routed::Ilm(one) => one,
+            Routed::Lsp(one) => one,
+            Routed::Pseudowire(one) => one,
+        }
+    }
+}
+
+/// The thing of a router that it is, if it is one.
+fn routed(thing: &Thing) -> Option<&Routed> {
+    match thing {
+        Thing::Routed(one) => Some(one),
+        _ => None,
+    }
+}
+
+/// The tables of routers as they were read, for what has to be asked once all exports are known.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    pub(crate) routing: Routing,
+    circuits: Vec<(CircuitConfig, Span)>,
+}
+
+/// The routers; `links` get what they are to them. Exports are resolved behind it, and then
+/// [`finish`] is called.
+pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs, links: &mut Links) -> Resolved {
+    let (routers, router_names) = resolver.routers(low);
+    let ports = resolver.ports(low, links, &router_names);
+    let (circuits, circuit_names) = resolver.circuits(low, links, &router_names);
+    let ilms = resolver.ilms(low, (&ports, links), &router_names);
+    let (lsps, lsp_names) = resolver.lsps(low, &ports, links);
+    let around = pseudowire::Around {
+        ports: &ports,
+        links,
+        circuit_names: &circuit_names,
+        circuits: circuits.iter().map(|(one, _)| (&*one.name, &*one.router)).collect(),
+        ilms: ilm::Ilms::new(&ilms, low.ilms.len()),
+        lsp_names: &lsp_names,
+        lsps: lsps.iter().map(|(one, _)| (&*one.name, &*one.router)).collect(),
+    };
+    let (pseudowires, names) = resolver.pseudowires(low, &around);
+    let ends_here = low.pseudowires.iter().filter(|one| one.circuit.is_none());
+    let ends_here: BTreeSet<&str> =
+        ends_here.filter_map(|one| Some(one.name.as_ref()?.get_ref().as_str())).collect();
+    for (name, span) in names.list.iter().filter(|(name, _)| ends_here.contains(name.as_str())) {
+        links.pseudowires.push(&format!("{PSEUDOWIRE_PREFIX}{name}"), span.clone());
+    }
+    resolver.labels_once(&ilms, &pseudowires);
+    // Of what is wrong it is not known what it leads to.
+    if resolver.errors() == 0 {
+        resolver.warn_of_unused(&circuits, &lsps, &pseudowires);
+    }
+    let routing = Routing {
+        routers,
+        ports: ports.list,
+        circuits: circuits.iter().map(|(one, _)| one.clone()).collect(),
+        ilms: ilms.into_iter().map(|(one, _)| one).collect(),
+        lsps: lsps.into_iter().map(|(one, _)| one).collect(),
+        pseudowires: pseudowires.into_iter().map(|(one, _)| one).collect(),
+    };
+    Resolved { routing, circuits }
+}
+
+/// What can be said of routers only once all links are known; `is_used` says whether an export is on
+/// a link.
+pub(crate) fn finish(
+    resolver: &mut Resolver<'_>,
+    resolved: Resolved,
+    links: &Links,
+    is_used: impl Fn(&str) -> bool,
+) -> Routing {
+    let Resolved { routing, circuits } = resolved;
+    resolver.circuits_are_alone(&circuits, links);
+    for one in routing.pseudowires.iter().filter(|one| one.circuit.is_none()) {
+        let link = format!("{PSEUDOWIRE_PREFIX}{}", one.name);
+        if !is_used(&link) {
+            let span = resolver.place_of(&one.title(), "");
+            let message =
+                format!("pseudowire {} ends here, and nothing is exported on it", one.name);
+            let help = format!(
+                "add [[export]] aoe = {{ link = {link:?}, ... }}, or circuit = the name of a [[circuit]]"
+            );
+            resolver.push(Mistake::warning(span, message).help(help));
+        }
+    }
+    routing
+}
+
+impl Resolver<'_> {
+    /// What is there and carries nothing.
+    fn warn_of_unused(
+        &mut self,
+        circuits: &[(CircuitConfig, Span)],
+        lsps: &[(LspConfig, Span)],
+        pseudowires: &[(PseudowireConfig, Span)],
+    ) {
+        let used: BTreeSet<&str> =
+            pseudowires.iter().filter_map(|(one, _)| one.circuit.as_deref()).collect();
+        for (circuit, span) in circuits.iter().filter(|(one, _)| !used.contains(&*one.name)) {
+            let message = format!("circuit {} goes by no pseudowire", circuit.name);
+            let help = format!("add circuit = {:?} to a [[pseudowire]]", circuit.name);
+            self.push(Mistake::warning(span.clone(), message).help(help));
+        }
+        let used: BTreeSet<&str> = pseudowires.iter().map(|(one, _)| one.lsp.as_str()).collect();
+        for (lsp, span) in lsps.iter().filter(|(one, _)| !used.contains(&*one.name)) {
+            let message = format!("no pseudowire goes by lsp {}", lsp.name);
+            let help = format!("add lsp = {:?} to a [[pseudowire]]", lsp.name);
+            self.push(Mistake::warning(span.clone(), message).help(help));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! A core port: a `[[link]]` with `mpls = true`, by which a router hears its neighbours.
+//!
+//! It is a thing of its own, so that a link whose exports are in use becomes a port, and is none any
+//! more, without being closed. Its lines stand in the link's table.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+
+use super::router::router_title;
+use super::words::YES;
+use super::{Routed, routed};
+use crate::config::file::LowArgs;
+use crate::config::link::{LinkAccess, Links, LowLink, link_title};
+use crate::config::mistake::Mistake;
+use crate::config::plan::Refused;
+use crate::config::resolve::{Names, Resolver};
+use crate::config::text::quoted;
+use crate::config::thing::{Change, Configured, Thing};
+
+pub(crate) const MPLS: &str = YES;
+
+/// `mpls` of a `[[link]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortConfig {
+    /// The link, which is there.
+    pub(crate) link: String,
+    pub(crate) router: String,
+    /// Whether tunnels end here whose last label is explicit null.
+    pub(crate) explicit_null: bool,
+}
+
+pub(super) fn port_title(link: &str) -> String {
+    format!("port {link}")
+}
+
+impl Configured for PortConfig {
+    fn title(&self) -> String {
+        port_title(&self.link)
+    }
+
+    fn details(&self) -> String {
+        let null = if self.explicit_null { ", explicit null" } else { "" };
+        format!(": of router {}{null}", self.router)
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        vec![("explicit_null", self.explicit_null.to_string())]
+    }
+
+    fn stands_on(&self) -> Vec<String> {
+        vec![router_title(&self.router), link_title(&self.link)]
+    }
+
+    fn excludes(&self, other: &Thing) -> bool {
+        matches!(routed(other), Some(Routed::Port(other)) if other.link == self.link)
+    }
+
+    fn change(&self, to: &Thing) -> Result<Change, Refused> {
+        let stays = matches!(routed(to), Some(Routed::Port(to)) if to.router == self.router);
+        Ok(if stays { Change::Aside } else { Change::Replace })
+    }
+
+    /// Lines of the link's table.
+    fn text(&self) -> String {
+        let (router, explicit_null) = (quoted(&self.router), self.explicit_null);
+        format!("mpls = true\nrouter = {router}\nexplicit_null = {explicit_null}\n")
+    }
+}
+
+/// The ports of a configuration by the names of their links, and the names of all links that were
+/// meant as one.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    pub(super) list: Vec<PortConfig>,
+    pub(super) by_link: BTreeMap<String, PortConfig>,
+    names: Names,
+}
+
+impl Resolver<'_> {
+    /// The ports; `links` are told which of them carry MPLS.
+    pub(super) fn ports(&mut self, low: &LowArgs, links: &mut Links, routers: &Names) -> Ports {
+        let mut ports = Ports::default();
+        for one in &low.links {
+            let is_port = one.mpls.as_ref().is_some_and(|yes| *yes.get_ref());
+            // What is wrong was reported, and is none of a link that is no port.
+            let is_meant = is_port || self.is_reported(&one.span, "[[link]]", "mpls");
+            if !is_meant {
+                self.refuse_keys_of_ports(one);
+                continue;
+            }
+            let link = links.list.iter().find(|(_, span)| one.is_at(span)).map(|(link, _)| link);
+            let Some(link) = link.cloned() else { continue };
+            links.carriers.insert(link.name.clone());
+            ports.names.push(&link.name, one.span.clone());
+            if !is_port {
+                continue;
+            }
+            let router = self.router_of(&one.router, (&one.span, "[[link]]"), routers);
+            if let (LinkAccess::Xdp, Some(written)) = (link.access, &one.access) {
+                let message =
+                    format!("link {} is of AF_XDP, and MPLS is not taken from there", link.name);
+                let help = "access = \"packet\", or a link of another interface for MPLS";
+                self.push(Mistake::error(written.span(), message).help(help));
+            }
+            let Some(router) = router else { continue };
+            let explicit_null = one.explicit_null.as_ref().is_some_and(|yes| *yes.get_ref());
+            let port = PortConfig { link: link.name.clone(), router, explicit_null };
+            let at = one.mpls.as_ref().map_or(one.span.clone(), Spanned::span);
+            self.place(port.title(), "", at);
+            ports.by_link.insert(link.name, port.clone());
+            ports.list.push(port);
+        }
+        ports
+    }
+
+    /// What says something of a port, and this link is none.
+    fn refuse_keys_of_ports(&mut self, low: &LowLink) {
+        let router = low.router.as_ref().map(|written| ("router", written.span()));
+        let null = low.explicit_null.as_ref().map(|written| ("explicit_null", written.span()));
+        for (key, span) in router.into_iter().chain(null) {
+            let message = format!("{key} is for links that carry MPLS, and this one does not");
+            self.push(Mistake::error(span, message).help("add mpls = true"));
+        }
+    }
+
+    /// The port that a table names by its link; `None` if it is none, or a wrong one.
+    pub(super) fn port<'p>(
+        &mut self,
+        written: &Spanned<String>,
+        ports: &'p Ports,
+        links: &Links,
+    ) -> Option<&'p PortConfig> {
+        let name = written.get_ref();
+        if ports.names.has(name) {
+            return ports.by_link.get(name);
+        }
+        if links.named(name).is_none() {
+            self.unknown_name(written, "link", &links.names());
+        } else {
+            let message = format!("link {name} carries no MPLS");
+            let help = "add mpls = true to its [[link]]";
+            self.push(Mistake::error(written.span(), message).help(help));
+        }
+        None
+    }
+}

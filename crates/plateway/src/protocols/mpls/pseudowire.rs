@@ -1,0 +1,427 @@
+//! `[[pseudowire]]`: a wire between a circuit here and one elsewhere, or between this process and a
+//! circuit elsewhere.
+//!
+//! One without a circuit ends in this process: exports name it as a link, by `pw:` and its name.
+//! Spec: RFC 3985, RFC 4448; both labels are configured, no protocol tells them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use mpls::Sequencing;
+use mpls::limits::ORIGINS_MAX;
+use toml::Spanned;
+use wire::ethernet::MacAddress;
+use wire::mpls::Label;
+
+use super::circuit::circuit_title;
+use super::ilm::{Ilms, written_label};
+use super::port::Ports;
+use super::router::router_title;
+use super::words::{LABEL, LINK, MAC, YES};
+use super::{Routed, routed};
+use crate::config::file::{Low, LowArgs, NAME, TableReader, Written, table};
+use crate::config::link::Links;
+use crate::config::mistake::{Mistake, Span};
+use crate::config::plan::Refused;
+use crate::config::resolve::{Names, Resolver};
+use crate::config::text::quoted;
+use crate::config::thing::{Change, Configured, Thing};
+
+table! {
+    LowWay = "from of [[pseudowire]]" {
+        link: String = LINK,
+        tunnel: i64 = LABEL,
+    }
+}
+
+/// `[[pseudowire]]` as written.
+#[derive(Debug, Default)]
+pub(crate) struct LowPseudowire {
+    pub(crate) span: Span,
+    pub(crate) name: Low<String>,
+    pub(crate) circuit: Low<String>,
+    pub(crate) mac: Low<String>,
+    pub(crate) label_in: Low<i64>,
+    pub(crate) label_out: Low<i64>,
+    pub(crate) lsp: Low<String>,
+    /// `None` where nothing was written; with where it was.
+    pub(crate) from: Option<(Span, Vec<LowWay>)>,
+    pub(crate) control_word: Low<bool>,
+    pub(crate) sequence: Low<String>,
+}
+
+impl Written for LowPseudowire {
+    const TITLE: &'static str = "[[pseudowire]]";
+    const KEYS: &'static [&'static str] = &[
+        "name",
+        "circuit",
+        "mac",
+        "label_in",
+        "label_out",
+        "lsp",
+        "from",
+        "control_word",
+        "sequence",
+    ];
+
+    fn read(table: &mut TableReader<'_, '_>) -> Self {
+        Self {
+            span: table.span.clone(),
+            name: table.take("name", NAME),
+            circuit: table.take("circuit", "the name of a circuit in quotes"),
+            mac: table.take("mac", MAC),
+            label_in: table.take("label_in", LABEL),
+            label_out: table.take("label_out", LABEL),
+            lsp: table.take("lsp", "the name of an lsp in quotes"),
+            from: table
+                .table_or_tables("from", "{ link = \"eth1\", tunnel = 300 }, or a list of such"),
+            control_word: table.take("control_word", YES),
+            sequence: table.take("sequence", "\"off\" or \"drop\""),
+        }
+    }
+}
+
+/// What is done with sequence numbers, in the order of the documentation.
+const SEQUENCING: [(&str, Sequencing); 2] = [("off", Sequencing::Off), ("drop", Sequencing::Drop)];
+/// The words for it.
+pub(crate) const SEQUENCES: [&str; 2] = [SEQUENCING[0].0, SEQUENCING[1].0];
+
+/// `[[pseudowire]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PseudowireConfig {
+    pub(crate) name: String,
+    /// That of its lsp.
+    pub(crate) router: String,
+    /// `None`: it ends in this process, ...
+    pub(crate) circuit: Option<String>,
+    /// ... which has this address there, or else one that it makes of its names.
+    pub(crate) mac: Option<MacAddress>,
+    /// Ours, with which packets come.
+    pub(crate) label_in: Label,
+    /// The other end's.
+    pub(crate) label_out: Label,
+    /// By which they are sent.
+    pub(crate) lsp: String,
+    /// All ways by which packets come; one or more.
+    pub(crate) from: Vec<Way>,
+    /// `None` has no control word.
+    pub(crate) control_word: Option<Sequencing>,
+}
+
+/// A way by which packets come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// The link, which is a port.
+    pub(crate) link: String,
+    /// The label above the pseudowire's; `None` where the router before takes it off.
+    pub(crate) tunnel: Option<Label>,
+}
+
+impl Way {
+    fn text(&self) -> String {
+        let link = quoted(&self.link);
+        match self.tunnel {
+            Some(label) => format!("{{ link = {link}, tunnel = {} }}", label.get()),
+            None => format!("{{ link = {link} }}"),
+        }
+    }
+}
+
+impl PseudowireConfig {
+    pub(crate) fn sequence(&self) -> &'static str {
+        let word = SEQUENCING.iter().find(|(_, one)| Some(*one) == self.control_word);
+        word.map_or("none", |(word, _)| *word)
+    }
+
+    /// Whether both carry the same frames to the same customer.
+    pub(super) fn is_for_the_same(&self, other: &Self) -> bool {
+        self.name == other.name && self.circuit == other.circuit
+    }
+}
+
+pub(crate) fn pseudowire_title(name: &str) -> String {
+    format!("pseudowire {name}")
+}
+
+impl Configured for PseudowireConfig {
+    fn title(&self) -> String {
+        pseudowire_title(&self.name)
+    }
+
+    fn details(&self) -> String {
+        let end = match &self.circuit {
+            Some(circuit) => format!("circuit {circuit}"),
+            None => "ends here".to_owned(),
+        };
+        let Self { label_in, label_out, lsp, .. } = self;
+        format!(": {end}, in {label_in}, out {label_out} by {lsp}")
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let from: Vec<String> = self.from.iter().map(Way::text).collect();
+        vec![
+            ("circuit", self.circuit.clone().unwrap_or_else(|| "none".to_owned())),
+            ("mac", self.mac.map_or_else(|| "made".to_owned(), |mac| mac.to_string())),
+            ("label_in", self.label_in.to_string()),
+            ("label_out", self.label_out.to_string()),
+            ("lsp", self.lsp.clone()),
+            ("from", from.join(", ")),
+            ("control_word", self.control_word.is_some().to_string()),
+            ("sequence", self.sequence().to_owned()),
+        ]
+    }
+
+    /// What it is sent by, and what it comes by, may be another without its going.
+    fn stands_on(&self) -> Vec<String> {
+        let circuit = self.circuit.as_ref().map(|circuit| circuit_title(circuit));
+        [router_title(&self.router)].into_iter().chain(circuit).collect()
+    }
+
+    fn excludes(&self, other: &Thing) -> bool {
+        let Some(Routed::Pseudowire(other)) = routed(other) else { return false };
+        self.name == other.name || self.circuit.is_some() && self.circuit == other.circuit
+    }
+
+    fn change(&self, to: &Thing) -> Result<Change, Refused> {
+        let Some(Routed::Pseudowire(to)) = routed(to) else { return Ok(Change::Replace) };
+        let stays = self.router == to.router
+            && self.circuit.is_some() == to.circuit.is_some()
+            && self.mac == to.mac;
+        Ok(if stays { Change::Aside } else { Change::Replace })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("[[pseudowire]]\nname = {}\n", quoted(&self.name));
+        text.extend(self.circuit.as_ref().map(|one| format!("circuit = {}\n", quoted(one))));
+        text.extend(self.mac.map(|mac| format!("mac = \"{mac}\"\n")));
+        let (label_in, label_out) = (self.label_in.get(), self.label_out.get());
+        let from: Vec<String> = self.from.iter().map(Way::text).collect();
+        let (lsp, from, word) = (quoted(&self.lsp), from.join(", "), self.control_word.is_some());
+        let _ = write!(
+            text,
+            "label_in = {label_in}\nlabel_out = {label_out}\nlsp = {lsp}\nfrom = [{from}]\ncontrol_word = {word}\n"
+        );
+        if word {
+            let _ = writeln!(text, "sequence = \"{}\"", self.sequence());
+        }
+        text
+    }
+}
+
+/// What pseudowires refer to.
+pub(super) struct Around<'a> {
+    pub(super) ports: &'a Ports,
+    pub(super) links: &'a Links,
+    pub(super) circuit_names: &'a Names,
+    /// The routers of circuits, and of paths, by name.
+    pub(super) circuits: BTreeMap<&'a str, &'a str>,
+    pub(super) ilms: Ilms<'a>,
+    pub(super) lsp_names: &'a Names,
+    pub(super) lsps: BTreeMap<&'a str, &'a str>,
+}
+
+const TITLE: &str = LowPseudowire::TITLE;
+
+impl Resolver<'_> {
+    /// The pseudowires, each with where its label was written, and the names of all.
+    pub(super) fn pseudowires(
+        &mut self,
+        low: &LowArgs,
+        around: &Around<'_>,
+    ) -> (Vec<(PseudowireConfig, Span)>, Names) {
+        let named = low.pseudowires.iter().map(|one| (&one.name, &one.span));
+        let names = self.names("pseudowire", named);
+        let mut all: Vec<(PseudowireConfig, Span)> = Vec::new();
+        let mut by_circuit: BTreeMap<String, String> = BTreeMap::new();
+        for one in &low.pseudowires {
+            let Some(new) = self.pseudowire(one, around) else { continue };
+            if let (Some(written), Some(circuit)) = (&one.circuit, &new.0.circuit) {
+                if let Some(other) = by_circuit.get(circuit) {
+                    let message = format!("circuit {circuit} goes by {other} already");
+                    let first = self.place_of(other, "circuit");
+                    self.push(Mistake::error(written.span(), message).first(&first));
+                } else {
+                    by_circuit.insert(circuit.clone(), new.0.title());
+                }
+            }
+            all.push(new);
+        }
+        (all, names)
+    }
+
+    fn pseudowire(
+        &mut self,
+        low: &LowPseudowire,
+        around: &Around<'_>,
+    ) -> Option<(PseudowireConfig, Span)> {
+        for (written, key, example) in [
+            (low.label_in.as_ref().map(Spanned::span), "label_in", "label_in = 1001"),
+            (low.label_out.as_ref().map(Spanned::span), "label_out", "label_out = 2001"),
+            (low.lsp.as_ref().map(Spanned::span), "lsp", "lsp = the name of an [[lsp]]"),
+            (
+                low.from.as_ref().map(|(span, _)| span.clone()),
+                "from",
+                "from = { link = \"eth1\", tunnel = 300 }, the link and the label of the tunnel by which packets come",
+            ),
+        ] {
+            if written.is_none() {
+                self.missing(&low.span, TITLE, key, example);
+            }
+        }
+        let label_in = self.label(&low.label_in, "label_in");
+        let label_out = self.label(&low.label_out, "label_out");
+        let circuit = low
+            .circuit
+            .as_ref()
+            .map(|written| self.known(written, "circuit", around.circuit_names).map(str::to_owned));
+        let lsp = low.lsp.as_ref();
+        let lsp = lsp.and_then(|written| self.known(written, "lsp", around.lsp_names));
+        let mac = low.mac.as_ref().map(|written| self.one_station(written, "mac"));
+        if let (Some(written), Some(_)) = (&low.mac, &low.circuit) {
+            let message =
+                "mac is for a pseudowire that ends in this process, and this one has a circuit";
+            self.error(written.span(), message);
+        }
+        let control_word = self.control_word(low);
+        // Whose it is its lsp says.
+        let router = lsp.and_then(|lsp| around.lsps.get(lsp)).copied();
+        let from = self.ways(low, router, around);
+        if let (Some(router), Some(written)) = (router, &low.circuit)
+            && let Some(other) = around.circuits.get(written.get_ref().as_str())
+            && *other != router
+        {
+            let name = format!("circuit {}", written.get_ref());
+            self.across_routers(written.span(), [("its lsp", router), (&name, other)]);
+        }
+        let written = low.name.as_ref()?;
+        let name = written.get_ref().clone();
+        let pseudowire = PseudowireConfig {
+            name,
+            router: router?.to_owned(),
+            circuit: match circuit {
+                Some(circuit) => Some(circuit?),
+                None => None,
+            },
+            mac: mac.flatten(),
+            label_in: label_in?,
+            label_out: label_out?,
+            lsp: lsp?.to_owned(),
+            from: from?,
+            control_word,
+        };
+        self.place(pseudowire.title(), "", written.span());
+        if let Some(circuit) = &low.circuit {
+            self.place(pseudowire.title(), "circuit", circuit.span());
+        }
+        Some((pseudowire, low.label_in.as_ref()?.span()))
+    }
+
+    /// The ways by which packets come, each of a port of this router and of a tunnel that ends here.
+    fn ways(
+        &mut self,
+        low: &LowPseudowire,
+        router: Option<&str>,
+        around: &Around<'_>,
+    ) -> Option<Vec<Way>> {
+        let (span, list) = low.from.as_ref()?;
+        if !(1..=ORIGINS_MAX).contains(&list.len()) {
+            let message = format!("from: expected 1 to {ORIGINS_MAX} ways, seen {}", list.len());
+            self.error(span.clone(), message);
+            return None;
+        }
+        let ways: Vec<Option<Way>> =
+            list.iter().map(|one| self.way(low, one, router, around)).collect();
+        ways.into_iter().collect()
+    }
+
+    fn way(
+        &mut self,
+        low: &LowPseudowire,
+        way: &LowWay,
+        router: Option<&str>,
+        around: &Around<'_>,
+    ) -> Option<Way> {
+        const TITLE: &str = "from of [[pseudowire]]";
+        let Some(written) = &way.link else {
+            self.missing(&way.span, TITLE, "link", "link = \"eth1\"");
+            return None;
+        };
+        let port = self.port(written, around.ports, around.links)?;
+        if let Some(router) = router.filter(|router| **router != port.router) {
+            let name = format!("link {}", port.link);
+            let what = [("its lsp", router), (name.as_str(), port.router.as_str())];
+            self.across_routers(written.span(), what);
+        }
+        let link = port.link.clone();
+        let Some(tunnel) = &way.tunnel else {
+            if !self.is_reported(&way.span, TITLE, "tunnel") {
+                let name = low.name.as_ref().map_or("it", |name| name.get_ref().as_str());
+                let message = format!(
+                    "pseudowire {name} takes what comes by {link} in no tunnel: whoever can send frames there can send it some"
+                );
+                let help = "have the router before leave the tunnel's label on (no PHP), pop it here ([[ilm]] pop = true) and name it: tunnel = 300; or know who is on that link";
+                self.push(Mistake::warning(way.span.clone(), message).help(help));
+            }
+            return Some(Way { link, tunnel: None });
+        };
+        let null = written_label(&way.tunnel).filter(|label| {
+            matches!(*label, Label::IPV4_EXPLICIT_NULL | Label::IPV6_EXPLICIT_NULL)
+        });
+        if let Some(label) = null {
+            if !port.explicit_null {
+                let message = format!(
+                    "tunnel: {} is explicit null, by which no tunnel ends on {link}",
+                    label.get()
+                );
+                let help = format!("add explicit_null = true to [[link]] {link}");
+                self.push(Mistake::error(tunnel.span(), message).help(help));
+            }
+            return Some(Way { link, tunnel: null });
+        }
+        let label = self.label(&way.tunnel, "tunnel")?;
+        match around.ilms.pops(port, label) {
+            Some(true) => {}
+            Some(false) => {
+                let message = format!("tunnel {label} does not end here: its [[ilm]] sends it on");
+                let help = "name the label of the tunnel that ends here, which is popped";
+                self.push(Mistake::error(tunnel.span(), message).help(help));
+            }
+            None => {
+                let message =
+                    format!("tunnel {label} does not end here: no [[ilm]] pops it on {link}");
+                let help = format!("add [[ilm]] label = {label} and pop = true");
+                self.push(Mistake::error(tunnel.span(), message).help(help));
+            }
+        }
+        Some(Way { link, tunnel: Some(label) })
+    }
+
+    /// Whether frames have a control word, and what is done with its sequence numbers.
+    fn control_word(&mut self, low: &LowPseudowire) -> Option<Sequencing> {
+        let sequence = match &low.sequence {
+            Some(written) if written.get_ref() == "reorder" => {
+                let message = "sequence: \"reorder\" is not there yet: frames that come late are dropped, not put in order";
+                let help = "sequence = \"drop\", which the other end need not know of";
+                self.push(Mistake::error(written.span(), message).help(help));
+                Sequencing::default()
+            }
+            Some(written) => {
+                let found = SEQUENCING.iter().find(|(word, _)| word == written.get_ref());
+                if found.is_none() {
+                    self.unknown_word(written, "sequence", &SEQUENCES);
+                }
+                found.map(|(_, one)| *one).unwrap_or_default()
+            }
+            None => Sequencing::default(),
+        };
+        if low.control_word.as_ref().is_none_or(|word| *word.get_ref()) {
+            return Some(sequence);
+        }
+        if let Some(written) = low.sequence.as_ref().filter(|word| word.get_ref() != "off") {
+            let message = "sequence: without a control word there are no sequence numbers";
+            let help = "control_word = true at both ends, or sequence = \"off\"";
+            self.push(Mistake::error(written.span(), message).help(help));
+        }
+        None
+    }
+}

@@ -1,0 +1,465 @@
+//! How routers are, as the control socket, `plateway route show` and monitoring say it: ports, the
+//! incoming label map, paths and pseudowires, each under the name that the configuration gives it.
+//!
+//! Keys stay: later versions add some and rename none. Counters begin when a thing is added; of
+//! drops those reasons are told that there were. Units: as keys end; bytes of packets from the label
+//! stack on, of frames as their port says.
+
+use std::collections::BTreeMap;
+
+use block::ByteCount;
+use comfy_table::Table;
+use mpls::QueueCounters;
+use mpls::ilm::IlmCounters;
+use mpls::nhlfe::NhlfeCounters;
+use mpls::port::PortCounters;
+use mpls::pseudowire::PseudowireCounters;
+use mpls::sequencing::SequenceCounters;
+use prometheus_client::registry::Unit;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::control::{Keyed, table_of};
+use crate::metrics::{Families, Family, Labels};
+
+type PortKeys = Keyed<PortCounters>;
+type QueueKeys = Keyed<QueueCounters>;
+type LabelKeys = Keyed<IlmCounters>;
+type PathKeys = Keyed<NhlfeCounters>;
+type PseudowireKeys = Keyed<PseudowireCounters>;
+type SequenceKeys = Keyed<SequenceCounters>;
+
+/// So many labels, paths and pseudowires of a router have series of their own in monitoring; where
+/// there are more of a kind, none of that kind has.
+const SERIES_MAX: usize = 1000;
+
+/// A router.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = Router)]
+pub(crate) struct RouterStatus {
+    pub(crate) name: String,
+    /// The shard on which it is.
+    pub(crate) shard: u16,
+    pub(crate) quarantine_ms: u64,
+    pub(crate) ports: Vec<PortStatus>,
+    /// The incoming label map: labels of all ports, then those of single ones.
+    pub(crate) labels: Vec<LabelStatus>,
+    /// Next hop label forwarding entries: those with a name, then those of labels.
+    pub(crate) paths: Vec<PathStatus>,
+    pub(crate) pseudowires: Vec<PseudowireStatus>,
+    /// Frames by ports that are not there, by why they were dropped.
+    pub(crate) strays: BTreeMap<String, u64>,
+}
+
+/// A router in a line, as `status` has it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RouterSummary {
+    pub(crate) name: String,
+    /// The shard on which it is.
+    pub(crate) shard: u16,
+    /// Core ports.
+    pub(crate) ports: u64,
+    pub(crate) ports_up: u64,
+    pub(crate) circuits: u64,
+    pub(crate) circuits_up: u64,
+    /// `[[ilm]]`.
+    pub(crate) labels: u64,
+    /// `[[lsp]]`.
+    pub(crate) lsps: u64,
+    pub(crate) pseudowires: u64,
+}
+
+/// A table of them.
+pub(crate) fn summaries(routers: &[RouterSummary]) -> Table {
+    table_of(
+        routers,
+        &[
+            ("router", |one| one.name.clone()),
+            ("shard", |one| one.shard.to_string()),
+            ("ports up", |one| format!("{} of {}", one.ports_up, one.ports)),
+            ("circuits up", |one| format!("{} of {}", one.circuits_up, one.circuits)),
+            ("labels", |one| one.labels.to_string()),
+            ("lsps", |one| one.lsps.to_string()),
+            ("pseudowires", |one| one.pseudowires.to_string()),
+        ],
+    )
+}
+
+/// Where a router hears frames and sends them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = RouterPort)]
+pub(crate) struct PortStatus {
+    /// That of its link or circuit, or `pw:` and the name of its pseudowire.
+    pub(crate) name: String,
+    /// `core`, `circuit`, or `here` of a pseudowire that ends in this process.
+    pub(crate) kind: String,
+    pub(crate) up: bool,
+    /// Its own address; none where it is not known.
+    pub(crate) mac: Option<String>,
+    /// Bytes behind the Ethernet header; none while it is down.
+    pub(crate) mtu: Option<u32>,
+    #[serde(flatten)]
+    pub(crate) counters: PortKeys,
+    #[serde(flatten)]
+    pub(crate) queue: QueueKeys,
+    /// Frames that came here and were dropped, by why.
+    pub(crate) drops: BTreeMap<String, u64>,
+}
+
+/// What is done with packets that come with a label.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = RouterLabel)]
+pub(crate) struct LabelStatus {
+    pub(crate) label: u32,
+    /// The link whose label it is; none: it is that of all ports.
+    pub(crate) from: Option<String>,
+    /// `pop`, `pop to LINK`, `swap for [201] to LINK`, `pseudowire NAME`, or `withdrawn`.
+    pub(crate) action: String,
+    /// What it is for, or was, where that has a name.
+    pub(crate) owner: String,
+    #[serde(flatten)]
+    pub(crate) counters: LabelKeys,
+}
+
+/// Where packets go, and with which labels.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = RouterPath)]
+pub(crate) struct PathStatus {
+    /// `lsp NAME`, or `ilm LABEL` of those that a label goes on by.
+    pub(crate) name: String,
+    pub(crate) link: String,
+    pub(crate) next_hop: String,
+    /// From the top.
+    pub(crate) labels: Vec<u32>,
+    /// Bytes that a packet may have behind the Ethernet header; none while its link was never up.
+    pub(crate) mtu: Option<u32>,
+    pub(crate) up: bool,
+    #[serde(flatten)]
+    pub(crate) counters: PathKeys,
+}
+
+/// A pseudowire.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = RouterPseudowire)]
+pub(crate) struct PseudowireStatus {
+    pub(crate) name: String,
+    /// None: it ends in this process.
+    pub(crate) circuit: Option<String>,
+    pub(crate) label_in: u32,
+    pub(crate) label_out: u32,
+    pub(crate) lsp: String,
+    /// By which links and in which tunnels its packets come.
+    pub(crate) from: Vec<String>,
+    pub(crate) control_word: bool,
+    /// `drop` or `off`; none without a control word.
+    pub(crate) sequence: Option<String>,
+    /// `up`, or what is down.
+    pub(crate) state: String,
+    #[serde(flatten)]
+    pub(crate) counters: PseudowireKeys,
+    #[serde(flatten)]
+    pub(crate) sequences: SequenceKeys,
+    /// Frames of both directions that were dropped, by why.
+    pub(crate) drops: BTreeMap<String, u64>,
+}
+
+/// Reasons and how often, in a cell.
+fn drops(counts: &BTreeMap<String, u64>) -> String {
+    let each: Vec<String> = counts.iter().map(|(why, count)| format!("{why} {count}")).collect();
+    if each.is_empty() { "-".to_owned() } else { each.join(", ") }
+}
+
+fn traffic(frames: u64, bytes: u64) -> String {
+    format!("{frames} ({})", ByteCount(bytes))
+}
+
+fn state(is_up: bool) -> String {
+    if is_up { "up" } else { "down" }.to_owned()
+}
+
+impl RouterStatus {
+    /// For people, each under its title.
+    pub(crate) fn tables(&self) -> [(&'static str, Table); 5] {
+        let ports = table_of(
+            &self.ports,
+            &[
+                ("port", |one| one.name.clone()),
+                ("kind", |one| one.kind.clone()),
+                ("state", |one| state(one.up)),
+                ("mac", |one| one.mac.clone().unwrap_or("-".to_owned())),
+                ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
+                ("received", |one| traffic(one.counters.received, one.counters.received_bytes)),
+                ("sent", |one| traffic(one.counters.sent, one.counters.sent_bytes)),
+                ("queue full", |one| one.queue.queue_full.to_string()),
+                ("dropped", |one| drops(&one.drops)),
+            ],
+        );
+        let fecs = table_of(
+            &self.pseudowires,
+            &[
+                ("frames of", |one| match &one.circuit {
+                    Some(circuit) => format!("circuit {circuit}"),
+                    None => "this process".to_owned(),
+                }),
+                ("pseudowire", |one| one.name.clone()),
+                ("label", |one| one.label_out.to_string()),
+                ("lsp", |one| one.lsp.clone()),
+            ],
+        );
+        let labels = table_of(
+            &self.labels,
+            &[
+                ("label", |one| one.label.to_string()),
+                ("from", |one| one.from.clone().unwrap_or("any port".to_owned())),
+                ("action", |one| one.action.clone()),
+                ("for", |one| one.owner.clone()),
+                ("packets", |one| traffic(one.counters.packets, one.counters.packet_bytes)),
+                ("dropped", |one| one.counters.dropped.to_string()),
+            ],
+        );
+        let paths = table_of(
+            &self.paths,
+            &[
+                ("path", |one| one.name.clone()),
+                ("link", |one| one.link.clone()),
+                ("next hop", |one| one.next_hop.clone()),
+                ("labels", |one| format!("{:?}", one.labels)),
+                ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
+                ("state", |one| state(one.up)),
+                ("packets", |one| traffic(one.counters.packets, one.counters.packet_bytes)),
+                ("over mtu", |one| one.counters.over_mtu.to_string()),
+            ],
+        );
+        let pseudowires = table_of(
+            &self.pseudowires,
+            &[
+                ("pseudowire", |one| one.name.clone()),
+                ("state", |one| one.state.clone()),
+                ("in", |one| one.label_in.to_string()),
+                ("out", |one| one.label_out.to_string()),
+                ("comes by", |one| one.from.join(", ")),
+                ("sequence", |one| match (&one.sequence, one.control_word) {
+                    (Some(sequence), true) => sequence.clone(),
+                    _ => "no control word".to_owned(),
+                }),
+                ("sent", |one| traffic(one.counters.sent, one.counters.sent_bytes)),
+                ("delivered", |one| traffic(one.counters.delivered, one.counters.delivered_bytes)),
+                ("missing", |one| one.sequences.missing.to_string()),
+                ("dropped", |one| drops(&one.drops)),
+            ],
+        );
+        [
+            ("ports", ports),
+            ("which frames go by which pseudowire (FEC)", fecs),
+            ("labels of packets that come (ILM)", labels),
+            ("paths (NHLFE)", paths),
+            ("pseudowires", pseudowires),
+        ]
+    }
+
+    /// As people read it.
+    pub(crate) fn text(&self) -> String {
+        let seconds = self.quarantine_ms as f64 / 1e3;
+        let mut text = format!(
+            "router {} on shard {}, quarantine of labels {seconds} s\n",
+            self.name, self.shard
+        );
+        for (title, table) in self.tables() {
+            if table.row_count() > 0 {
+                text += &format!("\n{title}\n{table}\n");
+            }
+        }
+        if !self.strays.is_empty() {
+            text += &format!("\nby ports that are gone: {}\n", drops(&self.strays));
+        }
+        text
+    }
+}
+
+/// What monitoring reads of routers.
+pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
+    const UP: &str = "Whether frames come and go (1)";
+    const DROPPED: &str = "Frames that were dropped, by the port by which they came and why";
+    const WIRE_DROPPED: &str =
+        "Frames of a pseudowire that were dropped, in both directions, by why";
+    families.gauge("router_port_up", None, UP);
+    families.declare::<PortCounters>("router_port");
+    families.declare::<QueueCounters>("router_port");
+    families.counter("router_port_dropped_frames", None, DROPPED);
+    families.gauge("router_labels", None, "Labels in the incoming label map");
+    let (label, path) = (IlmCounters::default(), NhlfeCounters::default());
+    for one in of_label(&label).iter().chain(&of_path(&path)) {
+        one.family(families);
+    }
+    families.gauge("router_pseudowire_up", None, UP);
+    families.declare::<PseudowireCounters>("router_pseudowire");
+    families.declare::<SequenceCounters>("router_pseudowire");
+    families.counter("router_pseudowire_dropped_frames", None, WIRE_DROPPED);
+    for router in routers {
+        let with = |more: &[(&'static str, &str)]| -> Labels {
+            let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
+            [("router", router.name.clone())].into_iter().chain(more).collect()
+        };
+        let dropped = |families: &mut Families,
+                       name: &str,
+                       of: (&'static str, &str),
+                       counts: &BTreeMap<String, u64>| {
+            for (why, count) in counts {
+                let labels = with(&[of, ("reason", why)]);
+                families.counter(name, None, "").count(labels, *count);
+            }
+        };
+        for port in &router.ports {
+            let labels = with(&[("port", &port.name)]);
+            families.gauge("router_port_up", None, UP).count(labels.clone(), port.up.into());
+            families.counters("router_port", &labels, &*port.counters);
+            families.counters("router_port", &labels, &*port.queue);
+            dropped(families, "router_port_dropped_frames", ("port", &port.name), &port.drops);
+        }
+        let labels = router.labels.len() as u64;
+        families.gauge("router_labels", None, "").count(with(&[]), labels);
+        for one in few(&router.labels) {
+            let (label, from) = (one.label.to_string(), one.from.as_deref().unwrap_or_default());
+            let labels = with(&[("label", &label), ("from", from)]);
+            of_label(&one.counters).iter().for_each(|one| one.count(&labels, families));
+        }
+        for one in few(&router.paths) {
+            let labels = with(&[("path", &one.name)]);
+            of_path(&one.counters).iter().for_each(|one| one.count(&labels, families));
+        }
+        for one in few(&router.pseudowires) {
+            let labels = with(&[("pseudowire", &one.name)]);
+            let up = u64::from(one.state == UP_STATE);
+            families.gauge("router_pseudowire_up", None, UP).count(labels.clone(), up);
+            families.counters("router_pseudowire", &labels, &*one.counters);
+            families.counters("router_pseudowire", &labels, &*one.sequences);
+            let name = ("pseudowire", one.name.as_str());
+            dropped(families, "router_pseudowire_dropped_frames", name, &one.drops);
+        }
+    }
+}
+
+/// Packets, or their bytes, that were counted.
+struct Packets {
+    name: &'static str,
+    unit: Option<Unit>,
+    help: &'static str,
+    value: u64,
+}
+
+impl Packets {
+    fn family<'f>(&self, families: &'f mut Families) -> &'f mut Family {
+        families.counter(self.name, self.unit.clone(), self.help)
+    }
+
+    fn count(&self, labels: &Labels, families: &mut Families) {
+        self.family(families).count(labels.clone(), self.value);
+    }
+}
+
+fn of_label(counters: &IlmCounters) -> [Packets; 3] {
+    let (packets, bytes, dropped) = (counters.packets, counters.packet_bytes, counters.dropped);
+    [
+        Packets {
+            name: "router_label_packets",
+            unit: None,
+            help: "Packets in whose stack this label was looked up",
+            value: packets,
+        },
+        Packets {
+            name: "router_label_packet",
+            unit: Some(Unit::Bytes),
+            help: "Their bytes, from the label on",
+            value: bytes,
+        },
+        Packets {
+            name: "router_label_dropped_packets",
+            unit: None,
+            help: "Those of them that were dropped; their port knows why",
+            value: dropped,
+        },
+    ]
+}
+
+fn of_path(counters: &NhlfeCounters) -> [Packets; 3] {
+    let (packets, bytes, over_mtu) = (counters.packets, counters.packet_bytes, counters.over_mtu);
+    [
+        Packets {
+            name: "router_path_packets",
+            unit: None,
+            help: "Packets that left by this path",
+            value: packets,
+        },
+        Packets {
+            name: "router_path_packet",
+            unit: Some(Unit::Bytes),
+            help: "Their bytes, from the label stack on",
+            value: bytes,
+        },
+        Packets {
+            name: "router_path_over_mtu_packets",
+            unit: None,
+            help: "Packets that were dropped: larger than the path takes",
+            value: over_mtu,
+        },
+    ]
+}
+
+/// The state of a pseudowire that carries frames.
+pub(crate) const UP_STATE: &str = "up";
+
+/// All of them where there are few, or else none.
+fn few<T>(all: &[T]) -> &[T] {
+    if all.len() > SERIES_MAX { &[] } else { all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stay() {
+        let router = RouterStatus {
+            ports: vec![PortStatus::default()],
+            labels: vec![LabelStatus::default()],
+            paths: vec![PathStatus::default()],
+            pseudowires: vec![PseudowireStatus::default()],
+            ..RouterStatus::default()
+        };
+        let router = serde_json::to_value(&router).expect("JSON");
+        for (at, keys) in [
+            ("", &["name", "shard", "quarantine_ms", "strays"][..]),
+            ("/ports/0", &["name", "kind", "up", "mac", "mtu", "received", "sent", "queue_full"]),
+            ("/labels/0", &["label", "from", "action", "owner", "packets", "dropped"]),
+            ("/paths/0", &["name", "link", "next_hop", "labels", "mtu", "up", "packets"]),
+            ("/pseudowires/0", &["name", "circuit", "label_in", "label_out", "lsp", "state"]),
+            ("/pseudowires/0", &["sent", "delivered", "missing", "drops", "sequence"]),
+        ] {
+            let object = router.pointer(at).expect(at);
+            for key in keys {
+                assert!(object.get(key).is_some(), "{at}/{key} is gone: {object}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thousand_labels_have_series_and_more_have_none() {
+        for (labels, series) in [(SERIES_MAX, SERIES_MAX), (SERIES_MAX + 1, 0)] {
+            let one = |label| LabelStatus { label, ..LabelStatus::default() };
+            let labels: Vec<LabelStatus> = (0..labels as u32).map(one).collect();
+            let count = labels.len();
+            let router = RouterStatus { name: "r".to_owned(), labels, ..RouterStatus::default() };
+            let mut families = Families::default();
+            metrics(&[router], &mut families);
+            let text = families.text();
+            let said = text
+                .lines()
+                .filter(|line| line.starts_with("plateway_router_label_packets_total{"));
+            assert_eq!(said.count(), series, "{count}");
+            assert!(
+                text.contains(&format!("plateway_router_labels{{router=\"r\"}} {count}")),
+                "{count}"
+            );
+        }
+    }
+}

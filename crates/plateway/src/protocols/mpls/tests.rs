@@ -1,0 +1,165 @@
+//! What tables of routers mean, that they are written as they are read, which labels are for
+//! something else, and what goes in a circle.
+
+use super::loops::circles;
+use super::*;
+use crate::config::model::HiArgs;
+use crate::config::plan::plan;
+use crate::config::tests::good;
+use crate::config::text::config_text;
+use wire::ethernet::MacAddress;
+
+/// Two ports, a circuit, and a pseudowire on it.
+const LER: &str = r#"
+[[router]]
+name = "ler1"
+[[link]]
+ethernet = "eth1"
+mpls = true
+explicit_null = true
+[[link]]
+name = "back"
+ethernet = "eth3"
+vlan = 7
+mpls = true
+[[circuit]]
+ethernet = "eth2.5"
+traffic_classes = [0, 0, 0, 0, 4, 4, 6, 6]
+poll = "50us"
+[[lsp]]
+name = "a"
+link = "eth1"
+next_hop = "02:00:00:00:00:02"
+labels = [100, 0]
+mtu = 1526
+[[ilm]]
+label = 300
+fec = "b-a"
+pop = true
+[[ilm]]
+label = 400
+from = "back"
+link = "eth1"
+next_hop = "02:00:00:00:00:02"
+labels = [401, 402]
+[[pseudowire]]
+name = "p"
+circuit = "eth2.5"
+label_in = 1001
+label_out = 2001
+lsp = "a"
+from = [{ link = "eth1", tunnel = 2 }, { link = "back", tunnel = 300 }]
+sequence = "off"
+[[pseudowire]]
+name = "here"
+mac = "02:00:00:00:00:09"
+label_in = 1002
+label_out = 2002
+lsp = "a"
+from = { link = "eth1", tunnel = 300 }
+control_word = false
+"#;
+
+#[test]
+fn a_router_written_out_reads_back_as_the_same() {
+    let first = good(LER);
+    let routing = &first.routing;
+    let counts = (routing.ports.len(), routing.circuits.len(), routing.ilms.len());
+    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((2, 1, 2), 1, 2));
+    assert_eq!(good(&config_text(&first)), first);
+}
+
+#[test]
+fn a_router_that_nobody_wrote_has_a_name_and_a_minute_of_quarantine() {
+    let args = good(&LER.replace("[[router]]\nname = \"ler1\"\n", ""));
+    let [RouterConfig { name, quarantine }] = args.routing.routers.as_slice() else {
+        panic!("{:?}", args.routing.routers)
+    };
+    assert_eq!((name.as_str(), quarantine.as_secs()), ("router", 60));
+    assert!(good("").routing.routers.is_empty());
+}
+
+#[test]
+fn things_come_after_what_they_name_and_kinds_in_their_order() {
+    let kinds: Vec<usize> = good(LER).routing.things().map(|thing| thing.kind()).collect();
+    assert!(kinds.is_sorted() && kinds.last() == Some(&(Routed::KINDS - 1)), "{kinds:?}");
+}
+
+/// What a plan refuses on the way from `LER` to it with one text replaced.
+fn refused(from: &str, to: &str) -> Vec<String> {
+    assert!(LER.contains(from), "{from}");
+    let plan = plan(&good(LER), &good(&LER.replace(from, to)));
+    plan.map_or_else(|refused| refused.iter().map(ToString::to_string).collect(), |_| Vec::new())
+}
+
+#[test]
+fn a_label_becomes_nothing_else_at_once() {
+    for (from, to) in [
+        ("fec = \"b-a\"", "fec = \"c-a\""),
+        ("labels = [401, 402]", "labels = [403]"),
+        ("circuit = \"eth2.5\"\nlabel_in", "label_in"),
+        ("name = \"here\"", "name = \"there\""),
+    ] {
+        let refused = refused(from, to);
+        let [why] = refused.as_slice() else { panic!("{to}: {refused:?}") };
+        assert!(why.contains("packets for it may be on their way"), "{why}");
+    }
+    for (from, to) in [
+        ("fec = \"b-a\"\n", ""),
+        ("label_in = 1002", "label_in = 1003"),
+        ("labels = [100, 0]", "labels = []"),
+        ("label_out = 2001", "label_out = 2003"),
+        ("control_word = false", "control_word = true"),
+    ] {
+        assert_eq!(refused(from, to), [""; 0], "{to}");
+    }
+}
+
+/// The circles of routers whose ports have these addresses.
+fn found(text: &str, addresses: &[(&str, &str)]) -> Vec<String> {
+    let args: HiArgs = good(text);
+    let address_of = |link: &str| -> Option<MacAddress> {
+        let (_, mac) = addresses.iter().find(|(name, _)| *name == link)?;
+        Some(mac.parse().expect("an address"))
+    };
+    circles(&args.routing, address_of).into_iter().map(|circle| circle.words).collect()
+}
+
+const A: &str = "02:00:00:00:00:0a";
+const B: &str = "02:00:00:00:00:0b";
+
+fn ilm(label: u32, next_hop: &str, labels: &str) -> String {
+    format!(
+        "[[ilm]]\nlabel = {label}\nlink = \"eth1\"\nnext_hop = \"{next_hop}\"\nlabels = {labels}\n"
+    )
+}
+
+#[test]
+fn labels_that_lead_back_to_where_they_were_are_a_circle() {
+    let ports =
+        "[[link]]\nethernet = \"eth1\"\nmpls = true\n[[link]]\nethernet = \"eth3\"\nmpls = true\n";
+    let here = [("eth1", A), ("eth3", B)];
+    let swapped = ports.to_owned() + &ilm(200, B, "[201]") + &ilm(201, A, "[200]");
+    let said = "packets go in a circle: ilm 200 -> ilm 201 -> ilm 200";
+    assert_eq!(found(&swapped, &here), [said]);
+    // The next router is another machine, as far as is seen.
+    assert_eq!(found(&swapped, &[("eth1", A)]), [""; 0]);
+    let itself = ports.to_owned() + &ilm(200, A, "[200]");
+    assert_eq!(found(&itself, &here), ["packets go in a circle: ilm 200 -> ilm 200"]);
+    // A label that is popped shows the one below, which is followed.
+    let below =
+        ports.to_owned() + &ilm(200, B, "[300, 200]") + "[[ilm]]\nlabel = 300\npop = true\n";
+    assert_eq!(found(&below, &here), ["packets go in a circle: ilm 300 -> ilm 200 -> ilm 300"]);
+    // Each round takes one label off, and there were two.
+    let ends = ports.to_owned() + &ilm(200, B, "[]");
+    assert_eq!(found(&ends, &here), [""; 0]);
+    // What gets deeper each time does not end.
+    let deeper = ports.to_owned() + &ilm(200, B, "[200, 16]");
+    assert_eq!(found(&deeper, &here), ["packets go in a circle: ilm 200 -> ilm 200"]);
+    // A link's own label goes before that of all.
+    let own = ports.to_owned()
+        + &ilm(200, B, "[200]")
+        + "[[ilm]]\nlabel = 200\nfrom = \"eth3\"\nlink = \"eth3\"\nnext_hop = \"02:00:00:00:00:0c\"\nlabels = [7]\n";
+    let own = own.replace("labels = [7]", "labels = [700]");
+    assert_eq!(found(&own, &here), [""; 0]);
+}

@@ -1,0 +1,213 @@
+//! What tables of routers have in common: labels, the next router, and how long a quarantine is.
+//!
+//! Units: labels as numbers, times in seconds or milliseconds as their word says. Errors are pushed
+//! as mistakes at what was written. Spec: RFC 3032 (labels, and those that are special).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use mpls::Labels;
+use mpls::limits::LABELS_MAX;
+use toml::Spanned;
+use wire::ethernet::MacAddress;
+use wire::mpls::Label;
+
+use crate::config::file::Low;
+use crate::config::mistake::{Mistake, Span};
+use crate::config::resolve::{Names, Resolver};
+
+pub(super) const LABEL: &str = "a label, 16 to 1048575";
+pub(super) const LABELS: &str = "a list of labels such as [100]";
+pub(super) const LINK: &str = "the name of a link in quotes";
+pub(super) const MAC: &str = "a MAC address in quotes, such as \"02:00:00:00:00:02\"";
+pub(super) const ROUTER: &str = "the name of a router in quotes";
+pub(super) const YES: &str = "true or false";
+
+/// The next router of a path, and the labels that it wants on top.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// The link towards it, which is a port.
+    pub(crate) link: String,
+    /// Its address.
+    pub(crate) next_hop: MacAddress,
+    /// From the top; none where it is the last one.
+    pub(crate) labels: Labels,
+}
+
+impl Hop {
+    /// What a change tells.
+    pub(super) fn values(&self) -> [(&'static str, String); 3] {
+        let labels = shown(&self.labels);
+        [("link", self.link.clone()), ("next_hop", self.next_hop.to_string()), ("labels", labels)]
+    }
+
+    /// As a file has it.
+    pub(super) fn text(&self) -> String {
+        let (link, labels) = (crate::config::text::quoted(&self.link), shown(&self.labels));
+        format!("link = {link}\nnext_hop = \"{}\"\nlabels = {labels}\n", self.next_hop)
+    }
+
+    /// Where it leads, in a few words.
+    pub(super) fn where_to(&self) -> String {
+        format!("to {} on {}", self.next_hop, self.link)
+    }
+}
+
+/// Labels as a file has them.
+pub(crate) fn shown(labels: &Labels) -> String {
+    let labels: Vec<String> =
+        labels.as_slice().iter().map(|label| label.get().to_string()).collect();
+    format!("[{}]", labels.join(", "))
+}
+
+/// The units of times, in milliseconds.
+const UNITS: [(&str, u64); 3] = [("ms", 1), ("s", 1_000), ("min", 60_000)];
+/// The longest quarantine: longer than anybody waits for a label.
+const QUARANTINE_MAX: Duration = Duration::from_secs(3_600);
+
+/// A time as people write it.
+fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
+    let time = Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(*factor)?);
+    (time <= QUARANTINE_MAX).then_some(time)
+}
+
+/// A time as [`parse_time`] reads it.
+pub(crate) fn time(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_millis()) {
+        (seconds, 0) => format!("{seconds}s"),
+        _ => format!("{}ms", time.as_millis()),
+    }
+}
+
+impl Resolver<'_> {
+    pub(super) fn time(&mut self, written: &Spanned<String>, key: &str) -> Option<Duration> {
+        let seen = written.get_ref();
+        let time = parse_time(seen);
+        if time.is_none() {
+            let most = time_max();
+            let message = format!(
+                "{key}: expected a time such as \"60s\" or \"500ms\", up to {most}; seen {seen:?}"
+            );
+            self.error(written.span(), message);
+        }
+        time
+    }
+
+    /// A label that somebody may have: no special one.
+    pub(super) fn label(&mut self, written: &Low<i64>, key: &str) -> Option<Label> {
+        let written = written.as_ref()?;
+        let label = number(written);
+        if let Some(label) = label.filter(|label| !label.is_special()) {
+            return Some(label);
+        }
+        let (least, most) = (Label::FIRST_ORDINARY.get(), Label::MAX.get());
+        let null = if key == "tunnel" { ", or 0 or 2 for explicit null" } else { "" };
+        let seen = written.get_ref();
+        let message = format!("{key}: expected {least} to {most}{null}, seen {seen}");
+        let help = label.map(|_| "0 to 15 mean the same on every router, and are nobody's".into());
+        self.push(Mistake::error(written.span(), message).meant(help));
+        None
+    }
+
+    /// The labels that a packet gets on top.
+    pub(super) fn labels(&mut self, written: &Spanned<Vec<Spanned<i64>>>) -> Option<Labels> {
+        let (list, mut labels) = (written.get_ref(), Vec::new());
+        if list.len() > LABELS_MAX {
+            let message = format!("labels: expected at most {LABELS_MAX}, seen {}", list.len());
+            self.error(written.span(), message);
+            return None;
+        }
+        for one in list {
+            match number(one).map(|label| (label, Labels::new(&[label]))) {
+                Some((label, Ok(_))) => labels.push(label),
+                Some((label, Err(_))) => {
+                    let message = format!(
+                        "labels: expected 16 to 1048575, or 0 or 2 for explicit null, seen {}",
+                        label.get()
+                    );
+                    let help = (label == Label::IMPLICIT_NULL).then(|| {
+                        "3 is implicit null, which is never sent: leave it out (labels = [])".into()
+                    });
+                    self.push(Mistake::error(one.span(), message).meant(help));
+                }
+                None => {
+                    let message =
+                        format!("labels: expected at most 1048575, seen {}", one.get_ref());
+                    self.error(one.span(), message);
+                }
+            }
+        }
+        (labels.len() == list.len()).then(|| Labels::new(&labels).expect("each was looked at"))
+    }
+
+    /// The address of one station.
+    pub(super) fn one_station(
+        &mut self,
+        written: &Spanned<String>,
+        key: &str,
+    ) -> Option<MacAddress> {
+        let seen = written.get_ref();
+        let mac = seen.parse::<MacAddress>().ok();
+        if let Some(mac) = mac.filter(|mac| !mac.is_group() && mac.to_u64() > 0) {
+            return Some(mac);
+        }
+        let mut message =
+            format!("{key}: expected a MAC address such as 02:00:00:00:00:02, seen {seen:?}");
+        if mac.is_some() {
+            let _ = write!(message, ", which is no station's");
+        }
+        self.error(written.span(), message);
+        None
+    }
+
+    /// Something that a table refers to by its name, which is there.
+    pub(super) fn known<'w>(
+        &mut self,
+        written: &'w Spanned<String>,
+        what: &str,
+        names: &Names,
+    ) -> Option<&'w str> {
+        if names.has(written.get_ref()) {
+            return Some(written.get_ref());
+        }
+        self.unknown_name(written, what, names);
+        None
+    }
+
+    /// That what two keys name belongs to different routers.
+    pub(super) fn across_routers(&mut self, at: Span, what: [(&str, &str); 2]) {
+        let [(one, of), (other, of_other)] = what;
+        let message = format!("{one} is of router {of}, and {other} of router {of_other}");
+        let help = "what belongs together is on one router; packets go from one to another by a link between them";
+        self.push(Mistake::error(at, message).help(help));
+    }
+}
+
+fn number(written: &Spanned<i64>) -> Option<Label> {
+    u32::try_from(*written.get_ref()).ok().and_then(Label::new)
+}
+
+fn time_max() -> String {
+    time(QUARANTINE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_as_it_is_shown() {
+        for (text, shown) in [("60s", "60s"), ("1500 ms", "1500ms"), ("2min", "120s"), ("0s", "0s")]
+        {
+            let read = parse_time(text).expect(text);
+            assert_eq!(time(read), shown);
+            assert_eq!(parse_time(shown), Some(read));
+        }
+        for text in ["", "60", "s", "-1s", "61min", "1h", "99999999999999999999s"] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+    }
+}

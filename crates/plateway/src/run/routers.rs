@@ -1,0 +1,635 @@
+//! Routers that run: their ports and circuits, which are links of the driver's, and their tables,
+//! each changed by an order to all shards.
+//!
+//! A router is on one shard, its number modulo the shards, and so are its links (decision 0018). A
+//! link is a port before the driver has it, and no port any more once the driver let it go. Ports and
+//! circuits keep their numbers as long as the process lives, by what they are called, as paths and
+//! pseudowires do: what refers to one that is gone for a moment finds it again, and whoever had a
+//! label is known by the same number (`labels`). If not all shards carry out an order, all are told
+//! again what is in the book.
+//!
+//! Here: the book and its things. `sight` is what was found of interfaces, `labels` who may have a
+//! label now, `view` how it all is. Units: bytes behind the Ethernet header. Errors name the thing.
+
+mod labels;
+mod sight;
+mod view;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use contract::{EtherType, Intake, LinkId, Spread, Takes};
+use indexmap::IndexMap;
+use mpls::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX};
+use mpls::{
+    Action, Change, Core, Fec, FecId, NhlfeId, Origin, Path, PortKind, Pseudowire, PseudowireId,
+    RouterId, RouterReport, Space,
+};
+use sha2::{Digest as _, Sha256};
+use shard::{Answer, Order};
+use wire::ethernet::MacAddress;
+
+use super::Running;
+use super::error::RunError;
+use super::shards::ORDER_LIMIT;
+use crate::config::link::{Ethernet, LinkAccess, PSEUDOWIRE_PREFIX};
+use crate::config::model::HiArgs;
+use crate::config::thing::Configured;
+use crate::protocols::mpls::ilm::IlmAction;
+use crate::protocols::mpls::words::Hop;
+use crate::protocols::mpls::{
+    CircuitConfig, IlmConfig, LspConfig, PortConfig, PseudowireConfig, Routed, RouterConfig,
+    Routing,
+};
+use labels::{Holder, Withdrawn};
+pub(crate) use sight::{RoutedSight, circles, look_at_circuit, look_at_port};
+
+/// The routers of a process.
+#[derive(Debug, Default)]
+pub(super) struct Routers {
+    /// By name, as all else here is by what it is called.
+    routers: IndexMap<String, (RouterId, RouterConfig)>,
+    ports: IndexMap<String, (LinkId, PortConfig)>,
+    circuits: IndexMap<String, (LinkId, CircuitConfig)>,
+    /// By title.
+    ilms: IndexMap<String, (FecId, IlmConfig)>,
+    lsps: IndexMap<String, LspConfig>,
+    pseudowires: IndexMap<String, PseudowireConfig>,
+    withdrawn: Withdrawn,
+    next_router: super::Counter,
+    next_fec: super::Counter,
+    links: BTreeMap<String, LinkId>,
+    paths: Numbers,
+    pseudowire_numbers: Numbers,
+}
+
+/// Where a link of a router's is.
+pub(super) enum Place<'a> {
+    /// On the interface of a link of this name.
+    Link(&'a str),
+    Circuit(&'a CircuitConfig),
+}
+
+/// Numbers that were given to names, from 0 on.
+#[derive(Debug, Default)]
+struct Numbers(BTreeMap<String, u32>);
+
+impl Numbers {
+    fn of(&self, name: &str) -> Option<u32> {
+        self.0.get(name).copied()
+    }
+
+    /// The number of a name, which may be a new one below `max`.
+    fn give(&mut self, name: &str, max: u32) -> Result<u32, RunError> {
+        if let Some(number) = self.of(name) {
+            return Ok(number);
+        }
+        let next = self.0.len() as u32;
+        if next >= max {
+            // Unrecorded: a million names.
+            return Err(used_up(max, "names of paths and pseudowires"));
+        }
+        self.0.insert(name.to_owned(), next);
+        Ok(next)
+    }
+}
+
+fn used_up(max: u32, what: &str) -> RunError {
+    // Unrecorded: its callers say why.
+    RunError::new(format!(
+        "this process has had {max} {what}, which are all that it can tell apart"
+    ))
+    .help("restart plateway")
+}
+
+impl Routers {
+    /// What runs.
+    pub(super) fn config(&self) -> Routing {
+        Routing {
+            routers: self.routers.values().map(|(_, one)| one.clone()).collect(),
+            ports: self.ports.values().map(|(_, one)| one.clone()).collect(),
+            circuits: self.circuits.values().map(|(_, one)| one.clone()).collect(),
+            ilms: self.ilms.values().map(|(_, one)| one.clone()).collect(),
+            lsps: self.lsps.values().cloned().collect(),
+            pseudowires: self.pseudowires.values().cloned().collect(),
+        }
+    }
+
+    /// Once all of `to` runs, in its order.
+    pub(super) fn arrange(&mut self, to: &Routing) {
+        fn sort<T>(open: &mut IndexMap<String, T>, wanted: impl Iterator<Item = String>) {
+            let places: BTreeMap<String, usize> = wanted.zip(0..).collect();
+            open.sort_by_cached_key(|name, _| places.get(name).copied());
+        }
+        sort(&mut self.routers, to.routers.iter().map(|one| one.name.clone()));
+        sort(&mut self.ports, to.ports.iter().map(|one| one.link.clone()));
+        sort(&mut self.circuits, to.circuits.iter().map(|one| one.name.clone()));
+        sort(&mut self.ilms, to.ilms.iter().map(Configured::title));
+        sort(&mut self.lsps, to.lsps.iter().map(|one| one.name.clone()));
+        sort(&mut self.pseudowires, to.pseudowires.iter().map(|one| one.name.clone()));
+    }
+
+    fn id(&self, router: &str) -> Result<RouterId, RunError> {
+        let found = self.routers.get(router).map(|(id, _)| *id);
+        // Unrecorded: what needs a router comes after it.
+        found.ok_or_else(|| RunError::new(format!("router {router} is not there")))
+    }
+
+    /// The link of a port, also of one that is yet to come.
+    fn port(&self, link: &str) -> Result<LinkId, RunError> {
+        let found = self.links.get(&port_key(link)).copied();
+        // Unrecorded: what names a port comes after it.
+        found.ok_or_else(|| RunError::new(format!("port {link} is not there")))
+    }
+
+    /// The circuit of a pseudowire.
+    fn circuit_of(&self, config: &PseudowireConfig) -> Option<LinkId> {
+        match &config.circuit {
+            Some(circuit) => self.circuits.get(circuit).map(|(link, _)| *link),
+            None => self.links.get(&virtual_key(&config.name)).copied(),
+        }
+    }
+
+    /// The interfaces of ports and circuits, and the links that are open there. Those of ports the
+    /// links of exports name.
+    pub(super) fn opened(&self) -> impl Iterator<Item = (Place<'_>, LinkId)> {
+        let ports = self.ports.values().map(|(id, one)| (Place::Link(&one.link), *id));
+        let circuits = self.circuits.values().map(|(id, one)| (Place::Circuit(one), *id));
+        ports.chain(circuits)
+    }
+
+    fn holder(&self, config: &PseudowireConfig) -> Option<Holder> {
+        let id = PseudowireId(self.pseudowire_numbers.of(&config.name)?);
+        Some(Holder::Pseudowire(id, self.circuit_of(config)?))
+    }
+}
+
+fn port_key(link: &str) -> String {
+    format!("port {link}")
+}
+
+fn virtual_key(pseudowire: &str) -> String {
+    format!("{PSEUDOWIRE_PREFIX}{pseudowire}")
+}
+
+/// The key of a path that a label goes on by; those of paths with a name begin otherwise.
+fn path_of(ilm: &IlmConfig) -> String {
+    format!("{} of router {}", ilm.title(), ilm.router)
+}
+
+fn path_named(lsp: &str) -> String {
+    format!("lsp {lsp}")
+}
+
+impl Running {
+    /// A thing of a router is there. Returns what deserves to be told.
+    pub(super) fn add_routed(&mut self, thing: &Routed) -> Result<Option<String>, RunError> {
+        match thing {
+            Routed::Router(one) => self.set_router(one)?,
+            Routed::Port(one) => return self.add_port(one),
+            Routed::Circuit(one) => return self.add_circuit(one),
+            Routed::Ilm(one) => self.set_ilm(one)?,
+            Routed::Lsp(one) => self.set_lsp(one)?,
+            Routed::Pseudowire(one) => self.add_pseudowire(one)?,
+        }
+        Ok(None)
+    }
+
+    /// A thing of a router that is there is to be otherwise.
+    pub(super) fn change_routed(&mut self, thing: &Routed) -> Result<(), RunError> {
+        match thing {
+            Routed::Router(one) => self.set_router(one),
+            Routed::Port(one) => self.change_port(one),
+            Routed::Circuit(one) => self.change_circuit(one),
+            Routed::Ilm(one) => self.set_ilm(one),
+            Routed::Lsp(one) => self.set_lsp(one),
+            Routed::Pseudowire(one) => self.set_pseudowire(one),
+        }
+    }
+
+    /// A thing of a router is there no more.
+    pub(super) fn remove_routed(&mut self, thing: &Routed) -> Result<(), RunError> {
+        match thing {
+            Routed::Router(one) => self.remove_router(one),
+            Routed::Port(one) => self.remove_port(one),
+            Routed::Circuit(one) => self.remove_circuit(one),
+            Routed::Ilm(one) => self.remove_ilm(one),
+            Routed::Lsp(one) => self.remove_lsp(one),
+            Routed::Pseudowire(one) => self.remove_pseudowire(one),
+        }
+    }
+
+    /// Changes a router on all shards; where not all do, all are told `back`.
+    fn route(
+        &self,
+        router: RouterId,
+        title: &str,
+        change: &Change,
+        back: Option<&Change>,
+    ) -> Result<(), RunError> {
+        let order = |change: &Change| Order::Route(router, Box::new(change.clone()));
+        self.order(title, || order(change)).inspect_err(|_| {
+            if let Some(back) = back {
+                let _ = self.order(title, || order(back));
+            }
+        })
+    }
+
+    fn set_router(&mut self, config: &RouterConfig) -> Result<(), RunError> {
+        let known = self.routers.routers.get(&config.name);
+        let (id, back) = match known {
+            Some((id, before)) => (*id, Change::SetQuarantine(before.quarantine)),
+            None => (RouterId(self.routers.next_router.next()), Change::RemoveRouter),
+        };
+        let change = Change::SetQuarantine(config.quarantine);
+        self.route(id, &config.title(), &change, Some(&back))?;
+        self.routers.routers.insert(config.name.clone(), (id, config.clone()));
+        Ok(())
+    }
+
+    fn remove_router(&mut self, config: &RouterConfig) -> Result<(), RunError> {
+        let Some((id, before)) = self.routers.routers.get(&config.name) else { return Ok(()) };
+        let back = Change::SetQuarantine(before.quarantine);
+        self.route(*id, &config.title(), &Change::RemoveRouter, Some(&back))?;
+        self.routers.routers.shift_remove(&config.name);
+        self.routers.withdrawn.forget_router(&config.name);
+        Ok(())
+    }
+
+    /// The number of a link that a router takes, by what it is called.
+    fn routed_link(&mut self, key: String) -> Result<LinkId, RunError> {
+        if let Some(link) = self.routers.links.get(&key) {
+            return Ok(*link);
+        }
+        let link = LinkId(self.numbers.link.next());
+        if link.0 >= PORTS_MAX {
+            // Unrecorded: of that many links.
+            return Err(used_up(PORTS_MAX, "links"));
+        }
+        self.routers.links.insert(key, link);
+        Ok(link)
+    }
+
+    /// A link becomes a port, and then is opened.
+    fn open_routed(
+        &mut self,
+        router: RouterId,
+        (title, name): (&str, &str),
+        (link, kind): (LinkId, PortKind),
+        (ethernet, takes, poll): (&Ethernet, Takes, contract::Poll),
+    ) -> Result<(), RunError> {
+        let shards = u32::from(self.shards.handle().shards());
+        let shard = block::ShardId((router.0 % shards) as u16);
+        let intake = Intake { takes, spread: Spread::One(shard, Vec::new()) };
+        let gone = Change::RemovePort(link);
+        self.route(router, title, &Change::SetPort(link, kind), Some(&gone))?;
+        self.open_link_as(link, name, ethernet, (LinkAccess::Packet, poll), intake)
+            .inspect_err(|_| drop(self.route(router, title, &gone, None)))
+            .map_err(|error| error.within(title))
+    }
+
+    fn add_port(&mut self, config: &PortConfig) -> Result<Option<String>, RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let Some(open) = self.links.get(&config.link) else {
+            // Unrecorded: a port comes after its link.
+            return Err(RunError::new(format!("link {} is not open", config.link)));
+        };
+        let (ethernet, poll) = (open.config.ethernet.clone(), open.config.poll);
+        let told = look_at_port(&open.config)?.told;
+        let link = self.routed_link(port_key(&config.link))?;
+        let takes = Takes::Type(EtherType::MPLS);
+        self.open_routed(
+            router,
+            (&title, &config.link),
+            (link, core(config)),
+            (&ethernet, takes, poll),
+        )?;
+        self.routers.ports.insert(config.link.clone(), (link, config.clone()));
+        Ok(told)
+    }
+
+    fn change_port(&mut self, to: &PortConfig) -> Result<(), RunError> {
+        let router = self.routers.id(&to.router)?;
+        let Some((link, before)) = self.routers.ports.get(&to.link) else { return Ok(()) };
+        let (change, back) =
+            (Change::SetPort(*link, core(to)), Change::SetPort(*link, core(before)));
+        self.route(router, &to.title(), &change, Some(&back))?;
+        self.routers.ports[&to.link].1.clone_from(to);
+        Ok(())
+    }
+
+    fn remove_port(&mut self, config: &PortConfig) -> Result<(), RunError> {
+        let router = self.routers.id(&config.router)?;
+        let Some((link, _)) = self.routers.ports.shift_remove(&config.link) else { return Ok(()) };
+        self.let_go_of_link(link);
+        self.route(router, &config.title(), &Change::RemovePort(link), None)
+    }
+
+    fn add_circuit(&mut self, config: &CircuitConfig) -> Result<Option<String>, RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let told = look_at_circuit(config, self)?.told;
+        let link = self.routed_link(title.clone())?;
+        let kind = PortKind::Circuit { traffic_classes: config.traffic_classes };
+        self.open_routed(
+            router,
+            (&title, &config.name),
+            (link, kind),
+            (&config.ethernet(), Takes::Whole, config.poll),
+        )?;
+        self.routers.circuits.insert(config.name.clone(), (link, config.clone()));
+        Ok(told)
+    }
+
+    fn change_circuit(&mut self, to: &CircuitConfig) -> Result<(), RunError> {
+        let router = self.routers.id(&to.router)?;
+        let Some((link, before)) = self.routers.circuits.get(&to.name) else { return Ok(()) };
+        let set = |config: &CircuitConfig| {
+            let traffic_classes = config.traffic_classes;
+            Change::SetPort(*link, PortKind::Circuit { traffic_classes })
+        };
+        self.route(router, &to.title(), &set(to), Some(&set(before)))?;
+        self.shards.handle().poll_link(*link, to.poll);
+        self.routers.circuits[&to.name].1.clone_from(to);
+        Ok(())
+    }
+
+    fn remove_circuit(&mut self, config: &CircuitConfig) -> Result<(), RunError> {
+        let router = self.routers.id(&config.router)?;
+        let Some((link, _)) = self.routers.circuits.shift_remove(&config.name) else {
+            return Ok(());
+        };
+        self.let_go_of_link(link);
+        self.route(router, &config.title(), &Change::RemovePort(link), None)
+    }
+
+    /// A path as the shards are told, and its number.
+    fn path(&mut self, key: &str, hop: &Hop, mtu: Option<u32>) -> Result<Change, RunError> {
+        let port = self.routers.port(&hop.link)?;
+        let number = NhlfeId(self.routers.paths.give(key, NHLFES_MAX)?);
+        let path = Path { port, mac: hop.next_hop, labels: hop.labels, mtu };
+        Ok(Change::SetPath(number, path))
+    }
+
+    fn set_lsp(&mut self, config: &LspConfig) -> Result<(), RunError> {
+        let (router, key) = (self.routers.id(&config.router)?, path_named(&config.name));
+        let change = self.path(&key, &config.hop, config.mtu)?;
+        let back = match self.routers.lsps.get(&config.name).cloned() {
+            Some(before) => Some(self.path(&key, &before.hop, before.mtu)?),
+            None => self.routers.paths.of(&key).map(|id| Change::RemovePath(NhlfeId(id))),
+        };
+        self.route(router, &config.title(), &change, back.as_ref())?;
+        self.routers.lsps.insert(config.name.clone(), config.clone());
+        Ok(())
+    }
+
+    fn remove_lsp(&mut self, config: &LspConfig) -> Result<(), RunError> {
+        let (router, key) = (self.routers.id(&config.router)?, path_named(&config.name));
+        let Some(number) = self.routers.paths.of(&key) else { return Ok(()) };
+        let back = self.path(&key, &config.hop, config.mtu)?;
+        let change = Change::RemovePath(NhlfeId(number));
+        self.route(router, &config.title(), &change, Some(&back))?;
+        self.routers.lsps.shift_remove(&config.name);
+        Ok(())
+    }
+
+    fn space(&self, ilm: &IlmConfig) -> Result<Space, RunError> {
+        Ok(match &ilm.from {
+            Some(link) => Space::Port(self.routers.port(link)?),
+            None => Space::Platform,
+        })
+    }
+
+    /// What is done with a label, and by which path that is there.
+    fn label_of(&self, ilm: &IlmConfig, fec: FecId) -> Result<Change, RunError> {
+        let action = match (&ilm.action, self.routers.paths.of(&path_of(ilm))) {
+            (IlmAction::Forward(_), Some(number)) => Action::Forward(NhlfeId(number)),
+            _ => Action::Pop,
+        };
+        Ok(Change::SetLabel { space: self.space(ilm)?, label: ilm.label, fec, action })
+    }
+
+    /// A label is there, or leads elsewhere: its path first.
+    fn set_ilm(&mut self, config: &IlmConfig) -> Result<(), RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let before = self.routers.ilms.get(&title).cloned();
+        let place = labels::place(config);
+        let fec = match &before {
+            Some((fec, _)) => *fec,
+            None => match self.routers.withdrawn.fec_of(&place, config) {
+                Some(fec) => fec,
+                None => FecId(self.routers.next_fec.next()),
+            },
+        };
+        self.routers.withdrawn.check(&place, &Holder::Fec(fec), Instant::now())?;
+        if let IlmAction::Forward(hop) = &config.action {
+            let path = self.path(&path_of(config), hop, None)?;
+            self.route(router, &title, &path, None).inspect_err(|_| {
+                drop(self.tell_ilm_again(router, before.as_ref()));
+            })?;
+        }
+        let change = self.label_of(config, fec)?;
+        let gone = Change::WithdrawLabel { space: self.space(config)?, label: config.label, fec };
+        let back = before.is_none().then_some(&gone);
+        self.route(router, &title, &change, back).inspect_err(|_| {
+            drop(self.tell_ilm_again(router, before.as_ref()));
+        })?;
+        self.routers.withdrawn.given(&place);
+        self.routers.ilms.insert(title, (fec, config.clone()));
+        Ok(())
+    }
+
+    /// What was in the book.
+    fn tell_ilm_again(
+        &mut self,
+        router: RouterId,
+        before: Option<&(FecId, IlmConfig)>,
+    ) -> Result<(), RunError> {
+        let Some((fec, config)) = before else { return Ok(()) };
+        if let IlmAction::Forward(hop) = &config.action {
+            let path = self.path(&path_of(config), hop, None)?;
+            self.route(router, &config.title(), &path, None)?;
+        }
+        let change = self.label_of(config, *fec)?;
+        self.route(router, &config.title(), &change, None)
+    }
+
+    fn remove_ilm(&mut self, config: &IlmConfig) -> Result<(), RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let Some((fec, before)) = self.routers.ilms.get(&title).cloned() else { return Ok(()) };
+        let change = Change::WithdrawLabel { space: self.space(config)?, label: config.label, fec };
+        let back = self.label_of(&before, fec)?;
+        self.route(router, &title, &change, Some(&back))?;
+        self.withdraw(labels::place(config), Holder::Fec(fec), &title, Some(&before));
+        self.routers.ilms.shift_remove(&title);
+        if let Some(number) = self.routers.paths.of(&path_of(config)) {
+            self.route(router, &title, &Change::RemovePath(NhlfeId(number)), None)?;
+        }
+        Ok(())
+    }
+
+    /// A label is nobody else's for the quarantine of its router.
+    fn withdraw(
+        &mut self,
+        place: labels::Place,
+        holder: Holder,
+        title: &str,
+        ilm: Option<&IlmConfig>,
+    ) {
+        let router = self.routers.routers.get(place.router());
+        let quarantine = router.map(|(_, config)| config.quarantine).unwrap_or_default();
+        let until = Instant::now() + quarantine;
+        self.routers.withdrawn.put(place, holder, title, ilm.cloned(), until);
+    }
+
+    /// A pseudowire as the shards are told.
+    fn pseudowire_of(&mut self, config: &PseudowireConfig) -> Result<Change, RunError> {
+        let origin = |way: &crate::protocols::mpls::pseudowire::Way| {
+            Ok(Origin { port: self.routers.port(&way.link)?, tunnel: way.tunnel })
+        };
+        let origins = config.from.iter().map(origin).collect::<Result<Vec<_>, RunError>>()?;
+        let Some(circuit) = self.routers.circuit_of(config) else {
+            // Unrecorded: a circuit comes before its pseudowire.
+            return Err(RunError::new(format!("{}: its circuit is not there", config.title())));
+        };
+        let numbers = &mut self.routers.pseudowire_numbers;
+        let id = PseudowireId(numbers.give(&config.name, PSEUDOWIRES_MAX)?);
+        let nhlfe = NhlfeId(self.routers.paths.give(&path_named(&config.lsp), NHLFES_MAX)?);
+        let pseudowire = Pseudowire {
+            fec: Fec { circuit },
+            label_in: config.label_in,
+            label_out: config.label_out,
+            origins,
+            nhlfe,
+            control_word: config.control_word,
+        };
+        Ok(Change::SetPseudowire(id, pseudowire))
+    }
+
+    /// One that ends in this process gets a link first.
+    fn add_pseudowire(&mut self, config: &PseudowireConfig) -> Result<(), RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        if config.circuit.is_some() {
+            return self.set_pseudowire(config);
+        }
+        let key = virtual_key(&config.name);
+        let link = self.routed_link(key.clone())?;
+        let mac = match config.mac {
+            Some(mac) => mac,
+            None => made_mac(&self.state.host()?.into_bytes(), &config.router, &config.name),
+        };
+        let gone = Change::RemovePort(link);
+        let port = Change::SetPort(link, PortKind::Virtual { mac });
+        self.shards.event_log().name_link(link, &key);
+        self.route(router, &title, &port, Some(&gone))
+            .and_then(|()| self.set_pseudowire(config))
+            .inspect_err(|_| {
+                self.shards.event_log().forget_link(link);
+                let _ = self.route(router, &title, &gone, None);
+            })
+    }
+
+    fn set_pseudowire(&mut self, config: &PseudowireConfig) -> Result<(), RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let before = self.routers.pseudowires.get(&config.name).cloned();
+        let change = self.pseudowire_of(config)?;
+        let back = match &before {
+            Some(before) => Some(self.pseudowire_of(before)?),
+            None => {
+                let id = self.routers.pseudowire_numbers.of(&config.name);
+                id.map(|id| Change::RemovePseudowire(PseudowireId(id)))
+            }
+        };
+        let place = labels::place_of(config);
+        if let Some(holder) = self.routers.holder(config) {
+            self.routers.withdrawn.check(&place, &holder, Instant::now())?;
+        }
+        self.route(router, &title, &change, back.as_ref())?;
+        self.routers.withdrawn.given(&place);
+        if let Some(before) = before.filter(|before| before.label_in != config.label_in)
+            && let Some(holder) = self.routers.holder(&before)
+        {
+            self.withdraw(labels::place_of(&before), holder, &title, None);
+        }
+        self.routers.pseudowires.insert(config.name.clone(), config.clone());
+        Ok(())
+    }
+
+    fn remove_pseudowire(&mut self, config: &PseudowireConfig) -> Result<(), RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let Some(before) = self.routers.pseudowires.get(&config.name).cloned() else {
+            return Ok(());
+        };
+        let Some(id) = self.routers.pseudowire_numbers.of(&config.name) else { return Ok(()) };
+        let back = self.pseudowire_of(&before)?;
+        let change = Change::RemovePseudowire(PseudowireId(id));
+        self.route(router, &title, &change, Some(&back))?;
+        if let Some(holder) = self.routers.holder(&before) {
+            self.withdraw(labels::place_of(&before), holder, &title, None);
+        }
+        self.routers.pseudowires.shift_remove(&config.name);
+        if let (None, Some(link)) = (&before.circuit, self.routers.circuit_of(&before)) {
+            self.shards.event_log().forget_link(link);
+            self.route(router, &title, &Change::RemovePort(link), None)?;
+        }
+        Ok(())
+    }
+
+    /// What comes over a link is looked for in another way, also what comes to its router.
+    pub(super) fn poll_port(&self, link: &str, poll: contract::Poll) {
+        if let Some((id, _)) = self.routers.ports.get(link) {
+            self.shards.handle().poll_link(*id, poll);
+        }
+    }
+
+    /// The link of a pseudowire that ends in this process, by the name of exports.
+    pub(super) fn pseudowire_link(&self, name: &str) -> Option<LinkId> {
+        let name = name.strip_prefix(PSEUDOWIRE_PREFIX)?;
+        self.routers.circuit_of(self.routers.pseudowires.get(name)?)
+    }
+
+    /// The links that routers have open, and where.
+    pub(super) fn routed_links(&self) -> Vec<(Ethernet, LinkId)> {
+        let place = |(place, id)| match place {
+            Place::Link(name) => Some((self.links.get(name)?.config.ethernet.clone(), id)),
+            Place::Circuit(circuit) => Some((circuit.ethernet(), id)),
+        };
+        self.routers.opened().filter_map(place).collect()
+    }
+
+    /// How things are with a router, on the shard where it is.
+    fn router_report(&self, name: &str) -> Result<RouterReport, RunError> {
+        let id = self.routers.id(name)?;
+        let what = format!("report of router {name}");
+        let answers = self.shards.order(&what, ORDER_LIMIT, || Order::ReportRouter(id))?;
+        let shard = id.0 as usize % answers.len();
+        match answers.into_iter().nth(shard) {
+            Some(Answer::Router(Some(report))) => Ok(*report),
+            // Unrecorded: it is in the book, so the shards have it.
+            _ => Err(RunError::new(format!("router {name} is not there"))),
+        }
+    }
+}
+
+/// What a port is to its router.
+fn core(config: &PortConfig) -> PortKind {
+    PortKind::Core(Core { takes_explicit_null: config.explicit_null })
+}
+
+/// The address of this process on a pseudowire, the same at each start: of no vendor's, and of one
+/// station.
+fn made_mac(host: &[u8; 16], router: &str, pseudowire: &str) -> MacAddress {
+    let digest = Sha256::new().chain_update(b"plateway [[pseudowire]] ").chain_update(host);
+    let digest = digest.chain_update(router).chain_update([0]).chain_update(pseudowire).finalize();
+    let mut mac: [u8; 6] = *digest.first_chunk().expect("6 of 32 bytes");
+    mac[0] = mac[0] & !1 | 2;
+    MacAddress(mac)
+}
+
+/// Refuses what goes in a circle, as far as it is seen, before anything is done.
+pub(super) fn check_circles(args: &HiArgs) -> Result<(), RunError> {
+    match circles(args).into_iter().next() {
+        Some(circle) => Err(RunError::new(format!("{}: {}", circle.title, circle.words))
+            .help("lead one of them elsewhere, or pop it")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,107 @@
+//! What is found of the interfaces of routers: whether they are there, up and large enough, whether
+//! the host itself lives on one that is a customer's, and what goes in a circle between them.
+//!
+//! A look binds, receives and sends nothing. Units: bytes behind the Ethernet header.
+
+use nix::ifaddrs::getifaddrs;
+use reactor::{Interface, look_at_interface, may_open_links};
+use wire::ethernet::MacAddress;
+
+use super::RunError;
+use crate::config::link::LinkConfig;
+use crate::config::model::HiArgs;
+use crate::config::thing::Configured as _;
+use crate::protocols::mpls::CircuitConfig;
+use crate::protocols::mpls::loops::{self, Circle};
+use crate::run::look::Inventory;
+
+/// What was seen of an interface of a router's.
+#[derive(Debug)]
+pub(crate) struct RoutedSight {
+    /// What was found, in a few words.
+    pub(crate) words: String,
+    /// None of an interface that the server that answers has, and we do not see.
+    pub(crate) facts: Option<Interface>,
+    /// What deserves to be told of it.
+    pub(crate) told: Option<String>,
+}
+
+/// Looks at a link that is a port, which was looked at as a link.
+pub(crate) fn look_at_port(link: &LinkConfig) -> Result<RoutedSight, RunError> {
+    let facts = look_at_interface(&link.ethernet.interface).ok();
+    let words = facts.map_or("the server has it now".to_owned(), |facts| state(&facts).to_owned());
+    Ok(RoutedSight { words, facts, told: None })
+}
+
+/// Looks at the interface of a circuit, and whether this user may open it.
+pub(crate) fn look_at_circuit(
+    config: &CircuitConfig,
+    inventory: &impl Inventory,
+) -> Result<RoutedSight, RunError> {
+    let (interface, title) = (&config.interface, config.title());
+    let served = inventory.served();
+    let is_served = served.is_some_and(|served| {
+        served.args.routing.circuits.iter().any(|other| other.interface == *interface)
+    });
+    let facts = match look_at_interface(interface) {
+        Ok(facts) => facts,
+        // It may be in a network namespace of its own.
+        Err(_) if is_served => {
+            let words = "the server has it now".to_owned();
+            return Ok(RoutedSight { words, facts: None, told: None });
+        }
+        Err(error) => {
+            return Err(RunError::new(error.to_string())
+                .within(&title)
+                .help("`ip -br link` shows them"));
+        }
+    };
+    let rights = match (may_open_links(), served) {
+        (Ok(()), _) => "",
+        // The server's user may have what this one lacks.
+        (Err(_), Some(_)) => "; this user may not open it, which is for the server to try",
+        (Err(error), None) => return Err(RunError::new(error.to_string()).within(&title)),
+    };
+    let told = addresses(interface).map(|addresses| {
+        format!(
+            "{title}: the host has {addresses} on {interface}, whose frames the customer gets as well: ip address flush dev {interface}"
+        )
+    });
+    let down = (!facts.up).then(|| {
+        format!("{title}: the interface is down; it carries frames once it is up: ip link set {interface} up")
+    });
+    let words =
+        format!("{}{rights}", if is_served { "the server has it now" } else { state(&facts) });
+    let told: Vec<String> = told.into_iter().chain(down).collect();
+    let told = (!told.is_empty()).then(|| told.join("; "));
+    Ok(RoutedSight { words, facts: Some(facts), told })
+}
+
+fn state(facts: &Interface) -> &'static str {
+    if facts.up { "up" } else { "down: it carries frames once it is up" }
+}
+
+/// The addresses of IP that the host has on an interface, but for those that every one has.
+fn addresses(interface: &str) -> Option<String> {
+    let all = getifaddrs().ok()?.filter(|one| one.interface_name == interface);
+    let shown = all.filter_map(|one| {
+        let address = one.address?;
+        match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+            (Some(four), _) => Some(four.ip().to_string()),
+            (_, Some(six)) if !six.ip().is_unicast_link_local() => Some(six.ip().to_string()),
+            _ => None,
+        }
+    });
+    let shown: Vec<String> = shown.collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+/// What goes in a circle, by the addresses that this machine's interfaces have.
+pub(crate) fn circles(args: &HiArgs) -> Vec<Circle> {
+    let address_of = |name: &str| {
+        let link = args.links.iter().find(|link| link.name == name)?;
+        let facts = look_at_interface(&link.ethernet.interface).ok()?;
+        Some(MacAddress(facts.mac))
+    };
+    loops::circles(&args.routing, address_of)
+}

@@ -1,0 +1,247 @@
+//! How routers are: what their shards counted, under the names of the configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::LinkId;
+use mpls::ilm::State;
+use mpls::{
+    Action, LabelReport, NhlfeId, PortKind, PseudowireId, PseudowireReport, RouterReport, Space,
+};
+use wire::ethernet::MacAddress;
+
+use super::labels::place_in;
+use super::{Routers, RunError, path_named, path_of};
+use crate::config::thing::Configured;
+use crate::control::{Keyed, counted};
+use crate::protocols::mpls::ilm::IlmAction;
+use crate::protocols::mpls::status::{
+    LabelStatus, PathStatus, PortStatus, PseudowireStatus, RouterStatus, RouterSummary, UP_STATE,
+};
+use crate::protocols::mpls::words::Hop;
+use crate::protocols::mpls::{IlmConfig, PseudowireConfig, RouterConfig};
+use crate::run::Running;
+
+impl Running {
+    /// All routers, in the order of the configuration.
+    pub(crate) fn router_statuses(&self) -> Result<Vec<RouterStatus>, RunError> {
+        let shards = u32::from(self.shards.handle().shards());
+        let all = self.routers.routers.values();
+        all.map(|(id, config)| {
+            let report = self.router_report(&config.name)?;
+            let shard = (id.0 % shards) as u16;
+            Ok(View::new(&self.routers, config, &report).status(shard))
+        })
+        .collect()
+    }
+}
+
+impl Running {
+    /// All routers in a line each, by what is known here.
+    pub(crate) fn router_summaries(&self) -> Vec<RouterSummary> {
+        let stats = self.shards.handle().link_stats();
+        let up: BTreeSet<LinkId> = stats.iter().filter(|one| one.up).map(|one| one.link).collect();
+        let shards = u32::from(self.shards.handle().shards());
+        let routers = &self.routers;
+        let summary = |(id, config): &(mpls::RouterId, RouterConfig)| {
+            let mine = |router: &String| *router == config.name;
+            let ports = routers.ports.values().filter(|(_, one)| mine(&one.router));
+            let ports: Vec<bool> = ports.map(|(link, _)| up.contains(link)).collect();
+            let circuits = routers.circuits.values().filter(|(_, one)| mine(&one.router));
+            let circuits: Vec<bool> = circuits.map(|(link, _)| up.contains(link)).collect();
+            let count = |all: &[bool]| all.iter().filter(|up| **up).count() as u64;
+            RouterSummary {
+                name: config.name.clone(),
+                shard: (id.0 % shards) as u16,
+                ports: ports.len() as u64,
+                ports_up: count(&ports),
+                circuits: circuits.len() as u64,
+                circuits_up: count(&circuits),
+                labels: routers.ilms.values().filter(|(_, one)| mine(&one.router)).count() as u64,
+                lsps: routers.lsps.values().filter(|one| mine(&one.router)).count() as u64,
+                pseudowires: routers.pseudowires.values().filter(|one| mine(&one.router)).count()
+                    as u64,
+            }
+        };
+        routers.routers.values().map(summary).collect()
+    }
+}
+
+/// A router's report and the book.
+struct View<'a> {
+    routers: &'a Routers,
+    config: &'a RouterConfig,
+    report: &'a RouterReport,
+    /// What links are called.
+    names: BTreeMap<u32, String>,
+    up: BTreeMap<u32, bool>,
+    /// Where a path is in the report.
+    paths: BTreeMap<u32, usize>,
+    /// Where a pseudowire is in the report, and what it is called.
+    wire_reports: BTreeMap<u32, usize>,
+    wires: BTreeMap<u32, &'a str>,
+    /// By link, where it is that of one, and label.
+    ilms: BTreeMap<(Option<&'a str>, u32), &'a IlmConfig>,
+}
+
+impl<'a> View<'a> {
+    fn new(routers: &'a Routers, config: &'a RouterConfig, report: &'a RouterReport) -> Self {
+        let ports = routers.ports.values().map(|(link, one)| (link.0, one.link.clone()));
+        let circuits = routers.circuits.values().map(|(link, one)| (link.0, one.name.clone()));
+        let wires = routers.pseudowires.values().filter(|one| one.circuit.is_none());
+        let wires = wires
+            .filter_map(|one| Some((routers.circuit_of(one)?.0, super::virtual_key(&one.name))));
+        let (known, numbers) = (routers.pseudowires.values(), &routers.pseudowire_numbers);
+        let ilms = routers.ilms.values().map(|(_, one)| one);
+        let ilms = ilms.filter(|one| one.router == config.name);
+        Self {
+            routers,
+            config,
+            report,
+            names: ports.chain(circuits).chain(wires).collect(),
+            up: report.ports.iter().map(|one| (one.link.0, one.facts.is_some())).collect(),
+            paths: report.nhlfes.iter().zip(0..).map(|((id, ..), at)| (id.0, at)).collect(),
+            wire_reports: report
+                .pseudowires
+                .iter()
+                .zip(0..)
+                .map(|(one, at)| (one.id.0, at))
+                .collect(),
+            wires: known
+                .filter_map(|one| Some((numbers.of(&one.name)?, one.name.as_str())))
+                .collect(),
+            ilms: ilms.map(|one| ((one.from.as_deref(), one.label.get()), one)).collect(),
+        }
+    }
+
+    fn name(&self, link: LinkId) -> String {
+        self.names.get(&link.0).cloned().unwrap_or_else(|| link.to_string())
+    }
+
+    fn is_up(&self, link: LinkId) -> bool {
+        self.up.get(&link.0).copied().unwrap_or(false)
+    }
+
+    fn status(&self, shard: u16) -> RouterStatus {
+        let mine = |router: &String| *router == self.config.name;
+        let lsps = self.routers.lsps.values().filter(|one| mine(&one.router));
+        let lsps = lsps.map(|one| self.path(one.title(), &path_named(&one.name), &one.hop));
+        let ilms = self.routers.ilms.values().filter(|(_, one)| mine(&one.router));
+        let ilms = ilms.filter_map(|(_, one)| match &one.action {
+            IlmAction::Forward(hop) => Some(self.path(one.title(), &path_of(one), hop)),
+            IlmAction::Pop => None,
+        });
+        let wires = self.routers.pseudowires.values().filter(|one| mine(&one.router));
+        RouterStatus {
+            name: self.config.name.clone(),
+            shard,
+            quarantine_ms: self.config.quarantine.as_millis() as u64,
+            ports: self.ports(),
+            labels: self.report.labels.iter().map(|one| self.label(one)).collect(),
+            paths: lsps.chain(ilms).collect(),
+            pseudowires: wires.map(|one| self.pseudowire(one)).collect(),
+            strays: counted(contract::Counters::each(&self.report.strays)),
+        }
+    }
+
+    fn ports(&self) -> Vec<PortStatus> {
+        let one = |port: &mpls::PortReport| {
+            let (kind, mac) = match port.kind {
+                PortKind::Core(_) => ("core", None),
+                PortKind::Circuit { .. } => ("circuit", None),
+                PortKind::Virtual { mac } => ("here", Some(mac)),
+            };
+            let mac = mac.or(port.facts.map(|facts| MacAddress(facts.mac)));
+            PortStatus {
+                name: self.name(port.link),
+                kind: kind.to_owned(),
+                up: port.facts.is_some(),
+                mac: mac.map(|mac| mac.to_string()),
+                mtu: port.facts.map(|facts| facts.mtu),
+                counters: Keyed(port.counters),
+                queue: Keyed(port.queue),
+                drops: counted(contract::Counters::each(&port.drops)),
+            }
+        };
+        self.report.ports.iter().map(one).collect()
+    }
+
+    fn label(&self, report: &LabelReport) -> LabelStatus {
+        let from = match report.space {
+            Space::Platform => None,
+            Space::Port(link) => Some(self.name(link)),
+        };
+        let place = place_in(&self.config.name, from.clone(), report.label);
+        let ilm = self.ilms.get(&(from.as_deref(), report.label.get())).copied();
+        let action = match (report.state, ilm) {
+            (State::Withdrawn { .. }, _) => "withdrawn".to_owned(),
+            (State::Pseudowire(id), _) => {
+                format!("pseudowire {}", self.wires.get(&id.0).copied().unwrap_or_default())
+            }
+            (State::Lsp(Action::Pop), _) | (_, None) => "pop".to_owned(),
+            (State::Lsp(Action::Forward(_)), Some(ilm)) => ilm.action_words(),
+        };
+        let owner = match report.state {
+            State::Withdrawn { .. } => self.routers.withdrawn.title(&place).unwrap_or_default(),
+            _ => ilm.and_then(|ilm| ilm.fec.clone()).unwrap_or_default(),
+        };
+        let counters = Keyed(report.counters);
+        LabelStatus { label: report.label.get(), from, action, owner, counters }
+    }
+
+    fn path(&self, name: String, key: &str, hop: &Hop) -> PathStatus {
+        let number = self.routers.paths.of(key).map(NhlfeId);
+        let at = number.and_then(|id| self.paths.get(&id.0));
+        let report = at.map(|at| &self.report.nhlfes[*at]);
+        let port = self.routers.port(&hop.link).ok();
+        PathStatus {
+            name,
+            link: hop.link.clone(),
+            next_hop: hop.next_hop.to_string(),
+            labels: hop.labels.as_slice().iter().map(|label| label.get()).collect(),
+            mtu: report.map(|(_, nhlfe, _)| nhlfe.mtu),
+            up: report.is_some() && port.is_some_and(|port| self.is_up(port)),
+            counters: Keyed(report.map(|(.., counters)| *counters).unwrap_or_default()),
+        }
+    }
+
+    fn pseudowire(&self, config: &PseudowireConfig) -> PseudowireStatus {
+        let id = self.routers.pseudowire_numbers.of(&config.name).map(PseudowireId);
+        let at = id.and_then(|id| self.wire_reports.get(&id.0));
+        let report = at.map(|at| &self.report.pseudowires[*at]);
+        let of = |one: &PseudowireReport| (one.counters, one.sequence, one.drops);
+        let (counters, sequences, drops) = report.map(of).unwrap_or_default();
+        let lsp = self.routers.lsps.get(&config.lsp);
+        let port = lsp.and_then(|lsp| self.routers.port(&lsp.hop.link).ok());
+        let circuit = self.routers.circuit_of(config);
+        let circuit_is_up =
+            config.circuit.is_none() || circuit.is_some_and(|link| self.is_up(link));
+        let state = match (port.is_some_and(|port| self.is_up(port)), circuit_is_up) {
+            (true, true) => UP_STATE.to_owned(),
+            (false, _) => {
+                let link = lsp.map(|lsp| lsp.hop.link.as_str()).unwrap_or_default();
+                format!("link {link} is down")
+            }
+            (_, false) => {
+                format!("circuit {} is down", config.circuit.as_deref().unwrap_or_default())
+            }
+        };
+        let way = |way: &crate::protocols::mpls::pseudowire::Way| match way.tunnel {
+            Some(tunnel) => format!("{} in {}", way.link, tunnel.get()),
+            None => way.link.clone(),
+        };
+        PseudowireStatus {
+            name: config.name.clone(),
+            circuit: config.circuit.clone(),
+            label_in: config.label_in.get(),
+            label_out: config.label_out.get(),
+            lsp: config.lsp.clone(),
+            from: config.from.iter().map(way).collect(),
+            control_word: config.control_word.is_some(),
+            sequence: config.control_word.map(|_| config.sequence().to_owned()),
+            state,
+            counters: Keyed(counters),
+            sequences: Keyed(sequences),
+            drops: counted(contract::Counters::each(&drops)),
+        }
+    }
+}
