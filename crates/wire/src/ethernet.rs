@@ -17,6 +17,12 @@ use crate::{Expected, ParseError};
 pub const HEADER_SIZE: usize = 14;
 /// Bytes by which a VLAN tag makes it longer.
 pub const VLAN_TAG_SIZE: usize = 4;
+/// The shortest payload, without a check sequence; what is shorter is padded with zeros. One with a
+/// tag is as long: without its tag it is still a frame.
+pub const PAYLOAD_MIN: usize = 46;
+/// What a frame takes on the wire besides its bytes: preamble and start delimiter 8, check sequence 4,
+/// and 12 until the next one may begin.
+pub const AROUND_FRAME: usize = 8 + 4 + 12;
 
 codes! {
     /// What an Ethernet frame carries.

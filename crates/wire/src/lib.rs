@@ -11,6 +11,9 @@
 //! [`checksum`]; [`sequence`] compares the numbers of all of them. These headers come as they nest:
 //! `pop` takes one off the front of bytes, and a [`Front`] has them pushed in front of each other.
 //!
+//! What other storage puts on the same wire, as far as it is compared with ours: [`tcp`],
+//! [`fibre_channel`] (FCIP and iFCP), [`rpc`] and [`nfs`].
+//!
 //! Deliberately not here: state (a parser never remembers the previous PDU), I/O, digests (whoever
 //! owns the bytes computes CRC32C), policy (which field value is acceptable *now*), captures (the
 //! program reads them with libraries), `unsafe`, dependencies.
@@ -36,16 +39,20 @@ pub mod ata;
 pub mod bfd;
 pub mod checksum;
 pub mod ethernet;
+pub mod fibre_channel;
 pub mod gre;
 pub mod ip;
 pub mod iscsi;
 pub mod l2tp;
 pub mod mpls;
+pub mod nfs;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod pseudowire;
+pub mod rpc;
 pub mod scsi;
 pub mod sequence;
+pub mod tcp;
 pub mod udp;
 
 pub use error::{Expected, ParseError};

@@ -10,13 +10,10 @@
 //! ```
 
 use block::{Buffer, Memory};
-use wire::ethernet::{EtherType, HEADER_SIZE, VLAN_TAG_SIZE};
+use wire::ethernet::{EtherType, HEADER_SIZE, PAYLOAD_MIN, VLAN_TAG_SIZE};
 
 use super::{LinkFacts, LinkId, Station};
 
-/// The shortest payload, without a check sequence; what is shorter is padded with zeros. One with a
-/// tag is as long: without its tag it is still a frame.
-const PAYLOAD_MIN: usize = 46;
 const HEADER_MAX: usize = HEADER_SIZE + VLAN_TAG_SIZE;
 
 /// Frames to be sent, with what they carry. Machines keep a few and use their memory over and over.
