@@ -253,6 +253,7 @@ def udp(port, payload):
     return struct.pack(">HHHH", 49153, port, 8 + len(payload), 0) + payload
 
 
+FC_FRAME = b"\x2e\x2e\xd1\xd1" + b"\1" + bytes(7) + b"\x08" + bytes(15) + b"data" + bytes(4) + b"\x42\x42\xbd\xbd"
 TUNNELS = {
     "frame": FRAME,
     "frame-tagged": FRAME[:12] + b"\x81\0\xa0\7" + FRAME[12:],
@@ -267,6 +268,16 @@ TUNNELS = {
     "ipv4-options": ipv4(47, b"\0\0\x65\x58" + FRAME, b"\1\1\1\0") + bytes(6),
     "ipv6-udp": struct.pack(">IHBB16s16s", 6 << 28, 12, 17, 64, bytes(15) + b"\1", bytes(15) + b"\1") + udp(1701, b"data"),
     "udp": udp(3784, BFD["down"]),
+    # Stacks to compare with: a segment with timestamps, FC frames with 4 bytes of data, the reply to a READ.
+    "tcp": struct.pack(">HHIIHHHH", 3260, 40000, 7, 9, 0x8010, 0xFFFF, 0, 0) + b"\1\1\x08\x0a" + bytes(8) + b"data",
+    "tcp-timestamps": b"\1\1\x08\x0a" + bytes(8),
+    "fcip": b"\1\1\xfe\xfe" * 2 + b"\0\0\xff\xff" + b"\0\x11\xff\xee" + bytes(12) + FC_FRAME,
+    "ifcp": b"\2\1\xfd\xfe" + bytes(6) + b"\x2e\x42" + b"\0\x11\xff\xee" + bytes(12) + FC_FRAME,
+    "fc-sof": FC_FRAME,
+    "fc-eof": FC_FRAME[-4:],
+    "rpc-reply": struct.pack(">IIIII", 7, 1, 0, 6, 5) + bytes(8) + struct.pack(">I", 0),
+    "nfs-read": struct.pack(">II", 0, 1) + bytes(range(84)) + struct.pack(">III", 4, 1, 4) + b"data",
+    "nfs-read-no-attributes": struct.pack(">IIIII", 0, 0, 2, 0, 2) + b"Hi\0\0",
 }
 
 

@@ -1,4 +1,5 @@
-//! The headers of tunnels: Ethernet with its tags, IPv4, IPv6, UDP, GRE and L2TPv3.
+//! The headers of tunnels: Ethernet with its tags, IPv4, IPv6, UDP, GRE and L2TPv3; and those of
+//! stacks to compare with: TCP, FCIP and iFCP, RPC and NFS.
 //!
 //! The input is what each of them may find; where it has a checksum that is wrong, it is looked at
 //! once more with the one that was expected, so that more than the checksum is searched.
@@ -13,7 +14,10 @@ use wire::ethernet::{EtherType, Header, Tagged, VlanTag};
 use wire::ip::{Ipv4Header, Ipv6Header, PseudoHeader};
 use wire::l2tp::{Cookie, DataHeader, L2SpecificSublayer, SessionFormat, Transport, session_id};
 use wire::sequence::Arrival;
-use wire::{Expected, ParseError, gre, udp};
+use wire::fibre_channel::{Encapsulation, EndOfFrame, FrameHeader, StartOfFrame};
+use wire::nfs::{FileAttributes, ReadReply};
+use wire::rpc::{AcceptedReply, RecordMark};
+use wire::{Expected, ParseError, gre, tcp, udp};
 
 fuzz_target!(|input: &[u8]| {
     ethernet(input);
@@ -33,6 +37,9 @@ fuzz_target!(|input: &[u8]| {
     udp_in(PseudoHeader::V6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST), input);
     gre_in(input);
     l2tp(input);
+    tcp_in(PseudoHeader::V6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST), input);
+    fibre_channel(input);
+    nfs(input);
     if let Some(&[a, b, c, d, e, f, g, h]) = input.first_chunk() {
         let [a, b] = [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes);
         let gre =
@@ -131,6 +138,56 @@ fn l2tp(input: &[u8]) {
                 assert_eq!(DataHeader::pop(&again, format), Ok((header, frame)));
             }
         }
+    }
+}
+
+fn tcp_in(pseudo_header: PseudoHeader, input: &[u8]) {
+    contract!(tcp::Header, input);
+    contract!(tcp::Timestamps, input);
+    mended(input, |bytes| {
+        let (header, options, payload) = tcp::Header::pop(bytes, pseudo_header)?;
+        one_line(&header);
+        assert_eq!([&header.emit()[..], options, payload].concat().len(), bytes.len());
+        let behind = Checksum::default().with(options).with(payload);
+        let checked = header.with_checksum(pseudo_header, behind, options.len() + payload.len());
+        assert_eq!(header, checked);
+        Ok(())
+    });
+}
+
+fn fibre_channel(input: &[u8]) {
+    contract!(FrameHeader, input);
+    contract!(StartOfFrame, input);
+    contract!(EndOfFrame, input);
+    match Encapsulation::pop(input) {
+        Ok((header, frame)) => {
+            one_line(&header);
+            // All of it is told twice or kept.
+            assert_eq!(header.emit(), input[..Encapsulation::SIZE]);
+            assert_eq!(Encapsulation::SIZE + frame.len(), usize::from(header.frame_words) * 4);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn nfs(input: &[u8]) {
+    contract!(RecordMark, input);
+    contract!(FileAttributes, input);
+    match AcceptedReply::pop(input) {
+        Ok((reply, results)) => {
+            one_line(&reply);
+            let again = [&reply.emit()[..], results].concat();
+            assert_eq!(AcceptedReply::pop(&again), Ok((reply, results)), "written and read again");
+        }
+        Err(error) => drop(error.to_string()),
+    }
+    match ReadReply::pop(input) {
+        Ok((reply, data)) => {
+            one_line(&reply);
+            let again = [&reply.emit(), data].concat();
+            assert_eq!(again, input[..again.len()], "written and read again");
+        }
+        Err(error) => drop(error.to_string()),
     }
 }
 
