@@ -12,7 +12,8 @@
 //! `pop` takes one off the front of bytes, and a [`Front`] has them pushed in front of each other.
 //!
 //! What other storage puts on the same wire, as far as it is compared with ours: [`tcp`],
-//! [`fibre_channel`] (FCIP and iFCP), [`rpc`] and [`nfs`].
+//! [`fibre_channel`] (FCIP and iFCP), [`rpc`] and [`nfs`]. [`overhead`] makes a frame of each stack of
+//! headers and counts them.
 //!
 //! Deliberately not here: state (a parser never remembers the previous PDU), I/O, digests (whoever
 //! owns the bytes computes CRC32C), policy (which field value is acceptable *now*), captures (the
@@ -30,8 +31,6 @@ mod error;
 #[macro_use]
 mod field;
 mod front;
-#[cfg(test)]
-mod stacks;
 mod text;
 
 pub mod aoe;
@@ -48,6 +47,7 @@ pub mod mpls;
 pub mod nfs;
 pub mod nvme;
 pub mod nvme_tcp;
+pub mod overhead;
 pub mod pseudowire;
 pub mod rpc;
 pub mod scsi;

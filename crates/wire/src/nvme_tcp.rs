@@ -16,6 +16,9 @@ use core::fmt;
 
 use crate::{Expected, ParseError};
 
+/// The TCP port of I/O controllers.
+pub const PORT: u16 = 4420;
+
 codes! {
     /// PDU type, byte 0 of every PDU.
     pub struct PduType(u8) {

@@ -15,7 +15,7 @@ use crate::config::uri::{Encoded, Parser, UriError, options};
 
 pub(crate) const SCHEME: &str = "nvme+tcp";
 /// The port of NVMe/TCP, which every listener of ours answers discovery on as well.
-pub(crate) const TCP_PORT: u16 = 4420;
+pub(crate) const TCP_PORT: u16 = wire::nvme_tcp::PORT;
 
 /// How to reach a namespace over NVMe/TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
