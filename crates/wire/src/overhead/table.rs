@@ -61,7 +61,7 @@ pub const STACKS: &[Stack] = &[
     ),
     other(
         "AoE/MPLS, control word",
-        "4 more that number the frames, so that late ones are known",
+        "4 more for the numbers of frames, so that late ones are known",
         &[Ethernet, Label, ControlWord, Ethernet],
         Pdu::Aoe,
     ),
@@ -73,7 +73,7 @@ pub const STACKS: &[Stack] = &[
     ),
     other(
         "AoE/MPLS, 2 labels, control word",
-        "both: a pseudowire with numbers in a tunnel",
+        "8 more for the label of a tunnel and the numbers of frames",
         &[Ethernet, Label, Label, ControlWord, Ethernet],
         Pdu::Aoe,
     ),
@@ -93,7 +93,7 @@ pub const STACKS: &[Stack] = &[
     ),
     other(
         "AoE/GRE, key, sequence, checksum",
-        "and 4 for a checksum",
+        "4 more for a key, 4 for a sequence number, 4 for a checksum",
         &[Ethernet, Ipv4, GRE_ALL, Ethernet],
         Pdu::Aoe,
     ),
@@ -125,13 +125,13 @@ pub const STACKS: &[Stack] = &[
     ),
     other(
         "AoE/L2TP, sublayer, cookie",
-        "and a cookie of 8",
+        "4 more that number the frames, and a cookie of 8",
         &[Ethernet, Ipv4, Udp, L2TP_COOKIE, Ethernet],
         Pdu::Aoe,
     ),
     other(
         "AoE/L2TP, over IP",
-        "12 less: no UDP, and the session ID alone",
+        "12 less: no UDP, and of the header the session ID alone",
         &[Ethernet, Ipv4, L2TP_IP, Ethernet],
         Pdu::Aoe,
     ),
@@ -174,7 +174,13 @@ pub const STACKS: &[Stack] = &[
         &[Ethernet, Ipv4, TCP],
         Pdu::Ifcp,
     ),
-    paper("FCIP", 82, "the same, with the same headers", &[Ethernet, Ipv4, TCP], Pdu::Fcip),
+    paper(
+        "FCIP",
+        82,
+        "as with iFCP, the paper leaves out SOF 4, FC header 24, CRC 4 and EOF 4",
+        &[Ethernet, Ipv4, TCP],
+        Pdu::Fcip,
+    ),
     other(
         "AoE/MPLS/IP",
         "one label and a control word over IPv4 (RFC 4023)",
@@ -183,19 +189,19 @@ pub const STACKS: &[Stack] = &[
     ),
     other(
         "AoE/MPLS/GRE",
-        "the same with GRE in between (RFC 4023)",
+        "one label and a control word over GRE and IPv4 (RFC 4023)",
         &[Ethernet, Ipv4, GRE, Label, ControlWord, Ethernet],
         Pdu::Aoe,
     ),
     other(
         "AoE/MPLS/UDP",
-        "with UDP, port 6635, which routers spread by (RFC 7510)",
+        "one label and a control word over UDP, by whose source port routers spread flows (RFC 7510)",
         &[Ethernet, Ipv4, Udp, Label, ControlWord, Ethernet],
         Pdu::Aoe,
     ),
     other(
         "AoE/MPLS/UDP, IPv6",
-        "20 more for IPv6",
+        "20 more, as IPv6 is 40",
         &[Ethernet, Ipv6, Udp, Label, ControlWord, Ethernet],
         Pdu::Aoe,
     ),
