@@ -20,7 +20,9 @@ pub(crate) use server::{
     SessionArgs, StatusArgs, VolumeAction, VolumeArgs,
 };
 pub(crate) use values::AllOr;
-pub(crate) use work::{BenchArgs, CopyArgs, DemoArgs, DiscoverArgs, DissectArgs, SimArgs};
+pub(crate) use work::{
+    BenchArgs, CopyArgs, DemoArgs, DiscoverArgs, DissectArgs, SimArgs, WireArgs,
+};
 
 use crate::config::quick::Flags;
 
@@ -113,6 +115,9 @@ pub(crate) enum Command {
     Schema,
     /// Print the NVMe/TCP and iSCSI PDUs and AoE messages of a capture, one a line
     Dissect(DissectArgs),
+    /// Print how many bytes of headers each stack of protocols has around data, and which share of the
+    /// wire is left for data
+    Wire(WireArgs),
     /// Print the completions of a shell
     #[command(after_help = "Examples:\n  \
         plateway completions bash > /etc/bash_completion.d/plateway\n  \

@@ -56,6 +56,9 @@ fn the_lines_of_the_help_are_accepted() {
         "demo --keep",
         "sim --seed 1 --seeds 5 --twice --plant drops-flush --scenario kill --trace",
         "dissect a.pcap --json",
+        "wire",
+        "wire --mtu 9000 --block 64KiB",
+        "wire --block 1k --json",
     ] {
         assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
     }
@@ -107,6 +110,8 @@ fn wrong_lines_say_what_was_expected() {
         ("copy iscsi://a/b ram:1GiB", "expected three parts: iscsi://host:port/IQN/LUN"),
         ("discover 127.0.0.1", "expected a target such as nvme+tcp://127.0.0.1:4420"),
         ("discover nvme+tcp://h --host-nqn me", "expected \"nqn.\""),
+        ("wire --mtu 67", "68..=65535"),
+        ("wire --block 1000", "expected a multiple of 512 bytes up to 1m"),
     ] {
         let error = parse(line).expect_err(line);
         assert!(error.contains(part), "{line}: {error}");

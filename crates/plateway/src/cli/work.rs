@@ -1,5 +1,5 @@
 //! Commands that do their work in a process of their own: measurements, copies, discovery, the demo,
-//! the simulator, captures.
+//! the simulator, captures, the sizes of headers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -220,6 +220,30 @@ pub(crate) struct DissectArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
     /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `wire`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    plateway wire\n  \
+    plateway wire --mtu 9000 --block 64KiB\n  \
+    plateway wire --block 1KiB --json\n\n\
+    header bytes are what a frame has from its Ethernet header on that is not data: a frame of each stack is\n\
+    encoded, and its bytes are counted. paper is what Landowski and Curran's paper on AoE over MPLS says of it\n\
+    (Table I), where it has the stack in this form. data is the share of the wire: all frames of a block, with\n\
+    the 24 bytes that preamble, check sequence and gap take beside each, and nothing that goes the other way.\n\
+    A frame of AoE has as many sectors as the MTU leaves room for; the others cut their stream into TCP\n\
+    segments. Nothing is sent, and no server is asked.")]
+pub(crate) struct WireArgs {
+    /// Bytes of a frame behind its Ethernet header, labels and tunnels included
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(68..))]
+    pub(crate) mtu: u16,
+    /// Bytes that are read or written at once
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = block_bytes)]
+    pub(crate) block: u64,
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

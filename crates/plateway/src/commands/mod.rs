@@ -23,6 +23,7 @@ mod session;
 mod sessions;
 mod sim;
 mod status;
+mod wire;
 mod workload_host;
 
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -62,6 +63,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Api => print_json(&crate::control::openapi()),
         Command::Schema => print_json(&crate::config::schema::schema()),
         Command::Dissect(args) => dissect::run(&args),
+        Command::Wire(args) => wire::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
     }
