@@ -161,7 +161,8 @@ impl Drop for Network {
 
 /// The address of the end in `of` of the cable to `towards`.
 fn address(of: &str, towards: &str) -> String {
-    let number = |name: &str| 1 + ROUTERS.iter().position(|other| *other == name).expect("a router");
+    let number =
+        |name: &str| 1 + ROUTERS.iter().position(|other| *other == name).expect("a router");
     format!("02:00:00:00:{:02x}:{:02x}", number(of), number(towards))
 }
 
@@ -210,7 +211,13 @@ impl Config {
     }
 
     /// A pseudowire of a circuit, with more keys.
-    fn wire(mut self, circuit: &str, [label_in, label_out]: [u32; 2], lsp: &str, more: &str) -> Self {
+    fn wire(
+        mut self,
+        circuit: &str,
+        [label_in, label_out]: [u32; 2],
+        lsp: &str,
+        more: &str,
+    ) -> Self {
         self.text += &format!(
             "[[circuit]]\nethernet = \"{circuit}\"\n\
              [[pseudowire]]\nname = \"{circuit}\"\ncircuit = \"{circuit}\"\nlabel_in = {label_in}\n\
@@ -220,9 +227,23 @@ impl Config {
     }
 }
 
-/// The routers of the whole network, running.
-fn routers(network: &Network, home: &Path) -> Vec<Server> {
-    let watched = "bfd = { interval = \"50ms\", multiplier = 3, revert = \"5s\" }";
+/// The routers of the whole network, running; customer 1 has a backup path, and both are watched, if
+/// it is `protected`.
+fn routers(network: &Network, home: &Path, protected: bool) -> Vec<Server> {
+    // The tunnel in which packets come by the first path, and by the backup.
+    let ways = |lsp: &str, [first, around]: [(&str, u32); 2]| {
+        let way = |(link, tunnel): (&str, u32), more: &str| {
+            format!("{{ link = \"{link}\", tunnel = {tunnel}{more} }}")
+        };
+        if !protected {
+            return format!("from = {}", way(first, ""));
+        }
+        let bfd = "bfd = { interval = \"50ms\", multiplier = 3, revert = \"3s\" }";
+        let from = [way(first, ""), way(around, ", backup = true")].join(", ");
+        format!("backup = \"{lsp}\"\n{bfd}\nfrom = [{from}]")
+    };
+    let lx = ways("to-lx-around", [("lsr1", 113), ("lsr2", 135)]);
+    let serv1 = ways("to-serv1-around", [("lsr2", 103), ("lsr1", 125)]);
     let configs = [
         Config::new("ler1")
             .lsp("to-lx", "lsr1", &[101])
@@ -230,15 +251,7 @@ fn routers(network: &Network, home: &Path) -> Vec<Server> {
             .lsp("to-cd", "lsr2", &[201])
             .pop(113, "lsr1")
             .pop(135, "lsr2")
-            .wire(
-                "serv1",
-                [1001, 1002],
-                "to-lx",
-                &format!(
-                    "backup = \"to-lx-around\"\n{watched}\nfrom = [{{ link = \"lsr1\", tunnel = 113 }}, \
-                     {{ link = \"lsr2\", tunnel = 135, backup = true }}]"
-                ),
-            )
+            .wire("serv1", [1001, 1002], "to-lx", &lx)
             .wire("serv2", [1004, 1003], "to-cd", "from = { link = \"lsr2\" }")
             .wire("servi", [1005, 1006], "to-lx", "from = { link = \"lsr1\", tunnel = 113 }"),
         Config::new("ler2")
@@ -246,15 +259,7 @@ fn routers(network: &Network, home: &Path) -> Vec<Server> {
             .lsp("to-serv1-around", "lsr1", &[131])
             .pop(103, "lsr2")
             .pop(125, "lsr1")
-            .wire(
-                "lx",
-                [1002, 1001],
-                "to-serv1",
-                &format!(
-                    "backup = \"to-serv1-around\"\n{watched}\nfrom = [{{ link = \"lsr2\", tunnel = 103 }}, \
-                     {{ link = \"lsr1\", tunnel = 125, backup = true }}]"
-                ),
-            )
+            .wire("lx", [1002, 1001], "to-serv1", &serv1)
             .wire("isx", [1006, 1005], "to-serv1", "from = { link = \"lsr2\", tunnel = 103 }"),
         // An edge, and a switch on the way around.
         Config::new("ler3")
@@ -287,7 +292,7 @@ fn shown(router: &Server) -> Value {
 /// A pseudowire of a router, by its name.
 fn pseudowire(router: &Server, name: &str) -> Value {
     let shown = shown(router);
-    let all = shown["routers"][0]["pseudowires"].as_array().expect("a list").clone();
+    let all = shown[0]["pseudowires"].as_array().expect("a list").clone();
     all.into_iter().find(|one| one["name"] == name).expect("it is there")
 }
 
@@ -330,7 +335,7 @@ fn customers_reach_their_disks_through_edges_and_switches_and_nobody_else_s() {
     for mtu in [1500, 9000] {
         let Some(network) = Network::make(mtu) else { return };
         let home = tempfile::tempdir().unwrap();
-        let routers = routers(&network, home.path());
+        let routers = routers(&network, home.path(), false);
         let _one = network.serve(home.path(), "serv1", &SERVED);
         assert_eq!(network.discover("lx"), ["7.0"], "MTU {mtu}");
         // The other customer has nobody at this address yet, and does not see this one's.
@@ -351,7 +356,7 @@ fn customers_reach_their_disks_through_edges_and_switches_and_nobody_else_s() {
         let wire = pseudowire(&routers[1], "lx");
         assert!(wire["sent"].as_u64() > Some(100) && wire["delivered"].as_u64() > Some(100));
         // Those in the middle know no pseudowire.
-        assert_eq!(shown(&routers[3])["routers"][0]["pseudowires"].as_array().unwrap().len(), 0);
+        assert_eq!(shown(&routers[3])[0]["pseudowires"].as_array().unwrap().len(), 0);
     }
 }
 
@@ -369,7 +374,7 @@ fn load(network: &Network, station: &str, seconds: u32) -> Child {
 fn a_silent_cut_in_mid_write_moves_traffic_to_the_backup_and_back() {
     let Some(network) = Network::make(1500) else { return };
     let home = tempfile::tempdir().unwrap();
-    let routers = routers(&network, home.path());
+    let routers = routers(&network, home.path(), true);
     let _one = network.serve(home.path(), "serv1", &SERVED);
     for (router, name) in [(&routers[0], "serv1"), (&routers[1], "lx")] {
         wait_for(router, name, "up by both paths", both_up);
