@@ -12,9 +12,11 @@ pub(crate) fn run(args: &RouteArgs) -> miette::Result<()> {
         Some(RouteAction::Check(args)) => check::run(args),
         Some(RouteAction::Show(server)) => {
             let routers = client(server)?.routers()?;
-            show(server.json, &routers, || match routers.is_empty() {
+            show(server.json, &routers, || match routers.routers.is_empty() {
                 true => "this server has no router\n".to_owned(),
-                false => routers.iter().map(RouterStatus::text).collect::<Vec<_>>().join("\n"),
+                false => {
+                    routers.routers.iter().map(RouterStatus::text).collect::<Vec<_>>().join("\n")
+                }
             })
         }
         None => {

@@ -27,7 +27,7 @@ use crate::config::thing::Configured as _;
 use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
 use crate::log::Event;
-use crate::protocols::{self, ExportConfig};
+use crate::protocols::{self, ExportConfig, Routers};
 use crate::run::state::StateDirectory;
 use crate::run::stop;
 use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken};
@@ -221,7 +221,7 @@ impl Server<'_> {
                 Err(error) => refuse(error.line()),
             },
             Ask::Routers => match running.router_statuses() {
-                Ok(routers) => Reply::Routers(routers),
+                Ok(routers) => Reply::Routers(Routers { routers, ..Routers::default() }),
                 Err(error) => refuse(error.line()),
             },
             Ask::Config => Reply::Text(config::text::config_text(&running.args())),

@@ -24,7 +24,7 @@ use super::schema::{Valued, table_schema};
 use super::server::LowServer;
 use super::volume::LowVolume;
 #[cfg(test)]
-use crate::protocols::LowWay;
+use crate::protocols::{LowBfd, LowWay};
 use crate::protocols::{LowCircuit, LowHost, LowIlm, LowLsp, LowPseudowire, LowRouter};
 #[cfg(debug_assertions)]
 use crate::recorded;
@@ -176,6 +176,7 @@ pub(crate) fn keys() -> Vec<(&'static str, &'static [&'static str])> {
         of::<LowIlm>(),
         of::<LowLsp>(),
         of::<LowPseudowire>(),
+        of::<LowBfd>(),
         of::<LowWay>(),
         of::<LowListener>(),
         of::<LowHost>(),

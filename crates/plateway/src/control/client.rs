@@ -13,7 +13,7 @@ use reservation::PathState;
 
 use super::status::{Changes, Status};
 use crate::config::edit::Edit;
-use crate::protocols::RouterStatus;
+use crate::protocols::Routers;
 use crate::run::Consent;
 
 /// A server's control socket.
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// How routers are.
-    pub(crate) fn routers(&self) -> Result<Vec<RouterStatus>, ClientError> {
+    pub(crate) fn routers(&self) -> Result<Routers, ClientError> {
         self.json(Method::GET, "/v1/routers", String::new())
     }
 

@@ -34,5 +34,5 @@ mod table;
 pub(crate) use client::{Client, ClientError};
 pub(crate) use server::{Answering, Ask, Asking, Reply, metrics, openapi};
 pub(crate) use socket::{ControlSocket, group};
-pub(crate) use status::{Changes, Keyed, Listener, Status, StepLine, counted};
+pub(crate) use status::{Changes, Keyed, Listener, SchemaVersion, Status, StepLine, counted};
 pub(crate) use table::{Column, table, table_of};

@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 use super::socket::Owned;
 use super::status::{Changes, Status};
 use crate::config::edit::Edit;
-use crate::protocols::RouterStatus;
+use crate::protocols::Routers;
 use crate::run::Consent;
 
 /// The largest configuration.
@@ -90,7 +90,7 @@ pub(crate) enum Reply {
     /// OpenMetrics.
     Metrics(String),
     /// Routers.
-    Routers(Vec<RouterStatus>),
+    Routers(Routers),
     /// Steps.
     Changes(Changes),
     /// It cannot be done, and why.
@@ -296,7 +296,7 @@ async fn metrics_text(State(asking): State<Asking>) -> Response {
 
 /// How routers are: ports, labels, paths and pseudowires, with what was counted at each.
 #[utoipa::path(get, path = "/v1/routers", responses(
-    (status = OK, body = Vec<RouterStatus>), (status = 503, body = String)
+    (status = OK, body = Routers), (status = 503, body = String)
 ))]
 async fn routers(State(asking): State<Asking>) -> Response {
     reply(&asking, Ask::Routers).await

@@ -37,18 +37,18 @@ pub(crate) use self::iscsi::chap::ChapConfig as Proof;
 /// What a listener says to the one protocol whose hosts it tells of its address.
 pub(crate) use self::iscsi::portal::{LowPortal, PortalConfig, resolve as resolve_portal};
 pub(crate) use self::iscsi::secret::Secrets;
-#[cfg(test)]
-pub(crate) use self::mpls::LowWay;
 pub(crate) use self::mpls::port::MPLS;
 pub(crate) use self::mpls::pseudowire::{SEQUENCES, pseudowire_title};
 pub(crate) use self::mpls::status::{
-    RouterStatus, RouterSummary, metrics as router_metrics, summaries as router_summaries,
+    RouterStatus, RouterSummary, Routers, metrics as router_metrics, summaries as router_summaries,
 };
 /// Routers, which carry frames for others.
 pub(crate) use self::mpls::{
     CircuitConfig, LowCircuit, LowIlm, LowLsp, LowPseudowire, LowRouter, PortConfig, Routed,
     Routing, resolve as resolve_routing,
 };
+#[cfg(test)]
+pub(crate) use self::mpls::{LowBfd, LowWay};
 pub(crate) use self::remote::{DiscoveryTarget, IntakeOf, Remote, RemoteUri, parse_target};
 use crate::checks::round_trip;
 use crate::commands::dissect::Said;

@@ -191,7 +191,7 @@ impl Running {
                 Thing::Volume(volume) => self.remove_volume(&volume.name)?,
                 Thing::Listener(listener) => self.remove_listener(listener)?,
                 Thing::Link(link) => self.remove_link(link),
-                Thing::Routed(one) => self.remove_routed(one)?,
+                Thing::Routed(one) => return self.remove_routed(one),
                 Thing::Host(host) => return self.remove_host(host),
                 Thing::Export(export) => self.remove_export(export, going)?,
                 Thing::Metrics(_) => self.remove_metrics(),

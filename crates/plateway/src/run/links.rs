@@ -10,7 +10,7 @@
 use std::fs;
 
 use contract::{EtherType, Intake, LinkId, Poll, Takes};
-use reactor::{Interface, LinkOptions, look_at_interface, may_open_links};
+use reactor::{Interface, LinkOptions, SwitchedOff, look_at_interface, may_open_links};
 
 use super::Running;
 use super::error::RunError;
@@ -204,18 +204,20 @@ impl Running {
         intake: Intake,
     ) -> Result<LinkId, RunError> {
         let id = LinkId(self.numbers.link.next());
-        self.open_link_as(id, name, ethernet, (access, poll), intake).map(|()| id)
+        let how = (access, poll, false);
+        self.open_link_as(id, name, ethernet, how, intake).map(|_| id)
     }
 
-    /// The same under a number that it has already; there is no other one of it at the time.
+    /// The same under a number that it has already; there is no other one of it at the time. What
+    /// comes there may be sent on elsewhere. Returns what was switched off for that.
     pub(super) fn open_link_as(
         &self,
         id: LinkId,
         name: &str,
         ethernet: &Ethernet,
-        (access, poll): (LinkAccess, Poll),
+        (access, poll, forwards): (LinkAccess, Poll, bool),
         intake: Intake,
-    ) -> Result<(), RunError> {
+    ) -> Result<Vec<SwitchedOff>, RunError> {
         self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
             interface: ethernet.interface.clone(),
@@ -226,9 +228,9 @@ impl Running {
             },
             poll,
             intake,
-            forwards: false,
+            forwards,
         };
         let opened = self.shards.handle().add_link(id, &options);
-        opened.map(drop).map_err(|error| RunError::new(error.to_string()))
+        opened.map(|added| added.switched_off).map_err(|error| RunError::new(error.to_string()))
     }
 }

@@ -23,7 +23,7 @@ use indexmap::IndexMap;
 use mpls::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX};
 use mpls::{
     Action, Change, Core, Fec, FecId, NhlfeId, Origin, Path, PortKind, Pseudowire, PseudowireId,
-    RouterId, RouterReport, Space,
+    RouterId, RouterReport, Space, Watch,
 };
 use sha2::{Digest as _, Sha256};
 use shard::{Answer, Order};
@@ -36,6 +36,7 @@ use crate::config::link::{Ethernet, LinkAccess, PSEUDOWIRE_PREFIX};
 use crate::config::model::HiArgs;
 use crate::config::thing::Configured;
 use crate::protocols::mpls::ilm::IlmAction;
+use crate::protocols::mpls::pseudowire::Way;
 use crate::protocols::mpls::words::Hop;
 use crate::protocols::mpls::{
     CircuitConfig, IlmConfig, LspConfig, PortConfig, PseudowireConfig, Routed, RouterConfig,
@@ -136,8 +137,8 @@ impl Routers {
     }
 
     /// The link of a port, also of one that is yet to come.
-    fn port(&self, link: &str) -> Result<LinkId, RunError> {
-        let found = self.links.get(&port_key(link)).copied();
+    fn port(&self, router: &str, link: &str) -> Result<LinkId, RunError> {
+        let found = self.links.get(&port_key(router, link)).copied();
         // Unrecorded: what names a port comes after it.
         found.ok_or_else(|| RunError::new(format!("port {link} is not there")))
     }
@@ -146,7 +147,7 @@ impl Routers {
     fn circuit_of(&self, config: &PseudowireConfig) -> Option<LinkId> {
         match &config.circuit {
             Some(circuit) => self.circuits.get(circuit).map(|(link, _)| *link),
-            None => self.links.get(&virtual_key(&config.name)).copied(),
+            None => self.links.get(&virtual_key(&config.router, &config.name)).copied(),
         }
     }
 
@@ -164,11 +165,21 @@ impl Routers {
     }
 }
 
-fn port_key(link: &str) -> String {
-    format!("port {link}")
+/// What has a number: that of another router is another.
+fn port_key(router: &str, link: &str) -> String {
+    format!("port {link} of {router}")
 }
 
-fn virtual_key(pseudowire: &str) -> String {
+fn circuit_key(config: &CircuitConfig) -> String {
+    format!("{} of {}", config.title(), config.router)
+}
+
+fn virtual_key(router: &str, pseudowire: &str) -> String {
+    format!("{} of {router}", virtual_name(pseudowire))
+}
+
+/// What the link of a pseudowire that ends here is called.
+fn virtual_name(pseudowire: &str) -> String {
     format!("{PSEUDOWIRE_PREFIX}{pseudowire}")
 }
 
@@ -207,16 +218,22 @@ impl Running {
         }
     }
 
-    /// A thing of a router is there no more.
-    pub(super) fn remove_routed(&mut self, thing: &Routed) -> Result<(), RunError> {
+    /// A thing of a router is there no more. Returns what deserves to be told.
+    pub(super) fn remove_routed(&mut self, thing: &Routed) -> Result<Option<String>, RunError> {
         match thing {
-            Routed::Router(one) => self.remove_router(one),
-            Routed::Port(one) => self.remove_port(one),
-            Routed::Circuit(one) => self.remove_circuit(one),
-            Routed::Ilm(one) => self.remove_ilm(one),
-            Routed::Lsp(one) => self.remove_lsp(one),
-            Routed::Pseudowire(one) => self.remove_pseudowire(one),
+            Routed::Router(one) => self.remove_router(one)?,
+            Routed::Port(one) => return Ok(self.remove_port(one)),
+            Routed::Circuit(one) => return Ok(self.remove_circuit(one)),
+            Routed::Ilm(one) => return self.remove_ilm(one),
+            Routed::Lsp(one) => self.remove_lsp(one)?,
+            Routed::Pseudowire(one) => return self.remove_pseudowire(one),
         }
+        Ok(None)
+    }
+
+    /// What is gone for good is so even if a shard did not hear of it: returns that.
+    fn forget(&self, router: RouterId, title: &str, change: &Change) -> Option<String> {
+        self.route(router, title, change, None).err().map(|error| error.line())
     }
 
     /// Changes a router on all shards; where not all do, all are told `back`.
@@ -277,15 +294,25 @@ impl Running {
         (title, name): (&str, &str),
         (link, kind): (LinkId, PortKind),
         (ethernet, takes, poll): (&Ethernet, Takes, contract::Poll),
-    ) -> Result<(), RunError> {
+    ) -> Result<Option<String>, RunError> {
         let shards = u32::from(self.shards.handle().shards());
         let shard = block::ShardId((router.0 % shards) as u16);
         let intake = Intake { takes, spread: Spread::One(shard, Vec::new()) };
         let gone = Change::RemovePort(link);
         self.route(router, title, &Change::SetPort(link, kind), Some(&gone))?;
-        self.open_link_as(link, name, ethernet, (LinkAccess::Packet, poll), intake)
+        let how = (LinkAccess::Packet, poll, true);
+        let off = self
+            .open_link_as(link, name, ethernet, how, intake)
             .inspect_err(|_| drop(self.route(router, title, &gone, None)))
-            .map_err(|error| error.within(title))
+            .map_err(|error| error.within(title))?;
+        let off: Vec<String> = off.iter().map(ToString::to_string).collect();
+        Ok((!off.is_empty()).then(|| {
+            format!(
+                "{title}: {} of {} is off while frames are sent on from there",
+                off.join(" and "),
+                ethernet.interface
+            )
+        }))
     }
 
     fn add_port(&mut self, config: &PortConfig) -> Result<Option<String>, RunError> {
@@ -296,16 +323,16 @@ impl Running {
         };
         let (ethernet, poll) = (open.config.ethernet.clone(), open.config.poll);
         let told = look_at_port(&open.config)?.told;
-        let link = self.routed_link(port_key(&config.link))?;
+        let link = self.routed_link(port_key(&config.router, &config.link))?;
         let takes = Takes::Type(EtherType::MPLS);
-        self.open_routed(
+        let off = self.open_routed(
             router,
             (&title, &config.link),
             (link, core(config)),
             (&ethernet, takes, poll),
         )?;
         self.routers.ports.insert(config.link.clone(), (link, config.clone()));
-        Ok(told)
+        Ok(joined([told, off]))
     }
 
     fn change_port(&mut self, to: &PortConfig) -> Result<(), RunError> {
@@ -318,26 +345,26 @@ impl Running {
         Ok(())
     }
 
-    fn remove_port(&mut self, config: &PortConfig) -> Result<(), RunError> {
-        let router = self.routers.id(&config.router)?;
-        let Some((link, _)) = self.routers.ports.shift_remove(&config.link) else { return Ok(()) };
+    fn remove_port(&mut self, config: &PortConfig) -> Option<String> {
+        let router = self.routers.id(&config.router).ok()?;
+        let (link, _) = self.routers.ports.shift_remove(&config.link)?;
         self.let_go_of_link(link);
-        self.route(router, &config.title(), &Change::RemovePort(link), None)
+        self.forget(router, &config.title(), &Change::RemovePort(link))
     }
 
     fn add_circuit(&mut self, config: &CircuitConfig) -> Result<Option<String>, RunError> {
         let (router, title) = (self.routers.id(&config.router)?, config.title());
         let told = look_at_circuit(config, self)?.told;
-        let link = self.routed_link(title.clone())?;
+        let link = self.routed_link(circuit_key(config))?;
         let kind = PortKind::Circuit { traffic_classes: config.traffic_classes };
-        self.open_routed(
+        let off = self.open_routed(
             router,
             (&title, &config.name),
             (link, kind),
             (&config.ethernet(), Takes::Whole, config.poll),
         )?;
         self.routers.circuits.insert(config.name.clone(), (link, config.clone()));
-        Ok(told)
+        Ok(joined([told, off]))
     }
 
     fn change_circuit(&mut self, to: &CircuitConfig) -> Result<(), RunError> {
@@ -353,18 +380,21 @@ impl Running {
         Ok(())
     }
 
-    fn remove_circuit(&mut self, config: &CircuitConfig) -> Result<(), RunError> {
-        let router = self.routers.id(&config.router)?;
-        let Some((link, _)) = self.routers.circuits.shift_remove(&config.name) else {
-            return Ok(());
-        };
+    fn remove_circuit(&mut self, config: &CircuitConfig) -> Option<String> {
+        let router = self.routers.id(&config.router).ok()?;
+        let (link, _) = self.routers.circuits.shift_remove(&config.name)?;
         self.let_go_of_link(link);
-        self.route(router, &config.title(), &Change::RemovePort(link), None)
+        self.forget(router, &config.title(), &Change::RemovePort(link))
     }
 
     /// A path as the shards are told, and its number.
-    fn path(&mut self, key: &str, hop: &Hop, mtu: Option<u32>) -> Result<Change, RunError> {
-        let port = self.routers.port(&hop.link)?;
+    fn path(
+        &mut self,
+        (router, key): (&str, &str),
+        hop: &Hop,
+        mtu: Option<u32>,
+    ) -> Result<Change, RunError> {
+        let port = self.routers.port(router, &hop.link)?;
         let number = NhlfeId(self.routers.paths.give(key, NHLFES_MAX)?);
         let path = Path { port, mac: hop.next_hop, labels: hop.labels, mtu };
         Ok(Change::SetPath(number, path))
@@ -372,9 +402,9 @@ impl Running {
 
     fn set_lsp(&mut self, config: &LspConfig) -> Result<(), RunError> {
         let (router, key) = (self.routers.id(&config.router)?, path_named(&config.name));
-        let change = self.path(&key, &config.hop, config.mtu)?;
+        let change = self.path((&config.router, &key), &config.hop, config.mtu)?;
         let back = match self.routers.lsps.get(&config.name).cloned() {
-            Some(before) => Some(self.path(&key, &before.hop, before.mtu)?),
+            Some(before) => Some(self.path((&config.router, &key), &before.hop, before.mtu)?),
             None => self.routers.paths.of(&key).map(|id| Change::RemovePath(NhlfeId(id))),
         };
         self.route(router, &config.title(), &change, back.as_ref())?;
@@ -385,7 +415,7 @@ impl Running {
     fn remove_lsp(&mut self, config: &LspConfig) -> Result<(), RunError> {
         let (router, key) = (self.routers.id(&config.router)?, path_named(&config.name));
         let Some(number) = self.routers.paths.of(&key) else { return Ok(()) };
-        let back = self.path(&key, &config.hop, config.mtu)?;
+        let back = self.path((&config.router, &key), &config.hop, config.mtu)?;
         let change = Change::RemovePath(NhlfeId(number));
         self.route(router, &config.title(), &change, Some(&back))?;
         self.routers.lsps.shift_remove(&config.name);
@@ -394,7 +424,7 @@ impl Running {
 
     fn space(&self, ilm: &IlmConfig) -> Result<Space, RunError> {
         Ok(match &ilm.from {
-            Some(link) => Space::Port(self.routers.port(link)?),
+            Some(link) => Space::Port(self.routers.port(&ilm.router, link)?),
             None => Space::Platform,
         })
     }
@@ -422,7 +452,7 @@ impl Running {
         };
         self.routers.withdrawn.check(&place, &Holder::Fec(fec), Instant::now())?;
         if let IlmAction::Forward(hop) = &config.action {
-            let path = self.path(&path_of(config), hop, None)?;
+            let path = self.path((&config.router, &path_of(config)), hop, None)?;
             self.route(router, &title, &path, None).inspect_err(|_| {
                 drop(self.tell_ilm_again(router, before.as_ref()));
             })?;
@@ -446,25 +476,23 @@ impl Running {
     ) -> Result<(), RunError> {
         let Some((fec, config)) = before else { return Ok(()) };
         if let IlmAction::Forward(hop) = &config.action {
-            let path = self.path(&path_of(config), hop, None)?;
+            let path = self.path((&config.router, &path_of(config)), hop, None)?;
             self.route(router, &config.title(), &path, None)?;
         }
         let change = self.label_of(config, *fec)?;
         self.route(router, &config.title(), &change, None)
     }
 
-    fn remove_ilm(&mut self, config: &IlmConfig) -> Result<(), RunError> {
+    fn remove_ilm(&mut self, config: &IlmConfig) -> Result<Option<String>, RunError> {
         let (router, title) = (self.routers.id(&config.router)?, config.title());
-        let Some((fec, before)) = self.routers.ilms.get(&title).cloned() else { return Ok(()) };
+        let Some((fec, before)) = self.routers.ilms.get(&title).cloned() else { return Ok(None) };
         let change = Change::WithdrawLabel { space: self.space(config)?, label: config.label, fec };
         let back = self.label_of(&before, fec)?;
         self.route(router, &title, &change, Some(&back))?;
         self.withdraw(labels::place(config), Holder::Fec(fec), &title, Some(&before));
         self.routers.ilms.shift_remove(&title);
-        if let Some(number) = self.routers.paths.of(&path_of(config)) {
-            self.route(router, &title, &Change::RemovePath(NhlfeId(number)), None)?;
-        }
-        Ok(())
+        let number = self.routers.paths.of(&path_of(config)).map(NhlfeId);
+        Ok(number.and_then(|number| self.forget(router, &title, &Change::RemovePath(number))))
     }
 
     /// A label is nobody else's for the quarantine of its router.
@@ -481,10 +509,12 @@ impl Running {
         self.routers.withdrawn.put(place, holder, title, ilm.cloned(), until);
     }
 
-    /// A pseudowire as the shards are told.
-    fn pseudowire_of(&mut self, config: &PseudowireConfig) -> Result<Change, RunError> {
-        let origin = |way: &crate::protocols::mpls::pseudowire::Way| {
-            Ok(Origin { port: self.routers.port(&way.link)?, tunnel: way.tunnel })
+    /// A pseudowire as the shards are told, and how it is watched.
+    fn pseudowire_of(&mut self, config: &PseudowireConfig) -> Result<[Change; 2], RunError> {
+        let origin = |way: &Way| {
+            let port = self.routers.port(&config.router, &way.link)?;
+            let of = if way.backup { mpls::Way::Backup } else { mpls::Way::Primary };
+            Ok(Origin { port, tunnel: way.tunnel, way: of })
         };
         let origins = config.from.iter().map(origin).collect::<Result<Vec<_>, RunError>>()?;
         let Some(circuit) = self.routers.circuit_of(config) else {
@@ -493,16 +523,23 @@ impl Running {
         };
         let numbers = &mut self.routers.pseudowire_numbers;
         let id = PseudowireId(numbers.give(&config.name, PSEUDOWIRES_MAX)?);
-        let nhlfe = NhlfeId(self.routers.paths.give(&path_named(&config.lsp), NHLFES_MAX)?);
+        let paths = &mut self.routers.paths;
+        let mut path = |lsp: &String| paths.give(&path_named(lsp), NHLFES_MAX).map(NhlfeId);
         let pseudowire = Pseudowire {
             fec: Fec { circuit },
             label_in: config.label_in,
             label_out: config.label_out,
             origins,
-            nhlfe,
+            nhlfe: path(&config.lsp)?,
+            backup: config.backup.as_ref().map(&mut path).transpose()?,
             control_word: config.control_word,
         };
-        Ok(Change::SetPseudowire(id, pseudowire))
+        let watch = config.bfd.map(|bfd| Watch {
+            interval_us: bfd.interval.as_micros() as u32,
+            detect_mult: bfd.multiplier,
+            revert_after: bfd.revert,
+        });
+        Ok([Change::SetPseudowire(id, pseudowire), Change::SetWatch(id, watch)])
     }
 
     /// One that ends in this process gets a link first.
@@ -511,15 +548,14 @@ impl Running {
         if config.circuit.is_some() {
             return self.set_pseudowire(config);
         }
-        let key = virtual_key(&config.name);
-        let link = self.routed_link(key.clone())?;
+        let link = self.routed_link(virtual_key(&config.router, &config.name))?;
         let mac = match config.mac {
             Some(mac) => mac,
             None => made_mac(&self.state.host()?.into_bytes(), &config.router, &config.name),
         };
         let gone = Change::RemovePort(link);
         let port = Change::SetPort(link, PortKind::Virtual { mac });
-        self.shards.event_log().name_link(link, &key);
+        self.shards.event_log().name_link(link, &virtual_name(&config.name));
         self.route(router, &title, &port, Some(&gone))
             .and_then(|()| self.set_pseudowire(config))
             .inspect_err(|_| {
@@ -531,19 +567,29 @@ impl Running {
     fn set_pseudowire(&mut self, config: &PseudowireConfig) -> Result<(), RunError> {
         let (router, title) = (self.routers.id(&config.router)?, config.title());
         let before = self.routers.pseudowires.get(&config.name).cloned();
-        let change = self.pseudowire_of(config)?;
+        let [change, watch] = self.pseudowire_of(config)?;
+        let number = self.routers.pseudowire_numbers.of(&config.name);
+        let id = PseudowireId(number.expect("it was given one"));
         let back = match &before {
-            Some(before) => Some(self.pseudowire_of(before)?),
-            None => {
-                let id = self.routers.pseudowire_numbers.of(&config.name);
-                id.map(|id| Change::RemovePseudowire(PseudowireId(id)))
-            }
+            Some(before) => self.pseudowire_of(before)?.to_vec(),
+            None => vec![Change::RemovePseudowire(id)],
         };
         let place = labels::place_of(config);
         if let Some(holder) = self.routers.holder(config) {
             self.routers.withdrawn.check(&place, &holder, Instant::now())?;
         }
-        self.route(router, &title, &change, back.as_ref())?;
+        // Watching begins once there is something to watch.
+        self.shards.event_log().name_pseudowire((router.0, id.0), &config.name);
+        for change in [&change, &watch] {
+            self.route(router, &title, change, None).inspect_err(|_| {
+                for back in &back {
+                    let _ = self.route(router, &title, back, None);
+                }
+                if before.is_none() {
+                    self.shards.event_log().forget_pseudowire((router.0, id.0));
+                }
+            })?;
+        }
         self.routers.withdrawn.given(&place);
         if let Some(before) = before.filter(|before| before.label_in != config.label_in)
             && let Some(holder) = self.routers.holder(&before)
@@ -554,24 +600,31 @@ impl Running {
         Ok(())
     }
 
-    fn remove_pseudowire(&mut self, config: &PseudowireConfig) -> Result<(), RunError> {
+    fn remove_pseudowire(&mut self, config: &PseudowireConfig) -> Result<Option<String>, RunError> {
         let (router, title) = (self.routers.id(&config.router)?, config.title());
         let Some(before) = self.routers.pseudowires.get(&config.name).cloned() else {
-            return Ok(());
+            return Ok(None);
         };
-        let Some(id) = self.routers.pseudowire_numbers.of(&config.name) else { return Ok(()) };
+        let Some(number) = self.routers.pseudowire_numbers.of(&config.name) else {
+            return Ok(None);
+        };
         let back = self.pseudowire_of(&before)?;
-        let change = Change::RemovePseudowire(PseudowireId(id));
-        self.route(router, &title, &change, Some(&back))?;
+        let change = Change::RemovePseudowire(PseudowireId(number));
+        self.route(router, &title, &change, None).inspect_err(|_| {
+            for back in &back {
+                let _ = self.route(router, &title, back, None);
+            }
+        })?;
+        self.shards.event_log().forget_pseudowire((router.0, number));
         if let Some(holder) = self.routers.holder(&before) {
             self.withdraw(labels::place_of(&before), holder, &title, None);
         }
         self.routers.pseudowires.shift_remove(&config.name);
-        if let (None, Some(link)) = (&before.circuit, self.routers.circuit_of(&before)) {
-            self.shards.event_log().forget_link(link);
-            self.route(router, &title, &Change::RemovePort(link), None)?;
-        }
-        Ok(())
+        let (None, Some(link)) = (&before.circuit, self.routers.circuit_of(&before)) else {
+            return Ok(None);
+        };
+        self.shards.event_log().forget_link(link);
+        Ok(self.forget(router, &title, &Change::RemovePort(link)))
     }
 
     /// What comes over a link is looked for in another way, also what comes to its router.
@@ -610,6 +663,12 @@ impl Running {
     }
 }
 
+/// What deserves to be told, in one line.
+fn joined<const N: usize>(told: [Option<String>; N]) -> Option<String> {
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
 /// What a port is to its router.
 fn core(config: &PortConfig) -> PortKind {
     PortKind::Core(Core { takes_explicit_null: config.explicit_null })
@@ -633,3 +692,6 @@ pub(super) fn check_circles(args: &HiArgs) -> Result<(), RunError> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

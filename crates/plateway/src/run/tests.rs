@@ -17,7 +17,7 @@ pub(super) fn args(directory: &std::path::Path, text: &str) -> HiArgs {
 }
 
 /// Whatever it takes away.
-fn yes() -> Consent {
+pub(super) fn yes() -> Consent {
     Consent { yes: true, allow_empty: true, ..Consent::default() }
 }
 
@@ -43,7 +43,7 @@ fn sorted(args: &HiArgs) -> Vec<crate::config::thing::Thing> {
 
 /// Brings the server to `to`, with the first, the second and every later order failing once: how
 /// many there were.
-fn apply_with_failures(running: &mut Running, to: &HiArgs) -> u32 {
+pub(super) fn apply_with_failures(running: &mut Running, to: &HiArgs) -> u32 {
     let before = running.args();
     for orders in 0.. {
         running.shards.orders_left.set(Some(orders));

@@ -33,7 +33,7 @@ pub(crate) use ilm::{IlmConfig, LowIlm};
 pub(crate) use lsp::{LowLsp, LspConfig};
 pub(crate) use port::PortConfig;
 #[cfg(test)]
-pub(crate) use pseudowire::LowWay;
+pub(crate) use pseudowire::{LowBfd, LowWay};
 pub(crate) use pseudowire::{LowPseudowire, PseudowireConfig};
 pub(crate) use router::{LowRouter, RouterConfig};
 
@@ -228,7 +228,8 @@ impl Resolver<'_> {
             let help = format!("add circuit = {:?} to a [[pseudowire]]", circuit.name);
             self.push(Mistake::warning(span.clone(), message).help(help));
         }
-        let used: BTreeSet<&str> = pseudowires.iter().map(|(one, _)| one.lsp.as_str()).collect();
+        let taken = pseudowires.iter().flat_map(|(one, _)| [Some(&one.lsp), one.backup.as_ref()]);
+        let used: BTreeSet<&str> = taken.flatten().map(String::as_str).collect();
         for (lsp, span) in lsps.iter().filter(|(one, _)| !used.contains(&*one.name)) {
             let message = format!("no pseudowire goes by lsp {}", lsp.name);
             let help = format!("add lsp = {:?} to a [[pseudowire]]", lsp.name);

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use bfd::limits::{INTERVAL_MAX_US, INTERVAL_MIN_US};
 use mpls::Sequencing;
 use mpls::limits::ORIGINS_MAX;
 use toml::Spanned;
@@ -17,9 +19,9 @@ use super::circuit::circuit_title;
 use super::ilm::{Ilms, written_label};
 use super::port::Ports;
 use super::router::router_title;
-use super::words::{LABEL, LINK, MAC, YES};
+use super::words::{HOUR, LABEL, LINK, MAC, YES, time};
 use super::{Routed, routed};
-use crate::config::file::{Low, LowArgs, NAME, TableReader, Written, table};
+use crate::config::file::{Low, LowArgs, NAME, NUMBER, TableReader, Written, table};
 use crate::config::link::Links;
 use crate::config::mistake::{Mistake, Span};
 use crate::config::plan::Refused;
@@ -31,6 +33,15 @@ table! {
     LowWay = "from of [[pseudowire]]" {
         link: String = LINK,
         tunnel: i64 = LABEL,
+        backup: bool = YES,
+    }
+}
+
+table! {
+    LowBfd = "bfd of [[pseudowire]]" {
+        interval: String = "a time in quotes, such as \"300ms\"",
+        multiplier: i64 = NUMBER,
+        revert: String = "a time in quotes, such as \"60s\"",
     }
 }
 
@@ -44,6 +55,8 @@ pub(crate) struct LowPseudowire {
     pub(crate) label_in: Low<i64>,
     pub(crate) label_out: Low<i64>,
     pub(crate) lsp: Low<String>,
+    pub(crate) backup: Low<String>,
+    pub(crate) bfd: Option<LowBfd>,
     /// `None` where nothing was written; with where it was.
     pub(crate) from: Option<(Span, Vec<LowWay>)>,
     pub(crate) control_word: Low<bool>,
@@ -59,6 +72,8 @@ impl Written for LowPseudowire {
         "label_in",
         "label_out",
         "lsp",
+        "backup",
+        "bfd",
         "from",
         "control_word",
         "sequence",
@@ -73,6 +88,8 @@ impl Written for LowPseudowire {
             label_in: table.take("label_in", LABEL),
             label_out: table.take("label_out", LABEL),
             lsp: table.take("lsp", "the name of an lsp in quotes"),
+            backup: table.take("backup", "the name of an lsp in quotes"),
+            bfd: table.table("bfd"),
             from: table
                 .table_or_tables("from", "{ link = \"eth1\", tunnel = 300 }, or a list of such"),
             control_word: table.take("control_word", YES),
@@ -102,10 +119,33 @@ pub(crate) struct PseudowireConfig {
     pub(crate) label_out: Label,
     /// By which they are sent.
     pub(crate) lsp: String,
+    /// By which they are sent while that one fails; another one.
+    pub(crate) backup: Option<String>,
+    /// How its paths are watched; it has a control word then.
+    pub(crate) bfd: Option<BfdConfig>,
     /// All ways by which packets come; one or more.
     pub(crate) from: Vec<Way>,
     /// `None` has no control word.
     pub(crate) control_word: Option<Sequencing>,
+}
+
+/// How the paths of a pseudowire are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BfdConfig {
+    /// How often packets are sent and wanted.
+    pub(crate) interval: Duration,
+    /// After how many of these in silence a path has failed.
+    pub(crate) multiplier: u8,
+    /// For how long the first path has to be up again before frames go by it.
+    pub(crate) revert: Duration,
+}
+
+impl BfdConfig {
+    fn text(&self) -> String {
+        let (interval, revert) = (time(self.interval), time(self.revert));
+        let multiplier = self.multiplier;
+        format!("{{ interval = \"{interval}\", multiplier = {multiplier}, revert = \"{revert}\" }}")
+    }
 }
 
 /// A way by which packets come.
@@ -115,15 +155,15 @@ pub(crate) struct Way {
     pub(crate) link: String,
     /// The label above the pseudowire's; `None` where the router before takes it off.
     pub(crate) tunnel: Option<Label>,
+    /// Whether it is by the other end's backup.
+    pub(crate) backup: bool,
 }
 
 impl Way {
     fn text(&self) -> String {
-        let link = quoted(&self.link);
-        match self.tunnel {
-            Some(label) => format!("{{ link = {link}, tunnel = {} }}", label.get()),
-            None => format!("{{ link = {link} }}"),
-        }
+        let tunnel = self.tunnel.map(|label| format!(", tunnel = {}", label.get()));
+        let backup = if self.backup { ", backup = true" } else { "" };
+        format!("{{ link = {}{}{backup} }}", quoted(&self.link), tunnel.unwrap_or_default())
     }
 }
 
@@ -165,6 +205,8 @@ impl Configured for PseudowireConfig {
             ("label_in", self.label_in.to_string()),
             ("label_out", self.label_out.to_string()),
             ("lsp", self.lsp.clone()),
+            ("backup", self.backup.clone().unwrap_or_else(|| "none".to_owned())),
+            ("bfd", self.bfd.map_or_else(|| "none".to_owned(), |bfd| bfd.text())),
             ("from", from.join(", ")),
             ("control_word", self.control_word.is_some().to_string()),
             ("sequence", self.sequence().to_owned()),
@@ -201,6 +243,8 @@ impl Configured for PseudowireConfig {
             text,
             "label_in = {label_in}\nlabel_out = {label_out}\nlsp = {lsp}\nfrom = [{from}]\ncontrol_word = {word}\n"
         );
+        text.extend(self.backup.as_ref().map(|lsp| format!("backup = {}\n", quoted(lsp))));
+        text.extend(self.bfd.map(|bfd| format!("bfd = {}\n", bfd.text())));
         if word {
             let _ = writeln!(text, "sequence = \"{}\"", self.sequence());
         }
@@ -221,6 +265,11 @@ pub(super) struct Around<'a> {
 }
 
 const TITLE: &str = LowPseudowire::TITLE;
+/// What most routers take where nobody says: a failure is found within a second.
+const INTERVAL_DEFAULT: Duration = Duration::from_millis(300);
+const MULTIPLIER_DEFAULT: u32 = 3;
+/// Longer than a path that comes and goes usually stays.
+const REVERT_DEFAULT: Duration = Duration::from_secs(60);
 
 impl Resolver<'_> {
     /// The pseudowires, each with where its label was written, and the names of all.
@@ -283,9 +332,19 @@ impl Resolver<'_> {
             self.error(written.span(), message);
         }
         let control_word = self.control_word(low);
+        let bfd = low.bfd.as_ref().map(|bfd| self.bfd(bfd, control_word.is_some()));
         // Whose it is its lsp says.
         let router = lsp.and_then(|lsp| around.lsps.get(lsp)).copied();
         let from = self.ways(low, router, around);
+        let backup = low.backup.as_ref().map(|written| {
+            let name = self.known(written, "lsp", around.lsp_names)?;
+            self.check_backup(written, low, from.as_deref());
+            let other = around.lsps.get(name).filter(|other| Some(**other) != router);
+            if let (Some(other), Some(router)) = (other, router) {
+                self.across_routers(written.span(), [("its lsp", router), ("its backup", other)]);
+            }
+            Some(name.to_owned())
+        });
         if let (Some(router), Some(written)) = (router, &low.circuit)
             && let Some(other) = around.circuits.get(written.get_ref().as_str())
             && *other != router
@@ -306,6 +365,14 @@ impl Resolver<'_> {
             label_in: label_in?,
             label_out: label_out?,
             lsp: lsp?.to_owned(),
+            backup: match backup {
+                Some(backup) => Some(backup?),
+                None => None,
+            },
+            bfd: match bfd {
+                Some(bfd) => Some(bfd?),
+                None => None,
+            },
             from: from?,
             control_word,
         };
@@ -353,6 +420,7 @@ impl Resolver<'_> {
             self.across_routers(written.span(), what);
         }
         let link = port.link.clone();
+        let backup = way.backup.as_ref().is_some_and(|yes| *yes.get_ref());
         let Some(tunnel) = &way.tunnel else {
             if !self.is_reported(&way.span, TITLE, "tunnel") {
                 let name = low.name.as_ref().map_or("it", |name| name.get_ref().as_str());
@@ -362,7 +430,7 @@ impl Resolver<'_> {
                 let help = "have the router before leave the tunnel's label on (no PHP), pop it here ([[ilm]] pop = true) and name it: tunnel = 300; or know who is on that link";
                 self.push(Mistake::warning(way.span.clone(), message).help(help));
             }
-            return Some(Way { link, tunnel: None });
+            return Some(Way { link, tunnel: None, backup });
         };
         let null = written_label(&way.tunnel).filter(|label| {
             matches!(*label, Label::IPV4_EXPLICIT_NULL | Label::IPV6_EXPLICIT_NULL)
@@ -376,7 +444,7 @@ impl Resolver<'_> {
                 let help = format!("add explicit_null = true to [[link]] {link}");
                 self.push(Mistake::error(tunnel.span(), message).help(help));
             }
-            return Some(Way { link, tunnel: null });
+            return Some(Way { link, tunnel: null, backup });
         }
         let label = self.label(&way.tunnel, "tunnel")?;
         match around.ilms.pops(port, label) {
@@ -393,7 +461,53 @@ impl Resolver<'_> {
                 self.push(Mistake::error(tunnel.span(), message).help(help));
             }
         }
-        Some(Way { link, tunnel: Some(label) })
+        Some(Way { link, tunnel: Some(label), backup })
+    }
+
+    fn bfd(&mut self, low: &LowBfd, has_control_word: bool) -> Option<BfdConfig> {
+        if !has_control_word {
+            let message = "bfd: its packets go beside frames by the control word, and this pseudowire has none";
+            let help = "control_word = true at both ends";
+            self.push(Mistake::error(low.span.clone(), message).help(help));
+        }
+        let range = Duration::from_micros(INTERVAL_MIN_US.into())
+            ..=Duration::from_micros(INTERVAL_MAX_US.into());
+        let interval = match &low.interval {
+            Some(written) => self.time(written, "interval", range),
+            None => Some(INTERVAL_DEFAULT),
+        };
+        let multiplier = match &low.multiplier {
+            Some(_) => self.number(&low.multiplier, "multiplier", 1..=255),
+            None => Some(MULTIPLIER_DEFAULT),
+        };
+        let revert = match &low.revert {
+            Some(written) => self.time(written, "revert", Duration::ZERO..=HOUR),
+            None => Some(REVERT_DEFAULT),
+        };
+        Some(BfdConfig { interval: interval?, multiplier: multiplier? as u8, revert: revert? })
+    }
+
+    /// That a backup can be taken, and come back by.
+    fn check_backup(
+        &mut self,
+        written: &Spanned<String>,
+        low: &LowPseudowire,
+        from: Option<&[Way]>,
+    ) {
+        if low.lsp.as_ref().is_some_and(|lsp| lsp.get_ref() == written.get_ref()) {
+            let message = format!("backup: lsp {} is the path that it backs up", written.get_ref());
+            self.error(written.span(), message);
+        }
+        if low.bfd.is_none() && !self.is_reported(&low.span, TITLE, "bfd") {
+            let message = "backup: nothing tells when it is to be taken";
+            let help = "add bfd = {}, at both ends, which watches both paths";
+            self.push(Mistake::error(written.span(), message).help(help));
+        }
+        if from.is_some_and(|from| !from.iter().any(|way| way.backup)) {
+            let message = "backup: nothing comes by the other end's, so that it would never be up";
+            let help = "say in from by which link and tunnel: { link = \"eth3\", tunnel = 301, backup = true }";
+            self.push(Mistake::error(written.span(), message).help(help));
+        }
     }
 
     /// Whether frames have a control word, and what is done with its sequence numbers.

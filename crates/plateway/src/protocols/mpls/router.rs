@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mpls::limits::QUARANTINE_DEFAULT;
 
-use super::words::time;
+use super::words::{HOUR, time};
 use super::{Routed, routed};
 use crate::config::file::{Low, LowArgs, NAME, table};
 use crate::config::mistake::{Mistake, Span};
@@ -77,7 +77,8 @@ impl Resolver<'_> {
         let mut routers = Vec::new();
         for one in &low.routers {
             let quarantine = one.quarantine.as_ref();
-            let quarantine = quarantine.and_then(|written| self.time(written, "quarantine"));
+            let quarantine = quarantine
+                .and_then(|written| self.time(written, "quarantine", Duration::ZERO..=HOUR));
             let Some(name) = &one.name else { continue };
             let quarantine = quarantine.unwrap_or(QUARANTINE_DEFAULT);
             let router = RouterConfig { name: name.get_ref().clone(), quarantine };

@@ -9,17 +9,18 @@ use std::collections::BTreeMap;
 
 use block::ByteCount;
 use comfy_table::Table;
-use mpls::QueueCounters;
 use mpls::ilm::IlmCounters;
 use mpls::nhlfe::NhlfeCounters;
 use mpls::port::PortCounters;
 use mpls::pseudowire::PseudowireCounters;
 use mpls::sequencing::SequenceCounters;
+use mpls::{ProtectionCounters, QueueCounters};
 use prometheus_client::registry::Unit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use wire::bfd::State;
 
-use crate::control::{Keyed, table_of};
+use crate::control::{Keyed, SchemaVersion, table_of};
 use crate::metrics::{Families, Family, Labels};
 
 type PortKeys = Keyed<PortCounters>;
@@ -28,6 +29,7 @@ type LabelKeys = Keyed<IlmCounters>;
 type PathKeys = Keyed<NhlfeCounters>;
 type PseudowireKeys = Keyed<PseudowireCounters>;
 type SequenceKeys = Keyed<SequenceCounters>;
+type ProtectionKeys = Keyed<ProtectionCounters>;
 
 /// So many labels, paths and pseudowires of a router have series of their own in monitoring; where
 /// there are more of a kind, none of that kind has.
@@ -138,6 +140,39 @@ pub(crate) struct PathStatus {
     pub(crate) counters: PathKeys,
 }
 
+/// All of them, as `GET /v1/routers` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Routers {
+    #[serde(default)]
+    pub(crate) schema_version: SchemaVersion,
+    /// In the order of the configuration.
+    pub(crate) routers: Vec<RouterStatus>,
+}
+
+/// One of the two paths of a pseudowire.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = RouterPseudowirePath)]
+pub(crate) struct WirePathStatus {
+    /// `primary` or `backup`.
+    pub(crate) way: String,
+    pub(crate) lsp: String,
+    /// Of its BFD session, `Up`, `Init`, `Down` or `AdminDown`; `unwatched` where there is none,
+    /// `without a port` while its link is down.
+    pub(crate) state: String,
+}
+
+/// The state of a path whose link is down.
+pub(crate) const NO_PORT: &str = "without a port";
+/// The state of a path that BFD does not watch.
+pub(crate) const UNWATCHED: &str = "unwatched";
+
+impl WirePathStatus {
+    /// Whether frames that go by it may arrive, as far as is known.
+    pub(crate) fn carries(&self) -> bool {
+        self.state == State::UP.to_string() || self.state == UNWATCHED
+    }
+}
+
 /// A pseudowire.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = RouterPseudowire)]
@@ -148,6 +183,12 @@ pub(crate) struct PseudowireStatus {
     pub(crate) label_in: u32,
     pub(crate) label_out: u32,
     pub(crate) lsp: String,
+    /// The lsp that its frames take while the other one fails.
+    pub(crate) backup: Option<String>,
+    /// The primary one, then the backup.
+    pub(crate) paths: Vec<WirePathStatus>,
+    /// The path that its frames take: `primary` or `backup`.
+    pub(crate) active: String,
     /// By which links and in which tunnels its packets come.
     pub(crate) from: Vec<String>,
     pub(crate) control_word: bool,
@@ -159,6 +200,8 @@ pub(crate) struct PseudowireStatus {
     pub(crate) counters: PseudowireKeys,
     #[serde(flatten)]
     pub(crate) sequences: SequenceKeys,
+    #[serde(flatten)]
+    pub(crate) protection: ProtectionKeys,
     /// Frames of both directions that were dropped, by why.
     pub(crate) drops: BTreeMap<String, u64>,
 }
@@ -237,6 +280,13 @@ impl RouterStatus {
                 ("state", |one| one.state.clone()),
                 ("in", |one| one.label_in.to_string()),
                 ("out", |one| one.label_out.to_string()),
+                ("paths", |one| {
+                    let path = |path: &WirePathStatus| {
+                        let active = if path.way == one.active { "*" } else { "" };
+                        format!("{active}{} {}", path.lsp, path.state)
+                    };
+                    one.paths.iter().map(path).collect::<Vec<_>>().join(", ")
+                }),
                 ("comes by", |one| one.from.join(", ")),
                 ("sequence", |one| match (&one.sequence, one.control_word) {
                     (Some(sequence), true) => sequence.clone(),
@@ -279,6 +329,8 @@ impl RouterStatus {
 /// What monitoring reads of routers.
 pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
     const UP: &str = "Whether frames come and go (1)";
+    const PATH_UP: &str =
+        "Whether frames that go by this path may arrive (1), as BFD sees it where it watches";
     const DROPPED: &str = "Frames that were dropped, by the port by which they came and why";
     const WIRE_DROPPED: &str =
         "Frames of a pseudowire that were dropped, in both directions, by why";
@@ -294,6 +346,8 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
     families.gauge("router_pseudowire_up", None, UP);
     families.declare::<PseudowireCounters>("router_pseudowire");
     families.declare::<SequenceCounters>("router_pseudowire");
+    families.declare::<ProtectionCounters>("router_pseudowire");
+    families.gauge("router_pseudowire_path_up", None, PATH_UP);
     families.counter("router_pseudowire_dropped_frames", None, WIRE_DROPPED);
     for router in routers {
         let with = |more: &[(&'static str, &str)]| -> Labels {
@@ -333,6 +387,12 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
             families.gauge("router_pseudowire_up", None, UP).count(labels.clone(), up);
             families.counters("router_pseudowire", &labels, &*one.counters);
             families.counters("router_pseudowire", &labels, &*one.sequences);
+            families.counters("router_pseudowire", &labels, &*one.protection);
+            for path in &one.paths {
+                let labels = with(&[("pseudowire", &one.name), ("path", &path.way)]);
+                let up = families.gauge("router_pseudowire_path_up", None, PATH_UP);
+                up.count(labels, path.carries().into());
+            }
             let name = ("pseudowire", one.name.as_str());
             dropped(families, "router_pseudowire_dropped_frames", name, &one.drops);
         }

@@ -32,6 +32,11 @@ link = "eth1"
 next_hop = "02:00:00:00:00:02"
 labels = [100, 0]
 mtu = 1526
+[[lsp]]
+name = "b"
+link = "back"
+next_hop = "02:00:00:00:00:03"
+labels = []
 [[ilm]]
 label = 300
 fec = "b-a"
@@ -48,7 +53,9 @@ circuit = "eth2.5"
 label_in = 1001
 label_out = 2001
 lsp = "a"
-from = [{ link = "eth1", tunnel = 2 }, { link = "back", tunnel = 300 }]
+backup = "b"
+bfd = { interval = "3300us", multiplier = 5, revert = "0s" }
+from = [{ link = "eth1", tunnel = 2 }, { link = "back", tunnel = 300, backup = true }]
 sequence = "off"
 [[pseudowire]]
 name = "here"
@@ -65,8 +72,20 @@ fn a_router_written_out_reads_back_as_the_same() {
     let first = good(LER);
     let routing = &first.routing;
     let counts = (routing.ports.len(), routing.circuits.len(), routing.ilms.len());
-    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((2, 1, 2), 1, 2));
+    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((2, 1, 2), 2, 2));
     assert_eq!(good(&config_text(&first)), first);
+}
+
+#[test]
+fn a_pseudowire_is_watched_as_usual_unless_told() {
+    let args =
+        good(&LER.replace(
+            "bfd = { interval = \"3300us\", multiplier = 5, revert = \"0s\" }",
+            "bfd = {}",
+        ));
+    let bfd = args.routing.pseudowires[0].bfd.expect("it is watched");
+    let times = (bfd.interval.as_millis(), bfd.multiplier, bfd.revert.as_secs());
+    assert_eq!((times, args.routing.pseudowires[1].bfd), ((300, 3, 60), None));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! as mistakes at what was written. Spec: RFC 3032 (labels, and those that are special).
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use mpls::Labels;
@@ -60,40 +61,46 @@ pub(crate) fn shown(labels: &Labels) -> String {
     format!("[{}]", labels.join(", "))
 }
 
-/// The units of times, in milliseconds.
-const UNITS: [(&str, u64); 3] = [("ms", 1), ("s", 1_000), ("min", 60_000)];
-/// The longest quarantine: longer than anybody waits for a label.
-const QUARANTINE_MAX: Duration = Duration::from_secs(3_600);
+/// The units of times, in microseconds.
+const UNITS: [(&str, u64); 4] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000)];
+/// The longest quarantine, and wait before frames move back: longer than anybody waits for them.
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A time as people write it.
 fn parse_time(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
-    let time = Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(*factor)?);
-    (time <= QUARANTINE_MAX).then_some(time)
+    Some(Duration::from_micros(number.parse::<u64>().ok()?.checked_mul(*factor)?))
 }
 
 /// A time as [`parse_time`] reads it.
 pub(crate) fn time(time: Duration) -> String {
-    match (time.as_secs(), time.subsec_millis()) {
+    match (time.as_secs(), time.subsec_micros()) {
         (seconds, 0) => format!("{seconds}s"),
-        _ => format!("{}ms", time.as_millis()),
+        (_, micros) if micros % 1000 == 0 => format!("{}ms", time.as_millis()),
+        _ => format!("{}us", time.as_micros()),
     }
 }
 
 impl Resolver<'_> {
-    pub(super) fn time(&mut self, written: &Spanned<String>, key: &str) -> Option<Duration> {
+    /// A time of a range.
+    pub(super) fn time(
+        &mut self,
+        written: &Spanned<String>,
+        key: &str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
         let seen = written.get_ref();
-        let time = parse_time(seen);
-        if time.is_none() {
-            let most = time_max();
+        let found = parse_time(seen).filter(|time| range.contains(time));
+        if found.is_none() {
+            let (least, most) = (time(*range.start()), time(*range.end()));
             let message = format!(
-                "{key}: expected a time such as \"60s\" or \"500ms\", up to {most}; seen {seen:?}"
+                "{key}: expected a time such as \"60s\" or \"500ms\", {least} to {most}; seen {seen:?}"
             );
             self.error(written.span(), message);
         }
-        time
+        found
     }
 
     /// A label that somebody may have: no special one.
@@ -190,23 +197,24 @@ fn number(written: &Spanned<i64>) -> Option<Label> {
     u32::try_from(*written.get_ref()).ok().and_then(Label::new)
 }
 
-fn time_max() -> String {
-    time(QUARANTINE_MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_time_is_read_as_it_is_shown() {
-        for (text, shown) in [("60s", "60s"), ("1500 ms", "1500ms"), ("2min", "120s"), ("0s", "0s")]
-        {
+        for (text, shown) in [
+            ("60s", "60s"),
+            ("1500 ms", "1500ms"),
+            ("2min", "120s"),
+            ("3300us", "3300us"),
+            ("0s", "0s"),
+        ] {
             let read = parse_time(text).expect(text);
             assert_eq!(time(read), shown);
             assert_eq!(parse_time(shown), Some(read));
         }
-        for text in ["", "60", "s", "-1s", "61min", "1h", "99999999999999999999s"] {
+        for text in ["", "60", "s", "-1s", "1h", "99999999999999999999s"] {
             assert_eq!(parse_time(text), None, "{text}");
         }
     }

@@ -6,6 +6,7 @@ use contract::LinkId;
 use mpls::ilm::State;
 use mpls::{
     Action, LabelReport, NhlfeId, PortKind, PseudowireId, PseudowireReport, RouterReport, Space,
+    WatchReport,
 };
 use wire::ethernet::MacAddress;
 
@@ -14,8 +15,10 @@ use super::{Routers, RunError, path_named, path_of};
 use crate::config::thing::Configured;
 use crate::control::{Keyed, counted};
 use crate::protocols::mpls::ilm::IlmAction;
+use crate::protocols::mpls::pseudowire::Way;
 use crate::protocols::mpls::status::{
-    LabelStatus, PathStatus, PortStatus, PseudowireStatus, RouterStatus, RouterSummary, UP_STATE,
+    LabelStatus, NO_PORT, PathStatus, PortStatus, PseudowireStatus, RouterStatus, RouterSummary,
+    UNWATCHED, UP_STATE, WirePathStatus,
 };
 use crate::protocols::mpls::words::Hop;
 use crate::protocols::mpls::{IlmConfig, PseudowireConfig, RouterConfig};
@@ -89,7 +92,7 @@ impl<'a> View<'a> {
         let circuits = routers.circuits.values().map(|(link, one)| (link.0, one.name.clone()));
         let wires = routers.pseudowires.values().filter(|one| one.circuit.is_none());
         let wires = wires
-            .filter_map(|one| Some((routers.circuit_of(one)?.0, super::virtual_key(&one.name))));
+            .filter_map(|one| Some((routers.circuit_of(one)?.0, super::virtual_name(&one.name))));
         let (known, numbers) = (routers.pseudowires.values(), &routers.pseudowire_numbers);
         let ilms = routers.ilms.values().map(|(_, one)| one);
         let ilms = ilms.filter(|one| one.router == config.name);
@@ -192,7 +195,7 @@ impl<'a> View<'a> {
         let number = self.routers.paths.of(key).map(NhlfeId);
         let at = number.and_then(|id| self.paths.get(&id.0));
         let report = at.map(|at| &self.report.nhlfes[*at]);
-        let port = self.routers.port(&hop.link).ok();
+        let port = self.routers.port(&self.config.name, &hop.link).ok();
         PathStatus {
             name,
             link: hop.link.clone(),
@@ -204,28 +207,46 @@ impl<'a> View<'a> {
         }
     }
 
+    /// A path of a pseudowire: as BFD sees it, where that watches, or else whether its port is up.
+    fn wire_path(&self, way: mpls::Way, lsp: &str, watch: Option<&WatchReport>) -> WirePathStatus {
+        let hop = self.routers.lsps.get(lsp).map(|lsp| &lsp.hop.link);
+        let port = hop.and_then(|link| self.routers.port(&self.config.name, link).ok());
+        let session = watch.and_then(|watch| watch.sessions[way as usize].as_ref());
+        let state = match (port.is_some_and(|port| self.is_up(port)), watch, session) {
+            (false, ..) => NO_PORT.to_owned(),
+            (true, _, Some(session)) => session.status.state.to_string(),
+            (true, Some(_), None) => NO_PORT.to_owned(),
+            (true, None, None) => UNWATCHED.to_owned(),
+        };
+        WirePathStatus { way: way.to_string(), lsp: lsp.to_owned(), state }
+    }
+
     fn pseudowire(&self, config: &PseudowireConfig) -> PseudowireStatus {
         let id = self.routers.pseudowire_numbers.of(&config.name).map(PseudowireId);
         let at = id.and_then(|id| self.wire_reports.get(&id.0));
         let report = at.map(|at| &self.report.pseudowires[*at]);
         let of = |one: &PseudowireReport| (one.counters, one.sequence, one.drops);
         let (counters, sequences, drops) = report.map(of).unwrap_or_default();
-        let lsp = self.routers.lsps.get(&config.lsp);
-        let port = lsp.and_then(|lsp| self.routers.port(&lsp.hop.link).ok());
+        let watch = report.and_then(|report| report.watch.as_ref());
+        let lsps = [Some(&config.lsp), config.backup.as_ref()];
+        let paths = mpls::Way::BOTH
+            .iter()
+            .zip(lsps)
+            .filter_map(|(way, lsp)| Some(self.wire_path(*way, lsp?, watch)));
+        let paths: Vec<WirePathStatus> = paths.collect();
+        let active = watch.map(|watch| watch.active).unwrap_or_default();
         let circuit = self.routers.circuit_of(config);
         let circuit_is_up =
             config.circuit.is_none() || circuit.is_some_and(|link| self.is_up(link));
-        let state = match (port.is_some_and(|port| self.is_up(port)), circuit_is_up) {
-            (true, true) => UP_STATE.to_owned(),
-            (false, _) => {
-                let link = lsp.map(|lsp| lsp.hop.link.as_str()).unwrap_or_default();
-                format!("link {link} is down")
-            }
+        let state = match (paths.get(active as usize), circuit_is_up) {
+            (Some(path), _) if !path.carries() => format!("its {active} path is {}", path.state),
             (_, false) => {
                 format!("circuit {} is down", config.circuit.as_deref().unwrap_or_default())
             }
+            _ => UP_STATE.to_owned(),
         };
-        let way = |way: &crate::protocols::mpls::pseudowire::Way| match way.tunnel {
+        let protection = watch.map(|watch| watch.protection).unwrap_or_default();
+        let way = |way: &Way| match way.tunnel {
             Some(tunnel) => format!("{} in {}", way.link, tunnel.get()),
             None => way.link.clone(),
         };
@@ -236,11 +257,15 @@ impl<'a> View<'a> {
             label_out: config.label_out.get(),
             lsp: config.lsp.clone(),
             from: config.from.iter().map(way).collect(),
+            backup: config.backup.clone(),
+            paths,
+            active: active.to_string(),
             control_word: config.control_word.is_some(),
             sequence: config.control_word.map(|_| config.sequence().to_owned()),
             state,
             counters: Keyed(counters),
             sequences: Keyed(sequences),
+            protection: Keyed(protection),
             drops: counted(contract::Counters::each(&drops)),
         }
     }
