@@ -8,26 +8,22 @@
 //! label is known by the same number (`labels`). If not all shards carry out an order, all are told
 //! again what is in the book.
 //!
-//! Here: the book and its things. `sight` is what was found of interfaces, `labels` who may have a
-//! label now, `view` how it all is. Units: bytes behind the Ethernet header. Errors name the thing.
+//! Here: the book, routers, ports and circuits. `tables` has labels, paths and pseudowires, `sight`
+//! what was found of interfaces, `labels` who may have a label now, `view` how it all is. Units:
+//! bytes behind the Ethernet header. Errors name the thing.
 
 mod labels;
 mod sight;
+mod tables;
 mod view;
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use contract::{EtherType, Intake, LinkId, Spread, Takes};
 use indexmap::IndexMap;
-use mpls::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX};
-use mpls::{
-    Action, Change, Core, Fec, FecId, NhlfeId, Origin, Path, PortKind, Pseudowire, PseudowireId,
-    RouterId, RouterReport, Space, Watch,
-};
-use sha2::{Digest as _, Sha256};
+use mpls::limits::PORTS_MAX;
+use mpls::{Change, Core, FecId, PortKind, PseudowireId, RouterId, RouterReport};
 use shard::{Answer, Order};
-use wire::ethernet::MacAddress;
 
 use super::Running;
 use super::error::RunError;
@@ -35,9 +31,6 @@ use super::shards::ORDER_LIMIT;
 use crate::config::link::{Ethernet, LinkAccess, PSEUDOWIRE_PREFIX};
 use crate::config::model::HiArgs;
 use crate::config::thing::Configured;
-use crate::protocols::mpls::ilm::IlmAction;
-use crate::protocols::mpls::pseudowire::Way;
-use crate::protocols::mpls::words::Hop;
 use crate::protocols::mpls::{
     CircuitConfig, IlmConfig, LspConfig, PortConfig, PseudowireConfig, Routed, RouterConfig,
     Routing,
@@ -387,246 +380,6 @@ impl Running {
         self.forget(router, &config.title(), &Change::RemovePort(link))
     }
 
-    /// A path as the shards are told, and its number.
-    fn path(
-        &mut self,
-        (router, key): (&str, &str),
-        hop: &Hop,
-        mtu: Option<u32>,
-    ) -> Result<Change, RunError> {
-        let port = self.routers.port(router, &hop.link)?;
-        let number = NhlfeId(self.routers.paths.give(key, NHLFES_MAX)?);
-        let path = Path { port, mac: hop.next_hop, labels: hop.labels, mtu };
-        Ok(Change::SetPath(number, path))
-    }
-
-    fn set_lsp(&mut self, config: &LspConfig) -> Result<(), RunError> {
-        let (router, key) = (self.routers.id(&config.router)?, path_named(&config.name));
-        let change = self.path((&config.router, &key), &config.hop, config.mtu)?;
-        let back = match self.routers.lsps.get(&config.name).cloned() {
-            Some(before) => Some(self.path((&config.router, &key), &before.hop, before.mtu)?),
-            None => self.routers.paths.of(&key).map(|id| Change::RemovePath(NhlfeId(id))),
-        };
-        self.route(router, &config.title(), &change, back.as_ref())?;
-        self.routers.lsps.insert(config.name.clone(), config.clone());
-        Ok(())
-    }
-
-    fn remove_lsp(&mut self, config: &LspConfig) -> Result<(), RunError> {
-        let (router, key) = (self.routers.id(&config.router)?, path_named(&config.name));
-        let Some(number) = self.routers.paths.of(&key) else { return Ok(()) };
-        let back = self.path((&config.router, &key), &config.hop, config.mtu)?;
-        let change = Change::RemovePath(NhlfeId(number));
-        self.route(router, &config.title(), &change, Some(&back))?;
-        self.routers.lsps.shift_remove(&config.name);
-        Ok(())
-    }
-
-    fn space(&self, ilm: &IlmConfig) -> Result<Space, RunError> {
-        Ok(match &ilm.from {
-            Some(link) => Space::Port(self.routers.port(&ilm.router, link)?),
-            None => Space::Platform,
-        })
-    }
-
-    /// What is done with a label, and by which path that is there.
-    fn label_of(&self, ilm: &IlmConfig, fec: FecId) -> Result<Change, RunError> {
-        let action = match (&ilm.action, self.routers.paths.of(&path_of(ilm))) {
-            (IlmAction::Forward(_), Some(number)) => Action::Forward(NhlfeId(number)),
-            _ => Action::Pop,
-        };
-        Ok(Change::SetLabel { space: self.space(ilm)?, label: ilm.label, fec, action })
-    }
-
-    /// A label is there, or leads elsewhere: its path first.
-    fn set_ilm(&mut self, config: &IlmConfig) -> Result<(), RunError> {
-        let (router, title) = (self.routers.id(&config.router)?, config.title());
-        let before = self.routers.ilms.get(&title).cloned();
-        let place = labels::place(config);
-        let fec = match &before {
-            Some((fec, _)) => *fec,
-            None => match self.routers.withdrawn.fec_of(&place, config) {
-                Some(fec) => fec,
-                None => FecId(self.routers.next_fec.next()),
-            },
-        };
-        self.routers.withdrawn.check(&place, &Holder::Fec(fec), Instant::now())?;
-        if let IlmAction::Forward(hop) = &config.action {
-            let path = self.path((&config.router, &path_of(config)), hop, None)?;
-            self.route(router, &title, &path, None).inspect_err(|_| {
-                drop(self.tell_ilm_again(router, before.as_ref()));
-            })?;
-        }
-        let change = self.label_of(config, fec)?;
-        let gone = Change::WithdrawLabel { space: self.space(config)?, label: config.label, fec };
-        let back = before.is_none().then_some(&gone);
-        self.route(router, &title, &change, back).inspect_err(|_| {
-            drop(self.tell_ilm_again(router, before.as_ref()));
-        })?;
-        self.routers.withdrawn.given(&place);
-        self.routers.ilms.insert(title, (fec, config.clone()));
-        Ok(())
-    }
-
-    /// What was in the book.
-    fn tell_ilm_again(
-        &mut self,
-        router: RouterId,
-        before: Option<&(FecId, IlmConfig)>,
-    ) -> Result<(), RunError> {
-        let Some((fec, config)) = before else { return Ok(()) };
-        if let IlmAction::Forward(hop) = &config.action {
-            let path = self.path((&config.router, &path_of(config)), hop, None)?;
-            self.route(router, &config.title(), &path, None)?;
-        }
-        let change = self.label_of(config, *fec)?;
-        self.route(router, &config.title(), &change, None)
-    }
-
-    fn remove_ilm(&mut self, config: &IlmConfig) -> Result<Option<String>, RunError> {
-        let (router, title) = (self.routers.id(&config.router)?, config.title());
-        let Some((fec, before)) = self.routers.ilms.get(&title).cloned() else { return Ok(None) };
-        let change = Change::WithdrawLabel { space: self.space(config)?, label: config.label, fec };
-        let back = self.label_of(&before, fec)?;
-        self.route(router, &title, &change, Some(&back))?;
-        self.withdraw(labels::place(config), Holder::Fec(fec), &title, Some(&before));
-        self.routers.ilms.shift_remove(&title);
-        let number = self.routers.paths.of(&path_of(config)).map(NhlfeId);
-        Ok(number.and_then(|number| self.forget(router, &title, &Change::RemovePath(number))))
-    }
-
-    /// A label is nobody else's for the quarantine of its router.
-    fn withdraw(
-        &mut self,
-        place: labels::Place,
-        holder: Holder,
-        title: &str,
-        ilm: Option<&IlmConfig>,
-    ) {
-        let router = self.routers.routers.get(place.router());
-        let quarantine = router.map(|(_, config)| config.quarantine).unwrap_or_default();
-        let until = Instant::now() + quarantine;
-        self.routers.withdrawn.put(place, holder, title, ilm.cloned(), until);
-    }
-
-    /// A pseudowire as the shards are told, and how it is watched.
-    fn pseudowire_of(&mut self, config: &PseudowireConfig) -> Result<[Change; 2], RunError> {
-        let origin = |way: &Way| {
-            let port = self.routers.port(&config.router, &way.link)?;
-            let of = if way.backup { mpls::Way::Backup } else { mpls::Way::Primary };
-            Ok(Origin { port, tunnel: way.tunnel, way: of })
-        };
-        let origins = config.from.iter().map(origin).collect::<Result<Vec<_>, RunError>>()?;
-        let Some(circuit) = self.routers.circuit_of(config) else {
-            // Unrecorded: a circuit comes before its pseudowire.
-            return Err(RunError::new(format!("{}: its circuit is not there", config.title())));
-        };
-        let numbers = &mut self.routers.pseudowire_numbers;
-        let id = PseudowireId(numbers.give(&config.name, PSEUDOWIRES_MAX)?);
-        let paths = &mut self.routers.paths;
-        let mut path = |lsp: &String| paths.give(&path_named(lsp), NHLFES_MAX).map(NhlfeId);
-        let pseudowire = Pseudowire {
-            fec: Fec { circuit },
-            label_in: config.label_in,
-            label_out: config.label_out,
-            origins,
-            nhlfe: path(&config.lsp)?,
-            backup: config.backup.as_ref().map(&mut path).transpose()?,
-            control_word: config.control_word,
-        };
-        let watch = config.bfd.map(|bfd| Watch {
-            interval_us: bfd.interval.as_micros() as u32,
-            detect_mult: bfd.multiplier,
-            revert_after: bfd.revert,
-        });
-        Ok([Change::SetPseudowire(id, pseudowire), Change::SetWatch(id, watch)])
-    }
-
-    /// One that ends in this process gets a link first.
-    fn add_pseudowire(&mut self, config: &PseudowireConfig) -> Result<(), RunError> {
-        let (router, title) = (self.routers.id(&config.router)?, config.title());
-        if config.circuit.is_some() {
-            return self.set_pseudowire(config);
-        }
-        let link = self.routed_link(virtual_key(&config.router, &config.name))?;
-        let mac = match config.mac {
-            Some(mac) => mac,
-            None => made_mac(&self.state.host()?.into_bytes(), &config.router, &config.name),
-        };
-        let gone = Change::RemovePort(link);
-        let port = Change::SetPort(link, PortKind::Virtual { mac });
-        self.shards.event_log().name_link(link, &virtual_name(&config.name));
-        self.route(router, &title, &port, Some(&gone))
-            .and_then(|()| self.set_pseudowire(config))
-            .inspect_err(|_| {
-                self.shards.event_log().forget_link(link);
-                let _ = self.route(router, &title, &gone, None);
-            })
-    }
-
-    fn set_pseudowire(&mut self, config: &PseudowireConfig) -> Result<(), RunError> {
-        let (router, title) = (self.routers.id(&config.router)?, config.title());
-        let before = self.routers.pseudowires.get(&config.name).cloned();
-        let [change, watch] = self.pseudowire_of(config)?;
-        let number = self.routers.pseudowire_numbers.of(&config.name);
-        let id = PseudowireId(number.expect("it was given one"));
-        let back = match &before {
-            Some(before) => self.pseudowire_of(before)?.to_vec(),
-            None => vec![Change::RemovePseudowire(id)],
-        };
-        let place = labels::place_of(config);
-        if let Some(holder) = self.routers.holder(config) {
-            self.routers.withdrawn.check(&place, &holder, Instant::now())?;
-        }
-        // Watching begins once there is something to watch.
-        self.shards.event_log().name_pseudowire((router.0, id.0), &config.name);
-        for change in [&change, &watch] {
-            self.route(router, &title, change, None).inspect_err(|_| {
-                for back in &back {
-                    let _ = self.route(router, &title, back, None);
-                }
-                if before.is_none() {
-                    self.shards.event_log().forget_pseudowire((router.0, id.0));
-                }
-            })?;
-        }
-        self.routers.withdrawn.given(&place);
-        if let Some(before) = before.filter(|before| before.label_in != config.label_in)
-            && let Some(holder) = self.routers.holder(&before)
-        {
-            self.withdraw(labels::place_of(&before), holder, &title, None);
-        }
-        self.routers.pseudowires.insert(config.name.clone(), config.clone());
-        Ok(())
-    }
-
-    fn remove_pseudowire(&mut self, config: &PseudowireConfig) -> Result<Option<String>, RunError> {
-        let (router, title) = (self.routers.id(&config.router)?, config.title());
-        let Some(before) = self.routers.pseudowires.get(&config.name).cloned() else {
-            return Ok(None);
-        };
-        let Some(number) = self.routers.pseudowire_numbers.of(&config.name) else {
-            return Ok(None);
-        };
-        let back = self.pseudowire_of(&before)?;
-        let change = Change::RemovePseudowire(PseudowireId(number));
-        self.route(router, &title, &change, None).inspect_err(|_| {
-            for back in &back {
-                let _ = self.route(router, &title, back, None);
-            }
-        })?;
-        self.shards.event_log().forget_pseudowire((router.0, number));
-        if let Some(holder) = self.routers.holder(&before) {
-            self.withdraw(labels::place_of(&before), holder, &title, None);
-        }
-        self.routers.pseudowires.shift_remove(&config.name);
-        let (None, Some(link)) = (&before.circuit, self.routers.circuit_of(&before)) else {
-            return Ok(None);
-        };
-        self.shards.event_log().forget_link(link);
-        Ok(self.forget(router, &title, &Change::RemovePort(link)))
-    }
-
     /// What comes over a link is looked for in another way, also what comes to its router.
     pub(super) fn poll_port(&self, link: &str, poll: contract::Poll) {
         if let Some((id, _)) = self.routers.ports.get(link) {
@@ -672,16 +425,6 @@ fn joined<const N: usize>(told: [Option<String>; N]) -> Option<String> {
 /// What a port is to its router.
 fn core(config: &PortConfig) -> PortKind {
     PortKind::Core(Core { takes_explicit_null: config.explicit_null })
-}
-
-/// The address of this process on a pseudowire, the same at each start: of no vendor's, and of one
-/// station.
-fn made_mac(host: &[u8; 16], router: &str, pseudowire: &str) -> MacAddress {
-    let digest = Sha256::new().chain_update(b"plateway [[pseudowire]] ").chain_update(host);
-    let digest = digest.chain_update(router).chain_update([0]).chain_update(pseudowire).finalize();
-    let mut mac: [u8; 6] = *digest.first_chunk().expect("6 of 32 bytes");
-    mac[0] = mac[0] & !1 | 2;
-    MacAddress(mac)
 }
 
 /// Refuses what goes in a circle, as far as it is seen, before anything is done.

@@ -9,6 +9,7 @@ mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod lan;
+mod ports;
 mod reservations;
 mod routed;
 #[path = "../common/session.rs"]

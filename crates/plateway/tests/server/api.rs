@@ -38,7 +38,7 @@ fn every_documented_request_is_answered_as_documented() {
     assert_eq!(document, json_of(&ask(home.path(), "GET", "/openapi.json", "").1));
     assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")));
     let paths = document["paths"].as_object().expect("paths");
-    assert_eq!(paths.len(), 12, "{paths:?}");
+    assert_eq!(paths.len(), 13, "{paths:?}");
     for (path, methods) in paths {
         for (method, told) in methods.as_object().expect("methods") {
             let body =

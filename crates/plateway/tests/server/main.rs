@@ -26,6 +26,7 @@ mod messages;
 mod overwrite;
 mod reopen;
 mod reservations;
+mod route;
 mod serve;
 mod service;
 #[path = "../common/session.rs"]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use shard::Report;
 use utoipa::ToSchema;
 
-use crate::config::link::Ethernet;
+use crate::config::link::{Ethernet, PSEUDOWIRE_PREFIX};
 use crate::control::{Keyed, counted, table_of};
 use crate::run::Running;
 
@@ -36,7 +36,7 @@ pub(crate) struct Status {
 struct Export {
     shelf: u16,
     slot: u8,
-    /// Where it answers.
+    /// Where it answers; a pseudowire as `pw:` and its name.
     interfaces: Vec<String>,
     /// 802.1Q on all of them.
     vlan: Option<u16>,
@@ -58,10 +58,15 @@ impl Status {
             let number = ExportId(open.number);
             let traffic = all().flat_map(|one| &one.exports).filter(|(id, _)| *id == number);
             let links: Vec<&Ethernet> = running.ethernets(&config.links).collect();
+            let carried = config.links.iter().filter(|name| name.starts_with(PSEUDOWIRE_PREFIX));
             Some(Export {
                 shelf: config.address.shelf,
                 slot: config.address.slot,
-                interfaces: links.iter().map(|ethernet| ethernet.interface.clone()).collect(),
+                interfaces: links
+                    .iter()
+                    .map(|ethernet| ethernet.interface.clone())
+                    .chain(carried.cloned())
+                    .collect(),
                 vlan: links.first().and_then(|ethernet| ethernet.vlan),
                 volume: config.volume.clone(),
                 hosts: config.hosts.to_string(),

@@ -43,6 +43,7 @@ pub(crate) fn look_at_circuit(
     let is_served = served.is_some_and(|served| {
         served.args.routing.circuits.iter().any(|other| other.interface == *interface)
     });
+    let fail = |why: String| RunError::new(why).within(&title);
     let facts = match look_at_interface(interface) {
         Ok(facts) => facts,
         // It may be in a network namespace of its own.
@@ -51,16 +52,14 @@ pub(crate) fn look_at_circuit(
             return Ok(RoutedSight { words, facts: None, told: None });
         }
         Err(error) => {
-            return Err(RunError::new(error.to_string())
-                .within(&title)
-                .help("`ip -br link` shows them"));
+            return Err(fail(error.to_string()).help("`ip -br link` shows them"));
         }
     };
     let rights = match (may_open_links(), served) {
         (Ok(()), _) => "",
         // The server's user may have what this one lacks.
         (Err(_), Some(_)) => "; this user may not open it, which is for the server to try",
-        (Err(error), None) => return Err(RunError::new(error.to_string()).within(&title)),
+        (Err(error), None) => return Err(fail(error.to_string())),
     };
     let told = addresses(interface).map(|addresses| {
         format!(

@@ -1,7 +1,7 @@
 //! Routers that run without an interface: tables alone, each order of a change failing once.
 
 use super::super::tests::{apply_with_failures, args, yes};
-use super::*;
+use super::tables::made_mac;
 use crate::run::Running;
 
 /// A router of two labels that end here.
