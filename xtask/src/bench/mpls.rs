@@ -127,6 +127,9 @@ fn command(bench: &Bench, plan: &Plan, lan: &Lan, own: &Path) -> Result<Command>
             fs::write(&file, configuration(plan))?;
             let mut command = command_of(&bench.plateway);
             command.args(["route", "--config"]).arg(file);
+            // Two of them run side by side.
+            command.arg("--control").arg(own.join("control.sock"));
+            command.arg("--state").arg(own.join("state"));
             command
         }
         Program::Forward => {

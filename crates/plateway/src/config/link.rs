@@ -55,6 +55,8 @@ pub(crate) struct LinkConfig {
     /// Unique among links.
     pub(crate) ethernet: Ethernet,
     pub(crate) access: LinkAccess,
+    /// Whether it is a port of a router, whose frames `access` is for then.
+    pub(crate) mpls: bool,
     /// How long a shard looks for more frames before it sleeps.
     pub(crate) poll: Poll,
 }
@@ -107,6 +109,14 @@ impl fmt::Display for LinkAccess {
 /// How the link of a pseudowire that ends in this process is named: by this and the pseudowire's
 /// name. No other can be named so.
 pub(crate) const PSEUDOWIRE_PREFIX: &str = "pw:";
+
+impl LinkConfig {
+    /// How frames come and go of those who stand on the link beside a router: an interface has AF_XDP
+    /// sockets of one kind of frames, so they have packet sockets where the router has those.
+    pub(crate) fn access_of_exports(&self) -> LinkAccess {
+        if self.mpls { LinkAccess::Packet } else { self.access }
+    }
+}
 
 /// What a link is called in steps.
 pub(crate) fn link_title(name: &str) -> String {
@@ -252,7 +262,8 @@ impl Resolver<'_> {
         if let Some(Err(expected)) = low.name.as_ref().map(|name| check_name(name.get_ref())) {
             self.error(at.clone(), format!("expected {expected}, seen {name:?}"));
         }
-        self.add_link(LinkConfig { name, ethernet, access, poll }, at, links);
+        let mpls = low.mpls.as_ref().is_some_and(|yes| *yes.get_ref());
+        self.add_link(LinkConfig { name, ethernet, access, mpls, poll }, at, links);
     }
 
     fn add_link(&mut self, link: LinkConfig, at: Span, links: &mut Links) {
@@ -274,7 +285,7 @@ impl Resolver<'_> {
         }
         let name = ethernet.to_string();
         let (access, poll) = (LinkAccess::default(), links.poll);
-        let link = LinkConfig { name: name.clone(), ethernet, access, poll };
+        let link = LinkConfig { name: name.clone(), ethernet, access, mpls: false, poll };
         self.add_link(link, at, links);
         name
     }

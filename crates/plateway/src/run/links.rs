@@ -95,10 +95,11 @@ impl Running {
         let title = config.title();
         let facts = look(config, self)?.facts;
         let mut open = OpenLink { ids: Vec::new(), config: config.clone() };
-        for intake in protocols::intakes_of_exports(config.access, self.shards.handle().shards()) {
+        let access = config.access_of_exports();
+        for intake in protocols::intakes_of_exports(access, self.shards.handle().shards()) {
             let takes = intake.takes;
             let id = self
-                .open_link(&config.name, &config.ethernet, (config.access, config.poll), intake)
+                .open_link(&config.name, &config.ethernet, (access, config.poll), intake)
                 .inspect_err(|_| self.close_link(&open))
                 .map_err(|error| error.within(&title))?;
             open.ids.push((takes, id));

@@ -286,14 +286,15 @@ impl Running {
         router: RouterId,
         (title, name): (&str, &str),
         (link, kind): (LinkId, PortKind),
-        (ethernet, takes, poll): (&Ethernet, Takes, contract::Poll),
+        (ethernet, takes): (&Ethernet, Takes),
+        (access, poll): (LinkAccess, contract::Poll),
     ) -> Result<Option<String>, RunError> {
         let shards = u32::from(self.shards.handle().shards());
         let shard = block::ShardId((router.0 % shards) as u16);
         let intake = Intake { takes, spread: Spread::One(shard, Vec::new()) };
         let gone = Change::RemovePort(link);
         self.route(router, title, &Change::SetPort(link, kind), Some(&gone))?;
-        let how = (LinkAccess::Packet, poll, true);
+        let how = (access, poll, true);
         let off = self
             .open_link_as(link, name, ethernet, how, intake)
             .inspect_err(|_| drop(self.route(router, title, &gone, None)))
@@ -314,7 +315,8 @@ impl Running {
             // Unrecorded: a port comes after its link.
             return Err(RunError::new(format!("link {} is not open", config.link)));
         };
-        let (ethernet, poll) = (open.config.ethernet.clone(), open.config.poll);
+        let (ethernet, access) = (open.config.ethernet.clone(), open.config.access);
+        let poll = open.config.poll;
         let told = look_at_port(&open.config)?.told;
         let link = self.routed_link(port_key(&config.router, &config.link))?;
         let takes = Takes::Type(EtherType::MPLS);
@@ -322,7 +324,8 @@ impl Running {
             router,
             (&title, &config.link),
             (link, core(config)),
-            (&ethernet, takes, poll),
+            (&ethernet, takes),
+            (access, poll),
         )?;
         self.routers.ports.insert(config.link.clone(), (link, config.clone()));
         Ok(joined([told, off]))
@@ -354,7 +357,8 @@ impl Running {
             router,
             (&title, &config.name),
             (link, kind),
-            (&config.ethernet(), Takes::Whole, config.poll),
+            (&config.ethernet(), Takes::Whole),
+            (LinkAccess::Packet, config.poll),
         )?;
         self.routers.circuits.insert(config.name.clone(), (link, config.clone()));
         Ok(joined([told, off]))

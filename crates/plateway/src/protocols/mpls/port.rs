@@ -11,7 +11,7 @@ use super::router::router_title;
 use super::words::YES;
 use super::{Routed, routed};
 use crate::config::file::LowArgs;
-use crate::config::link::{LinkAccess, Links, LowLink, link_title};
+use crate::config::link::{Links, LowLink, link_title};
 use crate::config::mistake::Mistake;
 use crate::config::plan::Refused;
 use crate::config::resolve::{Names, Resolver};
@@ -97,12 +97,6 @@ impl Resolver<'_> {
                 continue;
             }
             let router = self.router_of(&one.router, (&one.span, "[[link]]"), routers);
-            if let (LinkAccess::Xdp, Some(written)) = (link.access, &one.access) {
-                let message =
-                    format!("link {} is of AF_XDP, and MPLS is not taken from there", link.name);
-                let help = "access = \"packet\", or a link of another interface for MPLS";
-                self.push(Mistake::error(written.span(), message).help(help));
-            }
             let Some(router) = router else { continue };
             let explicit_null = one.explicit_null.as_ref().is_some_and(|yes| *yes.get_ref());
             let port = PortConfig { link: link.name.clone(), router, explicit_null };

@@ -269,7 +269,7 @@ const TITLE: &str = LowPseudowire::TITLE;
 const INTERVAL_DEFAULT: Duration = Duration::from_millis(300);
 const MULTIPLIER_DEFAULT: u32 = 3;
 /// Longer than a path that comes and goes usually stays.
-const REVERT_DEFAULT: Duration = Duration::from_secs(60);
+const REVERT_DEFAULT: Duration = Duration::from_secs(5);
 
 impl Resolver<'_> {
     /// The pseudowires, each with where its label was written, and the names of all.
