@@ -35,13 +35,13 @@ const REQUIRED: [(&str, &[&str]); 16] = [
     ("mutual of chap", &["user"]),
 ];
 
-/// Tables of which one of these keys is there at least.
-const ONE_OF: [(&str, &[&str]); 5] = [
-    ("[[listener]]", &["nvme", "iscsi", "aoe"]),
-    ("[[ilm]]", &["pop", "link"]),
-    ("[[host]]", &["nvme", "iscsi", "aoe"]),
-    ("[[export]]", &["nvme", "iscsi", "aoe"]),
-    ("aoe of [[export]]", &["link", "interface"]),
+/// Tables of which all of one of these lists of keys is there at least.
+const ONE_OF: [(&str, &[&[&str]]); 5] = [
+    ("[[listener]]", &[&["nvme"], &["iscsi"], &["aoe"]]),
+    ("[[ilm]]", &[&["pop"], &["link", "next_hop", "labels"]]),
+    ("[[host]]", &[&["nvme"], &["iscsi"], &["aoe"]]),
+    ("[[export]]", &[&["nvme"], &["iscsi"], &["aoe"]]),
+    ("aoe of [[export]]", &[&["link"], &["interface"]]),
 ];
 
 /// The whole.
@@ -59,15 +59,12 @@ pub(super) fn table_schema<T: Written>() -> Value {
     for (key, words) in words(T::TITLE) {
         keys[key]["enum"] = words.into();
     }
-    let of = |all: &[(&str, &'static [&'static str])]| {
-        all.iter().find(|(title, _)| *title == T::TITLE).map(|(_, keys)| *keys)
-    };
     let mut schema = json!({ "type": "object", "properties": keys, "additionalProperties": false });
-    if let Some(keys) = of(&REQUIRED) {
-        schema["required"] = keys.into();
+    if let Some((_, keys)) = REQUIRED.iter().find(|(title, _)| *title == T::TITLE) {
+        schema["required"] = json!(keys);
     }
-    if let Some(keys) = of(&ONE_OF) {
-        schema["anyOf"] = keys.iter().map(|key| json!({ "required": [key] })).collect();
+    if let Some((_, lists)) = ONE_OF.iter().find(|(title, _)| *title == T::TITLE) {
+        schema["anyOf"] = lists.iter().map(|keys| json!({ "required": keys })).collect();
     }
     schema
 }

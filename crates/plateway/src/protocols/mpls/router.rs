@@ -107,7 +107,8 @@ impl Resolver<'_> {
             (None, all) => {
                 if !all.is_empty() && !self.is_reported(table, title, "router") {
                     let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-                    let message = format!("this {title} has no router, and there are several");
+                    let message =
+                        format!("there are several routers, and this {title} says not whose it is");
                     let help =
                         format!("add router = {:?}, or another of {}", names[0], names.join(", "));
                     self.push(Mistake::error(table.clone(), message).help(help));
