@@ -55,8 +55,9 @@ pub(crate) struct LinkConfig {
     /// Unique among links.
     pub(crate) ethernet: Ethernet,
     pub(crate) access: LinkAccess,
-    /// Whether it is a port of a router, whose frames `access` is for then.
-    pub(crate) mpls: bool,
+    /// Whether AF_XDP is for the frames of a router that has the link as a port. Over packet sockets
+    /// all who stand on a link have their own.
+    pub(crate) xdp_is_for_mpls: bool,
     /// How long a shard looks for more frames before it sleeps.
     pub(crate) poll: Poll,
 }
@@ -114,7 +115,7 @@ impl LinkConfig {
     /// How frames come and go of those who stand on the link beside a router: an interface has AF_XDP
     /// sockets of one kind of frames, so they have packet sockets where the router has those.
     pub(crate) fn access_of_exports(&self) -> LinkAccess {
-        if self.mpls { LinkAccess::Packet } else { self.access }
+        if self.xdp_is_for_mpls { LinkAccess::Packet } else { self.access }
     }
 }
 
@@ -262,8 +263,9 @@ impl Resolver<'_> {
         if let Some(Err(expected)) = low.name.as_ref().map(|name| check_name(name.get_ref())) {
             self.error(at.clone(), format!("expected {expected}, seen {name:?}"));
         }
-        let mpls = low.mpls.as_ref().is_some_and(|yes| *yes.get_ref());
-        self.add_link(LinkConfig { name, ethernet, access, mpls, poll }, at, links);
+        let is_port = low.mpls.as_ref().is_some_and(|yes| *yes.get_ref());
+        let xdp_is_for_mpls = is_port && access == LinkAccess::Xdp;
+        self.add_link(LinkConfig { name, ethernet, access, xdp_is_for_mpls, poll }, at, links);
     }
 
     fn add_link(&mut self, link: LinkConfig, at: Span, links: &mut Links) {
@@ -285,7 +287,8 @@ impl Resolver<'_> {
         }
         let name = ethernet.to_string();
         let (access, poll) = (LinkAccess::default(), links.poll);
-        let link = LinkConfig { name: name.clone(), ethernet, access, mpls: false, poll };
+        let link =
+            LinkConfig { name: name.clone(), ethernet, access, xdp_is_for_mpls: false, poll };
         self.add_link(link, at, links);
         name
     }

@@ -85,7 +85,7 @@ fn a_pseudowire_is_watched_as_usual_unless_told() {
         ));
     let bfd = args.routing.pseudowires[0].bfd.expect("it is watched");
     let times = (bfd.interval.as_millis(), bfd.multiplier, bfd.revert.as_secs());
-    assert_eq!((times, args.routing.pseudowires[1].bfd), ((300, 3, 60), None));
+    assert_eq!((times, args.routing.pseudowires[1].bfd), ((300, 3, 5), None));
 }
 
 #[test]
