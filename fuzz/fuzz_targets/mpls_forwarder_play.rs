@@ -9,7 +9,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use block::Instant;
-use contract::{FrameBatch, InFrame, LinkFacts, LinkId, MacAddress, Station, VirtualLinks, VlanTag};
+use contract::{
+    FrameBatch, InFrame, LinkFacts, LinkId, MacAddress, Station, VirtualLinks, VlanTag,
+};
 use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUEUE_MAX;
 use mpls::{
@@ -99,7 +101,12 @@ fn draw_frame(choices: &mut Choices<'_>) -> Vec<u8> {
             let bottom = u32::from(depth == 0);
             frame.extend((label << 12 | bottom << 8 | u32::from(choices.byte())).to_be_bytes());
         }
-        frame.extend(choices.of(&[[0, 0, 0, 1], [0x10, 0, 0, 7], [0, 0, 0xff, 0xff], [2, 0, 0, 0]]));
+        frame.extend(choices.of(&[
+            [0, 0, 0, 1],
+            [0x10, 0, 0, 7],
+            [0, 0, 0xff, 0xff],
+            [2, 0, 0, 0],
+        ]));
     } else {
         frame.extend(choices.of(&[[0x88, 0xa2], [0x81, 0], [0x88, 0x08]]));
     }
@@ -131,7 +138,8 @@ impl Play {
                 Change::RemovePort(link)
             }
             3 | 4 => {
-                let labels: Vec<Label> = (0..choices.below(4)).map(|_| draw_label(choices)).collect();
+                let labels: Vec<Label> =
+                    (0..choices.below(4)).map(|_| draw_label(choices)).collect();
                 let labels = Labels::new(&labels).ok()?;
                 let (port, mtu) = (draw_link(choices), choices.of(&[None, Some(70)]));
                 Change::SetPath(draw_nhlfe(choices), Path { port, mac: THERE, labels, mtu })
@@ -234,9 +242,8 @@ fuzz_target!(|input: &[u8]| {
             3 => {
                 let link = draw_link(&mut choices);
                 let facts = choices.flag().then(|| facts(&mut choices));
-                let is_virtual = |(_, kind): &(RouterId, PortKind)| {
-                    matches!(kind, PortKind::Virtual { .. })
-                };
+                let is_virtual =
+                    |(_, kind): &(RouterId, PortKind)| matches!(kind, PortKind::Virtual { .. });
                 if !play.ports.get(&link).is_some_and(is_virtual) {
                     play.it.handle_link(play.now, link, facts);
                 }

@@ -11,12 +11,12 @@ use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
 use wire::checksum::Checksum;
 use wire::ethernet::{EtherType, Header, Tagged, VlanTag};
+use wire::fibre_channel::{Encapsulation, EndOfFrame, FrameHeader, StartOfFrame};
 use wire::ip::{Ipv4Header, Ipv6Header, PseudoHeader};
 use wire::l2tp::{Cookie, DataHeader, L2SpecificSublayer, SessionFormat, Transport, session_id};
-use wire::sequence::Arrival;
-use wire::fibre_channel::{Encapsulation, EndOfFrame, FrameHeader, StartOfFrame};
 use wire::nfs::{FileAttributes, ReadReply};
 use wire::rpc::{AcceptedReply, RecordMark};
+use wire::sequence::Arrival;
 use wire::{Expected, ParseError, gre, tcp, udp};
 
 fuzz_target!(|input: &[u8]| {

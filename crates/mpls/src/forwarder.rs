@@ -19,6 +19,7 @@
 
 mod watch;
 
+use core::mem::discriminant;
 use std::collections::{BTreeMap, VecDeque};
 
 use bfd::Sessions;
@@ -168,6 +169,11 @@ impl Forwarder {
 
     fn set_port(&mut self, id: RouterId, link: LinkId, kind: PortKind) {
         assert!(link.0 < PORTS_MAX, "{link} is none of {PORTS_MAX}");
+        // One of another kind is another port: who lives on a virtual link is told that it is gone.
+        let is_kind = |port: &Port| discriminant(&port.kind) == discriminant(&kind);
+        if self.ports.get(link.0).is_some_and(|port| !is_kind(port)) {
+            self.remove_port(link);
+        }
         match self.ports.get_mut(link.0) {
             Some(port) => {
                 assert_eq!(port.router, id, "{link} is a port of another router");

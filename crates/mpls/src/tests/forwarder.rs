@@ -233,6 +233,16 @@ fn who_lives_on_a_virtual_link_is_shown_what_came_for_it_and_sends_from_where_da
 }
 
 #[test]
+fn a_virtual_link_that_becomes_a_port_of_another_kind_is_gone() {
+    let mut it = inside();
+    assert!(matches!(it.poll_link(), Some((INSIDE, Some(_)))));
+    change(&mut it, Change::SetPort(INSIDE, PortKind::Core(Core::default())));
+    assert_eq!((it.poll_link(), it.poll_link()), (Some((INSIDE, None)), None));
+    // What was known of it is not what a driver says.
+    assert_eq!(it.report(R).unwrap().ports.last().unwrap().facts, None);
+}
+
+#[test]
 fn routers_of_a_shard_do_not_know_each_other_s_labels() {
     let mut it = up();
     let other = RouterId(1);
