@@ -148,8 +148,19 @@ impl Bench {
         }
     }
 
+    /// Adds a link. What a link over AF_XDP had before it a test that starts a program beside this one
+    /// may hold a moment longer: from its fork to its exec it has our descriptors.
     fn add(&self, (link, interface, vlan, spread): Link) -> LinkFacts {
-        self.handle.add_link(link, &self.options(interface, vlan, spread)).unwrap().facts
+        let (options, begin) = (self.options(interface, vlan, spread), Clock::now());
+        loop {
+            match self.handle.add_link(link, &options) {
+                Ok(added) => return added.facts,
+                Err(error) if error.kind() == ErrorKind::ResourceBusy && begin.elapsed() < HANG => {
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{interface}: {error}"),
+            }
+        }
     }
 
     /// Adds links, and waits until each is up on each of its shards.
