@@ -124,12 +124,12 @@ fn command(bench: &Bench, plan: &Plan, lan: &Lan, own: &Path) -> Result<Command>
     Ok(match plan.program {
         Program::Plateway => {
             let file = own.join("router.toml");
-            fs::write(&file, configuration(plan))?;
+            // Two of them run side by side.
+            let (control, state) = (own.join("control.sock"), own.join("state"));
+            let server = format!("[server]\ncontrol = {control:?}\nstate = {state:?}\n");
+            fs::write(&file, server + &configuration(plan))?;
             let mut command = command_of(&bench.plateway);
             command.args(["route", "--config"]).arg(file);
-            // Two of them run side by side.
-            command.arg("--control").arg(own.join("control.sock"));
-            command.arg("--state").arg(own.join("state"));
             command
         }
         Program::Forward => {
