@@ -1,7 +1,7 @@
 //! What sessions did, and packets that were discarded. Each reason is stated once, as a name, a
 //! sentence and a counter. Spec: RFC 5880 clause 6.8.6, in whose order the reasons stand.
 
-use contract::counters;
+use contract::{counters, drops};
 use wire::ParseError;
 
 counters! {
@@ -26,45 +26,11 @@ counters! {
     }
 }
 
-macro_rules! drops {
-    ($($(#[doc = $meaning:literal])+ $reason:ident $field:ident,)*) => {
-        /// Why a packet is discarded.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum DropReason {
-            $($(#[doc = $meaning])+ $reason,)*
-        }
-
-        impl DropReason {
-            /// All of them.
-            pub const ALL: &'static [DropReason] = &[$(DropReason::$reason),*];
-        }
-
-        counters! {
-            /// Packets that were discarded, by reason.
-            pub struct Drops {
-                $($(#[doc = $meaning])+ $field: Frames,)*
-            }
-        }
-
-        impl Drops {
-            /// One more for this reason.
-            pub fn count(&mut self, reason: DropReason) {
-                *match reason {
-                    $(DropReason::$reason => &mut self.$field,)*
-                } += 1;
-            }
-
-            /// How many there were for this reason.
-            pub fn of(&self, reason: DropReason) -> u64 {
-                match reason {
-                    $(DropReason::$reason => self.$field,)*
-                }
-            }
-        }
-    };
-}
-
 drops! {
+    /// Why a packet is discarded.
+    pub enum DropReason;
+    /// Packets that were discarded, by reason.
+    pub struct Drops;
     /// In another version.
     Version version,
     /// Shorter than its mandatory section, or than it says, or of a length that none has.

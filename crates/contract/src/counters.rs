@@ -127,6 +127,65 @@ macro_rules! counters {
     };
 }
 
+/// Why something goes nowhere: an enum, and a set of counters with one for each of its reasons, so that
+/// each is stated once, as a name, a sentence and a counter.
+///
+/// ```
+/// contract::drops! {
+///     /// Why a frame goes nowhere.
+///     pub enum DropReason;
+///     /// Frames that went nowhere, by reason.
+///     pub struct Drops;
+///     /// Ended before its header did.
+///     Runt runt,
+/// }
+/// let mut drops = Drops::default();
+/// drops.count(DropReason::Runt);
+/// assert_eq!((drops.of(DropReason::Runt), DropReason::ALL.len()), (1, 1));
+/// ```
+#[macro_export]
+macro_rules! drops {
+    (
+        $(#[$of_reasons:meta])* $vis:vis enum $reasons:ident;
+        $(#[$of_counts:meta])* $counts_vis:vis struct $counts:ident;
+        $($(#[doc = $meaning:literal])+ $reason:ident $field:ident,)*
+    ) => {
+        $(#[$of_reasons])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $reasons {
+            $($(#[doc = $meaning])+ $reason,)*
+        }
+
+        impl $reasons {
+            /// All of them.
+            pub const ALL: &'static [$reasons] = &[$($reasons::$reason),*];
+        }
+
+        $crate::counters! {
+            $(#[$of_counts])*
+            $counts_vis struct $counts {
+                $($(#[doc = $meaning])+ $field: Frames,)*
+            }
+        }
+
+        impl $counts {
+            /// One more for this reason.
+            pub fn count(&mut self, reason: $reasons) {
+                *match reason {
+                    $($reasons::$reason => &mut self.$field,)*
+                } += 1;
+            }
+
+            /// How many there were for this reason.
+            pub fn of(&self, reason: $reasons) -> u64 {
+                match reason {
+                    $($reasons::$reason => self.$field,)*
+                }
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Counters, Kind, Unit};

@@ -4,7 +4,7 @@
 //! carries it out, and copies the bytes once, to where it sends from. Each reason to drop is stated
 //! once, as a name, a sentence and a counter. Spec: none; the reasons name theirs where they arise.
 
-use contract::{LinkId, counters};
+use contract::{LinkId, drops};
 use wire::Front;
 use wire::pseudowire::AssociatedChannelHeader;
 
@@ -30,45 +30,11 @@ pub enum Verdict<'a> {
     Drop(DropReason),
 }
 
-macro_rules! drops {
-    ($($(#[doc = $meaning:literal])+ $reason:ident $field:ident,)*) => {
-        /// Why a frame goes nowhere.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum DropReason {
-            $($(#[doc = $meaning])+ $reason,)*
-        }
-
-        impl DropReason {
-            /// All of them.
-            pub const ALL: &'static [DropReason] = &[$(DropReason::$reason),*];
-        }
-
-        counters! {
-            /// Frames that went nowhere, by reason.
-            pub struct Drops {
-                $($(#[doc = $meaning])+ $field: Frames,)*
-            }
-        }
-
-        impl Drops {
-            /// One more for this reason.
-            pub fn count(&mut self, reason: DropReason) {
-                *match reason {
-                    $(DropReason::$reason => &mut self.$field,)*
-                } += 1;
-            }
-
-            /// How many there were for this reason.
-            pub fn of(&self, reason: DropReason) -> u64 {
-                match reason {
-                    $(DropReason::$reason => self.$field,)*
-                }
-            }
-        }
-    };
-}
-
 drops! {
+    /// Why a frame goes nowhere.
+    pub enum DropReason;
+    /// Frames that went nowhere, by reason.
+    pub struct Drops;
     /// Ended before its Ethernet header or control word did.
     Runt runt,
     /// Between the two ends of a cable, like PAUSE and LACP.
