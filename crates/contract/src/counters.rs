@@ -158,7 +158,7 @@ macro_rules! drops {
 
         impl $reasons {
             /// All of them.
-            pub const ALL: &'static [$reasons] = &[$($reasons::$reason),*];
+            $vis const ALL: &'static [$reasons] = &[$($reasons::$reason),*];
         }
 
         $crate::counters! {
@@ -170,14 +170,14 @@ macro_rules! drops {
 
         impl $counts {
             /// One more for this reason.
-            pub fn count(&mut self, reason: $reasons) {
+            $counts_vis fn count(&mut self, reason: $reasons) {
                 *match reason {
                     $($reasons::$reason => &mut self.$field,)*
                 } += 1;
             }
 
             /// How many there were for this reason.
-            pub fn of(&self, reason: $reasons) -> u64 {
+            $counts_vis fn of(&self, reason: $reasons) -> u64 {
                 match reason {
                     $($reasons::$reason => self.$field,)*
                 }
@@ -227,5 +227,28 @@ mod tests {
         let earlier = Drops { stale: 2, runt: 1, waiting_bytes: 9 };
         let since = Drops { stale: 3, runt: 0, waiting_bytes: 7 };
         assert_eq!(MANY.since(&earlier), since);
+    }
+
+    drops! {
+        /// Why a letter is not delivered.
+        enum Reason;
+        /// Letters that were not, by reason.
+        struct Letters;
+        /// Without an address.
+        NoAddress no_address,
+        /// Too heavy.
+        Heavy heavy,
+    }
+
+    #[test]
+    fn each_reason_to_drop_has_a_counter_of_its_own() {
+        for (index, &reason) in Reason::ALL.iter().enumerate() {
+            let mut letters = Letters::default();
+            letters.count(reason);
+            assert_eq!(letters.of(reason), 1, "{reason:?}");
+            assert_eq!(letters.values().position(|count| count == 1), Some(index), "{reason:?}");
+            assert_eq!(letters.values().sum::<u64>(), 1, "{reason:?}");
+        }
+        assert_eq!(Reason::ALL.len(), Letters::LIST.len());
     }
 }

@@ -256,7 +256,7 @@ impl Forwarder {
     }
 
     /// Virtual links that are not what they were are news.
-    fn look_at_virtual_links(&mut self) {
+    pub(in crate::forwarder) fn look_at_virtual_links(&mut self) {
         for index in 0..self.virtuals.len() {
             let link = self.virtuals[index];
             let facts = self.facts_of_virtual(link);

@@ -102,6 +102,11 @@ impl Protection {
         None
     }
 
+    /// There is no other path: the primary is taken, and nothing is waited for.
+    pub(crate) fn stay(&mut self) {
+        (self.active, self.move_at) = (Way::Primary, None);
+    }
+
     /// The moment of `poll_timeout` may have come.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> Option<Way> {
         self.move_at.filter(|at| *at <= now)?;

@@ -82,22 +82,3 @@ drops! {
     /// Behind one that was delivered, or that one again.
     Late late,
 }
-
-#[cfg(test)]
-mod tests {
-    use contract::Counters;
-
-    use super::*;
-
-    #[test]
-    fn each_reason_has_a_counter_of_its_own() {
-        for (index, &reason) in DropReason::ALL.iter().enumerate() {
-            let mut drops = Drops::default();
-            drops.count(reason);
-            assert_eq!(drops.of(reason), 1, "{reason:?}");
-            assert_eq!(drops.values().position(|count| count == 1), Some(index), "{reason:?}");
-            assert_eq!(drops.values().sum::<u64>(), 1, "{reason:?}");
-        }
-        assert_eq!(DropReason::ALL.len(), Drops::LIST.len());
-    }
-}

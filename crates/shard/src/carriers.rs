@@ -7,7 +7,7 @@
 use core::ops::{Deref, DerefMut};
 
 use block::Instant;
-use contract::VirtualLinks;
+use contract::{Misfits, VirtualLinks};
 use mpls::{Change, Event, Forwarder, RouterId, RouterReport};
 
 /// What carries.
@@ -38,6 +38,14 @@ impl Carrier {
         match self {
             Carrier::Routers(routers) => routers.poll_event(),
             Carrier::Given(_) => None,
+        }
+    }
+
+    /// What came on ports towards other routers and was for nobody.
+    pub(crate) fn misfits(&self) -> Misfits {
+        match self {
+            Carrier::Routers(routers) => *routers.misfits(),
+            Carrier::Given(_) => Misfits::default(),
         }
     }
 

@@ -477,7 +477,10 @@ impl Machine for Shard {
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {
         let mut effect = self.effects.pop_front();
         match &mut effect {
-            Some(Effect::SendFrames { batch, .. }) => self.frames.encapsulate(batch),
+            // What whoever carries virtual links sends is for links of the driver's.
+            Some(Effect::SendFrames { token, batch }) if *token != machine::VIRTUAL_LINKS.0 => {
+                self.frames.encapsulate(batch);
+            }
             Some(Effect::Mail { mail, .. }) => mail.passed(),
             _ => {}
         }

@@ -699,6 +699,10 @@ fn a_router_refuses_what_does_not_fit_and_tells_how_things_are() {
     assert!(answers[0].contains("RouterReport") && answers[0].contains("label_in: Label(100)"));
     host.begin(|| Order::ReportRouter(RouterId(1)));
     assert_eq!(host.answers(), ["Router(None)"]);
+    // What came to its port and has no labels is counted with all that nobody took.
+    let tagged = [&ONE[..], &TARGET, &[0x81, 0, 0, 7, 0x88, 0xa2], &[0; 46]].concat();
+    host.frame(0, &tagged);
+    assert_eq!(host.shards[0].0.report().misfits.other_type, 1);
 }
 
 /// Writes and reads through a link that is inside the real one, behind a tag and these bytes.

@@ -3,7 +3,6 @@
 #![cfg(debug_assertions)]
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,31 +155,14 @@ fn every_planted_line_is_found() {
 /// A place that no line here names would never be tried.
 #[test]
 fn every_place_is_listed() {
-    let mut places = Vec::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut places);
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let counts = |path: &Path| {
+        let inside = path.strip_prefix(&crates).expect("it is below");
+        let mut parts = inside.components().map(|part| part.as_os_str());
+        let is_elsewhere = parts.next().is_some_and(|it| ELSEWHERE.iter().any(|name| it == *name));
+        let is_test = path.file_name().is_some_and(|it| it == "planted.rs" || it == "tests.rs");
+        !is_elsewhere && parts.next().is_some_and(|it| it == "src") && !is_test
+    };
     let listed: BTreeSet<String> = LINES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    places.sort();
-    places.dedup();
-    assert_eq!(places, listed.into_iter().collect::<Vec<_>>());
-}
-
-/// The names of the places in the sources of all crates.
-fn collect(folder: &Path, places: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            let is_elsewhere =
-                path.file_name().is_some_and(|name| ELSEWHERE.iter().any(|it| name == *it));
-            if !is_elsewhere {
-                collect(&path, places);
-            }
-        } else if path.extension().is_some_and(|it| it == "rs")
-            && path.components().any(|part| part.as_os_str() == "src")
-            && path.file_name().is_some_and(|name| name != "planted.rs" && name != "tests.rs")
-        {
-            let text = fs::read_to_string(&path).unwrap();
-            let after = text.split("planted(\"").skip(1);
-            places.extend(after.map(|rest| rest.split('"').next().unwrap().to_owned()));
-        }
-    }
+    assert_eq!(testkit::planted::places(&crates, &counts), listed);
 }

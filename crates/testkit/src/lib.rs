@@ -21,6 +21,7 @@ pub mod nvme;
 pub mod oracle;
 pub mod pages;
 pub mod pipe;
+pub mod planted;
 pub mod pseudowire;
 pub mod shard;
 pub mod suite;

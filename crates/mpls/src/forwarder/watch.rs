@@ -168,7 +168,19 @@ impl Forwarder {
             }
             .expect("a change whose settings BFD refuses was refused");
         }
+        self.keep_to_paths(router, id);
         self.transmit(now);
+    }
+
+    /// A pseudowire without a backup, or none that is watched, is on its only path: one that gets a
+    /// backup later begins there.
+    fn keep_to_paths(&mut self, router: RouterId, id: PseudowireId) {
+        let known = self.routers[router.0].router.pseudowire(id);
+        let has_backup = known.is_some_and(|(pseudowire, _)| pseudowire.backup.is_some());
+        if let Some(watched) = self.watched.get_mut(&(router, id)).filter(|_| !has_backup) {
+            watched.protection.stay();
+            self.find_next_move();
+        }
     }
 
     /// A router's ports, or what goes by these paths, are not what they were.
@@ -285,6 +297,8 @@ impl Forwarder {
         if before.is_some_and(|before| before != way) {
             routed.router.take_way(id, way);
             self.events.push_back((router, Event::Moved(id, way)));
+            // Its circuit may be a virtual link, which is what its path is.
+            self.look_at_virtual_links();
         }
     }
 

@@ -283,6 +283,48 @@ fn messages_about_paths_leave_before_the_data_of_their_turn() {
 }
 
 #[test]
+fn a_pseudowire_whose_backup_is_taken_away_is_on_its_only_path_and_begins_there_again() {
+    let mut pair = Pair::up();
+    pair.cut.extend([(0, 1), (1, 1)]);
+    pair.pass(300);
+    assert_eq!(pair.send(0), 2);
+    let with = pair.ends[0].report(R).unwrap().pseudowires[0].pseudowire.clone();
+    let without = Pseudowire { backup: None, ..with.clone() };
+    pair.ends[0].change(pair.now, R, Change::SetPseudowire(P, without)).unwrap();
+    assert_eq!((pair.way(0), pair.send(0)), (Way::Primary, 1));
+    pair.ends[0].change(pair.now, R, Change::SetPseudowire(P, with)).unwrap();
+    pair.pass(3_000);
+    // The primary was up once, and is not.
+    assert_eq!((pair.way(0), pair.send(0)), (Way::Backup, 2));
+}
+
+#[test]
+fn a_virtual_link_is_what_the_path_is_that_is_taken() {
+    let mut pair = Pair::new();
+    let inside = LinkId(21);
+    let mac = MacAddress([6, 0, 0, 0, 0, 1]);
+    let both = pair.ends[0].report(R).unwrap().pseudowires[0].pseudowire.clone();
+    let narrow = Path { port: core(2), mac: self::mac(1), labels: Labels::NONE, mtu: Some(1500) };
+    for change in [
+        Change::SetQuarantine(Duration::ZERO),
+        Change::RemovePseudowire(P),
+        Change::SetPort(inside, PortKind::Virtual { mac }),
+        Change::SetPath(NhlfeId(2), narrow),
+        Change::SetPseudowire(P, Pseudowire { fec: Fec { circuit: inside }, ..both }),
+        Change::SetWatch(P, Some(WATCH)),
+    ] {
+        pair.ends[0].change(NOW, R, change).unwrap();
+    }
+    pair.pass(3_000);
+    let mtu = |pair: &mut Pair| pair.ends[0].poll_link().map(|(_, facts)| facts.unwrap().mtu);
+    // A label, a control word and the header inside.
+    assert_eq!((mtu(&mut pair), mtu(&mut pair)), (Some(1600 - 8 - 14), None));
+    pair.cut.extend([(0, 1), (1, 1)]);
+    pair.pass(300);
+    assert_eq!((mtu(&mut pair), mtu(&mut pair)), (Some(1500 - 8 - 14), None));
+}
+
+#[test]
 fn what_bfd_refuses_is_refused() {
     let mut it = end(0, 1);
     let watch = Watch { interval_us: 0, ..WATCH };

@@ -6,7 +6,9 @@
 //! sent them, or the serial number of an import.
 
 use block::{Instant, MachineId, Memory};
-use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
+use contract::{
+    Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, Misfits, OpenedFrame, VirtualLinks,
+};
 use mpls::{Change, Forwarder, RouterId};
 
 use super::Shard;
@@ -42,6 +44,15 @@ impl Frames {
         if let Some(carrier) = &mut self.carrier {
             carrier.encapsulate(batch);
         }
+    }
+
+    /// Frames that nobody took.
+    pub(super) fn misfits(&self) -> Misfits {
+        let mut all = self.links.misfits;
+        if let Some(carrier) = &self.carrier {
+            all += carrier.misfits();
+        }
+        all
     }
 
     /// When whoever carries virtual links wants to be called.

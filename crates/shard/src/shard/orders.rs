@@ -274,7 +274,7 @@ impl Shard {
             counters: self.counters,
             hosts: self.hosts,
             imports: self.imports.report(),
-            misfits: self.frames.links.misfits,
+            misfits: self.frames.misfits(),
             reservations: self.reservations.report(),
             paths: self.paths.in_force.clone(),
             protocols: self.protocols.report(self.places.iter().map(|(_, place)| &place.session)),
