@@ -197,7 +197,7 @@ impl Play {
             self.out.push(batch);
         }
         for router in [RouterId(0), RouterId(1)] {
-            for port in self.it.report(router).into_iter().flat_map(|one| one.ports) {
+            for port in self.it.report(self.now, router).into_iter().flat_map(|one| one.ports) {
                 // Messages about paths wait whatever else does.
                 assert!(port.queue.queued <= 2 * u64::from(QUEUE_MAX), "{port:?}");
             }

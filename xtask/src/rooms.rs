@@ -126,12 +126,24 @@ const LINTS: &str = "[lints]\nworkspace = true\n";
 
 /// The crates above the protocols, and the files that may name them all.
 const NAMING: &[(&str, &[&str])] = &[
-    ("shard", &["protocols.rs", "protocols/agreed.rs", "remote.rs"]),
-    ("plateway", &["protocols/mod.rs", "protocols/host.rs", "protocols/remote.rs"]),
+    ("shard", &["protocols.rs", "protocols/agreed.rs", "remote.rs", "carriers.rs", "mail.rs"]),
+    (
+        "plateway",
+        &[
+            "protocols/mod.rs",
+            "protocols/host.rs",
+            "protocols/remote.rs",
+            "run/routers.rs",
+            "run/routers/labels.rs",
+            "run/routers/sight.rs",
+            "run/routers/tables.rs",
+            "run/routers/view.rs",
+        ],
+    ),
     ("sim", &[]),
 ];
 /// The protocols. A file or folder that has one of these names in its own may name it as well.
-const PROTOCOLS: [&str; 3] = ["nvme", "aoe", "iscsi"];
+const PROTOCOLS: [&str; 4] = ["nvme", "aoe", "iscsi", "mpls"];
 
 /// Checks all walls, printing each breach, and fails if there was one.
 pub(crate) fn check(tree: &Tree) -> Result<()> {

@@ -313,7 +313,9 @@ impl Forwarder {
     /// A frame waits for a port, unless too many do.
     #[inline]
     fn queue(&mut self, link: LinkId, front: &[u8], rest: &[u8]) {
-        let Some(Port { waiting, counters, .. }) = self.ports.get_mut(link.0) else { return };
+        let Some(Port { waiting, counters, .. }) = self.ports.get_mut(link.0) else {
+            unreachable!("a verdict names a port of its router, and {link} is none")
+        };
         if counters.queued >= QUEUE_MAX.into() {
             counters.queue_full += 1;
             return;
@@ -342,7 +344,7 @@ impl Forwarder {
     }
 
     /// How things are with a router; `None`: there is no such one.
-    pub fn report(&self, id: RouterId) -> Option<RouterReport> {
+    pub fn report(&self, now: Instant, id: RouterId) -> Option<RouterReport> {
         let Routed { router, .. } = self.routers.get(id.0)?;
         let port = |(link, _, counters, drops): (LinkId, _, &PortCounters, &Drops)| {
             let Port { kind, facts, counters: queue, .. } = &self.ports[link.0];
@@ -356,7 +358,7 @@ impl Forwarder {
             }
         };
         let ports = router.ports().map(port).collect();
-        Some(RouterReport::new(id, router, ports, |number| self.watch_report(id, number)))
+        Some(RouterReport::new(now, id, router, ports, |number| self.watch_report(id, number)))
     }
 
     /// What came on core ports and was not for this station, or was no packet with labels.

@@ -3,6 +3,7 @@
 //! A report is a copy, for people; it is as long as the tables are. Units: those of the counters. No
 //! errors.
 
+use block::Instant;
 use contract::{LinkFacts, LinkId};
 use wire::mpls::Label;
 
@@ -67,6 +68,7 @@ pub struct PseudowireReport {
 
 impl RouterReport {
     pub(crate) fn new(
+        now: Instant,
         id: RouterId,
         router: &Router,
         ports: Vec<PortReport>,
@@ -76,6 +78,10 @@ impl RouterReport {
         let spaces = ports.iter().map(|port| Space::Port(port.link));
         for space in core::iter::once(Space::Platform).chain(spaces) {
             let known = router.labels(space).into_iter().flat_map(|labels| labels.iter());
+            // One whose quarantine is over is nobody's, whether its entry is still there or not.
+            let known = known.filter(
+                |(_, entry)| !matches!(entry.state, State::Withdrawn { until } if until <= now),
+            );
             labels.extend(known.map(|(label, entry)| LabelReport {
                 space,
                 label,

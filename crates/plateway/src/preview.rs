@@ -194,9 +194,7 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
         }
     }
     for circle in routers::circles(&checked.args) {
-        let help = "lead one of them elsewhere, or pop it";
-        let error = RunError::new(circle.words).help(help);
-        walk.mistakes.push(error.at(&checked.places, &circle.title));
+        walk.mistakes.push(routers::refusal(&circle).at(&checked.places, &circle.title));
     }
     let caveats = |(name, disk): (&String, &DiskSight)| {
         disk.caveats.iter().map(|caveat| format!("disk {name}: {caveat}")).collect::<Vec<_>>()
@@ -312,8 +310,8 @@ impl Walk<'_> {
     fn port(&mut self, config: &PortConfig) -> PortRow {
         let links = &self.checked.args.links;
         let link = links.iter().find(|link| link.name == config.link).expect("it has its link");
-        let looked = routers::look_at_port(link);
-        self.routed(config, (&config.link, &config.router, "port"), looked)
+        let looked = routers::look_at_port(link, self);
+        self.routed(config, (&config.link, &config.router, "port"), Ok(looked))
     }
 
     fn circuit(&mut self, config: &CircuitConfig) -> PortRow {

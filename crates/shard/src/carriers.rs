@@ -1,5 +1,5 @@
-//! Whoever carries frames of virtual links inside others, or forwards frames of others: named here,
-//! as protocols are in [`crate::protocols`].
+//! Whoever carries frames of virtual links inside others, or forwards frames of others: named here
+//! and in what is ordered and told of it (`mail`), as protocols are in [`crate::protocols`].
 //!
 //! There is one on a shard: its routers ([`mpls::Forwarder`]), or a machine that was given whole.
 //! Units, errors: theirs.
@@ -8,7 +8,8 @@ use core::ops::{Deref, DerefMut};
 
 use block::Instant;
 use contract::{Misfits, VirtualLinks};
-use mpls::{Change, Event, Forwarder, RouterId, RouterReport};
+pub(crate) use mpls::{Change, RouterId};
+use mpls::{Event, Forwarder, RouterReport};
 
 /// What carries.
 #[derive(Debug)]
@@ -18,6 +19,11 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
+    /// Routers, of which there is none yet.
+    pub(crate) fn routers(seed: u64) -> Self {
+        Self::Routers(Box::new(Forwarder::new(seed)))
+    }
+
     /// Changes a router.
     pub(crate) fn route(
         &mut self,
@@ -50,9 +56,9 @@ impl Carrier {
     }
 
     /// How things are with a router.
-    pub(crate) fn report(&self, id: RouterId) -> Option<RouterReport> {
+    pub(crate) fn report(&self, now: Instant, id: RouterId) -> Option<RouterReport> {
         match self {
-            Carrier::Routers(routers) => routers.report(id),
+            Carrier::Routers(routers) => routers.report(now, id),
             Carrier::Given(_) => None,
         }
     }

@@ -14,7 +14,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use bfd::{Carrier, Event as BfdEvent, Role, Settings, Status};
+use bfd::{Carrier, Event as BfdEvent, Role, SessionState, Settings, Status};
 use block::Instant;
 use wire::bfd::Diagnostic;
 use wire::pseudowire::{AssociatedChannelHeader, ChannelType};
@@ -154,13 +154,16 @@ impl Forwarder {
             let carrier = carrier(router, id, way);
             let watch = self.watched.get(&(router, id)).map(|watched| watched.watch);
             let wanted = watch.filter(|_| self.has_path(router, id, way));
-            let is_there = self.sessions.status(carrier).is_some();
+            let status = self.sessions.status(carrier);
+            let is_there = status.is_some();
             match wanted.map(|watch| watch.settings()) {
                 Some(settings) if is_there => self.sessions.set(now, carrier, settings),
                 Some(settings) => self.sessions.add(now, carrier, settings),
                 None => {
                     self.sessions.remove(now, carrier);
-                    if is_there {
+                    // Who does not watch any more has lost nothing.
+                    let was_up = status.is_some_and(|one| one.state == SessionState::Up);
+                    if was_up && watch.is_some() {
                         self.path_changed(now, (router, id, way), Err(Diagnostic::PATH_DOWN));
                     }
                     continue;

@@ -1,5 +1,7 @@
 //! The machine of a shard: what a change and a link's facts make together, queues, virtual links.
 
+use core::time::Duration;
+
 use contract::{EtherType, FrameBatch, InFrame, LinkFacts, Station, VirtualLinks};
 use testkit::Pages;
 use wire::ethernet::{TagControl, VlanTag};
@@ -100,7 +102,7 @@ fn a_path_is_used_once_its_port_was_up_and_has_its_address_vlan_and_mtu() {
     change(&mut it, Change::SetPath(NhlfeId(1), Path { mtu: Some(67), ..narrow }));
     show(&mut it, core(1), None, &frame);
     assert_eq!(leave(&mut it), []);
-    let report = it.report(R).unwrap();
+    let report = it.report(NOW, R).unwrap();
     assert_eq!(report.nhlfes[0].2.over_mtu, 2);
 }
 
@@ -120,10 +122,10 @@ fn a_tag_that_was_taken_off_a_customer_s_frame_is_in_it_again() {
         let entry = LabelStackEntry::parse(&sent[0].1[14..]).unwrap();
         assert_eq!((entry.traffic_class, sent[0].1[14..22] == sent[1].1[14..22]), (3, true));
     }
-    let counters = it.report(R).unwrap().ports[2].counters;
+    let counters = it.report(NOW, R).unwrap().ports[2].counters;
     assert_eq!((counters.received, counters.received_bytes), (4, 4 * 64));
     show(&mut it, circuit(1), Some(VlanTag { ether_type: EtherType::VLAN, control }), &FRAME[..11]);
-    assert_eq!((leave(&mut it).len(), it.report(R).unwrap().ports[2].drops.runt), (0, 1));
+    assert_eq!((leave(&mut it).len(), it.report(NOW, R).unwrap().ports[2].drops.runt), (0, 1));
 }
 
 #[test]
@@ -163,13 +165,13 @@ fn a_port_that_takes_nothing_holds_up_no_other_and_drops_what_is_too_much() {
     }
     show(&mut it, core(1), None, &ended);
     assert_eq!(leave(&mut it), [(circuit(1), FRAME.to_vec())]);
-    let queue = it.report(R).unwrap().ports[1].queue;
+    let queue = it.report(NOW, R).unwrap().ports[1].queue;
     let most = u64::from(QUEUE_MAX);
     assert_eq!((queue.queue_full, queue.queued, queue.queued_max), (5, most, most));
     held.drain(..).for_each(|batch| it.handle_sent(batch));
     show(&mut it, core(1), None, &swapped);
     assert_eq!(leave(&mut it).len(), 1);
-    assert_eq!(it.report(R).unwrap().ports[1].queue.queued, 0);
+    assert_eq!(it.report(NOW, R).unwrap().ports[1].queue.queued, 0);
 }
 
 /// [`up`] with the pseudowire ending in this process.
@@ -229,7 +231,7 @@ fn who_lives_on_a_virtual_link_is_shown_what_came_for_it_and_sends_from_where_da
     batch.push(&facts, &to, EtherType::AOE, &[9; 1575]);
     it.encapsulate(&mut batch);
     assert_eq!(batch.frames[0].link, INSIDE);
-    assert_eq!(it.report(R).unwrap().nhlfes[0].2.over_mtu, 1);
+    assert_eq!(it.report(NOW, R).unwrap().nhlfes[0].2.over_mtu, 1);
 }
 
 #[test]
@@ -239,7 +241,17 @@ fn a_virtual_link_that_becomes_a_port_of_another_kind_is_gone() {
     change(&mut it, Change::SetPort(INSIDE, PortKind::Core(Core::default())));
     assert_eq!((it.poll_link(), it.poll_link()), (Some((INSIDE, None)), None));
     // What was known of it is not what a driver says.
-    assert_eq!(it.report(R).unwrap().ports.last().unwrap().facts, None);
+    assert_eq!(it.report(NOW, R).unwrap().ports.last().unwrap().facts, None);
+}
+
+#[test]
+fn a_label_is_shown_as_withdrawn_until_its_quarantine_is_over() {
+    let mut it = up();
+    let (space, label, fec) = (Space::Platform, label(300), FecId(300));
+    change(&mut it, Change::SetQuarantine(Duration::from_secs(1)));
+    change(&mut it, Change::WithdrawLabel { space, label, fec });
+    let count = |now| it.report(now, R).unwrap().labels.len();
+    assert_eq!((count(NOW), count(NOW + Duration::from_secs(1))), (3, 2));
 }
 
 #[test]
@@ -251,10 +263,10 @@ fn routers_of_a_shard_do_not_know_each_other_s_labels() {
     it.handle_link(NOW, port, Some(facts(1600)));
     show(&mut it, port, None, &labelled(&packet(&[300], 1)));
     assert_eq!(leave(&mut it), []);
-    assert_eq!(it.report(other).unwrap().ports[0].drops.unknown_label, 1);
+    assert_eq!(it.report(NOW, other).unwrap().ports[0].drops.unknown_label, 1);
     it.change(NOW, R, Change::RemoveRouter).unwrap();
     assert!(!it.takes(core(1)) && !it.takes(circuit(1)) && it.takes(port));
-    assert!(it.report(R).is_none() && it.report(other).is_some());
+    assert!(it.report(NOW, R).is_none() && it.report(NOW, other).is_some());
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Pair {
     }
 
     fn way(&self, end: usize) -> Way {
-        self.ends[end].report(R).unwrap().pseudowires[0].watch.as_ref().unwrap().active
+        self.ends[end].report(NOW, R).unwrap().pseudowires[0].watch.as_ref().unwrap().active
     }
 
     fn take_events(&mut self, end: usize) -> Vec<Event> {
@@ -183,7 +183,7 @@ fn traffic_leaves_a_path_that_goes_silent_and_returns_when_it_was_up_for_the_wai
     assert_eq!((pair.take_events(0), pair.take_events(1)), (back.to_vec(), back.to_vec()));
     assert_eq!(pair.delivered.each_ref().map(Vec::len), [3, 4]);
     assert!(pair.delivered.iter().flatten().all(|frame| *frame == FRAME));
-    let report = pair.ends[0].report(R).unwrap();
+    let report = pair.ends[0].report(NOW, R).unwrap();
     let watch = report.pseudowires[0].watch.as_ref().unwrap();
     assert_eq!((watch.protection.to_backup, watch.protection.to_primary), (1, 1));
     assert_eq!(watch.sessions.map(|one| one.unwrap().status.state), [bfd::SessionState::Up; 2]);
@@ -229,6 +229,18 @@ fn traffic_stays_where_no_path_is_up() {
     let moves =
         pair.take_events(0).iter().filter(|event| matches!(event, Event::Moved(..))).count();
     assert!(moves <= 1, "the paths do not fail at the same moment");
+}
+
+#[test]
+fn who_is_not_watched_any_more_has_lost_no_path() {
+    let mut pair = Pair::up();
+    pair.ends[0].change(pair.now, R, Change::SetWatch(P, None)).unwrap();
+    pair.exchange();
+    assert_eq!((pair.take_events(0), pair.send(0)), (vec![], 1));
+    // Nor who never had one that was up.
+    let mut alone = end(0, 1);
+    alone.handle_link(NOW, core(1), None);
+    assert_eq!(alone.poll_event(), None);
 }
 
 #[test]
@@ -288,7 +300,7 @@ fn a_pseudowire_whose_backup_is_taken_away_is_on_its_only_path_and_begins_there_
     pair.cut.extend([(0, 1), (1, 1)]);
     pair.pass(300);
     assert_eq!(pair.send(0), 2);
-    let with = pair.ends[0].report(R).unwrap().pseudowires[0].pseudowire.clone();
+    let with = pair.ends[0].report(NOW, R).unwrap().pseudowires[0].pseudowire.clone();
     let without = Pseudowire { backup: None, ..with.clone() };
     pair.ends[0].change(pair.now, R, Change::SetPseudowire(P, without)).unwrap();
     assert_eq!((pair.way(0), pair.send(0)), (Way::Primary, 1));
@@ -303,7 +315,7 @@ fn a_virtual_link_is_what_the_path_is_that_is_taken() {
     let mut pair = Pair::new();
     let inside = LinkId(21);
     let mac = MacAddress([6, 0, 0, 0, 0, 1]);
-    let both = pair.ends[0].report(R).unwrap().pseudowires[0].pseudowire.clone();
+    let both = pair.ends[0].report(NOW, R).unwrap().pseudowires[0].pseudowire.clone();
     let narrow = Path { port: core(2), mac: self::mac(1), labels: Labels::NONE, mtu: Some(1500) };
     for change in [
         Change::SetQuarantine(Duration::ZERO),
@@ -330,5 +342,5 @@ fn what_bfd_refuses_is_refused() {
     let watch = Watch { interval_us: 0, ..WATCH };
     let refused = it.change(NOW, R, Change::SetWatch(P, Some(watch))).unwrap_err();
     assert!(refused.to_string().contains("interval"), "{refused}");
-    assert_eq!(it.report(R).unwrap().pseudowires[0].watch.as_ref().unwrap().watch, WATCH);
+    assert_eq!(it.report(NOW, R).unwrap().pseudowires[0].watch.as_ref().unwrap().watch, WATCH);
 }

@@ -140,7 +140,8 @@ pub(crate) enum SessionAction {
         plateway route check ler1.toml\n  \
         plateway route show\n\n\
         It is `plateway serve` of a file with routers: plateway apply brings it to another file while packets\n\
-        come, SIGHUP does so with the same one, SIGTERM ends it. Such a file may export volumes as well."
+        come, SIGHUP does so with the same one, SIGTERM ends it. Such a file may export volumes as well. What more a start\n\
+        can be told is told to plateway serve --config, which runs routers too."
 )]
 pub(crate) struct RouteArgs {
     /// What to do instead

@@ -44,6 +44,9 @@ pub(crate) enum ApplyError {
     /// Labels would lead in a circle; nothing was done.
     #[error("{}", .0.line())]
     Circle(RunError),
+    /// A label would be for something else too early; nothing was done.
+    #[error("{}", .0.line())]
+    Label(RunError),
     /// Who uses what it takes away could not be asked; nothing was done.
     #[error("{}", .0.line())]
     NotAsked(RunError),
@@ -79,6 +82,7 @@ impl Running {
 
     fn difference_with(&self, to: &HiArgs, secrets: Option<&Secrets>) -> Result<Plan, ApplyError> {
         let mut plan = plan(&self.args(), to).map_err(ApplyError::Refused)?;
+        self.check_labels(&to.routing).map_err(ApplyError::Label)?;
         let touched = |title: &str| plan.steps.iter().any(|step| step.thing().title() == title);
         let renewed = secrets.map(|secrets| self.renewals(to, secrets, touched));
         let resized = self.resized_disks(touched);

@@ -1,4 +1,5 @@
-//! Links that are open: those that exports are on, and those that remote disks are reached on.
+//! Links that are open: those that exports are on, and those that remote disks are reached on. Those of
+//! routers are theirs to open (`routers`).
 //!
 //! The first are things of the configuration: a link is there before exports on it and closed after
 //! them. One of the second is opened by the first remote disk that names its interface, and closed
@@ -68,7 +69,7 @@ pub(crate) fn look(config: &LinkConfig, inventory: &impl Inventory) -> Result<Li
 }
 
 /// The bridge that an interface is a port of, as far as the system shows it.
-fn bridge_of(interface: &str) -> Option<String> {
+pub(super) fn bridge_of(interface: &str) -> Option<String> {
     let bridge = fs::read_link(format!("/sys/class/net/{interface}/brport/bridge")).ok()?;
     Some(bridge.file_name()?.to_string_lossy().into_owned())
 }

@@ -36,7 +36,7 @@ use crate::protocols::mpls::{
     Routing,
 };
 use labels::{Holder, Withdrawn};
-pub(crate) use sight::{RoutedSight, circles, look_at_circuit, look_at_port};
+pub(crate) use sight::{RoutedSight, circles, look_at_circuit, look_at_port, refusal};
 
 /// The routers of a process.
 #[derive(Debug, Default)]
@@ -262,7 +262,6 @@ impl Running {
         let back = Change::SetQuarantine(before.quarantine);
         self.route(*id, &config.title(), &Change::RemoveRouter, Some(&back))?;
         self.routers.routers.shift_remove(&config.name);
-        self.routers.withdrawn.forget_router(&config.name);
         Ok(())
     }
 
@@ -317,7 +316,6 @@ impl Running {
         };
         let (ethernet, access) = (open.config.ethernet.clone(), open.config.access);
         let poll = open.config.poll;
-        let told = look_at_port(&open.config)?.told;
         let link = self.routed_link(port_key(&config.router, &config.link))?;
         let takes = Takes::Type(EtherType::MPLS);
         let off = self.open_routed(
@@ -328,7 +326,7 @@ impl Running {
             (access, poll),
         )?;
         self.routers.ports.insert(config.link.clone(), (link, config.clone()));
-        Ok(joined([told, off]))
+        Ok(off)
     }
 
     fn change_port(&mut self, to: &PortConfig) -> Result<(), RunError> {
@@ -433,9 +431,8 @@ fn core(config: &PortConfig) -> PortKind {
 
 /// Refuses what goes in a circle, as far as it is seen, before anything is done.
 pub(super) fn check_circles(args: &HiArgs) -> Result<(), RunError> {
-    match circles(args).into_iter().next() {
-        Some(circle) => Err(RunError::new(format!("{}: {}", circle.title, circle.words))
-            .help("lead one of them elsewhere, or pop it")),
+    match circles(args).first() {
+        Some(circle) => Err(refusal(circle).within(&circle.title)),
         None => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::common::{HANG, Server, write};
-use crate::lan::{Lan, TARGET, must};
+use crate::lan::{Lan, TARGET, ip, must};
 
 /// A port, and a label that comes back to it for ever.
 fn circle() -> String {
@@ -58,6 +58,32 @@ fn a_host_that_lives_on_a_circuit_s_interface_is_told() {
     let link = &server.status()["links"][0];
     assert_eq!((&link["used_for"], &link["uses"]), (&"routers".into(), &1.into()));
     server.stop();
+}
+
+#[test]
+fn a_circuit_takes_no_addresses_of_ipv6_away_and_shares_no_bridge_unsaid() {
+    let Some(lan) = Lan::make("1500") else { return };
+    let home = tempfile::tempdir().unwrap();
+    let path = write(home.path(), "[[circuit]]\nname = \"serv1\"\nethernet = \"veth0\"\n");
+    lan.bridge("br0");
+    let output = lan.plateway(&lan.target).args(["route", "check", &path]).output().unwrap();
+    let said = crate::common::flat(&output.stderr);
+    assert!(said.contains("veth0 is a port of the bridge br0"), "{said}");
+    let address = format!("-n {} -6 address add fd00::1/64 dev veth0 nodad", lan.target);
+    if let Err(why) = ip(&address) {
+        return testkit::skipped(format_args!("no IPv6: {why}"));
+    }
+    let said = lan.refuse(&lan.target, &["route", "check", &path]);
+    assert!(said.contains("the host has fd00::1 on veth0"), "{said}");
+    assert!(said.contains("ip -6 address flush dev veth0"), "{said}");
+    let Err(said) =
+        Server::try_start_by(lan.plateway(&lan.target), home.path(), "a", &["--config", &path])
+    else {
+        panic!("it takes an address away")
+    };
+    assert!(said.contains("circuit serv1: the host has fd00::1"), "{said}");
+    let shown = must(&format!("-n {} -6 address show dev veth0", lan.target));
+    assert!(shown.contains("fd00::1"), "{shown}");
 }
 
 #[test]

@@ -9,10 +9,9 @@ use block::{Instant, MachineId, Memory};
 use contract::{
     Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, Misfits, OpenedFrame, VirtualLinks,
 };
-use mpls::{Change, Forwarder, RouterId};
 
 use super::Shard;
-use crate::carriers::Carrier;
+use crate::carriers::{Carrier, Change, RouterId};
 use crate::machine;
 use crate::mail::News;
 use crate::protocols::FrameProtocol;
@@ -134,8 +133,7 @@ impl Shard {
         let port = if let Change::SetPort(port, _) = change { Some(port) } else { None };
         let carrier = &mut self.frames.carrier;
         let seed = self.settings.seed;
-        let routers = || Carrier::Routers(Box::new(Forwarder::new(seed)));
-        let carrier = carrier.get_or_insert_with(routers);
+        let carrier = carrier.get_or_insert_with(|| Carrier::routers(seed));
         carrier.route(now, id, change)?;
         // The link may be up already.
         if let Some((port, facts)) =

@@ -142,7 +142,7 @@ impl Shard {
                 }
             }
             Order::ReportRouter(router) => {
-                let report = self.frames.carrier.as_ref().and_then(|one| one.report(router));
+                let report = self.frames.carrier.as_ref().and_then(|one| one.report(now, router));
                 return self.answer(number, Answer::Router(report.map(Box::new)));
             }
             Order::RemoveListener(listener) => {

@@ -145,9 +145,9 @@ impl Resolver<'_> {
             if let Some(first) = names.first(&name) {
                 let message = format!("there is a circuit {name:?} already");
                 self.push(Mistake::error(at.clone(), message).first(first));
-            } else if let Some((_, first)) =
-                links.list.iter().find(|(link, _)| link.name == name && one.name.is_some())
-            {
+            } else if let Some((_, first)) = links.list.iter().find(|(link, _)| {
+                link.name == name && Some(&link.ethernet.interface) != interface.as_ref()
+            }) {
                 let message = format!("there is a link {name:?} already");
                 let help = "give it another name, by which its counters are told apart from those of the link";
                 self.push(Mistake::error(at.clone(), message).first(first).help(help));

@@ -173,6 +173,20 @@ impl PseudowireConfig {
         word.map_or("none", |(word, _)| *word)
     }
 
+    /// Whether its label may be on top of packets that come: where the router before takes off the
+    /// tunnel's.
+    pub(crate) fn is_on_top(&self) -> bool {
+        self.from.iter().any(|way| way.tunnel.is_none())
+    }
+
+    /// Whose frames come by its label, in words.
+    pub(crate) fn whose(&self) -> String {
+        match &self.circuit {
+            Some(circuit) => format!("{} of circuit {circuit}", self.title()),
+            None => self.title(),
+        }
+    }
+
     /// Whether both carry the same frames to the same customer.
     pub(super) fn is_for_the_same(&self, other: &Self) -> bool {
         self.name == other.name && self.circuit == other.circuit
@@ -227,7 +241,8 @@ impl Configured for PseudowireConfig {
     fn change(&self, to: &Thing) -> Result<Change, Refused> {
         let Some(Routed::Pseudowire(to)) = routed(to) else { return Ok(Change::Replace) };
         let stays = self.router == to.router
-            && self.circuit.is_some() == to.circuit.is_some()
+            // Another circuit may be free only once another pseudowire has left it.
+            && self.circuit == to.circuit
             && self.mac == to.mac;
         Ok(if stays { Change::Aside } else { Change::Replace })
     }

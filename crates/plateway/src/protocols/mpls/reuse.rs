@@ -32,13 +32,18 @@ impl Owner<'_> {
         }
     }
 
+    /// Whether its label may be on top of packets that come, where a link's own label is looked up first.
+    fn is_on_top(&self) -> bool {
+        match self {
+            Owner::Ilm(_) => true,
+            Owner::Pseudowire(one) => one.is_on_top(),
+        }
+    }
+
     fn word(&self) -> String {
         match self {
             Owner::Ilm(one) => one.fec(),
-            Owner::Pseudowire(one) => match &one.circuit {
-                Some(circuit) => format!("{} of circuit {circuit}", one.title()),
-                None => one.title(),
-            },
+            Owner::Pseudowire(one) => one.whose(),
         }
     }
 }
@@ -57,10 +62,25 @@ impl Routing {
 
     /// The labels that are for something else in `to`.
     pub(crate) fn reused(&self, to: &Routing) -> Vec<Refused> {
-        let before = self.owners();
-        let reused = to.owners().into_iter().filter_map(|(space, owner)| {
-            let was = before.get(&space).filter(|was| !was.is_for_the_same(&owner))?;
-            let (router, from, label) = space;
+        let (before, after) = (self.owners(), to.owners());
+        // On top of a packet a label of all ports is one of each port, and the other way around.
+        let at = |(space, was): &(&Space<'_>, &Owner<'_>), other: &Space<'_>, owner: &Owner<'_>| {
+            let is_each = space.1.is_none() || other.1.is_none();
+            let is_on_top = was.is_on_top() && owner.is_on_top();
+            space.0 == other.0 && (space.1 == other.1 || is_each && is_on_top)
+        };
+        let mut gone_by_label: BTreeMap<Label, Vec<(&Space<'_>, &Owner<'_>)>> = BTreeMap::new();
+        for (space, was) in &before {
+            let stays = after.get(space).is_some_and(|owner| was.is_for_the_same(owner));
+            if !stays {
+                gone_by_label.entry(space.2).or_default().push((space, was));
+            }
+        }
+        let reused = after.iter().filter_map(|(space, owner)| {
+            let mut gone = gone_by_label.get(&space.2)?.iter();
+            let is_other = |(_, was): &&(&Space<'_>, &Owner<'_>)| !was.is_for_the_same(owner);
+            let (_, was) = gone.find(|one| at(one, space, owner) && is_other(one))?;
+            let (router, from, label) = *space;
             let place =
                 from.map_or_else(|| format!("router {router}"), |link| format!("link {link}"));
             let (label, from, to) = (label.get(), was.word(), owner.word());

@@ -13,6 +13,7 @@ use crate::config::model::HiArgs;
 use crate::config::thing::Configured as _;
 use crate::protocols::mpls::CircuitConfig;
 use crate::protocols::mpls::loops::{self, Circle};
+use crate::run::links::bridge_of;
 use crate::run::look::Inventory;
 
 /// What was seen of an interface of a router's.
@@ -26,11 +27,18 @@ pub(crate) struct RoutedSight {
     pub(crate) told: Option<String>,
 }
 
-/// Looks at a link that is a port, which was looked at as a link.
-pub(crate) fn look_at_port(link: &LinkConfig) -> Result<RoutedSight, RunError> {
+/// Looks at a link that is a port. What is wrong with it is told of the link.
+pub(crate) fn look_at_port(link: &LinkConfig, inventory: &impl Inventory) -> RoutedSight {
     let facts = look_at_interface(&link.ethernet.interface).ok();
-    let words = facts.map_or("the server has it now".to_owned(), |facts| state(&facts).to_owned());
-    Ok(RoutedSight { words, facts, told: None })
+    let is_it = |other: &LinkConfig| other.ethernet == link.ethernet;
+    let words = match facts {
+        Some(facts) => state(&facts),
+        None if inventory.served().is_some_and(|one| one.args.links.iter().any(is_it)) => {
+            "the server has it now"
+        }
+        None => "its interface is not there",
+    };
+    RoutedSight { words: words.to_owned(), facts, told: None }
 }
 
 /// Looks at the interface of a circuit, and whether this user may open it.
@@ -61,17 +69,28 @@ pub(crate) fn look_at_circuit(
         (Err(_), Some(_)) => "; this user may not open it, which is for the server to try",
         (Err(error), None) => return Err(fail(error.to_string())),
     };
-    let told = addresses(interface).map(|addresses| {
+    let [four, six] = addresses(interface);
+    // IPv6 is off there while the circuit is open, and with it go its addresses, for good.
+    if let (Some(six), false) = (six, is_served) {
+        let why = format!("the host has {six} on {interface}, and a circuit would take that away");
+        let help =
+            format!("ip -6 address flush dev {interface} scope global, or take another interface");
+        return Err(fail(why).help(help));
+    }
+    let told = four.map(|addresses| {
         format!(
             "{title}: the host has {addresses} on {interface}, whose frames the customer gets as well: ip address flush dev {interface}"
         )
+    });
+    let bridge = bridge_of(interface).map(|bridge| {
+        format!("{title}: {interface} is a port of the bridge {bridge}, which gets all frames as well: ip link set {interface} nomaster")
     });
     let down = (!facts.up).then(|| {
         format!("{title}: the interface is down; it carries frames once it is up: ip link set {interface} up")
     });
     let words =
         format!("{}{rights}", if is_served { "the server has it now" } else { state(&facts) });
-    let told: Vec<String> = told.into_iter().chain(down).collect();
+    let told: Vec<String> = told.into_iter().chain(bridge).chain(down).collect();
     let told = (!told.is_empty()).then(|| told.join("; "));
     Ok(RoutedSight { words, facts: Some(facts), told })
 }
@@ -80,19 +99,24 @@ fn state(facts: &Interface) -> &'static str {
     if facts.up { "up" } else { "down: it carries frames once it is up" }
 }
 
-/// The addresses of IP that the host has on an interface, but for those that every one has.
-fn addresses(interface: &str) -> Option<String> {
-    let all = getifaddrs().ok()?.filter(|one| one.interface_name == interface);
-    let shown = all.filter_map(|one| {
-        let address = one.address?;
+/// The addresses that the host has on an interface, of IPv4 and of IPv6, but for those that every one
+/// has.
+fn addresses(interface: &str) -> [Option<String>; 2] {
+    let (mut fours, mut sixes) = (Vec::new(), Vec::new());
+    let all = getifaddrs().into_iter().flatten().filter(|one| one.interface_name == interface);
+    for address in all.filter_map(|one| one.address) {
         match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
-            (Some(four), _) => Some(four.ip().to_string()),
-            (_, Some(six)) if !six.ip().is_unicast_link_local() => Some(six.ip().to_string()),
-            _ => None,
+            (Some(four), _) => fours.push(four.ip().to_string()),
+            (_, Some(six)) if !six.ip().is_unicast_link_local() => sixes.push(six.ip().to_string()),
+            _ => {}
         }
-    });
-    let shown: Vec<String> = shown.collect();
-    (!shown.is_empty()).then(|| shown.join(", "))
+    }
+    [fours, sixes].map(|some| (!some.is_empty()).then(|| some.join(", ")))
+}
+
+/// What is told of a circle.
+pub(crate) fn refusal(circle: &Circle) -> RunError {
+    RunError::new(circle.words.clone()).help("lead one of them elsewhere, or pop it")
 }
 
 /// What goes in a circle, by the addresses that this machine's interfaces have.

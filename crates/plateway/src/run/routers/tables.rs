@@ -14,13 +14,13 @@ use mpls::{
 use sha2::{Digest as _, Sha256};
 use wire::ethernet::MacAddress;
 
-use super::labels::{self, Holder};
+use super::labels::{self, Asks, Former, Holder};
 use super::{RunError, path_named, path_of, virtual_key, virtual_name};
 use crate::config::thing::Configured;
 use crate::protocols::mpls::ilm::IlmAction;
 use crate::protocols::mpls::pseudowire::Way;
 use crate::protocols::mpls::words::Hop;
-use crate::protocols::mpls::{IlmConfig, LspConfig, PseudowireConfig};
+use crate::protocols::mpls::{IlmConfig, LspConfig, PseudowireConfig, Routing};
 use crate::run::Running;
 
 impl Running {
@@ -87,7 +87,9 @@ impl Running {
                 None => FecId(self.routers.next_fec.next()),
             },
         };
-        self.routers.withdrawn.check(&place, &Holder::Fec(fec), Instant::now())?;
+        let holder = Holder::Fec(fec);
+        let asks = Asks::ilm(Some(&holder), config);
+        self.routers.withdrawn.check(&place, &asks, Instant::now())?;
         if let IlmAction::Forward(hop) = &config.action {
             let path = self.path((&config.router, &path_of(config)), hop, None)?;
             self.route(router, &title, &path, None).inspect_err(|_| {
@@ -99,6 +101,10 @@ impl Running {
         let back = before.is_none().then_some(&gone);
         self.route(router, &title, &change, back).inspect_err(|_| {
             drop(self.tell_ilm_again(router, before.as_ref()));
+            // The shards that had it hold it back.
+            if before.is_none() {
+                self.withdraw_ilm(fec, config);
+            }
         })?;
         self.routers.withdrawn.given(&place);
         self.routers.ilms.insert(title, (fec, config.clone()));
@@ -126,24 +132,46 @@ impl Running {
         let change = Change::WithdrawLabel { space: self.space(config)?, label: config.label, fec };
         let back = self.label_of(&before, fec)?;
         self.route(router, &title, &change, Some(&back))?;
-        self.withdraw(labels::place(config), Holder::Fec(fec), &title, Some(&before));
+        self.withdraw_ilm(fec, &before);
         self.routers.ilms.shift_remove(&title);
         let number = self.routers.paths.of(&path_of(config)).map(NhlfeId);
         Ok(number.and_then(|number| self.forget(router, &title, &Change::RemovePath(number))))
     }
 
-    /// A label is nobody else's for the quarantine of its router.
-    fn withdraw(
-        &mut self,
-        place: labels::Place,
-        holder: Holder,
-        title: &str,
-        ilm: Option<&IlmConfig>,
-    ) {
-        let router = self.routers.routers.get(place.router());
-        let quarantine = router.map(|(_, config)| config.quarantine).unwrap_or_default();
-        let until = Instant::now() + quarantine;
-        self.routers.withdrawn.put(place, holder, title, ilm.cloned(), until);
+    /// Refuses a configuration that gives a label to somebody while it is nobody's, before anything is
+    /// done.
+    pub(in crate::run) fn check_labels(&self, to: &Routing) -> Result<(), RunError> {
+        let (book, now) = (&self.routers, Instant::now());
+        for ilm in to.ilms.iter().filter(|one| !book.ilms.contains_key(&one.title())) {
+            let (place, asks) = (labels::place(ilm), Asks::ilm(None, ilm));
+            book.withdrawn.check(&place, &asks, now).map_err(|why| why.within(&ilm.title()))?;
+        }
+        let has_it = |one: &PseudowireConfig| {
+            book.pseudowires.get(&one.name).is_some_and(|before| before.label_in == one.label_in)
+        };
+        for one in to.pseudowires.iter().filter(|one| !has_it(one)) {
+            let holder = book.holder(one);
+            let asks = Asks::pseudowire(holder.as_ref(), one);
+            let check = book.withdrawn.check(&labels::place_of(one), &asks, now);
+            check.map_err(|why| why.within(&one.title()))?;
+        }
+        Ok(())
+    }
+
+    /// Until when a label of a router that is taken away now is nobody else's.
+    fn until(&self, router: &str) -> Instant {
+        let router = self.routers.routers.get(router);
+        Instant::now() + router.map(|(_, config)| config.quarantine).unwrap_or_default()
+    }
+
+    fn withdraw_ilm(&mut self, fec: FecId, config: &IlmConfig) {
+        let former = Former::ilm(fec, config, self.until(&config.router));
+        self.routers.withdrawn.put(labels::place(config), former);
+    }
+
+    fn withdraw_pseudowire(&mut self, holder: Holder, config: &PseudowireConfig) {
+        let former = Former::pseudowire(holder, config, self.until(&config.router));
+        self.routers.withdrawn.put(labels::place_of(config), former);
     }
 
     /// A pseudowire as the shards are told, and how it is watched.
@@ -212,9 +240,9 @@ impl Running {
             None => vec![Change::RemovePseudowire(id)],
         };
         let place = labels::place_of(config);
-        if let Some(holder) = self.routers.holder(config) {
-            self.routers.withdrawn.check(&place, &holder, Instant::now())?;
-        }
+        let holder = self.routers.holder(config);
+        let asks = Asks::pseudowire(holder.as_ref(), config);
+        self.routers.withdrawn.check(&place, &asks, Instant::now())?;
         // Watching begins once there is something to watch.
         self.shards.event_log().name_pseudowire((router.0, id.0), &config.name);
         for change in [&change, &watch] {
@@ -225,13 +253,18 @@ impl Running {
                 if before.is_none() {
                     self.shards.event_log().forget_pseudowire((router.0, id.0));
                 }
+                // The shards that had it hold it back.
+                let had_it = before.as_ref().is_some_and(|one| one.label_in == config.label_in);
+                if let Some(holder) = holder.clone().filter(|_| !had_it) {
+                    self.withdraw_pseudowire(holder, config);
+                }
             })?;
         }
         self.routers.withdrawn.given(&place);
         if let Some(before) = before.filter(|before| before.label_in != config.label_in)
             && let Some(holder) = self.routers.holder(&before)
         {
-            self.withdraw(labels::place_of(&before), holder, &title, None);
+            self.withdraw_pseudowire(holder, &before);
         }
         self.routers.pseudowires.insert(config.name.clone(), config.clone());
         Ok(())
@@ -257,7 +290,7 @@ impl Running {
         })?;
         self.shards.event_log().forget_pseudowire((router.0, number));
         if let Some(holder) = self.routers.holder(&before) {
-            self.withdraw(labels::place_of(&before), holder, &title, None);
+            self.withdraw_pseudowire(holder, &before);
         }
         self.routers.pseudowires.shift_remove(&config.name);
         let (None, Some(link)) = (&before.circuit, self.routers.circuit_of(&before)) else {

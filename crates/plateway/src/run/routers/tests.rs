@@ -44,12 +44,24 @@ fn a_label_waits_for_the_quarantine_before_it_is_for_something_else() {
     let wait = "label 301 was that of ilm 301 of r a moment ago";
     assert!(said.contains(wait) && said.contains("apply it again in "), "{said}");
     assert_eq!(running.args(), without);
+    // As `check` says it, before anything is done.
+    let said = running.difference(&with("two")).unwrap_err().to_string();
+    assert!(said.starts_with("ilm 301 of r: ") && said.contains(wait), "{said}");
     let statuses = running.router_statuses().unwrap();
     let shown = statuses[0].text();
     assert!(shown.contains("withdrawn") && shown.contains("ilm 301 of r"), "{shown}");
     // Whoever had it has it back at once, and a moment later it is nobody else's again.
     running.apply(&with("one"), &yes()).unwrap();
     assert!(running.apply(&with("one"), &yes()).unwrap().steps.is_empty());
+    assert_eq!(running.shut_down(), [""; 0]);
+}
+
+#[test]
+fn a_label_whose_order_failed_may_be_ordered_again_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut running, _) = Running::start(&args(directory.path(), &tables("")), &[]).unwrap();
+    let more = args(directory.path(), &tables("[[ilm]]\nlabel = 301\npop = true\n"));
+    assert!(apply_with_failures(&mut running, &more) > 0);
     assert_eq!(running.shut_down(), [""; 0]);
 }
 
