@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
@@ -77,38 +77,85 @@ pub(crate) fn exit_code(command: &mut Command) -> Result<Option<i32>> {
 /// What a command said that tells why it failed: few lines, for a summary.
 #[derive(Debug, Default)]
 pub(crate) struct LastWords {
-    /// Those that speak of a failure, the first ones.
-    failures: Vec<String>,
+    /// Those that speak of a failure: the first ones, which may explain all others,
+    first: Vec<String>,
+    /// and the last ones, at which it ended.
+    latest: VecDeque<String>,
     last: VecDeque<String>,
+    /// A panic was told of, whose message is a line of its own.
+    is_panic: bool,
+    /// What came of a line that has not ended.
+    begun: Vec<u8>,
 }
 
 impl LastWords {
-    const FAILURES_MAX: usize = 6;
+    const FAILURES_MAX: usize = 3;
     const LAST_MAX: usize = 3;
+    /// Bytes of a line that are looked at and kept. Not all that is printed is lines.
+    const LINE_MAX: usize = 4096;
+
+    /// Something was printed, up to anywhere.
+    pub(crate) fn hear_bytes(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = Self::LINE_MAX - self.begun.len();
+            self.begun.extend(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    /// Nothing follows what was printed.
+    pub(crate) fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.begun);
+        self.hear(&String::from_utf8_lossy(&line));
+    }
 
     /// A line was printed.
     pub(crate) fn hear(&mut self, line: &str) {
-        let line = line.trim_end();
+        let plain = without_colours(line);
+        let line = plain.trim_end();
         if line.is_empty() {
             return;
         }
+        let is_message = std::mem::replace(&mut self.is_panic, line.contains("panicked at"));
         let is_failure = ["FAIL", "panicked at", "error: ", "error["];
-        if is_failure.iter().any(|word| line.contains(word)) {
-            if self.failures.len() < Self::FAILURES_MAX {
-                self.failures.push(line.to_owned());
-            }
-            return;
+        if !is_message && !is_failure.iter().any(|word| line.contains(word)) {
+            keep_last(&mut self.last, Self::LAST_MAX, line);
+        } else if self.first.len() < Self::FAILURES_MAX {
+            self.first.push(line.to_owned());
+        } else {
+            keep_last(&mut self.latest, Self::FAILURES_MAX, line);
         }
-        if self.last.len() == Self::LAST_MAX {
-            self.last.pop_front();
-        }
-        self.last.push_back(line.to_owned());
     }
 
     /// The lines, failures first.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.failures.iter().chain(&self.last).map(String::as_str)
+        self.first.iter().chain(&self.latest).chain(&self.last).map(String::as_str)
     }
+}
+
+/// Keeps a line, and forgets the oldest one where there are so many.
+fn keep_last(lines: &mut VecDeque<String>, most: usize, line: &str) {
+    if lines.len() == most {
+        lines.pop_front();
+    }
+    lines.push_back(line.to_owned());
+}
+
+/// A line without what sets colours: `ESC [ numbers m`.
+fn without_colours(line: &str) -> String {
+    let mut pieces = line.split("\x1b[");
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let behind = piece.trim_start_matches(|at: char| at.is_ascii_digit() || at == ';');
+        match behind.strip_prefix('m') {
+            Some(text) => plain += text,
+            // Something else, such as a cursor that moves.
+            None => plain.extend(["\x1b[", piece]),
+        }
+    }
+    plain
 }
 
 /// Runs a command as [`exit_code`] does, hearing what it prints on its way to us. Its errors come by
@@ -130,19 +177,25 @@ pub(crate) fn exit_code_heard(command: &mut Command) -> Result<(Option<i32>, Las
     let (told, ended) = mpsc::channel();
     let ears = heard.clone();
     thread::spawn(move || {
-        let mut lines = BufReader::new(reader);
-        let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+        let (mut reader, mut chunk) = (reader, [0; 8192]);
+        loop {
+            let count = match reader.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            // At once, whether the line has ended or not: who hangs has told where.
             let mut out = std::io::stdout().lock();
-            let _ = out.write_all(&line).and_then(|()| out.flush());
-            ears.lock().expect("nobody panics here").hear(&String::from_utf8_lossy(&line));
-            line.clear();
+            let _ = out.write_all(&chunk[..count]).and_then(|()| out.flush());
+            ears.lock().expect("nobody panics here").hear_bytes(&chunk[..count]);
         }
         let _ = told.send(());
     });
     let status = child.wait()?;
     let _ = ended.recv_timeout(STRAGGLERS);
-    let heard = std::mem::take(&mut *heard.lock().expect("nobody panics here"));
+    let mut heard = std::mem::take(&mut *heard.lock().expect("nobody panics here"));
+    heard.end_line();
     Ok((status.code(), heard))
 }
 
@@ -168,4 +221,50 @@ pub(crate) fn words(command: &Command) -> String {
         .map(|word| word.to_string_lossy().into_owned())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(bytes: &[u8]) -> Vec<String> {
+        let mut words = LastWords::default();
+        // As a pipe may cut it.
+        bytes.chunks(7).for_each(|chunk| words.hear_bytes(chunk));
+        words.end_line();
+        words.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_failure_is_heard_whatever_its_colours_and_kept_without() {
+        let text = "\x1b[1m\x1b[38;5;9merror\x1b[0m\x1b[1m: no such thing\x1b[0m\n1\n2\n3\n4\n";
+        assert_eq!(heard(text.as_bytes()), ["error: no such thing", "2", "3", "4"]);
+        assert_eq!(without_colours("a\x1b[2Kb\x1b[mc\x1b["), "a\x1b[2Kbc\x1b[");
+    }
+
+    #[test]
+    fn of_a_line_without_end_its_beginning_is_kept() {
+        let mut text = b"error: ".to_vec();
+        text.resize(100_000, b'x');
+        let seen = heard(&text);
+        assert_eq!((seen.len(), seen[0].len()), (1, LastWords::LINE_MAX));
+        text.extend(b"\nnext\xff");
+        let seen = heard(&text);
+        assert_eq!((seen.len(), seen[0].len()), (2, LastWords::LINE_MAX));
+        assert_eq!(seen[1], "next\u{fffd}");
+    }
+
+    #[test]
+    fn of_many_failures_the_first_and_the_last_are_kept() {
+        let text: String = (0..100).map(|number| format!("FAIL {number}\n")).collect();
+        let expected = [0, 1, 2, 97, 98, 99].map(|number| format!("FAIL {number}"));
+        assert_eq!(heard(text.as_bytes()), expected);
+    }
+
+    #[test]
+    fn a_panic_is_kept_with_its_message() {
+        let text = "thread 'it' panicked at src/a.rs:1:2:\nleft is not right\nnote\n1\n2\n3\n";
+        let panic = ["thread 'it' panicked at src/a.rs:1:2:", "left is not right"];
+        assert_eq!(heard(text.as_bytes()), [&panic[..], &["1", "2", "3"]].concat());
+    }
 }
