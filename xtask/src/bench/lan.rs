@@ -177,18 +177,32 @@ impl Drop for Lan {
 
 /// Says which cases are left out, if namespaces cannot be made; then none that needs them is left in.
 pub(super) fn leave_out(chosen: &mut Vec<Case>) -> Result<Option<String>> {
-    let ours = |case: &Case| ["aoe-", "mpls-"].iter().any(|name| case.name.starts_with(name));
-    let count = chosen.iter().filter(|case| ours(case)).count();
-    if count == 0 {
+    let Some(whose) = who_needs_namespaces(chosen.iter().map(|case| &*case.name)) else {
         return Ok(None);
-    }
+    };
     let Err(error) = allowed() else {
         return Ok(None);
     };
-    chosen.retain(|case| !ours(case));
-    let line = format!("AoE and MPLS are left out ({count} cases): {error:#}");
+    let count = chosen.len();
+    chosen.retain(|case| protocol(&case.name).is_none());
+    let line = format!("{whose} left out ({} cases): {error:#}", count - chosen.len());
     ensure!(!chosen.is_empty(), "{line}");
     Ok(Some(line))
+}
+
+/// Which protocols these cases need namespaces for, with a verb.
+fn who_needs_namespaces<'a>(cases: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut whose: Vec<_> = cases.filter_map(protocol).collect();
+    whose.sort_unstable();
+    whose.dedup();
+    let verb = if whose.len() == 1 { "is" } else { "are" };
+    (!whose.is_empty()).then(|| format!("{} {verb}", whose.join(" and ")))
+}
+
+/// The protocol of a case that needs a namespace.
+fn protocol(case: &str) -> Option<&'static str> {
+    let (protocol, _) = case.split_once('-')?;
+    ["AoE", "MPLS"].into_iter().find(|name| name.eq_ignore_ascii_case(protocol))
 }
 
 /// Whether namespaces and interfaces may be made here; if not, why, in one line.
@@ -284,6 +298,15 @@ mod tests {
     fn only_namespaces_of_benches_that_have_ended_are_stale() {
         let list = "plateway-bench-12-0-target (id: 3)\nplateway-bench-13-0-load\nother\nplateway-bench-x-1\n";
         assert_eq!(stale(list, |pid| pid == 13), ["plateway-bench-12-0-target"]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_and_nothing_else() {
+        let whose = |cases: &[&'static str]| who_needs_namespaces(cases.iter().copied());
+        assert_eq!(whose(&["read-4k", "iscsi-read-4k"]), None);
+        assert_eq!(whose(&["read-4k", "mpls-swap", "mpls-idle"]).as_deref(), Some("MPLS is"));
+        let both = whose(&["mpls-swap", "aoe-read-4k"]);
+        assert_eq!(both.as_deref(), Some("AoE and MPLS are"));
     }
 
     #[test]
