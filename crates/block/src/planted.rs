@@ -1,10 +1,12 @@
 //! Errors planted in lines of production code, to see that the simulator finds them.
 //!
-//! The place says `planted("name")` where it would go wrong, and crates/sim/tests/planted.rs lists
-//! the names, each with the scenario that must notice. Tests of the whole workspace are built with
-//! the feature `planted`, which the simulator's tests ask for, and choose at run time which error
-//! is in force: none, but where `with` says so. In every other build, and in each without debug
-//! assertions whatever features it is given, the question is a constant and its code is gone.
+//! The place says `planted("name")` where it would go wrong, and a list of the names, each with the
+//! scenario that must notice, stands in the tests/planted.rs of the crate that plays the scenarios:
+//! of `sim`, and of `bfd` and `mpls`, which have simulations of their own. Tests of the whole
+//! workspace are built with the feature `planted`, which these tests ask for, and choose at run time
+//! which error is in force: none, but where `with` says so. In every other build, and in each
+//! without debug assertions whatever features it is given, the question is a constant and its code
+//! is gone.
 
 #[cfg(all(feature = "planted", debug_assertions))]
 pub use chosen::{planted, with};

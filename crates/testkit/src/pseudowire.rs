@@ -101,8 +101,9 @@ pub(crate) fn outer(
     bytes: &[u8],
 ) -> Vec<u8> {
     let mut batch = FrameBatch::default();
-    batch.push_two(facts, to, ether_type, [bytes, &[]]);
+    batch.push(facts, to, ether_type, bytes);
     let mut front = core::mem::take(&mut batch.head);
+    // Without the padding of a short one.
     front.truncate(facts.header_length() + bytes.len());
     front
 }

@@ -71,7 +71,8 @@ impl ReadReply {
     /// Bytes with attributes.
     pub const SIZE_MAX: usize = 104;
 
-    /// Takes the results apart: what precedes the data, and the data without their padding.
+    /// Takes the results apart: what precedes the data, and the data. Padding behind them is passed
+    /// over, as is whatever else is there, and is not missed: the record says where a reply ends.
     pub fn pop(results: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let word = |at| match results.len() {
             length if length < at + 4 => Err(ParseError::short(at + 4, length)),

@@ -62,7 +62,8 @@ impl Share {
 }
 
 impl Stack {
-    /// A frame with these data, whole sectors of 512 bytes.
+    /// A frame with these data: whole sectors of 512 bytes, at most 127 of them, with FCIP and iFCP
+    /// at most [`DATA_MAX`](crate::fibre_channel::DATA_MAX). Panics unless they are.
     pub fn encode(&self, data: &[u8]) -> Frame {
         encode::encode(self.layers, self.pdu, data)
     }

@@ -109,6 +109,9 @@ impl Header {
             return Err(wrong(Expected::AtMost(bytes.len() as u64 / 4)));
         };
         let sum = Checksum::default().with(behind);
+        // Computed anew rather than added up with the field in it, for which 0xffff would be as good
+        // as 0. No sender writes that: the sum over a pseudo-header is never 0, and TCP, unlike UDP,
+        // has no other meaning for 0.
         let right = header.with_checksum(pseudo, sum, behind.len());
         if right != header {
             let expected = Expected::Exactly(right.checksum.into());

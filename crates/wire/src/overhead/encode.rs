@@ -109,9 +109,15 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
+/// The most data of a frame: whole sectors that leave room for every stack's headers in an IP
+/// packet, whose length has 16 bits.
+pub(super) const DATA_MAX: usize = 127 * SECTOR;
+
 /// Puts `data` into the PDU, and the layers around that.
 pub(super) fn encode(layers: &[Layer], pdu: Pdu, data: &[u8]) -> Frame {
-    assert!(data.len().is_multiple_of(SECTOR), "data of {} bytes", data.len());
+    let (length, most) = (data.len(), DATA_MAX.min(pdu.data_max().unwrap_or(DATA_MAX)));
+    assert!(length.is_multiple_of(SECTOR), "data of {length} bytes");
+    assert!(length <= most, "{length} bytes of data in a frame that holds {most}");
     let mut encoding = Encoding { front: Front::new(), behind: data.to_vec(), parts: Vec::new() };
     encoding.put_in(pdu);
     for (at, layer) in layers.iter().enumerate().rev() {

@@ -2,7 +2,7 @@
 //! frame taken apart again, down to its data, as its EtherTypes, protocols and ports say; and the
 //! share of the wire against frames that are really cut and counted.
 
-use super::encode::{CONTROL_WORD_LABEL, FRAME_LABEL, IPV4_LABEL};
+use super::encode::{CONTROL_WORD_LABEL, DATA_MAX, FRAME_LABEL, IPV4_LABEL};
 use super::*;
 use crate::ethernet::{self, EtherType};
 use crate::fibre_channel::{Encapsulation, EndOfFrame, FrameHeader, StartOfFrame};
@@ -26,6 +26,21 @@ fn data() -> Vec<u8> {
 
 fn parts(name: &str) -> Vec<(&'static str, usize)> {
     stack(name).parts().iter().map(|part| (part.name, part.bytes)).collect()
+}
+
+#[test]
+fn the_most_data_fit_each_stack() {
+    for stack in STACKS {
+        let most = stack.pdu.data_max().unwrap_or(DATA_MAX).min(DATA_MAX);
+        let frame = stack.encode(&vec![7; most]);
+        assert_eq!(frame.bytes.len(), stack.header_bytes() + most, "{}", stack.name);
+    }
+}
+
+#[test]
+#[should_panic(expected = "in a frame that holds 2048")]
+fn more_than_an_fc_frame_holds_is_refused() {
+    stack("FCIP").encode(&[0; 5 * SECTOR]);
 }
 
 #[test]
