@@ -1,4 +1,4 @@
-//! Anonymous memory that the kernel reads and writes behind the borrow checker's back.
+//! Memory that the kernel reads and writes behind the borrow checker's back: our own, or a socket's.
 //!
 //! An [`Area`] is a mapping with a fixed address for its whole life: the RAM volume of the ceiling,
 //! receive buffers, the header arena of an outbox, the rings of a socket. Units: bytes. Errors:
@@ -10,7 +10,7 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// A private anonymous mapping.
+/// A mapping: private and anonymous ([`Area::new`]), or shared with a socket ([`Area::shared`]).
 pub(crate) struct Area {
     base: NonNull<u8>,
     len: usize,
@@ -36,7 +36,8 @@ impl Area {
     /// Maps `len` bytes, from `offset` on, that a socket shares with the kernel.
     pub(crate) fn shared(socket: impl AsFd, len: usize, offset: u64) -> std::io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: as above.
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours; what
+        // the kernel writes there is for who knows the socket's protocol.
         let base = unsafe {
             mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, socket, offset)
         }?;
@@ -92,8 +93,8 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this address and length, and nobody borrows
-        // it.
+        // SAFETY: the mapping was made by `new` or `shared` with this address and length, and nobody
+        // borrows it.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -68,11 +68,7 @@ pub(crate) enum Receive {
 impl Packet {
     /// Opens a socket on `name` that receives frames of this type.
     pub(crate) fn open(name: &str, ether_type: u16, receive: Receive) -> Result<Self> {
-        // Protocol 0 until it is bound: nothing arrives from other interfaces in between.
-        let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
-        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
-            .context("no packet socket (it takes CAP_NET_RAW)")?;
-        let interface = interface(name)?;
+        let (socket, interface) = open_unbound(name)?;
         let inbox = match receive {
             Receive::Ring(frames) => Inbox::Ring(
                 ReceiveRing::new(&socket, interface.mtu, frames)
@@ -84,7 +80,6 @@ impl Packet {
                 Inbox::Messages(Box::new(Messages::new(interface.mtu)?))
             }
         };
-        enlarge_send_buffer(&socket);
         bind(&socket, interface.index, ether_type)?;
         Ok(Self { socket, interface, inbox })
     }
@@ -168,13 +163,20 @@ impl Packet {
 
 /// A socket that sends on `name` and receives nothing.
 pub(crate) fn sender(name: &str) -> Result<(OwnedFd, Interface)> {
+    let (socket, interface) = open_unbound(name)?;
+    // Protocol 0 is nothing that could be received; a frame's own type stands in it.
+    bind(&socket, interface.index, 0)?;
+    Ok((socket, interface))
+}
+
+/// A socket that is not bound yet, and the interface that it is for.
+fn open_unbound(name: &str) -> Result<(OwnedFd, Interface)> {
+    // Protocol 0 until it is bound: nothing arrives from other interfaces in between.
     let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
         .context("no packet socket (it takes CAP_NET_RAW)")?;
     let interface = interface(name)?;
     enlarge_send_buffer(&socket);
-    // Protocol 0 is nothing that could be received; a frame's own type stands in it.
-    bind(&socket, interface.index, 0)?;
     Ok((socket, interface))
 }
 
@@ -202,11 +204,23 @@ pub(crate) fn interface(name: &str) -> Result<Interface> {
         let text = std::fs::read_to_string(path).with_context(|| format!("interface {name}"))?;
         Ok::<String, anyhow::Error>(text.trim().to_owned())
     };
-    let bytes = read("address")?;
-    let bytes: Vec<u8> =
-        bytes.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
-    let mac = Mac::try_from(&bytes[..]).with_context(|| format!("{name} is no Ethernet"))?;
+    let mac = parse_mac(&read("address")?).with_context(|| format!("{name} is no Ethernet"))?;
     Ok(Interface { index: read("ifindex")?.parse()?, mac, mtu: read("mtu")?.parse()? })
+}
+
+/// Reads `02:00:00:00:00:01`.
+pub(crate) fn parse_mac(text: &str) -> Result<Mac> {
+    let byte = |part: &str| match part.as_bytes() {
+        // By its digits, since a number may have a sign.
+        [high, low] => {
+            let [high, low] = [high, low].map(|digit| char::from(*digit).to_digit(16));
+            Some((high? << 4 | low?) as u8)
+        }
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = text.split(':').map(byte).collect();
+    let mac = bytes.and_then(|bytes| Mac::try_from(bytes).ok());
+    mac.with_context(|| format!("{text:?} does not look like 02:00:00:00:00:01"))
 }
 
 fn bind(socket: &OwnedFd, index: c_int, ether_type: u16) -> Result<()> {
@@ -254,7 +268,7 @@ fn slot_size(mtu: usize) -> usize {
 }
 
 /// The receive ring: the kernel copies frames into it, we read them where they lie.
-pub(crate) struct ReceiveRing {
+struct ReceiveRing {
     memory: Area,
     slot: usize,
     slots: usize,
@@ -449,6 +463,15 @@ pub(crate) unsafe fn send_all(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_station_address_is_six_bytes_of_two_digits() {
+        assert_eq!(parse_mac("02:00:00:00:00:fE").ok(), Some([2, 0, 0, 0, 0, 0xfe]));
+        for wrong in ["", "02:00:00:00:00", "02:00:00:00:00:1", "02:00:00:00:00:01:02", "x2:0"] {
+            assert!(parse_mac(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_mac("02:00:00:00:00:+5").is_err(), "a sign is no digit");
+    }
 
     #[test]
     fn slots_hold_a_frame_of_the_mtu_and_blocks_are_whole_pages() {

@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long = "out")]
     outgoing: String,
     /// Station that they are sent to.
-    #[arg(long, default_value = "ff:ff:ff:ff:ff:ff", value_parser = super::parse_mac)]
+    #[arg(long, default_value = "ff:ff:ff:ff:ff:ff", value_parser = packet::parse_mac)]
     to: Mac,
     /// How frames come and go.
     #[arg(long, default_value = "packet")]
@@ -73,13 +73,16 @@ enum Rewrite {
 
 /// How frames come and go.
 pub(super) trait Way {
-    /// Forwards what is there, a batch at most; how many frames were taken.
-    fn turn(&mut self, swap: Option<&Swap>) -> Result<usize>;
+    /// Forwards what is there, a batch at most; whether more is to be done at once.
+    fn turn(&mut self, swap: Option<&Swap>) -> Result<bool>;
 
     /// Ready when frames are there.
     fn watched(&self) -> BorrowedFd<'_>;
 
-    /// Frames that were taken and could not be sent.
+    /// Labelled frames that were taken, and that the interface which sends was given.
+    fn forwarded(&self) -> u64;
+
+    /// Labelled frames that were taken and could not be sent.
     fn refused(&self) -> u64;
 
     /// Frames that the kernel dropped because nobody took them.
@@ -111,22 +114,21 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
 fn pump(mut way: impl Way, swap: Option<&Swap>, time: Option<Duration>) -> Result<Value> {
     let signals = system::block_signals()?;
     let end = time.map(|time| Instant::now() + time);
-    let (mut taken, mut turns) = (0_u64, 0_u32);
+    let mut turns = 0_u32;
     loop {
-        let moved = way.turn(swap)?;
-        taken += moved as u64;
+        let is_busy = way.turn(swap)?;
         turns = turns.wrapping_add(1);
-        if moved > 0 && !turns.is_multiple_of(LOOK) {
+        if is_busy && !turns.is_multiple_of(LOOK) {
             continue;
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let patience = if moved > 0 { Some(Duration::ZERO) } else { left };
+        let patience = if is_busy { Some(Duration::ZERO) } else { left };
         if left.is_some_and(|left| left.is_zero()) || is_told(&way, &signals, patience)? {
             break;
         }
     }
     Ok(json!({
-        "forwarded": taken - way.refused(), "refused": way.refused(), "dropped": way.dropped(),
+        "forwarded": way.forwarded(), "refused": way.refused(), "dropped": way.dropped(),
         "cpu_seconds": system::thread_cpu().as_secs_f64(),
     }))
 }
@@ -150,6 +152,8 @@ struct Sockets {
     from: Mac,
     vectors: Box<[libc::iovec; BATCH]>,
     messages: Box<[libc::mmsghdr; BATCH]>,
+    /// Labelled frames that were taken.
+    labelled: u64,
     refused: u64,
 }
 
@@ -163,12 +167,12 @@ impl Sockets {
             // The boxes never move, so the addresses are good for the whole life of this value.
             message.msg_hdr.msg_iov = vector;
         }
-        Ok(Self { packet, out, from: interface.mac, vectors, messages, refused: 0 })
+        Ok(Self { packet, out, from: interface.mac, vectors, messages, labelled: 0, refused: 0 })
     }
 }
 
 impl Way for Sockets {
-    fn turn(&mut self, swap: Option<&Swap>) -> Result<usize> {
+    fn turn(&mut self, swap: Option<&Swap>) -> Result<bool> {
         let (mut taken, mut leaving) = (0, 0);
         while taken < BATCH {
             let Some(frame) = self.packet.ahead(taken) else { break };
@@ -183,6 +187,7 @@ impl Way for Sockets {
                 libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
             leaving += 1;
         }
+        self.labelled += leaving as u64;
         if leaving > 0 {
             let leaving = &mut self.messages[..leaving];
             // SAFETY: each message names a vector in its box, and each vector a frame in a slot
@@ -190,11 +195,15 @@ impl Way for Sockets {
             self.refused += unsafe { send_all(&self.out, leaving) }.context("sendmmsg")?;
         }
         self.packet.release_all(taken);
-        Ok(taken)
+        Ok(taken > 0)
     }
 
     fn watched(&self) -> BorrowedFd<'_> {
         self.packet.socket.as_fd()
+    }
+
+    fn forwarded(&self) -> u64 {
+        self.labelled - self.refused
     }
 
     fn refused(&self) -> u64 {

@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long)]
     out: String,
     /// Station to send to.
-    #[arg(long, value_parser = super::parse_mac)]
+    #[arg(long, value_parser = packet::parse_mac)]
     to: Mac,
     /// Bytes of a frame, from its first address on, without check sequence.
     #[arg(long, default_value_t = 1078, value_parser = clap::value_parser!(u32).range(60..=9018))]

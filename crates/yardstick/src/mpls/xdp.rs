@@ -53,6 +53,8 @@ pub(super) struct Sockets {
     incoming: OwnedFd,
     outgoing: OwnedFd,
     memory: Area,
+    /// Labelled frames that were taken.
+    labelled: u64,
     /// Address of the interface that sends.
     pub(super) from: Mac,
     /// The door's program; it goes with this.
@@ -120,6 +122,7 @@ impl Sockets {
             incoming,
             outgoing,
             memory,
+            labelled: 0,
             from: sends.mac,
             _door: door,
         })
@@ -142,9 +145,9 @@ impl Sockets {
 }
 
 impl Way for Sockets {
-    fn turn(&mut self, swap: Option<&Swap>) -> Result<usize> {
+    fn turn(&mut self, swap: Option<&Swap>) -> Result<bool> {
         let back = self.done.waiting();
-        (0..back).for_each(|at| self.fill.write(self.done.peek(at)));
+        (0..back).for_each(|at| self.fill.write(chunk_of(self.done.peek(at))));
         self.done.take(back);
         let taken = self.receive.waiting().min(BATCH as u32);
         for at in 0..taken {
@@ -156,8 +159,9 @@ impl Way for Sockets {
                     swap.apply(frame);
                 }
                 self.send.write(xdp_desc { options: 0, ..piece });
+                self.labelled += 1;
             } else {
-                self.fill.write(piece.addr - piece.addr % u64::from(CHUNK));
+                self.fill.write(chunk_of(piece.addr));
             }
         }
         self.receive.take(taken);
@@ -165,11 +169,15 @@ impl Way for Sockets {
         self.send.publish();
         self.kick();
         // What could not be sent is tried again before anybody sleeps.
-        Ok((taken as usize).max(usize::from(self.send.untaken() > 0)))
+        Ok(taken > 0 || self.send.untaken() > 0)
     }
 
     fn watched(&self) -> BorrowedFd<'_> {
         self.incoming.as_fd()
+    }
+
+    fn forwarded(&self) -> u64 {
+        self.labelled - u64::from(self.send.untaken())
     }
 
     /// What the interface does not take is not told.
@@ -184,6 +192,11 @@ impl Way for Sockets {
                 + seen.rx_fill_ring_empty_descs.unwrap_or(0)
         })
     }
+}
+
+/// Where the chunk begins in which a frame lies.
+fn chunk_of(address: u64) -> u64 {
+    address - address % u64::from(CHUNK)
 }
 
 fn socket() -> Result<OwnedFd> {
