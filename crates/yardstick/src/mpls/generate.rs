@@ -9,15 +9,15 @@
 //!
 //! The sink is an interface of the same network namespace whose `rx_packets` says what came out.
 //! It is read when a batch may follow, and again every [`LOOK_AGAIN`] until it may: each read takes
-//! the line with the counter away from the CPU that counts. Errors: no frame comes out
-//! (it is asked for until one does), or none any more. Times: nanoseconds since the start.
+//! the line with the counter away from the CPU that counts. Errors: no frame comes out (it is asked for
+//! until one does), or none in a whole window. Times: nanoseconds since the start.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -35,8 +35,6 @@ const DISCOVERY: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// How long what is under way may be silent before it counts as lost.
 const LOST_NS: u64 = 100_000_000;
-/// How long nothing may come out before it is given up.
-const SILENCE_NS: u64 = 20_000_000_000;
 /// Between two looks at the sink while it is waited for: some frames' worth.
 const LOOK_AGAIN: u64 = 20_000;
 /// A frame that is due later than that is slept for.
@@ -229,12 +227,24 @@ impl Generator {
             options.out,
             interface.mtu
         );
+        let sink = options.sink.as_deref().map(Sink::open).transpose()?;
+        let frames = (size, options.labels, options.seed);
+        Self::with(socket, sink, [options.to, interface.mac], frames)
+    }
+
+    /// Frames of this size go to the first station from the second one, by labels that are drawn.
+    fn with(
+        socket: OwnedFd,
+        sink: Option<Sink>,
+        [to, from]: [Mac; 2],
+        (size, labels, seed): (usize, u32, u64),
+    ) -> Result<Self> {
         let stride = size.next_multiple_of(64);
         let mut frames = Area::new(BATCH * stride, true).context("cannot map the frames")?;
         let (mut vectors, mut messages) = packet::messages();
         for at in 0..BATCH {
             let place = at * stride;
-            frame::build(frames.bytes_mut(place, place + size), options.to, interface.mac);
+            frame::build(frames.bytes_mut(place, place + size), to, from);
             let base = frames.at(place, size).context("a frame of the area")?;
             vectors[at] = libc::iovec { iov_base: base.cast(), iov_len: size };
             messages[at].msg_hdr.msg_iov = &mut vectors[at];
@@ -246,9 +256,9 @@ impl Generator {
             size,
             _vectors: vectors,
             messages,
-            labels: options.labels,
-            random: Random::new(options.seed),
-            sink: options.sink.as_deref().map(Sink::open).transpose()?,
+            labels,
+            random: Random::new(seed),
+            sink,
             counts: Counts::default(),
             start: Instant::now(),
         })
@@ -283,7 +293,24 @@ impl Generator {
             self.send(1, |_, labels| FIRST_LABEL + labels - 1)?;
             std::thread::sleep(ASK_AGAIN);
         }
-        self.forget();
+        self.settle()
+    }
+
+    /// Lets what is under way come out, and counts anew: what came later would make room for more
+    /// frames than may be under way.
+    fn settle(&mut self) -> Result<()> {
+        let end = Instant::now() + DISCOVERY;
+        while let Some(seen) = self.look()? {
+            ensure!(Instant::now() < end, "frames come out at the sink though none is sent");
+            std::thread::sleep(Duration::from_nanos(LOST_NS));
+            if self.look()? == Some(seen) {
+                break;
+            }
+        }
+        if let Some(sink) = &mut self.sink {
+            sink.before += self.counts.arrived;
+        }
+        self.counts = Counts::default();
         Ok(())
     }
 
@@ -310,6 +337,8 @@ impl Generator {
         let mut window = opened.close(&mut tally);
         self.look()?;
         let counts = self.counts.since(before);
+        let is_silent = self.sink.is_some() && counts.arrived == 0;
+        ensure!(!is_silent || options.seconds.is_zero(), "no frame comes out at the sink any more");
         window.tally.ops = match self.sink {
             Some(_) => counts.arrived,
             None => counts.offered - counts.refused,
@@ -347,9 +376,8 @@ impl Generator {
     /// Sends for `time`.
     fn send_for(&mut self, time: Duration, pacing: &mut Pacing) -> Result<()> {
         let end = self.now() + time.as_nanos() as u64;
-        let (mut heard, mut seen) = (self.now(), self.counts.arrived);
-        // When something came out, or what was under way was given up.
-        let mut moved = heard;
+        // When something came out, or what was under way was given up; how much had then.
+        let (mut moved, mut seen) = (self.now(), self.counts.arrived);
         loop {
             let now = self.now();
             if now >= end {
@@ -372,12 +400,10 @@ impl Generator {
                         self.look()?;
                     }
                     if self.counts.arrived != seen {
-                        (heard, moved, seen) = (now, now, self.counts.arrived);
+                        (moved, seen) = (now, self.counts.arrived);
                     }
                     if self.room(most) >= batch {
                         self.send_drawn(batch)?;
-                    } else if now.saturating_sub(heard) > SILENCE_NS {
-                        bail!("no frame comes out at the sink any more");
                     } else if now.saturating_sub(moved) > LOST_NS {
                         self.forget();
                         moved = now;
@@ -452,7 +478,51 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
+
+    /// What takes its frames loses them; at its sink so many have come, and no more do.
+    fn generator(arrived: u64) -> (Generator, UnixDatagram) {
+        let (socket, other) = UnixDatagram::pair().expect("two sockets");
+        let path = std::env::temp_dir().join(format!("yardstick-{}-{arrived}", std::process::id()));
+        std::fs::write(&path, format!("{arrived}\n")).expect("a file");
+        let file = File::open(&path).expect("the same");
+        std::fs::remove_file(&path).expect("nobody needs its name");
+        let sink = Some(Sink { file, before: 0 });
+        let generator = Generator::with(socket.into(), sink, [[0; 6]; 2], (HEADERS, 1, 0));
+        (generator.expect("memory for frames"), other)
+    }
+
+    fn options(words: &str) -> Options {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let line = format!("it --out any --to 02:00:00:00:00:01 --sink any {words}");
+        <Line as clap::Parser>::parse_from(line.split(' ')).options
+    }
+
+    #[test]
+    fn what_came_out_before_is_not_counted() {
+        let (mut generator, _other) = generator(7);
+        generator.find().expect("some have come");
+        assert_eq!(generator.look().ok(), Some(Some(0)));
+        assert_eq!((generator.counts.offered, generator.counts.lost), (0, 0));
+    }
+
+    #[test]
+    fn a_window_in_which_nothing_comes_out_is_refused() {
+        let (mut generator, _other) = generator(0);
+        let options = |seconds| options(&format!("--warm-up 0 --seconds {seconds}"));
+        for pacing in [Pacing::Max, Pacing::InFlight(1)] {
+            let seen = generator.measure(&options("0.01"), pacing.clone(), None);
+            let error = seen.err().expect("nothing came out").to_string();
+            assert_eq!(error, "no frame comes out at the sink any more");
+            assert!(generator.measure(&options("0"), pacing, None).is_ok());
+        }
+    }
 
     #[test]
     fn labels_are_drawn_uniformly_from_16_on_and_the_same_ones_for_a_seed() {
