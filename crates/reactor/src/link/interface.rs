@@ -2,12 +2,14 @@
 //!
 //! In: a name. Out: index, address, MTU, and whether frames can come and go. Errors name the
 //! interface, what was expected, and the Ethernet interfaces that there are. Looked at by ioctl,
-//! which needs no right (to switch something on or off needs CAP_NET_ADMIN); what has changed is looked at anew rather than read from the messages that
-//! tell of the change, so that a lost message loses nothing.
+//! which needs no right (to switch something on or off needs CAP_NET_ADMIN); what has changed is
+//! looked at anew rather than read from the messages that tell of the change, so that a lost message
+//! loses nothing.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// An Ethernet interface, as it is now.
@@ -48,6 +50,11 @@ pub(super) fn find(name: &str) -> io::Result<Option<Interface>> {
     // What does not say is not trusted.
     let strips_tags = asker.features(name).map_or(true, |features| features & STRIPS_TAGS != 0);
     Ok(Some(Interface { index, mac, mtu, up: flags & ready == ready, strips_tags }))
+}
+
+/// What the interface with this number is called now; `None`: it is gone.
+pub(super) fn name_of(index: i32) -> Option<String> {
+    index_to_name(Asker::new().ok()?.0, index.try_into().ok()?).ok()
 }
 
 /// Has an interface leave VLAN tags in frames, for all who use it, until somebody changes that.
@@ -262,6 +269,7 @@ mod tests {
         for name in ["", "no-such-if0", "a-name-that-is-too-long", "nul\0"] {
             assert_eq!(find(name).unwrap(), None, "{name:?}");
         }
+        assert_eq!([name_of(0), name_of(i32::MAX)], [None, None]);
         assert!(missing().to_string().contains("none has this name"));
     }
 }

@@ -22,6 +22,7 @@
 //! check sequence. Errors: what an interface lacks is told when the link is added, with what to do
 //! about it; later, a link that cannot be had is down.
 
+mod claim;
 pub(crate) mod counters;
 mod filter;
 mod interface;
@@ -65,6 +66,9 @@ pub struct LinkOptions {
     /// ([`Takes::Whole`](contract::Takes::Whole)) the host's IPv6, too: what was on is on again once
     /// the link is removed or the reactor stops, and a process that is killed leaves it off. A frame
     /// over the MTU, or with a checksum that its sender left to hardware, is counted and not shown.
+    ///
+    /// Nobody else may forward them: what takes the same frames of the same interface for that, here
+    /// or in another process of the network namespace, is refused (`AddrInUse`).
     ///
     /// An interface that stands on another one (a VLAN's, a bond's) gets what was merged below: there
     /// it is for somebody else to switch off.

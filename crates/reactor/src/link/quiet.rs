@@ -10,7 +10,8 @@
 //! In: an interface, and what its link is for. Out: what was on and is off now, for people to know.
 //! Only what is on is touched, so that where somebody has switched it off before no right is
 //! needed; and only that is switched on again. Another link of the same interface that needs it off
-//! takes that over. What is killed puts nothing back. Errors: what may not be switched off, with
+//! takes that over, and one that was renamed is put right under its new name. What is killed puts
+//! nothing back. Errors: what may not be switched off, with
 //! what to type; what an interface cannot do is none, and its frames are counted as they come
 //! (`over_mtu`).
 
@@ -102,7 +103,8 @@ impl Quiet {
     /// [`end`](Self::end).
     pub(super) fn begin(&mut self, options: &LinkOptions, interface: &Interface) -> io::Result<()> {
         if self.index != interface.index {
-            *self = Quiet { index: interface.index, off: Vec::new() };
+            self.end();
+            self.index = interface.index;
         }
         let name = &options.interface;
         let mut refused = Vec::new();
@@ -145,11 +147,15 @@ impl Quiet {
 
     /// Switches on again what was switched off, if the interface is still there. What cannot be
     /// stays off: nobody is left who could do something about it.
-    pub(super) fn end(&mut self, name: &str) {
-        let found = interface::find(name).ok().flatten();
-        let is_same = found.is_some_and(|found| found.index == self.index);
-        for what in self.off.drain(..).filter(|_| is_same) {
-            let _ = what.set(name, true);
+    pub(super) fn end(&mut self) {
+        let off = std::mem::take(&mut self.off);
+        if off.is_empty() {
+            return;
+        }
+        // It may be called otherwise by now, and its name be another one's.
+        let Some(name) = interface::name_of(self.index) else { return };
+        for what in off {
+            let _ = what.set(&name, true);
         }
     }
 }

@@ -14,9 +14,10 @@
 //! ```
 //!
 //! A socket is with one owner at a time: the supervisor opens it, `Take` moves it to the shard,
-//! `Give` asks for it back, and it is closed here. What an interface has to do without while frames
-//! are forwarded there ([`Quiet`]) is switched off when a link is added, so that one that comes up
-//! later comes up so, and again whenever it is opened. Errors: of adding a link, to whoever adds it;
+//! `Give` asks for it back, and it is closed here. Where frames are forwarded, nobody else is to do so
+//! ([`Claim`]), and what the interface has to do without ([`Quiet`]) is switched off: when a link is
+//! added, so that one that comes up later comes up so, and again whenever it is opened. Both end with
+//! the link, and when its name becomes another interface's or nobody's. Errors: of adding a link, to whoever adds it;
 //! later ones are written to the standard error, and tried again.
 
 use std::io;
@@ -32,6 +33,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
+use super::claim::Claim;
 use super::counters::{Counters, LinkStats};
 use super::interface::{self, Interface};
 use super::quiet::Quiet;
@@ -82,10 +84,38 @@ struct Supervised {
     counters: Vec<(ShardId, Arc<Counters>)>,
     /// What the shards were told, while it is up.
     open: Option<Interface>,
+    /// That nobody else forwards the frames of its interface.
+    claim: Option<Claim>,
     /// What its interface does without meanwhile.
     quiet: Quiet,
     /// It could not be opened although its interface is up; has been written of.
     failed: bool,
+}
+
+impl Supervised {
+    /// Makes an interface ready for it.
+    fn prepare(&mut self, interface: &Interface) -> io::Result<()> {
+        self.follow(Some(interface));
+        if self.options.forwards && self.claim.is_none() {
+            self.claim = Some(Claim::new(&self.options, interface.index)?);
+        }
+        self.quiet.begin(&self.options, interface)
+    }
+
+    /// Its name is this interface's now, or nobody's: leaves another one that was made ready.
+    fn follow(&mut self, found: Option<&Interface>) {
+        let index = found.map(|found| found.index);
+        if self.claim.as_ref().is_some_and(|claim| Some(claim.index) != index) {
+            self.leave();
+        }
+    }
+
+    /// Leaves its interface as it was. The claim goes last: whoever has it next is to find what was
+    /// on.
+    fn leave(&mut self) {
+        self.quiet.end();
+        self.claim = None;
+    }
 }
 
 struct Watcher {
@@ -127,11 +157,12 @@ impl LinkSupervisor {
             options: options.clone(),
             counters,
             open: None,
+            claim: None,
             quiet: Quiet::default(),
             failed: false,
         };
         let ring_frames = self.begin(&mut kept, found);
-        let ring_frames = ring_frames.inspect_err(|_| kept.quiet.end(&options.interface))?;
+        let ring_frames = ring_frames.inspect_err(|_| kept.leave())?;
         let facts = facts(options, &found, ring_frames);
         let switched_off = kept.quiet.off().to_vec();
         links.push(kept);
@@ -145,7 +176,7 @@ impl LinkSupervisor {
         }
         // It is opened when it comes up; whether that is permitted is told now.
         packet::probe()?;
-        kept.quiet.begin(&kept.options, &found)?;
+        kept.prepare(&found)?;
         Ok(0)
     }
 
@@ -159,7 +190,7 @@ impl LinkSupervisor {
         for other in links.iter_mut() {
             kept.quiet.leave_to(&mut other.quiet, &other.options);
         }
-        kept.quiet.end(&kept.options.interface);
+        kept.leave();
     }
 
     /// Has shards look for a link's frames in another way, now and when its sockets are others.
@@ -196,12 +227,10 @@ impl LinkSupervisor {
         }
     }
 
-    /// Switches on again what interfaces did without. After the shards have stopped, which are the
+    /// Leaves interfaces as they were. After the shards have stopped, which are the
     /// last to have sockets.
     pub(crate) fn leave_interfaces(&self) {
-        for kept in lock(&self.links).iter_mut() {
-            kept.quiet.end(&kept.options.interface);
-        }
+        lock(&self.links).iter_mut().for_each(Supervised::leave);
     }
 
     /// Refuses what no interface could make right; returns the shards that are concerned.
@@ -243,7 +272,7 @@ impl LinkSupervisor {
     /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest
     /// ring holds.
     fn open(&self, kept: &mut Supervised, mut interface: Interface) -> io::Result<u32> {
-        kept.quiet.begin(&kept.options, &interface)?;
+        kept.prepare(&interface)?;
         let open = match kept.options.access {
             LinkAccess::Xdp => {
                 if interface.strips_tags {
@@ -286,6 +315,7 @@ impl LinkSupervisor {
             // What cannot be looked at, or is no Ethernet any more, is down.
             let found = interface::find(&kept.options.interface).ok().flatten();
             self.compare(kept, found.filter(|found| found.up));
+            kept.follow(found.as_ref());
         }
         links.iter().any(|kept| kept.failed)
     }

@@ -2,7 +2,9 @@
 //! interfaces do without meanwhile.
 
 use super::*;
-use net::{LeftToHardware, merge, merges, promiscuity, send_unfinished, silence_ipv6, speaks_ipv6};
+use net::{
+    LeftToHardware, merge, merges, promiscuity, rename, send_unfinished, silence_ipv6, speaks_ipv6,
+};
 use reactor::SwitchedOff;
 
 /// Another link on the circuit's interface: what the host has there beside.
@@ -22,6 +24,12 @@ impl Bench {
         LinkOptions { intake, forwards: true, ..self.options(interface, None, one(ON_LEFT)) }
     }
 
+    /// One that no frame is shown on: what the host at the other end says is no matter.
+    fn silent_circuit(&self) -> LinkOptions {
+        let intake = Intake { takes: Takes::Whole, spread: nothing() };
+        LinkOptions { intake, ..self.circuit("left") }
+    }
+
     fn add_circuit(&self) -> LinkFacts {
         // What the host says of itself is no matter here.
         silence_ipv6("right");
@@ -39,6 +47,11 @@ impl Bench {
         ]);
         self.meet();
     }
+}
+
+/// No frame.
+fn nothing() -> Spread {
+    Spread::One(ON_LEFT, vec![Instruction::ret(0)])
 }
 
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -220,10 +233,7 @@ fn what_an_interface_does_beside_is_off_as_long_as_frames_are_forwarded() {
         }
         let is = || (merges("left"), speaks_ipv6("left"));
         let core = LinkOptions { forwards: true, ..bench.options("left", None, one(ON_RIGHT)) };
-        // No frame is shown: what the host at the other end says is no matter here.
-        let spread = Spread::One(ON_LEFT, vec![Instruction::ret(0)]);
-        let intake = Intake { takes: Takes::Whole, spread };
-        let circuit = LinkOptions { intake, ..bench.circuit("left") };
+        let circuit = bench.silent_circuit();
         let add = |link, options: &LinkOptions| bench.handle.add_link(link, options).unwrap();
         let both = [SwitchedOff::Gro, SwitchedOff::Ipv6];
 
@@ -279,6 +289,111 @@ fn what_an_interface_does_beside_is_off_as_long_as_frames_are_forwarded() {
         wait_for("the link is up", || bench.stats_of(LEFT).up && is() == (false, false));
         bench.handle.stop();
         assert_eq!(is(), (false, true), "a veth does not merge unless it is told to");
+    });
+}
+
+#[test]
+fn an_interface_that_was_renamed_is_left_as_it_was() {
+    on_each("an_interface_that_was_renamed_is_left_as_it_was", |bench| {
+        merge("left");
+        let is = |name: &str| (merges(name), speaks_ipv6(name));
+        let before = is("left");
+        let begin = || {
+            bench.handle.add_link(LEFT, &bench.silent_circuit()).unwrap();
+            bench.wait_up(LEFT);
+            assert_eq!(is("left"), (false, false));
+        };
+        let move_away = || {
+            set_up("left", false);
+            rename("left", "other");
+        };
+        begin();
+        move_away();
+        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        bench.handle.remove_link(LEFT);
+        assert_eq!(is("other"), before);
+        // Nor does it wait for that, and the name may be another one's by then.
+        rename("other", "left");
+        set_up("left", true);
+        begin();
+        move_away();
+        assert!(make_pair("left", "beside", 1));
+        merge("left");
+        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        wait_for("the first one is as it was", || is("other") == before);
+        // The link is the new one's.
+        set_up("left", true);
+        set_up("beside", true);
+        bench.wait_up(LEFT);
+        assert_eq!((is("left"), is("other")), ((false, false), before));
+        bench.remove(ON_LEFT, LEFT);
+        assert!(merges("left"));
+    });
+}
+
+#[test]
+fn what_another_server_forwards_is_refused_as_long_as_it_does() {
+    on_each("what_another_server_forwards_is_refused_as_long_as_it_does", |bench| {
+        let (other, _) = common::start(&two_shards());
+        let other = Bench { handle: other, access: bench.access };
+        let core = |vlan| LinkOptions { forwards: true, ..bench.options("left", vlan, nothing()) };
+        let circuit = bench.silent_circuit();
+        merge("left");
+        bench.handle.add_link(LEFT, &circuit).unwrap();
+        bench.wait_up(LEFT);
+        let refused = |options: &LinkOptions| {
+            let error = other.handle.add_link(LEFT, options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AddrInUse);
+            error.to_string()
+        };
+        let number = || reactor::look_at_interface("left").unwrap().index;
+        let index = number();
+        let text = refused(&circuit);
+        assert!(text.starts_with("interface left: another server"), "{text}");
+        assert!(text.ends_with(&format!("`ss -xlp` shows who has @plateway-forwards/all/{index}")));
+        assert!(!merges("left"), "who is refused changes nothing");
+        // Other frames of it are another's to forward, and whoever reads them does no harm.
+        let reads = LinkOptions { forwards: false, ..circuit.clone() };
+        for options in [core(None), core(Some(7)), reads] {
+            other.handle.add_link(RIGHT, &options).unwrap();
+            other.wait_up(RIGHT);
+            other.remove(ON_LEFT, RIGHT);
+        }
+        bench.handle.add_link(BESIDE, &core(Some(7))).unwrap();
+        bench.wait_up(BESIDE);
+        assert!(refused(&core(Some(7))).ends_with(&format!("/88b5.7/{index}")));
+        bench.remove(ON_LEFT, BESIDE);
+
+        // One that is down is still the first one's.
+        set_up("left", false);
+        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        refused(&circuit);
+        set_up("left", true);
+        bench.wait_up(LEFT);
+        // When it is made anew, so is the claim, with another number.
+        delete("left");
+        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        assert!(make_pair("left", "right", 1));
+        prepare_pair();
+        wait_for("the link is up", || bench.stats_of(LEFT).up);
+        let anew = number();
+        assert_ne!(anew, index);
+        assert!(refused(&circuit).ends_with(&format!("/all/{anew}")));
+
+        bench.handle.remove_link(LEFT);
+        // A test that starts a program beside this one may hold the name a moment longer.
+        let mut seen = None;
+        wait_for("the second one has it", || {
+            seen = Some(other.handle.add_link(LEFT, &circuit));
+            !matches!(&seen, Some(Err(error)) if error.kind() == ErrorKind::AddrInUse)
+        });
+        seen.unwrap().unwrap();
+        other.wait_up(LEFT);
+        // Nor is it held by one that has stopped.
+        let error = bench.handle.add_link(LEFT, &circuit).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        other.handle.stop();
+        wait_for("the first one has it again", || bench.handle.add_link(LEFT, &circuit).is_ok());
     });
 }
 

@@ -199,6 +199,11 @@ pub(crate) fn set_mtu(name: &str, mtu: u32) {
     request.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes()).call().unwrap();
 }
 
+/// Gives an interface, which is down, another name.
+pub(crate) fn rename(name: &str, to: &str) {
+    Request::new(NEW, 0).interface(index_of(name), 0, 0).name(to).call().unwrap();
+}
+
 pub(crate) fn set_mac(name: &str, mac: [u8; 6]) {
     let request = Request::new(NEW, 0).interface(index_of(name), 0, 0);
     request.attribute(libc::IFLA_ADDRESS, &mac).call().unwrap();
