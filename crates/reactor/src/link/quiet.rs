@@ -11,9 +11,8 @@
 //! Only what is on is touched, so that where somebody has switched it off before no right is
 //! needed; and only that is switched on again. Another link of the same interface that needs it off
 //! takes that over, and one that was renamed is put right under its new name. What is killed puts
-//! nothing back. Errors: what may not be switched off, with
-//! what to type; what an interface cannot do is none, and its frames are counted as they come
-//! (`over_mtu`).
+//! nothing back. Errors: what may not be switched off, with what to type; what an interface cannot do
+//! is none, and its frames are counted as they come (`over_mtu`).
 
 use std::io;
 use std::{fmt, fs};

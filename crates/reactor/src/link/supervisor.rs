@@ -17,8 +17,8 @@
 //! `Give` asks for it back, and it is closed here. Where frames are forwarded, nobody else is to do so
 //! ([`Claim`]), and what the interface has to do without ([`Quiet`]) is switched off: when a link is
 //! added, so that one that comes up later comes up so, and again whenever it is opened. Both end with
-//! the link, and when its name becomes another interface's or nobody's. Errors: of adding a link, to whoever adds it;
-//! later ones are written to the standard error, and tried again.
+//! the link, and when its name becomes another interface's or nobody's. Errors: of adding a link, to
+//! whoever adds it; later ones are written to the standard error, and tried again.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -227,8 +227,8 @@ impl LinkSupervisor {
         }
     }
 
-    /// Leaves interfaces as they were. After the shards have stopped, which are the
-    /// last to have sockets.
+    /// Leaves interfaces as they were. After the shards have stopped, which are the last to have
+    /// sockets.
     pub(crate) fn leave_interfaces(&self) {
         lock(&self.links).iter_mut().for_each(Supervised::leave);
     }
