@@ -5,6 +5,7 @@
 //! back leave nothing behind; a time that is asked for is not in the past once it was called.
 #![no_main]
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -16,10 +17,14 @@ use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUEUE_MAX;
 use mpls::{
     Action, Change, Core, Fec, FecId, Forwarder, Labels, NhlfeId, Origin, Path, PortKind,
-    Pseudowire, PseudowireId, RouterId, Sequencing, Space, Watch, Way,
+    Pseudowire, PseudowireId, RouterId, Sequencing, Session, Space, Tunnel, TunnelId, TunnelPort,
+    Watch, Way,
 };
 use plateway_fuzz::{Choices, one_line};
+use wire::checksum::Checksum;
 use wire::ethernet::{EtherType, TagControl};
+use wire::gre::Header;
+use wire::l2tp::Cookie;
 use wire::mpls::Label;
 
 const LINKS: u32 = 6;
@@ -62,7 +67,58 @@ fn draw_kind(choices: &mut Choices<'_>) -> PortKind {
         PortKind::Core(Core::default()),
         PortKind::Circuit { traffic_classes },
         PortKind::Virtual { mac: OWN },
+        PortKind::Tunnels(TunnelPort::Gre),
+        PortKind::Tunnels(TunnelPort::L2tp),
     ])
+}
+
+fn draw_tunnel(choices: &mut Choices<'_>) -> Tunnel {
+    let key = |choices: &mut Choices<'_>| choices.of(&[None, Some(1), Some(2)]);
+    let session = |choices: &mut Choices<'_>| NonZeroU32::new(choices.of(&[1, 2])).expect("not 0");
+    let cookie = |choices: &mut Choices<'_>| {
+        choices.of(&[Cookie::None, Cookie::Short([0; 4]), Cookie::Long([0; 8])])
+    };
+    Tunnel {
+        fec: Fec { circuit: draw_link(choices) },
+        port: draw_link(choices),
+        session: if choices.flag() {
+            Session::Gre { key_in: key(choices), key_out: key(choices) }
+        } else {
+            Session::L2tp {
+                session_in: session(choices),
+                cookie_in: cookie(choices),
+                session_out: session(choices),
+                cookie_out: cookie(choices),
+                has_sublayer: choices.flag(),
+            }
+        },
+        sequencing: draw_sequencing(choices),
+    }
+}
+
+fn draw_sequencing(choices: &mut Choices<'_>) -> Sequencing {
+    choices.of(&[Sequencing::Drop, Sequencing::Off, Sequencing::Reorder])
+}
+
+/// A packet from GRE's or L2TP's header on, or any bytes.
+fn draw_packet(choices: &mut Choices<'_>) -> Vec<u8> {
+    let mut packet = Vec::new();
+    if choices.flag() {
+        let header = Header {
+            protocol_type: choices.of(&[EtherType::TRANSPARENT_ETHERNET, EtherType::MPLS]),
+            has_checksum: false,
+            key: choices.of(&[None, Some(1), Some(2)]),
+            sequence: choices.flag().then(|| choices.byte().into()),
+        };
+        packet.extend_from_slice(&header.emit(Checksum::default()));
+    } else {
+        packet.extend([0, 3, 0, 0, 0, 0, 0, choices.of(&[1, 2, 0])]);
+        packet.resize(8 + choices.of(&[0, 4, 8]), 0);
+        packet.extend(choices.of(&[[0; 4], [0x40, 0, 0, 1], [0x40, 0, 0, 4]]));
+    }
+    let length = choices.below(80);
+    packet.extend((0..length).map(|_| choices.byte()));
+    packet
 }
 
 fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
@@ -78,7 +134,7 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
         origins: (0..choices.below(4)).map(|_| origin(choices)).collect(),
         nhlfe: draw_nhlfe(choices),
         backup: choices.flag().then(|| draw_nhlfe(choices)),
-        control_word: choices.of(&[Some(Sequencing::Drop), Some(Sequencing::Off), None]),
+        control_word: choices.flag().then(|| draw_sequencing(choices)),
     }
 }
 
@@ -120,7 +176,8 @@ impl Play {
     fn draw_change(&mut self, choices: &mut Choices<'_>) -> Option<(RouterId, Change)> {
         let router = RouterId(choices.below(2) as u32);
         let id = PseudowireId(choices.below(3) as u32);
-        let change = match choices.below(11) {
+        let tunnel = TunnelId(choices.below(3) as u32);
+        let change = match choices.below(13) {
             0 | 1 => {
                 let (link, kind) = (draw_link(choices), draw_kind(choices));
                 if self.ports.get(&link).is_some_and(|(of, _)| *of != router) {
@@ -154,6 +211,8 @@ impl Play {
             7 => Change::SetPseudowire(id, draw_pseudowire(choices)),
             8 => Change::SetWatch(id, draw_watch(choices)),
             9 => Change::RemovePseudowire(id),
+            10 => Change::SetTunnel(tunnel, draw_tunnel(choices)),
+            11 => Change::RemoveTunnel(tunnel),
             _ if choices.below(8) == 0 => {
                 self.ports.retain(|_, (of, _)| *of != router);
                 Change::RemoveRouter
@@ -173,10 +232,19 @@ impl Play {
             assert!(matches!(kind, PortKind::Virtual { .. }), "{shown:?}");
             assert!(shown.bytes.len() <= bytes.len());
         }
+        self.received();
+    }
+
+    /// What had to wait for other frames.
+    fn received(&mut self) {
+        while let Some((link, _)) = self.it.poll_received() {
+            assert!(matches!(self.ports[&link].1, PortKind::Virtual { .. }), "{link}");
+        }
     }
 
     /// The end of a turn.
     fn settle(&mut self) {
+        self.received();
         while let Some((link, facts)) = self.it.poll_link() {
             match facts {
                 Some(facts) => self.inside.insert(link, facts),
@@ -216,7 +284,13 @@ impl Play {
         assert_eq!((before.head, before.head_length), (after.head, after.head_length));
         if after.link != *link {
             let (_, kind) = self.ports[&after.link];
-            assert!(matches!(kind, PortKind::Core(_)) && after.prefix_length >= 14 + 4);
+            let least = match kind {
+                PortKind::Core(_) => 14 + 4,
+                PortKind::Tunnels(TunnelPort::Gre) => 4,
+                PortKind::Tunnels(TunnelPort::L2tp) => 8,
+                other => panic!("{other:?}"),
+            };
+            assert!(after.prefix_length >= least);
         }
     }
 }
@@ -253,7 +327,12 @@ fuzz_target!(|input: &[u8]| {
                 let control = TagControl(choices.word());
                 let ether_type = choices.of(&[EtherType::VLAN, EtherType::SERVICE_VLAN]);
                 let tag = choices.flag().then_some(VlanTag { ether_type, control });
-                let frame = draw_frame(&mut choices);
+                let is_tunnelled =
+                    |(_, kind): &(RouterId, PortKind)| matches!(kind, PortKind::Tunnels(_));
+                let frame = match play.ports.get(&link).is_some_and(is_tunnelled) {
+                    true => draw_packet(&mut choices),
+                    false => draw_frame(&mut choices),
+                };
                 play.come(link, tag, &frame);
             }
             6 => {

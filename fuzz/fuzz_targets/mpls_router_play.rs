@@ -20,7 +20,7 @@ use mpls::{
 use plateway_fuzz::{Choices, one_line};
 use wire::mpls::{Label, LabelStack, LabelStackEntry};
 use wire::pseudowire::{ControlWord, Packet};
-use wire::sequence::{Arrival, PseudowireSequence};
+use wire::sequence::{Arrival, Numbers, PseudowireSequence};
 
 const CORE: u32 = 3;
 /// Circuits have the numbers behind those of core ports; the last port is not there at first.
@@ -80,7 +80,12 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
         origins,
         nhlfe: NhlfeId(choices.below(3) as u32),
         backup: None,
-        control_word: choices.of(&[Some(Sequencing::Drop), Some(Sequencing::Off), None]),
+        control_word: choices.of(&[
+            Some(Sequencing::Drop),
+            Some(Sequencing::Off),
+            None,
+            Some(Sequencing::Reorder),
+        ]),
     }
 }
 
@@ -169,9 +174,22 @@ impl Play {
                 assert_eq!(self.pseudowire(pseudowire.0), Some(value));
                 assert!(value.control_word.is_some() && packet.ends_with(message));
             }
+            Verdict::Wait => {
+                let value = self.came_to(port, &packet);
+                assert_eq!(value.control_word, Some(Sequencing::Reorder));
+            }
         }
         let is_dropped = matches!(verdict, Verdict::Drop(_));
         assert_eq!(self.drops(port) - before, u64::from(is_dropped), "{verdict:?}");
+    }
+
+    /// What came early and waits no longer.
+    fn early(&mut self) {
+        while let Some((circuit, frame)) = self.router.poll_early(self.now) {
+            let Some(Role::Circuit(role)) = self.role(circuit) else { panic!("{circuit}") };
+            assert!((14..=role.mtu as usize + 18).contains(&frame.len()));
+        }
+        assert!(self.router.poll_timeout().is_none_or(|at| at > self.now));
     }
 
     /// The pseudowire that a packet is one of, by what it has and where it came.
@@ -204,7 +222,9 @@ impl Play {
             let (id, resynced) =
                 found.map(|(id, _, _, seen, _)| (id.0, seen.resynced)).expect("it is there");
             if let Some((last, known)) = self.last.insert(id, (word.sequence, resynced)) {
-                let arrival = word.sequence.arrival(last.next());
+                let numbers = Numbers::PSEUDOWIRE;
+                let expected = numbers.next(last.number().expect("it had one"));
+                let arrival = numbers.arrival(word.sequence.number(), expected);
                 assert!(known != resynced || arrival != Arrival::Late, "{last}, {word}");
             }
         }
@@ -352,6 +372,7 @@ impl Play {
                 self.now = self.now + Duration::from_secs(seconds);
             }
         }
+        self.early();
     }
 }
 

@@ -10,13 +10,13 @@ use std::net::Ipv6Addr;
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
 use wire::checksum::Checksum;
-use wire::ethernet::{EtherType, Header, Tagged, VlanTag};
+use wire::ethernet::{Header, Tagged, VlanTag};
 use wire::fibre_channel::{Encapsulation, EndOfFrame, FrameHeader, StartOfFrame};
 use wire::ip::{Ipv4Header, Ipv6Header, PseudoHeader};
-use wire::l2tp::{Cookie, DataHeader, L2SpecificSublayer, SessionFormat, Transport, session_id};
+use wire::l2tp::{Cookie, DataHeader, SessionFormat, Transport, session_id};
 use wire::nfs::{FileAttributes, ReadReply};
 use wire::rpc::{AcceptedReply, RecordMark};
-use wire::sequence::Arrival;
+use wire::sequence::{Arrival, Numbers};
 use wire::{Expected, ParseError, gre, tcp, udp};
 
 fuzz_target!(|input: &[u8]| {
@@ -42,11 +42,9 @@ fuzz_target!(|input: &[u8]| {
     nfs(input);
     if let Some(&[a, b, c, d, e, f, g, h]) = input.first_chunk() {
         let [a, b] = [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes);
-        let gre =
-            |sequence| gre::Header { sequence: Some(sequence), ..gre::Header::new(EtherType(0)) };
-        sequence(32, a ^ b, gre(a).arrival(b), gre(b).arrival(a));
-        let [of_a, of_b] = [a, b].map(L2SpecificSublayer::sequenced);
-        sequence(24, a ^ b, of_a.arrival(b), of_b.arrival(a));
+        for (numbers, bits) in [(Numbers::GRE, 32), (Numbers::L2TP, 24)] {
+            sequence(numbers, bits, [a, b]);
+        }
     }
 });
 
@@ -191,16 +189,16 @@ fn nfs(input: &[u8]) {
     }
 }
 
-/// Of two numbers that differ in these of their `bits` bits at most one is ahead of the other.
-fn sequence(bits: u32, differ: u32, one: Arrival, other: Arrival) {
-    let differ = differ << (32 - bits);
-    match (one, other) {
-        (Arrival::InOrder, Arrival::InOrder) => assert_eq!(differ, 0),
+/// Of two numbers of so many bits at most one is ahead of the other.
+fn sequence(numbers: Numbers, bits: u32, both: [u32; 2]) {
+    let [one, other] = both.map(|number| number >> (32 - bits));
+    let arrivals = (numbers.arrival(Some(one), other), numbers.arrival(Some(other), one));
+    match arrivals {
+        (Arrival::InOrder, Arrival::InOrder) => assert_eq!(one, other),
         (Arrival::Ahead(missing), Arrival::Late) | (Arrival::Late, Arrival::Ahead(missing)) => {
             assert!(missing > 0 && missing < 1 << (bits - 1));
         }
-        // Half of all numbers away from each other.
-        (Arrival::Late, Arrival::Late) => assert_eq!(differ, 1 << 31),
-        arrivals => panic!("{differ:#x}: {arrivals:?}"),
+        (Arrival::Late, Arrival::Late) => assert_eq!(one ^ other, 1 << (bits - 1), "half of all"),
+        _ => panic!("{one} and {other}: {arrivals:?}"),
     }
 }

@@ -190,6 +190,13 @@ pub trait VirtualLinks: fmt::Debug + Send {
     /// it was forwarded, or the machine has counted why not.
     fn receive<'a>(&mut self, now: Instant, frame: InFrame<'a>) -> Option<InFrame<'a>>;
 
+    /// A frame that came on a virtual link before others of it, and was held back for them: after each
+    /// frame, at the end of a turn and after [`handle_timeout`](Self::handle_timeout), until there is
+    /// none.
+    fn poll_received(&mut self) -> Option<(LinkId, Vec<u8>)> {
+        None
+    }
+
     /// Of the frames of a batch those for virtual links have what goes around them put in front
     /// ([`FrameBatch::put_in_front`]), and leave by real links. One that cannot is left as it is:
     /// the driver, who does not know its link, drops it.

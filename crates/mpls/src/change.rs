@@ -15,9 +15,10 @@ use wire::mpls::Label;
 use crate::forwarder::Watch;
 use crate::ilm::{Action, FecId};
 use crate::nhlfe::{Labels, NhlfeId};
-use crate::port::Core;
+use crate::port::{Core, TunnelPort};
 use crate::pseudowire::{Pseudowire, PseudowireId};
 use crate::router::Space;
+use crate::tunnel::{Tunnel, TunnelId};
 
 /// The number of a router among those of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +41,8 @@ pub enum PortKind {
     /// A circuit that ends in this process: a virtual link with this address, for those who live on
     /// frames here.
     Virtual { mac: MacAddress },
+    /// Towards a host where tunnels of this kind end: a link of datagrams of the driver's.
+    Tunnels(TunnelPort),
 }
 
 /// A path that begins here: the next router, and the labels that it wants on top.
@@ -85,6 +88,10 @@ pub enum Change {
     SetWatch(PseudowireId, Option<Watch>),
     /// There is no such pseudowire any more.
     RemovePseudowire(PseudowireId),
+    /// There is a tunnel, or it is another way now.
+    SetTunnel(TunnelId, Tunnel),
+    /// There is no such tunnel any more.
+    RemoveTunnel(TunnelId),
     /// The router is gone, with all that it has.
     RemoveRouter,
 }

@@ -4,6 +4,7 @@
 //! ```text
 //!   receive      core port: opened, then `Router::handle_labelled`     -> queue of the port by which it leaves
 //!                circuit: whole, `Router::handle_circuit`              -> the same, or the frame of a virtual link
+//!   poll_received  a frame of a virtual link that had to wait for others
 //!   encapsulate  a frame that was sent on a virtual link               -> the same batch, headers put in front
 //!   poll_batch   what waits for a port, at the end of the turn
 //! ```
@@ -32,7 +33,7 @@ use wire::mpls::LabelStackEntry;
 use wire::pseudowire::ControlWord;
 
 use crate::change::{Change, Path, PortKind, RouterId};
-use crate::ftn::Fec;
+use crate::ftn::{Fec, Wire};
 use crate::limits::{FRONT_MAX, PORTS_MAX, QUEUE_MAX, SPARE_BATCHES_MAX};
 use crate::nhlfe::{NextHop, Nhlfe, NhlfeId};
 use crate::port::{Circuit, PortCounters, Role};
@@ -40,6 +41,7 @@ use crate::pseudowire::PseudowireId;
 use crate::refused::Refused;
 use crate::report::{PortReport, RouterReport};
 use crate::router::Router;
+use crate::tunnel::Tunnel;
 use crate::verdict::{Drops, Verdict};
 
 use watch::Watched;
@@ -97,6 +99,10 @@ pub struct Forwarder {
     /// When the traffic of one of them moves next, if nothing happens until then.
     next_move: Option<Instant>,
     events: VecDeque<(RouterId, Event)>,
+    /// Routers with frames that came early.
+    early: Vec<RouterId>,
+    /// Frames of virtual links that had to wait.
+    received: VecDeque<(LinkId, Vec<u8>)>,
 }
 
 impl Forwarder {
@@ -115,6 +121,8 @@ impl Forwarder {
             watched: BTreeMap::new(),
             next_move: None,
             events: VecDeque::new(),
+            early: Vec::new(),
+            received: VecDeque::new(),
         }
     }
 
@@ -161,9 +169,12 @@ impl Forwarder {
                 }
                 self.set_watch(now, id, number, watch);
             }
+            Change::SetTunnel(number, tunnel) => router.set_tunnel(number, tunnel)?,
+            Change::RemoveTunnel(number) => router.remove_tunnel(number),
             Change::RemoveRouter => self.remove_router(now, id),
         }
         self.look_at_virtual_links();
+        self.deliver_early(now);
         Ok(())
     }
 
@@ -238,6 +249,7 @@ impl Forwarder {
                 router.set_port(link, Role::Circuit(Circuit { mtu, traffic_classes }));
             }
             PortKind::Virtual { .. } => router.set_port(link, Role::Circuit(Circuit::new(mtu))),
+            PortKind::Tunnels(kind) => router.set_port(link, Role::Tunnels { kind, mtu }),
         }
     }
 
@@ -269,13 +281,23 @@ impl Forwarder {
         }
     }
 
-    /// What is known of a virtual link; `None` while it has no pseudowire, or the pseudowire no path
-    /// whose port is up.
+    /// What is known of a virtual link; `None` while nothing carries it, or what does has no port that
+    /// is up.
     fn facts_of_virtual(&self, circuit: LinkId) -> Option<LinkFacts> {
         let Port { router, kind, .. } = self.ports.get(circuit.0)?;
         let PortKind::Virtual { mac } = kind else { return None };
         let router = &self.routers[router.0].router;
-        let (pseudowire, way) = router.pseudowire(router.pseudowire_of(Fec { circuit })?)?;
+        let id = match router.wire_of(Fec { circuit })? {
+            Wire::Pseudowire(id) => id,
+            Wire::Tunnel(id) => {
+                let Tunnel { port, session, sequencing, .. } = router.tunnel(id)?;
+                let below = self.ports.get(port.0)?.facts?;
+                let around = session.header_size(*sequencing) + HEADER_SIZE;
+                let mtu = below.mtu.checked_sub(around as u32)?;
+                return Some(LinkFacts { mac: mac.0, mtu, vlan: None, ..below });
+            }
+        };
+        let (pseudowire, way) = router.pseudowire(id)?;
         let nhlfe = router.nhlfe(pseudowire.nhlfe_of(way)?)?;
         let below = self.ports.get(nhlfe.next_hop.port.0)?.facts?;
         let labels = nhlfe.labels.as_slice().len() + 1;
@@ -305,9 +327,44 @@ impl Forwarder {
             Verdict::Channel { pseudowire, way, header, message } => {
                 self.handle_message(now, (router, pseudowire, way), header, message);
             }
+            Verdict::Wait => {
+                if !self.early.contains(&router) {
+                    self.early.push(router);
+                }
+            }
             Verdict::Drop(_) => {}
         }
         None
+    }
+
+    /// Frames that came early and wait no longer leave.
+    #[inline]
+    fn deliver_early(&mut self, now: Instant) {
+        if !self.early.is_empty() {
+            self.take_early(now);
+        }
+    }
+
+    #[cold]
+    fn take_early(&mut self, now: Instant) {
+        let mut routers = core::mem::take(&mut self.early);
+        routers.retain(|id| {
+            while let Some(routed) = self.routers.get_mut(id.0)
+                && let Some((circuit, frame)) = routed.router.poll_early(now)
+            {
+                match self.ports.get(circuit.0).map(|port| port.kind) {
+                    Some(PortKind::Virtual { .. }) => self.received.push_back((circuit, frame)),
+                    _ => self.queue(circuit, &[], &frame),
+                }
+            }
+            self.early_of(*id).is_some()
+        });
+        self.early = routers;
+    }
+
+    /// When the next frame of a router that came early waits no longer.
+    fn early_of(&self, id: RouterId) -> Option<Instant> {
+        self.routers.get(id.0)?.router.poll_timeout()
     }
 
     /// A frame waits for a port, unless too many do.
@@ -399,17 +456,28 @@ impl VirtualLinks for Forwarder {
         let link = frame.link;
         let Port { router: id, kind, .. } = self.ports.get(link.0)?;
         let (id, router) = (*id, &mut self.routers[id.0].router);
-        let verdict = if matches!(kind, PortKind::Core(_)) {
-            let frame = self.cores.open(&frame)?;
-            if frame.ether_type != EtherType::MPLS {
-                self.cores.misfits.other_type += 1;
-                return None;
+        let verdict = match kind {
+            PortKind::Core(_) => {
+                let frame = self.cores.open(&frame)?;
+                if frame.ether_type != EtherType::MPLS {
+                    self.cores.misfits.other_type += 1;
+                    return None;
+                }
+                router.handle_labelled(now, link, frame.payload)
             }
-            router.handle_labelled(now, link, frame.payload)
-        } else {
-            router.handle_circuit(link, frame.tag, frame.bytes)
+            PortKind::Tunnels(_) => router.handle_tunnelled(now, link, frame.bytes),
+            PortKind::Circuit { .. } | PortKind::Virtual { .. } => {
+                router.handle_circuit(link, frame.tag, frame.bytes)
+            }
         };
-        self.carry_out(now, id, verdict)
+        let inside = self.carry_out(now, id, verdict);
+        self.deliver_early(now);
+        inside
+    }
+
+    #[inline]
+    fn poll_received(&mut self) -> Option<(LinkId, Vec<u8>)> {
+        self.received.pop_front()
     }
 
     #[inline]
@@ -445,13 +513,15 @@ impl VirtualLinks for Forwarder {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Instant::earliest(self.sessions.poll_timeout(), self.next_move)
+        let early = self.early.iter().filter_map(|id| self.early_of(*id)).min();
+        Instant::earliest(Instant::earliest(self.sessions.poll_timeout(), self.next_move), early)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.sessions.handle_timeout(now);
         self.work(now);
         self.move_when_due(now);
+        self.deliver_early(now);
     }
 
     fn handle_sent(&mut self, mut batch: FrameBatch) {

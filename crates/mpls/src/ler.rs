@@ -1,5 +1,5 @@
 //! The edge: a frame of a circuit enters its pseudowire, and a packet leaves a pseudowire by its
-//! circuit, as the frame that entered.
+//! circuit, as the frame that entered. What goes by a tunnel through IP instead is [`crate::tunnel`]'s.
 //!
 //! ```text
 //!   circuit:   frame
@@ -16,7 +16,7 @@
 //! Units: bytes of a frame from its destination address on. Errors: frames are dropped and counted.
 //! Spec: RFC 4448, RFC 4385; RFC 3443 (the labels' TTL says nothing of the frame's: "pipe").
 
-use block::{IdMap, planted};
+use block::{IdMap, Instant, planted};
 use contract::LinkId;
 use wire::Front;
 use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, Tagged, VLAN_TAG_SIZE, VlanTag};
@@ -24,15 +24,15 @@ use wire::mpls::{Label, LabelStackEntry};
 use wire::pseudowire::{AssociatedChannelHeader, ControlWord, Packet};
 use wire::sequence::PseudowireSequence;
 
-use crate::ftn::Fec;
+use crate::ftn::{Fec, Wire};
 use crate::limits::{ADDRESSES, CHANNEL_CLASS, FRONT_MAX, TTL_FIRST};
 use crate::nhlfe::NhlfeState;
 use crate::port::{PortState, Role};
 use crate::protection::Way;
 use crate::pseudowire::{PseudowireId, PseudowireState};
 use crate::router::Router;
-use crate::sequencing::Sequencing;
-use crate::verdict::{DropReason, Verdict};
+use crate::sequencing::{Receiver, Taken};
+use crate::verdict::{DropReason, Drops, Verdict};
 
 impl Router {
     /// What is done with a frame that came by a circuit, whoever it is for. It is whole, from its
@@ -91,7 +91,10 @@ impl Router {
         }
         let priority = tag.or(tagged.tag).map_or(0, |tag| tag.control.priority());
         let traffic_class = role.traffic_classes[usize::from(priority)];
-        let id = self.ftn.find(Fec { circuit }).ok_or(DropReason::NoPseudowire)?;
+        let id = match self.ftn.find(Fec { circuit }).ok_or(DropReason::NoPseudowire)? {
+            Wire::Pseudowire(id) => id,
+            Wire::Tunnel(id) => return self.tunnels[id.0].enter(&mut self.ports, front, rest),
+        };
         let entered = &mut self.pseudowires[id.0];
         let nhlfe = entered.pseudowire.nhlfe_of(entered.way);
         let nhlfe = nhlfe.and_then(|nhlfe| self.nhlfes.get_mut(nhlfe.0));
@@ -148,10 +151,10 @@ impl PseudowireState {
         rest: usize,
     ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
         let frame_bytes = front.len() + rest;
-        let mut number = PseudowireSequence::UNSEQUENCED;
+        let mut number = None;
         if let Some(sequencing) = self.pseudowire.control_word {
             number = self.sender.number(sequencing);
-            front.push(&ControlWord::ethernet(number).emit());
+            front.push(&ControlWord::ethernet(PseudowireSequence::new(number)).emit());
         }
         let tunnel = LabelStackEntry {
             label: self.pseudowire.label_out,
@@ -176,17 +179,17 @@ impl PseudowireState {
     }
 
     /// A packet leaves, from behind the pseudowire's label on, which came by this port and, if its
-    /// label was not popped before, in this tunnel.
+    /// label was not popped before, in this tunnel; and whether that label was the bottom.
     #[inline]
     pub(crate) fn leave<'a>(
         &mut self,
+        now: Instant,
         ports: &mut IdMap<PortState>,
         id: PseudowireId,
-        origin: (LinkId, Option<Label>),
-        is_bottom: bool,
+        came: (LinkId, Option<Label>, bool),
         packet: &'a [u8],
     ) -> Result<Verdict<'a>, DropReason> {
-        let left = self.open(id, origin, is_bottom, packet).and_then(|verdict| {
+        let left = self.open(now, id, came, packet).and_then(|verdict| {
             if let Verdict::Deliver { circuit, frame } = verdict {
                 deliver(ports, circuit, frame)?;
             }
@@ -197,19 +200,33 @@ impl PseudowireState {
                 self.counters.delivered += 1;
                 self.counters.delivered_bytes += frame.len() as u64;
             }
+            Ok(Verdict::Wait) => {}
             Ok(_) => self.counters.channel_messages += 1,
             Err(reason) => self.drops.count(*reason),
         }
         left
     }
 
+    /// The next frame that came early and leaves now.
+    pub(crate) fn take_early(
+        &mut self,
+        now: Instant,
+        ports: &mut IdMap<PortState>,
+    ) -> Option<(LinkId, Vec<u8>)> {
+        let circuit = self.pseudowire.fec.circuit;
+        let frame = deliver_early(now, ports, circuit, &mut self.receiver, &mut self.drops)?;
+        self.counters.delivered += 1;
+        self.counters.delivered_bytes += frame.len() as u64;
+        Some((circuit, frame))
+    }
+
     /// Whether a packet is one of this pseudowire's, and what is in it.
     #[inline]
     fn open<'a>(
         &mut self,
+        now: Instant,
         id: PseudowireId,
-        (port, tunnel): (LinkId, Option<Label>),
-        is_bottom: bool,
+        (port, tunnel, is_bottom): (LinkId, Option<Label>, bool),
         packet: &'a [u8],
     ) -> Result<Verdict<'a>, DropReason> {
         if !is_bottom {
@@ -223,10 +240,11 @@ impl PseudowireState {
         match Packet::parse(packet) {
             Ok(Packet::Data(word, behind)) => {
                 let frame = whole(behind)?;
-                if sequencing == Sequencing::Drop && !self.receiver.take(word.sequence) {
-                    return Err(DropReason::Late);
+                match self.receiver.receive(now, sequencing, word.sequence.number(), frame) {
+                    Taken::Passes => Ok(Verdict::Deliver { circuit, frame }),
+                    Taken::Waits => Ok(Verdict::Wait),
+                    Taken::IsLate => Err(DropReason::Late),
                 }
-                Ok(Verdict::Deliver { circuit, frame })
             }
             Ok(Packet::Channel(_, message)) if planted("channel-reaches-the-circuit") => {
                 Ok(Verdict::Deliver { circuit, frame: message })
@@ -241,7 +259,7 @@ impl PseudowireState {
 
 /// A frame with an Ethernet header.
 #[inline]
-fn whole(frame: &[u8]) -> Result<&[u8], DropReason> {
+pub(crate) fn whole(frame: &[u8]) -> Result<&[u8], DropReason> {
     if frame.len() < HEADER_SIZE { Err(DropReason::Runt) } else { Ok(frame) }
 }
 
@@ -257,7 +275,11 @@ fn misread(packet: &[u8]) -> DropReason {
 
 /// A frame leaves by a circuit that is there and takes it.
 #[inline]
-fn deliver(ports: &mut IdMap<PortState>, circuit: LinkId, frame: &[u8]) -> Result<(), DropReason> {
+pub(crate) fn deliver(
+    ports: &mut IdMap<PortState>,
+    circuit: LinkId,
+    frame: &[u8],
+) -> Result<(), DropReason> {
     let port = ports.get_mut(circuit.0).ok_or(DropReason::NoCircuit)?;
     let Role::Circuit(role) = port.role else { return Err(DropReason::NoCircuit) };
     let is_tagged = Tagged::parse(frame).is_ok_and(|frame| frame.tag.is_some());
@@ -267,4 +289,21 @@ fn deliver(ports: &mut IdMap<PortState>, circuit: LinkId, frame: &[u8]) -> Resul
     }
     port.count_sent(frame.len());
     Ok(())
+}
+
+/// The next frame that came early, has waited long enough, and leaves by a circuit.
+pub(crate) fn deliver_early(
+    now: Instant,
+    ports: &mut IdMap<PortState>,
+    circuit: LinkId,
+    receiver: &mut Receiver,
+    drops: &mut Drops,
+) -> Option<Vec<u8>> {
+    loop {
+        let frame = receiver.take_early(now)?;
+        match deliver(ports, circuit, &frame) {
+            Ok(()) => return Some(frame),
+            Err(reason) => drops.count(reason),
+        }
+    }
 }

@@ -2,13 +2,14 @@
 //!
 //! A pure machine: the tables of a router and a frame in, a [`Verdict`] about it out; no socket,
 //! thread or clock. What lives here: the incoming label map ([`ilm`]), where packets go and with
-//! which labels ([`nhlfe`]), which frames go by which pseudowire ([`ftn`]), the pseudowire with its
-//! sequence numbers ([`pseudowire`], [`sequencing`]), and the ways through a router: a packet with
-//! labels is switched or ends here (`lsr`), a frame of a customer's enters or leaves (`ler`). Around
-//! them stands the machine that a shard runs ([`forwarder`]): frames in, batches out.
+//! which labels ([`nhlfe`]), what a customer's frames go by ([`ftn`]): a pseudowire or a tunnel
+//! through IP ([`pseudowire`], [`tunnel`]), with sequence numbers ([`sequencing`]), and the ways
+//! through a router: a packet with labels is switched or ends here (`lsr`), a frame of a customer's
+//! enters or leaves (`ler`). Around them stands the machine that a shard runs ([`forwarder`]): frames
+//! in, batches out.
 //!
-//! What does not: the bytes of headers (`wire`), rings, copies and queues (rings and interfaces are the driver's), what the frames of customers mean, how anybody comes to know a label. Read
-//! [`router`] first, then `lsr`, then `ler`.
+//! What does not: the bytes of headers (`wire`), rings and interfaces (the driver's), what the frames
+//! of customers mean, how anybody comes to know a label. Read [`router`] first, then `lsr`, then `ler`.
 
 pub mod change;
 pub mod forwarder;
@@ -22,23 +23,26 @@ pub mod port;
 pub mod protection;
 pub mod pseudowire;
 mod refused;
+mod reorder;
 pub mod report;
 pub mod router;
 pub mod sequencing;
 #[cfg(test)]
 mod tests;
+pub mod tunnel;
 pub mod verdict;
 
 pub use change::{Change, Path, PortKind, RouterId};
 pub use forwarder::{Event, Forwarder, QueueCounters, SessionReport, Watch, WatchReport};
-pub use ftn::Fec;
+pub use ftn::{Fec, Wire};
 pub use ilm::{Action, FecId, Ilm, IlmEntry, Owner};
 pub use nhlfe::{Labels, NextHop, Nhlfe, NhlfeId};
-pub use port::{Circuit, Core, Role};
+pub use port::{Circuit, Core, Role, TunnelPort};
 pub use protection::{ProtectionCounters, Way};
 pub use pseudowire::{Origin, Pseudowire, PseudowireId};
 pub use refused::Refused;
-pub use report::{LabelReport, PortReport, PseudowireReport, RouterReport};
+pub use report::{LabelReport, PortReport, PseudowireReport, RouterReport, TunnelReport};
 pub use router::{Router, Space};
 pub use sequencing::Sequencing;
+pub use tunnel::{Session, SessionKey, Tunnel, TunnelId};
 pub use verdict::{DropReason, Drops, Verdict};

@@ -5,6 +5,8 @@
 use core::time::Duration;
 
 use wire::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
+use wire::gre;
+use wire::l2tp::DataHeader;
 use wire::mpls::LabelStackEntry;
 use wire::pseudowire::ControlWord;
 
@@ -45,14 +47,24 @@ pub const QUARANTINE_DEFAULT: Duration = Duration::from_secs(60);
 /// sender began anew. A network that repeats frames repeats fewer in a row.
 pub const RESYNC_FRAMES: u32 = 64;
 
+/// Frames that wait at most for others that were sent before them, and for how long: longer than two
+/// paths of a network differ, shorter than any sender waits before it sends again.
+pub const EARLY_MAX: usize = 64;
+pub const EARLY_WAIT: Duration = Duration::from_millis(1);
+
 /// Numbers of ports, NHLFEs and pseudowires are small, since each is a place in a list: no more
 /// interfaces than a machine has, and no more of the others than there are labels.
 pub const PORTS_MAX: u32 = 1 << 16;
 pub const NHLFES_MAX: u32 = 1 << 20;
 pub const PSEUDOWIRES_MAX: u32 = 1 << 20;
+/// Each has a circuit, and so a port.
+pub const TUNNELS_MAX: u32 = PORTS_MAX;
 
 // How the bounds relate.
 const _: () = {
+    // What goes in front of a frame in a tunnel through IP.
+    assert!(DataHeader::SIZE_MAX + ADDRESSES + VLAN_TAG_SIZE <= FRONT_MAX);
+    assert!(gre::Header::SIZE_MAX <= DataHeader::SIZE_MAX);
     // The labels of one router do not make a stack that the next one refuses.
     assert!(LABELS_MAX < DEPTH_MAX);
     // A receiver follows a sender that began anew long before the window comes around.

@@ -16,6 +16,7 @@ use block::{IdMap, Instant, planted};
 use contract::LinkId;
 use wire::mpls::{Label, LabelStackEntry};
 
+use crate::ftn::Wire;
 use crate::ilm::{Action, Ilm, IlmEntry, State};
 use crate::limits::DEPTH_MAX;
 use crate::port::{Core, PortState, Role};
@@ -71,8 +72,12 @@ impl Router {
                     (_, State::Lsp(Action::Pop)) => Ok(None),
                     (_, State::Pseudowire(id)) => {
                         let end = &mut self.pseudowires[id.0];
-                        end.leave(&mut self.ports, id, (port, tunnel), entry.is_bottom, below)
-                            .map(Some)
+                        let came = (port, tunnel, entry.is_bottom);
+                        let left = end.leave(now, &mut self.ports, id, came, below);
+                        if matches!(left, Ok(Verdict::Wait)) {
+                            self.early.put(Wire::Pseudowire(id));
+                        }
+                        left.map(Some)
                     }
                 };
                 match next {
@@ -97,7 +102,7 @@ fn enter(ports: &mut IdMap<PortState>, port: LinkId, bytes: usize) -> Result<Cor
     let core = match state.role {
         Role::Core(core) => core,
         Role::Circuit(_) if planted("labels-of-customers-are-looked-up") => Core::default(),
-        Role::Circuit(_) => return Err(DropReason::NotCore),
+        Role::Circuit(_) | Role::Tunnels { .. } => return Err(DropReason::NotCore),
     };
     state.count_received(bytes);
     Ok(core)

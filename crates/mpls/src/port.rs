@@ -1,9 +1,10 @@
 //! Ports: where a router hears frames and sends them, and what came and left by each.
 //!
-//! A port is a link of the driver's, by its number, and either of the core or the end of a circuit.
-//! Only frames of a core port have labels that mean something; those of a circuit are a customer's
-//! bytes, whatever they look like. Units: frames, and their bytes behind the Ethernet header on core
-//! ports, from the destination address on at circuits. No errors.
+//! A port is a link of the driver's, by its number, and of the core, the end of a circuit, or what
+//! tunnels through IP go by. Only frames of a core port have labels that mean something; those of a
+//! circuit are a customer's bytes, whatever they look like. Units: frames, and their bytes behind the
+//! Ethernet header on core ports, from the destination address on at circuits, from GRE's or L2TP's
+//! header on for tunnels. No errors.
 
 use contract::counters;
 
@@ -14,6 +15,21 @@ use crate::verdict::Drops;
 pub enum Role {
     Core(Core),
     Circuit(Circuit),
+    /// Towards a host where tunnels of one kind end; `mtu` is what a packet may have, from their
+    /// header on.
+    Tunnels {
+        kind: TunnelPort,
+        mtu: u32,
+    },
+}
+
+/// What tunnels of a port are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelPort {
+    /// GRE over IP.
+    Gre,
+    /// L2TPv3 over UDP.
+    L2tp,
 }
 
 /// A port towards other routers.

@@ -13,6 +13,7 @@ use core::fmt;
 use block::planted;
 use contract::{LinkId, counters};
 use wire::mpls::Label;
+use wire::sequence::Numbers;
 
 use crate::ftn::Fec;
 use crate::limits::ORIGINS_MAX;
@@ -140,8 +141,8 @@ impl PseudowireState {
         Self {
             pseudowire,
             way: Way::Primary,
-            sender: Sender::new(),
-            receiver: Receiver::default(),
+            sender: Sender::new(Numbers::PSEUDOWIRE),
+            receiver: Receiver::new(Numbers::PSEUDOWIRE),
             counters: PseudowireCounters::default(),
             drops: Drops::default(),
         }
@@ -153,7 +154,7 @@ impl PseudowireState {
         if pseudowire.control_word != self.pseudowire.control_word
             || planted("renewal-forgets-the-sequence")
         {
-            self.receiver.begin_anew();
+            self.receiver.begin_anew(Numbers::PSEUDOWIRE);
         }
         if pseudowire.backup.is_none() {
             self.way = Way::Primary;

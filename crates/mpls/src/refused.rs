@@ -5,10 +5,10 @@ use core::time::Duration;
 
 use wire::mpls::Label;
 
-use crate::ftn::Fec;
+use crate::ftn::{Fec, Wire};
 use crate::ilm::Owner;
 use crate::limits::{LABELS_MAX, ORIGINS_MAX};
-use crate::pseudowire::PseudowireId;
+use crate::tunnel::{SessionKey, TunnelId};
 
 /// Why a table stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,12 @@ pub enum Refused {
     Taken { label: Label, by: Owner },
     /// Somebody else had the label, and packets for them may still come for so long.
     Quarantined { label: Label, left: Duration },
-    /// Another pseudowire carries these frames.
-    FecTaken { fec: Fec, by: PseudowireId },
+    /// Another pseudowire or tunnel carries these frames.
+    FecTaken { fec: Fec, by: Wire },
+    /// Packets with this key or session ID are those of another tunnel between the same hosts.
+    SessionTaken { key: SessionKey, by: TunnelId },
+    /// A tunnel of L2TPv3 whose frames are to be numbered, and which has no room for numbers.
+    NoNumbers,
     /// More labels on a packet than there is room for.
     TooManyLabels(usize),
     /// A pseudowire that cannot be watched so.
@@ -41,6 +45,10 @@ impl fmt::Display for Refused {
                 write!(f, "label {label} was another's, and is nobody's for {seconds} s more")
             }
             Self::FecTaken { fec, by } => write!(f, "{fec} goes by {by}"),
+            Self::SessionTaken { key, by } => write!(f, "{key} is that of {by}"),
+            Self::NoNumbers => f.write_str(
+                "expected the L2-specific sublayer where frames are numbered, seen none",
+            ),
             Self::TooManyLabels(count) => {
                 write!(f, "expected at most {LABELS_MAX} labels, seen {count}")
             }

@@ -15,6 +15,7 @@ use crate::port::PortCounters;
 use crate::pseudowire::{Pseudowire, PseudowireCounters, PseudowireId};
 use crate::router::{Router, Space};
 use crate::sequencing::SequenceCounters;
+use crate::tunnel::{Tunnel, TunnelCounters, TunnelId};
 use crate::verdict::Drops;
 
 /// A router.
@@ -28,6 +29,7 @@ pub struct RouterReport {
     /// The labels of the platform, then those of each port, in their order.
     pub labels: Vec<LabelReport>,
     pub pseudowires: Vec<PseudowireReport>,
+    pub tunnels: Vec<TunnelReport>,
     /// Of frames by ports that are not there.
     pub strays: Drops,
 }
@@ -66,6 +68,16 @@ pub struct PseudowireReport {
     pub watch: Option<WatchReport>,
 }
 
+/// A tunnel.
+#[derive(Clone, Copy, Debug)]
+pub struct TunnelReport {
+    pub id: TunnelId,
+    pub tunnel: Tunnel,
+    pub counters: TunnelCounters,
+    pub sequence: SequenceCounters,
+    pub drops: Drops,
+}
+
 impl RouterReport {
     pub(crate) fn new(
         now: Instant,
@@ -96,11 +108,16 @@ impl RouterReport {
                 let (pseudowire, watch) = (pseudowire.clone(), watch(id));
                 PseudowireReport { id, pseudowire, counters, sequence, drops, watch }
             });
+        let tunnels = router.tunnels().map(|(id, tunnel, counters, sequence, drops)| {
+            let (counters, sequence, drops) = (*counters, *sequence, *drops);
+            TunnelReport { id, tunnel: *tunnel, counters, sequence, drops }
+        });
         Self {
             router: id,
             nhlfes: router.nhlfes().map(|(id, nhlfe, counters)| (id, *nhlfe, *counters)).collect(),
             labels,
             pseudowires: pseudowires.collect(),
+            tunnels: tunnels.collect(),
             strays: *router.strays(),
             ports,
         }

@@ -4,7 +4,8 @@
 //! switched makes it an LSR, circuits and pseudowires make it an LER.
 //!
 //! Order of calls: `set_*` and `remove_*` at any time, `handle_labelled` with what comes by a core
-//! port, `handle_circuit` with what comes by a circuit. Entries are set whole, one by one. One that is
+//! port, `handle_circuit` with what comes by a circuit, `handle_tunnelled` with what comes by a port
+//! of tunnels. Entries are set whole, one by one. One that is
 //! set again keeps its counters and, of a pseudowire, what is known of sequence numbers, so what did
 //! not change may be set again in the midst of traffic. Entries refer to each other by number and
 //! need not be there: what refers to one that is not drops and counts.
@@ -12,20 +13,23 @@
 //! which nothing is changed; numbers beyond `limits` are our own mistake. Spec: RFC 3031.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use block::{IdMap, Instant};
 use contract::LinkId;
 use wire::mpls::Label;
+use wire::sequence::Numbers;
 
-use crate::ftn::{Fec, Ftn};
+use crate::ftn::{Fec, Ftn, Wire};
 use crate::ilm::{Action, FecId, Ilm, Owner, State};
-use crate::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX, QUARANTINE_DEFAULT};
+use crate::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX, QUARANTINE_DEFAULT, TUNNELS_MAX};
 use crate::nhlfe::{Nhlfe, NhlfeCounters, NhlfeId, NhlfeState};
 use crate::port::{PortCounters, PortState, Role};
 use crate::protection::Way;
 use crate::pseudowire::{Pseudowire, PseudowireCounters, PseudowireId, PseudowireState};
 use crate::refused::Refused;
 use crate::sequencing::SequenceCounters;
+use crate::tunnel::{SessionKey, Tunnel, TunnelCounters, TunnelId, TunnelState};
 use crate::verdict::{DropReason, Drops, Verdict};
 
 /// A label space: where a label means something.
@@ -35,6 +39,23 @@ pub enum Space {
     Platform,
     /// On one core port, on top of a packet. There it goes before one of the platform.
     Port(LinkId),
+}
+
+/// What has frames that came early, and when the next of them waits no longer.
+#[derive(Debug, Default)]
+pub(crate) struct EarlyWires {
+    wires: Vec<Wire>,
+    next: Option<Instant>,
+}
+
+impl EarlyWires {
+    /// One has such a frame.
+    #[cold]
+    pub(crate) fn put(&mut self, wire: Wire) {
+        if !self.wires.contains(&wire) {
+            self.wires.push(wire);
+        }
+    }
 }
 
 /// A label switching router, at the edge of its network or within.
@@ -47,7 +68,11 @@ pub struct Router {
     pub(crate) port_labels: IdMap<Ilm>,
     pub(crate) nhlfes: IdMap<NhlfeState>,
     pub(crate) pseudowires: IdMap<PseudowireState>,
+    pub(crate) tunnels: IdMap<TunnelState>,
+    /// By which of them a packet of a port is.
+    pub(crate) sessions: BTreeMap<(LinkId, SessionKey), TunnelId>,
     pub(crate) ftn: Ftn,
+    pub(crate) early: EarlyWires,
     quarantine: Duration,
     /// Of frames by ports that are not there.
     strays: Drops,
@@ -61,7 +86,10 @@ impl Default for Router {
             port_labels: IdMap::default(),
             nhlfes: IdMap::default(),
             pseudowires: IdMap::default(),
+            tunnels: IdMap::default(),
+            sessions: BTreeMap::new(),
             ftn: Ftn::default(),
+            early: EarlyWires::default(),
             quarantine: QUARANTINE_DEFAULT,
             strays: Drops::default(),
         }
@@ -150,7 +178,7 @@ impl Router {
         let owner = Owner::Pseudowire(id, fec);
         pseudowire.check()?;
         self.labels.check(now, label_in, owner)?;
-        self.ftn.check(fec, id)?;
+        self.ftn.check(fec, Wire::Pseudowire(id))?;
         if let Some(PseudowireState { pseudowire: before, .. }) = self.pseudowires.get(id.0) {
             if before.label_in != label_in {
                 let owner = Owner::Pseudowire(id, before.fec);
@@ -159,7 +187,7 @@ impl Router {
             self.ftn.remove(before.fec);
         }
         self.labels.assign(now, label_in, owner, State::Pseudowire(id));
-        self.ftn.insert(fec, id);
+        self.ftn.insert(fec, Wire::Pseudowire(id));
         match self.pseudowires.get_mut(id.0) {
             Some(state) => state.renew(pseudowire),
             None => drop(self.pseudowires.insert(id.0, PseudowireState::new(pseudowire))),
@@ -178,6 +206,35 @@ impl Router {
         self.ftn.remove(fec);
     }
 
+    /// There is a tunnel, or it is another way now.
+    pub fn set_tunnel(&mut self, id: TunnelId, tunnel: Tunnel) -> Result<(), Refused> {
+        assert!(id.0 < TUNNELS_MAX, "{id} is none of {TUNNELS_MAX}");
+        let key = tunnel.session.key();
+        tunnel.check()?;
+        if let Some(by) = self.sessions.get(&(tunnel.port, key)).filter(|by| **by != id) {
+            return Err(Refused::SessionTaken { key, by: *by });
+        }
+        self.ftn.check(tunnel.fec, Wire::Tunnel(id))?;
+        if let Some(TunnelState { tunnel: before, .. }) = self.tunnels.get(id.0) {
+            self.sessions.remove(&(before.port, before.session.key()));
+            self.ftn.remove(before.fec);
+        }
+        self.sessions.insert((tunnel.port, key), id);
+        self.ftn.insert(tunnel.fec, Wire::Tunnel(id));
+        match self.tunnels.get_mut(id.0) {
+            Some(state) => state.renew(tunnel),
+            None => drop(self.tunnels.insert(id.0, TunnelState::new(tunnel))),
+        }
+        Ok(())
+    }
+
+    /// There is no such tunnel any more.
+    pub fn remove_tunnel(&mut self, id: TunnelId) {
+        let Some(TunnelState { tunnel, .. }) = self.tunnels.remove(id.0) else { return };
+        self.sessions.remove(&(tunnel.port, tunnel.session.key()));
+        self.ftn.remove(tunnel.fec);
+    }
+
     /// Frames of a pseudowire take this path from now on. Those on their way may come behind them,
     /// and are late then.
     pub fn take_way(&mut self, id: PseudowireId, way: Way) {
@@ -190,8 +247,52 @@ impl Router {
     /// what comes next is taken, whatever its number.
     pub fn follow_anew(&mut self, id: PseudowireId) {
         if let Some(state) = self.pseudowires.get_mut(id.0) {
-            state.receiver.begin_anew();
+            state.receiver.begin_anew(Numbers::PSEUDOWIRE);
         }
+    }
+
+    /// The next frame that came before others and is delivered by a circuit now, until there is none:
+    /// to be called after each `handle_*` and `set_*`, before the next, and at
+    /// [`poll_timeout`](Self::poll_timeout).
+    #[inline]
+    pub fn poll_early(&mut self, now: Instant) -> Option<(LinkId, Vec<u8>)> {
+        if self.early.wires.is_empty() { None } else { self.take_early(now) }
+    }
+
+    #[cold]
+    fn take_early(&mut self, now: Instant) -> Option<(LinkId, Vec<u8>)> {
+        let ports = &mut self.ports;
+        let mut index = 0;
+        self.early.next = None;
+        while let Some(wire) = self.early.wires.get(index) {
+            let (taken, receiver) = match *wire {
+                Wire::Pseudowire(id) => match self.pseudowires.get_mut(id.0) {
+                    Some(state) => (state.take_early(now, ports), Some(&state.receiver)),
+                    None => (None, None),
+                },
+                Wire::Tunnel(id) => match self.tunnels.get_mut(id.0) {
+                    Some(state) => (state.take_early(now, ports), Some(&state.receiver)),
+                    None => (None, None),
+                },
+            };
+            if taken.is_some() {
+                return taken;
+            }
+            match receiver.and_then(|receiver| receiver.waiting().poll_timeout()) {
+                Some(at) => {
+                    self.early.next = Instant::earliest(self.early.next, Some(at));
+                    index += 1;
+                }
+                None => drop(self.early.wires.swap_remove(index)),
+            }
+        }
+        None
+    }
+
+    /// When a frame that came early waits no longer.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.early.next
     }
 
     /// A pseudowire, and the path that its frames take.
@@ -229,8 +330,8 @@ impl Router {
         self.nhlfes.get(id.0).map(|state| &state.nhlfe)
     }
 
-    /// The pseudowire by which frames go.
-    pub fn pseudowire_of(&self, fec: Fec) -> Option<PseudowireId> {
+    /// What frames go by.
+    pub fn wire_of(&self, fec: Fec) -> Option<Wire> {
         self.ftn.find(fec)
     }
 
@@ -242,6 +343,21 @@ impl Router {
         self.pseudowires.iter().map(|(id, state)| {
             let PseudowireState { pseudowire, counters, receiver, drops, .. } = state;
             (PseudowireId(id), pseudowire, counters, &receiver.counters, drops)
+        })
+    }
+
+    /// A tunnel.
+    pub fn tunnel(&self, id: TunnelId) -> Option<&Tunnel> {
+        self.tunnels.get(id.0).map(|state| &state.tunnel)
+    }
+
+    /// The tunnels: what went through, what was seen of sequence numbers, and what was dropped.
+    pub fn tunnels(
+        &self,
+    ) -> impl Iterator<Item = (TunnelId, &Tunnel, &TunnelCounters, &SequenceCounters, &Drops)> {
+        self.tunnels.iter().map(|(id, state)| {
+            let TunnelState { tunnel, counters, receiver, drops, .. } = state;
+            (TunnelId(id), tunnel, counters, &receiver.counters, drops)
         })
     }
 

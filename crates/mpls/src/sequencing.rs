@@ -1,21 +1,24 @@
-//! Sequence numbers of one direction of a pseudowire: what a sender puts into control words, and
-//! which frames a receiver lets through.
+//! Sequence numbers of one direction of a tunnel: what a sender puts into its headers, and which
+//! frames a receiver lets through.
 //!
 //! A receiver that drops lets a frame through if it is the expected one or ahead of it, and drops it
-//! if it is late: behind one that was let through, or that one again. It knows a frame by 65,535
-//! numbers, so one that is later than 32,767 frames counts as ahead. A receiver that begins takes
-//! the first number that comes for the expected one, and one whose sender began anew follows it
-//! after [`RESYNC_FRAMES`] late frames in a row of which each is the next of the one before; the
-//! last of these is dropped as well.
-//! No errors. Spec: RFC 4385 clauses 4.1 and 4.2; beginning with any number and following are ours.
+//! if it is late: behind one that was let through, or that one again. One that reorders lets a frame
+//! that is ahead wait until those before it have come or are given up ([`crate::reorder`]). A
+//! pseudowire's receiver knows a frame by 65,535 numbers, so one that is later than 32,767 frames
+//! counts as ahead. A receiver that begins takes the first number that comes for the expected one,
+//! and one whose sender began anew follows it after [`RESYNC_FRAMES`] late frames in a row of which
+//! each is the next of the one before; the last of these is dropped as well.
+//! No errors. Spec: RFC 4385 clauses 4.1 and 4.2, RFC 3931 clause 4.6.1, RFC 2890 clause 2.2;
+//! beginning with any number and following are ours.
 
-use block::planted;
+use block::{Instant, planted};
 use contract::counters;
-use wire::sequence::{Arrival, PseudowireSequence};
+use wire::sequence::{Arrival, Numbers};
 
 use crate::limits::RESYNC_FRAMES;
+use crate::reorder::Waiting;
 
-/// What is done with sequence numbers, at both ends of a pseudowire.
+/// What is done with sequence numbers, at both ends of a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sequencing {
     /// Frames are sent without a number, and numbers that come are ignored.
@@ -23,95 +26,178 @@ pub enum Sequencing {
     /// Frames are numbered, and those that come late are dropped.
     #[default]
     Drop,
+    /// The same, and those that come early wait for those before them.
+    Reorder,
 }
 
 counters! {
     /// What a receiver saw of sequence numbers.
     pub struct SequenceCounters {
-        /// Frames that had not come when one behind them did: lost, or late then.
+        /// Frames that had not come when one behind them was let through: lost, or late then.
         missing: Frames,
         /// Frames without a number, which were let through.
         unsequenced: Frames,
         /// Times that the sender had begun anew.
         resynced: Events,
+        /// Frames that came early and waited for others.
+        reordered: Frames,
     }
 }
 
 /// The sending end.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    next: PseudowireSequence,
+    numbers: Numbers,
+    next: u32,
 }
 
 impl Sender {
-    pub(crate) const fn new() -> Self {
-        Self { next: PseudowireSequence::FIRST }
+    pub(crate) const fn new(numbers: Numbers) -> Self {
+        Self { numbers, next: numbers.first() }
     }
 
     /// The number of the next frame.
     #[inline]
-    pub(crate) fn number(&self, sequencing: Sequencing) -> PseudowireSequence {
-        match sequencing {
-            Sequencing::Off => PseudowireSequence::UNSEQUENCED,
-            Sequencing::Drop => self.next,
-        }
+    pub(crate) fn number(&self, sequencing: Sequencing) -> Option<u32> {
+        (sequencing != Sequencing::Off).then_some(self.next)
     }
 
     /// The frame with that number has left.
     #[inline]
-    pub(crate) fn sent(&mut self, number: PseudowireSequence) {
-        if number != PseudowireSequence::UNSEQUENCED {
-            self.next = number.next();
+    pub(crate) fn sent(&mut self, number: Option<u32>) {
+        if let Some(number) = number {
+            self.next = self.numbers.next(number);
         }
     }
 }
 
+/// What becomes of a frame that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is let through.
+    Passes,
+    /// It was copied, and is let through later.
+    Waits,
+    IsLate,
+}
+
 /// The receiving end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Receiver {
+    numbers: Numbers,
     /// `None`: whatever comes first.
-    expected: Option<PseudowireSequence>,
+    expected: Option<u32>,
     /// Late frames in a row of which each is the next of the one before, ...
     late: u32,
     /// ... and the number of the one that would be the next.
-    late_next: PseudowireSequence,
+    late_next: u32,
+    /// Frames that came early, where they are put in order.
+    waiting: Waiting,
     pub(crate) counters: SequenceCounters,
 }
 
 impl Receiver {
-    /// Whatever comes next is the expected one.
-    pub(crate) fn begin_anew(&mut self) {
-        (self.expected, self.late) = (None, 0);
+    pub(crate) fn new(numbers: Numbers) -> Self {
+        let counters = SequenceCounters::default();
+        let (late, late_next) = (0, numbers.first());
+        Self { numbers, expected: None, late, late_next, waiting: Waiting::default(), counters }
+    }
+
+    /// Whatever comes next is the expected one, of these numbers.
+    pub(crate) fn begin_anew(&mut self, numbers: Numbers) {
+        self.waiting.end();
+        (self.numbers, self.expected, self.late) = (numbers, None, 0);
+    }
+
+    /// How a frame with this number comes.
+    #[inline]
+    fn arrival(&self, number: Option<u32>) -> Arrival {
+        self.numbers.arrival(number, self.expected.or(number).unwrap_or_default())
+    }
+
+    /// What becomes of a frame with this number.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        sequencing: Sequencing,
+        number: Option<u32>,
+        frame: &[u8],
+    ) -> Taken {
+        if sequencing == Sequencing::Reorder
+            && let (Arrival::Ahead(_), Some(number)) = (self.arrival(number), number)
+        {
+            return self.wait(now, number, frame);
+        }
+        match sequencing == Sequencing::Off || self.take(number) {
+            true => Taken::Passes,
+            false => Taken::IsLate,
+        }
+    }
+
+    /// A frame is ahead of the expected one, and waits for those before it.
+    #[cold]
+    fn wait(&mut self, now: Instant, number: u32, frame: &[u8]) -> Taken {
+        let expected = self.expected.expect("it is ahead of something");
+        match self.waiting.put(now, (self.numbers, expected), number, frame) {
+            true => {
+                self.counters.reordered += 1;
+                Taken::Waits
+            }
+            false => Taken::IsLate,
+        }
+    }
+
+    /// The next frame that has waited long enough.
+    pub(crate) fn take_early(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let (number, frame) = self.waiting.take(now, self.expected)?;
+        if let (Some(number), Some(expected)) = (number, self.expected) {
+            let missing = match self.numbers.arrival(Some(number), expected) {
+                Arrival::Ahead(missing) => missing,
+                _ => 0,
+            };
+            self.pass(Some(number), missing);
+        }
+        Some(frame)
+    }
+
+    /// Frames that wait.
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.waiting
     }
 
     /// Whether a frame with this number is let through.
     #[inline]
-    pub(crate) fn take(&mut self, number: PseudowireSequence) -> bool {
-        match number.arrival(self.expected.unwrap_or(number)) {
-            Arrival::Unsequenced => {
-                self.counters.unsequenced += 1;
-                return true;
-            }
-            Arrival::InOrder => {}
-            Arrival::Ahead(missing) => self.counters.missing += u64::from(missing),
+    fn take(&mut self, number: Option<u32>) -> bool {
+        match self.arrival(number) {
+            Arrival::Unsequenced => self.counters.unsequenced += 1,
             Arrival::Late if planted("late-frames-are-delivered") => return true,
             Arrival::Late => {
-                self.follow(number);
+                number.inspect(|number| self.follow(*number));
                 return false;
             }
+            Arrival::InOrder => self.pass(number, 0),
+            Arrival::Ahead(missing) => self.pass(number, missing),
         }
-        self.expected = Some(number.next());
-        self.late = 0;
         true
+    }
+
+    /// A frame with a number is let through, before which so many others have not come.
+    #[inline]
+    fn pass(&mut self, number: Option<u32>, missing: u32) {
+        self.counters.missing += u64::from(missing);
+        self.expected = number.map(|number| self.numbers.next(number));
+        self.late = 0;
     }
 
     /// A late frame: its sender may have begun anew.
     #[cold]
-    fn follow(&mut self, number: PseudowireSequence) {
+    fn follow(&mut self, number: u32) {
         let is_next = number == self.late_next || planted("late-frames-need-no-order");
         self.late = if is_next { self.late + 1 } else { 1 };
-        self.late_next = number.next();
+        self.late_next = self.numbers.next(number);
         if self.late == RESYNC_FRAMES {
+            self.waiting.end();
             self.expected = Some(self.late_next);
             self.late = 0;
             self.counters.resynced += 1;
@@ -123,26 +209,33 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    fn take(receiver: &mut Receiver, numbers: impl IntoIterator<Item = u16>) -> Vec<u16> {
-        let passes = |number: &u16| receiver.take(PseudowireSequence(*number));
+    /// Those that are let through; 0 is none.
+    fn take(receiver: &mut Receiver, numbers: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let passes = |number: &u32| receiver.take((*number != 0).then_some(*number));
         numbers.into_iter().filter(passes).collect()
     }
 
+    fn new() -> Receiver {
+        Receiver::new(Numbers::PSEUDOWIRE)
+    }
+
     #[test]
-    fn numbers_begin_at_1_and_1_follows_65535() {
-        let mut sender = Sender::new();
+    fn a_frame_that_does_not_leave_takes_no_number() {
+        let mut sender = Sender::new(Numbers::PSEUDOWIRE);
         for number in (1..=65_535).chain([1, 2]) {
-            assert_eq!(sender.number(Sequencing::Off).0, 0);
-            // A frame that does not leave takes no number.
-            assert_eq!(sender.number(Sequencing::Drop).0, number);
+            assert_eq!(sender.number(Sequencing::Off), None);
+            for sequencing in [Sequencing::Drop, Sequencing::Reorder] {
+                assert_eq!(sender.number(sequencing), Some(number));
+            }
             sender.sent(sender.number(Sequencing::Drop));
-            sender.sent(PseudowireSequence::UNSEQUENCED);
+            sender.sent(None);
         }
+        assert_eq!(Sender::new(Numbers::GRE).number(Sequencing::Drop), Some(0));
     }
 
     #[test]
     fn what_is_late_or_comes_again_is_dropped() {
-        let mut receiver = Receiver::default();
+        let mut receiver = new();
         assert_eq!(take(&mut receiver, [1, 2, 2, 4, 3, 1, 4, 5]), [1, 2, 4, 5]);
         assert_eq!(receiver.counters, SequenceCounters { missing: 1, ..Default::default() });
     }
@@ -150,17 +243,17 @@ mod tests {
     #[test]
     fn the_window_ends_32767_ahead() {
         for (number, passes) in [(7 + 32_767, true), (7 + 32_768, false), (6, false)] {
-            let mut receiver = Receiver::default();
+            let mut receiver = new();
             assert_eq!(take(&mut receiver, [6]), [6]);
-            assert_eq!(receiver.take(PseudowireSequence(number)), passes, "{number}");
+            assert_eq!(receiver.take(Some(number)), passes, "{number}");
         }
-        let mut receiver = Receiver::default();
+        let mut receiver = new();
         assert_eq!(take(&mut receiver, [65_535, 1, 65_534, 65_535, 2]), [65_535, 1, 2]);
     }
 
     #[test]
     fn what_has_no_number_passes_and_changes_nothing() {
-        let mut receiver = Receiver::default();
+        let mut receiver = new();
         assert_eq!(take(&mut receiver, [0, 9, 0, 8, 0, 10]), [0, 9, 0, 0, 10]);
         assert_eq!(receiver.counters, SequenceCounters { unsequenced: 3, ..Default::default() });
     }
@@ -168,13 +261,13 @@ mod tests {
     #[test]
     fn a_receiver_that_begins_takes_any_number() {
         for first in [1, 2, 40_000, 65_535] {
-            assert_eq!(take(&mut Receiver::default(), [first, first]), [first]);
+            assert_eq!(take(&mut new(), [first, first]), [first]);
         }
     }
 
     #[test]
     fn a_sender_that_began_anew_is_followed_after_64_frames() {
-        let mut receiver = Receiver::default();
+        let mut receiver = new();
         assert_eq!(take(&mut receiver, [1000]), [1000]);
         assert_eq!(take(&mut receiver, 1..=66), [65, 66]);
         assert_eq!(receiver.counters, SequenceCounters { resynced: 1, ..Default::default() });
@@ -183,7 +276,7 @@ mod tests {
 
     #[test]
     fn late_frames_that_do_not_ascend_by_one_are_not_followed() {
-        let mut receiver = Receiver::default();
+        let mut receiver = new();
         assert_eq!(take(&mut receiver, [1000]), [1000]);
         for _ in 0..10 {
             assert_eq!(take(&mut receiver, (1..=63).chain([63])), [0; 0]);
@@ -193,9 +286,84 @@ mod tests {
         assert_eq!(receiver.counters.resynced, 0);
     }
 
+    /// What comes out, by number, of frames that come at these microseconds.
+    fn in_order(receiver: &mut Receiver, came: &[(u64, u32)]) -> Vec<u32> {
+        let mut out = Vec::new();
+        for &(at, number) in came {
+            let now = Instant(at * 1_000);
+            let drain = |receiver: &mut Receiver, out: &mut Vec<u32>| {
+                let early = core::iter::from_fn(|| receiver.take_early(now));
+                out.extend(early.map(|frame| u32::from_be_bytes(frame.try_into().unwrap())));
+            };
+            drain(receiver, &mut out);
+            let number_in = (number != 0).then_some(number);
+            let frame = number.to_be_bytes();
+            match receiver.receive(now, Sequencing::Reorder, number_in, &frame) {
+                Taken::Passes => out.push(number),
+                Taken::Waits | Taken::IsLate => {}
+            }
+            drain(receiver, &mut out);
+        }
+        out
+    }
+
+    #[test]
+    fn early_frames_wait_for_those_before_them() {
+        let mut receiver = new();
+        let came = [1, 4, 3, 3, 4, 2, 5, 2, 7, 0, 6, 8].map(|number| (10, number));
+        assert_eq!(in_order(&mut receiver, &came), [1, 2, 3, 4, 5, 0, 6, 7, 8]);
+        let seen = SequenceCounters { reordered: 3, unsequenced: 1, ..Default::default() };
+        assert_eq!(receiver.counters, seen);
+        assert_eq!(receiver.waiting().poll_timeout(), None);
+        // Around the end of all numbers.
+        let came = [65_534, 2, 1, 65_535, 3].map(|number| (10, number));
+        assert_eq!(in_order(&mut new(), &came), [65_534, 65_535, 1, 2, 3]);
+    }
+
+    #[test]
+    fn what_has_waited_for_a_millisecond_waits_no_longer() {
+        let mut receiver = new();
+        assert_eq!(in_order(&mut receiver, &[(0, 1), (10, 3), (500, 6), (1009, 9)]), [1]);
+        assert_eq!(receiver.waiting().poll_timeout(), Some(Instant(1_010_000)));
+        // 2 is given up, and 4 and 5 with it once 6 has waited.
+        assert_eq!(in_order(&mut receiver, &[(1010, 3)]), [3]);
+        assert_eq!(in_order(&mut receiver, &[(1499, 5), (1500, 2), (1501, 4)]), [5, 6]);
+        let seen = SequenceCounters { reordered: 4, missing: 2, ..Default::default() };
+        assert_eq!(receiver.counters, seen);
+        // One that waited longer than those before it lets them go as well.
+        let mut receiver = new();
+        assert_eq!(in_order(&mut receiver, &[(0, 1), (10, 9), (900, 5), (1010, 7)]), [1, 5, 9]);
+    }
+
+    #[test]
+    fn no_more_than_64_frames_wait() {
+        let mut receiver = new();
+        assert_eq!(in_order(&mut receiver, &[(0, 1)]), [1]);
+        let came: Vec<_> = (3..67).map(|number| (5, number)).collect();
+        assert_eq!(in_order(&mut receiver, &came), [0; 0]);
+        let all: Vec<u32> = (3..=67).collect();
+        assert_eq!(in_order(&mut receiver, &[(5, 67)]), all);
+        assert_eq!(in_order(&mut receiver, &[(5, 2), (5, 68)]), [68]);
+        assert_eq!(receiver.counters.missing, 1);
+    }
+
+    #[test]
+    fn what_waits_when_its_sender_begins_anew_is_delivered_before() {
+        let mut receiver = new();
+        assert_eq!(in_order(&mut receiver, &[(0, 700), (1, 702), (1, 705)]), [700]);
+        receiver.begin_anew(Numbers::PSEUDOWIRE);
+        assert_eq!(in_order(&mut receiver, &[(2, 1), (2, 3), (2, 2)]), [702, 705, 1, 2, 3]);
+        // And so it is when that is seen by its numbers.
+        assert_eq!(in_order(&mut receiver, &[(2, 30_000)]), [0; 0]);
+        assert_eq!(in_order(&mut receiver, &[(1002, 30_002)]), [30_000]);
+        let anew: Vec<_> = (1..=66).map(|number| (1003, number)).collect();
+        assert_eq!(in_order(&mut receiver, &anew), [30_002, 65, 66]);
+        assert_eq!(receiver.counters.resynced, 1);
+    }
+
     #[test]
     fn followed_numbers_may_wrap() {
-        let mut receiver = Receiver::default();
+        let mut receiver = new();
         assert_eq!(take(&mut receiver, [100]), [100]);
         assert_eq!(take(&mut receiver, (65_500..=65_535).chain(1..=29)), [29]);
     }

@@ -1,6 +1,6 @@
 //! The rules of a router, one small test each: [`labels`] switches packets, [`edge`] lets frames in
-//! and out, [`tables`] changes what is known. The router here has core ports 1, 2 and 3 and
-//! circuits 11, 12 and 13.
+//! and out, [`tunnels`] does so through IP, [`tables`] changes what is known. The router here has core
+//! ports 1, 2 and 3 and circuits 11, 12 and 13.
 
 use block::Instant;
 use contract::{LinkId, MacAddress};
@@ -11,7 +11,7 @@ use wire::sequence::PseudowireSequence;
 
 use crate::{
     Action, Circuit, Core, DropReason, Drops, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin,
-    Pseudowire, PseudowireId, Role, Router, Sequencing, Space, Verdict, Way,
+    Pseudowire, PseudowireId, Role, Router, Sequencing, Space, Verdict, Way, Wire,
 };
 
 mod edge;
@@ -19,6 +19,7 @@ mod forwarder;
 mod labels;
 mod protection;
 mod tables;
+mod tunnels;
 
 const NOW: Instant = Instant(5_000_000_000);
 const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);

@@ -1,6 +1,7 @@
 //! What is done with a frame: sent, delivered, handed to the associated channel or dropped.
 //!
-//! A verdict borrows from the frame that came: nothing is copied or allocated here. Whoever asked
+//! A verdict borrows from the frame that came: nothing is copied or allocated here, but for what has
+//! to wait for other frames. Whoever asked
 //! carries it out, and copies the bytes once, to where it sends from. Each reason to drop is stated
 //! once, as a name, a sentence and a counter. Spec: none; the reasons name theirs where they arise.
 
@@ -26,6 +27,9 @@ pub enum Verdict<'a> {
         header: AssociatedChannelHeader,
         message: &'a [u8],
     },
+    /// It came before others and was copied; [`Router::poll_early`](crate::Router::poll_early) has it
+    /// later.
+    Wait,
     /// Nothing; it was counted.
     Drop(DropReason),
 }
@@ -35,13 +39,13 @@ drops! {
     pub enum DropReason;
     /// Frames that went nowhere, by reason.
     pub struct Drops;
-    /// Ended before its Ethernet header or control word did.
+    /// Ended before its Ethernet header, control word or session's header did.
     Runt runt,
     /// Between the two ends of a cable, like PAUSE and LACP.
     BridgeReserved bridge_reserved,
     /// Of or for a circuit that is not there.
     NoCircuit no_circuit,
-    /// Of a circuit that has no pseudowire.
+    /// Of a circuit that has neither a pseudowire nor a tunnel.
     NoPseudowire no_pseudowire,
     /// With labels, by a port that is not of the core.
     NotCore not_core,
@@ -81,4 +85,12 @@ drops! {
     ChannelVersion channel_version,
     /// Behind one that was delivered, or that one again.
     Late late,
+    /// With a key or a session ID that is no tunnel's here.
+    NoTunnel no_tunnel,
+    /// With a header of GRE or L2TP that is none, or one that nobody here knows.
+    Misformed misformed,
+    /// In GRE, and no frame of Ethernet.
+    NotEthernet not_ethernet,
+    /// With another cookie than its session's.
+    WrongCookie wrong_cookie,
 }

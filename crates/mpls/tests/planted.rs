@@ -13,16 +13,18 @@ use network::run;
 const SEEDS: u64 = 100;
 
 /// The errors, by the promise that each breaks.
-const LINES: [&str; 9] = [
+const LINES: [&str; 11] = [
     // A frame comes out at the other end of its wire or nowhere.
     "label-is-reused-at-once",
     "labels-of-customers-are-looked-up",
     "port-is-not-looked-at",
     "tunnel-is-not-looked-at",
     "channel-reaches-the-circuit",
+    "cookie-is-not-looked-at",
     // Neither late nor twice.
     "late-frames-are-delivered",
     "late-frames-need-no-order",
+    "early-frames-are-not-sorted",
     "renewal-forgets-the-sequence",
     // A network that is well carries every wire.
     "swap-forgets-the-bottom",

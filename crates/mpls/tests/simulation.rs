@@ -10,16 +10,18 @@ const SEEDS: u64 = 300;
 
 #[test]
 fn customers_hear_their_own_frames_alone_whole_and_in_order() {
-    let (mut sent, mut delivered, mut channel_messages) = (0, 0, 0);
+    let (mut sent, mut delivered, mut channel_messages, mut waited) = (0, 0, 0, 0);
     for seed in 1..=SEEDS {
         let tally = run(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
         sent += tally.sent;
         delivered += tally.delivered;
         channel_messages += tally.channel_messages;
+        waited += tally.waited;
     }
     // Nothing would be wrong with a network that carries nothing. Of two wires one at a time has labels,
     // and a receiver lets a sender that began anew wait.
     assert!(delivered > sent / 3 && channel_messages > SEEDS, "{delivered} of {sent}");
+    assert!(waited > SEEDS, "{waited} frames came early");
 }
 
 #[test]

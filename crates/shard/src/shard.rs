@@ -448,6 +448,7 @@ impl Machine for Shard {
         self.volumes.handle_timeout(now);
         self.protocols.handle_timeout(now);
         self.frames.handle_timeout(now);
+        self.take_received(now, memory);
         self.imports.handle_timeout(now);
         self.route_outbox(now, memory);
     }

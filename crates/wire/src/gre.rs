@@ -14,7 +14,6 @@ use core::fmt;
 use crate::checksum::Checksum;
 use crate::ethernet::EtherType;
 use crate::field::be16;
-use crate::sequence::{self, Arrival};
 use crate::{Expected, Front, ParseError};
 
 const CHECKSUM: u16 = 0x8000;
@@ -35,7 +34,7 @@ pub struct Header {
     pub has_checksum: bool,
     /// Which tunnel between the two ends it belongs to.
     pub key: Option<u32>,
-    /// Which packet of the tunnel it is.
+    /// Which packet of the tunnel it is, of [`Numbers::GRE`](crate::sequence::Numbers::GRE).
     pub sequence: Option<u32>,
 }
 
@@ -54,15 +53,6 @@ impl Header {
     pub const fn size(&self) -> usize {
         let options = [self.has_checksum, self.key.is_some(), self.sequence.is_some()];
         Self::SIZE_MIN + 4 * (options[0] as usize + options[1] as usize + options[2] as usize)
-    }
-
-    /// How a packet came where the sequence number `expected` is expected; they begin at 0.
-    #[inline]
-    pub const fn arrival(&self, expected: u32) -> Arrival {
-        match self.sequence {
-            Some(sequence) => sequence::arrival(32, sequence, expected),
-            None => Arrival::Unsequenced,
-        }
     }
 
     /// Takes the header off: it, and its payload.
@@ -218,16 +208,6 @@ mod tests {
             Header::pop(&changed).unwrap_err().to_string(),
             "checksum at byte 4: expected 41962, seen 41963 (0xa3eb)"
         );
-    }
-
-    #[test]
-    fn packets_arrive_by_their_number_if_they_have_one() {
-        let plain = Header::new(EtherType::TRANSPARENT_ETHERNET);
-        let numbered = |number| Header { sequence: Some(number), ..plain };
-        assert_eq!(numbered(0).arrival(0), Arrival::InOrder);
-        assert_eq!(numbered(0).arrival(u32::MAX), Arrival::Ahead(1));
-        assert_eq!(numbered(u32::MAX).arrival(0), Arrival::Late);
-        assert_eq!(plain.arrival(0), Arrival::Unsequenced);
     }
 
     #[test]

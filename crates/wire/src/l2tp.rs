@@ -15,7 +15,6 @@ use core::fmt;
 use core::num::NonZeroU32;
 
 use crate::field::{be16, be32};
-use crate::sequence::{self, Arrival};
 use crate::{Expected, Front, ParseError};
 
 /// UDP port of L2TP.
@@ -109,27 +108,30 @@ impl L2SpecificSublayer {
     /// That of a message without a number.
     pub const UNSEQUENCED: Self = Self(0);
 
-    /// That of a message with a number, of which 24 bits count.
+    /// That of a message with one of [`Numbers::L2TP`](crate::sequence::Numbers::L2TP), or none.
     #[inline]
-    pub const fn sequenced(number: u32) -> Self {
-        Self(0).with_sequenced(true).with_sequence(number)
+    pub const fn new(number: Option<u32>) -> Self {
+        match number {
+            Some(number) => Self(0).with_sequenced(true).with_sequence(number),
+            None => Self::UNSEQUENCED,
+        }
     }
 
-    /// How a message came where the number `expected` is expected.
+    /// The number in it, which counts only with S.
     #[inline]
-    pub const fn arrival(self, expected: u32) -> Arrival {
+    pub const fn number(self) -> Option<u32> {
         match self.is_sequenced() {
-            true => sequence::arrival(24, self.sequence(), expected),
-            false => Arrival::Unsequenced,
+            true => Some(self.sequence()),
+            false => None,
         }
     }
 }
 
 impl fmt::Display for L2SpecificSublayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_sequenced() {
-            true => write!(f, "sequence {}", self.sequence()),
-            false => f.write_str("unsequenced"),
+        match self.number() {
+            Some(number) => write!(f, "sequence {number}"),
+            None => f.write_str("unsequenced"),
         }
     }
 }
@@ -243,7 +245,7 @@ mod tests {
     fn headers_of_each_format_both_ways() {
         let short = Cookie::Short([1, 2, 3, 4]);
         let long = Cookie::Long([1, 2, 3, 4, 5, 6, 7, 8]);
-        let numbered = L2SpecificSublayer::sequenced(0xff_fffe);
+        let numbered = L2SpecificSublayer::new(Some(0xff_fffe));
         for (header, behind, text) in [
             (header(Cookie::None, None), &[][..], "cookie of 0 bytes"),
             (header(short, None), &[1, 2, 3, 4], "cookie of 4 bytes"),
@@ -314,17 +316,16 @@ mod tests {
 
     #[test]
     fn numbers_of_messages_have_24_bits() {
-        assert_eq!(L2SpecificSublayer::sequenced(0x0100_0005).0, 0x4000_0005);
+        assert_eq!(L2SpecificSublayer::new(Some(0x0100_0005)).0, 0x4000_0005);
         assert_eq!(L2SpecificSublayer(0xffff_ffff).sequence(), 0xff_ffff);
         assert!(!L2SpecificSublayer(0xbfff_ffff).is_sequenced());
     }
 
     #[test]
     fn a_number_counts_only_with_s() {
-        let numbered = L2SpecificSublayer::sequenced;
-        assert_eq!(numbered(0).arrival(0), Arrival::InOrder);
-        assert_eq!(numbered(0).arrival(0xff_ffff), Arrival::Ahead(1));
-        assert_eq!(numbered(0x80_0000).arrival(0), Arrival::Late);
-        assert_eq!(L2SpecificSublayer(0x0080_0000).arrival(0), Arrival::Unsequenced);
+        for number in [None, Some(0), Some(0xff_ffff)] {
+            assert_eq!(L2SpecificSublayer::new(number).number(), number);
+        }
+        assert_eq!(L2SpecificSublayer(0x0080_0000).number(), None);
     }
 }

@@ -235,6 +235,53 @@ fn who_lives_on_a_virtual_link_is_shown_what_came_for_it_and_sends_from_where_da
 }
 
 #[test]
+fn what_comes_early_waits_and_then_leaves_by_its_circuit_or_to_who_lives_there() {
+    let mut it = inside();
+    let ordered = Some(Sequencing::Reorder);
+    let outside = Pseudowire { control_word: ordered, ..pseudowire() };
+    let fec = Fec { circuit: INSIDE };
+    let within = Pseudowire { fec, label_in: label(101), label_out: label(901), ..outside.clone() };
+    change(&mut it, Change::SetPseudowire(PseudowireId(1), outside));
+    change(&mut it, Change::SetPseudowire(PseudowireId(2), within));
+    let came = |it: &mut Forwarder, now, bottom, number| {
+        let frame = labelled(&packet(&[200, bottom], number));
+        let inside = it.receive(now, InFrame { link: core(1), tag: None, bytes: &frame });
+        inside.is_some()
+    };
+    let received = |it: &mut Forwarder| -> Vec<LinkId> {
+        let all = core::iter::from_fn(|| it.poll_received());
+        all.inspect(|(_, frame)| assert_eq!(frame[..], FRAME)).map(|(link, _)| link).collect()
+    };
+    assert!(!came(&mut it, NOW, 100, 1) && came(&mut it, NOW, 101, 1));
+    assert_eq!(leave(&mut it).len(), 1);
+    let at = |micros: u64| NOW + Duration::from_micros(micros);
+    for bottom in [100, 101] {
+        assert!(!came(&mut it, at(5), bottom, 3) && !came(&mut it, at(9), bottom, 5));
+    }
+    assert_eq!((leave(&mut it).len(), received(&mut it).len()), (0, 0));
+    assert_eq!(it.poll_timeout(), Some(at(1005)));
+    // The one in between takes those behind it along.
+    assert!(!came(&mut it, at(10), 100, 2) && came(&mut it, at(10), 101, 2));
+    assert_eq!((leave(&mut it).len(), received(&mut it)), (2, vec![INSIDE]));
+    assert_eq!(it.poll_timeout(), Some(at(1009)));
+    it.handle_timeout(at(1008));
+    assert_eq!((leave(&mut it).len(), received(&mut it).len()), (0, 0));
+    it.handle_timeout(at(1009));
+    assert_eq!((leave(&mut it).len(), received(&mut it)), (1, vec![INSIDE]));
+    assert_eq!(it.poll_timeout(), None);
+    assert!(!came(&mut it, at(1010), 100, 4) && !came(&mut it, at(1010), 101, 4));
+    for report in it.report(NOW, R).unwrap().pseudowires {
+        let (counters, sequence) = (report.counters, report.sequence);
+        assert_eq!((counters.delivered, sequence.reordered, sequence.missing), (4, 2, 1));
+        assert_eq!(report.drops.late, 1);
+    }
+    // Whoever stops putting frames in order leaves none behind.
+    assert!(!came(&mut it, at(1010), 100, 9));
+    change(&mut it, Change::SetPseudowire(PseudowireId(1), pseudowire()));
+    assert_eq!(leave(&mut it).len(), 1);
+}
+
+#[test]
 fn a_virtual_link_that_becomes_a_port_of_another_kind_is_gone() {
     let mut it = inside();
     assert!(matches!(it.poll_link(), Some((INSIDE, Some(_)))));

@@ -151,7 +151,7 @@ fn what_is_another_s_is_refused_and_nothing_changes() {
         (Pseudowire { label_out: label(3), ..other() }, Refused::Special(label(3))),
         (
             Pseudowire { fec: pseudowire().fec, ..other() },
-            Refused::FecTaken { fec: pseudowire().fec, by: PseudowireId(1) },
+            Refused::FecTaken { fec: pseudowire().fec, by: Wire::Pseudowire(PseudowireId(1)) },
         ),
         (Pseudowire { origins: vec![], ..other() }, Refused::Origins(0)),
         (
@@ -187,7 +187,7 @@ fn refusals_say_what_stands_against_them() {
             "label 100 was another's, and is nobody's for 9 s more",
         ),
         (
-            Refused::FecTaken { fec: pseudowire().fec, by: PseudowireId(1) },
+            Refused::FecTaken { fec: pseudowire().fec, by: Wire::Pseudowire(PseudowireId(1)) },
             "what comes by link 11 goes by pseudowire 1",
         ),
         (Refused::TooManyLabels(4), "expected at most 3 labels, seen 4"),

@@ -7,19 +7,25 @@
 //!           /  |   \    /  |   \      wire 2  customer 0   LER1 .. LER3   LSR2 pops the tunnel label
 //!        each of LER1, LER2, LER3     wire 3  customer 1   LER1 .. LER3   its label alone, no control word
 //!        has a link to both           wire 4  customer 1   LER1 .. LER2   gets what wire 0 had
+//!                                      wires 5, 6  both       LER1 .. LER3   in GRE, each with its key
+//!                                      wires 7, 8  both       LER1 .. LER3   in L2TPv3, each with its session
 //! ```
-//! Labels are chosen so that one wrong bit makes of each the label of somebody else. Each wire has
-//! a path that it goes by at first and, but for wire 3, another one.
+//! Labels are chosen so that one wrong bit makes of each the label of somebody else. Each wire of
+//! labels has a path that it goes by at first and, but for wire 3, another one. Those through IP go
+//! from end to end by themselves.
 
 mod oracle;
 mod world;
+
+use core::num::NonZeroU32;
 
 use block::Instant;
 use contract::{LinkId, MacAddress};
 use mpls::{
     Action, Circuit, Core, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin, Pseudowire,
-    PseudowireId, Refused, Role, Router, Sequencing, Space, Way,
+    PseudowireId, Refused, Role, Router, Sequencing, Session, Space, TunnelId, TunnelPort, Way,
 };
+use wire::l2tp::Cookie;
 use wire::mpls::Label;
 
 pub(crate) use world::run;
@@ -42,6 +48,8 @@ const LINKS: [[usize; 2]; 7] = [
 /// Bytes behind the Ethernet header on links between routers, and on circuits.
 const CORE_MTU: u32 = 1526;
 const CIRCUIT_MTU: u32 = 1500;
+/// Bytes of a packet of GRE or L2TPv3 between the edges.
+const TUNNEL_MTU: u32 = 1534;
 
 /// What a wire's packets have around their bottom label.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,29 +59,34 @@ enum Tunnel {
     Popped,
     /// The pseudowire's label is the only one, and swapped on the way.
     None,
+    /// No labels at all.
+    Ip(TunnelPort),
 }
 
 struct Wire {
     ends: [usize; 2],
     /// From the first end to the second.
     paths: [&'static [usize]; 2],
-    /// Whose labels it uses.
+    /// Whose labels it uses; of one through IP, whose key or session.
     lsps: usize,
     tunnel: Tunnel,
-    control_word: Option<Sequencing>,
+    /// What is done with numbers, where there are such.
+    sequencing: Option<Sequencing>,
 }
 
-const WIRES: usize = 5;
+const WIRES: usize = 9;
 /// Two wires of different customers, of which one at a time has the labels of the first.
 const SHARING: [usize; 2] = [0, 4];
 
 const fn wire(paths: [&'static [usize]; 2], lsps: usize, tunnel: Tunnel) -> Wire {
     let ends = [paths[0][0], paths[0][paths[0].len() - 1]];
-    let control_word = match tunnel {
+    let sequencing = match tunnel {
         Tunnel::None => None,
+        // Of two wires of a kind one drops what is late, and one puts it in order.
+        _ if lsps == 1 => Some(Sequencing::Reorder),
         _ => Some(Sequencing::Drop),
     };
-    Wire { ends, paths, lsps, tunnel, control_word }
+    Wire { ends, paths, lsps, tunnel, sequencing }
 }
 
 const TABLE: [Wire; WIRES] = [
@@ -82,7 +95,14 @@ const TABLE: [Wire; WIRES] = [
     wire([&[LER1, LSR2, LER3], &[LER1, LSR1, LER2, LSR2, LER3]], 2, Tunnel::Popped),
     wire([&[LER1, LSR1, LER3], &[LER1, LSR1, LER3]], 3, Tunnel::None),
     wire([&[LER1, LSR1, LSR2, LER2], &[LER1, LSR2, LER2]], 0, Tunnel::Label),
+    wire([&[LER1, LER3]; 2], 0, Tunnel::Ip(TunnelPort::Gre)),
+    wire([&[LER1, LER3]; 2], 1, Tunnel::Ip(TunnelPort::Gre)),
+    wire([&[LER1, LER3]; 2], 0, Tunnel::Ip(TunnelPort::L2tp)),
+    wire([&[LER1, LER3]; 2], 1, Tunnel::Ip(TunnelPort::L2tp)),
 ];
+
+/// The wires of labels.
+const LABELLED: usize = 5;
 
 /// The port of a router towards a neighbour. The one at the other end of the link differs in the
 /// lowest bit.
@@ -95,8 +115,16 @@ fn port(router: usize, neighbour: usize) -> LinkId {
     LinkId((link * 2 + end) as u32)
 }
 
+/// The port of an end by which its tunnels of a kind go. The other end's differs in the lowest bit.
+fn tunnel_port(kind: TunnelPort, end: usize) -> LinkId {
+    LinkId([50, 52][usize::from(kind == TunnelPort::L2tp)] + end as u32)
+}
+
 fn router_of(port: LinkId) -> usize {
-    LINKS[port.0 as usize / 2][port.0 as usize & 1]
+    match LINKS.get(port.0 as usize / 2) {
+        Some(ends) => ends[port.0 as usize & 1],
+        None => [LER1, LER3][port.0 as usize & 1],
+    }
 }
 
 fn mac(port: LinkId) -> MacAddress {
@@ -162,6 +190,7 @@ fn pseudowire(wire: usize, end: usize) -> Pseudowire {
     let routers = path_from(wire, 0, end);
     let label_out = match TABLE[wire].tunnel {
         Tunnel::None => lsp_label(lsp(wire, 0, end), routers[1]),
+        Tunnel::Ip(_) => unreachable!("wire {wire} has no labels"),
         _ => bottom_label(wire, 1 - end),
     };
     let origins = [0, 1].map(|path| {
@@ -169,7 +198,7 @@ fn pseudowire(wire: usize, end: usize) -> Pseudowire {
         let tunnel = match TABLE[wire].tunnel {
             Tunnel::Label => true,
             Tunnel::Popped => path == 1,
-            Tunnel::None => false,
+            Tunnel::None | Tunnel::Ip(_) => false,
         };
         let label = lsp_label(lsp(wire, path, 1 - end), here);
         Origin { port: port(here, before), tunnel: tunnel.then_some(label), way: Way::Primary }
@@ -181,8 +210,31 @@ fn pseudowire(wire: usize, end: usize) -> Pseudowire {
         origins: origins.to_vec(),
         nhlfe: nhlfe_id(wire, end),
         backup: None,
-        control_word: TABLE[wire].control_word,
+        control_word: TABLE[wire].sequencing,
     }
+}
+
+/// A wire's end through IP.
+fn tunnel(wire: usize, end: usize, kind: TunnelPort) -> mpls::Tunnel {
+    let of = |end: usize| (0x10 + TABLE[wire].lsps * 2 + end) as u32;
+    let session = match kind {
+        TunnelPort::Gre => Session::Gre { key_in: Some(of(end)), key_out: Some(of(1 - end)) },
+        TunnelPort::L2tp => Session::L2tp {
+            session_in: NonZeroU32::new(of(end)).unwrap(),
+            cookie_in: cookie(wire, end),
+            session_out: NonZeroU32::new(of(1 - end)).unwrap(),
+            cookie_out: cookie(wire, 1 - end),
+            has_sublayer: true,
+        },
+    };
+    let (fec, port) = (Fec { circuit: circuit(wire, end) }, tunnel_port(kind, end));
+    let sequencing = TABLE[wire].sequencing.expect("it is numbered");
+    mpls::Tunnel { fec, port, session, sequencing }
+}
+
+/// What packets to an end bring. Not one bit more than the other's: what is corrupt is to be seen.
+fn cookie(wire: usize, end: usize) -> Cookie {
+    Cookie::Short((0x5eed_1234 ^ ((wire as u32) << 4) ^ (0x0303 * end as u32)).to_be_bytes())
 }
 
 /// Gives a router all that it has but the pseudowires, which go by these paths.
@@ -197,9 +249,14 @@ fn set_paths(router: &mut Router, me: usize, now: Instant, in_use: &[usize; WIRE
         if TABLE[wire].ends[from] == me {
             let role = Role::Circuit(Circuit::new(CIRCUIT_MTU));
             router.set_port(circuit(wire, from), role);
+            if let Tunnel::Ip(kind) = TABLE[wire].tunnel {
+                let role = Role::Tunnels { kind, mtu: TUNNEL_MTU };
+                router.set_port(tunnel_port(kind, from), role);
+                continue;
+            }
             router.set_nhlfe(nhlfe_id(wire, from), hop(wire, in_use[wire], from, 0));
         }
-        for path in [0, 1] {
+        for path in [0, 1].into_iter().filter(|_| wire < LABELLED) {
             set_lsp(router, me, now, (wire, path, from));
         }
     }
@@ -230,6 +287,10 @@ fn set_lsp(
 
 /// Gives a router the end of a wire, unless its label was another's a moment ago.
 fn set_wire(router: &mut Router, now: Instant, wire: usize, end: usize) -> bool {
+    if let Tunnel::Ip(kind) = TABLE[wire].tunnel {
+        router.set_tunnel(TunnelId(wire as u32), tunnel(wire, end, kind)).unwrap();
+        return true;
+    }
     match router.set_pseudowire(now, PseudowireId(wire as u32), pseudowire(wire, end)) {
         Ok(()) => true,
         Err(Refused::Quarantined { .. }) => false,

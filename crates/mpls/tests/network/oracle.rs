@@ -14,6 +14,8 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     pub(crate) delivered: u64,
     pub(crate) channel_messages: u64,
+    /// Frames that came before others.
+    pub(crate) waited: u64,
 }
 
 struct Sent {

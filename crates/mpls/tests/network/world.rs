@@ -2,8 +2,8 @@
 //! changes tables meanwhile; all of it drawn from a seed. At the end the network heals, and every
 //! wire must carry again.
 //!
-//! A link corrupts one bit of a label stack, once in a frame's life: what else it corrupts, the
-//! Ethernet check sequence catches. Nothing is late by half of all sequence numbers, and while a
+//! A link corrupts one bit of a label stack, or of an L2TP session's ID and cookie, once in a frame's
+//! life: what else it corrupts, the Ethernet check sequence catches, and nothing guards GRE's key. Nothing is late by half of all sequence numbers, and while a
 //! router starts anew nothing is on its way: what a receiver cannot know then is told in
 //! `sequencing`.
 
@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 
 use block::{Instant, Random};
 use contract::{InFrame, LinkFacts, LinkId, Links};
-use mpls::limits::RESYNC_FRAMES;
+use mpls::limits::{EARLY_WAIT, RESYNC_FRAMES};
 use mpls::{PseudowireId, Router, Verdict};
 use wire::ethernet::{EtherType, Header, MacAddress};
+use wire::l2tp::{DataHeader, L2SpecificSublayer, Transport};
 use wire::mpls::{Label, LabelStackEntry};
 use wire::pseudowire::{AssociatedChannelHeader, ChannelType, ControlWord};
 use wire::sequence::PseudowireSequence;
@@ -107,6 +108,7 @@ impl World {
             }
         }
         self.give_shared_labels();
+        self.release();
     }
 
     /// The wire whose turn it is gets its labels where it may.
@@ -130,14 +132,15 @@ impl World {
                 self.configure(router);
             }
             2..4 => {
-                let wire = self.random.below(WIRES as u64) as usize;
+                let wire = self.random.below(LABELLED as u64) as usize;
                 self.reroute(wire);
             }
             4 => self.hand_over(),
             5 => self.restart(),
             6 => self.hold_back(),
             7..12 => self.send_channel_message(),
-            12..30 => self.forge(),
+            12..27 => self.forge(),
+            27..30 => self.forge_session(),
             30..34 => self.send_what_stays(),
             _ => {
                 let wire = self.random.below(WIRES as u64) as usize;
@@ -224,7 +227,7 @@ impl World {
     }
 
     fn enter(&mut self, wire: usize, end: usize, frame: &[u8]) {
-        let is_sequenced = TABLE[wire].control_word.is_some();
+        let is_sequenced = TABLE[wire].sequencing.is_some();
         self.oracle.sent(circuit(wire, 1 - end), is_sequenced, frame);
         let router = &mut self.routers[TABLE[wire].ends[end]];
         let verdict = router.handle_circuit(circuit(wire, end), None, frame);
@@ -240,7 +243,7 @@ impl World {
         let here = TABLE[wire].ends[end];
         let inside = self.make_frame(false, EtherType(0x88b5), b"forged");
         let (victim, path, from) = (
-            self.random.below(WIRES as u64) as usize,
+            self.random.below(LABELLED as u64) as usize,
             self.random.below(2) as usize,
             self.random.below(2) as usize,
         );
@@ -253,6 +256,22 @@ impl World {
         let frame = self.make_frame(false, EtherType::MPLS, &packet);
         self.enter(wire, end, &frame);
         let verdict = self.routers[here].handle_labelled(self.now, circuit(wire, end), &packet);
+        self.carry_out(verdict, false);
+    }
+
+    /// A stranger sends in a session of L2TPv3, with another's address, and guesses the cookie.
+    fn forge_session(&mut self) {
+        let (wire, end) = (7 + self.random.below(2) as usize, self.random.below(2) as usize);
+        let Session::L2tp { session_in, .. } = tunnel(wire, end, TunnelPort::L2tp).session else {
+            unreachable!("it is one of L2TPv3")
+        };
+        let guess = Cookie::Short((self.random.next_u64() as u32).to_be_bytes());
+        let sublayer = Some(L2SpecificSublayer::UNSEQUENCED);
+        let header = DataHeader { session_id: session_in, cookie: guess, sublayer };
+        let inside = self.make_frame(false, EtherType(0x88b5), b"forged");
+        let packet = [&header.emit(Transport::Udp)[..], &inside].concat();
+        let port = tunnel_port(TunnelPort::L2tp, end);
+        let verdict = self.routers[router_of(port)].handle_tunnelled(self.now, port, &packet);
         self.carry_out(verdict, false);
     }
 
@@ -294,7 +313,17 @@ impl World {
                 // Forged and corrupt frames may look like one; they are told apart by what is inside.
                 self.oracle.tally.channel_messages += u64::from(message == [0x20; 24]);
             }
+            Verdict::Wait => self.oracle.tally.waited += 1,
             Verdict::Drop(_) => {}
+        }
+    }
+
+    /// What came early and waits no longer leaves.
+    fn release(&mut self) {
+        for router in &mut self.routers {
+            while let Some((circuit, frame)) = router.poll_early(self.now) {
+                self.oracle.delivered(circuit, &frame);
+            }
         }
     }
 
@@ -307,8 +336,7 @@ impl World {
         for _ in 0..copies {
             let mut flight = Flight { port: LinkId(port.0 ^ 1), bytes: bytes.clone(), is_corrupt };
             if !is_corrupt && self.random.chance(self.faults, 1000) {
-                flight.is_corrupt = true;
-                corrupt(&mut self.random, &mut flight.bytes);
+                flight.is_corrupt = corrupt(&mut self.random, port, &mut flight.bytes);
             }
             let mut delay = 10 * MICROSECOND;
             if self.held == Some(port) {
@@ -324,15 +352,28 @@ impl World {
 
     /// Time passes, and what was on its way arrives.
     fn pass(&mut self, until: Instant) {
-        while let Some(first) = self.flights.first_entry().filter(|first| first.key().0 <= until) {
-            self.now = first.key().0;
-            let flight = first.remove();
-            self.arrive(&flight);
+        loop {
+            let early = self.routers.iter().filter_map(Router::poll_timeout).min();
+            let first = self.flights.first_key_value().map(|((at, _), _)| *at);
+            let next = Instant::earliest(early, first);
+            let Some(next) = next.filter(|next| *next <= until) else { break };
+            self.now = self.now.max(next);
+            if first == Some(next)
+                && let Some((_, flight)) = self.flights.pop_first()
+            {
+                self.arrive(&flight);
+            }
+            self.release();
         }
         self.now = self.now.max(until);
     }
 
     fn arrive(&mut self, flight: &Flight) {
+        if flight.port >= tunnel_port(TunnelPort::Gre, 0) {
+            let router = &mut self.routers[router_of(flight.port)];
+            let verdict = router.handle_tunnelled(self.now, flight.port, &flight.bytes);
+            return self.carry_out(verdict, flight.is_corrupt);
+        }
         let frame = InFrame { link: flight.port, tag: None, bytes: &flight.bytes };
         let opened = self.links.open(&frame).expect("frames go to the next router");
         assert_eq!(opened.ether_type, EtherType::MPLS);
@@ -343,7 +384,7 @@ impl World {
 
     fn drain(&mut self) {
         while let Some((last, _)) = self.flights.last_key_value().map(|(key, _)| *key) {
-            self.pass(last);
+            self.pass(last + EARLY_WAIT);
         }
     }
 
@@ -380,10 +421,18 @@ fn emit(labels: &[(Label, bool)]) -> Vec<u8> {
     labels.iter().flat_map(entry).collect()
 }
 
-/// Flips one bit of a frame's label stack.
-fn corrupt(random: &mut Random, frame: &mut [u8]) {
-    let stack = wire::mpls::LabelStack::parse(&frame[Header::SIZE..], 16).expect("it was sent");
-    let bits = stack.depth() * LabelStackEntry::SIZE * 8;
-    let bit = random.below(bits as u64) as usize;
-    frame[Header::SIZE + bit / 8] ^= 1 << (bit % 8);
+/// Flips one bit of what tells whose a frame is, if it is noticed there.
+fn corrupt(random: &mut Random, port: LinkId, frame: &mut [u8]) -> bool {
+    let guarded = if port >= tunnel_port(TunnelPort::L2tp, 0) {
+        4..12
+    } else if port >= tunnel_port(TunnelPort::Gre, 0) {
+        return false;
+    } else {
+        let stack = wire::mpls::LabelStack::parse(&frame[Header::SIZE..], 16);
+        let depth = stack.expect("it was sent").depth();
+        Header::SIZE..Header::SIZE + depth * LabelStackEntry::SIZE
+    };
+    let bit = random.below(guarded.len() as u64 * 8) as usize;
+    frame[guarded.start + bit / 8] ^= 1 << (bit % 8);
+    true
 }

@@ -1,9 +1,9 @@
 //! Frames: links, and those who are reached through them.
 //!
 //! A frame of a link that whoever carries virtual links takes goes there; what it gives back came
-//! inside, on a virtual link. A frame is opened once, and goes to those of its EtherType. What is for nobody is counted. An answer goes to the imports
-//! that want it, everything else to the target. Batches come back by their mark: the machine that
-//! sent them, or the serial number of an import.
+//! inside, on a virtual link. A frame is opened once, and goes to those of its EtherType. What is for
+//! nobody is counted. An answer goes to the imports that want it, everything else to the target.
+//! Batches come back by their mark: the machine that sent them, or the serial number of an import.
 
 use block::{Instant, MachineId, Memory};
 use contract::{
@@ -73,9 +73,29 @@ impl Shard {
     /// A frame came.
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        let Some(frame) = self.frames.open(now, frame) else { return };
+        if let Some(frame) = self.frames.open(now, frame) {
+            self.take_whole(now, &frame, memory);
+        }
+        self.take_received(now, memory);
+    }
+
+    /// Frames of virtual links that had to wait for others.
+    #[inline]
+    pub(super) fn take_received(&mut self, now: Instant, memory: &mut dyn Memory) {
+        while let Some(carrier) = &mut self.frames.carrier
+            && let Some((link, frame)) = carrier.poll_received()
+        {
+            let frame = InFrame { link, tag: None, bytes: &frame };
+            if let Some(frame) = self.frames.links.open(&frame) {
+                self.take_whole(now, &frame, memory);
+            }
+        }
+    }
+
+    #[inline]
+    fn take_whole(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
         match FrameProtocol::of(frame.ether_type) {
-            Some(protocol) => self.take_opened(now, protocol, &frame, memory),
+            Some(protocol) => self.take_opened(now, protocol, frame, memory),
             None => self.frames.links.misfits.other_type += 1,
         }
         if !self.volumes.outbox.has_only_requests() {
@@ -192,6 +212,7 @@ impl Shard {
     #[inline]
     pub(super) fn settle_frames(&mut self, now: Instant, memory: &mut dyn Memory) {
         self.settle_virtual_links(now);
+        self.take_received(now, memory);
         if !self.protocols.needs_settle() {
             return;
         }

@@ -20,7 +20,7 @@ use crate::mpls::{self, Label, LabelStackEntry};
 use crate::nfs::{self, FileAttributes, ReadReply};
 use crate::pseudowire::ControlWord;
 use crate::rpc::{AcceptStatus, AcceptedReply, RecordMark};
-use crate::sequence::PseudowireSequence;
+use crate::sequence::{Numbers, PseudowireSequence};
 use crate::{Front, gre, iscsi, nvme_tcp, tcp, udp};
 
 const ADDRESSES_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
@@ -278,7 +278,8 @@ impl Encoding {
                 self.push("GRE", &header.emit(self.checksum()));
             }
             Layer::L2tp { transport, cookie, sublayer } => {
-                let sublayer = sublayer.then_some(L2SpecificSublayer::sequenced(0));
+                let sublayer =
+                    sublayer.then_some(L2SpecificSublayer::new(Some(Numbers::L2TP.first())));
                 let session_id = NonZeroU32::MIN;
                 let header = l2tp::DataHeader { session_id, cookie, sublayer };
                 self.push("L2TPv3", &header.emit(transport));

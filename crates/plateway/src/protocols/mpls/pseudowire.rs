@@ -93,15 +93,17 @@ impl Written for LowPseudowire {
             from: table
                 .table_or_tables("from", "{ link = \"eth1\", tunnel = 300 }, or a list of such"),
             control_word: table.take("control_word", YES),
-            sequence: table.take("sequence", "\"off\" or \"drop\""),
+            sequence: table.take("sequence", SEQUENCE),
         }
     }
 }
 
 /// What is done with sequence numbers, in the order of the documentation.
-const SEQUENCING: [(&str, Sequencing); 2] = [("off", Sequencing::Off), ("drop", Sequencing::Drop)];
+const SEQUENCING: [(&str, Sequencing); 3] =
+    [("off", Sequencing::Off), ("drop", Sequencing::Drop), ("reorder", Sequencing::Reorder)];
 /// The words for it.
-pub(crate) const SEQUENCES: [&str; 2] = [SEQUENCING[0].0, SEQUENCING[1].0];
+pub(crate) const SEQUENCES: [&str; 3] = [SEQUENCING[0].0, SEQUENCING[1].0, SEQUENCING[2].0];
+const SEQUENCE: &str = "\"off\", \"drop\" or \"reorder\"";
 
 /// `[[pseudowire]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -528,12 +530,6 @@ impl Resolver<'_> {
     /// Whether frames have a control word, and what is done with its sequence numbers.
     fn control_word(&mut self, low: &LowPseudowire) -> Option<Sequencing> {
         let sequence = match &low.sequence {
-            Some(written) if written.get_ref() == "reorder" => {
-                let message = "sequence: \"reorder\" is not there yet: frames that come late are dropped, not put in order";
-                let help = "sequence = \"drop\", which the other end need not know of";
-                self.push(Mistake::error(written.span(), message).help(help));
-                Sequencing::default()
-            }
             Some(written) => {
                 let found = SEQUENCING.iter().find(|(word, _)| word == written.get_ref());
                 if found.is_none() {

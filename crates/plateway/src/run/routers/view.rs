@@ -152,6 +152,7 @@ impl<'a> View<'a> {
                 PortKind::Core(_) => ("core", None),
                 PortKind::Circuit { .. } => ("circuit", None),
                 PortKind::Virtual { mac } => ("here", Some(mac)),
+                PortKind::Tunnels(_) => ("tunnels", None),
             };
             let mac = mac.or(port.facts.map(|facts| MacAddress(facts.mac)));
             PortStatus {
