@@ -22,6 +22,7 @@ use mpls::{
 };
 use plateway_fuzz::{Choices, one_line};
 use wire::checksum::Checksum;
+use wire::classify::{ClassKey, Classifier};
 use wire::ethernet::{EtherType, TagControl};
 use wire::gre::Header;
 use wire::l2tp::Cookie;
@@ -65,7 +66,9 @@ fn draw_kind(choices: &mut Choices<'_>) -> PortKind {
     choices.of(&[
         PortKind::Core(Core { takes_explicit_null: true }),
         PortKind::Core(Core::default()),
-        PortKind::Circuit { traffic_classes },
+        PortKind::Circuit { traffic_classes, classifier: None },
+        PortKind::Circuit { traffic_classes, classifier: Some(Classifier::Vlan) },
+        PortKind::Circuit { traffic_classes, classifier: Some(Classifier::Aoe) },
         PortKind::Virtual { mac: OWN },
         PortKind::Tunnels(TunnelPort::Gre),
         PortKind::Tunnels(TunnelPort::L2tp),
@@ -79,7 +82,7 @@ fn draw_tunnel(choices: &mut Choices<'_>) -> Tunnel {
         choices.of(&[Cookie::None, Cookie::Short([0; 4]), Cookie::Long([0; 8])])
     };
     Tunnel {
-        fec: Fec { circuit: draw_link(choices) },
+        fec: draw_fec(choices),
         port: draw_link(choices),
         session: if choices.flag() {
             Session::Gre { key_in: key(choices), key_out: key(choices) }
@@ -121,6 +124,11 @@ fn draw_packet(choices: &mut Choices<'_>) -> Vec<u8> {
     packet
 }
 
+fn draw_fec(choices: &mut Choices<'_>) -> Fec {
+    let class = choices.of(&[None, None, Some(ClassKey::vlan(0)), Some(ClassKey::vlan(1))]);
+    Fec { circuit: draw_link(choices), class }
+}
+
 fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
     let origin = |choices: &mut Choices<'_>| Origin {
         port: draw_link(choices),
@@ -128,7 +136,7 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
         way: choices.of(&Way::BOTH),
     };
     Pseudowire {
-        fec: Fec { circuit: draw_link(choices) },
+        fec: draw_fec(choices),
         label_in: draw_label(choices),
         label_out: draw_label(choices),
         origins: (0..choices.below(4)).map(|_| origin(choices)).collect(),

@@ -74,7 +74,7 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
     });
     let origins = origins.collect();
     Pseudowire {
-        fec: Fec { circuit: LinkId(CORE + choices.below(3) as u32) },
+        fec: Fec::all_of(LinkId(CORE + choices.below(3) as u32)),
         label_in: draw_label(choices),
         label_out: draw_label(choices),
         origins,
@@ -178,6 +178,7 @@ impl Play {
                 let value = self.came_to(port, &packet);
                 assert_eq!(value.control_word, Some(Sequencing::Reorder));
             }
+            Verdict::Copy => panic!("no circuit is split"),
         }
         let is_dropped = matches!(verdict, Verdict::Drop(_));
         assert_eq!(self.drops(port) - before, u64::from(is_dropped), "{verdict:?}");
@@ -256,7 +257,7 @@ impl Play {
                 let stack = LabelStack::parse(&front[header..], 5).expect("one that was pushed");
                 assert!(stack.entries().all(|entry| entry.ttl == 255));
                 let all = self.router.pseudowires();
-                let mut own = all.filter(|(_, value, ..)| value.fec == Fec { circuit: port });
+                let mut own = all.filter(|(_, value, ..)| value.fec == Fec::all_of(port));
                 let bottom = stack.entries().next_back().map(|entry| entry.label);
                 assert_eq!(own.next().map(|(_, value, ..)| value.label_out), bottom);
                 assert_eq!(own.next(), None, "one pseudowire a circuit");
@@ -309,7 +310,8 @@ impl Play {
     fn change_pseudowire(&mut self, choices: &mut Choices<'_>) {
         let id = choices.below(3) as u32;
         let before = self.pseudowire(id).cloned();
-        let owner = before.as_ref().map(|before| Owner::Pseudowire(PseudowireId(id), before.fec));
+        let owner =
+            before.as_ref().map(|before| Owner::Pseudowire(PseudowireId(id), before.fec.circuit));
         let entry = before.as_ref().and_then(|before| {
             let labels = self.router.labels(Space::Platform)?;
             Some((before.label_in, *labels.get(before.label_in)?))
@@ -340,7 +342,7 @@ impl Play {
         } else {
             assert_eq!(self.pseudowire(id), before.as_ref(), "a refusal changes nothing");
         }
-        self.assigned(value.label_in, Owner::Pseudowire(PseudowireId(id), value.fec), set);
+        self.assigned(value.label_in, Owner::Pseudowire(PseudowireId(id), value.fec.circuit), set);
     }
 
     fn change_port(&mut self, choices: &mut Choices<'_>) {
@@ -393,7 +395,7 @@ fn start() -> Play {
         set.expect("nobody has it");
     }
     let pseudowire = Pseudowire {
-        fec: Fec { circuit: LinkId(CORE) },
+        fec: Fec::all_of(LinkId(CORE)),
         label_in: label(18),
         label_out: label(20),
         origins: vec![Origin { port: LinkId(0), tunnel: Some(label(17)), way: Way::Primary }],

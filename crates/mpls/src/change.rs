@@ -10,6 +10,7 @@ use core::fmt;
 use core::time::Duration;
 
 use contract::{LinkId, MacAddress};
+use wire::classify::Classifier;
 use wire::mpls::Label;
 
 use crate::forwarder::Watch;
@@ -36,8 +37,9 @@ pub enum PortKind {
     /// Towards other routers: a link of the driver's that takes MPLS's EtherType.
     Core(Core),
     /// Towards a customer: a link of the driver's that takes whatever comes. `traffic_classes` has
-    /// the class of frames by their 802.1p priority.
-    Circuit { traffic_classes: [u8; 8] },
+    /// the traffic class of frames by their 802.1p priority, and `classifier` by what they are told
+    /// apart where they go several ways.
+    Circuit { traffic_classes: [u8; 8], classifier: Option<Classifier> },
     /// A circuit that ends in this process: a virtual link with this address, for those who live on
     /// frames here.
     Virtual { mac: MacAddress },

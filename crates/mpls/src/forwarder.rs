@@ -245,8 +245,9 @@ impl Forwarder {
                 let its: Vec<NhlfeId> = its.map(|(number, _)| NhlfeId(number)).collect();
                 its.into_iter().for_each(|number| self.renew_path(id, number));
             }
-            PortKind::Circuit { traffic_classes } => {
-                router.set_port(link, Role::Circuit(Circuit { mtu, traffic_classes }));
+            PortKind::Circuit { traffic_classes, classifier } => {
+                let circuit = Circuit { mtu, traffic_classes, classifier };
+                router.set_port(link, Role::Circuit(circuit));
             }
             PortKind::Virtual { .. } => router.set_port(link, Role::Circuit(Circuit::new(mtu))),
             PortKind::Tunnels(kind) => router.set_port(link, Role::Tunnels { kind, mtu }),
@@ -287,7 +288,7 @@ impl Forwarder {
         let Port { router, kind, .. } = self.ports.get(circuit.0)?;
         let PortKind::Virtual { mac } = kind else { return None };
         let router = &self.routers[router.0].router;
-        let id = match router.wire_of(Fec { circuit })? {
+        let id = match router.wire_of(Fec::all_of(circuit))? {
             Wire::Pseudowire(id) => id,
             Wire::Tunnel(id) => {
                 let Tunnel { port, session, sequencing, .. } = router.tunnel(id)?;
@@ -313,9 +314,11 @@ impl Forwarder {
         &mut self,
         now: Instant,
         router: RouterId,
+        came: &InFrame<'a>,
         verdict: Verdict<'a>,
     ) -> Option<InFrame<'a>> {
         match verdict {
+            Verdict::Copy => self.copy(router, came),
             Verdict::Send { port, front, rest } => self.queue(port, &front, rest),
             Verdict::Deliver { circuit, frame } => {
                 let kind = self.ports.get(circuit.0)?.kind;
@@ -335,6 +338,19 @@ impl Forwarder {
             Verdict::Drop(_) => {}
         }
         None
+    }
+
+    /// A frame that is for all classes of its circuit goes by all that these go by.
+    #[cold]
+    fn copy(&mut self, id: RouterId, frame: &InFrame<'_>) {
+        let wires: Vec<Wire> = self.routers[id.0].router.classes_of(frame.link).collect();
+        for wire in wires {
+            let router = &mut self.routers[id.0].router;
+            let verdict = router.copy_to(wire, frame.link, frame.tag, frame.bytes);
+            if let Verdict::Send { port, front, rest } = verdict {
+                self.queue(port, &front, rest);
+            }
+        }
     }
 
     /// Frames that came early and wait no longer leave.
@@ -470,7 +486,7 @@ impl VirtualLinks for Forwarder {
                 router.handle_circuit(link, frame.tag, frame.bytes)
             }
         };
-        let inside = self.carry_out(now, id, verdict);
+        let inside = self.carry_out(now, id, &frame, verdict);
         self.deliver_early(now);
         inside
     }

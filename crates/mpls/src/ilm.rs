@@ -18,10 +18,9 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use block::{Instant, planted};
-use contract::counters;
+use contract::{LinkId, counters};
 use wire::mpls::Label;
 
-use crate::ftn::Fec;
 use crate::nhlfe::NhlfeId;
 use crate::pseudowire::PseudowireId;
 use crate::refused::Refused;
@@ -36,15 +35,15 @@ pub struct FecId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Fec(FecId),
-    /// A pseudowire for these frames; for others it is another owner.
-    Pseudowire(PseudowireId, Fec),
+    /// A pseudowire whose frames leave by this circuit; for another one it is another owner.
+    Pseudowire(PseudowireId, LinkId),
 }
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fec(FecId(id)) => write!(f, "FEC {id}"),
-            Self::Pseudowire(id, fec) => write!(f, "{id} ({fec})"),
+            Self::Pseudowire(id, circuit) => write!(f, "{id} (of {circuit})"),
         }
     }
 }
@@ -274,7 +273,6 @@ fn split(label: Label) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use contract::LinkId;
 
     use super::*;
 
@@ -335,7 +333,7 @@ mod tests {
         ilm.assign(NOW, label(16), fec(1), forward(1));
         let taken = Refused::Taken { label: label(16), by: fec(1) };
         assert_eq!(ilm.check(NOW, label(16), fec(2)), Err(taken));
-        let pseudowire = Owner::Pseudowire(PseudowireId(1), Fec { circuit: LinkId(1) });
+        let pseudowire = Owner::Pseudowire(PseudowireId(1), LinkId(1));
         assert_eq!(ilm.check(NOW, label(16), pseudowire), Err(taken));
         ilm.withdraw(NOW, label(16), fec(2), LATER);
         assert_eq!(look(&mut ilm, NOW, 16), Ok(forward(1)), "another cannot withdraw it");

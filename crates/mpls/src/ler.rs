@@ -19,6 +19,7 @@
 use block::{IdMap, Instant, planted};
 use contract::LinkId;
 use wire::Front;
+use wire::classify::Class;
 use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, Tagged, VLAN_TAG_SIZE, VlanTag};
 use wire::mpls::{Label, LabelStackEntry};
 use wire::pseudowire::{AssociatedChannelHeader, ControlWord, Packet};
@@ -27,7 +28,7 @@ use wire::sequence::PseudowireSequence;
 use crate::ftn::{Fec, Wire};
 use crate::limits::{ADDRESSES, CHANNEL_CLASS, FRONT_MAX, TTL_FIRST};
 use crate::nhlfe::NhlfeState;
-use crate::port::{PortState, Role};
+use crate::port::{Circuit, PortState, Role};
 use crate::protection::Way;
 use crate::pseudowire::{PseudowireId, PseudowireState};
 use crate::router::Router;
@@ -45,13 +46,40 @@ impl Router {
         tag: Option<VlanTag>,
         frame: &'a [u8],
     ) -> Verdict<'a> {
-        let (mut front, mut rest) = (Front::new(), frame);
-        if let Some((tag, (addresses, behind))) = tag.zip(frame.split_first_chunk::<ADDRESSES>()) {
-            front.push(&tag.emit());
-            front.push(addresses);
-            rest = behind;
+        let (front, rest) = restore(tag, frame);
+        let sent = match self.admit(circuit, tag, frame, front.len() + rest.len()) {
+            Ok((_, Goes::ByAll)) => return Verdict::Copy,
+            Ok((class, Goes::By(wire))) => self.enter(wire, class, front, rest.len()),
+            Err(reason) => Err(reason),
+        };
+        match sent {
+            Ok((port, front)) => Verdict::Send { port, front, rest },
+            Err(reason) => self.drop_frame(circuit, reason),
         }
-        match self.enter(circuit, tag, frame, front, rest.len()) {
+    }
+
+    /// What the classes of a circuit go by.
+    pub fn classes_of(&self, circuit: LinkId) -> impl Iterator<Item = Wire> {
+        self.ftn.classes_of(circuit)
+    }
+
+    /// How a frame that is for all classes of its circuit goes by one of what these go by.
+    pub fn copy_to<'a>(
+        &mut self,
+        wire: Wire,
+        circuit: LinkId,
+        tag: Option<VlanTag>,
+        frame: &'a [u8],
+    ) -> Verdict<'a> {
+        let (front, rest) = restore(tag, frame);
+        let tag = tag.or_else(|| Tagged::parse(frame).ok()?.tag);
+        let sent = match self.ports.get(circuit.0).map(|port| port.role) {
+            Some(Role::Circuit(role)) => {
+                self.enter(wire, role.traffic_class(tag), front, rest.len())
+            }
+            _ => Err(DropReason::NoCircuit),
+        };
+        match sent {
             Ok((port, front)) => Verdict::Send { port, front, rest },
             Err(reason) => self.drop_frame(circuit, reason),
         }
@@ -66,32 +94,57 @@ impl Router {
         head: &[u8],
         length: usize,
     ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
-        let entered = self.enter(circuit, None, head, Front::new(), length);
+        let entered = match self.admit(circuit, None, head, length) {
+            Ok((class, Goes::By(wire))) => self.enter(wire, class, Front::new(), length),
+            // Those who live here have one wire, and their circuit no classes.
+            Ok((_, Goes::ByAll)) => Err(DropReason::NoClass),
+            Err(reason) => Err(reason),
+        };
         entered.inspect_err(|reason| {
             self.drop_frame(circuit, *reason);
         })
     }
 
-    /// A frame of which `front` and so many bytes behind it are to be sent.
+    /// Whether a frame of so many bytes may enter by a circuit, with which traffic class, and what it
+    /// goes by.
     #[inline]
-    fn enter(
+    fn admit(
         &mut self,
         circuit: LinkId,
         tag: Option<VlanTag>,
         head: &[u8],
-        front: Front<FRONT_MAX>,
-        rest: usize,
-    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+        bytes: usize,
+    ) -> Result<(u8, Goes), DropReason> {
         let port = self.ports.get_mut(circuit.0).ok_or(DropReason::NoCircuit)?;
         let Role::Circuit(role) = port.role else { return Err(DropReason::NoCircuit) };
-        port.count_received(front.len() + rest);
+        port.count_received(bytes);
         let tagged = Tagged::parse(head).map_err(|_| DropReason::Runt)?;
         if stays_on_its_cable(&tagged) {
             return Err(DropReason::BridgeReserved);
         }
-        let priority = tag.or(tagged.tag).map_or(0, |tag| tag.control.priority());
-        let traffic_class = role.traffic_classes[usize::from(priority)];
-        let id = match self.ftn.find(Fec { circuit }).ok_or(DropReason::NoPseudowire)? {
+        let traffic_class = role.traffic_class(tag.or(tagged.tag));
+        let wire = match role.classifier.map(|classifier| classifier.classify(tag, head)) {
+            None => self.ftn.find(Fec::all_of(circuit)).ok_or(DropReason::NoPseudowire)?,
+            Some(Class::All) => return Ok((traffic_class, Goes::ByAll)),
+            Some(Class::One(class)) => {
+                let fec = Fec { circuit, class: Some(class) };
+                self.ftn.find(fec).ok_or(DropReason::NoClass)?
+            }
+            Some(Class::Nowhere) => return Err(DropReason::NoClass),
+        };
+        Ok((traffic_class, Goes::By(wire)))
+    }
+
+    /// A frame of which `front` and so many bytes behind it are to be sent goes by this.
+    #[inline]
+    fn enter(
+        &mut self,
+        wire: Wire,
+        traffic_class: u8,
+        front: Front<FRONT_MAX>,
+        rest: usize,
+    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+        let id = match wire {
             Wire::Pseudowire(id) => id,
             Wire::Tunnel(id) => return self.tunnels[id.0].enter(&mut self.ports, front, rest),
         };
@@ -126,6 +179,36 @@ impl Router {
         let sent = nhlfe.send(&mut self.ports, front, tunnel, length).ok()?;
         counters.channel_messages_sent += 1;
         Some(sent)
+    }
+}
+
+/// What a customer's frame goes by.
+#[derive(Clone, Copy)]
+enum Goes {
+    By(Wire),
+    /// By all that the classes of its circuit go by.
+    ByAll,
+}
+
+/// A frame with the tag that was taken out of it: what is new in front, and what stays where it is.
+#[inline]
+fn restore(tag: Option<VlanTag>, frame: &[u8]) -> (Front<FRONT_MAX>, &[u8]) {
+    let mut front = Front::new();
+    match tag.zip(frame.split_first_chunk::<ADDRESSES>()) {
+        Some((tag, (addresses, behind))) => {
+            front.push(&tag.emit());
+            front.push(addresses);
+            (front, behind)
+        }
+        None => (front, frame),
+    }
+}
+
+impl Circuit {
+    /// The traffic class of frames with this outermost tag.
+    #[inline]
+    fn traffic_class(&self, tag: Option<VlanTag>) -> u8 {
+        self.traffic_classes[usize::from(tag.map_or(0, |tag| tag.control.priority()))]
     }
 }
 

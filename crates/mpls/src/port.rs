@@ -7,6 +7,7 @@
 //! header on for tunnels. No errors.
 
 use contract::counters;
+use wire::classify::Classifier;
 
 use crate::verdict::Drops;
 
@@ -47,12 +48,15 @@ pub struct Circuit {
     pub mtu: u32,
     /// The traffic class of frames by their 802.1p priority; those without a tag have priority 0.
     pub traffic_classes: [u8; 8],
+    /// By what its frames are told apart, each of which goes by what its class goes by; `None`: all go
+    /// the same way.
+    pub classifier: Option<Classifier>,
 }
 
 impl Circuit {
-    /// A circuit on which priorities are the classes of the same number.
+    /// A circuit that is not split, on which priorities are the traffic classes of the same number.
     pub const fn new(mtu: u32) -> Self {
-        Self { mtu, traffic_classes: [0, 1, 2, 3, 4, 5, 6, 7] }
+        Self { mtu, traffic_classes: [0, 1, 2, 3, 4, 5, 6, 7], classifier: None }
     }
 }
 

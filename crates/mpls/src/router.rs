@@ -175,13 +175,13 @@ impl Router {
     ) -> Result<(), Refused> {
         assert!(id.0 < PSEUDOWIRES_MAX, "{id} is none of {PSEUDOWIRES_MAX}");
         let Pseudowire { fec, label_in, .. } = pseudowire;
-        let owner = Owner::Pseudowire(id, fec);
+        let owner = Owner::Pseudowire(id, fec.circuit);
         pseudowire.check()?;
         self.labels.check(now, label_in, owner)?;
         self.ftn.check(fec, Wire::Pseudowire(id))?;
         if let Some(PseudowireState { pseudowire: before, .. }) = self.pseudowires.get(id.0) {
             if before.label_in != label_in {
-                let owner = Owner::Pseudowire(id, before.fec);
+                let owner = Owner::Pseudowire(id, before.fec.circuit);
                 self.labels.withdraw(now, before.label_in, owner, now + self.quarantine);
             }
             self.ftn.remove(before.fec);
@@ -202,7 +202,7 @@ impl Router {
         };
         let Pseudowire { fec, label_in, .. } = pseudowire;
         let until = now + self.quarantine;
-        self.labels.withdraw(now, label_in, Owner::Pseudowire(id, fec), until);
+        self.labels.withdraw(now, label_in, Owner::Pseudowire(id, fec.circuit), until);
         self.ftn.remove(fec);
     }
 

@@ -1,5 +1,5 @@
 //! The rules of a router, one small test each: [`labels`] switches packets, [`edge`] lets frames in
-//! and out, [`tunnels`] does so through IP, [`tables`] changes what is known. The router here has core
+//! and out, [`split`] by several ways, [`tunnels`] through IP, [`tables`] changes what is known. The router here has core
 //! ports 1, 2 and 3 and circuits 11, 12 and 13.
 
 use block::Instant;
@@ -18,6 +18,7 @@ mod edge;
 mod forwarder;
 mod labels;
 mod protection;
+mod split;
 mod tables;
 mod tunnels;
 
@@ -75,7 +76,7 @@ fn nhlfe(port: u32, numbers: &[u32]) -> Nhlfe {
 /// Comes by core port 1 in tunnel 200 with label 100, leaves by NHLFE 1 with label 900.
 fn pseudowire() -> Pseudowire {
     Pseudowire {
-        fec: Fec { circuit: circuit(1) },
+        fec: Fec::all_of(circuit(1)),
         label_in: label(100),
         label_out: label(900),
         origins: vec![Origin { port: core(1), tunnel: Some(label(200)), way: Way::Primary }],

@@ -27,6 +27,9 @@ pub enum Verdict<'a> {
         header: AssociatedChannelHeader,
         message: &'a [u8],
     },
+    /// A customer's frame goes by all that the classes of its circuit go by: for each of these
+    /// [`Router::copy_to`](crate::Router::copy_to) says how.
+    Copy,
     /// It came before others and was copied; [`Router::poll_early`](crate::Router::poll_early) has it
     /// later.
     Wait,
@@ -85,6 +88,8 @@ drops! {
     ChannelVersion channel_version,
     /// Behind one that was delivered, or that one again.
     Late late,
+    /// Of a circuit that is split, and of no class that goes anywhere.
+    NoClass no_class,
     /// With a key or a session ID that is no tunnel's here.
     NoTunnel no_tunnel,
     /// With a header of GRE or L2TP that is none, or one that nobody here knows.

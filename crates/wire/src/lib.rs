@@ -8,7 +8,8 @@
 //!
 //! What carries frames from router to router: [`mpls`] (label stacks), [`pseudowire`] (the control
 //! word) and [`bfd`] (whether the peer is there); [`gre`] and [`l2tp`], over [`ip`] and [`udp`], with
-//! [`checksum`]; [`sequence`] compares the numbers of all of them. These headers come as they nest:
+//! [`checksum`]; [`sequence`] compares the numbers of all of them, and [`classify`] sorts the frames
+//! that they carry. These headers come as they nest:
 //! `pop` takes one off the front of bytes, and a [`Front`] has them pushed in front of each other.
 //!
 //! What other storage puts on the same wire, as far as it is compared with ours: [`tcp`],
@@ -37,6 +38,7 @@ pub mod aoe;
 pub mod ata;
 pub mod bfd;
 pub mod checksum;
+pub mod classify;
 pub mod ethernet;
 pub mod fibre_channel;
 pub mod gre;

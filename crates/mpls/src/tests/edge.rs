@@ -83,7 +83,7 @@ fn numbers_follow_each_other_and_1_follows_65535() {
 fn the_priority_of_a_tag_becomes_the_class_by_the_circuit_s_table() {
     let mut router = router();
     let traffic_classes = [3, 2, 1, 0, 7, 6, 5, 4];
-    router.set_port(circuit(1), Role::Circuit(Circuit { mtu: 1500, traffic_classes }));
+    router.set_port(circuit(1), Role::Circuit(Circuit { traffic_classes, ..Circuit::new(1500) }));
     let classes = |packet: Vec<u8>| {
         let both = [0, 4].map(|at| LabelStackEntry::parse(&packet[at..]).unwrap());
         both.map(|entry| entry.traffic_class)
@@ -216,7 +216,7 @@ fn each_way_is_a_port_with_its_tunnel() {
 fn two_customers_with_the_same_bytes_are_kept_apart() {
     let mut router = router();
     let other = Pseudowire {
-        fec: Fec { circuit: circuit(2) },
+        fec: Fec::all_of(circuit(2)),
         label_in: label(101),
         label_out: label(901),
         ..pseudowire()

@@ -35,7 +35,8 @@ fn forwarder() -> Forwarder {
         change(&mut it, Change::SetPort(core(number), PortKind::Core(Core::default())));
     }
     let traffic_classes = [0, 1, 2, 3, 4, 5, 6, 7];
-    change(&mut it, Change::SetPort(circuit(1), PortKind::Circuit { traffic_classes }));
+    let kind = PortKind::Circuit { traffic_classes, classifier: None };
+    change(&mut it, Change::SetPort(circuit(1), kind));
     for (number, action) in [(300, Action::Forward(NhlfeId(1))), (200, Action::Pop)] {
         let (space, label, fec) = (Space::Platform, label(number), FecId(number));
         change(&mut it, Change::SetLabel { space, label, fec, action });
@@ -179,7 +180,7 @@ fn inside() -> Forwarder {
     let mut it = up();
     change(&mut it, Change::SetPort(INSIDE, PortKind::Virtual { mac: INSIDE_MAC }));
     let other = Pseudowire {
-        fec: Fec { circuit: INSIDE },
+        fec: Fec::all_of(INSIDE),
         label_in: label(101),
         label_out: label(901),
         ..pseudowire()
@@ -239,7 +240,7 @@ fn what_comes_early_waits_and_then_leaves_by_its_circuit_or_to_who_lives_there()
     let mut it = inside();
     let ordered = Some(Sequencing::Reorder);
     let outside = Pseudowire { control_word: ordered, ..pseudowire() };
-    let fec = Fec { circuit: INSIDE };
+    let fec = Fec::all_of(INSIDE);
     let within = Pseudowire { fec, label_in: label(101), label_out: label(901), ..outside.clone() };
     change(&mut it, Change::SetPseudowire(PseudowireId(1), outside));
     change(&mut it, Change::SetPseudowire(PseudowireId(2), within));

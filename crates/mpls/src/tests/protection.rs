@@ -47,7 +47,8 @@ fn end(number: usize, seed: u64) -> Forwarder {
         change(Change::SetPath(NhlfeId(port), path));
     }
     let traffic_classes = [0, 1, 2, 3, 4, 5, 6, 7];
-    change(Change::SetPort(circuit(1), PortKind::Circuit { traffic_classes }));
+    let kind = PortKind::Circuit { traffic_classes, classifier: None };
+    change(Change::SetPort(circuit(1), kind));
     let origin = |port, way| Origin { port: core(port), tunnel: None, way };
     let both = Pseudowire {
         label_in: label(100),
@@ -322,7 +323,7 @@ fn a_virtual_link_is_what_the_path_is_that_is_taken() {
         Change::RemovePseudowire(P),
         Change::SetPort(inside, PortKind::Virtual { mac }),
         Change::SetPath(NhlfeId(2), narrow),
-        Change::SetPseudowire(P, Pseudowire { fec: Fec { circuit: inside }, ..both }),
+        Change::SetPseudowire(P, Pseudowire { fec: Fec::all_of(inside), ..both }),
         Change::SetWatch(P, Some(WATCH)),
     ] {
         pair.ends[0].change(NOW, R, change).unwrap();

@@ -6,14 +6,14 @@ use super::*;
 use crate::limits::{ORIGINS_MAX, QUARANTINE_DEFAULT};
 use crate::{Owner, Refused};
 
-const OWNER: Owner = Owner::Pseudowire(PseudowireId(1), Fec { circuit: LinkId(11) });
+const OWNER: Owner = Owner::Pseudowire(PseudowireId(1), LinkId(11));
 
 fn after(time: Duration) -> Instant {
     NOW + time
 }
 
 fn other() -> Pseudowire {
-    Pseudowire { fec: Fec { circuit: circuit(2) }, label_in: label(101), ..pseudowire() }
+    Pseudowire { fec: Fec::all_of(circuit(2)), label_in: label(101), ..pseudowire() }
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_pseudowire_with_another_label_gives_the_one_before_back() {
 #[test]
 fn another_circuit_needs_another_label() {
     let mut router = router();
-    let fec = Fec { circuit: circuit(2) };
+    let fec = Fec::all_of(circuit(2));
     let moved = Pseudowire { fec, ..pseudowire() };
     let taken = Refused::Taken { label: label(100), by: OWNER };
     assert_eq!(router.set_pseudowire(NOW, PseudowireId(1), moved.clone()), Err(taken));
@@ -176,7 +176,7 @@ fn refusals_say_what_stands_against_them() {
         (Refused::Special(label(3)), "expected a label of 16 or more, seen 3 (implicit null)"),
         (
             Refused::Taken { label: label(100), by: OWNER },
-            "label 100 is that of pseudowire 1 (what comes by link 11)",
+            "label 100 is that of pseudowire 1 (of link 11)",
         ),
         (
             Refused::Taken { label: label(300), by: Owner::Fec(FecId(7)) },

@@ -17,7 +17,7 @@ fn id(number: u32) -> NonZeroU32 {
 
 fn gre(number: u32) -> Tunnel {
     Tunnel {
-        fec: Fec { circuit: circuit(number) },
+        fec: Fec::all_of(circuit(number)),
         port: GRE,
         session: Session::Gre { key_in: Some(number), key_out: Some(100 + number) },
         sequencing: Sequencing::Drop,
@@ -26,7 +26,7 @@ fn gre(number: u32) -> Tunnel {
 
 fn l2tp() -> Tunnel {
     Tunnel {
-        fec: Fec { circuit: circuit(2) },
+        fec: Fec::all_of(circuit(2)),
         port: L2TP,
         session: Session::L2tp {
             session_in: id(7),

@@ -204,7 +204,7 @@ fn pseudowire(wire: usize, end: usize) -> Pseudowire {
         Origin { port: port(here, before), tunnel: tunnel.then_some(label), way: Way::Primary }
     });
     Pseudowire {
-        fec: Fec { circuit: circuit(wire, end) },
+        fec: Fec::all_of(circuit(wire, end)),
         label_in: bottom_label(wire, end),
         label_out,
         origins: origins.to_vec(),
@@ -227,7 +227,7 @@ fn tunnel(wire: usize, end: usize, kind: TunnelPort) -> mpls::Tunnel {
             has_sublayer: true,
         },
     };
-    let (fec, port) = (Fec { circuit: circuit(wire, end) }, tunnel_port(kind, end));
+    let (fec, port) = (Fec::all_of(circuit(wire, end)), tunnel_port(kind, end));
     let sequencing = TABLE[wire].sequencing.expect("it is numbered");
     mpls::Tunnel { fec, port, session, sequencing }
 }

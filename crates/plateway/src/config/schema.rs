@@ -13,7 +13,7 @@ use super::link::LinkAccess;
 use super::server::DriverChoice;
 use super::volume::LAYOUTS;
 use crate::log::{Format, Level};
-use crate::protocols::SEQUENCES;
+use crate::protocols::{SEQUENCES, SPLITS};
 
 /// The keys without which a table is a mistake, whatever else it holds.
 const REQUIRED: [(&str, &[&str]); 16] = [
@@ -83,6 +83,7 @@ pub(crate) fn words(title: &str) -> Vec<(&'static str, Vec<&'static str>)> {
         "[[volume]]" => vec![("layout", LAYOUTS.to_vec())],
         "[[link]]" => vec![("access", accesses())],
         "[[listener]]" => vec![("link", accesses())],
+        "[[circuit]]" => vec![("split", SPLITS.to_vec())],
         "[[pseudowire]]" => vec![("sequence", SEQUENCES.to_vec())],
         _ => Vec::new(),
     }
@@ -165,8 +166,10 @@ mod tests {
             if toml::from_str::<Value>(&text).is_ok() {
                 let knows = |line: &str| {
                     line.contains("is not a key of")
-                        // A set alone needs a layout.
-                        || line.contains(" has no ") && !line.contains("has no layout")
+                        // A set alone needs a layout, and what goes by a split circuit a class.
+                        || line.contains(" has no ")
+                            && !line.contains("has no layout")
+                            && !line.contains("has no class")
                         || line.contains(": expected a") && line.contains("], seen a")
                 };
                 let refused = refused(&text);

@@ -39,6 +39,7 @@ pub(crate) use self::iscsi::portal::{LowPortal, PortalConfig, resolve as resolve
 pub(crate) use self::iscsi::secret::Secrets;
 pub(crate) use self::mpls::port::MPLS;
 pub(crate) use self::mpls::pseudowire::{SEQUENCES, pseudowire_title};
+pub(crate) use self::mpls::split::SPLITS;
 pub(crate) use self::mpls::status::{
     RouterStatus, RouterSummary, Routers, metrics as router_metrics, summaries as router_summaries,
 };

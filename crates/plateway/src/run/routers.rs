@@ -158,6 +158,11 @@ impl Routers {
     }
 }
 
+fn circuit_kind(config: &CircuitConfig) -> PortKind {
+    let CircuitConfig { traffic_classes, split: classifier, .. } = *config;
+    PortKind::Circuit { traffic_classes, classifier }
+}
+
 /// What has a number: that of another router is another.
 fn port_key(router: &str, link: &str) -> String {
     format!("port {link} of {router}")
@@ -350,7 +355,7 @@ impl Running {
         let (router, title) = (self.routers.id(&config.router)?, config.title());
         let told = look_at_circuit(config, self)?.told;
         let link = self.routed_link(circuit_key(config))?;
-        let kind = PortKind::Circuit { traffic_classes: config.traffic_classes };
+        let kind = circuit_kind(config);
         let off = self.open_routed(
             router,
             (&title, &config.name),
@@ -365,10 +370,7 @@ impl Running {
     fn change_circuit(&mut self, to: &CircuitConfig) -> Result<(), RunError> {
         let router = self.routers.id(&to.router)?;
         let Some((link, before)) = self.routers.circuits.get(&to.name) else { return Ok(()) };
-        let set = |config: &CircuitConfig| {
-            let traffic_classes = config.traffic_classes;
-            Change::SetPort(*link, PortKind::Circuit { traffic_classes })
-        };
+        let set = |config: &CircuitConfig| Change::SetPort(*link, circuit_kind(config));
         self.route(router, &to.title(), &set(to), Some(&set(before)))?;
         self.shards.handle().poll_link(*link, to.poll);
         self.routers.circuits[&to.name].1.clone_from(to);

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use contract::Poll;
 use toml::Spanned;
+use wire::classify::Classifier;
 
 use super::router::router_title;
+use super::split::{SPLIT_WORD, split_word};
 use super::{Routed, routed};
 use crate::config::file::{LowArgs, NAME, table};
 use crate::config::link::{Ethernet, INTERFACE, Links};
@@ -28,6 +30,7 @@ table! {
         name: String = NAME,
         ethernet: String = INTERFACE,
         router: String = super::words::ROUTER,
+        split: String = SPLIT_WORD,
         traffic_classes: Vec<Spanned<i64>> = "a list of eight classes, such as [0, 1, 2, 3, 4, 5, 6, 7]",
         poll: String = POLL,
     }
@@ -41,6 +44,8 @@ pub(crate) struct CircuitConfig {
     pub(crate) router: String,
     /// Unique among circuits and links.
     pub(crate) interface: String,
+    /// By what its frames are told apart; `None`: all go one way.
+    pub(crate) split: Option<Classifier>,
     /// The class of frames by their 802.1p priority; those without a tag have priority 0.
     pub(crate) traffic_classes: [u8; 8],
     /// How long a shard looks for more frames before it sleeps.
@@ -75,7 +80,11 @@ impl Configured for CircuitConfig {
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
-        vec![("traffic_classes", self.classes()), (POLL_KEY, self.poll.to_string())]
+        vec![
+            ("split", split_word(self.split).to_owned()),
+            ("traffic_classes", self.classes()),
+            (POLL_KEY, self.poll.to_string()),
+        ]
     }
 
     fn stands_on(&self) -> Vec<String> {
@@ -107,6 +116,9 @@ impl Configured for CircuitConfig {
         if self.name != self.interface {
             text += &format!("name = {}\n", quoted(&self.name));
         }
+        if self.split.is_some() {
+            text += &format!("split = \"{}\"\n", split_word(self.split));
+        }
         let (interface, router) = (quoted(&self.interface), quoted(&self.router));
         let (classes, poll) = (self.classes(), self.poll);
         text + &format!(
@@ -136,6 +148,7 @@ impl Resolver<'_> {
                 Some(written) => self.classes(written),
                 None => Some(CLASSES_DEFAULT),
             };
+            let split = one.split.as_ref().and_then(|written| self.split(written));
             let interface = one.ethernet.as_ref().and_then(|written| self.interface(written));
             let Some(at) = one.name.as_ref().or(one.ethernet.as_ref()) else { continue };
             let (name, at) = (at.get_ref().clone(), at.span());
@@ -163,7 +176,7 @@ impl Resolver<'_> {
                 self.push(Mistake::error(at.clone(), message).first(first));
             }
             on.insert(interface.clone(), at.clone());
-            let circuit = CircuitConfig { name, router, interface, traffic_classes, poll };
+            let circuit = CircuitConfig { name, router, interface, split, traffic_classes, poll };
             self.place(circuit.title(), "", at.clone());
             circuits.push((circuit, at));
         }

@@ -22,6 +22,7 @@ pub(crate) mod port;
 pub(crate) mod pseudowire;
 mod reuse;
 pub(crate) mod router;
+pub(crate) mod split;
 pub(crate) mod status;
 pub(crate) mod words;
 
@@ -161,6 +162,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs, links: &mut Li
         links,
         circuit_names: &circuit_names,
         circuits: circuits.iter().map(|(one, _)| (&*one.name, &*one.router)).collect(),
+        splits: circuits.iter().filter_map(|(one, _)| Some((&*one.name, one.split?))).collect(),
         ilms: ilm::Ilms::new(&ilms, low.ilms.len()),
         lsp_names: &lsp_names,
         lsps: lsps.iter().map(|(one, _)| (&*one.name, &*one.router)).collect(),

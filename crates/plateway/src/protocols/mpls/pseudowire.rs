@@ -12,6 +12,7 @@ use bfd::limits::{INTERVAL_MAX_US, INTERVAL_MIN_US};
 use mpls::Sequencing;
 use mpls::limits::ORIGINS_MAX;
 use toml::Spanned;
+use wire::classify::{ClassKey, Classifier};
 use wire::ethernet::MacAddress;
 use wire::mpls::Label;
 
@@ -19,6 +20,7 @@ use super::circuit::circuit_title;
 use super::ilm::{Ilms, written_label};
 use super::port::Ports;
 use super::router::router_title;
+use super::split::{CLASS_WORD, ClassConfig};
 use super::words::{HOUR, LABEL, LINK, MAC, YES, time};
 use super::{Routed, routed};
 use crate::config::file::{Low, LowArgs, NAME, NUMBER, TableReader, Written, table};
@@ -51,6 +53,7 @@ pub(crate) struct LowPseudowire {
     pub(crate) span: Span,
     pub(crate) name: Low<String>,
     pub(crate) circuit: Low<String>,
+    pub(crate) class: Low<String>,
     pub(crate) mac: Low<String>,
     pub(crate) label_in: Low<i64>,
     pub(crate) label_out: Low<i64>,
@@ -68,6 +71,7 @@ impl Written for LowPseudowire {
     const KEYS: &'static [&'static str] = &[
         "name",
         "circuit",
+        "class",
         "mac",
         "label_in",
         "label_out",
@@ -84,6 +88,7 @@ impl Written for LowPseudowire {
             span: table.span.clone(),
             name: table.take("name", NAME),
             circuit: table.take("circuit", "the name of a circuit in quotes"),
+            class: table.take("class", CLASS_WORD),
             mac: table.take("mac", MAC),
             label_in: table.take("label_in", LABEL),
             label_out: table.take("label_out", LABEL),
@@ -113,6 +118,8 @@ pub(crate) struct PseudowireConfig {
     pub(crate) router: String,
     /// `None`: it ends in this process, ...
     pub(crate) circuit: Option<String>,
+    /// Its frames among those of its circuit; `None`: all.
+    pub(crate) class: Option<ClassConfig>,
     /// ... which has this address there, or else one that it makes of its names.
     pub(crate) mac: Option<MacAddress>,
     /// Ours, with which packets come.
@@ -206,7 +213,10 @@ impl Configured for PseudowireConfig {
 
     fn details(&self) -> String {
         let end = match &self.circuit {
-            Some(circuit) => format!("circuit {circuit}"),
+            Some(circuit) => {
+                let class = self.class.as_ref().map(|class| format!(" class {}", class.text));
+                format!("circuit {circuit}{}", class.unwrap_or_default())
+            }
             None => "ends here".to_owned(),
         };
         let Self { label_in, label_out, lsp, .. } = self;
@@ -217,6 +227,7 @@ impl Configured for PseudowireConfig {
         let from: Vec<String> = self.from.iter().map(Way::text).collect();
         vec![
             ("circuit", self.circuit.clone().unwrap_or_else(|| "none".to_owned())),
+            ("class", self.class.as_ref().map_or_else(|| "all".to_owned(), |one| one.text.clone())),
             ("mac", self.mac.map_or_else(|| "made".to_owned(), |mac| mac.to_string())),
             ("label_in", self.label_in.to_string()),
             ("label_out", self.label_out.to_string()),
@@ -237,14 +248,17 @@ impl Configured for PseudowireConfig {
 
     fn excludes(&self, other: &Thing) -> bool {
         let Some(Routed::Pseudowire(other)) = routed(other) else { return false };
-        self.name == other.name || self.circuit.is_some() && self.circuit == other.circuit
+        // Of a circuit whose split changes, one that had all of it and one that has a class.
+        let meet = self.class == other.class || self.class.is_none() || other.class.is_none();
+        self.name == other.name || self.circuit.is_some() && self.circuit == other.circuit && meet
     }
 
     fn change(&self, to: &Thing) -> Result<Change, Refused> {
         let Some(Routed::Pseudowire(to)) = routed(to) else { return Ok(Change::Replace) };
         let stays = self.router == to.router
-            // Another circuit may be free only once another pseudowire has left it.
+            // Another circuit, or class, may be free only once another pseudowire has left it.
             && self.circuit == to.circuit
+            && self.class == to.class
             && self.mac == to.mac;
         Ok(if stays { Change::Aside } else { Change::Replace })
     }
@@ -252,6 +266,7 @@ impl Configured for PseudowireConfig {
     fn text(&self) -> String {
         let mut text = format!("[[pseudowire]]\nname = {}\n", quoted(&self.name));
         text.extend(self.circuit.as_ref().map(|one| format!("circuit = {}\n", quoted(one))));
+        text.extend(self.class.as_ref().map(|one| format!("class = {}\n", quoted(&one.text))));
         text.extend(self.mac.map(|mac| format!("mac = \"{mac}\"\n")));
         let (label_in, label_out) = (self.label_in.get(), self.label_out.get());
         let from: Vec<String> = self.from.iter().map(Way::text).collect();
@@ -276,6 +291,8 @@ pub(super) struct Around<'a> {
     pub(super) circuit_names: &'a Names,
     /// The routers of circuits, and of paths, by name.
     pub(super) circuits: BTreeMap<&'a str, &'a str>,
+    /// By what the frames of circuits are told apart.
+    pub(super) splits: BTreeMap<&'a str, Classifier>,
     pub(super) ilms: Ilms<'a>,
     pub(super) lsp_names: &'a Names,
     pub(super) lsps: BTreeMap<&'a str, &'a str>,
@@ -298,16 +315,20 @@ impl Resolver<'_> {
         let named = low.pseudowires.iter().map(|one| (&one.name, &one.span));
         let names = self.names("pseudowire", named);
         let mut all: Vec<(PseudowireConfig, Span)> = Vec::new();
-        let mut by_circuit: BTreeMap<String, String> = BTreeMap::new();
+        let mut by_circuit: BTreeMap<(String, Option<ClassKey>), String> = BTreeMap::new();
         for one in &low.pseudowires {
             let Some(new) = self.pseudowire(one, around) else { continue };
             if let (Some(written), Some(circuit)) = (&one.circuit, &new.0.circuit) {
-                if let Some(other) = by_circuit.get(circuit) {
-                    let message = format!("circuit {circuit} goes by {other} already");
+                let class = new.0.class.as_ref();
+                let key = (circuit.clone(), class.map(|class| class.key));
+                if let Some(other) = by_circuit.get(&key) {
+                    let class = class.map(|class| format!(" class {}", class.text));
+                    let class = class.unwrap_or_default();
+                    let message = format!("circuit {circuit}{class} goes by {other} already");
                     let first = self.place_of(other, "circuit");
                     self.push(Mistake::error(written.span(), message).first(&first));
                 } else {
-                    by_circuit.insert(circuit.clone(), new.0.title());
+                    by_circuit.insert(key, new.0.title());
                 }
             }
             all.push(new);
@@ -340,6 +361,7 @@ impl Resolver<'_> {
             .circuit
             .as_ref()
             .map(|written| self.known(written, "circuit", around.circuit_names).map(str::to_owned));
+        let class = self.class_of(low, around);
         let lsp = low.lsp.as_ref();
         let lsp = lsp.and_then(|written| self.known(written, "lsp", around.lsp_names));
         let mac = low.mac.as_ref().map(|written| self.one_station(written, "mac"));
@@ -378,6 +400,7 @@ impl Resolver<'_> {
                 Some(circuit) => Some(circuit?),
                 None => None,
             },
+            class: class?,
             mac: mac.flatten(),
             label_in: label_in?,
             label_out: label_out?,
@@ -398,6 +421,20 @@ impl Resolver<'_> {
             self.place(pseudowire.title(), "circuit", circuit.span());
         }
         Some((pseudowire, low.label_in.as_ref()?.span()))
+    }
+
+    /// Its class, where it has a circuit that is there.
+    fn class_of(
+        &mut self,
+        low: &LowPseudowire,
+        around: &Around<'_>,
+    ) -> Option<Option<ClassConfig>> {
+        let circuit = low.circuit.as_ref().map(|circuit| circuit.get_ref().as_str());
+        if circuit.is_some_and(|circuit| !around.circuits.contains_key(circuit)) {
+            return Some(None);
+        }
+        let split = circuit.and_then(|circuit| around.splits.get(circuit)).copied();
+        self.class(low.class.as_ref(), (circuit, split), (&low.span, TITLE))
     }
 
     /// The ways by which packets come, each of a port of this router and of a tunnel that ends here.

@@ -180,6 +180,8 @@ pub(crate) struct PseudowireStatus {
     pub(crate) name: String,
     /// None: it ends in this process.
     pub(crate) circuit: Option<String>,
+    /// Its frames among those of its circuit; none: all.
+    pub(crate) class: Option<String>,
     pub(crate) label_in: u32,
     pub(crate) label_out: u32,
     pub(crate) lsp: String,
@@ -192,7 +194,7 @@ pub(crate) struct PseudowireStatus {
     /// By which links and in which tunnels its packets come.
     pub(crate) from: Vec<String>,
     pub(crate) control_word: bool,
-    /// `drop` or `off`; none without a control word.
+    /// `drop`, `reorder` or `off`; none without a control word.
     pub(crate) sequence: Option<String>,
     /// `up`, or what is down.
     pub(crate) state: String,
@@ -241,7 +243,10 @@ impl RouterStatus {
             &self.pseudowires,
             &[
                 ("frames of", |one| match &one.circuit {
-                    Some(circuit) => format!("circuit {circuit}"),
+                    Some(circuit) => {
+                        let class = one.class.as_ref().map(|class| format!(" class {class}"));
+                        format!("circuit {circuit}{}", class.unwrap_or_default())
+                    }
                     None => "this process".to_owned(),
                 }),
                 ("pseudowire", |one| one.name.clone()),

@@ -191,7 +191,7 @@ impl Running {
         let paths = &mut self.routers.paths;
         let mut path = |lsp: &String| paths.give(&path_named(lsp), NHLFES_MAX).map(NhlfeId);
         let pseudowire = Pseudowire {
-            fec: Fec { circuit },
+            fec: Fec { circuit, class: config.class.as_ref().map(|class| class.key) },
             label_in: config.label_in,
             label_out: config.label_out,
             origins,
