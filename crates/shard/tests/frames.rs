@@ -590,7 +590,7 @@ impl Host {
         let mut host = Host::new(mac, 1);
         let label = Label::new(100).unwrap();
         let pseudowire = mpls::Pseudowire {
-            fec: Fec { circuit: WIRED },
+            fec: Fec::all_of(WIRED),
             label_in: label,
             label_out: label,
             origins: vec![Origin { port: LINK, tunnel: None, way: Way::Primary }],

@@ -214,7 +214,7 @@ impl Configured for PseudowireConfig {
     fn details(&self) -> String {
         let end = match &self.circuit {
             Some(circuit) => {
-                let class = self.class.as_ref().map(|class| format!(" class {}", class.text));
+                let class = self.class.map(|class| format!(" class {class}"));
                 format!("circuit {circuit}{}", class.unwrap_or_default())
             }
             None => "ends here".to_owned(),
@@ -227,7 +227,7 @@ impl Configured for PseudowireConfig {
         let from: Vec<String> = self.from.iter().map(Way::text).collect();
         vec![
             ("circuit", self.circuit.clone().unwrap_or_else(|| "none".to_owned())),
-            ("class", self.class.as_ref().map_or_else(|| "all".to_owned(), |one| one.text.clone())),
+            ("class", self.class.map_or_else(|| "all".to_owned(), |one| one.to_string())),
             ("mac", self.mac.map_or_else(|| "made".to_owned(), |mac| mac.to_string())),
             ("label_in", self.label_in.to_string()),
             ("label_out", self.label_out.to_string()),
@@ -266,7 +266,7 @@ impl Configured for PseudowireConfig {
     fn text(&self) -> String {
         let mut text = format!("[[pseudowire]]\nname = {}\n", quoted(&self.name));
         text.extend(self.circuit.as_ref().map(|one| format!("circuit = {}\n", quoted(one))));
-        text.extend(self.class.as_ref().map(|one| format!("class = {}\n", quoted(&one.text))));
+        text.extend(self.class.map(|one| format!("class = \"{one}\"\n")));
         text.extend(self.mac.map(|mac| format!("mac = \"{mac}\"\n")));
         let (label_in, label_out) = (self.label_in.get(), self.label_out.get());
         let from: Vec<String> = self.from.iter().map(Way::text).collect();
@@ -319,10 +319,10 @@ impl Resolver<'_> {
         for one in &low.pseudowires {
             let Some(new) = self.pseudowire(one, around) else { continue };
             if let (Some(written), Some(circuit)) = (&one.circuit, &new.0.circuit) {
-                let class = new.0.class.as_ref();
-                let key = (circuit.clone(), class.map(|class| class.key));
+                let class = new.0.class;
+                let key = (circuit.clone(), class.map(ClassConfig::key));
                 if let Some(other) = by_circuit.get(&key) {
-                    let class = class.map(|class| format!(" class {}", class.text));
+                    let class = class.map(|class| format!(" class {class}"));
                     let class = class.unwrap_or_default();
                     let message = format!("circuit {circuit}{class} goes by {other} already");
                     let first = self.place_of(other, "circuit");

@@ -4,6 +4,8 @@
 //! A class is written as what tells its frames apart is usually written. Errors are pushed as
 //! mistakes at what was written.
 
+use std::fmt;
+
 use toml::Spanned;
 use wire::aoe;
 use wire::classify::{ClassKey, Classifier};
@@ -38,39 +40,56 @@ pub(super) fn split_word(split: Option<Classifier>) -> &'static str {
 }
 
 /// A class of a split circuit's frames.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClassConfig {
-    /// As it is usually written.
-    pub(crate) text: String,
-    pub(crate) key: ClassKey,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClassConfig {
+    /// 0 has frames without a tag.
+    Vlan(u16),
+    Destination(MacAddress),
+    EtherType(u16),
+    Aoe(aoe::Address),
 }
 
 impl ClassConfig {
     fn parse(split: Classifier, text: &str) -> Option<Self> {
-        let (text, key) = match split {
-            Classifier::Vlan if text == "none" => (text.to_owned(), ClassKey::vlan(0)),
+        Some(match split {
+            Classifier::Vlan if text == "none" => Self::Vlan(0),
             Classifier::Vlan => {
-                let vid = text.parse::<u16>().ok().filter(|vid| (1..=4094).contains(vid))?;
-                (vid.to_string(), ClassKey::vlan(vid))
+                Self::Vlan(text.parse().ok().filter(|vid| (1..=4094).contains(vid))?)
             }
             Classifier::Destination => {
                 // What is for all goes to each class.
-                let mac = text.parse::<MacAddress>().ok();
-                let mac = mac.filter(|mac| *mac != MacAddress::BROADCAST)?;
-                (mac.to_string(), ClassKey::destination(mac))
+                let mac = text.parse().ok().filter(|mac| *mac != MacAddress::BROADCAST);
+                Self::Destination(mac?)
             }
             Classifier::EtherType => {
                 let number = u16::from_str_radix(text.strip_prefix("0x")?, 16).ok();
                 // Less is the length of a frame of IEEE 802.3.
-                let number = number.filter(|number| *number >= 0x600)?;
-                (format!("{number:#06x}"), ClassKey::ether_type(EtherType(number)))
+                Self::EtherType(number.filter(|number| *number >= 0x600)?)
             }
-            Classifier::Aoe => {
-                let address = text.parse::<aoe::Address>().ok()?;
-                (address.to_string(), ClassKey::aoe(address))
-            }
-        };
-        Some(Self { text, key })
+            Classifier::Aoe => Self::Aoe(text.parse().ok()?),
+        })
+    }
+
+    /// What the router knows it by.
+    pub(crate) fn key(self) -> ClassKey {
+        match self {
+            Self::Vlan(vid) => ClassKey::vlan(vid),
+            Self::Destination(mac) => ClassKey::destination(mac),
+            Self::EtherType(number) => ClassKey::ether_type(EtherType(number)),
+            Self::Aoe(address) => ClassKey::aoe(address),
+        }
+    }
+}
+
+impl fmt::Display for ClassConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vlan(0) => f.write_str("none"),
+            Self::Vlan(vid) => vid.fmt(f),
+            Self::Destination(mac) => mac.fmt(f),
+            Self::EtherType(number) => write!(f, "{number:#06x}"),
+            Self::Aoe(address) => address.fmt(f),
+        }
     }
 }
 
@@ -143,7 +162,7 @@ mod tests {
             (Classifier::Aoe, &["7.0", "65534.254"], &["7", "65535.0", "7.255", "*.*"]),
         ] {
             for text in good {
-                assert_eq!(ClassConfig::parse(split, text).unwrap().text, *text);
+                assert_eq!(ClassConfig::parse(split, text).unwrap().to_string(), *text);
             }
             for text in wrong {
                 assert_eq!(ClassConfig::parse(split, text), None, "{split:?}: {text}");

@@ -19,6 +19,7 @@ use super::{RunError, path_named, path_of, virtual_key, virtual_name};
 use crate::config::thing::Configured;
 use crate::protocols::mpls::ilm::IlmAction;
 use crate::protocols::mpls::pseudowire::Way;
+use crate::protocols::mpls::split::ClassConfig;
 use crate::protocols::mpls::words::Hop;
 use crate::protocols::mpls::{IlmConfig, LspConfig, PseudowireConfig, Routing};
 use crate::run::Running;
@@ -191,7 +192,7 @@ impl Running {
         let paths = &mut self.routers.paths;
         let mut path = |lsp: &String| paths.give(&path_named(lsp), NHLFES_MAX).map(NhlfeId);
         let pseudowire = Pseudowire {
-            fec: Fec { circuit, class: config.class.as_ref().map(|class| class.key) },
+            fec: Fec { circuit, class: config.class.map(ClassConfig::key) },
             label_in: config.label_in,
             label_out: config.label_out,
             origins,

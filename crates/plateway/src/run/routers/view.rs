@@ -254,7 +254,7 @@ impl<'a> View<'a> {
         PseudowireStatus {
             name: config.name.clone(),
             circuit: config.circuit.clone(),
-            class: config.class.as_ref().map(|class| class.text.clone()),
+            class: config.class.map(|class| class.to_string()),
             label_in: config.label_in.get(),
             label_out: config.label_out.get(),
             lsp: config.lsp.clone(),
