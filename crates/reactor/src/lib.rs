@@ -26,8 +26,8 @@ mod stats;
 pub use accept::{ConnectionLimits, ListenOptions};
 pub use engine::choice::{Choice, EngineKind, Preference, probe};
 pub use link::{
-    AddedLink, Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats, SwitchedOff,
-    look_at_interface, may_open_links,
+    AddedLink, Datagrams, Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats, PeerOptions,
+    SwitchedOff, look_at_interface, may_open_links,
 };
 pub use process::{allowed_cpus, processor_time};
 pub use runtime::{Config, Handle, Pulse, Reactor};

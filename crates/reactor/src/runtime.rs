@@ -24,7 +24,7 @@ use crate::engine::epoll::Epoll;
 use crate::engine::uring::Uring;
 use crate::engine::workers::Workers;
 use crate::link::supervisor::{LinkMailbox, LinkSupervisor};
-use crate::link::{AddedLink, LinkOptions, LinkStats};
+use crate::link::{AddedLink, LinkOptions, LinkStats, PeerOptions};
 use crate::mailbox::{Delivery, Inbox};
 use crate::memory::{Arena, ShardMemory};
 use crate::process::{self, AbortOnPanic, lock};
@@ -132,7 +132,7 @@ impl Reactor {
             shared.inboxes.iter().map(|inbox| inbox.clone() as Arc<dyn LinkMailbox>).collect();
         let mut handle = Handle {
             shared: shared.clone(),
-            links: LinkSupervisor::new(shards),
+            links: LinkSupervisor::new(shards)?,
             mail: Mutex::new(mail),
             threads: Vec::new(),
             choice: choice.clone(),
@@ -293,6 +293,14 @@ impl<M: Send + 'static> Handle<M> {
     /// sent and received by the shards of its [`Intake`](contract::Intake) alone.
     pub fn add_link(&self, id: LinkId, options: &LinkOptions) -> io::Result<AddedLink> {
         self.links.add(id, options)
+    }
+
+    /// Takes what another host sends through IP and sends some there, as frames of a link without
+    /// Ethernet: whole payloads, none larger than the MTU that is told, which is 0 while there is no
+    /// path. The shard is told when there is one, and whenever it takes more or less. Errors: options
+    /// that contradict each other, no right, a port that is another's.
+    pub fn add_peer(&self, id: LinkId, options: &PeerOptions) -> io::Result<AddedLink> {
+        self.links.add_peer(id, options)
     }
 
     /// Has shards look for a link's frames in another way.

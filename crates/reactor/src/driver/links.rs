@@ -267,7 +267,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             if open.leaving.is_some() {
                 return false;
             }
-            if open.socket.has_frame() {
+            if open.socket.ask_for_frames() {
                 has_frames = true;
                 return true;
             }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, Weak};
 use block::ShardId;
 use contract::LinkId;
 
-use super::{packet, xdp};
+use super::{datagram, packet, xdp};
 use crate::process::lock;
 use crate::stats::{set, shared_counters};
 
@@ -19,10 +19,11 @@ use crate::stats::{set, shared_counters};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStats {
     pub link: LinkId,
+    /// Its name; of a link through IP, what goes where.
     pub interface: String,
     pub shard: ShardId,
     pub up: bool,
-    /// How frames come: `packet ring` or `xdp`; `-` while it is down.
+    /// How frames come: `packet ring`, `xdp` or `datagrams`; `-` while it is down.
     pub method: &'static str,
     pub counters: LinkCounters,
 }
@@ -74,6 +75,11 @@ pub(super) enum Source {
     #[default]
     Down,
     Packet(Weak<OwnedFd>),
+    /// It counts from its beginning, so much when it was last asked.
+    Datagram {
+        socket: Weak<OwnedFd>,
+        seen: u64,
+    },
     /// Of all sockets in all, so much when they were last asked.
     Xdp {
         sockets: Vec<Weak<OwnedFd>>,
@@ -105,6 +111,10 @@ impl Counters {
         let dropped = match &mut *lock(&self.source) {
             Source::Down => 0,
             Source::Packet(socket) => socket.upgrade().map_or(0, |one| packet::take_drops(&one)),
+            Source::Datagram { socket, seen } => {
+                let all = socket.upgrade().map_or(*seen, |socket| datagram::drops(&socket));
+                all.saturating_sub(std::mem::replace(seen, all))
+            }
             Source::Xdp { sockets, seen } => {
                 let sockets = sockets.iter().filter_map(Weak::upgrade);
                 let all: u64 = sockets.map(|socket| xdp::drops(&socket)).sum();
@@ -120,6 +130,7 @@ impl Counters {
         let (up, method) = match *lock(&self.source) {
             Source::Down => (false, "-"),
             Source::Packet(_) => (true, "packet ring"),
+            Source::Datagram { .. } => (true, "datagrams"),
             Source::Xdp { .. } => (true, "xdp"),
         };
         let (interface, counters) = (interface.to_owned(), self.cells.look());

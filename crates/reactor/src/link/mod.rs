@@ -9,8 +9,11 @@
 //!     | LinkCommand::Take, Give, Tell (by mail)
 //!   driver/links   shows frames, sends batches, sleeps                           one a shard
 //!     |
-//!   socket         a receive ring, or AF_XDP                                     one a link and shard
+//!   socket         a receive ring, AF_XDP, or datagrams                          one a link and shard
 //! ```
+//!
+//! A link through IP has no interface of its own, and no Ethernet: its frames are the payloads of
+//! datagrams to and from one other host ([`PeerOptions`]).
 //!
 //! Opening and closing a packet socket waits for a grace period of the kernel, milliseconds in
 //! which a shard would serve nobody. So the supervisor does both: an interface that goes down,
@@ -24,9 +27,11 @@
 
 mod claim;
 pub(crate) mod counters;
+mod datagram;
 mod filter;
 mod interface;
 mod packet;
+mod peers;
 mod quiet;
 mod ring;
 pub(crate) mod socket;
@@ -38,6 +43,7 @@ use std::io;
 use contract::{Intake, LinkFacts, Poll};
 
 pub use counters::{LinkCounters, LinkStats};
+pub use datagram::{Datagrams, PeerOptions};
 pub use interface::Interface;
 pub use quiet::SwitchedOff;
 

@@ -205,7 +205,7 @@ pub(super) fn set_option<T>(fd: RawFd, level: i32, name: i32, value: &T) -> io::
 }
 
 /// An option of a socket that is a number or several.
-fn option<T: Default>(fd: RawFd, level: i32, name: i32) -> io::Result<T> {
+pub(super) fn option<T: Default>(fd: RawFd, level: i32, name: i32) -> io::Result<T> {
     let mut value = T::default();
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes no more than `length` bytes, those of a local.

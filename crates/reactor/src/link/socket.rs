@@ -12,6 +12,7 @@ use contract::{LinkId, VlanTag};
 use libc::mmsghdr;
 
 use super::counters::{Counters, LinkCells, Source};
+use super::datagram::Datagram;
 use super::ring::{Ring, Slot};
 use super::xdp::{self, Xdp};
 use crate::sockets;
@@ -21,6 +22,7 @@ use crate::stats::add;
 pub(super) enum Way {
     Ring(Ring),
     Xdp(Box<Xdp>),
+    Datagram(Box<Datagram>),
 }
 
 impl Way {
@@ -28,6 +30,7 @@ impl Way {
         match self {
             Way::Ring(ring) => ring.frames(),
             Way::Xdp(xdp) => xdp.frames(),
+            Way::Datagram(datagram) => datagram.frames(),
         }
     }
 }
@@ -69,6 +72,19 @@ impl LinkSocket {
         match &self.way {
             Way::Ring(ring) => ring.has_frame(),
             Way::Xdp(xdp) => xdp.has_frame(),
+            Way::Datagram(datagram) => datagram.has_frame(),
+        }
+    }
+
+    /// The same, before the descriptor is watched: what has become ready since then may have been
+    /// told while nobody listened. A system call where the kernel shares no memory with us.
+    #[inline]
+    pub(crate) fn ask_for_frames(&mut self) -> bool {
+        let descriptor = self.descriptor();
+        match &mut self.way {
+            Way::Ring(ring) => ring.has_frame(),
+            Way::Xdp(xdp) => xdp.has_frame(),
+            Way::Datagram(datagram) => datagram.ask_for_frames(descriptor),
         }
     }
 
@@ -81,6 +97,7 @@ impl LinkSocket {
     ) -> u32 {
         let (mut frames, mut bytes_in) = (0, 0);
         let (cells, most_bytes) = (&self.counters.cells, self.forwarded_max);
+        let descriptor = self.descriptor();
         let mut take = |slot: Slot<'_>| match flaw(&slot, most_bytes, cells) {
             None => {
                 frames += 1;
@@ -104,6 +121,7 @@ impl LinkSocket {
                 // A program at the door does not learn of checksums.
                 take(Slot { tag, bytes, length: bytes.len() as u32, is_unsummed: false });
             }),
+            Way::Datagram(datagram) => datagram.receive(descriptor, most, &mut take),
         };
         if count > 0 {
             add(&self.counters.cells.received, frames);
@@ -123,15 +141,24 @@ impl LinkSocket {
             // SAFETY: the caller vouches for the messages.
             return unsafe { xdp.send(messages) };
         }
+        let descriptor = match &self.way {
+            Way::Datagram(datagram) => datagram.sender(),
+            _ => None,
+        };
+        let descriptor = descriptor.unwrap_or(self.descriptor());
         self.send_calls += 1;
         // SAFETY: the caller vouches for the messages. The kernel copies the bytes before it
         // returns.
         let result = unsafe {
             let count = messages.len() as libc::c_uint;
-            libc::sendmmsg(self.descriptor(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT as _)
+            libc::sendmmsg(descriptor, messages.as_mut_ptr(), count, libc::MSG_DONTWAIT as _)
         };
-        usize::try_from(result)
-            .map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+        let sent = usize::try_from(result)
+            .map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+        if let (Err(libc::EMSGSIZE), Way::Datagram(datagram)) = (sent, &self.way) {
+            datagram.look_again();
+        }
+        sent
     }
 
     /// Takes the error that waits on the socket, such as that its interface went down: it would
@@ -139,14 +166,26 @@ impl LinkSocket {
     pub(crate) fn take_error(&self) -> i32 {
         match &self.way {
             Way::Xdp(xdp) => xdp.take_errors(),
-            _ => sockets::error_of(self.descriptor()),
+            Way::Ring(_) => sockets::error_of(self.descriptor()),
+            Way::Datagram(datagram) => {
+                let error = sockets::error_of(self.descriptor());
+                if error == libc::EMSGSIZE {
+                    datagram.look_again();
+                }
+                error
+            }
         }
     }
 
     /// Whether the descriptor becomes ready when there is room to send. Else time has to tell: an
     /// AF_XDP socket counts as writable while chunks to send from are missing.
     pub(crate) fn tells_room(&self) -> bool {
-        !matches!(self.way, Way::Xdp(_))
+        match &self.way {
+            Way::Ring(_) => true,
+            Way::Xdp(_) => false,
+            // The one that is watched is not the one that sends.
+            Way::Datagram(datagram) => datagram.sender().is_none(),
+        }
     }
 
     /// Tries again to send what was taken and could not leave. Returns whether there is still
@@ -169,6 +208,7 @@ impl LinkSocket {
         let received = match &self.way {
             Way::Ring(_) => 0,
             Way::Xdp(xdp) => xdp.system_calls,
+            Way::Datagram(datagram) => datagram.system_calls,
         };
         self.send_calls + received
     }

@@ -1,5 +1,5 @@
 //! The supervisor of links: knows the links, watches their interfaces, and gives shards their
-//! sockets.
+//! sockets. Those through IP, which stand on no interface, are [`super::peers`]'.
 //!
 //! One for a reactor. In: links that are added and removed (the control thread), and the system's
 //! word that some interface has changed (netlink, on a thread that sleeps otherwise). Out: commands
@@ -36,6 +36,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 use super::claim::Claim;
 use super::counters::{Counters, LinkStats};
 use super::interface::{self, Interface};
+use super::peers::Peer;
 use super::quiet::Quiet;
 use super::socket::LinkSocket;
 use super::{AddedLink, LinkAccess, LinkOptions, packet, xdp};
@@ -73,8 +74,11 @@ pub(crate) trait LinkMailbox: Send + Sync {
 
 /// The links of a reactor.
 pub(crate) struct LinkSupervisor {
-    shards: Vec<Arc<dyn LinkMailbox>>,
+    pub(super) shards: Vec<Arc<dyn LinkMailbox>>,
     links: Mutex<Vec<Supervised>>,
+    pub(super) peers: Mutex<Vec<Peer>>,
+    /// Rung when something is to be looked at of which the system tells nothing.
+    pub(super) again: Arc<OwnedFd>,
     watcher: Mutex<Option<Watcher>>,
 }
 
@@ -124,8 +128,14 @@ struct Watcher {
 }
 
 impl LinkSupervisor {
-    pub(crate) fn new(shards: Vec<Arc<dyn LinkMailbox>>) -> Arc<LinkSupervisor> {
-        Arc::new(LinkSupervisor { shards, links: Mutex::default(), watcher: Mutex::default() })
+    pub(crate) fn new(shards: Vec<Arc<dyn LinkMailbox>>) -> io::Result<Arc<LinkSupervisor>> {
+        Ok(Arc::new(LinkSupervisor {
+            shards,
+            links: Mutex::default(),
+            peers: Mutex::default(),
+            again: Arc::new(event_descriptor()?),
+            watcher: Mutex::default(),
+        }))
     }
 
     /// Begins to keep a link; see [`Handle::add_link`](crate::Handle::add_link).
@@ -142,11 +152,8 @@ impl LinkSupervisor {
 
     fn try_add(self: &Arc<Self>, id: LinkId, options: &LinkOptions) -> io::Result<AddedLink> {
         let shards = self.check(options)?;
+        self.refuse_number(id)?;
         let mut links = lock(&self.links);
-        if links.iter().any(|kept| kept.id == id) {
-            let text = "there is a link of this number already; remove that one first";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-        }
         // Before the first look, so that no change falls between.
         self.watch()?;
         let found = interface::find(&options.interface)?;
@@ -169,6 +176,15 @@ impl LinkSupervisor {
         Ok(AddedLink { facts, switched_off })
     }
 
+    /// Refuses a number that a link has. Links are added and removed by one thread.
+    pub(super) fn refuse_number(&self, id: LinkId) -> io::Result<()> {
+        if lock(&self.links).iter().any(|kept| kept.id == id) || self.has_peer(id) {
+            let text = "there is a link of this number already; remove that one first";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        Ok(())
+    }
+
     /// Opens a link that is new, if its interface is up. Returns how many frames its rings hold.
     fn begin(&self, kept: &mut Supervised, found: Interface) -> io::Result<u32> {
         if found.up {
@@ -182,6 +198,7 @@ impl LinkSupervisor {
 
     /// Forgets a link; its sockets are closed then.
     pub(crate) fn remove(&self, id: LinkId) {
+        self.remove_peer(id);
         let mut links = lock(&self.links);
         let Some(at) = links.iter().position(|kept| kept.id == id) else { return };
         let mut kept = links.remove(at);
@@ -200,6 +217,7 @@ impl LinkSupervisor {
             kept.options.poll = poll;
             self.tell_all(kept, || LinkCommand::Poll(id, poll));
         }
+        self.poll_peer(id, poll);
     }
 
     /// Tells all shards that a link concerns.
@@ -215,7 +233,8 @@ impl LinkSupervisor {
             let (id, name) = (kept.id, &kept.options.interface);
             kept.counters.iter().map(|(shard, counters)| counters.look(id, name, *shard)).collect()
         };
-        lock(&self.links).iter().flat_map(look).collect()
+        let links: Vec<LinkStats> = lock(&self.links).iter().flat_map(look).collect();
+        links.into_iter().chain(self.peer_stats()).collect()
     }
 
     /// Ends the watch. Before the shards are stopped: they would not answer it.
@@ -300,9 +319,21 @@ impl LinkSupervisor {
         if kept.open.take().is_none() {
             return;
         }
+        self.take_back(kept.id, kept.counters.iter().map(|(shard, _)| *shard), down);
+    }
+
+    /// Takes the sockets of a link from shards and closes them.
+    pub(super) fn take_back(
+        &self,
+        link: LinkId,
+        shards: impl IntoIterator<Item = ShardId>,
+        down: bool,
+    ) {
         let (told, given) = mpsc::channel();
-        let link = kept.id;
-        self.tell_all(kept, || LinkCommand::Give { link, down, told: told.clone() });
+        for shard in shards {
+            let told = told.clone();
+            self.shards[shard.index()].command(LinkCommand::Give { link, down, told });
+        }
         drop(told);
         // Each shard answers once, and is closed here, where waiting for the kernel stops nobody.
         given.iter().flatten().for_each(drop);
@@ -317,7 +348,9 @@ impl LinkSupervisor {
             self.compare(kept, found.filter(|found| found.up));
             kept.follow(found.as_ref());
         }
-        links.iter().any(|kept| kept.failed)
+        let has_failed = links.iter().any(|kept| kept.failed);
+        drop(links);
+        self.look_at_peers() || has_failed
     }
 
     fn compare(&self, kept: &mut Supervised, found: Option<Interface>) {
@@ -354,7 +387,7 @@ impl LinkSupervisor {
     }
 
     /// Starts the watch, if there is none.
-    fn watch(self: &Arc<Self>) -> io::Result<()> {
+    pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
         let mut watcher = lock(&self.watcher);
         if watcher.is_some() {
             return Ok(());
@@ -374,13 +407,15 @@ impl LinkSupervisor {
         let _guard = AbortOnPanic;
         let mut retry = false;
         loop {
-            let mut both = [changes, stop].map(|fd| PollFd::new(fd, PollFlags::IN));
+            let mut all = [changes, stop, &self.again].map(|fd| PollFd::new(fd, PollFlags::IN));
             // What an interruption leaves unseen is looked at all the same.
-            let _ = poll(&mut both, retry.then_some(&RETRY));
-            if !both[1].revents().is_empty() {
+            let _ = poll(&mut all, retry.then_some(&RETRY));
+            if !all[1].revents().is_empty() {
                 return;
             }
             drain(changes);
+            // It counts, and is read as a whole.
+            let _ = rustix::io::read(&self.again, &mut [0; 8]);
             retry = self.look();
         }
     }
@@ -417,12 +452,19 @@ fn is_alike(options: &LinkOptions, one: &Interface, other: &Interface) -> bool {
     (one.index, one.mac) == (other.index, other.mac) && memory && longest
 }
 
-/// A socket that becomes readable when an interface changes.
+/// A socket that becomes readable when an interface, an address or a route changes.
 fn subscribe() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // No protocol is that of routes and interfaces (NETLINK_ROUTE).
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    bind(&socket, &SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32))?;
+    let paths = [
+        libc::RTMGRP_IPV4_IFADDR,
+        libc::RTMGRP_IPV6_IFADDR,
+        libc::RTMGRP_IPV4_ROUTE,
+        libc::RTMGRP_IPV6_ROUTE,
+    ];
+    let groups = paths.into_iter().fold(libc::RTMGRP_LINK, |all, group| all | group);
+    bind(&socket, &SocketAddrNetlink::new(0, groups as u32))?;
     Ok(socket)
 }
 

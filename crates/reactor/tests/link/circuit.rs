@@ -7,8 +7,6 @@ use net::{
 };
 use reactor::SwitchedOff;
 
-/// Another link on the circuit's interface: what the host has there beside.
-const BESIDE: LinkId = LinkId(4);
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// Another type for experiments, which the links beside do not take.
 const OTHER: [u8; 2] = [0x88, 0xb6];

@@ -8,6 +8,7 @@ mod circuit;
 #[path = "../common/mod.rs"]
 mod common;
 mod net;
+mod peers;
 
 use std::io::ErrorKind;
 use std::sync::Mutex;
@@ -28,6 +29,8 @@ use net::{delete, in_namespace, make_pair, set_mac, set_mtu, set_up, strip_tags,
 const TYPE: u16 = 0x88b5;
 const LEFT: LinkId = LinkId(1);
 const RIGHT: LinkId = LinkId(2);
+/// Another one on the left: what the host has there beside.
+const BESIDE: LinkId = LinkId(4);
 const LEFT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const RIGHT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const ALL: [u8; 6] = [0xff; 6];

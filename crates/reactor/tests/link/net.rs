@@ -92,6 +92,13 @@ impl Request {
         self
     }
 
+    /// `struct ifaddrmsg`.
+    fn address(mut self, index: i32, address: [u8; 4]) -> Request {
+        self.0.extend([libc::AF_INET as u8, 24, 0, libc::RT_SCOPE_UNIVERSE]);
+        self.0.extend(index.to_ne_bytes());
+        self.attribute(libc::IFA_LOCAL, &address)
+    }
+
     fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
         self.0.extend((value.len() as u16 + 4).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
@@ -192,6 +199,15 @@ pub(crate) fn set_up(name: &str, up: bool) {
     let flag = libc::IFF_UP as u32;
     let flags = if up { flag } else { 0 };
     Request::new(NEW, 0).interface(index_of(name), flags, flag).call().unwrap();
+}
+
+/// Gives an interface an address, of a network of 256.
+pub(crate) fn give_address(name: &str, address: [u8; 4]) {
+    Request::new(libc::RTM_NEWADDR, CREATE).address(index_of(name), address).call().unwrap();
+}
+
+pub(crate) fn take_address(name: &str, address: [u8; 4]) {
+    Request::new(libc::RTM_DELADDR, 0).address(index_of(name), address).call().unwrap();
 }
 
 pub(crate) fn set_mtu(name: &str, mtu: u32) {
