@@ -24,8 +24,8 @@ use super::schema::{Valued, table_schema};
 use super::server::LowServer;
 use super::volume::LowVolume;
 #[cfg(test)]
-use crate::protocols::{LowBfd, LowWay};
-use crate::protocols::{LowCircuit, LowHost, LowIlm, LowLsp, LowPseudowire, LowRouter};
+use crate::protocols::{LowBfd, LowGre, LowL2tp, LowWay};
+use crate::protocols::{LowCircuit, LowHost, LowIlm, LowLsp, LowPseudowire, LowRouter, LowTunnel};
 #[cfg(debug_assertions)]
 use crate::recorded;
 
@@ -41,6 +41,7 @@ pub(crate) struct LowArgs {
     pub(crate) ilms: Vec<LowIlm>,
     pub(crate) lsps: Vec<LowLsp>,
     pub(crate) pseudowires: Vec<LowPseudowire>,
+    pub(crate) tunnels: Vec<LowTunnel>,
     pub(crate) listeners: Vec<LowListener>,
     pub(crate) hosts: Vec<LowHost>,
     pub(crate) exports: Vec<LowExport>,
@@ -133,6 +134,7 @@ impl Written for LowArgs {
         "ilm",
         "lsp",
         "pseudowire",
+        "tunnel",
         "listener",
         "host",
         "export",
@@ -149,6 +151,7 @@ impl Written for LowArgs {
             ilms: root.tables("ilm"),
             lsps: root.tables("lsp"),
             pseudowires: root.tables("pseudowire"),
+            tunnels: root.tables("tunnel"),
             listeners: root.tables("listener"),
             hosts: root.tables("host"),
             exports: root.tables("export"),
@@ -178,6 +181,9 @@ pub(crate) fn keys() -> Vec<(&'static str, &'static [&'static str])> {
         of::<LowPseudowire>(),
         of::<LowBfd>(),
         of::<LowWay>(),
+        of::<LowTunnel>(),
+        of::<LowGre>(),
+        of::<LowL2tp>(),
         of::<LowListener>(),
         of::<LowHost>(),
         of::<LowExport>(),

@@ -16,7 +16,7 @@ use crate::log::{Format, Level};
 use crate::protocols::{SEQUENCES, SPLITS};
 
 /// The keys without which a table is a mistake, whatever else it holds.
-const REQUIRED: [(&str, &[&str]); 16] = [
+const REQUIRED: [(&str, &[&str]); 18] = [
     ("[[disk]]", &["name", "uri"]),
     ("[[volume]]", &["name", "disks"]),
     ("[[router]]", &["name"]),
@@ -26,6 +26,8 @@ const REQUIRED: [(&str, &[&str]); 16] = [
     ("[[lsp]]", &["name", "link", "next_hop", "labels"]),
     ("[[pseudowire]]", &["name", "label_in", "label_out", "lsp", "from"]),
     ("from of [[pseudowire]]", &["link"]),
+    ("[[tunnel]]", &["name", "circuit", "peer"]),
+    ("l2tp of [[tunnel]]", &["session_in", "session_out"]),
     ("[[host]]", &["name"]),
     ("[[export]]", &["volume"]),
     ("nvme of [[export]]", &["subsystem", "nsid"]),
@@ -36,9 +38,10 @@ const REQUIRED: [(&str, &[&str]); 16] = [
 ];
 
 /// Tables of which all of one of these lists of keys is there at least.
-const ONE_OF: [(&str, &[&[&str]]); 5] = [
+const ONE_OF: [(&str, &[&[&str]]); 6] = [
     ("[[listener]]", &[&["nvme"], &["iscsi"], &["aoe"]]),
     ("[[ilm]]", &[&["pop"], &["link", "next_hop", "labels"]]),
+    ("[[tunnel]]", &[&["gre"], &["l2tp"]]),
     ("[[host]]", &[&["nvme"], &["iscsi"], &["aoe"]]),
     ("[[export]]", &[&["nvme"], &["iscsi"], &["aoe"]]),
     ("aoe of [[export]]", &[&["link"], &["interface"]]),
@@ -84,7 +87,7 @@ pub(crate) fn words(title: &str) -> Vec<(&'static str, Vec<&'static str>)> {
         "[[link]]" => vec![("access", accesses())],
         "[[listener]]" => vec![("link", accesses())],
         "[[circuit]]" => vec![("split", SPLITS.to_vec())],
-        "[[pseudowire]]" => vec![("sequence", SEQUENCES.to_vec())],
+        "[[pseudowire]]" | "[[tunnel]]" => vec![("sequence", SEQUENCES.to_vec())],
         _ => Vec::new(),
     }
 }

@@ -8,13 +8,15 @@
 //! label is known by the same number (`labels`). If not all shards carry out an order, all are told
 //! again what is in the book.
 //!
-//! Here: the book, routers, ports and circuits. `tables` has labels, paths and pseudowires, `sight`
+//! Here: the book, routers, ports and circuits. `tables` has labels, paths and pseudowires, `tunnels`
+//! those through IP, `sight`
 //! what was found of interfaces, `labels` who may have a label now, `view` how it all is. Units:
 //! bytes behind the Ethernet header. Errors name the thing.
 
 mod labels;
 mod sight;
 mod tables;
+mod tunnels;
 mod view;
 
 use std::collections::BTreeMap;
@@ -33,7 +35,7 @@ use crate::config::model::HiArgs;
 use crate::config::thing::Configured;
 use crate::protocols::mpls::{
     CircuitConfig, IlmConfig, LspConfig, PortConfig, PseudowireConfig, Routed, RouterConfig,
-    Routing,
+    Routing, TunnelConfig,
 };
 use labels::{Holder, Withdrawn};
 pub(crate) use sight::{RoutedSight, circles, look_at_circuit, look_at_port, refusal};
@@ -49,12 +51,14 @@ pub(super) struct Routers {
     ilms: IndexMap<String, (FecId, IlmConfig)>,
     lsps: IndexMap<String, LspConfig>,
     pseudowires: IndexMap<String, PseudowireConfig>,
+    tunnels: IndexMap<String, TunnelConfig>,
     withdrawn: Withdrawn,
     next_router: super::Counter,
     next_fec: super::Counter,
     links: BTreeMap<String, LinkId>,
     paths: Numbers,
     pseudowire_numbers: Numbers,
+    tunnel_numbers: Numbers,
 }
 
 /// Where a link of a router's is.
@@ -106,6 +110,7 @@ impl Routers {
             ilms: self.ilms.values().map(|(_, one)| one.clone()).collect(),
             lsps: self.lsps.values().cloned().collect(),
             pseudowires: self.pseudowires.values().cloned().collect(),
+            tunnels: self.tunnels.values().cloned().collect(),
         }
     }
 
@@ -121,6 +126,7 @@ impl Routers {
         sort(&mut self.ilms, to.ilms.iter().map(Configured::title));
         sort(&mut self.lsps, to.lsps.iter().map(|one| one.name.clone()));
         sort(&mut self.pseudowires, to.pseudowires.iter().map(|one| one.name.clone()));
+        sort(&mut self.tunnels, to.tunnels.iter().map(|one| one.name.clone()));
     }
 
     fn id(&self, router: &str) -> Result<RouterId, RunError> {
@@ -200,6 +206,7 @@ impl Running {
             Routed::Ilm(one) => self.set_ilm(one)?,
             Routed::Lsp(one) => self.set_lsp(one)?,
             Routed::Pseudowire(one) => self.add_pseudowire(one)?,
+            Routed::Tunnel(one) => self.add_tunnel(one)?,
         }
         Ok(None)
     }
@@ -213,6 +220,7 @@ impl Running {
             Routed::Ilm(one) => self.set_ilm(one),
             Routed::Lsp(one) => self.set_lsp(one),
             Routed::Pseudowire(one) => self.set_pseudowire(one),
+            Routed::Tunnel(one) => self.set_tunnel(one),
         }
     }
 
@@ -225,6 +233,7 @@ impl Running {
             Routed::Ilm(one) => return self.remove_ilm(one),
             Routed::Lsp(one) => self.remove_lsp(one)?,
             Routed::Pseudowire(one) => return self.remove_pseudowire(one),
+            Routed::Tunnel(one) => return self.remove_tunnel(one),
         }
         Ok(None)
     }

@@ -6,11 +6,13 @@
 //!                        ^ label_in                    |
 //!                        +------ [[ilm]] pop <---------+   what comes
 //!                                [[ilm]] link ... ---->    what goes on
+//!   [[circuit]] <-- [[tunnel]]     through IP, without labels
 //! ```
-//! Each table is a room: `router`, `port` (of a `[[link]]`), `circuit`, `ilm`, `lsp`, `pseudowire`;
-//! `words` has what they have in common, `reuse` what a label may not become, `loops` what goes around
-//! for ever, `status` how it all is. Here is a thing of any of these kinds, and all of them. Ports come before what names
-//! them, then labels by which packets come, paths, and at last pseudowires, so that no frame is sent
+//! Each table is a room: `router`, `port` (of a `[[link]]`), `circuit`, `ilm`, `lsp`, `pseudowire`,
+//! `tunnel`; `split` is how a circuit's frames go several ways, `words` has what they have in common,
+//! `reuse` what a label may not become, `loops` what goes around for ever, `status` how it all is.
+//! Here is a thing of any of these kinds, and all of them. Ports come before what names them, then
+//! labels by which packets come, paths, and at last pseudowires and tunnels, so that no frame is sent
 //! by what is not there yet; they go in the opposite order. What a packet is done with is not here
 //! (crates/mpls).
 
@@ -24,6 +26,7 @@ mod reuse;
 pub(crate) mod router;
 pub(crate) mod split;
 pub(crate) mod status;
+pub(crate) mod tunnel;
 pub(crate) mod words;
 
 use std::collections::BTreeSet;
@@ -37,6 +40,11 @@ pub(crate) use port::PortConfig;
 pub(crate) use pseudowire::{LowBfd, LowWay};
 pub(crate) use pseudowire::{LowPseudowire, PseudowireConfig};
 pub(crate) use router::{LowRouter, RouterConfig};
+#[cfg(test)]
+pub(crate) use tunnel::{LowGre, LowL2tp};
+pub(crate) use tunnel::{LowTunnel, TunnelConfig};
+
+use split::ClassConfig;
 
 use crate::config::file::LowArgs;
 use crate::config::link::{Links, PSEUDOWIRE_PREFIX};
@@ -53,6 +61,7 @@ pub(crate) struct Routing {
     pub(crate) ilms: Vec<IlmConfig>,
     pub(crate) lsps: Vec<LspConfig>,
     pub(crate) pseudowires: Vec<PseudowireConfig>,
+    pub(crate) tunnels: Vec<TunnelConfig>,
 }
 
 impl Routing {
@@ -64,7 +73,9 @@ impl Routing {
         let ilms = self.ilms.iter().cloned().map(Routed::Ilm);
         let lsps = self.lsps.iter().cloned().map(Routed::Lsp);
         let pseudowires = self.pseudowires.iter().cloned().map(Routed::Pseudowire);
-        routers.chain(ports).chain(circuits).chain(ilms).chain(lsps).chain(pseudowires)
+        let tunnels = self.tunnels.iter().cloned().map(Routed::Tunnel);
+        let tables = ilms.chain(lsps).chain(pseudowires).chain(tunnels);
+        routers.chain(ports).chain(circuits).chain(tables)
     }
 
     /// One thing more.
@@ -76,6 +87,7 @@ impl Routing {
             Routed::Ilm(one) => self.ilms.push(one),
             Routed::Lsp(one) => self.lsps.push(one),
             Routed::Pseudowire(one) => self.pseudowires.push(one),
+            Routed::Tunnel(one) => self.tunnels.push(one),
         }
     }
 
@@ -95,11 +107,12 @@ pub(crate) enum Routed {
     Ilm(IlmConfig),
     Lsp(LspConfig),
     Pseudowire(PseudowireConfig),
+    Tunnel(TunnelConfig),
 }
 
 impl Routed {
     /// How many kinds there are.
-    pub(crate) const KINDS: usize = 6;
+    pub(crate) const KINDS: usize = 7;
 
     /// Its kind's place among them, which is the order in which they come.
     pub(crate) fn kind(&self) -> usize {
@@ -110,6 +123,7 @@ impl Routed {
             Routed::Ilm(_) => 3,
             Routed::Lsp(_) => 4,
             Routed::Pseudowire(_) => 5,
+            Routed::Tunnel(_) => 6,
         }
     }
 
@@ -130,6 +144,7 @@ impl Deref for Routed {
             Routed::Ilm(one) => one,
             Routed::Lsp(one) => one,
             Routed::Pseudowire(one) => one,
+            Routed::Tunnel(one) => one,
         }
     }
 }
@@ -174,10 +189,23 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs, links: &mut Li
     for (name, span) in names.list.iter().filter(|(name, _)| ends_here.contains(name.as_str())) {
         links.pseudowires.push(&format!("{PSEUDOWIRE_PREFIX}{name}"), span.clone());
     }
+    let taken = pseudowires.iter().filter_map(|(one, _)| {
+        Some(((one.circuit.as_deref()?, one.class.map(ClassConfig::key)), one.title()))
+    });
+    let tunnels = resolver.tunnels(
+        low,
+        &tunnel::Circuits {
+            names: &circuit_names,
+            routers: circuits.iter().map(|(one, _)| (&*one.name, &*one.router)).collect(),
+            splits: circuits.iter().filter_map(|(one, _)| Some((&*one.name, one.split?))).collect(),
+            taken: taken.collect(),
+        },
+    );
     resolver.labels_once(&ilms, &pseudowires);
     // Of what is wrong it is not known what it leads to.
     if resolver.errors() == 0 {
-        resolver.warn_of_unused(&circuits, &lsps, &pseudowires);
+        let tunnelled = tunnels.iter().map(|one| one.circuit.as_str());
+        resolver.warn_of_unused(&circuits, &lsps, &pseudowires, tunnelled);
     }
     let routing = Routing {
         routers,
@@ -186,6 +214,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs, links: &mut Li
         ilms: ilms.into_iter().map(|(one, _)| one).collect(),
         lsps: lsps.into_iter().map(|(one, _)| one).collect(),
         pseudowires: pseudowires.into_iter().map(|(one, _)| one).collect(),
+        tunnels,
     };
     Resolved { routing, circuits }
 }
@@ -217,17 +246,19 @@ pub(crate) fn finish(
 
 impl Resolver<'_> {
     /// What is there and carries nothing.
-    fn warn_of_unused(
+    fn warn_of_unused<'a>(
         &mut self,
         circuits: &[(CircuitConfig, Span)],
         lsps: &[(LspConfig, Span)],
-        pseudowires: &[(PseudowireConfig, Span)],
+        pseudowires: &'a [(PseudowireConfig, Span)],
+        tunnelled: impl Iterator<Item = &'a str>,
     ) {
-        let used: BTreeSet<&str> =
-            pseudowires.iter().filter_map(|(one, _)| one.circuit.as_deref()).collect();
+        let wired = pseudowires.iter().filter_map(|(one, _)| one.circuit.as_deref());
+        let used: BTreeSet<&str> = wired.chain(tunnelled).collect();
         for (circuit, span) in circuits.iter().filter(|(one, _)| !used.contains(&*one.name)) {
-            let message = format!("circuit {} goes by no pseudowire", circuit.name);
-            let help = format!("add circuit = {:?} to a [[pseudowire]]", circuit.name);
+            let message = format!("circuit {} goes by no pseudowire or tunnel", circuit.name);
+            let help =
+                format!("add circuit = {:?} to a [[pseudowire]] or a [[tunnel]]", circuit.name);
             self.push(Mistake::warning(span.clone(), message).help(help));
         }
         let taken = pseudowires.iter().flat_map(|(one, _)| [Some(&one.lsp), one.backup.as_ref()]);

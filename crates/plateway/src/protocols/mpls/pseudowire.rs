@@ -108,7 +108,7 @@ const SEQUENCING: [(&str, Sequencing); 3] =
     [("off", Sequencing::Off), ("drop", Sequencing::Drop), ("reorder", Sequencing::Reorder)];
 /// The words for it.
 pub(crate) const SEQUENCES: [&str; 3] = [SEQUENCING[0].0, SEQUENCING[1].0, SEQUENCING[2].0];
-const SEQUENCE: &str = "\"off\", \"drop\" or \"reorder\"";
+pub(super) const SEQUENCE: &str = "\"off\", \"drop\" or \"reorder\"";
 
 /// `[[pseudowire]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,10 +176,15 @@ impl Way {
     }
 }
 
+/// The word for it.
+pub(crate) fn sequence_word(sequencing: Sequencing) -> &'static str {
+    let found = SEQUENCING.iter().find(|(_, one)| *one == sequencing);
+    found.expect("each is in the list").0
+}
+
 impl PseudowireConfig {
     pub(crate) fn sequence(&self) -> &'static str {
-        let word = SEQUENCING.iter().find(|(_, one)| Some(*one) == self.control_word);
-        word.map_or("none", |(word, _)| *word)
+        self.control_word.map_or("none", sequence_word)
     }
 
     /// Whether its label may be on top of packets that come: where the router before takes off the
@@ -247,6 +252,9 @@ impl Configured for PseudowireConfig {
     }
 
     fn excludes(&self, other: &Thing) -> bool {
+        if let Some(Routed::Tunnel(_)) = routed(other) {
+            return other.excludes(&Thing::Routed(Routed::Pseudowire(self.clone())));
+        }
         let Some(Routed::Pseudowire(other)) = routed(other) else { return false };
         // Of a circuit whose split changes, one that had all of it and one that has a class.
         let meet = self.class == other.class || self.class.is_none() || other.class.is_none();
@@ -564,18 +572,19 @@ impl Resolver<'_> {
         }
     }
 
+    /// What is done with sequence numbers.
+    pub(super) fn sequence(&mut self, written: &Low<String>) -> Sequencing {
+        let Some(written) = written else { return Sequencing::default() };
+        let found = SEQUENCING.iter().find(|(word, _)| word == written.get_ref());
+        if found.is_none() {
+            self.unknown_word(written, "sequence", &SEQUENCES);
+        }
+        found.map(|(_, one)| *one).unwrap_or_default()
+    }
+
     /// Whether frames have a control word, and what is done with its sequence numbers.
     fn control_word(&mut self, low: &LowPseudowire) -> Option<Sequencing> {
-        let sequence = match &low.sequence {
-            Some(written) => {
-                let found = SEQUENCING.iter().find(|(word, _)| word == written.get_ref());
-                if found.is_none() {
-                    self.unknown_word(written, "sequence", &SEQUENCES);
-                }
-                found.map(|(_, one)| *one).unwrap_or_default()
-            }
-            None => Sequencing::default(),
-        };
+        let sequence = self.sequence(&low.sequence);
         if low.control_word.as_ref().is_none_or(|word| *word.get_ref()) {
             return Some(sequence);
         }

@@ -1,5 +1,5 @@
 //! How routers are, as the control socket, `plateway route show` and monitoring say it: ports, the
-//! incoming label map, paths and pseudowires, each under the name that the configuration gives it.
+//! incoming label map, paths, pseudowires and tunnels, each under the name that the configuration gives it.
 //!
 //! Keys stay: later versions add some and rename none. Counters begin when a thing is added; of
 //! drops those reasons are told that there were. Units: as keys end; bytes of packets from the label
@@ -14,6 +14,7 @@ use mpls::nhlfe::NhlfeCounters;
 use mpls::port::PortCounters;
 use mpls::pseudowire::PseudowireCounters;
 use mpls::sequencing::SequenceCounters;
+use mpls::tunnel::TunnelCounters;
 use mpls::{ProtectionCounters, QueueCounters};
 use prometheus_client::registry::Unit;
 use serde::{Deserialize, Serialize};
@@ -30,8 +31,9 @@ type PathKeys = Keyed<NhlfeCounters>;
 type PseudowireKeys = Keyed<PseudowireCounters>;
 type SequenceKeys = Keyed<SequenceCounters>;
 type ProtectionKeys = Keyed<ProtectionCounters>;
+type TunnelKeys = Keyed<TunnelCounters>;
 
-/// So many labels, paths and pseudowires of a router have series of their own in monitoring; where
+/// So many labels, paths, pseudowires and tunnels of a router have series of their own in monitoring; where
 /// there are more of a kind, none of that kind has.
 const SERIES_MAX: usize = 1000;
 
@@ -49,6 +51,8 @@ pub(crate) struct RouterStatus {
     /// Next hop label forwarding entries: those with a name, then those of labels.
     pub(crate) paths: Vec<PathStatus>,
     pub(crate) pseudowires: Vec<PseudowireStatus>,
+    #[serde(default)]
+    pub(crate) tunnels: Vec<TunnelStatus>,
     /// Frames by ports that are not there, by why they were dropped.
     pub(crate) strays: BTreeMap<String, u64>,
 }
@@ -69,6 +73,8 @@ pub(crate) struct RouterSummary {
     /// `[[lsp]]`.
     pub(crate) lsps: u64,
     pub(crate) pseudowires: u64,
+    #[serde(default)]
+    pub(crate) tunnels: u64,
 }
 
 /// A table of them.
@@ -83,6 +89,7 @@ pub(crate) fn summaries(routers: &[RouterSummary]) -> Table {
             ("labels", |one| one.labels.to_string()),
             ("lsps", |one| one.lsps.to_string()),
             ("pseudowires", |one| one.pseudowires.to_string()),
+            ("tunnels", |one| one.tunnels.to_string()),
         ],
     )
 }
@@ -208,6 +215,31 @@ pub(crate) struct PseudowireStatus {
     pub(crate) drops: BTreeMap<String, u64>,
 }
 
+/// A tunnel through IP.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = RouterTunnel)]
+pub(crate) struct TunnelStatus {
+    pub(crate) name: String,
+    pub(crate) circuit: String,
+    /// Its frames among those of its circuit; none: all.
+    pub(crate) class: Option<String>,
+    /// Where it leads, which is the name of its port.
+    pub(crate) way: String,
+    /// The key or session ID with which packets come, and with which they are sent.
+    pub(crate) comes: String,
+    pub(crate) goes: String,
+    /// `drop`, `reorder` or `off`.
+    pub(crate) sequence: String,
+    /// `up`, or what is down. Whether the other end is there is not known.
+    pub(crate) state: String,
+    #[serde(flatten)]
+    pub(crate) counters: TunnelKeys,
+    #[serde(flatten)]
+    pub(crate) sequences: SequenceKeys,
+    /// Frames of both directions that were dropped, by why.
+    pub(crate) drops: BTreeMap<String, u64>,
+}
+
 /// Reasons and how often, in a cell.
 fn drops(counts: &BTreeMap<String, u64>) -> String {
     let each: Vec<String> = counts.iter().map(|(why, count)| format!("{why} {count}")).collect();
@@ -224,7 +256,7 @@ fn state(is_up: bool) -> String {
 
 impl RouterStatus {
     /// For people, each under its title.
-    pub(crate) fn tables(&self) -> [(&'static str, Table); 5] {
+    pub(crate) fn tables(&self) -> [(&'static str, Table); 6] {
         let ports = table_of(
             &self.ports,
             &[
@@ -303,12 +335,32 @@ impl RouterStatus {
                 ("dropped", |one| drops(&one.drops)),
             ],
         );
+        let tunnels = table_of(
+            &self.tunnels,
+            &[
+                ("tunnel", |one| one.name.clone()),
+                ("frames of", |one| {
+                    let class = one.class.as_ref().map(|class| format!(" class {class}"));
+                    format!("circuit {}{}", one.circuit, class.unwrap_or_default())
+                }),
+                ("state", |one| one.state.clone()),
+                ("way", |one| one.way.clone()),
+                ("in", |one| one.comes.clone()),
+                ("out", |one| one.goes.clone()),
+                ("sequence", |one| one.sequence.clone()),
+                ("sent", |one| traffic(one.counters.sent, one.counters.sent_bytes)),
+                ("delivered", |one| traffic(one.counters.delivered, one.counters.delivered_bytes)),
+                ("missing", |one| one.sequences.missing.to_string()),
+                ("dropped", |one| drops(&one.drops)),
+            ],
+        );
         [
             ("ports", ports),
             ("which frames go by which pseudowire (FEC)", fecs),
             ("labels of packets that come (ILM)", labels),
             ("paths (NHLFE)", paths),
             ("pseudowires", pseudowires),
+            ("tunnels", tunnels),
         ]
     }
 
@@ -339,6 +391,8 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
     const DROPPED: &str = "Frames that were dropped, by the port by which they came and why";
     const WIRE_DROPPED: &str =
         "Frames of a pseudowire that were dropped, in both directions, by why";
+    const TUNNEL_UP: &str = "Whether there is a route to its other end, and its circuit is up (1)";
+    const TUNNEL_DROPPED: &str = "Frames of a tunnel that were dropped, in both directions, by why";
     families.gauge("router_port_up", None, UP);
     families.declare::<PortCounters>("router_port");
     families.declare::<QueueCounters>("router_port");
@@ -354,6 +408,10 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
     families.declare::<ProtectionCounters>("router_pseudowire");
     families.gauge("router_pseudowire_path_up", None, PATH_UP);
     families.counter("router_pseudowire_dropped_frames", None, WIRE_DROPPED);
+    families.gauge("router_tunnel_up", None, TUNNEL_UP);
+    families.declare::<TunnelCounters>("router_tunnel");
+    families.declare::<SequenceCounters>("router_tunnel");
+    families.counter("router_tunnel_dropped_frames", None, TUNNEL_DROPPED);
     for router in routers {
         let with = |more: &[(&'static str, &str)]| -> Labels {
             let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
@@ -400,6 +458,15 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
             }
             let name = ("pseudowire", one.name.as_str());
             dropped(families, "router_pseudowire_dropped_frames", name, &one.drops);
+        }
+        for one in few(&router.tunnels) {
+            let labels = with(&[("tunnel", &one.name)]);
+            let up = u64::from(one.state == UP_STATE);
+            families.gauge("router_tunnel_up", None, TUNNEL_UP).count(labels.clone(), up);
+            families.counters("router_tunnel", &labels, &*one.counters);
+            families.counters("router_tunnel", &labels, &*one.sequences);
+            let name = ("tunnel", one.name.as_str());
+            dropped(families, "router_tunnel_dropped_frames", name, &one.drops);
         }
     }
 }
@@ -489,6 +556,7 @@ mod tests {
             labels: vec![LabelStatus::default()],
             paths: vec![PathStatus::default()],
             pseudowires: vec![PseudowireStatus::default()],
+            tunnels: vec![TunnelStatus::default()],
             ..RouterStatus::default()
         };
         let router = serde_json::to_value(&router).expect("JSON");
@@ -499,6 +567,8 @@ mod tests {
             ("/paths/0", &["name", "link", "next_hop", "labels", "mtu", "up", "packets"]),
             ("/pseudowires/0", &["name", "circuit", "label_in", "label_out", "lsp", "state"]),
             ("/pseudowires/0", &["sent", "delivered", "missing", "drops", "sequence"]),
+            ("/tunnels/0", &["name", "circuit", "way", "comes", "goes", "state", "sequence"]),
+            ("/tunnels/0", &["sent", "delivered", "missing", "drops"]),
         ] {
             let object = router.pointer(at).expect(at);
             for key in keys {

@@ -65,6 +65,33 @@ label_out = 2002
 lsp = "a"
 from = { link = "eth1", tunnel = 300 }
 control_word = false
+[[circuit]]
+name = "many"
+ethernet = "eth4"
+split = "aoe"
+[[pseudowire]]
+name = "near"
+circuit = "many"
+class = "7.0"
+label_in = 1009
+label_out = 2009
+lsp = "a"
+from = { link = "eth1", tunnel = 300 }
+sequence = "reorder"
+[[tunnel]]
+name = "far"
+circuit = "many"
+class = "7.1"
+peer = "192.0.2.2"
+gre = { key_in = 7 }
+[[tunnel]]
+name = "farther"
+circuit = "many"
+class = "7.2"
+peer = "2001:db8::2"
+local = "2001:db8::1"
+l2tp = { session_in = 7, session_out = 8, cookie_in = "5eed1234", cookie_out = "0123456789abcdef", peer_port = 1702 }
+sequence = "reorder"
 "#;
 
 #[test]
@@ -72,7 +99,8 @@ fn a_router_written_out_reads_back_as_the_same() {
     let first = good(LER);
     let routing = &first.routing;
     let counts = (routing.ports.len(), routing.circuits.len(), routing.ilms.len());
-    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((2, 1, 2), 2, 2));
+    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((2, 2, 2), 2, 3));
+    assert_eq!(routing.tunnels.len(), 2);
     assert_eq!(good(&config_text(&first)), first);
 }
 

@@ -6,7 +6,7 @@ use contract::LinkId;
 use mpls::ilm::State;
 use mpls::{
     Action, LabelReport, NhlfeId, PortKind, PseudowireId, PseudowireReport, RouterReport, Space,
-    WatchReport,
+    TunnelReport, WatchReport,
 };
 use wire::ethernet::MacAddress;
 
@@ -15,13 +15,13 @@ use super::{Routers, RunError, path_named, path_of};
 use crate::config::thing::Configured;
 use crate::control::{Keyed, counted};
 use crate::protocols::mpls::ilm::IlmAction;
-use crate::protocols::mpls::pseudowire::Way;
+use crate::protocols::mpls::pseudowire::{Way, sequence_word};
 use crate::protocols::mpls::status::{
     LabelStatus, NO_PORT, PathStatus, PortStatus, PseudowireStatus, RouterStatus, RouterSummary,
-    UNWATCHED, UP_STATE, WirePathStatus,
+    TunnelStatus, UNWATCHED, UP_STATE, WirePathStatus,
 };
 use crate::protocols::mpls::words::Hop;
-use crate::protocols::mpls::{IlmConfig, PseudowireConfig, RouterConfig};
+use crate::protocols::mpls::{IlmConfig, PseudowireConfig, RouterConfig, TunnelConfig};
 use crate::run::Running;
 
 impl Running {
@@ -63,6 +63,7 @@ impl Running {
                 lsps: routers.lsps.values().filter(|one| mine(&one.router)).count() as u64,
                 pseudowires: routers.pseudowires.values().filter(|one| mine(&one.router)).count()
                     as u64,
+                tunnels: routers.tunnels.values().filter(|one| mine(&one.router)).count() as u64,
             }
         };
         routers.routers.values().map(summary).collect()
@@ -93,6 +94,9 @@ impl<'a> View<'a> {
         let wires = routers.pseudowires.values().filter(|one| one.circuit.is_none());
         let wires = wires
             .filter_map(|one| Some((routers.circuit_of(one)?.0, super::virtual_name(&one.name))));
+        let tunnels = routers.tunnels.values();
+        let tunnels =
+            tunnels.filter_map(|one| Some((routers.tunnel_port(one)?.0, one.way.title())));
         let (known, numbers) = (routers.pseudowires.values(), &routers.pseudowire_numbers);
         let ilms = routers.ilms.values().map(|(_, one)| one);
         let ilms = ilms.filter(|one| one.router == config.name);
@@ -100,7 +104,7 @@ impl<'a> View<'a> {
             routers,
             config,
             report,
-            names: ports.chain(circuits).chain(wires).collect(),
+            names: ports.chain(circuits).chain(wires).chain(tunnels).collect(),
             up: report.ports.iter().map(|one| (one.link.0, one.facts.is_some())).collect(),
             paths: report.nhlfes.iter().zip(0..).map(|((id, ..), at)| (id.0, at)).collect(),
             wire_reports: report
@@ -134,6 +138,7 @@ impl<'a> View<'a> {
             IlmAction::Pop => None,
         });
         let wires = self.routers.pseudowires.values().filter(|one| mine(&one.router));
+        let tunnels = self.routers.tunnels.values().filter(|one| mine(&one.router));
         RouterStatus {
             name: self.config.name.clone(),
             shard,
@@ -142,6 +147,7 @@ impl<'a> View<'a> {
             labels: self.report.labels.iter().map(|one| self.label(one)).collect(),
             paths: lsps.chain(ilms).collect(),
             pseudowires: wires.map(|one| self.pseudowire(one)).collect(),
+            tunnels: tunnels.map(|one| self.tunnel(one)).collect(),
             strays: counted(contract::Counters::each(&self.report.strays)),
         }
     }
@@ -154,7 +160,9 @@ impl<'a> View<'a> {
                 PortKind::Virtual { mac } => ("here", Some(mac)),
                 PortKind::Tunnels(_) => ("tunnels", None),
             };
-            let mac = mac.or(port.facts.map(|facts| MacAddress(facts.mac)));
+            // What goes through IP has none.
+            let known = port.facts.filter(|_| !matches!(port.kind, PortKind::Tunnels(_)));
+            let mac = mac.or(known.map(|facts| MacAddress(facts.mac)));
             PortStatus {
                 name: self.name(port.link),
                 kind: kind.to_owned(),
@@ -220,6 +228,34 @@ impl<'a> View<'a> {
             (true, None, None) => UNWATCHED.to_owned(),
         };
         WirePathStatus { way: way.to_string(), lsp: lsp.to_owned(), state }
+    }
+
+    fn tunnel(&self, config: &TunnelConfig) -> TunnelStatus {
+        let id = self.routers.tunnel_numbers.of(&config.name);
+        let report = self.report.tunnels.iter().find(|one| Some(one.id.0) == id);
+        let of = |one: &TunnelReport| (one.counters, one.sequence, one.drops);
+        let (counters, sequences, drops) = report.map(of).unwrap_or_default();
+        let circuit = self.routers.circuits.get(&config.circuit).map(|(link, _)| *link);
+        let up = |link: Option<LinkId>| link.is_some_and(|link| self.is_up(link));
+        let state = match (up(self.routers.tunnel_port(config)), up(circuit)) {
+            (false, _) => format!("no route to {}", config.way.peer),
+            (true, false) => format!("circuit {} is down", config.circuit),
+            (true, true) => UP_STATE.to_owned(),
+        };
+        let [comes, goes] = config.session_words();
+        TunnelStatus {
+            name: config.name.clone(),
+            circuit: config.circuit.clone(),
+            class: config.class.map(|class| class.to_string()),
+            way: config.way.title(),
+            comes,
+            goes,
+            sequence: sequence_word(config.sequence).to_owned(),
+            state,
+            counters: Keyed(counters),
+            sequences: Keyed(sequences),
+            drops: counted(contract::Counters::each(&drops)),
+        }
     }
 
     fn pseudowire(&self, config: &PseudowireConfig) -> PseudowireStatus {

@@ -1,0 +1,139 @@
+//! Tunnels as orders, and the ports that they share: a link through IP to each peer, there as long as
+//! a tunnel goes by it.
+//!
+//! A port is there before its link is open, and its first tunnel comes behind it. Errors: if not all
+//! shards carry out an order, all are told again what is in the book.
+
+use block::ShardId;
+use contract::{LinkId, Poll};
+use mpls::limits::TUNNELS_MAX;
+use mpls::{Change, Fec, PortKind, RouterId, Tunnel, TunnelId};
+use reactor::{Datagrams, PeerOptions};
+
+use super::RunError;
+use crate::config::thing::Configured as _;
+use crate::protocols::mpls::TunnelConfig;
+use crate::protocols::mpls::split::ClassConfig;
+use crate::protocols::mpls::tunnel::TunnelWay;
+use crate::run::Running;
+
+/// What a port of tunnels is known by: that of another router is another.
+fn key(router: &str, way: &TunnelWay) -> String {
+    let local = way.local.map(|local| format!(" from {local}")).unwrap_or_default();
+    format!("{}{local} of {router}", way.title())
+}
+
+impl Running {
+    /// A tunnel as the shards are told, whose port is there.
+    fn tunnel_of(&mut self, config: &TunnelConfig) -> Result<(TunnelId, Tunnel), RunError> {
+        let port = self.routed_link(key(&config.router, &config.way))?;
+        let Some((circuit, _)) = self.routers.circuits.get(&config.circuit) else {
+            // Unrecorded: a circuit comes before its tunnel.
+            return Err(RunError::new(format!("{}: its circuit is not there", config.title())));
+        };
+        let fec = Fec { circuit: *circuit, class: config.class.map(ClassConfig::key) };
+        let tunnel = Tunnel { fec, port, session: config.session, sequencing: config.sequence };
+        let number = self.routers.tunnel_numbers.give(&config.name, TUNNELS_MAX)?;
+        Ok((TunnelId(number), tunnel))
+    }
+
+    pub(super) fn add_tunnel(&mut self, config: &TunnelConfig) -> Result<(), RunError> {
+        let router = self.routers.id(&config.router)?;
+        let is_first = !self.routers.has_tunnel_by(config);
+        if is_first {
+            self.open_tunnel_port(router, config)?;
+        }
+        let added = self.set_tunnel(config);
+        if added.is_err() && is_first {
+            let _ = self.close_tunnel_port(router, config);
+        }
+        added
+    }
+
+    pub(super) fn set_tunnel(&mut self, config: &TunnelConfig) -> Result<(), RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let before = self.routers.tunnels.get(&config.name).cloned();
+        let (id, tunnel) = self.tunnel_of(config)?;
+        let back = match &before {
+            Some(before) => {
+                let (id, tunnel) = self.tunnel_of(before)?;
+                Change::SetTunnel(id, tunnel)
+            }
+            None => Change::RemoveTunnel(id),
+        };
+        self.route(router, &title, &Change::SetTunnel(id, tunnel), Some(&back))?;
+        self.routers.tunnels.insert(config.name.clone(), config.clone());
+        Ok(())
+    }
+
+    pub(super) fn remove_tunnel(
+        &mut self,
+        config: &TunnelConfig,
+    ) -> Result<Option<String>, RunError> {
+        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let Some(before) = self.routers.tunnels.get(&config.name).cloned() else {
+            return Ok(None);
+        };
+        let (id, tunnel) = self.tunnel_of(&before)?;
+        let back = Change::SetTunnel(id, tunnel);
+        self.route(router, &title, &Change::RemoveTunnel(id), Some(&back))?;
+        self.routers.tunnels.shift_remove(&config.name);
+        if self.routers.has_tunnel_by(&before) {
+            return Ok(None);
+        }
+        Ok(self.close_tunnel_port(router, &before))
+    }
+
+    /// A port for the tunnels to a peer, and then the link to it.
+    fn open_tunnel_port(
+        &mut self,
+        router: RouterId,
+        config: &TunnelConfig,
+    ) -> Result<(), RunError> {
+        let (title, way) = (config.title(), config.way);
+        let link = self.routed_link(key(&config.router, &way))?;
+        let gone = Change::RemovePort(link);
+        let port = Change::SetPort(link, PortKind::Tunnels(way.kind()));
+        self.route(router, &title, &port, Some(&gone))?;
+        let shards = u32::from(self.shards.handle().shards());
+        let options = PeerOptions {
+            peer: way.peer,
+            local: way.local,
+            datagrams: match way.ports {
+                None => Datagrams::Gre,
+                Some((local_port, peer_port)) => Datagrams::Udp { local_port, peer_port },
+            },
+            neighbour_on: None,
+            shard: ShardId((router.0 % shards) as u16),
+            poll: Poll::default(),
+        };
+        self.shards.event_log().name_link(link, &way.title());
+        match self.shards.handle().add_peer(link, &options) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.shards.event_log().forget_link(link);
+                let _ = self.route(router, &title, &gone, None);
+                Err(RunError::new(error.to_string()).within(&title))
+            }
+        }
+    }
+
+    fn close_tunnel_port(&mut self, router: RouterId, config: &TunnelConfig) -> Option<String> {
+        let link = *self.routers.links.get(&key(&config.router, &config.way))?;
+        self.let_go_of_link(link);
+        self.forget(router, &config.title(), &Change::RemovePort(link))
+    }
+}
+
+impl super::Routers {
+    /// Whether a tunnel goes by the same port.
+    fn has_tunnel_by(&self, config: &TunnelConfig) -> bool {
+        let way = key(&config.router, &config.way);
+        self.tunnels.values().any(|one| key(&one.router, &one.way) == way)
+    }
+
+    /// The port by which a tunnel goes.
+    pub(super) fn tunnel_port(&self, config: &TunnelConfig) -> Option<LinkId> {
+        self.links.get(&key(&config.router, &config.way)).copied()
+    }
+}
