@@ -25,12 +25,12 @@ def scratch():
 
 
 class Case:
-    """A target with its folder and bell, taken down whatever happens. With an `mtu`, on a LAN of its own;
-    `listener` is what the configuration says more of its interface (vlan, link)."""
+    """A target with its folder and bell, taken down whatever happens. With an `mtu`, on a LAN of its own, of the kind
+    `lan`; `listener` is what the configuration says more of its interface (vlan, link)."""
 
-    def __init__(self, options, driver=None, shards=1, mtu=None, kind=Target, **listener):
+    def __init__(self, options, driver=None, shards=1, mtu=None, kind=Target, lan=Lan, **listener):
         self.keep = options.keep
-        self.lan = Lan(mtu) if mtu else None
+        self.lan = lan(mtu) if mtu else None
         try:
             self.folder = scratch()
             os.mkdir(f"{self.folder}/state")
@@ -78,7 +78,7 @@ class Case:
     def guest(self, suite, script, smp=1, **env):
         """Boots a guest and runs a script in it; -> (exit code, what it printed). Prints it as it comes."""
         if self.lan:
-            nets = [f"lan:{self.lan.name}/br0,mtu={self.lan.mtu},mac={GUEST_MAC}", f"lan:{self.lan.name}/br1"]
+            nets = self.lan.nics(GUEST_MAC)
             env = {"TRADDR": BELL_ADDRESS, "MTU": self.lan.mtu, "VLAN": self.target.listener.get("vlan", ""), **env}
         else:
             nets = ["user"]

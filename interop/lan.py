@@ -33,15 +33,18 @@ def alive(pid):
 class Lan:
     """Up from its construction; `mtu` is that of the target's interface and of the guest's eth0."""
 
+    BRIDGES = 2
+
     def __init__(self, mtu):
         self.name, self.mtu = f"{PREFIX}{os.getpid()}", mtu
         self.remove_leftovers()
         try:
-            run(f"{HERE}/guest", "lan", "up", self.name, "--bridges", "2")
+            run(f"{HERE}/guest", "lan", "up", self.name, "--bridges", str(self.BRIDGES))
             ip = ["ip", "-n", self.name]
             run(*ip, "link", "add", INTERFACE, "mtu", str(mtu), "type", "veth", "peer", "name", "port0", "mtu", str(mtu))
             run(*ip, "link", "set", "port0", "master", "br0", "up")
             run(*ip, "link", "set", INTERFACE, "up")
+            self.connect()
             run(*ip, "tuntap", "add", "dev", "probe", "mode", "tap")
             run(*ip, "link", "del", "probe")
         except (subprocess.CalledProcessError, OSError) as error:
@@ -49,6 +52,13 @@ class Lan:
             words = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[:1]
             raise NotPermitted("a network namespace with a bridge, a veth pair and a tap is needed: run as root (CAP_SYS_ADMIN and "
                                f"CAP_NET_ADMIN) where /dev/net/tun is there; seen: {' '.join(words)}")
+
+    def connect(self):
+        """What a LAN of more has beside; not permitted where it fails."""
+
+    def nics(self, mac):
+        """Those of the guest, as `guest run --net` takes them; `mac` is that of eth0."""
+        return [f"lan:{self.name}/br0,mtu={self.mtu},mac={mac}", f"lan:{self.name}/br1"]
 
     def down(self):
         """Takes the interfaces with it. Processes inside must have ended: they would keep the namespace, without a name."""

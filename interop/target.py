@@ -113,9 +113,14 @@ class Target:
                       f"hosts = {quoted_hosts(hosts)}"]
             fields += [f"vlan = {self.listener['vlan']}"] if "vlan" in self.listener else []
             lines += ["", "[[export]]", f"volume = {quoted(volume)}", f"aoe = {{ {', '.join(fields)} }}"]
+        lines += self.routers()
         with open(self.config + ".new", "w") as f:
             f.write("\n".join(lines) + "\n")
         os.rename(self.config + ".new", self.config)
+
+    def routers(self):
+        """Lines of the configuration that make this process a router as well."""
+        return []
 
     def proof(self):
         """CHAP of our target, if there is to be one: `chap` is (user, secret) of hosts, then of the target."""

@@ -200,6 +200,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: Run::Command(|tree| interop(tree, "aoe-full")),
     },
     Step {
+        name: "mpls-guest",
+        proves: "Linux's mpls_router and our routers switch each other's labels, and its AoE driver survives silent cuts behind them",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "mpls-guest")),
+    },
+    Step {
         name: "iscsi-guest",
         proves: "Linux's iSCSI initiator with CHAP both ways and digests: access, ext4, fio, resets, kills, LUNs that come, grow and go",
         needs: Some("release"),
