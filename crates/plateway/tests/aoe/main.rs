@@ -8,6 +8,7 @@
 mod client;
 #[path = "../common/mod.rs"]
 mod common;
+mod forged;
 mod lan;
 mod ports;
 mod reservations;

@@ -47,14 +47,14 @@ const CUSTOMERS: [(&str, &str, &str); 6] = [
 ];
 
 /// The namespaces, which are removed with the value.
-struct Network {
+pub(crate) struct Network {
     prefix: String,
 }
 
 impl Network {
     /// Makes it, with this MTU at customers and room for the labels in the core; says why not where
     /// it may not.
-    fn make(mtu: u32) -> Option<Network> {
+    pub(crate) fn make(mtu: u32) -> Option<Network> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Relaxed);
         let network = Network { prefix: format!("plateway-net-{}-{number}-", std::process::id()) };
@@ -95,29 +95,32 @@ impl Network {
         ip(&format!(
             "link add {at_a} mtu {mtu} address {mac_a} netns {a} type veth peer name {at_b} mtu {mtu} address {mac_b} netns {b}"
         ))?;
-        ip(&format!("-n {a} link set {at_a} up"))?;
-        ip(&format!("-n {b} link set {at_b} up"))?;
+        for (end, interface) in [(a, at_a), (b, at_b)] {
+            // No IPv6, which nobody asked to speak: what is counted is what a test sends.
+            ip(&format!("-n {end} link set {interface} addrgenmode none"))?;
+            ip(&format!("-n {end} link set {interface} up"))?;
+        }
         Ok(())
     }
 
-    fn at(&self, name: &str) -> String {
+    pub(crate) fn at(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
     /// A program in a namespace.
-    fn command(&self, name: &str, program: &str) -> Command {
+    pub(crate) fn command(&self, name: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.at(name), program]);
         command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE").stdin(Stdio::null());
         command
     }
 
-    fn plateway(&self, name: &str) -> Command {
+    pub(crate) fn plateway(&self, name: &str) -> Command {
         self.command(name, env!("CARGO_BIN_EXE_plateway"))
     }
 
     /// The standard output of a command that must succeed.
-    fn run(&self, name: &str, args: &[&str]) -> String {
+    pub(crate) fn run(&self, name: &str, args: &[&str]) -> String {
         let output = self.plateway(name).args(args).output().expect("it runs");
         let said = (text(&output.stdout), flat(&output.stderr));
         assert!(output.status.success(), "{name}: {args:?}: {said:?}");
@@ -133,7 +136,7 @@ impl Network {
             .unwrap_or_else(|log| panic!("{name}: {log}"))
     }
 
-    fn serve(&self, home: &Path, name: &str, args: &[&str]) -> Server {
+    pub(crate) fn serve(&self, home: &Path, name: &str, args: &[&str]) -> Server {
         let directory = home.join(name);
         fs::create_dir(&directory).expect("a folder");
         Server::try_start_by(self.plateway(name), &directory, name, args)
@@ -141,7 +144,7 @@ impl Network {
     }
 
     /// What answers at a station: `shelf.slot`, in order.
-    fn discover(&self, name: &str) -> Vec<String> {
+    pub(crate) fn discover(&self, name: &str) -> Vec<String> {
         let found = self.run(name, &["discover", &format!("aoe://{INTERFACE}"), "--json"]);
         let found: Value = serde_json::from_str(&found).expect("JSON");
         let line = |one: &Value| format!("{}.{}", one["shelf"], one["slot"]);
@@ -160,7 +163,7 @@ impl Drop for Network {
 }
 
 /// The address of the end in `of` of the cable to `towards`.
-fn address(of: &str, towards: &str) -> String {
+pub(crate) fn address(of: &str, towards: &str) -> String {
     let number =
         |name: &str| 1 + ROUTERS.iter().position(|other| *other == name).expect("a router");
     format!("02:00:00:00:{:02x}:{:02x}", number(of), number(towards))
@@ -229,7 +232,7 @@ impl Config {
 
 /// The routers of the whole network, running; customer 1 has a backup path, and both are watched, if
 /// it is `protected`.
-fn routers(network: &Network, home: &Path, protected: bool) -> Vec<Server> {
+pub(crate) fn routers(network: &Network, home: &Path, protected: bool) -> Vec<Server> {
     // The tunnel in which packets come by the first path, and by the backup.
     let ways = |lsp: &str, [first, around]: [(&str, u32); 2]| {
         let way = |(link, tunnel): (&str, u32), more: &str| {
@@ -284,20 +287,25 @@ fn routers(network: &Network, home: &Path, protected: bool) -> Vec<Server> {
 }
 
 /// How things are with a router.
-fn shown(router: &Server) -> Value {
+pub(crate) fn shown(router: &Server) -> Value {
     let shown = router.ask(&["route", "show", "--json"]);
     serde_json::from_str(&shown).expect("JSON")
 }
 
 /// A pseudowire of a router, by its name.
-fn pseudowire(router: &Server, name: &str) -> Value {
+pub(crate) fn pseudowire(router: &Server, name: &str) -> Value {
     let shown = shown(router);
     let all = shown["routers"][0]["pseudowires"].as_array().expect("a list").clone();
     all.into_iter().find(|one| one["name"] == name).expect("it is there")
 }
 
 /// Waits until a pseudowire is so.
-fn wait_for(router: &Server, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn wait_for(
+    router: &Server,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> Value {
     let until = Instant::now() + HANG;
     loop {
         let seen = pseudowire(router, name);
@@ -314,7 +322,8 @@ fn both_up(one: &Value) -> bool {
     paths.len() == 2 && paths.iter().all(|path| path["state"] == "Up")
 }
 
-const SERVED: [&str; 5] = ["file:disk.img?create=16MiB", "--aoe", "veth0/7.0", "--hosts", "any"];
+pub(crate) const SERVED: [&str; 5] =
+    ["file:disk.img?create=16MiB", "--aoe", "veth0/7.0", "--hosts", "any"];
 
 /// Writes a disk whole, reads it back, and compares.
 fn round_trip(network: &Network, home: &Path, station: &str, seed: u64) {

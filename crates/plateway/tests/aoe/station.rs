@@ -2,7 +2,8 @@
 //! with their tag.
 //!
 //! It stands on a reactor's shard in a network namespace, so nothing but the frames themselves is
-//! the tests'. A frame that is not answered is sent again.
+//! the tests'. A frame that is not answered is sent again; one that wants no answer is sent once,
+//! whatever it is.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -31,10 +32,17 @@ pub(crate) struct Station {
 }
 
 impl Station {
-    /// At the end of the cable in a namespace.
+    /// At the end of the cable in a namespace; it asks the target there.
     pub(crate) fn new(namespace: &str) -> Station {
+        Self::at(namespace, INTERFACE, TARGET)
+    }
+
+    /// At an interface in a namespace; it asks a target of this address.
+    pub(crate) fn at(namespace: &str, interface: &str, target: &str) -> Station {
+        let interface = interface.to_owned();
+        let target = target.parse().expect("an address");
         // The reactor's threads begin where the one is that starts them.
-        inside(namespace, || {
+        inside(namespace, move || {
             let arena = Arc::new(Arena::new(1).expect("memory"));
             let (told, answers) = mpsc::channel();
             let told = Mutex::new(told);
@@ -44,7 +52,7 @@ impl Station {
             })
             .expect("a shard");
             let options = LinkOptions {
-                interface: INTERFACE.to_owned(),
+                interface,
                 vlan: None,
                 access: LinkAccess::Packet,
                 poll: contract::Poll::Never,
@@ -55,7 +63,6 @@ impl Station {
                 forwards: false,
             };
             let facts = handle.add_link(LinkId(0), &options).expect("a link").facts;
-            let target = TARGET.parse().expect("an address");
             let speaker = testkit::aoe::Station::new(MacAddress(facts.mac), target, None);
             Station { handle, answers, speaker }
         })
@@ -64,6 +71,11 @@ impl Station {
     /// Its address.
     pub(crate) fn mac(&self) -> MacAddress {
         self.speaker.mac
+    }
+
+    /// Sends a frame as it is.
+    pub(crate) fn send(&self, frame: Vec<u8>) {
+        self.handle.send(ShardId(0), frame);
     }
 
     /// The answer to a command: its header, and what follows.
