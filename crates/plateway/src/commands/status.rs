@@ -5,6 +5,7 @@ mod watch;
 
 use block::ByteCount;
 use comfy_table::Table;
+use reactor::LinkCounters;
 use serde_json::Value;
 
 use crate::cli::StatusArgs;
@@ -73,6 +74,7 @@ fn text(status: &Status) -> String {
     let away = |one: &Disk| Some(format!("disk {}: failed: {}", one.name, one.problem.as_ref()?));
     problems.extend(status.disks.iter().filter_map(away));
     problems.extend(status.links.iter().filter_map(overcommitted));
+    problems.extend(status.links.iter().flat_map(unfinished));
     if !problems.is_empty() {
         parts.push(format!("problems\n{}\n", problems.join("\n")));
     }
@@ -213,4 +215,24 @@ fn overcommitted(link: &Link) -> Option<String> {
             link.interface, link.promised, link.counters.ring_frames, link.counters.dropped
         )
     })
+}
+
+/// Frames that no router can send on, and whom to mend.
+fn unfinished(link: &Link) -> Vec<String> {
+    let LinkCounters { over_mtu, unsummed, .. } = link.counters.0;
+    let name = &link.interface;
+    let mut problems = Vec::new();
+    if over_mtu > 0 {
+        problems.push(format!(
+            "interface {name}: {over_mtu} frames longer than its MTU came and were dropped: whoever sent them has to cut them \
+             (there: ethtool -K IF tso off gso off), or the interface to leave them as they came (here: ethtool -K {name} rx-gro-hw off)"
+        ));
+    }
+    if unsummed > 0 {
+        problems.push(format!(
+            "interface {name}: {unsummed} frames came whose checksum was left to hardware that is not there, and were dropped: \
+             whoever sent them has to compute it (there: ethtool -K IF tx off)"
+        ));
+    }
+    problems
 }

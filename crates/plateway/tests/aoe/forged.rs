@@ -5,7 +5,6 @@
 //! obey. That it would is seen at the end, when it comes as the network sends it.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use contract::MacAddress;
 use serde_json::Value;
@@ -13,8 +12,8 @@ use wire::aoe::{Address, Command, ConfigArgument, ConfigCommand};
 use wire::ethernet::EtherType;
 use wire::mpls::{Label, LabelStackEntry};
 
-use crate::common::{HANG, Server};
-use crate::lan::{INITIATOR, INTERFACE, TARGET};
+use crate::common::Server;
+use crate::lan::{INITIATOR, INTERFACE, TARGET, wait_until};
 use crate::routed::{Network, SERVED, address, pseudowire, routers, shown, wait_for};
 use crate::station::Station;
 
@@ -112,14 +111,6 @@ fn port(router: &Server, name: &str) -> Value {
     let shown = shown(router);
     let ports = shown["routers"][0]["ports"].as_array().expect("a list").clone();
     ports.into_iter().find(|one| one["name"] == name).expect("it is there")
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + HANG;
-    while !is_so() {
-        assert!(Instant::now() < until, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

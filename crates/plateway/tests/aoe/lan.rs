@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -191,5 +191,14 @@ pub(crate) fn ip(line: &str) -> Result<String, String> {
     match output.status.success() {
         true => Ok(text(&output.stdout)),
         false => Err(flat(&output.stderr)),
+    }
+}
+
+/// Looks again and again until it is so.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + HANG;
+    while !is_so() {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }

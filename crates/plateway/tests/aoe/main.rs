@@ -9,6 +9,7 @@ mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod forged;
+mod hosts;
 mod lan;
 mod ports;
 mod reservations;
