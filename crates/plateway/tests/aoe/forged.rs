@@ -79,7 +79,7 @@ impl Scene {
     fn make() -> Option<Scene> {
         let network = Network::make(1500)?;
         let home = tempfile::tempdir().expect("a folder");
-        let routers = routers(&network, home.path(), false);
+        let routers = routers(&network, home.path(), None);
         let victim = network.serve(home.path(), "serv1", &SERVED);
         assert_eq!(network.discover("lx"), ["7.0"]);
         Some(Scene { network, home, routers, _victim: victim })

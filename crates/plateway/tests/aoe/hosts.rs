@@ -59,7 +59,7 @@ fn says(router: &Server, words: &str) {
 fn iscsi_crosses_a_pseudowire_once_hosts_leave_nothing_to_hardware() {
     let Some(network) = Network::make(1500) else { return };
     let home = tempfile::tempdir().unwrap();
-    let routers = routers(&network, home.path(), false);
+    let routers = routers(&network, home.path(), None);
     for (station, host) in [("servi", "10.9.0.1"), ("isx", "10.9.0.2")] {
         must(&format!("-n {} addr add {host}/24 dev {INTERFACE}", network.at(station)));
         leave_to_hardware(&network, station, "on");

@@ -230,20 +230,19 @@ impl Config {
     }
 }
 
-/// The routers of the whole network, running; customer 1 has a backup path, and both are watched, if
-/// it is `protected`.
-pub(crate) fn routers(network: &Network, home: &Path, protected: bool) -> Vec<Server> {
+/// The routers of the whole network, running. With `bfd`, the inside of that table, customer 1 has a
+/// backup path, and both are watched.
+pub(crate) fn routers(network: &Network, home: &Path, bfd: Option<&str>) -> Vec<Server> {
     // The tunnel in which packets come by the first path, and by the backup.
     let ways = |lsp: &str, [first, around]: [(&str, u32); 2]| {
         let way = |(link, tunnel): (&str, u32), more: &str| {
             format!("{{ link = \"{link}\", tunnel = {tunnel}{more} }}")
         };
-        if !protected {
+        let Some(bfd) = bfd else {
             return format!("from = {}", way(first, ""));
-        }
-        let bfd = "bfd = { interval = \"50ms\", multiplier = 3, revert = \"3s\" }";
+        };
         let from = [way(first, ""), way(around, ", backup = true")].join(", ");
-        format!("backup = \"{lsp}\"\n{bfd}\nfrom = [{from}]")
+        format!("backup = \"{lsp}\"\nbfd = {{ {bfd} }}\nfrom = [{from}]")
     };
     let lx = ways("to-lx-around", [("lsr1", 113), ("lsr2", 135)]);
     let serv1 = ways("to-serv1-around", [("lsr2", 103), ("lsr1", 125)]);
@@ -317,7 +316,7 @@ pub(crate) fn wait_for(
     }
 }
 
-fn both_up(one: &Value) -> bool {
+pub(crate) fn both_up(one: &Value) -> bool {
     let paths = one["paths"].as_array().expect("a list");
     paths.len() == 2 && paths.iter().all(|path| path["state"] == "Up")
 }
@@ -344,7 +343,7 @@ fn customers_reach_their_disks_through_edges_and_switches_and_nobody_else_s() {
     for mtu in [1500, 9000] {
         let Some(network) = Network::make(mtu) else { return };
         let home = tempfile::tempdir().unwrap();
-        let routers = routers(&network, home.path(), false);
+        let routers = routers(&network, home.path(), None);
         let _one = network.serve(home.path(), "serv1", &SERVED);
         assert_eq!(network.discover("lx"), ["7.0"], "MTU {mtu}");
         // The other customer has nobody at this address yet, and does not see this one's.
@@ -383,7 +382,11 @@ fn load(network: &Network, station: &str, seconds: u32) -> Child {
 fn a_silent_cut_in_mid_write_moves_traffic_to_the_backup_and_back() {
     let Some(network) = Network::make(1500) else { return };
     let home = tempfile::tempdir().unwrap();
-    let routers = routers(&network, home.path(), true);
+    let routers = routers(
+        &network,
+        home.path(),
+        Some("interval = \"50ms\", multiplier = 3, revert = \"3s\""),
+    );
     let _one = network.serve(home.path(), "serv1", &SERVED);
     for (router, name) in [(&routers[0], "serv1"), (&routers[1], "lx")] {
         wait_for(router, name, "up by both paths", both_up);
