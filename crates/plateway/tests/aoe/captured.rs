@@ -49,18 +49,12 @@ struct Row {
 }
 
 impl Row {
-    fn parse(line: &str) -> Row {
-        let values: Vec<_> = line.split('\t').map(str::to_owned).collect();
-        assert_eq!(values.len(), FIELDS.len(), "{line}");
-        Row { values: FIELDS.into_iter().zip(values).collect() }
-    }
-
     fn get(&self, field: &str) -> &str {
         &self.values[field]
     }
 }
 
-fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let output = Command::new(program).arg("--version").output();
     output.is_ok_and(|output| output.status.success())
 }
@@ -76,10 +70,16 @@ impl Drop for Running {
     }
 }
 
-/// Takes frames of an interface while `work` is done.
-fn capture(network: &Network, at: (&str, &str), into: &Path, work: impl FnOnce()) {
+/// Takes so many frames of an interface that a filter takes, while `work` is done.
+pub(crate) fn capture(
+    network: &Network,
+    at: (&str, &str),
+    (into, count, filter): (&Path, usize, &str),
+    work: impl FnOnce(),
+) {
     let mut command = network.command(at.0, "dumpcap");
-    command.args(["-q", "-i", at.1, "-B", ROOM, "-c", &TAKEN.to_string(), "-w"]).arg(into);
+    command.args(["-q", "-i", at.1, "-B", ROOM, "-c", &count.to_string(), "-f", filter, "-w"]);
+    command.arg(into);
     let said = into.with_extension("log");
     let log = File::create(&said).expect("a log");
     let mut dumpcap = Running(command.stdout(Stdio::null()).stderr(log).spawn().expect("it runs"));
@@ -88,23 +88,26 @@ fn capture(network: &Network, at: (&str, &str), into: &Path, work: impl FnOnce()
         std::fs::read_to_string(&said).expect("its log").contains("File: ")
     });
     work();
-    // BFD goes on after the work, so this comes to an end.
+    // There is more than is wanted, so this comes to an end.
     let status = dumpcap.0.wait().expect("it ends");
     assert!(status.success(), "{}", std::fs::read_to_string(&said).expect("its log"));
 }
 
-fn read(file: &Path, wires: &[u32]) -> Vec<Row> {
+/// What tshark, with more arguments, says of each frame: these fields.
+pub(crate) fn fields(file: &Path, more: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
-    command.arg("-r").arg(file).args(["-T", "fields", "-E", "occurrence=a"]);
-    for label in wires {
-        command.arg("-d").arg(format!("mpls.label=={label},pwethcw"));
-    }
-    for field in FIELDS {
+    command.arg("-r").arg(file).args(["-T", "fields", "-E", "occurrence=a"]).args(more);
+    for field in fields {
         command.args(["-e", field]);
     }
     let output = command.output().expect("it runs");
     assert!(output.status.success(), "{}", flat(&output.stderr));
-    text(&output.stdout).lines().map(Row::parse).collect()
+    let row = |line: &str| -> Vec<String> {
+        let values: Vec<_> = line.split('\t').map(str::to_owned).collect();
+        assert_eq!(values.len(), fields.len(), "{line}");
+        values
+    };
+    text(&output.stdout).lines().map(row).collect()
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn a_core_link_carries_what_tshark_takes_for_pseudowires_aoe_and_bfd() {
     }
     let aoe = format!("aoe://{INTERFACE}/7.0");
     let file = home.path().join("core.pcapng");
-    capture(&network, ("lsr1", "lsr2"), &file, || {
+    capture(&network, ("lsr1", "lsr2"), (&file, TAKEN, ""), || {
         for (router, name) in [(&routers[0], "serv1"), (&routers[1], "lx")] {
             let heard = |one: &Value| one["channel_messages"].as_u64().expect("a number");
             let before = heard(&pseudowire(router, name));
@@ -133,7 +136,10 @@ fn a_core_link_carries_what_tshark_takes_for_pseudowires_aoe_and_bfd() {
         let line = ["--rw", "randrw=50", "--rate", "500", "--time", "2s", "--overwrite"];
         network.run("lx", &[&["bench", &aoe][..], &line].concat());
     });
-    let rows = read(&file, &[1001, 1002]);
+    let decode = ["-d", "mpls.label==1001,pwethcw", "-d", "mpls.label==1002,pwethcw"];
+    let rows = fields(&file, &decode, &FIELDS).into_iter();
+    let rows: Vec<Row> =
+        rows.map(|values| Row { values: FIELDS.into_iter().zip(values).collect() }).collect();
     assert_eq!(rows.len(), TAKEN);
     // By the labels that a packet has: the number that comes next, and the session's discriminator.
     let (mut next, mut sessions) = (BTreeMap::new(), BTreeMap::new());

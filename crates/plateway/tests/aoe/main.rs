@@ -18,6 +18,7 @@ mod routed;
 #[path = "../common/session.rs"]
 mod session;
 mod station;
+mod tunnels;
 mod wires;
 
 use std::fs;

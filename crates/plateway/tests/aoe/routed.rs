@@ -128,7 +128,7 @@ impl Network {
     }
 
     /// A router of this configuration.
-    fn router(&self, home: &Path, name: &str, config: &str) -> Server {
+    pub(crate) fn router(&self, home: &Path, name: &str, config: &str) -> Server {
         let directory = home.join(name);
         fs::create_dir(&directory).expect("a folder");
         let path = write(&directory, config);
@@ -325,7 +325,7 @@ pub(crate) const SERVED: [&str; 5] =
     ["file:disk.img?create=16MiB", "--aoe", "veth0/7.0", "--hosts", "any"];
 
 /// Writes a disk whole, reads it back, and compares.
-fn round_trip(network: &Network, home: &Path, station: &str, seed: u64) {
+pub(crate) fn round_trip(network: &Network, home: &Path, station: &str, seed: u64) {
     let directory = home.join(station);
     fs::create_dir_all(&directory).expect("a folder");
     let written = bytes(seed, 16 * MIB);
