@@ -7,6 +7,8 @@ other, and between them a switch of ours and the guest's kernel (mpls_router). T
 
     to ler2:  ler1 100 lsr 101 guest 102 ler2     backup: ler1 120 lsr 121 ler2
     to ler1:  ler2 110 guest 111 lsr 112 ler1     backup: ler2 130 lsr 131 ler1
+    or by a tunnel: serv  ler1 === 10.77.2.1 (br2)  GRE or L2TPv3  10.77.2.2 (eth2) guest: its gretap or l2tpeth, and the driver there
+
     400 and 410 are not ours: with them the guest's kernel sends IP to itself, by lsr between eth2 and eth4.
 
 `===` are veth pairs, `---` taps. MTUs are bytes.
@@ -59,9 +61,10 @@ class Network(Lan):
 
 class Routed(Target):
     """A target that is all of our routers: `penultimate` says whether labels are taken off before an edge, `protected` whether the
-    pseudowire has a backup and BFD watches it."""
+    pseudowire has a backup and BFD watches it; `tunnel` has the keys of a tunnel to the guest, by which the target's circuit goes then."""
 
     penultimate = protected = False
+    tunnel = None
 
     def routers(self):
         lines = []
@@ -100,7 +103,12 @@ class Routed(Target):
         swap(130, "lsr-ler1", MAC["ler1-lsr"], 131)
         swap(400, "br4", GUEST[4], 401)
         swap(410, "br2", GUEST[2])
-        edge("ler1", "serv", (1001, 1002), "to-ler2", [("ler1-lsr", 112), ("ler1-lsr", 131)])
+        if self.tunnel:
+            table("circuit", ethernet="serv", router="ler1")
+            table("tunnel", name="serv", circuit="serv", peer="10.77.2.2")
+            lines.append(self.tunnel)
+        else:
+            edge("ler1", "serv", (1001, 1002), "to-ler2", [("ler1-lsr", 112), ("ler1-lsr", 131)])
         edge("ler2", "lx", (1002, 1001), "to-ler1", [("br3", 102), ("ler2-lsr", 121)])
         return lines
 
@@ -128,9 +136,21 @@ class Routed(Target):
         self.apply()
 
     def do_protect(self):
-        """Tunnels end at the edges again, and the pseudowire has a backup."""
-        self.penultimate, self.protected = False, True
+        """Labels lead from edge to edge again, and the pseudowire has a backup."""
+        self.penultimate, self.protected, self.tunnel = False, True, None
         self.apply()
+
+    def do_tunnel(self, kind):
+        """The target is behind a tunnel, whose other end is the guest's kernel."""
+        self.tunnel = {"gre": "gre = { key = 7 }",
+                       "l2tp": 'l2tp = { session_in = 7, session_out = 8, cookie_in = "5eed1234", cookie_out = "0123456789abcdef" }'}[kind]
+        self.apply()
+
+    def do_tunnelled(self):
+        """That frames of a tunnel came and went, and none was lost: the kernel numbers what it sends."""
+        seen = self.shown("ler1")["tunnels"][0]
+        if min(seen["sent"], seen["delivered"]) < 1000 or seen["missing"] or seen["unsequenced"] or seen["drops"]:
+            raise Broken(f"tunnel: {seen}")
 
     def do_takes(self, way):
         """Waits until the frames of both edges take the primary path, both paths being up, or the backup."""

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The guest's kernel as a label switching router between ours, as the sender and the receiver of what ours switches, and as
-# the AoE driver at the end of the path (see mpls.py for who has which label).
+# The guest's kernel as a label switching router between ours, as the sender and the receiver of what ours switches, as the
+# other end of our tunnels, and as the AoE driver at the end of the path (see mpls.py for who has which label).
 . /job/common.sh
 . /job/aoe.sh
 modprobe -a mpls_router mpls_iptunnel || die "no mpls_router"
@@ -65,10 +65,39 @@ ask dropped lsr br2 ttl_expired
 kill $captures
 pass "our switch swaps and pops between two Linux edges"
 
+# reload INTERFACE: the driver knows of no disk, and looks for them there alone.
+reload() {
+    rmmod aoe || die "rmmod aoe"
+    local interface=$1
+    load_aoe
+}
+# tunnelled KIND DEVICE: the driver uses a disk through a tunnel of the kernel's.
+tunnelled() {
+    say "$1"
+    ask tunnel "$1"
+    ip link set "$2" mtu 1500 up || die "no interface $2"
+    reload "$2"
+    wait_for "e7.3" found 3
+    settle "$(disk 3)"
+    verify "$(disk 3)" 24M 4M || { cat /tmp/fio.log; die "fio read back wrong data"; }
+    ask tunnelled
+    pass "Linux ends our tunnel of $1, with $2"
+}
+modprobe -a ip_gre l2tp_eth || die "no tunnels"
+ip link add gre1 type gretap local 10.77.2.2 remote 10.77.2.1 key 7 iseq oseq || die "gretap"
+tunnelled gre gre1
+ip l2tp add tunnel tunnel_id 1 peer_tunnel_id 1 encap udp local 10.77.2.2 remote 10.77.2.1 udp_sport 1701 udp_dport 1701 || die "l2tp tunnel"
+ip l2tp add session name l2tp1 tunnel_id 1 session_id 8 peer_session_id 7 cookie 5eed1234 peer_cookie 0123456789abcdef seq both || die "l2tp session"
+tunnelled l2tp l2tp1
+rmmod aoe
+ip link del gre1
+
 say "a silent cut in mid-write"
 route 101 "as 102" $ler2
 ask protect
 ask takes primary
+load_aoe
+wait_for "e7.3" found 3
 rm -f /run/journal
 python3 /job/journal.py write "$(disk 3)" /run/journal 1200 &
 writer=$!
