@@ -119,7 +119,7 @@ pub(crate) struct Listener {
 /// A link that is open. Frames count from the start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Link {
-    /// Its name.
+    /// Its name; of a link through IP, which tunnels lead by it where.
     pub(crate) interface: String,
     /// 802.1Q; none takes frames without a tag.
     pub(crate) vlan: Option<u16>,
@@ -127,11 +127,12 @@ pub(crate) struct Link {
     pub(crate) used_for: String,
     /// Whether frames come and go.
     pub(crate) up: bool,
-    /// Its own address; none while the interface is not there.
+    /// Its own address; none while the interface is not there, and through IP.
     pub(crate) mac: Option<String>,
-    /// Bytes behind the Ethernet header; none while the interface is not there.
+    /// Bytes behind the Ethernet header; none while the interface is not there, and through IP (the
+    /// router's port knows).
     pub(crate) mtu: Option<u32>,
-    /// How frames come: `packet ring` or `xdp`; `-` while it is down.
+    /// How frames come: `packet ring`, `xdp` or `datagrams`; `-` while it is down.
     pub(crate) method: String,
     /// Commands that exports on it say they hold: where these are more than the ring's frames, a
     /// burst of all initiators loses some.

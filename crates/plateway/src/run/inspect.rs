@@ -151,7 +151,19 @@ impl Running {
             };
         // A port and a circuit are of one router each.
         let routed = routed.iter().map(|(ethernet, id)| (ethernet, vec![*id], "routers", 1, 0));
-        exports.chain(imports).chain(routed).map(one).collect()
+        let tunnelled = self.tunnel_links().into_iter().filter_map(|(id, uses)| {
+            let stats = stats.iter().find(|one| one.link == id)?;
+            Some(status::Link {
+                interface: stats.interface.clone(),
+                used_for: "routers".to_owned(),
+                up: stats.up,
+                method: stats.method.to_owned(),
+                uses,
+                counters: Keyed(stats.counters),
+                ..status::Link::default()
+            })
+        });
+        exports.chain(imports).chain(routed).map(one).chain(tunnelled).collect()
     }
 
     /// Where links are.

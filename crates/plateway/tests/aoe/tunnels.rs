@@ -105,6 +105,13 @@ fn customers_reach_their_disks_through_gre_and_l2tp_and_nobody_else_s() {
         let lost = ["missing", "drops"].map(|key| seen[key].clone());
         assert_eq!(lost, [0.into(), Value::Object(Default::default())], "{seen:#}");
     }
+    let status: Value = serde_json::from_str(&routers[0].ask(&["status", "--json"])).expect("JSON");
+    for interface in ["GRE to 10.9.2.1", "UDP to [fd09:2::1]:1701"] {
+        let links = status["links"].as_array().expect("a list");
+        let link = links.iter().find(|one| one["interface"] == interface).expect("it is there");
+        assert_eq!((&link["method"], &link["used_for"]), (&"datagrams".into(), &"routers".into()));
+        assert!(link["received"].as_u64() > Some(100), "{link:#}");
+    }
     // An end that takes another cookie hears nothing more, and counts it.
     let [_, other] = edges("00000000");
     routers[1].apply(&other);

@@ -4,6 +4,8 @@
 //! A port is there before its link is open, and its first tunnel comes behind it. Errors: if not all
 //! shards carry out an order, all are told again what is in the book.
 
+use std::collections::BTreeMap;
+
 use block::ShardId;
 use contract::{LinkId, Poll};
 use mpls::limits::TUNNELS_MAX;
@@ -24,6 +26,16 @@ fn key(router: &str, way: &TunnelWay) -> String {
 }
 
 impl Running {
+    /// The links through IP that tunnels share, and how many of them each.
+    pub(in crate::run) fn tunnel_links(&self) -> BTreeMap<LinkId, u64> {
+        let ports = self.routers.tunnels.values();
+        let mut links = BTreeMap::new();
+        for link in ports.filter_map(|one| self.routers.tunnel_port(one)) {
+            *links.entry(link).or_default() += 1;
+        }
+        links
+    }
+
     /// A tunnel as the shards are told, whose port is there.
     fn tunnel_of(&mut self, config: &TunnelConfig) -> Result<(TunnelId, Tunnel), RunError> {
         let port = self.routed_link(key(&config.router, &config.way))?;
