@@ -19,6 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::{HANG, Server, flat, text, write};
@@ -411,4 +412,40 @@ fn a_silent_cut_in_mid_write_moves_traffic_to_the_backup_and_back() {
     let log = routers[0].log();
     assert!(log.contains("pseudowire serv1: its frames take the backup path from now on"), "{log}");
     round_trip(&network, home.path(), "lx", 3);
+}
+
+/// Every router stops for twice the time after which a path has failed, as a machine does that is held
+/// up: nobody was silent, and nothing moves. Then a minute of load.
+#[test]
+fn routers_that_did_not_run_blame_nobody_nor_does_a_minute_of_load() {
+    let Some(network) = Network::make(1500) else { return };
+    let home = tempfile::tempdir().unwrap();
+    let bfd = "interval = \"50ms\", multiplier = 3";
+    let routers = routers(&network, home.path(), Some(bfd));
+    let _one = network.serve(home.path(), "serv1", &SERVED);
+    let ends = [(&routers[0], "serv1"), (&routers[1], "lx")];
+    for (router, name) in ends {
+        wait_for(router, name, "up by both paths", both_up);
+    }
+    let load = load(&network, "lx", 60);
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_secs(1));
+        routers.iter().for_each(|router| router.signal(Signal::STOP));
+        std::thread::sleep(Duration::from_millis(300));
+        routers.iter().for_each(|router| router.signal(Signal::CONT));
+    }
+    let output = load.wait_with_output().expect("it ends");
+    let said = (text(&output.stdout), flat(&output.stderr));
+    assert!(output.status.success(), "{said:?}");
+    for (router, name) in ends {
+        let seen = pseudowire(router, name);
+        let moved = ["active", "to_backup", "to_primary"].map(|key| seen[key].clone());
+        assert_eq!(
+            moved,
+            [Value::from("primary"), 0.into(), 0.into()],
+            "{seen:#}\n{}",
+            router.log()
+        );
+        assert!(!router.log().contains("path is down"), "{}", router.log());
+    }
 }
