@@ -16,11 +16,12 @@ use contract::{
 use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUEUE_MAX;
 use mpls::{
-    Action, Change, Core, Fec, FecId, Forwarder, Labels, NhlfeId, Origin, Path, PortKind,
-    Pseudowire, PseudowireId, RouterId, Sequencing, Session, Space, Tunnel, TunnelId, TunnelPort,
-    Watch, Way,
+    Action, Change, Core, Fec, FecId, Forwarder, Labels, Neighbour, NeighbourId, NhlfeId, Origin,
+    Path, PortKind, Pseudowire, PseudowireId, RouterId, Sequencing, Session, Space, Tunnel,
+    TunnelId, TunnelPort, Watch, Way,
 };
 use plateway_fuzz::{Choices, one_line};
+use wire::bfd::{ControlPacket, Diagnostic, State};
 use wire::checksum::Checksum;
 use wire::classify::{ClassKey, Classifier};
 use wire::ethernet::{EtherType, TagControl};
@@ -72,6 +73,7 @@ fn draw_kind(choices: &mut Choices<'_>) -> PortKind {
         PortKind::Virtual { mac: OWN },
         PortKind::Tunnels(TunnelPort::Gre),
         PortKind::Tunnels(TunnelPort::L2tp),
+        PortKind::Bfd,
     ])
 }
 
@@ -146,11 +148,22 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
     }
 }
 
-fn draw_watch(choices: &mut Choices<'_>) -> Option<Watch> {
+fn draw_watch(choices: &mut Choices<'_>) -> Watch {
     let interval_us = choices.of(&[50_000, 3_300, 0, 1_000_000]);
     let (detect_mult, seconds) = (choices.of(&[3, 1, 0, 255]), choices.of(&[5, 0]));
     let revert_after = Duration::from_secs(seconds);
-    choices.flag().then_some(Watch { interval_us, detect_mult, revert_after })
+    Watch { interval_us, detect_mult, revert_after }
+}
+
+fn draw_neighbour(choices: &mut Choices<'_>) -> Neighbour {
+    let mac = choices.of(&[THERE, OWN]);
+    Neighbour { port: draw_link(choices), mac, bfd: draw_link(choices), watch: draw_watch(choices) }
+}
+
+/// A control packet of a session that comes up where nobody knows the other yet.
+fn draw_control_packet(choices: &mut Choices<'_>) -> Vec<u8> {
+    let state = choices.of(&[State::DOWN, State::INIT, State::ADMIN_DOWN, State::UP]);
+    ControlPacket::new(state, Diagnostic::NONE, 3, 77, choices.of(&[0, 0, 1])).emit().to_vec()
 }
 
 /// A frame from its destination address on: labelled, of a customer's, or any bytes.
@@ -185,7 +198,8 @@ impl Play {
         let router = RouterId(choices.below(2) as u32);
         let id = PseudowireId(choices.below(3) as u32);
         let tunnel = TunnelId(choices.below(3) as u32);
-        let change = match choices.below(13) {
+        let neighbour = NeighbourId(choices.below(3) as u32);
+        let change = match choices.below(15) {
             0 | 1 => {
                 let (link, kind) = (draw_link(choices), draw_kind(choices));
                 if self.ports.get(&link).is_some_and(|(of, _)| *of != router) {
@@ -207,7 +221,9 @@ impl Play {
                     (0..choices.below(4)).map(|_| draw_label(choices)).collect();
                 let labels = Labels::new(&labels).ok()?;
                 let (port, mtu) = (draw_link(choices), choices.of(&[None, Some(70)]));
-                Change::SetPath(draw_nhlfe(choices), Path { port, mac: THERE, labels, mtu })
+                let backup = choices.flag().then(|| draw_nhlfe(choices));
+                let path = Path { port, mac: THERE, labels, mtu, backup };
+                Change::SetPath(draw_nhlfe(choices), path)
             }
             5 => Change::RemovePath(draw_nhlfe(choices)),
             6 => {
@@ -217,10 +233,12 @@ impl Play {
                 Change::SetLabel { space: Space::Platform, label, fec, action }
             }
             7 => Change::SetPseudowire(id, draw_pseudowire(choices)),
-            8 => Change::SetWatch(id, draw_watch(choices)),
+            8 => Change::SetWatch(id, choices.flag().then(|| draw_watch(choices))),
             9 => Change::RemovePseudowire(id),
             10 => Change::SetTunnel(tunnel, draw_tunnel(choices)),
             11 => Change::RemoveTunnel(tunnel),
+            12 => Change::SetNeighbour(neighbour, draw_neighbour(choices)),
+            13 => Change::RemoveNeighbour(neighbour),
             _ if choices.below(8) == 0 => {
                 self.ports.retain(|_, (of, _)| *of != router);
                 Change::RemoveRouter
@@ -335,11 +353,10 @@ fuzz_target!(|input: &[u8]| {
                 let control = TagControl(choices.word());
                 let ether_type = choices.of(&[EtherType::VLAN, EtherType::SERVICE_VLAN]);
                 let tag = choices.flag().then_some(VlanTag { ether_type, control });
-                let is_tunnelled =
-                    |(_, kind): &(RouterId, PortKind)| matches!(kind, PortKind::Tunnels(_));
-                let frame = match play.ports.get(&link).is_some_and(is_tunnelled) {
-                    true => draw_packet(&mut choices),
-                    false => draw_frame(&mut choices),
+                let frame = match play.ports.get(&link) {
+                    Some((_, PortKind::Tunnels(_))) => draw_packet(&mut choices),
+                    Some((_, PortKind::Bfd)) if choices.flag() => draw_control_packet(&mut choices),
+                    _ => draw_frame(&mut choices),
                 };
                 play.come(link, tag, &frame);
             }

@@ -13,7 +13,7 @@ use contract::{LinkId, MacAddress};
 use wire::classify::Classifier;
 use wire::mpls::Label;
 
-use crate::forwarder::Watch;
+use crate::forwarder::{Neighbour, NeighbourId, Watch};
 use crate::ilm::{Action, FecId};
 use crate::nhlfe::{Labels, NhlfeId};
 use crate::port::{Core, TunnelPort};
@@ -45,6 +45,9 @@ pub enum PortKind {
     Virtual { mac: MacAddress },
     /// Towards a host where tunnels of this kind end: a link of datagrams of the driver's.
     Tunnels(TunnelPort),
+    /// Towards one neighbour: a link of datagrams of the driver's whose payloads are control packets
+    /// of BFD, and which takes none that came over a router (RFC 5881 clauses 4 and 5).
+    Bfd,
 }
 
 /// A path that begins here: the next router, and the labels that it wants on top.
@@ -57,6 +60,8 @@ pub struct Path {
     pub labels: Labels,
     /// Bytes behind the Ethernet header that all of the path takes; `None`: what the port takes.
     pub mtu: Option<u32>,
+    /// The path that its packets take while its next hop fails, by another link.
+    pub backup: Option<NhlfeId>,
 }
 
 /// A change of one router.
@@ -88,6 +93,10 @@ pub enum Change {
     SetPseudowire(PseudowireId, Pseudowire),
     /// A pseudowire is watched by BFD in its associated channel, on each of its paths, or no longer.
     SetWatch(PseudowireId, Option<Watch>),
+    /// There is a neighbour, or it is another way now.
+    SetNeighbour(NeighbourId, Neighbour),
+    /// There is no such neighbour any more.
+    RemoveNeighbour(NeighbourId),
     /// There is no such pseudowire any more.
     RemovePseudowire(PseudowireId),
     /// There is a tunnel, or it is another way now.

@@ -15,9 +15,10 @@
 //!
 //! What a change says and what is known of links meets here: a path takes its port's own address,
 //! VLAN and MTU, a circuit its MTU, and a virtual link is up while the path of its pseudowire has a
-//! port that was up. Order of calls: [`VirtualLinks`]; [`Forwarder::change`] at any time.
+//! port that was up. Which next hops are taken, and who finds out, is `neighbour`. Order of calls: [`VirtualLinks`]; [`Forwarder::change`] at any time.
 //! Units: those of the tables. Errors: changes are refused; frames are dropped and counted.
 
+mod neighbour;
 mod watch;
 
 use core::mem::discriminant;
@@ -37,6 +38,7 @@ use crate::ftn::{Fec, Wire};
 use crate::limits::{FRONT_MAX, PORTS_MAX, QUEUE_MAX, SPARE_BATCHES_MAX};
 use crate::nhlfe::{NextHop, Nhlfe, NhlfeId};
 use crate::port::{Circuit, PortCounters, Role};
+use crate::protection::Protection;
 use crate::pseudowire::PseudowireId;
 use crate::refused::Refused;
 use crate::report::{PortReport, RouterReport};
@@ -44,8 +46,10 @@ use crate::router::Router;
 use crate::tunnel::Tunnel;
 use crate::verdict::{Drops, Verdict};
 
+use neighbour::Near;
+pub use neighbour::{Neighbour, NeighbourId, NeighbourReport};
 use watch::Watched;
-pub use watch::{Event, SessionReport, Watch, WatchReport};
+pub use watch::{Event, SessionReport, Subject, Watch, WatchReport};
 
 counters! {
     /// What became of frames that were to leave by a port.
@@ -66,6 +70,8 @@ struct Port {
     kind: PortKind,
     /// What is known of it while it is up; of a virtual one, what was told.
     facts: Option<LinkFacts>,
+    /// Of a core port, that of its next hops that are no neighbours.
+    protection: Protection,
     /// What leaves by it at the end of the turn, messages about paths before all else.
     first: FrameBatch,
     waiting: FrameBatch,
@@ -93,11 +99,14 @@ pub struct Forwarder {
     due: Vec<LinkId>,
     spare: Vec<FrameBatch>,
     news: VecDeque<(LinkId, Option<LinkFacts>)>,
-    /// Of all pseudowires that are watched.
+    /// Of all pseudowires and neighbours that are watched.
     sessions: Sessions,
     watched: BTreeMap<(RouterId, PseudowireId), Watched>,
     /// When the traffic of one of them moves next, if nothing happens until then.
     next_move: Option<Instant>,
+    near: BTreeMap<(RouterId, NeighbourId), Near>,
+    /// When packets go to one of their next hops again, if nothing happens until then.
+    next_revert: Option<Instant>,
     events: VecDeque<(RouterId, Event)>,
     /// Routers with frames that came early.
     early: Vec<RouterId>,
@@ -120,6 +129,8 @@ impl Forwarder {
             sessions: Sessions::new(seed),
             watched: BTreeMap::new(),
             next_move: None,
+            near: BTreeMap::new(),
+            next_revert: None,
             events: VecDeque::new(),
             early: Vec::new(),
             received: VecDeque::new(),
@@ -134,12 +145,17 @@ impl Forwarder {
         let Routed { router, paths } = &mut self.routers[id.0];
         match change {
             Change::SetQuarantine(quarantine) => router.set_quarantine(quarantine),
-            Change::SetPort(port, kind) => self.set_port(id, port, kind),
+            Change::SetPort(port, kind) => {
+                self.set_port(id, port, kind);
+                self.renew_next_hops(now, port);
+            }
             Change::RemovePort(port) => {
                 self.remove_port(port);
+                self.renew_next_hops(now, port);
                 self.renew_watched(now, id, |_| true);
             }
             Change::SetPath(number, path) => {
+                router.set_backup(number, path.backup);
                 paths.insert(number.0, path);
                 self.renew_path(id, number);
                 self.renew_watched(now, id, |path| path == number);
@@ -169,6 +185,11 @@ impl Forwarder {
                 }
                 self.set_watch(now, id, number, watch);
             }
+            Change::SetNeighbour(number, neighbour) => {
+                Sessions::check(&neighbour.watch.of_link()).map_err(Refused::Watch)?;
+                self.set_neighbour(now, id, number, neighbour);
+            }
+            Change::RemoveNeighbour(number) => self.remove_neighbour(now, id, number),
             Change::SetTunnel(number, tunnel) => router.set_tunnel(number, tunnel)?,
             Change::RemoveTunnel(number) => router.remove_tunnel(number),
             Change::RemoveRouter => self.remove_router(now, id),
@@ -195,6 +216,7 @@ impl Forwarder {
                     router: id,
                     kind,
                     facts: None,
+                    protection: neighbour::by_its_port(),
                     first: FrameBatch::default(),
                     waiting: FrameBatch::default(),
                     counters: QueueCounters::default(),
@@ -226,6 +248,7 @@ impl Forwarder {
     fn remove_router(&mut self, now: Instant, id: RouterId) {
         let watched: Vec<_> = self.watched.keys().filter(|(of, _)| *of == id).copied().collect();
         watched.into_iter().for_each(|(_, number)| self.set_watch(now, id, number, None));
+        self.remove_neighbours(now, id);
         let its = self.ports.iter().filter(|(_, port)| port.router == id);
         let its: Vec<LinkId> = its.map(|(link, _)| LinkId(link)).collect();
         its.into_iter().for_each(|link| self.remove_port(link));
@@ -251,6 +274,8 @@ impl Forwarder {
             }
             PortKind::Virtual { .. } => router.set_port(link, Role::Circuit(Circuit::new(mtu))),
             PortKind::Tunnels(kind) => router.set_port(link, Role::Tunnels { kind, mtu }),
+            // Nobody's frames go by it.
+            PortKind::Bfd => {}
         }
     }
 
@@ -258,7 +283,8 @@ impl Forwarder {
     /// down again, the driver drops what is sent there.
     fn renew_path(&mut self, id: RouterId, number: NhlfeId) {
         let Routed { router, paths } = &mut self.routers[id.0];
-        let Some(Path { port, mac, labels, mtu: narrowest }) = paths.get(number.0).copied() else {
+        let Some(Path { port, mac, labels, mtu: narrowest, .. }) = paths.get(number.0).copied()
+        else {
             return;
         };
         let facts = self.ports.get(port.0).and_then(|port| port.facts);
@@ -299,7 +325,7 @@ impl Forwarder {
             }
         };
         let (pseudowire, way) = router.pseudowire(id)?;
-        let nhlfe = router.nhlfe(pseudowire.nhlfe_of(way)?)?;
+        let nhlfe = router.nhlfe_taken(pseudowire.nhlfe_of(way)?)?;
         let below = self.ports.get(nhlfe.next_hop.port.0)?.facts?;
         let labels = nhlfe.labels.as_slice().len() + 1;
         let word = if pseudowire.control_word.is_some() { ControlWord::SIZE } else { 0 };
@@ -431,7 +457,9 @@ impl Forwarder {
             }
         };
         let ports = router.ports().map(port).collect();
-        Some(RouterReport::new(now, id, router, ports, |number| self.watch_report(id, number)))
+        let neighbours = self.neighbour_reports(id);
+        let watch = |number| self.watch_report(id, number);
+        Some(RouterReport::new(now, id, router, ports, neighbours, watch))
     }
 
     /// What came on core ports and was not for this station, or was no packet with labels.
@@ -454,6 +482,7 @@ impl VirtualLinks for Forwarder {
         if facts.is_some() {
             self.renew_port(link);
         }
+        self.renew_next_hops(now, link);
         self.renew_watched(now, router, |_| true);
         self.look_at_virtual_links();
     }
@@ -482,6 +511,10 @@ impl VirtualLinks for Forwarder {
                 router.handle_labelled(now, link, frame.payload)
             }
             PortKind::Tunnels(_) => router.handle_tunnelled(now, link, frame.bytes),
+            PortKind::Bfd => {
+                self.handle_control_packet(now, id, link, frame.bytes);
+                return None;
+            }
             PortKind::Circuit { .. } | PortKind::Virtual { .. } => {
                 router.handle_circuit(link, frame.tag, frame.bytes)
             }
@@ -530,13 +563,15 @@ impl VirtualLinks for Forwarder {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let early = self.early.iter().filter_map(|id| self.early_of(*id)).min();
-        Instant::earliest(Instant::earliest(self.sessions.poll_timeout(), self.next_move), early)
+        let moves = Instant::earliest(self.next_move, self.next_revert);
+        Instant::earliest(Instant::earliest(self.sessions.poll_timeout(), moves), early)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.sessions.handle_timeout(now);
         self.work(now);
         self.move_when_due(now);
+        self.revert_when_due(now);
         self.deliver_early(now);
     }
 

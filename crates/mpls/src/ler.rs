@@ -150,6 +150,7 @@ impl Router {
         };
         let entered = &mut self.pseudowires[id.0];
         let nhlfe = entered.pseudowire.nhlfe_of(entered.way);
+        let nhlfe = nhlfe.map(|nhlfe| self.repairs.taken(&self.nhlfes, nhlfe));
         let nhlfe = nhlfe.and_then(|nhlfe| self.nhlfes.get_mut(nhlfe.0));
         entered.enter(&mut self.ports, nhlfe, traffic_class, front, rest)
     }
@@ -166,7 +167,8 @@ impl Router {
     ) -> Option<(LinkId, Front<FRONT_MAX>)> {
         let PseudowireState { pseudowire, counters, .. } = self.pseudowires.get_mut(id.0)?;
         pseudowire.control_word?;
-        let nhlfe = self.nhlfes.get_mut(pseudowire.nhlfe_of(way)?.0)?;
+        let nhlfe = self.repairs.taken(&self.nhlfes, pseudowire.nhlfe_of(way)?);
+        let nhlfe = self.nhlfes.get_mut(nhlfe.0)?;
         let mut front = Front::new();
         front.push(&header.emit());
         let tunnel = LabelStackEntry {

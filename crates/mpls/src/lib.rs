@@ -24,6 +24,7 @@ pub mod protection;
 pub mod pseudowire;
 mod refused;
 mod reorder;
+mod repair;
 pub mod report;
 pub mod router;
 pub mod sequencing;
@@ -33,7 +34,10 @@ pub mod tunnel;
 pub mod verdict;
 
 pub use change::{Change, Path, PortKind, RouterId};
-pub use forwarder::{Event, Forwarder, QueueCounters, SessionReport, Watch, WatchReport};
+pub use forwarder::{
+    Event, Forwarder, Neighbour, NeighbourId, NeighbourReport, QueueCounters, SessionReport,
+    Subject, Watch, WatchReport,
+};
 pub use ftn::{Fec, Wire};
 pub use ilm::{Action, FecId, Ilm, IlmEntry, Owner};
 pub use nhlfe::{Labels, NextHop, Nhlfe, NhlfeId};
@@ -41,7 +45,10 @@ pub use port::{Circuit, Core, Role, TunnelPort};
 pub use protection::{ProtectionCounters, Way};
 pub use pseudowire::{Origin, Pseudowire, PseudowireId};
 pub use refused::Refused;
-pub use report::{LabelReport, PortReport, PseudowireReport, RouterReport, TunnelReport};
+pub use repair::{HopState, Hops};
+pub use report::{
+    LabelReport, NhlfeReport, PortReport, PseudowireReport, RouterReport, TunnelReport,
+};
 pub use router::{Router, Space};
 pub use sequencing::Sequencing;
 pub use tunnel::{Session, SessionKey, Tunnel, TunnelId};

@@ -52,6 +52,10 @@ pub const RESYNC_FRAMES: u32 = 64;
 pub const EARLY_MAX: usize = 64;
 pub const EARLY_WAIT: Duration = Duration::from_millis(1);
 
+/// For how long a next hop has to be up again before packets that have a backup go there, where nobody
+/// says so.
+pub const REVERT_DEFAULT: Duration = Duration::from_secs(5);
+
 /// Numbers of ports, NHLFEs and pseudowires are small, since each is a place in a list: no more
 /// interfaces than a machine has, and no more of the others than there are labels.
 pub const PORTS_MAX: u32 = 1 << 16;
@@ -59,6 +63,8 @@ pub const NHLFES_MAX: u32 = 1 << 20;
 pub const PSEUDOWIRES_MAX: u32 = 1 << 20;
 /// Each has a circuit, and so a port.
 pub const TUNNELS_MAX: u32 = PORTS_MAX;
+/// Each has a port for BFD.
+pub const NEIGHBOURS_MAX: u32 = PORTS_MAX;
 
 // How the bounds relate.
 const _: () = {

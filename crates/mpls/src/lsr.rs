@@ -61,6 +61,7 @@ impl Router {
                     (_, State::Withdrawn { .. }) => Err(DropReason::Quarantined),
                     (None, _) => Err(DropReason::TtlExpired),
                     (Some(ttl), State::Lsp(Action::Forward(id))) => {
+                        let id = self.repairs.taken(&self.nhlfes, id);
                         match self.nhlfes.get_mut(id.0) {
                             Some(to) => to.switch(&mut self.ports, &entry, ttl, below).map(Some),
                             None => Err(DropReason::NoNextHop),

@@ -1,4 +1,4 @@
-//! Protection: which of the two paths of a pseudowire its frames take.
+//! Protection: which of its two paths traffic takes: that of a pseudowire, and that to a next hop.
 //!
 //! ```text
 //!   primary Up                           -> primary
@@ -18,7 +18,7 @@ use core::time::Duration;
 use block::Instant;
 use contract::counters;
 
-/// One of the two paths of a pseudowire.
+/// One of two paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     #[default]
@@ -38,7 +38,7 @@ impl fmt::Display for Way {
 }
 
 counters! {
-    /// How often the frames of a pseudowire took another path.
+    /// How often traffic took another path.
     pub struct ProtectionCounters {
         /// Times that they moved to the backup.
         to_backup: Events,
@@ -47,7 +47,7 @@ counters! {
     }
 }
 
-/// What is known of the two paths of a pseudowire.
+/// What is known of two paths.
 #[derive(Clone, Debug)]
 pub(crate) struct Protection {
     pub(crate) wait: Duration,
@@ -70,6 +70,15 @@ impl Protection {
             move_at: None,
             counters: ProtectionCounters::default(),
         }
+    }
+
+    /// Of a next hop: whether the way around it is whole is for others to know, and it counts as Up.
+    pub(crate) fn of_next_hop(wait: Duration) -> Self {
+        Self { is_up: [false, true], ..Self::new(wait) }
+    }
+
+    pub(crate) fn is_up(&self, way: Way) -> bool {
+        self.is_up[way as usize]
     }
 
     pub(crate) fn active(&self) -> Way {

@@ -27,7 +27,7 @@ pub enum Refused {
     NoNumbers,
     /// More labels on a packet than there is room for.
     TooManyLabels(usize),
-    /// A pseudowire that cannot be watched so.
+    /// A pseudowire or neighbour that cannot be watched so.
     Watch(bfd::Refused),
     /// A pseudowire whose packets may not come at all, or in more ways than are looked at.
     Origins(usize),

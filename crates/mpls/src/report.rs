@@ -8,10 +8,11 @@ use contract::{LinkFacts, LinkId};
 use wire::mpls::Label;
 
 use crate::change::{PortKind, RouterId};
-use crate::forwarder::{QueueCounters, WatchReport};
+use crate::forwarder::{NeighbourReport, QueueCounters, WatchReport};
 use crate::ilm::{IlmCounters, Owner, State};
 use crate::nhlfe::{Nhlfe, NhlfeCounters, NhlfeId};
 use crate::port::PortCounters;
+use crate::protection::Way;
 use crate::pseudowire::{Pseudowire, PseudowireCounters, PseudowireId};
 use crate::router::{Router, Space};
 use crate::sequencing::SequenceCounters;
@@ -25,7 +26,8 @@ pub struct RouterReport {
     /// By number.
     pub ports: Vec<PortReport>,
     /// Where packets go, by number; a path whose port was never up is not here.
-    pub nhlfes: Vec<(NhlfeId, Nhlfe, NhlfeCounters)>,
+    pub nhlfes: Vec<NhlfeReport>,
+    pub neighbours: Vec<NeighbourReport>,
     /// The labels of the platform, then those of each port, in their order.
     pub labels: Vec<LabelReport>,
     pub pseudowires: Vec<PseudowireReport>,
@@ -44,6 +46,16 @@ pub struct PortReport {
     pub counters: PortCounters,
     pub queue: QueueCounters,
     pub drops: Drops,
+}
+
+/// An NHLFE.
+#[derive(Clone, Copy, Debug)]
+pub struct NhlfeReport {
+    pub id: NhlfeId,
+    pub nhlfe: Nhlfe,
+    pub counters: NhlfeCounters,
+    /// Whether its packets take it, or its backup.
+    pub way: Way,
 }
 
 /// A label of the incoming label map.
@@ -84,6 +96,7 @@ impl RouterReport {
         id: RouterId,
         router: &Router,
         ports: Vec<PortReport>,
+        neighbours: Vec<NeighbourReport>,
         watch: impl Fn(PseudowireId) -> Option<WatchReport>,
     ) -> Self {
         let mut labels = Vec::new();
@@ -112,9 +125,16 @@ impl RouterReport {
             let (counters, sequence, drops) = (*counters, *sequence, *drops);
             TunnelReport { id, tunnel: *tunnel, counters, sequence, drops }
         });
+        let nhlfes = router.nhlfes().map(|(id, nhlfe, counters, way)| NhlfeReport {
+            id,
+            nhlfe: *nhlfe,
+            counters: *counters,
+            way,
+        });
         Self {
             router: id,
-            nhlfes: router.nhlfes().map(|(id, nhlfe, counters)| (id, *nhlfe, *counters)).collect(),
+            nhlfes: nhlfes.collect(),
+            neighbours,
             labels,
             pseudowires: pseudowires.collect(),
             tunnels: tunnels.collect(),

@@ -28,6 +28,7 @@ use crate::port::{PortCounters, PortState, Role};
 use crate::protection::Way;
 use crate::pseudowire::{Pseudowire, PseudowireCounters, PseudowireId, PseudowireState};
 use crate::refused::Refused;
+use crate::repair::{Hops, Repairs};
 use crate::sequencing::SequenceCounters;
 use crate::tunnel::{SessionKey, Tunnel, TunnelCounters, TunnelId, TunnelState};
 use crate::verdict::{DropReason, Drops, Verdict};
@@ -67,6 +68,7 @@ pub struct Router {
     /// Those of ports, by port.
     pub(crate) port_labels: IdMap<Ilm>,
     pub(crate) nhlfes: IdMap<NhlfeState>,
+    pub(crate) repairs: Repairs,
     pub(crate) pseudowires: IdMap<PseudowireState>,
     pub(crate) tunnels: IdMap<TunnelState>,
     /// By which of them a packet of a port is.
@@ -85,6 +87,7 @@ impl Default for Router {
             labels: Ilm::default(),
             port_labels: IdMap::default(),
             nhlfes: IdMap::default(),
+            repairs: Repairs::default(),
             pseudowires: IdMap::default(),
             tunnels: IdMap::default(),
             sessions: BTreeMap::new(),
@@ -115,6 +118,7 @@ impl Router {
     pub fn remove_port(&mut self, port: LinkId) {
         self.ports.remove(port.0);
         self.port_labels.remove(port.0);
+        self.repairs.set_hops(port, Hops::default());
     }
 
     /// Where packets go.
@@ -131,6 +135,22 @@ impl Router {
 
     pub fn remove_nhlfe(&mut self, id: NhlfeId) {
         self.nhlfes.remove(id.0);
+        self.repairs.set_backup(id, None);
+    }
+
+    /// Packets of an NHLFE take this one while its next hop is not Up, or none does in its place.
+    pub fn set_backup(&mut self, id: NhlfeId, backup: Option<NhlfeId>) {
+        self.repairs.set_backup(id, backup);
+    }
+
+    /// Whether any NHLFE has a backup.
+    pub fn has_backups(&self) -> bool {
+        self.repairs.has_backups()
+    }
+
+    /// Which next hops of a port are Up. Those of a port of which nothing was said are.
+    pub fn set_hops(&mut self, port: LinkId, hops: Hops) {
+        self.repairs.set_hops(port, hops);
     }
 
     /// What is done with packets of a FEC, which come with this label. Panics if the space is that of
@@ -321,13 +341,22 @@ impl Router {
         ports.map(|(id, port)| (LinkId(id), &port.role, &port.counters, &port.drops))
     }
 
-    pub fn nhlfes(&self) -> impl Iterator<Item = (NhlfeId, &Nhlfe, &NhlfeCounters)> {
-        self.nhlfes.iter().map(|(id, state)| (NhlfeId(id), &state.nhlfe, &state.counters))
+    /// The NHLFEs, what each sent, and which of it and its backup packets take now.
+    pub fn nhlfes(&self) -> impl Iterator<Item = (NhlfeId, &Nhlfe, &NhlfeCounters, Way)> {
+        self.nhlfes.iter().map(|(id, NhlfeState { nhlfe, counters })| {
+            let way = self.repairs.way(&self.nhlfes, NhlfeId(id));
+            (NhlfeId(id), nhlfe, counters, way)
+        })
     }
 
     /// Where packets with this number go; `None`: that is not known.
     pub fn nhlfe(&self, id: NhlfeId) -> Option<&Nhlfe> {
         self.nhlfes.get(id.0).map(|state| &state.nhlfe)
+    }
+
+    /// Where they go now: by it, or by its backup.
+    pub fn nhlfe_taken(&self, id: NhlfeId) -> Option<&Nhlfe> {
+        self.nhlfe(self.repairs.taken(&self.nhlfes, id))
     }
 
     /// What frames go by.

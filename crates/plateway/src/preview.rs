@@ -26,7 +26,8 @@ use crate::config::thing::{Configured, Thing};
 use crate::config::volume::VolumeConfig;
 use crate::control;
 use crate::protocols::{
-    CircuitConfig, ExportConfig, HostConfig, LINK_KEY, PortConfig, Routed, stream_key,
+    CircuitConfig, ExportConfig, HostConfig, LINK_KEY, NeighbourConfig, PortConfig, Routed,
+    stream_key,
 };
 use crate::run::RunError;
 use crate::run::disks::{self, DiskSight};
@@ -186,6 +187,7 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
             Thing::Link(config) => preview.links.push(walk.link(&config)),
             Thing::Routed(Routed::Port(config)) => preview.ports.push(walk.port(&config)),
             Thing::Routed(Routed::Circuit(config)) => preview.ports.push(walk.circuit(&config)),
+            Thing::Routed(Routed::Neighbour(config)) => walk.neighbour(&config),
             // Tables stand on nothing of the machine but these.
             Thing::Routed(_) => {}
             Thing::Host(config) => walk.host(&config),
@@ -312,6 +314,16 @@ impl Walk<'_> {
         let link = links.iter().find(|link| link.name == config.link).expect("it has its link");
         let looked = routers::look_at_port(link, self);
         self.routed(config, (&config.link, &config.router, "port"), Ok(looked))
+    }
+
+    fn neighbour(&mut self, config: &NeighbourConfig) {
+        let links = &self.checked.args.links;
+        let link = links.iter().find(|link| link.name == config.link).expect("it has its link");
+        let interface = &link.ethernet.interface;
+        // One that is not there was told of, and so was one that only the server sees.
+        if routers::look_at_port(link, self).facts.is_some() {
+            self.told.extend(routers::look_at_neighbour(config, interface));
+        }
     }
 
     fn circuit(&mut self, config: &CircuitConfig) -> PortRow {

@@ -8,8 +8,9 @@ use core::ops::{Deref, DerefMut};
 
 use block::Instant;
 use contract::{Misfits, VirtualLinks};
-pub(crate) use mpls::{Change, RouterId};
+pub(crate) use mpls::Change;
 use mpls::{Event, Forwarder, RouterReport};
+pub use mpls::{RouterId, Subject};
 
 /// What carries.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ pub mod report;
 pub mod shard;
 mod timers;
 
+pub use carriers::{RouterId, Subject};
 pub use client::{ClientContext, InternalClient};
 pub use mail::{Answer, ImportEvent, Mail, News, Order};
 pub use protocols::{

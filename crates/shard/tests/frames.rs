@@ -598,7 +598,13 @@ impl Host {
             backup: None,
             control_word: Some(Sequencing::Drop),
         };
-        let path = Path { port: LINK, mac: MacAddress(other), labels: Labels::NONE, mtu: None };
+        let path = Path {
+            port: LINK,
+            mac: MacAddress(other),
+            labels: Labels::NONE,
+            mtu: None,
+            backup: None,
+        };
         for change in [
             Change::SetPort(LINK, PortKind::Core(Core::default())),
             Change::SetPort(WIRED, PortKind::Virtual { mac: MacAddress(mac) }),

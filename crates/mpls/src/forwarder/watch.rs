@@ -16,10 +16,12 @@ use core::time::Duration;
 
 use bfd::{Carrier, Event as BfdEvent, Role, SessionState, Settings, Status};
 use block::Instant;
+use contract::LinkId;
 use wire::bfd::Diagnostic;
 use wire::pseudowire::{AssociatedChannelHeader, ChannelType};
 
 use super::Forwarder;
+use super::neighbour::{self, NeighbourId};
 use crate::change::RouterId;
 use crate::nhlfe::NhlfeId;
 use crate::protection::{Protection, ProtectionCounters, Way};
@@ -37,6 +39,12 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Whether BFD takes it so, of a neighbour: its session is known by the discriminator alone (RFC
+    /// 5881 clause 3).
+    pub(super) fn of_link(&self) -> Settings {
+        Settings { is_carrier_bound: false, ..self.settings() }
+    }
+
     /// Whether BFD takes it so.
     pub(super) fn settings(&self) -> Settings {
         Settings {
@@ -49,7 +57,7 @@ impl Watch {
     }
 }
 
-/// What became of a pseudowire, for people.
+/// What became of a pseudowire or a next router, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Both ends hear each other by this path.
@@ -60,19 +68,50 @@ pub enum Event {
     Moved(PseudowireId, Way),
     /// The other end began anew.
     BeganAnew(PseudowireId),
+    /// Both hear each other on the link.
+    NeighbourUp(NeighbourId),
+    /// They no longer do, and why.
+    NeighbourDown(NeighbourId, Diagnostic),
+    /// It says that it is not to be watched now.
+    NeighbourUnwatched(NeighbourId),
+    /// Packets to it take this way now, where they have a backup.
+    NeighbourMoved(NeighbourId, Way),
+    /// Packets by a port do.
+    PortMoved(LinkId, Way),
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Pseudowire(PseudowireId),
+    Neighbour(NeighbourId),
+    Port(LinkId),
 }
 
 impl Event {
     /// Whose it is.
-    pub fn pseudowire(&self) -> PseudowireId {
-        let (Self::Up(id, _) | Self::Down(id, ..) | Self::Moved(id, _) | Self::BeganAnew(id)) =
-            self;
-        *id
+    pub fn subject(&self) -> Subject {
+        match *self {
+            Self::Up(id, _) | Self::Down(id, ..) | Self::Moved(id, _) | Self::BeganAnew(id) => {
+                Subject::Pseudowire(id)
+            }
+            Self::NeighbourUp(id)
+            | Self::NeighbourDown(id, _)
+            | Self::NeighbourUnwatched(id)
+            | Self::NeighbourMoved(id, _) => Subject::Neighbour(id),
+            Self::PortMoved(link, _) => Subject::Port(link),
+        }
     }
 
     /// Whether somebody should look.
     pub fn is_bad(&self) -> bool {
-        matches!(self, Self::Down(..) | Self::Moved(_, Way::Backup))
+        match self {
+            Self::Down(..) | Self::NeighbourDown(..) | Self::NeighbourUnwatched(_) => true,
+            Self::Moved(_, way) | Self::NeighbourMoved(_, way) | Self::PortMoved(_, way) => {
+                *way == Way::Backup
+            }
+            Self::Up(..) | Self::BeganAnew(_) | Self::NeighbourUp(_) => false,
+        }
     }
 }
 
@@ -83,6 +122,17 @@ impl fmt::Display for Event {
             Self::Down(_, way, why) => write!(f, "its {way} path is down: {why}"),
             Self::Moved(_, way) => write!(f, "its frames take the {way} path from now on"),
             Self::BeganAnew(_) => f.write_str("the router at its other end began anew"),
+            Self::NeighbourUp(_) => f.write_str("BFD is up"),
+            Self::NeighbourDown(_, why) => write!(f, "BFD is down: {why}"),
+            Self::NeighbourUnwatched(_) => {
+                f.write_str("BFD was switched off there (AdminDown); packets go on")
+            }
+            Self::NeighbourMoved(_, Way::Backup) | Self::PortMoved(_, Way::Backup) => {
+                f.write_str("packets that have a backup take it from now on")
+            }
+            Self::NeighbourMoved(_, Way::Primary) | Self::PortMoved(_, Way::Primary) => {
+                f.write_str("packets take it again, and no backup")
+            }
         }
     }
 }
@@ -207,7 +257,7 @@ impl Forwarder {
     fn has_path(&self, router: RouterId, id: PseudowireId, way: Way) -> bool {
         let router = &self.routers[router.0].router;
         let Some((pseudowire, _)) = router.pseudowire(id) else { return false };
-        let nhlfe = pseudowire.nhlfe_of(way).and_then(|nhlfe| router.nhlfe(nhlfe));
+        let nhlfe = pseudowire.nhlfe_of(way).and_then(|nhlfe| router.nhlfe_taken(nhlfe));
         let port = nhlfe.and_then(|nhlfe| self.ports.get(nhlfe.next_hop.port.0));
         port.is_some_and(|port| port.facts.is_some())
     }
@@ -231,6 +281,10 @@ impl Forwarder {
     pub(super) fn work(&mut self, now: Instant) {
         self.transmit(now);
         while let Some((carrier, event)) = self.sessions.poll_event() {
+            if let Some(key) = neighbour::of_carrier(carrier) {
+                self.neighbour_changed(now, key, event);
+                continue;
+            }
             let (router, id, way) = path(carrier);
             match event {
                 BfdEvent::Up => self.path_changed(now, (router, id, way), Ok(())),
@@ -245,8 +299,12 @@ impl Forwarder {
         }
     }
 
-    fn transmit(&mut self, now: Instant) {
+    pub(super) fn transmit(&mut self, now: Instant) {
         while let Some((carrier, packet)) = self.sessions.poll_transmit(now) {
+            if let Some(key) = neighbour::of_carrier(carrier) {
+                self.transmit_to_neighbour(key, &packet);
+                continue;
+            }
             let (router, id, way) = path(carrier);
             let header = AssociatedChannelHeader { channel_type: ChannelType::BFD };
             let router = &mut self.routers[router.0].router;
@@ -305,15 +363,17 @@ impl Forwarder {
         }
     }
 
+    /// How a session is; `None`: there is none.
+    pub(super) fn session_report(&self, carrier: Carrier) -> Option<SessionReport> {
+        let status = self.sessions.status(carrier)?;
+        let (counters, drops) = self.sessions.counted(carrier)?;
+        Some(SessionReport { status, counters: *counters, drops: *drops })
+    }
+
     /// How a pseudowire is watched; `None`: it is not.
     pub(super) fn watch_report(&self, router: RouterId, id: PseudowireId) -> Option<WatchReport> {
         let Watched { watch, protection } = self.watched.get(&(router, id))?;
-        let session = |way| {
-            let carrier = carrier(router, id, way);
-            let status = self.sessions.status(carrier)?;
-            let (counters, drops) = self.sessions.counted(carrier)?;
-            Some(SessionReport { status, counters: *counters, drops: *drops })
-        };
+        let session = |way| self.session_report(carrier(router, id, way));
         Some(WatchReport {
             watch: *watch,
             active: protection.active(),

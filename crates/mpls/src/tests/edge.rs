@@ -152,7 +152,7 @@ fn a_frame_that_does_not_fit_the_core_is_dropped_and_takes_no_number() {
     frame.pop();
     let out = enter(&mut router, &frame);
     assert_eq!((out.len(), &out[8..12]), (1600, &[0, 0, 0, 1][..]));
-    let (_, _, counters) = router.nhlfes().next().unwrap();
+    let (_, _, counters, _) = router.nhlfes().next().unwrap();
     assert_eq!((counters.over_mtu, drops(&router, circuit(1)).1.over_mtu), (1, 1));
 }
 

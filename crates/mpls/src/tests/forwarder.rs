@@ -24,7 +24,7 @@ fn change(forwarder: &mut Forwarder, change: Change) {
 }
 
 fn path(port: u32, numbers: &[u32]) -> Path {
-    Path { port: core(port), mac: NEIGHBOUR, labels: labels(numbers), mtu: None }
+    Path { port: core(port), mac: NEIGHBOUR, labels: labels(numbers), mtu: None, backup: None }
 }
 
 /// Core ports 1 and 2, circuit 1 with the pseudowire of [`pseudowire`] over path 1 by port 2, and a
@@ -104,7 +104,7 @@ fn a_path_is_used_once_its_port_was_up_and_has_its_address_vlan_and_mtu() {
     show(&mut it, core(1), None, &frame);
     assert_eq!(leave(&mut it), []);
     let report = it.report(NOW, R).unwrap();
-    assert_eq!(report.nhlfes[0].2.over_mtu, 2);
+    assert_eq!(report.nhlfes[0].counters.over_mtu, 2);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn who_lives_on_a_virtual_link_is_shown_what_came_for_it_and_sends_from_where_da
     batch.push(&facts, &to, EtherType::AOE, &[9; 1575]);
     it.encapsulate(&mut batch);
     assert_eq!(batch.frames[0].link, INSIDE);
-    assert_eq!(it.report(NOW, R).unwrap().nhlfes[0].2.over_mtu, 1);
+    assert_eq!(it.report(NOW, R).unwrap().nhlfes[0].counters.over_mtu, 1);
 }
 
 #[test]

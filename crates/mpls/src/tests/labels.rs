@@ -162,7 +162,7 @@ fn what_is_larger_than_the_next_hop_takes_is_dropped_whole() {
     dropped(&mut router, &bytes, DropReason::OverMtu);
     let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes[..1600]));
     assert_eq!(out.len(), 1600);
-    let (_, _, counters) = router.nhlfes().next().unwrap();
+    let (_, _, counters, _) = router.nhlfes().next().unwrap();
     assert_eq!((counters.packets, counters.packet_bytes, counters.over_mtu), (1, 1600, 1));
     let entry = router.labels(Space::Platform).unwrap().get(label(300)).unwrap();
     assert_eq!((entry.counters.packets, entry.counters.dropped), (2, 1));

@@ -43,7 +43,13 @@ fn end(number: usize, seed: u64) -> Forwarder {
     let mut change = |change| it.change(NOW, R, change).unwrap();
     for port in [1, 2] {
         change(Change::SetPort(core(port), PortKind::Core(Core::default())));
-        let path = Path { port: core(port), mac: mac(1 - number), labels: Labels::NONE, mtu: None };
+        let path = Path {
+            port: core(port),
+            mac: mac(1 - number),
+            labels: Labels::NONE,
+            mtu: None,
+            backup: None,
+        };
         change(Change::SetPath(NhlfeId(port), path));
     }
     let traffic_classes = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -317,7 +323,13 @@ fn a_virtual_link_is_what_the_path_is_that_is_taken() {
     let inside = LinkId(21);
     let mac = MacAddress([6, 0, 0, 0, 0, 1]);
     let both = pair.ends[0].report(NOW, R).unwrap().pseudowires[0].pseudowire.clone();
-    let narrow = Path { port: core(2), mac: self::mac(1), labels: Labels::NONE, mtu: Some(1500) };
+    let narrow = Path {
+        port: core(2),
+        mac: self::mac(1),
+        labels: Labels::NONE,
+        mtu: Some(1500),
+        backup: None,
+    };
     for change in [
         Change::SetQuarantine(Duration::ZERO),
         Change::RemovePseudowire(P),

@@ -24,8 +24,10 @@ use super::schema::{Valued, table_schema};
 use super::server::LowServer;
 use super::volume::LowVolume;
 #[cfg(test)]
-use crate::protocols::{LowBfd, LowGre, LowL2tp, LowWay};
-use crate::protocols::{LowCircuit, LowHost, LowIlm, LowLsp, LowPseudowire, LowRouter, LowTunnel};
+use crate::protocols::{LowBackup, LowBfd, LowGre, LowL2tp, LowWay};
+use crate::protocols::{
+    LowCircuit, LowHost, LowIlm, LowLsp, LowNeighbour, LowPseudowire, LowRouter, LowTunnel,
+};
 #[cfg(debug_assertions)]
 use crate::recorded;
 
@@ -42,6 +44,7 @@ pub(crate) struct LowArgs {
     pub(crate) lsps: Vec<LowLsp>,
     pub(crate) pseudowires: Vec<LowPseudowire>,
     pub(crate) tunnels: Vec<LowTunnel>,
+    pub(crate) neighbours: Vec<LowNeighbour>,
     pub(crate) listeners: Vec<LowListener>,
     pub(crate) hosts: Vec<LowHost>,
     pub(crate) exports: Vec<LowExport>,
@@ -135,6 +138,7 @@ impl Written for LowArgs {
         "lsp",
         "pseudowire",
         "tunnel",
+        "neighbour",
         "listener",
         "host",
         "export",
@@ -152,6 +156,7 @@ impl Written for LowArgs {
             lsps: root.tables("lsp"),
             pseudowires: root.tables("pseudowire"),
             tunnels: root.tables("tunnel"),
+            neighbours: root.tables("neighbour"),
             listeners: root.tables("listener"),
             hosts: root.tables("host"),
             exports: root.tables("export"),
@@ -184,6 +189,8 @@ pub(crate) fn keys() -> Vec<(&'static str, &'static [&'static str])> {
         of::<LowTunnel>(),
         of::<LowGre>(),
         of::<LowL2tp>(),
+        of::<LowNeighbour>(),
+        of::<LowBackup>(),
         of::<LowListener>(),
         of::<LowHost>(),
         of::<LowExport>(),
@@ -433,8 +440,14 @@ mod tests {
         fn within(title: &str, inner: &str) -> String {
             match title.split_once(" of ") {
                 Some((kind, outer)) => within(outer, &format!("{kind} = {{ {inner} }}")),
-                None if title == "chap" => within("chap of [[listener]]", inner),
-                None => format!("{title}\n{inner}\n"),
+                // Those that stand in several tables.
+                None => match ["chap of [[listener]]", "bfd of [[neighbour]]", "backup of [[lsp]]"]
+                    .into_iter()
+                    .find(|one| one.split(' ').next() == Some(title))
+                {
+                    Some(title) => within(title, inner),
+                    None => format!("{title}\n{inner}\n"),
+                },
             }
         }
         for (title, keys) in super::keys() {

@@ -16,7 +16,7 @@ use crate::log::{Format, Level};
 use crate::protocols::{SEQUENCES, SPLITS};
 
 /// The keys without which a table is a mistake, whatever else it holds.
-const REQUIRED: [(&str, &[&str]); 18] = [
+const REQUIRED: [(&str, &[&str]); 20] = [
     ("[[disk]]", &["name", "uri"]),
     ("[[volume]]", &["name", "disks"]),
     ("[[router]]", &["name"]),
@@ -28,6 +28,8 @@ const REQUIRED: [(&str, &[&str]); 18] = [
     ("from of [[pseudowire]]", &["link"]),
     ("[[tunnel]]", &["name", "circuit", "peer"]),
     ("l2tp of [[tunnel]]", &["session_in", "session_out"]),
+    ("[[neighbour]]", &["link", "next_hop", "address"]),
+    ("backup", &["link", "next_hop", "labels"]),
     ("[[host]]", &["name"]),
     ("[[export]]", &["volume"]),
     ("nvme of [[export]]", &["subsystem", "nsid"]),

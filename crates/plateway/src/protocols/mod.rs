@@ -45,11 +45,11 @@ pub(crate) use self::mpls::status::{
 };
 /// Routers, which carry frames for others.
 pub(crate) use self::mpls::{
-    CircuitConfig, LowCircuit, LowIlm, LowLsp, LowPseudowire, LowRouter, LowTunnel, PortConfig,
-    Routed, Routing, resolve as resolve_routing,
+    CircuitConfig, LowCircuit, LowIlm, LowLsp, LowNeighbour, LowPseudowire, LowRouter, LowTunnel,
+    NeighbourConfig, PortConfig, Routed, Routing, resolve as resolve_routing,
 };
 #[cfg(test)]
-pub(crate) use self::mpls::{LowBfd, LowGre, LowL2tp, LowWay};
+pub(crate) use self::mpls::{LowBackup, LowBfd, LowGre, LowL2tp, LowWay};
 pub(crate) use self::remote::{DiscoveryTarget, IntakeOf, Remote, RemoteUri, parse_target};
 use crate::checks::round_trip;
 use crate::commands::dissect::Said;

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use contract::{DiskId, LinkId};
+use shard::{RouterId, Subject};
 
 use crate::log::Event;
 
@@ -31,8 +32,8 @@ pub(super) enum Key {
     Link(LinkId),
     /// States of groups of listeners.
     Paths,
-    /// What becomes of a pseudowire, by the numbers of its router and its own.
-    Pseudowire(u32, u32),
+    /// What becomes of a thing of a router's.
+    Routed(RouterId, Subject),
     /// Stations of a link that are refused.
     Stations(LinkId),
 }

@@ -13,7 +13,7 @@ use block::{Extent, Failure, ShardId};
 use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, Peer};
 use reactor::disk::Disk;
 use reservation::SetBy;
-use shard::{ImportEvent, News};
+use shard::{ImportEvent, News, RouterId, Subject};
 use volume::gate::{DiskError, Health};
 
 use super::allowance::{Key, Limits, network};
@@ -27,8 +27,8 @@ const ERRORS_LAST: Duration = Duration::from_secs(60);
 pub(super) struct EventLog {
     names: BTreeMap<DiskId, String>,
     links: BTreeMap<LinkId, String>,
-    /// By the numbers of their router and their own.
-    pseudowires: BTreeMap<(u32, u32), String>,
+    /// What routers tell of, by what it is called.
+    routed: BTreeMap<(RouterId, Subject), String>,
     health: BTreeMap<DiskId, Health>,
     /// Disks that take no writes, and why.
     protected: BTreeMap<DiskId, Failure>,
@@ -67,15 +67,15 @@ impl EventLog {
         self.limits.forget(Key::Stations(link));
     }
 
-    /// A pseudowire of a router, both by their numbers, has this name.
-    pub(super) fn name_pseudowire(&mut self, numbers: (u32, u32), name: &str) {
-        self.pseudowires.insert(numbers, name.to_owned());
+    /// A thing of a router is called so.
+    pub(super) fn name_routed(&mut self, thing: (RouterId, Subject), title: &str) {
+        self.routed.insert(thing, title.to_owned());
     }
 
-    /// A pseudowire is gone: what is still told of it is no news.
-    pub(super) fn forget_pseudowire(&mut self, numbers: (u32, u32)) {
-        self.pseudowires.remove(&numbers);
-        self.limits.forget(Key::Pseudowire(numbers.0, numbers.1));
+    /// A thing of a router is gone: what is still told of it is no news.
+    pub(super) fn forget_routed(&mut self, thing: (RouterId, Subject)) {
+        self.routed.remove(&thing);
+        self.limits.forget(Key::Routed(thing.0, thing.1));
     }
 
     /// A disk was reopened: what was told of it is over.
@@ -228,10 +228,14 @@ impl EventLog {
                 (Key::Link(*link), event.link(&name))
             }
             News::Route(router, event) => {
-                let numbers = (router.0, event.pseudowire().0);
-                let words = format!("pseudowire {}: {event}", self.pseudowires.get(&numbers)?);
+                let subject = event.subject();
+                let title = match subject {
+                    Subject::Port(link) => format!("link {}", self.links.get(&link)?),
+                    _ => self.routed.get(&(*router, subject))?.clone(),
+                };
+                let words = format!("{title}: {event}");
                 let event = if event.is_bad() { Event::warn(words) } else { Event::info(words) };
-                (Key::Pseudowire(numbers.0, numbers.1), event)
+                (Key::Routed(*router, subject), event)
             }
             News::Closed { peer, reason } => {
                 let words = format!("connection of {peer} closed: {reason}");

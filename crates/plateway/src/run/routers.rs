@@ -9,11 +9,12 @@
 //! again what is in the book.
 //!
 //! Here: the book, routers, ports and circuits. `tables` has labels, paths and pseudowires, `tunnels`
-//! those through IP, `sight`
+//! those through IP, `neighbours` those whom BFD watches, `sight`
 //! what was found of interfaces, `labels` who may have a label now, `view` how it all is. Units:
 //! bytes behind the Ethernet header. Errors name the thing.
 
 mod labels;
+mod neighbours;
 mod sight;
 mod tables;
 mod tunnels;
@@ -34,11 +35,13 @@ use crate::config::link::{Ethernet, LinkAccess, PSEUDOWIRE_PREFIX};
 use crate::config::model::HiArgs;
 use crate::config::thing::Configured;
 use crate::protocols::mpls::{
-    CircuitConfig, IlmConfig, LspConfig, PortConfig, PseudowireConfig, Routed, RouterConfig,
-    Routing, TunnelConfig,
+    CircuitConfig, IlmConfig, LspConfig, NeighbourConfig, PortConfig, PseudowireConfig, Routed,
+    RouterConfig, Routing, TunnelConfig,
 };
 use labels::{Holder, Withdrawn};
-pub(crate) use sight::{RoutedSight, circles, look_at_circuit, look_at_port, refusal};
+pub(crate) use sight::{
+    RoutedSight, circles, look_at_circuit, look_at_neighbour, look_at_port, refusal,
+};
 
 /// The routers of a process.
 #[derive(Debug, Default)]
@@ -52,6 +55,8 @@ pub(super) struct Routers {
     lsps: IndexMap<String, LspConfig>,
     pseudowires: IndexMap<String, PseudowireConfig>,
     tunnels: IndexMap<String, TunnelConfig>,
+    /// By title.
+    neighbours: IndexMap<String, NeighbourConfig>,
     withdrawn: Withdrawn,
     next_router: super::Counter,
     next_fec: super::Counter,
@@ -59,6 +64,7 @@ pub(super) struct Routers {
     paths: Numbers,
     pseudowire_numbers: Numbers,
     tunnel_numbers: Numbers,
+    neighbour_numbers: Numbers,
 }
 
 /// Where a link of a router's is.
@@ -111,6 +117,7 @@ impl Routers {
             lsps: self.lsps.values().cloned().collect(),
             pseudowires: self.pseudowires.values().cloned().collect(),
             tunnels: self.tunnels.values().cloned().collect(),
+            neighbours: self.neighbours.values().cloned().collect(),
         }
     }
 
@@ -127,6 +134,7 @@ impl Routers {
         sort(&mut self.lsps, to.lsps.iter().map(|one| one.name.clone()));
         sort(&mut self.pseudowires, to.pseudowires.iter().map(|one| one.name.clone()));
         sort(&mut self.tunnels, to.tunnels.iter().map(|one| one.name.clone()));
+        sort(&mut self.neighbours, to.neighbours.iter().map(Configured::title));
     }
 
     fn id(&self, router: &str) -> Result<RouterId, RunError> {
@@ -192,6 +200,11 @@ fn path_of(ilm: &IlmConfig) -> String {
     format!("{} of router {}", ilm.title(), ilm.router)
 }
 
+/// The key of what a path's packets take while its next hop fails.
+fn backup_of(path: &str) -> String {
+    format!("backup of {path}")
+}
+
 fn path_named(lsp: &str) -> String {
     format!("lsp {lsp}")
 }
@@ -207,6 +220,7 @@ impl Running {
             Routed::Lsp(one) => self.set_lsp(one)?,
             Routed::Pseudowire(one) => self.add_pseudowire(one)?,
             Routed::Tunnel(one) => self.add_tunnel(one)?,
+            Routed::Neighbour(one) => return self.add_neighbour(one),
         }
         Ok(None)
     }
@@ -221,6 +235,7 @@ impl Running {
             Routed::Lsp(one) => self.set_lsp(one),
             Routed::Pseudowire(one) => self.set_pseudowire(one),
             Routed::Tunnel(one) => self.set_tunnel(one),
+            Routed::Neighbour(one) => self.set_neighbour(one),
         }
     }
 
@@ -234,6 +249,7 @@ impl Running {
             Routed::Lsp(one) => self.remove_lsp(one)?,
             Routed::Pseudowire(one) => return self.remove_pseudowire(one),
             Routed::Tunnel(one) => return self.remove_tunnel(one),
+            Routed::Neighbour(one) => return self.remove_neighbour(one),
         }
         Ok(None)
     }

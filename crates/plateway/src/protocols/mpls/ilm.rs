@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use wire::mpls::Label;
 
+use super::backup::{self, LowBackup};
 use super::port::{PortConfig, Ports, port_title};
 use super::router::{of, router_title};
 use super::words::{Hop, LABEL, LABELS, LINK, MAC, ROUTER, YES, shown};
 use super::{Routed, routed};
-use crate::config::file::{Low, LowArgs, table};
+use crate::config::file::{Low, LowArgs, TableReader, Written};
 use crate::config::link::Links;
 use crate::config::mistake::{Mistake, Span};
 use crate::config::plan::Refused;
@@ -22,16 +23,39 @@ use crate::config::text::quoted;
 use crate::config::thing::{Change, Configured, Thing};
 use crate::config::uri::check_name;
 
-table! {
-    LowIlm = "[[ilm]]" {
-        label: i64 = LABEL,
-        from: String = LINK,
-        router: String = ROUTER,
-        fec: String = "a name in quotes",
-        pop: bool = YES,
-        link: String = LINK,
-        next_hop: String = MAC,
-        labels: Vec<Spanned<i64>> = LABELS,
+/// `[[ilm]]` as written.
+#[derive(Debug, Default)]
+pub(crate) struct LowIlm {
+    pub(crate) span: Span,
+    pub(crate) label: Low<i64>,
+    pub(crate) from: Low<String>,
+    pub(crate) router: Low<String>,
+    pub(crate) fec: Low<String>,
+    pub(crate) pop: Low<bool>,
+    pub(crate) link: Low<String>,
+    pub(crate) next_hop: Low<String>,
+    pub(crate) labels: Low<Vec<Spanned<i64>>>,
+    pub(crate) backup: Option<LowBackup>,
+}
+
+impl Written for LowIlm {
+    const TITLE: &'static str = "[[ilm]]";
+    const KEYS: &'static [&'static str] =
+        &["label", "from", "router", "fec", "pop", "link", "next_hop", "labels", "backup"];
+
+    fn read(table: &mut TableReader<'_, '_>) -> Self {
+        Self {
+            span: table.span.clone(),
+            label: table.take("label", LABEL),
+            from: table.take("from", LINK),
+            router: table.take("router", ROUTER),
+            fec: table.take("fec", "a name in quotes"),
+            pop: table.take("pop", YES),
+            link: table.take("link", LINK),
+            next_hop: table.take("next_hop", MAC),
+            labels: table.take("labels", LABELS),
+            backup: table.table("backup"),
+        }
     }
 }
 
@@ -45,6 +69,8 @@ pub(crate) struct IlmConfig {
     /// What the label is for, where that has a name.
     pub(crate) fec: Option<String>,
     pub(crate) action: IlmAction,
+    /// What packets that go on take while their next hop fails. It is no part of what the label is for.
+    pub(crate) backup: Option<Hop>,
 }
 
 /// What is done with a packet.
@@ -57,6 +83,14 @@ pub(crate) enum IlmAction {
 }
 
 impl IlmAction {
+    /// Where packets go, if they go on.
+    pub(crate) fn hop(&self) -> Option<&Hop> {
+        match self {
+            Self::Pop => None,
+            Self::Forward(hop) => Some(hop),
+        }
+    }
+
     fn word(&self) -> String {
         let Self::Forward(hop) = self else { return "pop".to_owned() };
         match hop.labels.as_slice() {
@@ -109,7 +143,7 @@ impl Configured for IlmConfig {
 
     fn values(&self) -> Vec<(&'static str, String)> {
         let fec = self.fec.clone().unwrap_or_else(|| "none".to_owned());
-        vec![("fec", fec), ("action", self.action.word())]
+        vec![("fec", fec), ("action", self.action.word()), backup::value(self.backup.as_ref())]
     }
 
     fn stands_on(&self) -> Vec<String> {
@@ -138,7 +172,7 @@ impl Configured for IlmConfig {
         }
         text + &match &self.action {
             IlmAction::Pop => "pop = true\n".to_owned(),
-            IlmAction::Forward(hop) => hop.text(),
+            IlmAction::Forward(hop) => hop.text() + &backup::text(self.backup.as_ref()),
         }
     }
 }
@@ -160,13 +194,16 @@ impl Resolver<'_> {
         (ports, links): (&Ports, &Links),
         routers: &Names,
     ) -> Option<(IlmConfig, Span)> {
-        const TITLE: &str = "[[ilm]]";
+        const TITLE: &str = LowIlm::TITLE;
         if low.label.is_none() {
             self.missing(&low.span, TITLE, "label", "label = 200");
         }
         let label = self.label(&low.label, "label");
         let port = low.from.as_ref().map(|written| self.port(written, ports, links));
         let action = self.action(low, (ports, links));
+        let primary =
+            action.as_ref().and_then(|(action, by)| Some((action.hop()?, by.as_deref()?)));
+        let backup = self.backup(low.backup.as_ref(), primary, (ports, links));
         if let Some(Err(expected)) = low.fec.as_ref().map(|fec| check_name(fec.get_ref())) {
             let written = low.fec.as_ref()?;
             self.error(
@@ -194,7 +231,7 @@ impl Resolver<'_> {
         let from = from.map(|port| port.link.clone());
         let fec = low.fec.as_ref().map(|fec| fec.get_ref().clone());
         let at = low.label.as_ref()?.span();
-        let ilm = IlmConfig { router, label: label?, from, fec, action };
+        let ilm = IlmConfig { router, label: label?, from, fec, action, backup: backup? };
         self.place(ilm.title(), "", at.clone());
         Some((ilm, at))
     }
@@ -210,6 +247,7 @@ impl Resolver<'_> {
             ("link", low.link.as_ref().map(Spanned::span)),
             ("next_hop", low.next_hop.as_ref().map(Spanned::span)),
             ("labels", low.labels.as_ref().map(Spanned::span)),
+            ("backup", low.backup.as_ref().map(|backup| backup.span.clone())),
         ];
         let first = keys.into_iter().find_map(|(key, span)| Some((key, span?)));
         match (pops, first, &low.link) {

@@ -1,17 +1,18 @@
 //! Labels that lead in a circle, as far as this machine can see: from one of its ports to another,
 //! or to itself.
 //!
-//! A packet is followed from each label that goes on: by its next router's address to the port that
+//! A packet is followed from each label that goes on, also by the backup of one of the labels: by its next router's address to the port that
 //! has it, and there by the label on top. What leaves for another machine is out of sight, and so is
 //! what lies below labels that are all popped. A packet in a circle ends by its TTL; until then it
 //! takes the place of up to 255.
 
 use std::collections::BTreeMap;
+use std::ptr;
 
 use wire::ethernet::MacAddress;
 use wire::mpls::Label;
 
-use super::ilm::IlmAction;
+use super::words::Hop;
 use super::{IlmConfig, Routing};
 use crate::config::thing::Configured;
 
@@ -39,15 +40,14 @@ pub(crate) fn circles(
     };
     // Nothing comes back to a machine that is no neighbour of its own.
     let mut found: Vec<Vec<String>> = Vec::new();
-    let goes_on = |ilm: &&IlmConfig| match &ilm.action {
-        IlmAction::Forward(hop) => map.ports.contains_key(&hop.next_hop),
-        IlmAction::Pop => false,
-    };
-    for ilm in routing.ilms.iter().filter(goes_on) {
+    let goes_on = |hop: Option<&Hop>| hop.is_some_and(|hop| map.ports.contains_key(&hop.next_hop));
+    let own = routing.ilms.iter().filter(|ilm| goes_on(ilm.action.hop())).map(|ilm| (ilm, None));
+    let around = routing.ilms.iter().filter(|ilm| goes_on(ilm.backup.as_ref()));
+    for (ilm, failed) in own.chain(around.map(|ilm| (ilm, Some(ilm)))) {
         let from = routing.ports.iter().filter(|port| port.router == ilm.router);
         let from = from.map(|port| port.link.as_str());
         let from = from.filter(|link| ilm.from.as_deref().is_none_or(|from| from == *link));
-        for circle in from.filter_map(|link| map.follow(link, ilm.label)) {
+        for circle in from.filter_map(|link| map.follow(link, ilm.label, failed)) {
             let mut members = circle.clone();
             members.sort();
             let is_it = |other: &Vec<String>| {
@@ -87,8 +87,14 @@ impl<'r> Map<'r> {
         own.or_else(|| self.ilms.get(&(router, None, label))).copied()
     }
 
-    /// The labels of a circle that a packet gets into that comes by a link with a label.
-    fn follow(&self, link: &'r str, label: Label) -> Option<Vec<String>> {
+    /// The labels of a circle that a packet gets into that comes by a link with a label, while the next
+    /// hop of one of them fails.
+    fn follow(
+        &self,
+        link: &'r str,
+        label: Label,
+        failed: Option<&'r IlmConfig>,
+    ) -> Option<Vec<String>> {
         let (mut link, mut stack, mut is_top) = (link, vec![label], true);
         let mut way: Vec<(String, &str)> = Vec::new();
         // The labels that a packet had where it was. It gets nowhere twice with fewer for ever.
@@ -103,7 +109,9 @@ impl<'r> Map<'r> {
             way.push(at);
             stack.pop();
             is_top = false;
-            if let IlmAction::Forward(hop) = &ilm.action {
+            let backup =
+                ilm.backup.as_ref().filter(|_| failed.is_some_and(|one| ptr::eq(one, ilm)));
+            if let Some(hop) = backup.or(ilm.action.hop()) {
                 stack.extend(hop.labels.as_slice().iter().rev());
                 (link, is_top) = (self.ports.get(&hop.next_hop)?, true);
             }

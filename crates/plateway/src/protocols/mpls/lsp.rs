@@ -8,11 +8,12 @@ use std::ops::RangeInclusive;
 
 use toml::Spanned;
 
+use super::backup::{self, LowBackup};
 use super::port::Ports;
 use super::router::router_title;
 use super::words::{Hop, LABELS, LINK, MAC, shown};
 use super::{Routed, routed};
-use crate::config::file::{Low, LowArgs, NAME, NUMBER, table};
+use crate::config::file::{Low, LowArgs, NAME, NUMBER, TableReader, Written};
 use crate::config::link::Links;
 use crate::config::mistake::Span;
 use crate::config::plan::Refused;
@@ -26,13 +27,32 @@ pub(super) type LowHop<'a> = (&'a Low<String>, &'a Low<String>, &'a Low<Vec<Span
 /// What Ethernet carries at least, up to the largest number of bytes that a packet of IP can have.
 const MTUS: RangeInclusive<u64> = 46..=65_535;
 
-table! {
-    LowLsp = "[[lsp]]" {
-        name: String = NAME,
-        link: String = LINK,
-        next_hop: String = MAC,
-        labels: Vec<Spanned<i64>> = LABELS,
-        mtu: i64 = NUMBER,
+/// `[[lsp]]` as written.
+#[derive(Debug, Default)]
+pub(crate) struct LowLsp {
+    pub(crate) span: Span,
+    pub(crate) name: Low<String>,
+    pub(crate) link: Low<String>,
+    pub(crate) next_hop: Low<String>,
+    pub(crate) labels: Low<Vec<Spanned<i64>>>,
+    pub(crate) backup: Option<LowBackup>,
+    pub(crate) mtu: Low<i64>,
+}
+
+impl Written for LowLsp {
+    const TITLE: &'static str = "[[lsp]]";
+    const KEYS: &'static [&'static str] = &["name", "link", "next_hop", "labels", "backup", "mtu"];
+
+    fn read(table: &mut TableReader<'_, '_>) -> Self {
+        Self {
+            span: table.span.clone(),
+            name: table.take("name", NAME),
+            link: table.take("link", LINK),
+            next_hop: table.take("next_hop", MAC),
+            labels: table.take("labels", LABELS),
+            backup: table.table("backup"),
+            mtu: table.take("mtu", NUMBER),
+        }
     }
 }
 
@@ -43,6 +63,8 @@ pub(crate) struct LspConfig {
     /// That of its link.
     pub(crate) router: String,
     pub(crate) hop: Hop,
+    /// What its packets take while that fails.
+    pub(crate) backup: Option<Hop>,
     /// What the narrowest link of the path takes; `None`: what its own link takes.
     pub(crate) mtu: Option<u32>,
 }
@@ -62,7 +84,8 @@ impl Configured for LspConfig {
 
     fn values(&self) -> Vec<(&'static str, String)> {
         let mtu = self.mtu.map_or_else(|| "the link's".to_owned(), |mtu| mtu.to_string());
-        self.hop.values().into_iter().chain([("mtu", mtu)]).collect()
+        let more = [backup::value(self.backup.as_ref()), ("mtu", mtu)];
+        self.hop.values().into_iter().chain(more).collect()
     }
 
     fn stands_on(&self) -> Vec<String> {
@@ -80,7 +103,8 @@ impl Configured for LspConfig {
 
     fn text(&self) -> String {
         let mtu = self.mtu.map(|mtu| format!("mtu = {mtu}\n")).unwrap_or_default();
-        format!("[[lsp]]\nname = {}\n{}{mtu}", quoted(&self.name), self.hop.text())
+        let (hop, backup) = (self.hop.text(), backup::text(self.backup.as_ref()));
+        format!("[[lsp]]\nname = {}\n{hop}{backup}{mtu}", quoted(&self.name))
     }
 }
 
@@ -108,8 +132,12 @@ impl Resolver<'_> {
                 (ports, links),
             );
             let mtu = self.number(&one.mtu, "mtu", MTUS);
-            let (Some(name), Some((hop, router))) = (&one.name, hop) else { continue };
-            let lsp = LspConfig { name: name.get_ref().clone(), router, hop, mtu };
+            let primary = hop.as_ref().map(|(hop, router)| (hop, router.as_str()));
+            let backup = self.backup(one.backup.as_ref(), primary, (ports, links));
+            let (Some(name), Some((hop, router)), Some(backup)) = (&one.name, hop, backup) else {
+                continue;
+            };
+            let lsp = LspConfig { name: name.get_ref().clone(), router, hop, backup, mtu };
             self.place(lsp.title(), "", name.span());
             lsps.push((lsp, name.span()));
         }

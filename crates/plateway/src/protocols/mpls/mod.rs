@@ -7,19 +7,22 @@
 //!                        +------ [[ilm]] pop <---------+   what comes
 //!                                [[ilm]] link ... ---->    what goes on
 //!   [[circuit]] <-- [[tunnel]]     through IP, without labels
+//!   [[neighbour]] --> [[link]] mpls = true     by its session the backup of an [[ilm]] or [[lsp]] is taken
 //! ```
 //! Each table is a room: `router`, `port` (of a `[[link]]`), `circuit`, `ilm`, `lsp`, `pseudowire`,
-//! `tunnel`; `split` is how a circuit's frames go several ways, `words` has what they have in common,
+//! `tunnel`, `neighbour`; `backup` and `watch` (BFD) are parts of several, `split` is how a circuit's frames go several ways, `words` has what they have in common,
 //! `reuse` what a label may not become, `loops` what goes around for ever, `status` how it all is.
 //! Here is a thing of any of these kinds, and all of them. Ports come before what names them, then
-//! labels by which packets come, paths, and at last pseudowires and tunnels, so that no frame is sent
+//! labels by which packets come, paths, and at last pseudowires, tunnels and neighbours, so that no frame is sent
 //! by what is not there yet; they go in the opposite order. What a packet is done with is not here
 //! (crates/mpls).
 
+pub(crate) mod backup;
 pub(crate) mod circuit;
 pub(crate) mod ilm;
 pub(crate) mod loops;
 pub(crate) mod lsp;
+pub(crate) mod neighbour;
 pub(crate) mod port;
 pub(crate) mod pseudowire;
 mod reuse;
@@ -27,22 +30,28 @@ pub(crate) mod router;
 pub(crate) mod split;
 pub(crate) mod status;
 pub(crate) mod tunnel;
+pub(crate) mod watch;
 pub(crate) mod words;
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
 
+#[cfg(test)]
+pub(crate) use backup::LowBackup;
 pub(crate) use circuit::{CircuitConfig, LowCircuit};
 pub(crate) use ilm::{IlmConfig, LowIlm};
 pub(crate) use lsp::{LowLsp, LspConfig};
+pub(crate) use neighbour::{LowNeighbour, NeighbourConfig};
 pub(crate) use port::PortConfig;
 #[cfg(test)]
-pub(crate) use pseudowire::{LowBfd, LowWay};
+pub(crate) use pseudowire::LowWay;
 pub(crate) use pseudowire::{LowPseudowire, PseudowireConfig};
 pub(crate) use router::{LowRouter, RouterConfig};
 #[cfg(test)]
 pub(crate) use tunnel::{LowGre, LowL2tp};
 pub(crate) use tunnel::{LowTunnel, TunnelConfig};
+#[cfg(test)]
+pub(crate) use watch::LowBfd;
 
 use split::ClassConfig;
 
@@ -62,6 +71,7 @@ pub(crate) struct Routing {
     pub(crate) lsps: Vec<LspConfig>,
     pub(crate) pseudowires: Vec<PseudowireConfig>,
     pub(crate) tunnels: Vec<TunnelConfig>,
+    pub(crate) neighbours: Vec<NeighbourConfig>,
 }
 
 impl Routing {
@@ -74,7 +84,8 @@ impl Routing {
         let lsps = self.lsps.iter().cloned().map(Routed::Lsp);
         let pseudowires = self.pseudowires.iter().cloned().map(Routed::Pseudowire);
         let tunnels = self.tunnels.iter().cloned().map(Routed::Tunnel);
-        let tables = ilms.chain(lsps).chain(pseudowires).chain(tunnels);
+        let neighbours = self.neighbours.iter().cloned().map(Routed::Neighbour);
+        let tables = ilms.chain(lsps).chain(pseudowires).chain(tunnels).chain(neighbours);
         routers.chain(ports).chain(circuits).chain(tables)
     }
 
@@ -88,6 +99,7 @@ impl Routing {
             Routed::Lsp(one) => self.lsps.push(one),
             Routed::Pseudowire(one) => self.pseudowires.push(one),
             Routed::Tunnel(one) => self.tunnels.push(one),
+            Routed::Neighbour(one) => self.neighbours.push(one),
         }
     }
 
@@ -108,11 +120,12 @@ pub(crate) enum Routed {
     Lsp(LspConfig),
     Pseudowire(PseudowireConfig),
     Tunnel(TunnelConfig),
+    Neighbour(NeighbourConfig),
 }
 
 impl Routed {
     /// How many kinds there are.
-    pub(crate) const KINDS: usize = 7;
+    pub(crate) const KINDS: usize = 8;
 
     /// Its kind's place among them, which is the order in which they come.
     pub(crate) fn kind(&self) -> usize {
@@ -124,6 +137,7 @@ impl Routed {
             Routed::Lsp(_) => 4,
             Routed::Pseudowire(_) => 5,
             Routed::Tunnel(_) => 6,
+            Routed::Neighbour(_) => 7,
         }
     }
 
@@ -145,6 +159,7 @@ impl Deref for Routed {
             Routed::Lsp(one) => one,
             Routed::Pseudowire(one) => one,
             Routed::Tunnel(one) => one,
+            Routed::Neighbour(one) => one,
         }
     }
 }
@@ -201,11 +216,13 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs, links: &mut Li
             taken: taken.collect(),
         },
     );
+    let neighbours = resolver.neighbours(low, (&ports, links));
     resolver.labels_once(&ilms, &pseudowires);
     // Of what is wrong it is not known what it leads to.
     if resolver.errors() == 0 {
         let tunnelled = tunnels.iter().map(|one| one.circuit.as_str());
         resolver.warn_of_unused(&circuits, &lsps, &pseudowires, tunnelled);
+        resolver.warn_of_unwatched(&ilms, &lsps, &neighbours);
     }
     let routing = Routing {
         routers,
@@ -215,6 +232,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs, links: &mut Li
         lsps: lsps.into_iter().map(|(one, _)| one).collect(),
         pseudowires: pseudowires.into_iter().map(|(one, _)| one).collect(),
         tunnels,
+        neighbours,
     };
     Resolved { routing, circuits }
 }

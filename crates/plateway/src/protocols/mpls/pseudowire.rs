@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use bfd::limits::{INTERVAL_MAX_US, INTERVAL_MIN_US};
 use mpls::Sequencing;
 use mpls::limits::ORIGINS_MAX;
 use toml::Spanned;
@@ -21,9 +19,10 @@ use super::ilm::{Ilms, written_label};
 use super::port::Ports;
 use super::router::router_title;
 use super::split::{CLASS_WORD, ClassConfig};
-use super::words::{HOUR, LABEL, LINK, MAC, YES, time};
+use super::watch::{BfdConfig, LowBfd};
+use super::words::{LABEL, LINK, MAC, YES};
 use super::{Routed, routed};
-use crate::config::file::{Low, LowArgs, NAME, NUMBER, TableReader, Written, table};
+use crate::config::file::{Low, LowArgs, NAME, TableReader, Written, table};
 use crate::config::link::Links;
 use crate::config::mistake::{Mistake, Span};
 use crate::config::plan::Refused;
@@ -36,14 +35,6 @@ table! {
         link: String = LINK,
         tunnel: i64 = LABEL,
         backup: bool = YES,
-    }
-}
-
-table! {
-    LowBfd = "bfd of [[pseudowire]]" {
-        interval: String = "a time in quotes, such as \"300ms\"",
-        multiplier: i64 = NUMBER,
-        revert: String = "a time in quotes, such as \"60s\"",
     }
 }
 
@@ -136,25 +127,6 @@ pub(crate) struct PseudowireConfig {
     pub(crate) from: Vec<Way>,
     /// `None` has no control word.
     pub(crate) control_word: Option<Sequencing>,
-}
-
-/// How the paths of a pseudowire are watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BfdConfig {
-    /// How often packets are sent and wanted.
-    pub(crate) interval: Duration,
-    /// After how many of these in silence a path has failed.
-    pub(crate) multiplier: u8,
-    /// For how long the first path has to be up again before frames go by it.
-    pub(crate) revert: Duration,
-}
-
-impl BfdConfig {
-    fn text(&self) -> String {
-        let (interval, revert) = (time(self.interval), time(self.revert));
-        let multiplier = self.multiplier;
-        format!("{{ interval = \"{interval}\", multiplier = {multiplier}, revert = \"{revert}\" }}")
-    }
 }
 
 /// A way by which packets come.
@@ -307,11 +279,6 @@ pub(super) struct Around<'a> {
 }
 
 const TITLE: &str = LowPseudowire::TITLE;
-/// What most routers take where nobody says: a failure is found within a second.
-const INTERVAL_DEFAULT: Duration = Duration::from_millis(300);
-const MULTIPLIER_DEFAULT: u32 = 3;
-/// Longer than a path that comes and goes usually stays.
-const REVERT_DEFAULT: Duration = Duration::from_secs(5);
 
 impl Resolver<'_> {
     /// The pseudowires, each with where its label was written, and the names of all.
@@ -379,7 +346,14 @@ impl Resolver<'_> {
             self.error(written.span(), message);
         }
         let control_word = self.control_word(low);
-        let bfd = low.bfd.as_ref().map(|bfd| self.bfd(bfd, control_word.is_some()));
+        let bfd = low.bfd.as_ref().map(|bfd| {
+            if control_word.is_none() {
+                let message = "bfd: its packets go beside frames by the control word, and this pseudowire has none";
+                let help = "control_word = true at both ends";
+                self.push(Mistake::error(bfd.span.clone(), message).help(help));
+            }
+            self.bfd(bfd)
+        });
         // Whose it is its lsp says.
         let router = lsp.and_then(|lsp| around.lsps.get(lsp)).copied();
         let from = self.ways(low, router, around);
@@ -524,29 +498,6 @@ impl Resolver<'_> {
             }
         }
         Some(Way { link, tunnel: Some(label), backup })
-    }
-
-    fn bfd(&mut self, low: &LowBfd, has_control_word: bool) -> Option<BfdConfig> {
-        if !has_control_word {
-            let message = "bfd: its packets go beside frames by the control word, and this pseudowire has none";
-            let help = "control_word = true at both ends";
-            self.push(Mistake::error(low.span.clone(), message).help(help));
-        }
-        let range = Duration::from_micros(INTERVAL_MIN_US.into())
-            ..=Duration::from_micros(INTERVAL_MAX_US.into());
-        let interval = match &low.interval {
-            Some(written) => self.time(written, "interval", range),
-            None => Some(INTERVAL_DEFAULT),
-        };
-        let multiplier = match &low.multiplier {
-            Some(_) => self.number(&low.multiplier, "multiplier", 1..=255),
-            None => Some(MULTIPLIER_DEFAULT),
-        };
-        let revert = match &low.revert {
-            Some(written) => self.time(written, "revert", Duration::ZERO..=HOUR),
-            None => Some(REVERT_DEFAULT),
-        };
-        Some(BfdConfig { interval: interval?, multiplier: multiplier? as u8, revert: revert? })
     }
 
     /// That a backup can be taken, and come back by.

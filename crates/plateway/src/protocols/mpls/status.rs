@@ -1,12 +1,14 @@
 //! How routers are, as the control socket, `plateway route show` and monitoring say it: ports, the
-//! incoming label map, paths, pseudowires and tunnels, each under the name that the configuration gives it.
+//! incoming label map, paths, pseudowires, tunnels and neighbours, each under the name that the configuration gives it.
 //!
 //! Keys stay: later versions add some and rename none. Counters begin when a thing is added; of
 //! drops those reasons are told that there were. Units: as keys end; bytes of packets from the label
 //! stack on, of frames as their port says.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use bfd::SessionCounters;
 use block::ByteCount;
 use comfy_table::Table;
 use mpls::ilm::IlmCounters;
@@ -21,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wire::bfd::State;
 
+use super::words::time;
 use crate::control::{Keyed, SchemaVersion, table_of};
 use crate::metrics::{Families, Family, Labels};
 
@@ -32,6 +35,7 @@ type PseudowireKeys = Keyed<PseudowireCounters>;
 type SequenceKeys = Keyed<SequenceCounters>;
 type ProtectionKeys = Keyed<ProtectionCounters>;
 type TunnelKeys = Keyed<TunnelCounters>;
+type SessionKeys = Keyed<SessionCounters>;
 
 /// So many labels, paths, pseudowires and tunnels of a router have series of their own in monitoring; where
 /// there are more of a kind, none of that kind has.
@@ -53,6 +57,9 @@ pub(crate) struct RouterStatus {
     pub(crate) pseudowires: Vec<PseudowireStatus>,
     #[serde(default)]
     pub(crate) tunnels: Vec<TunnelStatus>,
+    /// Next routers that BFD watches.
+    #[serde(default)]
+    pub(crate) neighbours: Vec<NeighbourStatus>,
     /// Frames by ports that are not there, by why they were dropped.
     pub(crate) strays: BTreeMap<String, u64>,
 }
@@ -75,6 +82,8 @@ pub(crate) struct RouterSummary {
     pub(crate) pseudowires: u64,
     #[serde(default)]
     pub(crate) tunnels: u64,
+    #[serde(default)]
+    pub(crate) neighbours: u64,
 }
 
 /// A table of them.
@@ -90,6 +99,7 @@ pub(crate) fn summaries(routers: &[RouterSummary]) -> Table {
             ("lsps", |one| one.lsps.to_string()),
             ("pseudowires", |one| one.pseudowires.to_string()),
             ("tunnels", |one| one.tunnels.to_string()),
+            ("neighbours", |one| one.neighbours.to_string()),
         ],
     )
 }
@@ -100,7 +110,7 @@ pub(crate) fn summaries(routers: &[RouterSummary]) -> Table {
 pub(crate) struct PortStatus {
     /// That of its link or circuit, or `pw:` and the name of its pseudowire.
     pub(crate) name: String,
-    /// `core`, `circuit`, or `here` of a pseudowire that ends in this process.
+    /// `core`, `circuit`, `tunnels`, or `here` of a pseudowire that ends in this process.
     pub(crate) kind: String,
     pub(crate) up: bool,
     /// Its own address; none where it is not known.
@@ -134,7 +144,7 @@ pub(crate) struct LabelStatus {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = RouterPath)]
 pub(crate) struct PathStatus {
-    /// `lsp NAME`, or `ilm LABEL` of those that a label goes on by.
+    /// `lsp NAME`, or `ilm LABEL` of those that a label goes on by; `backup of` one of these.
     pub(crate) name: String,
     pub(crate) link: String,
     pub(crate) next_hop: String,
@@ -143,6 +153,9 @@ pub(crate) struct PathStatus {
     /// Bytes that a packet may have behind the Ethernet header; none while its link was never up.
     pub(crate) mtu: Option<u32>,
     pub(crate) up: bool,
+    /// Which its packets take, itself (`primary`) or its `backup`; none if it has no backup.
+    #[serde(default)]
+    pub(crate) takes: Option<String>,
     #[serde(flatten)]
     pub(crate) counters: PathKeys,
 }
@@ -170,6 +183,8 @@ pub(crate) struct WirePathStatus {
 
 /// The state of a path whose link is down.
 pub(crate) const NO_PORT: &str = "without a port";
+/// What packets do whose next hop is up again, and not for long enough.
+pub(crate) const WAITING: &str = "waiting";
 /// The state of a path that BFD does not watch.
 pub(crate) const UNWATCHED: &str = "unwatched";
 
@@ -240,6 +255,36 @@ pub(crate) struct TunnelStatus {
     pub(crate) drops: BTreeMap<String, u64>,
 }
 
+/// A next router that BFD watches.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = RouterNeighbour)]
+pub(crate) struct NeighbourStatus {
+    /// By which the configuration knows it: `ADDRESS on LINK`.
+    pub(crate) name: String,
+    pub(crate) link: String,
+    /// Its MAC address, by which paths go to it.
+    pub(crate) next_hop: String,
+    pub(crate) address: String,
+    /// Of its BFD session, `Up`, `Init`, `Down` or `AdminDown`; `without a port` while its link is
+    /// down or this host has no way to its address.
+    pub(crate) state: String,
+    /// What it says of itself, and why the session was last left; none without a session.
+    pub(crate) remote_state: Option<String>,
+    pub(crate) diagnostic: Option<String>,
+    /// How often packets go there, and after which silence it is down, in microseconds.
+    pub(crate) transmit_interval_us: Option<u64>,
+    pub(crate) detection_time_us: Option<u64>,
+    /// Whether packets that have a backup take it: `primary`, `waiting` (it is up again, for less
+    /// than its `revert`) or `backup`.
+    pub(crate) takes: String,
+    #[serde(flatten)]
+    pub(crate) counters: SessionKeys,
+    #[serde(flatten)]
+    pub(crate) protection: ProtectionKeys,
+    /// Packets of BFD that were dropped, by why.
+    pub(crate) drops: BTreeMap<String, u64>,
+}
+
 /// Reasons and how often, in a cell.
 fn drops(counts: &BTreeMap<String, u64>) -> String {
     let each: Vec<String> = counts.iter().map(|(why, count)| format!("{why} {count}")).collect();
@@ -250,13 +295,18 @@ fn traffic(frames: u64, bytes: u64) -> String {
     format!("{frames} ({})", ByteCount(bytes))
 }
 
+/// A time in microseconds.
+fn shown(us: Option<u64>) -> String {
+    us.map_or("-".to_owned(), |us| time(Duration::from_micros(us)))
+}
+
 fn state(is_up: bool) -> String {
     if is_up { "up" } else { "down" }.to_owned()
 }
 
 impl RouterStatus {
     /// For people, each under its title.
-    pub(crate) fn tables(&self) -> [(&'static str, Table); 6] {
+    pub(crate) fn tables(&self) -> [(&'static str, Table); 7] {
         let ports = table_of(
             &self.ports,
             &[
@@ -306,6 +356,7 @@ impl RouterStatus {
                 ("labels", |one| format!("{:?}", one.labels)),
                 ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
                 ("state", |one| state(one.up)),
+                ("takes", |one| one.takes.clone().unwrap_or("-".to_owned())),
                 ("packets", |one| traffic(one.counters.packets, one.counters.packet_bytes)),
                 ("over mtu", |one| one.counters.over_mtu.to_string()),
             ],
@@ -354,6 +405,21 @@ impl RouterStatus {
                 ("dropped", |one| drops(&one.drops)),
             ],
         );
+        let neighbours = table_of(
+            &self.neighbours,
+            &[
+                ("neighbour", |one| one.name.clone()),
+                ("next hop", |one| one.next_hop.clone()),
+                ("BFD", |one| one.state.clone()),
+                ("there", |one| one.remote_state.clone().unwrap_or("-".to_owned())),
+                ("last left for", |one| one.diagnostic.clone().unwrap_or("-".to_owned())),
+                ("every", |one| shown(one.transmit_interval_us)),
+                ("down after", |one| shown(one.detection_time_us)),
+                ("takes", |one| one.takes.clone()),
+                ("to backup", |one| one.protection.to_backup.to_string()),
+                ("dropped", |one| drops(&one.drops)),
+            ],
+        );
         [
             ("ports", ports),
             ("which frames go by which pseudowire (FEC)", fecs),
@@ -361,6 +427,7 @@ impl RouterStatus {
             ("paths (NHLFE)", paths),
             ("pseudowires", pseudowires),
             ("tunnels", tunnels),
+            ("neighbours", neighbours),
         ]
     }
 
@@ -393,6 +460,9 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
         "Frames of a pseudowire that were dropped, in both directions, by why";
     const TUNNEL_UP: &str = "Whether there is a route to its other end, and its circuit is up (1)";
     const TUNNEL_DROPPED: &str = "Frames of a tunnel that were dropped, in both directions, by why";
+    const NEIGHBOUR_UP: &str = "Whether BFD and it hear each other (1)";
+    const NEIGHBOUR_DROPPED: &str =
+        "Packets of BFD by a neighbour's port that were dropped, by why";
     families.gauge("router_port_up", None, UP);
     families.declare::<PortCounters>("router_port");
     families.declare::<QueueCounters>("router_port");
@@ -412,6 +482,10 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
     families.declare::<TunnelCounters>("router_tunnel");
     families.declare::<SequenceCounters>("router_tunnel");
     families.counter("router_tunnel_dropped_frames", None, TUNNEL_DROPPED);
+    families.gauge("router_neighbour_up", None, NEIGHBOUR_UP);
+    families.declare::<SessionCounters>("router_neighbour");
+    families.declare::<ProtectionCounters>("router_neighbour");
+    families.counter("router_neighbour_dropped_packets", None, NEIGHBOUR_DROPPED);
     for router in routers {
         let with = |more: &[(&'static str, &str)]| -> Labels {
             let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
@@ -467,6 +541,15 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
             families.counters("router_tunnel", &labels, &*one.sequences);
             let name = ("tunnel", one.name.as_str());
             dropped(families, "router_tunnel_dropped_frames", name, &one.drops);
+        }
+        for one in &router.neighbours {
+            let labels = with(&[("neighbour", &one.name)]);
+            let up = u64::from(one.state == State::UP.to_string());
+            families.gauge("router_neighbour_up", None, NEIGHBOUR_UP).count(labels.clone(), up);
+            families.counters("router_neighbour", &labels, &*one.counters);
+            families.counters("router_neighbour", &labels, &*one.protection);
+            let name = ("neighbour", one.name.as_str());
+            dropped(families, "router_neighbour_dropped_packets", name, &one.drops);
         }
     }
 }

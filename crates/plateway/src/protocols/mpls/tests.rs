@@ -31,6 +31,7 @@ name = "a"
 link = "eth1"
 next_hop = "02:00:00:00:00:02"
 labels = [100, 0]
+backup = { link = "back", next_hop = "02:00:00:00:00:03", labels = [900, 100, 0] }
 mtu = 1526
 [[lsp]]
 name = "b"
@@ -47,6 +48,16 @@ from = "back"
 link = "eth1"
 next_hop = "02:00:00:00:00:02"
 labels = [401, 402]
+backup = { link = "back", next_hop = "02:00:00:00:00:03", labels = [] }
+[[neighbour]]
+link = "eth1"
+next_hop = "02:00:00:00:00:02"
+address = "10.0.1.2"
+bfd = { interval = "50ms" }
+[[neighbour]]
+link = "eth1"
+next_hop = "02:00:00:00:00:04"
+address = "fe80::4"
 [[pseudowire]]
 name = "p"
 circuit = "eth2.5"
@@ -100,7 +111,8 @@ fn a_router_written_out_reads_back_as_the_same() {
     let routing = &first.routing;
     let counts = (routing.ports.len(), routing.circuits.len(), routing.ilms.len());
     assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((2, 2, 2), 2, 3));
-    assert_eq!(routing.tunnels.len(), 2);
+    assert_eq!((routing.tunnels.len(), routing.neighbours.len()), (2, 2));
+    assert!(routing.lsps[0].backup.is_some() && routing.ilms[1].backup.is_some());
     assert_eq!(good(&config_text(&first)), first);
 }
 
@@ -155,6 +167,8 @@ fn a_label_becomes_nothing_else_at_once() {
         ("fec = \"b-a\"\n", ""),
         ("label_in = 1002", "label_in = 1003"),
         ("labels = [100, 0]", "labels = []"),
+        // What is beside a path is no part of what its label is for.
+        ("backup = { link = \"back\", next_hop = \"02:00:00:00:00:03\", labels = [] }\n", ""),
         ("label_out = 2001", "label_out = 2003"),
         ("control_word = false", "control_word = true"),
     ] {

@@ -19,7 +19,7 @@ use super::circuit::circuit_title;
 use super::pseudowire::{SEQUENCE, sequence_word};
 use super::router::router_title;
 use super::split::{CLASS_WORD, ClassConfig};
-use super::words::YES;
+use super::words::{ADDRESS, YES};
 use super::{Routed, routed};
 use crate::config::file::{Low, LowArgs, NAME, NUMBER, TableReader, Written, table};
 use crate::config::mistake::{Mistake, Span};
@@ -28,7 +28,6 @@ use crate::config::resolve::{Names, Resolver};
 use crate::config::text::quoted;
 use crate::config::thing::{Change, Configured, Thing};
 
-const ADDRESS: &str = "an IP address in quotes, such as \"192.0.2.2\"";
 const COOKIE: &str = "8 or 16 hexadecimal digits in quotes, such as \"5eed1234\"";
 
 table! {
@@ -386,18 +385,6 @@ impl Resolver<'_> {
             self.place(tunnel.title(), "circuit", circuit.span());
         }
         Some(tunnel)
-    }
-
-    fn address(&mut self, written: &Low<String>, key: &str) -> Option<IpAddr> {
-        let written = written.as_ref()?;
-        let seen = written.get_ref();
-        let address = seen.parse::<IpAddr>().ok();
-        let address = address.filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
-        if address.is_none() {
-            let message = format!("{key}: expected the IP address of a host, seen {seen:?}");
-            self.error(written.span(), message);
-        }
-        address
     }
 
     fn gre(&mut self, low: &LowGre) -> Option<Session> {

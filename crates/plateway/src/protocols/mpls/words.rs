@@ -4,6 +4,7 @@
 //! as mistakes at what was written. Spec: RFC 3032 (labels, and those that are special).
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::config::file::Low;
 use crate::config::mistake::{Mistake, Span};
 use crate::config::resolve::{Names, Resolver};
 
+pub(super) const ADDRESS: &str = "an IP address in quotes, such as \"192.0.2.2\"";
 pub(super) const LABEL: &str = "a label, 16 to 1048575";
 pub(super) const LABELS: &str = "a list of labels such as [100]";
 pub(super) const LINK: &str = "the name of a link in quotes";
@@ -168,6 +170,19 @@ impl Resolver<'_> {
         }
         self.error(written.span(), message);
         None
+    }
+
+    /// The IP address of a host.
+    pub(super) fn address(&mut self, written: &Low<String>, key: &str) -> Option<IpAddr> {
+        let written = written.as_ref()?;
+        let seen = written.get_ref();
+        let address = seen.parse::<IpAddr>().ok();
+        let address = address.filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
+        if address.is_none() {
+            let message = format!("{key}: expected the IP address of a host, seen {seen:?}");
+            self.error(written.span(), message);
+        }
+        address
     }
 
     /// Something that a table refers to by its name, which is there.

@@ -1,9 +1,13 @@
 //! What is found of the interfaces of routers: whether they are there, up and large enough, whether
-//! the host itself lives on one that is a customer's, and what goes in a circle between them.
+//! the host itself lives on one that is a customer's, whether it has an address from which a neighbour
+//! is reached, and what goes in a circle between them.
 //!
 //! A look binds, receives and sends nothing. Units: bytes behind the Ethernet header.
 
-use nix::ifaddrs::getifaddrs;
+use std::net::IpAddr;
+
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::sys::socket::SockaddrStorage;
 use reactor::{Interface, look_at_interface, may_open_links};
 use wire::ethernet::MacAddress;
 
@@ -11,8 +15,8 @@ use super::RunError;
 use crate::config::link::LinkConfig;
 use crate::config::model::HiArgs;
 use crate::config::thing::Configured as _;
-use crate::protocols::mpls::CircuitConfig;
 use crate::protocols::mpls::loops::{self, Circle};
+use crate::protocols::mpls::{CircuitConfig, NeighbourConfig};
 use crate::run::links::bridge_of;
 use crate::run::look::Inventory;
 
@@ -93,6 +97,58 @@ pub(crate) fn look_at_circuit(
     let told: Vec<String> = told.into_iter().chain(bridge).chain(down).collect();
     let told = (!told.is_empty()).then(|| told.join("; "));
     Ok(RoutedSight { words, facts: Some(facts), told })
+}
+
+/// What deserves to be told of a neighbour, by the addresses that the host has on its interface now.
+pub(crate) fn look_at_neighbour(config: &NeighbourConfig, interface: &str) -> Option<String> {
+    let (title, address) = (config.title(), config.address);
+    let all = getifaddrs().into_iter().flatten().filter(|one| one.interface_name == interface);
+    let ours: Vec<(IpAddr, u32)> = all.filter_map(|one| of_network(&one)).collect();
+    if ours.iter().any(|(ip, _)| *ip == address) {
+        return Some(format!(
+            "{title}: {address} is this host's own on {interface}; expected the neighbour's"
+        ));
+    }
+    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let mut ours = ours.iter().filter(|(ip, _)| ip.is_ipv4() == address.is_ipv4()).peekable();
+    if ours.peek().is_none() {
+        let length = if address.is_ipv4() { 24 } else { 64 };
+        return Some(format!(
+            "{title}: this host has no address of {family} on {interface}, and BFD waits for one: ip address add .../{length} dev {interface}"
+        ));
+    }
+    if ours.clone().any(|(ip, length)| prefix(*ip, *length) == prefix(address, *length)) {
+        return None;
+    }
+    let ours: Vec<String> = ours.map(|(ip, length)| format!("{ip}/{length}")).collect();
+    Some(format!(
+        "{title}: {address} is in no network of {interface}, which has {}; a neighbour on the link is",
+        ours.join(", ")
+    ))
+}
+
+/// An address of the host's, and how long its network's prefix is.
+fn of_network(one: &InterfaceAddress) -> Option<(IpAddr, u32)> {
+    let ip = |address: Option<&SockaddrStorage>| -> Option<IpAddr> {
+        let address = address?;
+        let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
+        four.or_else(|| address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip())))
+    };
+    let (own, mask) = (ip(one.address.as_ref())?, ip(one.netmask.as_ref())?);
+    Some((own, bits(mask).leading_ones()))
+}
+
+/// An address from its first bit on.
+fn bits(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(four) => u128::from(four.to_bits()) << 96,
+        IpAddr::V6(six) => six.to_bits(),
+    }
+}
+
+/// So many of them.
+fn prefix(ip: IpAddr, length: u32) -> u128 {
+    bits(ip) & u128::MAX.checked_shl(128 - length).unwrap_or(0)
 }
 
 fn state(facts: &Interface) -> &'static str {

@@ -9,13 +9,13 @@ use std::time::Instant;
 use mpls::limits::{NHLFES_MAX, PSEUDOWIRES_MAX};
 use mpls::{
     Action, Change, Fec, FecId, NhlfeId, Origin, Path, PortKind, Pseudowire, PseudowireId,
-    RouterId, Space, Watch,
+    RouterId, Space, Subject,
 };
 use sha2::{Digest as _, Sha256};
 use wire::ethernet::MacAddress;
 
 use super::labels::{self, Asks, Former, Holder};
-use super::{RunError, path_named, path_of, virtual_key, virtual_name};
+use super::{RunError, backup_of, path_named, path_of, virtual_key, virtual_name};
 use crate::config::thing::Configured;
 use crate::protocols::mpls::ilm::IlmAction;
 use crate::protocols::mpls::pseudowire::Way;
@@ -25,39 +25,88 @@ use crate::protocols::mpls::{IlmConfig, LspConfig, PseudowireConfig, Routing};
 use crate::run::Running;
 
 impl Running {
-    /// A path as the shards are told, and its number.
-    fn path(
+    /// A path as the shards are told, behind its backup, if it has one.
+    fn paths(
         &mut self,
         (router, key): (&str, &str),
         hop: &Hop,
+        backup: Option<&Hop>,
         mtu: Option<u32>,
-    ) -> Result<Change, RunError> {
-        let port = self.routers.port(router, &hop.link)?;
-        let number = NhlfeId(self.routers.paths.give(key, NHLFES_MAX)?);
-        let path = Path { port, mac: hop.next_hop, labels: hop.labels, mtu };
-        Ok(Change::SetPath(number, path))
+    ) -> Result<Vec<Change>, RunError> {
+        let mut path = |key: &str, hop: &Hop, mtu, backup| {
+            let port = self.routers.port(router, &hop.link)?;
+            let number = NhlfeId(self.routers.paths.give(key, NHLFES_MAX)?);
+            let path = Path { port, mac: hop.next_hop, labels: hop.labels, mtu, backup };
+            Ok::<_, RunError>((number, Change::SetPath(number, path)))
+        };
+        let around = backup.map(|hop| path(&backup_of(key), hop, None, None)).transpose()?;
+        let (_, primary) = path(key, hop, mtu, around.as_ref().map(|(number, _)| *number))?;
+        Ok(around.into_iter().map(|(_, change)| change).chain([primary]).collect())
+    }
+
+    /// That a path is gone, and its backup, which goes after it.
+    fn without_paths(&self, key: &str) -> Vec<Change> {
+        let keys = [key.to_owned(), backup_of(key)];
+        let numbers = keys.iter().filter_map(|key| self.routers.paths.of(key));
+        numbers.map(|number| Change::RemovePath(NhlfeId(number))).collect()
+    }
+
+    /// A backup that a path has no more is gone.
+    fn forget_backup(&self, router: RouterId, title: &str, key: &str) {
+        if let Some(number) = self.routers.paths.of(&backup_of(key)) {
+            let _ = self.forget(router, title, &Change::RemovePath(NhlfeId(number)));
+        }
+    }
+
+    /// Changes a router on all shards, step by step; where not all do, all are told all of `back`.
+    pub(super) fn route_all(
+        &self,
+        router: RouterId,
+        title: &str,
+        changes: &[Change],
+        back: &[Change],
+    ) -> Result<(), RunError> {
+        let order = |change| self.route(router, title, change, None);
+        changes.iter().try_for_each(order).inspect_err(|_| {
+            back.iter().for_each(|change| drop(order(change)));
+        })
+    }
+
+    fn paths_of_lsp(&mut self, lsp: &LspConfig) -> Result<Vec<Change>, RunError> {
+        let key = path_named(&lsp.name);
+        self.paths((&lsp.router, &key), &lsp.hop, lsp.backup.as_ref(), lsp.mtu)
     }
 
     pub(super) fn set_lsp(&mut self, config: &LspConfig) -> Result<(), RunError> {
         let (router, key) = (self.routers.id(&config.router)?, path_named(&config.name));
-        let change = self.path((&config.router, &key), &config.hop, config.mtu)?;
-        let back = match self.routers.lsps.get(&config.name).cloned() {
-            Some(before) => Some(self.path((&config.router, &key), &before.hop, before.mtu)?),
-            None => self.routers.paths.of(&key).map(|id| Change::RemovePath(NhlfeId(id))),
+        let changes = self.paths_of_lsp(config)?;
+        let before = self.routers.lsps.get(&config.name).cloned();
+        let back = match &before {
+            Some(before) => self.paths_of_lsp(before)?,
+            None => self.without_paths(&key),
         };
-        self.route(router, &config.title(), &change, back.as_ref())?;
+        self.route_all(router, &config.title(), &changes, &back)?;
+        if config.backup.is_none() && before.is_some_and(|before| before.backup.is_some()) {
+            self.forget_backup(router, &config.title(), &key);
+        }
         self.routers.lsps.insert(config.name.clone(), config.clone());
         Ok(())
     }
 
     pub(super) fn remove_lsp(&mut self, config: &LspConfig) -> Result<(), RunError> {
-        let (router, key) = (self.routers.id(&config.router)?, path_named(&config.name));
-        let Some(number) = self.routers.paths.of(&key) else { return Ok(()) };
-        let back = self.path((&config.router, &key), &config.hop, config.mtu)?;
-        let change = Change::RemovePath(NhlfeId(number));
-        self.route(router, &config.title(), &change, Some(&back))?;
+        let router = self.routers.id(&config.router)?;
+        let changes = self.without_paths(&path_named(&config.name));
+        let back = self.paths_of_lsp(config)?;
+        self.route_all(router, &config.title(), &changes, &back)?;
         self.routers.lsps.shift_remove(&config.name);
         Ok(())
+    }
+
+    fn paths_of_ilm(&mut self, ilm: &IlmConfig) -> Result<Vec<Change>, RunError> {
+        match ilm.action.hop() {
+            Some(hop) => self.paths((&ilm.router, &path_of(ilm)), hop, ilm.backup.as_ref(), None),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn space(&self, ilm: &IlmConfig) -> Result<Space, RunError> {
@@ -91,12 +140,10 @@ impl Running {
         let holder = Holder::Fec(fec);
         let asks = Asks::ilm(Some(&holder), config);
         self.routers.withdrawn.check(&place, &asks, Instant::now())?;
-        if let IlmAction::Forward(hop) = &config.action {
-            let path = self.path((&config.router, &path_of(config)), hop, None)?;
-            self.route(router, &title, &path, None).inspect_err(|_| {
-                drop(self.tell_ilm_again(router, before.as_ref()));
-            })?;
-        }
+        let paths = self.paths_of_ilm(config)?;
+        self.route_all(router, &title, &paths, &[]).inspect_err(|_| {
+            drop(self.tell_ilm_again(router, before.as_ref()));
+        })?;
         let change = self.label_of(config, fec)?;
         let gone = Change::WithdrawLabel { space: self.space(config)?, label: config.label, fec };
         let back = before.is_none().then_some(&gone);
@@ -108,6 +155,9 @@ impl Running {
             }
         })?;
         self.routers.withdrawn.given(&place);
+        if config.backup.is_none() && before.is_some_and(|(_, before)| before.backup.is_some()) {
+            self.forget_backup(router, &title, &path_of(config));
+        }
         self.routers.ilms.insert(title, (fec, config.clone()));
         Ok(())
     }
@@ -119,10 +169,8 @@ impl Running {
         before: Option<&(FecId, IlmConfig)>,
     ) -> Result<(), RunError> {
         let Some((fec, config)) = before else { return Ok(()) };
-        if let IlmAction::Forward(hop) = &config.action {
-            let path = self.path((&config.router, &path_of(config)), hop, None)?;
-            self.route(router, &config.title(), &path, None)?;
-        }
+        let paths = self.paths_of_ilm(config)?;
+        self.route_all(router, &config.title(), &paths, &[])?;
         let change = self.label_of(config, *fec)?;
         self.route(router, &config.title(), &change, None)
     }
@@ -135,8 +183,9 @@ impl Running {
         self.route(router, &title, &change, Some(&back))?;
         self.withdraw_ilm(fec, &before);
         self.routers.ilms.shift_remove(&title);
-        let number = self.routers.paths.of(&path_of(config)).map(NhlfeId);
-        Ok(number.and_then(|number| self.forget(router, &title, &Change::RemovePath(number))))
+        let gone = self.without_paths(&path_of(config));
+        let mut left = gone.iter().filter_map(|change| self.forget(router, &title, change));
+        Ok(left.next())
     }
 
     /// Refuses a configuration that gives a label to somebody while it is nobody's, before anything is
@@ -200,11 +249,7 @@ impl Running {
             backup: config.backup.as_ref().map(&mut path).transpose()?,
             control_word: config.control_word,
         };
-        let watch = config.bfd.map(|bfd| Watch {
-            interval_us: bfd.interval.as_micros() as u32,
-            detect_mult: bfd.multiplier,
-            revert_after: bfd.revert,
-        });
+        let watch = config.bfd.map(|bfd| bfd.watch());
         Ok([Change::SetPseudowire(id, pseudowire), Change::SetWatch(id, watch)])
     }
 
@@ -245,14 +290,15 @@ impl Running {
         let asks = Asks::pseudowire(holder.as_ref(), config);
         self.routers.withdrawn.check(&place, &asks, Instant::now())?;
         // Watching begins once there is something to watch.
-        self.shards.event_log().name_pseudowire((router.0, id.0), &config.name);
+        let subject = (router, Subject::Pseudowire(id));
+        self.shards.event_log().name_routed(subject, &title);
         for change in [&change, &watch] {
             self.route(router, &title, change, None).inspect_err(|_| {
                 for back in &back {
                     let _ = self.route(router, &title, back, None);
                 }
                 if before.is_none() {
-                    self.shards.event_log().forget_pseudowire((router.0, id.0));
+                    self.shards.event_log().forget_routed(subject);
                 }
                 // The shards that had it hold it back.
                 let had_it = before.as_ref().is_some_and(|one| one.label_in == config.label_in);
@@ -289,7 +335,8 @@ impl Running {
                 let _ = self.route(router, &title, back, None);
             }
         })?;
-        self.shards.event_log().forget_pseudowire((router.0, number));
+        let subject = Subject::Pseudowire(PseudowireId(number));
+        self.shards.event_log().forget_routed((router, subject));
         if let Some(holder) = self.routers.holder(&before) {
             self.withdraw_pseudowire(holder, &before);
         }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::LinkId;
 use mpls::ilm::State;
 use mpls::{
-    Action, LabelReport, NhlfeId, PortKind, PseudowireId, PseudowireReport, RouterReport, Space,
-    TunnelReport, WatchReport,
+    Action, HopState, LabelReport, NhlfeId, PortKind, PseudowireId, PseudowireReport, RouterReport,
+    Space, TunnelReport, WatchReport,
 };
 use wire::ethernet::MacAddress;
 
@@ -14,14 +14,15 @@ use super::labels::place_in;
 use super::{Routers, RunError, path_named, path_of};
 use crate::config::thing::Configured;
 use crate::control::{Keyed, counted};
-use crate::protocols::mpls::ilm::IlmAction;
 use crate::protocols::mpls::pseudowire::{Way, sequence_word};
 use crate::protocols::mpls::status::{
-    LabelStatus, NO_PORT, PathStatus, PortStatus, PseudowireStatus, RouterStatus, RouterSummary,
-    TunnelStatus, UNWATCHED, UP_STATE, WirePathStatus,
+    LabelStatus, NO_PORT, NeighbourStatus, PathStatus, PortStatus, PseudowireStatus, RouterStatus,
+    RouterSummary, TunnelStatus, UNWATCHED, UP_STATE, WAITING, WirePathStatus,
 };
 use crate::protocols::mpls::words::Hop;
-use crate::protocols::mpls::{IlmConfig, PseudowireConfig, RouterConfig, TunnelConfig};
+use crate::protocols::mpls::{
+    IlmConfig, NeighbourConfig, PseudowireConfig, RouterConfig, TunnelConfig,
+};
 use crate::run::Running;
 
 impl Running {
@@ -64,6 +65,8 @@ impl Running {
                 pseudowires: routers.pseudowires.values().filter(|one| mine(&one.router)).count()
                     as u64,
                 tunnels: routers.tunnels.values().filter(|one| mine(&one.router)).count() as u64,
+                neighbours: routers.neighbours.values().filter(|one| mine(&one.router)).count()
+                    as u64,
             }
         };
         routers.routers.values().map(summary).collect()
@@ -106,7 +109,7 @@ impl<'a> View<'a> {
             report,
             names: ports.chain(circuits).chain(wires).chain(tunnels).collect(),
             up: report.ports.iter().map(|one| (one.link.0, one.facts.is_some())).collect(),
-            paths: report.nhlfes.iter().zip(0..).map(|((id, ..), at)| (id.0, at)).collect(),
+            paths: report.nhlfes.iter().zip(0..).map(|(one, at)| (one.id.0, at)).collect(),
             wire_reports: report
                 .pseudowires
                 .iter()
@@ -131,14 +134,18 @@ impl<'a> View<'a> {
     fn status(&self, shard: u16) -> RouterStatus {
         let mine = |router: &String| *router == self.config.name;
         let lsps = self.routers.lsps.values().filter(|one| mine(&one.router));
-        let lsps = lsps.map(|one| self.path(one.title(), &path_named(&one.name), &one.hop));
+        let lsps = lsps.flat_map(|one| {
+            let hops = (&one.hop, one.backup.as_ref());
+            self.paths(one.title(), &path_named(&one.name), hops)
+        });
         let ilms = self.routers.ilms.values().filter(|(_, one)| mine(&one.router));
-        let ilms = ilms.filter_map(|(_, one)| match &one.action {
-            IlmAction::Forward(hop) => Some(self.path(one.title(), &path_of(one), hop)),
-            IlmAction::Pop => None,
+        let ilms = ilms.filter_map(|(_, one)| Some((one, one.action.hop()?)));
+        let ilms = ilms.flat_map(|(one, hop)| {
+            self.paths(one.title(), &path_of(one), (hop, one.backup.as_ref()))
         });
         let wires = self.routers.pseudowires.values().filter(|one| mine(&one.router));
         let tunnels = self.routers.tunnels.values().filter(|one| mine(&one.router));
+        let neighbours = self.routers.neighbours.values().filter(|one| mine(&one.router));
         RouterStatus {
             name: self.config.name.clone(),
             shard,
@@ -148,6 +155,7 @@ impl<'a> View<'a> {
             paths: lsps.chain(ilms).collect(),
             pseudowires: wires.map(|one| self.pseudowire(one)).collect(),
             tunnels: tunnels.map(|one| self.tunnel(one)).collect(),
+            neighbours: neighbours.map(|one| self.neighbour(one)).collect(),
             strays: counted(contract::Counters::each(&self.report.strays)),
         }
     }
@@ -159,6 +167,8 @@ impl<'a> View<'a> {
                 PortKind::Circuit { .. } => ("circuit", None),
                 PortKind::Virtual { mac } => ("here", Some(mac)),
                 PortKind::Tunnels(_) => ("tunnels", None),
+                // Unrecorded: the router sees none of its frames, and no such port.
+                PortKind::Bfd => ("bfd", None),
             };
             // What goes through IP has none.
             let known = port.facts.filter(|_| !matches!(port.kind, PortKind::Tunnels(_)));
@@ -200,6 +210,27 @@ impl<'a> View<'a> {
         LabelStatus { label: report.label.get(), from, action, owner, counters }
     }
 
+    /// A path, and its backup behind it.
+    fn paths(
+        &self,
+        name: String,
+        key: &str,
+        (hop, backup): (&Hop, Option<&Hop>),
+    ) -> Vec<PathStatus> {
+        let around =
+            backup.map(|hop| self.path(super::backup_of(&name), &super::backup_of(key), hop));
+        let mut primary = self.path(name, key, hop);
+        primary.takes = backup.map(|_| self.way_of(key).to_string());
+        [primary].into_iter().chain(around).collect()
+    }
+
+    /// Which of itself and its backup a path's packets take; one whose port was never up takes the
+    /// backup, if that is there.
+    fn way_of(&self, key: &str) -> mpls::Way {
+        let at = self.routers.paths.of(key).and_then(|number| self.paths.get(&number));
+        at.map_or(mpls::Way::Backup, |at| self.report.nhlfes[*at].way)
+    }
+
     fn path(&self, name: String, key: &str, hop: &Hop) -> PathStatus {
         let number = self.routers.paths.of(key).map(NhlfeId);
         let at = number.and_then(|id| self.paths.get(&id.0));
@@ -210,9 +241,10 @@ impl<'a> View<'a> {
             link: hop.link.clone(),
             next_hop: hop.next_hop.to_string(),
             labels: hop.labels.as_slice().iter().map(|label| label.get()).collect(),
-            mtu: report.map(|(_, nhlfe, _)| nhlfe.mtu),
+            mtu: report.map(|report| report.nhlfe.mtu),
             up: report.is_some() && port.is_some_and(|port| self.is_up(port)),
-            counters: Keyed(report.map(|(.., counters)| *counters).unwrap_or_default()),
+            takes: None,
+            counters: Keyed(report.map(|report| report.counters).unwrap_or_default()),
         }
     }
 
@@ -228,6 +260,35 @@ impl<'a> View<'a> {
             (true, None, None) => UNWATCHED.to_owned(),
         };
         WirePathStatus { way: way.to_string(), lsp: lsp.to_owned(), state }
+    }
+
+    fn neighbour(&self, config: &NeighbourConfig) -> NeighbourStatus {
+        let id = self.routers.neighbour_number(config);
+        let report = self.report.neighbours.iter().find(|one| Some(one.id) == id);
+        let session = report.and_then(|report| report.session);
+        let status = session.map(|session| session.status);
+        let takes = match report.map(|report| report.state) {
+            None | Some(HopState::Up) => mpls::Way::Primary.to_string(),
+            Some(HopState::Waiting) => WAITING.to_owned(),
+            Some(HopState::Failed) => mpls::Way::Backup.to_string(),
+        };
+        let drops = session.map(|session| session.drops).unwrap_or_default();
+        let protection = report.map(|report| report.protection).unwrap_or_default();
+        NeighbourStatus {
+            name: format!("{} on {}", config.address, config.link),
+            link: config.link.clone(),
+            next_hop: config.next_hop.to_string(),
+            address: config.address.to_string(),
+            state: status.map_or(NO_PORT.to_owned(), |status| status.state.to_string()),
+            remote_state: status.map(|status| status.remote_state.to_string()),
+            diagnostic: status.map(|status| status.diagnostic.to_string()),
+            transmit_interval_us: status.map(|status| status.transmit_interval.as_micros() as u64),
+            detection_time_us: status.map(|status| status.detection_time.as_micros() as u64),
+            takes,
+            counters: Keyed(session.map(|session| session.counters).unwrap_or_default()),
+            protection: Keyed(protection),
+            drops: counted(contract::Counters::each(&drops)),
+        }
     }
 
     fn tunnel(&self, config: &TunnelConfig) -> TunnelStatus {

@@ -1,0 +1,177 @@
+//! `[[neighbour]]`: the next router on a link, which BFD watches there (RFC 5881).
+//!
+//! Paths know a next hop by its MAC address; BFD's packets go to its IP address, by which the kernel
+//! finds it. Both are configured, and the neighbour has a session with us. Errors are pushed as
+//! mistakes at what was written.
+
+use std::net::IpAddr;
+
+use wire::ethernet::MacAddress;
+
+use super::port::{Ports, port_title};
+use super::router::router_title;
+use super::watch::{BfdConfig, LowBfd};
+use super::words::{ADDRESS, LINK, MAC, time};
+use super::{Routed, routed};
+use crate::config::file::{Low, LowArgs, TableReader, Written};
+use crate::config::link::Links;
+use crate::config::mistake::{Mistake, Span};
+use crate::config::plan::Refused;
+use crate::config::resolve::Resolver;
+use crate::config::text::quoted;
+use crate::config::thing::{Change, Configured, Thing};
+
+/// `[[neighbour]]` as written.
+#[derive(Debug, Default)]
+pub(crate) struct LowNeighbour {
+    pub(crate) span: Span,
+    pub(crate) link: Low<String>,
+    pub(crate) next_hop: Low<String>,
+    pub(crate) address: Low<String>,
+    pub(crate) bfd: Option<LowBfd>,
+}
+
+impl Written for LowNeighbour {
+    const TITLE: &'static str = "[[neighbour]]";
+    const KEYS: &'static [&'static str] = &["link", "next_hop", "address", "bfd"];
+
+    fn read(table: &mut TableReader<'_, '_>) -> Self {
+        Self {
+            span: table.span.clone(),
+            link: table.take("link", LINK),
+            next_hop: table.take("next_hop", MAC),
+            address: table.take("address", ADDRESS),
+            bfd: table.table("bfd"),
+        }
+    }
+}
+
+/// `[[neighbour]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NeighbourConfig {
+    /// The link on which it is, which is a port.
+    pub(crate) link: String,
+    /// That of its link.
+    pub(crate) router: String,
+    /// Its address there, as paths have it, ...
+    pub(crate) next_hop: MacAddress,
+    /// ... and as BFD has it; by it and its link it is known.
+    pub(crate) address: IpAddr,
+    pub(crate) bfd: BfdConfig,
+}
+
+impl Configured for NeighbourConfig {
+    fn title(&self) -> String {
+        format!("neighbour {} on {}", self.address, self.link)
+    }
+
+    fn details(&self) -> String {
+        let BfdConfig { interval, multiplier, .. } = self.bfd;
+        format!(": {}, BFD every {} times {multiplier}", self.next_hop, time(interval))
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        vec![("next_hop", self.next_hop.to_string()), ("bfd", self.bfd.text())]
+    }
+
+    fn stands_on(&self) -> Vec<String> {
+        vec![router_title(&self.router), port_title(&self.link)]
+    }
+
+    fn excludes(&self, other: &Thing) -> bool {
+        let Some(Routed::Neighbour(other)) = routed(other) else { return false };
+        self.link == other.link
+            && (self.address == other.address || self.next_hop == other.next_hop)
+    }
+
+    fn change(&self, to: &Thing) -> Result<Change, Refused> {
+        let stays = matches!(routed(to), Some(Routed::Neighbour(to))
+            if (&to.router, to.next_hop) == (&self.router, self.next_hop));
+        Ok(if stays { Change::Aside } else { Change::Replace })
+    }
+
+    fn text(&self) -> String {
+        let Self { next_hop, address, .. } = self;
+        let (link, bfd) = (quoted(&self.link), self.bfd.text());
+        format!(
+            "[[neighbour]]\nlink = {link}\nnext_hop = \"{next_hop}\"\naddress = \"{address}\"\nbfd = {bfd}\n"
+        )
+    }
+}
+
+impl Resolver<'_> {
+    /// The neighbours.
+    pub(super) fn neighbours(
+        &mut self,
+        low: &LowArgs,
+        (ports, links): (&Ports, &Links),
+    ) -> Vec<NeighbourConfig> {
+        let mut all: Vec<NeighbourConfig> = Vec::new();
+        for one in &low.neighbours {
+            let Some(new) = self.neighbour(one, (ports, links)) else { continue };
+            let is_it = |other: &&NeighbourConfig| {
+                new.excludes(&Thing::Routed(Routed::Neighbour((*other).clone())))
+            };
+            match all.iter().find(is_it) {
+                Some(other) => {
+                    let what = match other.address == new.address {
+                        true => format!("address {}", new.address),
+                        false => format!("next_hop {}", new.next_hop),
+                    };
+                    let message = format!("{what} on {} is that of {}", new.link, other.title());
+                    let first = self.place_of(&other.title(), "");
+                    self.push(Mistake::error(one.span.clone(), message).first(&first));
+                }
+                None => {
+                    self.place(new.title(), "", one.span.clone());
+                    all.push(new);
+                }
+            }
+        }
+        all
+    }
+
+    fn neighbour(
+        &mut self,
+        low: &LowNeighbour,
+        (ports, links): (&Ports, &Links),
+    ) -> Option<NeighbourConfig> {
+        for (written, key, example) in [
+            (low.link.is_some(), "link", "link = \"eth1\""),
+            (low.next_hop.is_some(), "next_hop", "next_hop = \"02:00:00:00:00:02\""),
+            (
+                low.address.is_some(),
+                "address",
+                "address = \"10.0.1.2\", its IP address on that link",
+            ),
+        ] {
+            if !written {
+                self.missing(&low.span, LowNeighbour::TITLE, key, example);
+            }
+        }
+        let port = low.link.as_ref().and_then(|written| self.port(written, ports, links));
+        let next_hop = low.next_hop.as_ref();
+        let next_hop = next_hop.and_then(|written| self.one_station(written, "next_hop"));
+        let address = self.address(&low.address, "address");
+        let bfd = match &low.bfd {
+            Some(bfd) => self.bfd(bfd),
+            None => Some(BfdConfig::default()),
+        };
+        let port = port?;
+        // The kernel's IP has a device of its own for a VLAN, whose name is not known here.
+        let vlan = links.named(&port.link).and_then(|link| link.ethernet.vlan);
+        if let (Some(vlan), Some(written)) = (vlan, &low.link) {
+            let message = format!(
+                "link {} is VLAN {vlan} of an interface, and BFD needs one that has IP addresses",
+                port.link
+            );
+            let help = format!(
+                "name the kernel's own device of that VLAN, such as eth1.{vlan}, as ethernet of a [[link]] without vlan"
+            );
+            self.push(Mistake::error(written.span(), message).help(help));
+            return None;
+        }
+        let (link, router) = (port.link.clone(), port.router.clone());
+        Some(NeighbourConfig { link, router, next_hop: next_hop?, address: address?, bfd: bfd? })
+    }
+}
