@@ -13,9 +13,13 @@
 //!
 //! In: [`PeerOptions`]. Out: the path to the peer, sockets, the payloads that came, each looked at
 //! where the kernel copied it to. A system call takes up to [`BATCH`] of them, and one before the
-//! shard sleeps says that there are no more. Units: bytes of payloads. Errors: no route is no path, and no error; an answer of
-//! ICMP costs the frame that learns of it. Spec: RFC 768, RFC 2784 over RFC 791 and RFC 8200; RFC 5082
-//! (hop limits); RFC 7510 clause 3 and RFC 5881 clause 4 (source ports).
+//! shard sleeps says that there are no more. The path back may take more than ours, and the kernel
+//! puts fragments of the peer's together: one that is longer than any before comes cut, is counted,
+//! and the next finds room.
+//!
+//! Units: bytes of payloads. Errors: no route is no path, and no error; an answer of ICMP costs the
+//! frame that learns of it. Spec: RFC 768, RFC 2784 over RFC 791 and RFC 8200; RFC 1191 and RFC 8201
+//! (path MTU); RFC 5082 (hop limits); RFC 7510 clause 3 and RFC 5881 clause 4 (source ports).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -95,8 +99,14 @@ impl PeerOptions {
         if self.local.is_some_and(|local| local.is_ipv4() != self.peer.is_ipv4()) {
             return refuse("expected two addresses of IPv4 or two of IPv6".to_owned());
         }
-        if self.peer.is_unspecified() || self.peer.is_multicast() {
-            return refuse(format!("expected the address of a host, seen {}", self.peer));
+        for seen in [Some(self.peer), self.local].into_iter().flatten() {
+            if !is_of_a_host(seen) {
+                return refuse(format!("expected the address of a host, seen {seen}"));
+            }
+            if is_of_a_link(seen) && self.neighbour_on.is_none() {
+                let text = format!("{seen} means another host on each interface");
+                return refuse(format!("{text}: expected an address that is routed"));
+            }
         }
         if self.shard.index() >= shards {
             let seen = self.shard.index();
@@ -113,6 +123,18 @@ impl PeerOptions {
     }
 }
 
+/// Whether an address may be one host's. One of IPv4 that is written as one of IPv6 would go by IPv4,
+/// whose headers are others.
+fn is_of_a_host(address: IpAddr) -> bool {
+    let is_of_many = address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !address.is_unspecified() && !is_of_many && address.to_canonical() == address
+}
+
+/// Whether an address has a meaning on one link alone, and needs its interface (RFC 4007).
+fn is_of_a_link(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(six) if six.is_unicast_link_local())
+}
+
 /// The path to a peer, as the kernel knows it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Path {
@@ -123,8 +145,8 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Whether sockets that were opened on this path serve the other.
-    pub(super) fn takes_no_less_than(&self, other: &Self) -> bool {
+    /// Whether sockets that were opened on this path serve the other, with room for what it takes.
+    pub(super) fn serves(&self, other: &Self) -> bool {
         self.local == other.local && self.mtu >= other.mtu
     }
 }
@@ -233,6 +255,8 @@ const LOAD_BYTE: u16 = 0x30;
 
 /// The longest header of IPv4.
 const IPV4_MAX: usize = 60;
+/// The longest packet, or payload of one of IPv6: their lengths have 16 bits.
+const PACKET_MAX: usize = 65_535;
 
 /// A socket for such datagrams, that sends nothing in fragments.
 fn new_socket(options: &PeerOptions, kind: Type, protocol: Protocol) -> io::Result<Socket> {
@@ -282,7 +306,7 @@ fn connect(
     };
     if local.is_some() || local_port != ANY {
         let local = SocketAddr::new(local.unwrap_or(any), local_port);
-        socket.bind(&scoped(local, options)?.into()).map_err(|error| match error.kind() {
+        socket.bind(&local.into()).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 let text = format!("port {local_port} of {} is another's", local.ip());
                 io::Error::new(error.kind(), text)
@@ -290,21 +314,9 @@ fn connect(
             _ => error,
         })?;
     }
+    // An address of a link is of the one that the socket is bound to.
     let peer = SocketAddr::new(options.peer, peer_port);
-    socket.connect(&scoped(peer, options)?.into())
-}
-
-/// An address with the interface that it needs where it is of a link.
-fn scoped(address: SocketAddr, options: &PeerOptions) -> io::Result<SocketAddr> {
-    let (SocketAddr::V6(mut six), Some(interface)) = (address, &options.neighbour_on) else {
-        return Ok(address);
-    };
-    if six.ip().is_unicast_link_local() {
-        let found = super::interface::find(interface)?;
-        let index = found.map(|found| found.index).ok_or(Errno::NODEV)?;
-        six.set_scope_id(index as u32);
-    }
-    Ok(six.into())
+    socket.connect(&peer.into())
 }
 
 /// A socket that sends to a port of the peer's, from one that nobody else has.
@@ -356,7 +368,7 @@ pub(super) fn drops(socket: &OwnedFd) -> u64 {
 pub(super) struct Datagram {
     /// By which they leave, if not by the one by which they come.
     send: Option<OwnedFd>,
-    /// Room for one, with what is stripped.
+    /// Room for one, with what is stripped; more once a longer one came.
     frame: usize,
     /// [`BATCH`] of them, once something came.
     buffers: Vec<u8>,
@@ -425,10 +437,14 @@ impl Datagram {
                     self.may_have_more = false;
                     return count;
                 }
-                Err(libc::EMSGSIZE) => self.look_again(),
                 // What ICMP said of something that was sent: taken with this. One of it counts as
                 // shown, so that whoever sends many does not hold up all else.
-                Err(_) => count += 1,
+                Err(error) => {
+                    count += 1;
+                    if error == libc::EMSGSIZE {
+                        self.look_again();
+                    }
+                }
             }
         }
         count
@@ -460,7 +476,8 @@ impl Datagram {
         // that names a buffer of its own; all of them live and are used by nobody else until the call
         // returns.
         let came = unsafe {
-            let flags = libc::MSG_DONTWAIT as _;
+            // The second has the kernel tell how long what it cuts was.
+            let flags = (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as _;
             libc::recvmmsg(
                 socket,
                 messages.as_mut_ptr(),
@@ -472,13 +489,20 @@ impl Datagram {
         let came = usize::try_from(came)
             .map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))?;
         let buffers = self.buffers.chunks_exact(self.frame);
+        let mut longest = 0;
         for (message, buffer) in messages[..came].iter().zip(buffers) {
-            let bytes = &buffer[..message.msg_len as usize];
-            let is_cut = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            let length = message.msg_len as usize;
+            longest = longest.max(length);
+            let bytes = &buffer[..length.min(buffer.len())];
             let payload = if self.strips_ip { behind_ipv4(bytes) } else { Some(bytes) };
-            let (bytes, is_cut) = payload.map_or((&[][..], true), |payload| (payload, is_cut));
-            let length = bytes.len() as u32 + u32::from(is_cut);
+            let stripped = payload.map_or(0, |payload| bytes.len() - payload.len());
+            let (bytes, length) = (payload.unwrap_or_default(), (length - stripped) as u32);
             show(Slot { tag: None, bytes, length, is_unsummed: false });
+        }
+        if longest > self.frame {
+            // By doubling, so that few are cut, whatever their lengths.
+            self.frame = longest.max(self.frame * 2).min(PACKET_MAX);
+            self.buffers = Vec::new();
         }
         Ok(came)
     }
@@ -493,6 +517,7 @@ fn behind_ipv4(packet: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailbox::event_descriptor;
 
     #[test]
     fn the_header_of_ipv4_ends_where_it_says() {
@@ -505,24 +530,63 @@ mod tests {
         assert_eq!(behind_ipv4(&[]), None);
     }
 
-    #[test]
-    fn what_no_host_could_make_right_is_refused() {
-        let options = PeerOptions {
+    fn to_this_host(datagrams: Datagrams) -> PeerOptions {
+        PeerOptions {
             peer: Ipv4Addr::LOCALHOST.into(),
             local: None,
-            datagrams: Datagrams::Gre,
+            datagrams,
             neighbour_on: None,
             shard: ShardId(0),
             poll: Poll::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_has_the_path_looked_at() {
+        let options = to_this_host(Datagrams::Udp { local_port: ANY, peer_port: DISCARD });
+        let path = Path { local: options.peer, mtu: 1472 };
+        let again = Arc::new(event_descriptor().unwrap());
+        let mut socket = open(LinkId(1), &options, &path, Arc::default(), &again).unwrap();
+        // The first is longer than any datagram.
+        for (length, result) in [(PACKET_MAX, Err(libc::EMSGSIZE)), (PACKET_MAX - 28, Ok(1))] {
+            let payload = vec![0u8; length];
+            let mut vector =
+                iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: length };
+            // SAFETY: a message of zeros names nothing, which is valid; this one then names a vector
+            // and its bytes, both of which live until the call returns.
+            let sent = unsafe {
+                let mut message: mmsghdr = std::mem::zeroed();
+                message.msg_hdr.msg_iov = &raw mut vector;
+                message.msg_hdr.msg_iovlen = 1;
+                socket.send(&mut [message])
+            };
+            assert_eq!(sent, result);
+            let rung = rustix::io::read(&*again, &mut [0; 8]);
+            assert_eq!(rung.is_ok(), result.is_err(), "{length} bytes: {rung:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_host_could_make_right_is_refused() {
+        let options = to_this_host(Datagrams::Gre);
         let refused = |options: PeerOptions| options.check(1).unwrap_err().to_string();
         assert!(options.check(1).is_ok());
         let six = Some(Ipv6Addr::LOCALHOST.into());
         let text = refused(PeerOptions { local: six, ..options.clone() });
         assert_eq!(text, "expected two addresses of IPv4 or two of IPv6");
-        let group = Ipv4Addr::new(224, 0, 0, 1).into();
-        let text = refused(PeerOptions { peer: group, ..options.clone() });
-        assert_eq!(text, "expected the address of a host, seen 224.0.0.1");
+        let local = Some(Ipv4Addr::UNSPECIFIED.into());
+        let text = refused(PeerOptions { local, ..options.clone() });
+        assert_eq!(text, "expected the address of a host, seen 0.0.0.0");
+        for peer in ["224.0.0.1", "255.255.255.255", "0.0.0.0", "ff02::1", "::", "::ffff:10.0.0.1"]
+        {
+            let text = refused(PeerOptions { peer: peer.parse().unwrap(), ..options.clone() });
+            assert_eq!(text, format!("expected the address of a host, seen {peer}"));
+        }
+        let far = PeerOptions { peer: "fe80::1".parse().unwrap(), ..options.clone() };
+        let near = PeerOptions { neighbour_on: Some("eth0".to_owned()), ..far.clone() };
+        assert!(near.check(1).is_ok());
+        let text = refused(far);
+        assert!(text.starts_with("fe80::1 means another host on each interface"), "{text}");
         let text = refused(PeerOptions { shard: ShardId(1), ..options });
         assert!(text.starts_with("expected one of 1 shards"), "{text}");
     }

@@ -1,12 +1,13 @@
 //! The supervisor of links through IP: finds the path to each peer, and gives shards their sockets.
 //!
 //! A path is looked at anew when the system tells that a route, an address or an interface is
-//! another one, and when something that was sent did not fit:
+//! another one, and when something that was sent did not fit. What routers said of a path, the kernel
+//! forgets after a while and tells nobody: so all are looked at as often as it does.
 //!
 //! ```text
 //!              path: open, Take           another address of ours: Give, open, Take
 //!     down  ----------------------->  up  ------------------------------------------> up
-//!           <-----------------------      other MTU: Tell, or anew if more comes in a frame
+//!           <-----------------------      other MTU: Tell, or anew if more than when it was opened
 //!              no path: Give
 //! ```
 //! Errors: of adding a link, to whoever adds it; later ones are written to the standard error, and
@@ -16,22 +17,37 @@ use std::io;
 use std::sync::Arc;
 
 use contract::{LinkFacts, LinkId, Poll};
+use rustix::event::Timespec;
 
 use super::AddedLink;
 use super::counters::{Counters, LinkStats};
 use super::datagram::{self, Path, PeerOptions};
-use super::supervisor::{LinkCommand, LinkSupervisor};
+use super::supervisor::{LinkCommand, LinkSupervisor, RETRY};
 use crate::process::lock;
+
+/// For how many seconds the kernel remembers what a router said of a path.
+const REMEMBERS: [&str; 2] =
+    ["/proc/sys/net/ipv4/route/mtu_expires", "/proc/sys/net/ipv6/route/mtu_expires"];
+/// The same, if nobody changed it (RFC 1191, 6.3).
+const TEN_MINUTES: u64 = 600;
 
 /// A link through IP.
 pub(super) struct Peer {
     id: LinkId,
     pub(super) options: PeerOptions,
     counters: Arc<Counters>,
-    /// What the shard was told, while it is up.
-    open: Option<Path>,
+    /// While it is up.
+    open: Option<Open>,
     /// It could not be opened although there is a path; has been written of.
     failed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    /// On which the sockets were opened.
+    first: Path,
+    /// What the shard was told.
+    told: Path,
 }
 
 impl LinkSupervisor {
@@ -96,15 +112,17 @@ impl LinkSupervisor {
         lock(&self.peers).iter().any(|peer| peer.id == id)
     }
 
-    /// Compares all paths with what the shards know. Returns whether one is to be tried again.
-    pub(super) fn look_at_peers(&self) -> bool {
+    /// Compares all paths with what the shards know. Returns after how long they are to be looked at
+    /// again, if ever.
+    pub(super) fn look_at_peers(&self) -> Option<Timespec> {
         let mut peers = lock(&self.peers);
         for peer in peers.iter_mut() {
             // What cannot be looked at is no path.
             let path = datagram::find(&peer.options).ok().flatten();
             self.compare_peer(peer, path);
         }
-        peers.iter().any(|peer| peer.failed)
+        let has_failed = peers.iter().any(|peer| peer.failed);
+        if has_failed { Some(RETRY) } else { (!peers.is_empty()).then(until_forgotten) }
     }
 
     fn compare_peer(&self, peer: &mut Peer, path: Option<Path>) {
@@ -115,12 +133,12 @@ impl LinkSupervisor {
         };
         let was_open = peer.open;
         match was_open {
-            Some(open) if open == path => return,
-            Some(open) if open.takes_no_less_than(&path) => {
+            Some(open) if open.told == path => return,
+            Some(open) if open.first.serves(&path) => {
                 let facts = facts(path.mtu, peer.counters.ring_frames());
                 let shard = &self.shards[peer.options.shard.index()];
                 shard.command(LinkCommand::Tell(peer.id, facts));
-                peer.open = Some(path);
+                peer.open = Some(Open { told: path, ..open });
                 return;
             }
             Some(_) => self.close_peer(peer, false),
@@ -143,7 +161,7 @@ impl LinkSupervisor {
         let facts = facts(path.mtu, socket.counters.ring_frames());
         let shard = &self.shards[peer.options.shard.index()];
         shard.command(LinkCommand::Take(socket, facts, peer.options.poll));
-        (peer.open, peer.failed) = (Some(path), false);
+        (peer.open, peer.failed) = (Some(Open { first: path, told: path }), false);
         Ok(facts)
     }
 
@@ -151,6 +169,18 @@ impl LinkSupervisor {
         if peer.open.take().is_some() {
             self.take_back(peer.id, [peer.options.shard], down);
         }
+    }
+}
+
+/// After how long what the kernel has learnt of a path now may be forgotten.
+fn until_forgotten() -> Timespec {
+    let seconds = REMEMBERS.iter().filter_map(|path| {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.trim().parse().ok()
+    });
+    Timespec {
+        tv_sec: seconds.min().unwrap_or(TEN_MINUTES).clamp(1, TEN_MINUTES) as i64,
+        tv_nsec: 0,
     }
 }
 

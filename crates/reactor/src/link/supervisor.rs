@@ -44,7 +44,7 @@ use crate::mailbox::{event_descriptor, ring};
 use crate::process::{AbortOnPanic, lock};
 
 /// A link whose interface is up and that could not be opened is tried again after so long.
-const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+pub(super) const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// What a shard is to do with a link.
 pub(crate) enum LinkCommand {
@@ -339,8 +339,9 @@ impl LinkSupervisor {
         given.iter().flatten().for_each(drop);
     }
 
-    /// Compares all interfaces with what the shards know. Returns whether one is to be tried again.
-    fn look(&self) -> bool {
+    /// Compares all interfaces and paths with what the shards know. Returns after how long they are to
+    /// be looked at again, if ever.
+    fn look(&self) -> Option<Timespec> {
         let mut links = lock(&self.links);
         for kept in links.iter_mut() {
             // What cannot be looked at, or is no Ethernet any more, is down.
@@ -350,7 +351,8 @@ impl LinkSupervisor {
         }
         let has_failed = links.iter().any(|kept| kept.failed);
         drop(links);
-        self.look_at_peers() || has_failed
+        let again = self.look_at_peers();
+        if has_failed { Some(RETRY) } else { again }
     }
 
     fn compare(&self, kept: &mut Supervised, found: Option<Interface>) {
@@ -402,21 +404,22 @@ impl LinkSupervisor {
         Ok(())
     }
 
-    /// Sleeps until an interface changes, for as long as the watch is not stopped.
+    /// Sleeps until an interface or a path changes or is to be looked at, for as long as the watch is
+    /// not stopped.
     fn watch_changes(&self, changes: &OwnedFd, stop: &OwnedFd) {
         let _guard = AbortOnPanic;
-        let mut retry = false;
+        let mut again = None;
         loop {
             let mut all = [changes, stop, &self.again].map(|fd| PollFd::new(fd, PollFlags::IN));
             // What an interruption leaves unseen is looked at all the same.
-            let _ = poll(&mut all, retry.then_some(&RETRY));
+            let _ = poll(&mut all, again.as_ref());
             if !all[1].revents().is_empty() {
                 return;
             }
             drain(changes);
             // It counts, and is read as a whole.
             let _ = rustix::io::read(&self.again, &mut [0; 8]);
-            retry = self.look();
+            again = self.look();
         }
     }
 }

@@ -251,7 +251,7 @@ impl Bench {
     fn next(&self) -> (ShardId, Report) {
         loop {
             match common::report(&self.handle) {
-                (_, Report::Frame(_, _, seen)) if seen[14] == HELLO => {}
+                (_, Report::Frame(_, _, seen)) if seen.get(14) == Some(&HELLO) => {}
                 (_, Report::FramesSent(0, _)) => {}
                 report => return report,
             }

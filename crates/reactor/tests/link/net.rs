@@ -166,7 +166,7 @@ fn socket() -> OwnedFd {
     socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-fn index_of(name: &str) -> i32 {
+pub(crate) fn index_of(name: &str) -> i32 {
     rustix::net::netdevice::name_to_index(socket(), name).unwrap() as i32
 }
 
@@ -213,6 +213,12 @@ pub(crate) fn take_address(name: &str, address: [u8; 4]) {
 pub(crate) fn set_mtu(name: &str, mtu: u32) {
     let request = Request::new(NEW, 0).interface(index_of(name), 0, 0);
     request.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes()).call().unwrap();
+}
+
+/// Has the kernel forget after so many seconds what routers say of paths of IPv4. `false`: it is not
+/// for this user to say.
+pub(crate) fn forget_path_mtus_after(seconds: u32) -> bool {
+    std::fs::write("/proc/sys/net/ipv4/route/mtu_expires", seconds.to_string()).is_ok()
 }
 
 /// Gives an interface, which is down, another name.

@@ -1,12 +1,13 @@
 //! Links through IP: payloads that come and go by datagrams, between addresses of the test's own
 //! loopback interface.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use reactor::{Datagrams, PeerOptions};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::*;
-use net::{give_address, take_address};
+use net::{forget_path_mtus_after, give_address, index_of, take_address};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -133,6 +134,48 @@ fn nobody_else_is_heard_nor_a_neighbour_beyond_a_router() {
 }
 
 #[test]
+fn neighbours_of_ipv6_meet_on_their_cable_and_nobody_comes_over_a_router() {
+    let name = "peers::neighbours_of_ipv6_meet_on_their_cable_and_nobody_comes_over_a_router";
+    on_each(name, |bench| {
+        let apart = Datagrams::UdpTo { port: PORT };
+        let end = |interface: &str, peer: Ipv6Addr, shard| PeerOptions {
+            local: None,
+            neighbour_on: Some(interface.to_owned()),
+            ..from_to(SIX, peer.into(), apart, shard)
+        };
+        // The addresses that interfaces give themselves, once they know that nobody else has them.
+        bench.handle.add_peer(LEFT, &end("left", LINK_LOCAL[1], ON_LEFT)).unwrap();
+        bench.handle.add_peer(RIGHT, &end("right", LINK_LOCAL[0], ON_RIGHT)).unwrap();
+        let mut up = [bench.next(), bench.next()];
+        up.sort_by_key(|(shard, _)| shard.index());
+        for ((shard, report), link) in up.into_iter().zip([LEFT, RIGHT]) {
+            let Report::LinkUp(seen, facts) = report else { panic!("{shard:?}: {report:?}") };
+            assert_eq!((seen, facts.mtu), (link, 1500 - 48));
+        }
+        bench.exchange(40, 1500 - 48);
+        let say = |hops: u32| {
+            let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).unwrap();
+            socket.set_unicast_hops_v6(hops).unwrap();
+            let right = index_of("right") as u32;
+            socket.bind(&SocketAddrV6::new(LINK_LOCAL[1], 0, 0, right).into()).unwrap();
+            let to = SocketAddrV6::new(LINK_LOCAL[0], PORT, 0, right);
+            socket.send_to(&[0x55; 40], &to.into()).unwrap();
+        };
+        say(254);
+        say(64);
+        bench.only(ON_RIGHT, RIGHT, LEFT);
+        say(255);
+        assert_eq!(bench.next(), (ON_LEFT, Report::Frame(LEFT, None, vec![0x55; 40])));
+    });
+}
+
+/// What [`LEFT_MAC`] and [`RIGHT_MAC`] give themselves (RFC 4291, appendix A).
+const LINK_LOCAL: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0x00ff, 0xfe00, 1),
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0x00ff, 0xfe00, 2),
+];
+
+#[test]
 fn two_neighbours_have_a_port_each_has() {
     on_each("peers::two_neighbours_have_a_port_each_has", |bench| {
         set_up(LO, true);
@@ -200,6 +243,112 @@ fn a_path_is_told_when_it_is_there_takes_less_or_more_or_is_gone() {
             take_address("left", [10, 0, 0, 1]);
             assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(BESIDE)));
         }
+    });
+}
+
+#[test]
+fn a_router_on_the_path_that_takes_less_is_believed_until_the_kernel_forgets() {
+    let name = "peers::a_router_on_the_path_that_takes_less_is_believed_until_the_kernel_forgets";
+    on_each(name, |bench| {
+        set_up(LO, true);
+        give_address("left", NEAR.octets());
+        for (datagrams, protocol, around) in [(udp(1, 2), 17, 28), (Datagrams::Gre, 47, 20)] {
+            forget_path_mtus_after(600);
+            let beyond = from_to(NEAR.into(), FAR.into(), datagrams, ON_LEFT);
+            let added = bench.handle.add_peer(LEFT, &beyond).unwrap();
+            assert_eq!((bench.wait_up(LEFT), added.facts.mtu), (added.facts, 1500 - around));
+            too_long(protocol, 1400);
+            assert_eq!(bench.wait_up(LEFT).mtu, 1400 - around);
+            // It is the kernel that refuses what is longer, and no piece of it leaves.
+            let before = bench.counted(LEFT);
+            bench.send(ON_LEFT, 5, vec![whole(LEFT, vec![0x44; 1401 - around as usize])]);
+            assert_eq!(bench.next(), (ON_LEFT, Report::FramesSent(5, 1)));
+            let after = bench.counted(LEFT);
+            let grown = [after.send_failed - before.send_failed, after.sent - before.sent];
+            assert_eq!(grown, [1, 0]);
+            // Another answer, which the kernel soon forgets, maybe before anybody asks; it tells nobody.
+            if forget_path_mtus_after(1) {
+                too_long(protocol, 1300);
+                let mut told = bench.wait_up(LEFT);
+                if told.mtu == 1300 - around {
+                    told = bench.wait_up(LEFT);
+                }
+                assert_eq!(told, added.facts);
+            }
+            bench.remove(ON_LEFT, LEFT);
+        }
+    });
+}
+
+/// Of the cable's left end, and of a host on it that does not answer.
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// What a router answers to a packet from [`NEAR`] to [`FAR`] that is longer than its next wire takes
+/// (RFC 1191): of UDP from port 1 to port 2, or of GRE.
+fn too_long(protocol: u8, mtu: u16) {
+    let mut message = vec![3, 4, 0, 0, 0, 0];
+    message.extend(mtu.to_be_bytes());
+    message.extend([0x45, 0, 5, 0xdc, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    message.extend([NEAR.octets(), FAR.octets()].concat());
+    message.extend([0, 1, 0, 2, 0, 0, 0, 0]);
+    let words = message.chunks_exact(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum = words.sum::<u32>();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap();
+    socket.send_to(&message, &SocketAddr::from((NEAR, 0)).into()).unwrap();
+}
+
+#[test]
+fn a_payload_longer_than_our_path_takes_finds_room_the_next_time() {
+    let name = "peers::a_payload_longer_than_our_path_takes_finds_room_the_next_time";
+    on_each(name, |bench| {
+        set_up(LO, true);
+        set_mtu(LO, 1500);
+        let there = UdpSocket::bind((THERE, 2)).unwrap();
+        bench.handle.add_peer(LEFT, &from_to(HERE, THERE, udp(1, 2), ON_LEFT)).unwrap();
+        bench.wait_up(LEFT);
+        // In fragments, of which the kernel makes one again. Nothing is shown of one that was cut.
+        for (number, length) in [3000, 9000, 65_507].into_iter().enumerate() {
+            there.send_to(&vec![0x21; length], (HERE, 1)).unwrap();
+            there.send_to(&[0x22; 40], (HERE, 1)).unwrap();
+            let heard = bench.next();
+            assert_eq!(heard, (ON_LEFT, Report::Frame(LEFT, None, vec![0x22; 40])));
+            assert_eq!(bench.counted(LEFT).unreadable, number as u64 + 1);
+            there.send_to(&vec![0x23; length], (HERE, 1)).unwrap();
+            let heard = bench.next();
+            assert_eq!(heard, (ON_LEFT, Report::Frame(LEFT, None, vec![0x23; length])));
+        }
+        // And one without a byte is a frame as any.
+        there.send_to(&[], (HERE, 1)).unwrap();
+        assert_eq!(bench.next(), (ON_LEFT, Report::Frame(LEFT, None, Vec::new())));
+    });
+}
+
+#[test]
+fn a_link_that_goes_gives_all_batches_back() {
+    on_each("peers::a_link_that_goes_gives_all_batches_back", |bench| {
+        const BATCHES: u32 = 100;
+        set_up(LO, true);
+        bench.add_ends(ends([udp(1, 2), udp(2, 1)], [HERE, THERE]));
+        for token in 1..=BATCHES {
+            let frame = || with_data(LEFT, vec![1; 40], vec![2; 1000]);
+            bench.send(ON_LEFT, token, (0..100).map(|_| frame()).collect());
+        }
+        bench.handle.remove_link(LEFT);
+        let (mut back, mut is_down) = (1, false);
+        while back <= BATCHES || !is_down {
+            match bench.next() {
+                (ON_LEFT, Report::FramesSent(token, 100)) if token == back => back += 1,
+                (ON_LEFT, Report::LinkDown(LEFT)) => is_down = true,
+                (ON_RIGHT, Report::Frame(RIGHT, None, bytes)) => assert_eq!(bytes.len(), 1040),
+                other => panic!("expected batches and the end of the link, saw {other:?}"),
+            }
+        }
+        bench.nothing_is_lent_beside_frames(ON_LEFT);
+        // And the port is free for the next one.
+        bench.handle.add_peer(BESIDE, &from_to(HERE, THERE, udp(1, 2), ON_LEFT)).unwrap();
     });
 }
 
