@@ -17,6 +17,11 @@
 //! is counted by the driver; the batch comes back, whole, once none of its bytes is looked at any
 //! more. More than one may be out.
 //!
+//! **Links through IP.** A *datagram link* has no interface of its own and no Ethernet: its frames are
+//! the payloads of datagrams to and from one other host, which the kernel routes. All else holds of
+//! it as of the others. Who takes its frames ([`VirtualLinks::takes`]) knows what they are; they are
+//! never opened as Ethernet.
+//!
 //! **Virtual links.** A link need not be the driver's: a machine beside those that live on it may
 //! carry its frames inside frames of another one ([`VirtualLinks`]).
 
@@ -46,9 +51,10 @@ impl fmt::Display for LinkId {
 /// What is known about a link that is up; told again when it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkFacts {
-    /// The interface's own address.
+    /// The interface's own address; zeros on a datagram link, which has none.
     pub mac: [u8; 6],
-    /// Bytes behind the Ethernet header that a frame may have.
+    /// Bytes behind the Ethernet header that a frame may have; on a datagram link, where there is no
+    /// such header, of the whole payload that the path takes in one packet.
     pub mtu: u32,
     /// The VLAN whose frames the link takes and sends; `None` takes frames without a tag.
     pub vlan: Option<u16>,
@@ -165,7 +171,9 @@ pub struct InFrame<'a> {
     /// The outermost VLAN tag, if the kernel took it off: it stood behind the two addresses, so that
     /// twelve of the bytes, the tag and the others are the frame that the wire had.
     pub tag: Option<VlanTag>,
-    /// The frame from its destination address on, without that tag and without check sequence.
+    /// The frame from its destination address on, without that tag and without check sequence. On a
+    /// datagram link the payload, which may be longer than its MTU, since the way back may take more,
+    /// or empty.
     pub bytes: &'a [u8],
 }
 
