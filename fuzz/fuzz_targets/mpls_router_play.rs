@@ -238,7 +238,7 @@ impl Play {
         assert_eq!(front[..12], [THERE.0, OWN.0].concat());
         let header = if front[12] == 0x81 { 18 } else { 14 };
         assert_eq!(front[header - 2..header], [0x88, 0x47]);
-        let largest = self.router.nhlfes().map(|(_, value, _)| value.mtu).max();
+        let largest = self.router.nhlfes().map(|(_, value, ..)| value.mtu).max();
         assert!(front.len() - header + rest.len() <= largest.expect("it was sent") as usize);
     }
 

@@ -7,6 +7,7 @@
 //! ```
 
 use std::fs::{self, Permissions};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,8 +18,8 @@ use serde_json::Value;
 use wire::ethernet::{Header, MacAddress};
 use wire::mpls::{Label, LabelStackEntry};
 
-use crate::common::{Server, text, write};
-use crate::lan::{ip, must, wait_until};
+use crate::common::{Server, flat, text, write};
+use crate::lan::{inside, ip, must, wait_until};
 use crate::routed::shown;
 use crate::station::Station;
 
@@ -76,6 +77,15 @@ impl Cables {
             }
         }
         Ok(())
+    }
+
+    /// Our router, of this configuration.
+    fn route(&self, home: &Path, config: &str) -> Server {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.here, env!("CARGO_BIN_EXE_plateway")]);
+        command.env("NO_COLOR", "1").stdin(Stdio::null());
+        let args = ["--config", &write(home, config)];
+        Server::try_start_by(command, home, "router", &args).unwrap_or_else(|log| panic!("{log}"))
     }
 
     /// What is sent from there on a cable is lost, and the cable stays up.
@@ -229,12 +239,7 @@ fn send(station: &Station, router: &Server) -> &'static str {
 fn frr_s_bfdd_and_a_router_hear_each_other_and_packets_go_around_the_cable_that_fails() {
     let Some(cables) = Cables::make() else { return };
     let home = tempfile::tempdir().unwrap();
-    let path = write(home.path(), &config(Some("2s")));
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", &cables.here, env!("CARGO_BIN_EXE_plateway")]);
-    command.env("NO_COLOR", "1").stdin(Stdio::null());
-    let router = Server::try_start_by(command, home.path(), "router", &["--config", &path])
-        .unwrap_or_else(|log| panic!("{log}"));
+    let router = cables.route(home.path(), &config(Some("2s")));
     // Nobody is there yet, which is no failure.
     assert_eq!(neighbour(&router, 0), ("Down".to_owned(), "primary".to_owned()));
     let bfdd = Bfdd::start(&cables, home.path());
@@ -322,4 +327,21 @@ fn check_says_that_a_neighbour_has_no_address_on_its_link_or_another_s() {
             None => assert!(!said.contains("in no network") && !said.contains("waits"), "{said}"),
         }
     }
+}
+
+#[test]
+fn a_port_of_bfd_that_is_another_s_is_refused_and_what_stood_before_stands() {
+    let Some(cables) = Cables::make() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let router = cables.route(home.path(), &config(None));
+    let other = inside(&cables.here, || UdpSocket::bind("0.0.0.0:3784").unwrap());
+    let refused = router.refuse_apply(&config(Some("2s")));
+    let words = "port 3784 of 10.0.1.1 is another's";
+    assert!(flat(refused.as_bytes()).contains(words), "{refused}");
+    let shown = shown(&router);
+    let paths = shown["routers"][0]["paths"].as_array().unwrap();
+    assert_eq!((paths.len(), &shown["routers"][0]["neighbours"]), (4, &Value::Array(Vec::new())));
+    drop(other);
+    router.apply(&config(Some("2s")));
+    assert_eq!(neighbour(&router, 0), ("Down".to_owned(), "primary".to_owned()));
 }

@@ -640,6 +640,7 @@ mod tests {
             paths: vec![PathStatus::default()],
             pseudowires: vec![PseudowireStatus::default()],
             tunnels: vec![TunnelStatus::default()],
+            neighbours: vec![NeighbourStatus::default()],
             ..RouterStatus::default()
         };
         let router = serde_json::to_value(&router).expect("JSON");
@@ -647,11 +648,14 @@ mod tests {
             ("", &["name", "shard", "quarantine_ms", "strays"][..]),
             ("/ports/0", &["name", "kind", "up", "mac", "mtu", "received", "sent", "queue_full"]),
             ("/labels/0", &["label", "from", "action", "owner", "packets", "dropped"]),
-            ("/paths/0", &["name", "link", "next_hop", "labels", "mtu", "up", "packets"]),
+            ("/paths/0", &["name", "link", "next_hop", "labels", "mtu", "up", "takes", "packets"]),
             ("/pseudowires/0", &["name", "circuit", "label_in", "label_out", "lsp", "state"]),
             ("/pseudowires/0", &["sent", "delivered", "missing", "drops", "sequence"]),
             ("/tunnels/0", &["name", "circuit", "way", "comes", "goes", "state", "sequence"]),
             ("/tunnels/0", &["sent", "delivered", "missing", "drops"]),
+            ("/neighbours/0", &["name", "link", "next_hop", "address", "state", "takes"]),
+            ("/neighbours/0", &["remote_state", "diagnostic", "detection_time_us", "ups"]),
+            ("/neighbours/0", &["to_backup", "to_primary", "drops"]),
         ] {
             let object = router.pointer(at).expect(at);
             for key in keys {

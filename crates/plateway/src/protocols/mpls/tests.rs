@@ -223,4 +223,9 @@ fn labels_that_lead_back_to_where_they_were_are_a_circle() {
         + "[[ilm]]\nlabel = 200\nfrom = \"eth3\"\nlink = \"eth3\"\nnext_hop = \"02:00:00:00:00:0c\"\nlabels = [7]\n";
     let own = own.replace("labels = [7]", "labels = [700]");
     assert_eq!(found(&own, &here), [""; 0]);
+    // What goes elsewhere, and comes back while that fails.
+    let around = ports.to_owned()
+        + &ilm(200, "02:00:00:00:00:0c", "[700]")
+        + &format!("backup = {{ link = \"eth3\", next_hop = \"{A}\", labels = [200] }}\n");
+    assert_eq!(found(&around, &here), ["packets go in a circle: ilm 200 -> ilm 200"]);
 }
