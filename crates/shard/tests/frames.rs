@@ -696,10 +696,7 @@ fn a_router_refuses_what_does_not_fit_and_tells_how_things_are() {
     let taken =
         Change::SetLabel { space: Space::Platform, label, fec: FecId(1), action: Action::Pop };
     host.begin(|| Order::Route(RouterId(0), Box::new(taken.clone())));
-    assert_eq!(
-        host.answers(),
-        ["Refused(\"label 100 is that of pseudowire 0 (what comes by link 20)\")"]
-    );
+    assert_eq!(host.answers(), ["Refused(\"label 100 is that of pseudowire 0 (of link 20)\")"]);
     host.begin(|| Order::ReportRouter(RouterId(0)));
     let answers = host.answers();
     assert!(answers[0].contains("RouterReport") && answers[0].contains("label_in: Label(100)"));
