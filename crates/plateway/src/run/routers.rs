@@ -22,10 +22,12 @@ mod view;
 
 use std::collections::BTreeMap;
 
+use block::ShardId;
 use contract::{EtherType, Intake, LinkId, Spread, Takes};
 use indexmap::IndexMap;
 use mpls::limits::PORTS_MAX;
 use mpls::{Change, Core, FecId, PortKind, PseudowireId, RouterId, RouterReport};
+use reactor::PeerOptions;
 use shard::{Answer, Order};
 
 use super::Running;
@@ -318,9 +320,7 @@ impl Running {
         (ethernet, takes): (&Ethernet, Takes),
         (access, poll): (LinkAccess, contract::Poll),
     ) -> Result<Option<String>, RunError> {
-        let shards = u32::from(self.shards.handle().shards());
-        let shard = block::ShardId((router.0 % shards) as u16);
-        let intake = Intake { takes, spread: Spread::One(shard, Vec::new()) };
+        let intake = Intake { takes, spread: Spread::One(self.shard_of(router), Vec::new()) };
         let gone = Change::RemovePort(link);
         self.route(router, title, &Change::SetPort(link, kind), Some(&gone))?;
         let how = (access, poll, true);
@@ -336,6 +336,32 @@ impl Running {
                 ethernet.interface
             )
         }))
+    }
+
+    /// A link through IP becomes a port, and then is opened.
+    fn open_peer(
+        &self,
+        router: RouterId,
+        (title, name): (&str, &str),
+        (link, kind): (LinkId, PortKind),
+        options: &PeerOptions,
+    ) -> Result<(), RunError> {
+        let gone = Change::RemovePort(link);
+        self.route(router, title, &Change::SetPort(link, kind), Some(&gone))?;
+        self.shards.event_log().name_link(link, name);
+        match self.shards.handle().add_peer(link, options) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.shards.event_log().forget_link(link);
+                let _ = self.route(router, title, &gone, None);
+                Err(RunError::new(error.to_string()).within(title))
+            }
+        }
+    }
+
+    /// Where a router is.
+    fn shard_of(&self, router: RouterId) -> ShardId {
+        ShardId((router.0 % u32::from(self.shards.handle().shards())) as u16)
     }
 
     fn add_port(&mut self, config: &PortConfig) -> Result<Option<String>, RunError> {

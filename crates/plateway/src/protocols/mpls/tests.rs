@@ -94,7 +94,7 @@ name = "far"
 circuit = "many"
 class = "7.1"
 peer = "192.0.2.2"
-gre = { key_in = 7 }
+gre = { key_in = 7, key_out = 8 }
 [[tunnel]]
 name = "farther"
 circuit = "many"

@@ -3,7 +3,6 @@
 //!
 //! Errors: if not all shards carry out an order, all are told again what is in the book.
 
-use block::ShardId;
 use contract::Poll;
 use mpls::limits::NEIGHBOURS_MAX;
 use mpls::{Change, Neighbour, NeighbourId, PortKind, RouterId, Subject};
@@ -98,26 +97,16 @@ impl Running {
             return Err(RunError::new(format!("link {} is not open", config.link)));
         };
         let link = self.routed_link(key(config))?;
-        let gone = Change::RemovePort(link);
-        self.route(router, &title, &Change::SetPort(link, PortKind::Bfd), Some(&gone))?;
-        let shards = u32::from(self.shards.handle().shards());
         let options = PeerOptions {
             peer: config.address,
             local: None,
             datagrams: Datagrams::UdpTo { port: UDP_PORT_SINGLE_HOP },
             neighbour_on: Some(interface),
-            shard: ShardId((router.0 % shards) as u16),
+            shard: self.shard_of(router),
             poll: Poll::default(),
         };
-        self.shards.event_log().name_link(link, &port_name(config));
-        match self.shards.handle().add_peer(link, &options) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.shards.event_log().forget_link(link);
-                let _ = self.route(router, &title, &gone, None);
-                Err(RunError::new(error.to_string()).within(&title))
-            }
-        }
+        let name = port_name(config);
+        self.open_peer(router, (&title, &name), (link, PortKind::Bfd), &options)
     }
 
     fn close_bfd_port(&mut self, router: RouterId, config: &NeighbourConfig) -> Option<String> {

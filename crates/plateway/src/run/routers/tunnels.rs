@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use block::ShardId;
 use contract::{LinkId, Poll};
 use mpls::limits::TUNNELS_MAX;
 use mpls::{Change, Fec, PortKind, RouterId, Tunnel, TunnelId};
@@ -104,10 +103,6 @@ impl Running {
     ) -> Result<(), RunError> {
         let (title, way) = (config.title(), config.way);
         let link = self.routed_link(key(&config.router, &way))?;
-        let gone = Change::RemovePort(link);
-        let port = Change::SetPort(link, PortKind::Tunnels(way.kind()));
-        self.route(router, &title, &port, Some(&gone))?;
-        let shards = u32::from(self.shards.handle().shards());
         let options = PeerOptions {
             peer: way.peer,
             local: way.local,
@@ -116,18 +111,11 @@ impl Running {
                 Some((local_port, peer_port)) => Datagrams::Udp { local_port, peer_port },
             },
             neighbour_on: None,
-            shard: ShardId((router.0 % shards) as u16),
+            shard: self.shard_of(router),
             poll: Poll::default(),
         };
-        self.shards.event_log().name_link(link, &way.title());
-        match self.shards.handle().add_peer(link, &options) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.shards.event_log().forget_link(link);
-                let _ = self.route(router, &title, &gone, None);
-                Err(RunError::new(error.to_string()).within(&title))
-            }
-        }
+        let port = (link, PortKind::Tunnels(way.kind()));
+        self.open_peer(router, (&title, &way.title()), port, &options)
     }
 
     fn close_tunnel_port(&mut self, router: RouterId, config: &TunnelConfig) -> Option<String> {
