@@ -8,7 +8,8 @@ use wire::aoe::{
     Address, AtaArgument, ConfigArgument, Directive, Header, MaskArgument, Message, ReserveArgument,
 };
 use wire::ata::{IdentifyDevice, TrimRange};
-use wire::ethernet::MacAddress;
+use wire::clamp::Clamp;
+use wire::ethernet::{EtherType, MacAddress};
 
 fuzz_target!(|input: &[u8]| {
     contract!(Header, input);
@@ -17,6 +18,7 @@ fuzz_target!(|input: &[u8]| {
         drop(format!("{message:?}"));
         assert!(message.data_length() <= input.len());
     }
+    clamp(input);
     let body = input.get(Header::SIZE..).unwrap_or_default();
     if let Some(argument) = contract!(AtaArgument, body) {
         one_line(&argument);
@@ -51,3 +53,21 @@ fuzz_target!(|input: &[u8]| {
         }
     }
 });
+
+/// Of a frame one byte may be lowered, where its sector count is, to what fits.
+fn clamp(input: &[u8]) {
+    let frame = [&[2; 12][..], &EtherType::AOE.0.to_be_bytes(), input].concat();
+    for fits in [0, 60, 1514, 9014, u32::MAX] {
+        let Some(lowered) = Clamp::AoeSectors.lower(None, &frame, || Some(fits)) else { continue };
+        let mut changed = frame.clone();
+        changed[lowered.at] = lowered.value;
+        let argument = |frame: &[u8]| ConfigArgument::parse(&frame[14 + Header::SIZE..]);
+        let (Ok(before), Ok(after)) = (argument(&frame), argument(&changed)) else {
+            panic!("it is one of Config")
+        };
+        assert!(after.sector_count < before.sector_count && after.sector_count > 0);
+        assert!(36 + 512 * u32::from(after.sector_count) <= fits);
+        assert_eq!(after, ConfigArgument { sector_count: after.sector_count, ..before });
+        assert_eq!(Clamp::AoeSectors.lower(None, &changed, || Some(fits)), None);
+    }
+}

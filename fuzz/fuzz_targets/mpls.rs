@@ -1,10 +1,11 @@
 //! Label stacks, and what a pseudowire has behind them: control words with their sequence numbers,
-//! and headers of the associated channel.
+//! and headers of the associated channel, with probes of the path.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
 use wire::mpls::{LabelStack, LabelStackEntry};
+use wire::probe::{Probe, ProbeKind};
 use wire::pseudowire::{AssociatedChannelHeader, ControlWord, Packet};
 use wire::sequence::{Arrival, Numbers, PseudowireSequence};
 
@@ -24,6 +25,17 @@ fuzz_target!(|input: &[u8]| {
     }
     if let Some(header) = contract!(AssociatedChannelHeader, input) {
         one_line(&header);
+    }
+    contract!(Probe, input);
+    match Probe::receive(input) {
+        Ok(probe) => {
+            one_line(&probe);
+            let is_whole = probe.length as usize <= input.len();
+            assert!(is_whole || probe.kind == ProbeKind::ANSWER);
+            let answer = probe.answer();
+            assert_eq!(Probe::receive(&answer.emit()), Ok(answer));
+        }
+        Err(error) => drop(error.to_string()),
     }
     if let Some(&[a, b, c, d]) = input.first_chunk() {
         sequence(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));

@@ -7,9 +7,10 @@
 //! outermost layer and the pattern of all others.
 //!
 //! What carries frames from router to router: [`mpls`] (label stacks), [`pseudowire`] (the control
-//! word) and [`bfd`] (whether the peer is there); [`gre`] and [`l2tp`], over [`ip`] and [`udp`], with
-//! [`checksum`]; [`sequence`] compares the numbers of all of them, and [`classify`] sorts the frames
-//! that they carry. These headers come as they nest:
+//! word), [`bfd`] (whether the peer is there) and [`probe`] (how large a frame gets there); [`gre`] and
+//! [`l2tp`], over [`ip`] and [`udp`], with [`checksum`]; [`sequence`] compares the numbers of all of
+//! them, [`classify`] sorts the frames that they carry, and [`clamp`] lowers what one of these asks
+//! for. These headers come as they nest:
 //! `pop` takes one off the front of bytes, and a [`Front`] has them pushed in front of each other.
 //!
 //! What other storage puts on the same wire, as far as it is compared with ours: [`tcp`],
@@ -38,6 +39,7 @@ pub mod aoe;
 pub mod ata;
 pub mod bfd;
 pub mod checksum;
+pub mod clamp;
 pub mod classify;
 pub mod ethernet;
 pub mod fibre_channel;
@@ -50,6 +52,7 @@ pub mod nfs;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod overhead;
+pub mod probe;
 pub mod pseudowire;
 pub mod rpc;
 pub mod scsi;

@@ -33,6 +33,7 @@ codes! {
         BFD = 0x0007 "BFD control",
         IPV4 = 0x0021 "IPv4",
         IPV6 = 0x0057 "IPv6",
+        MTU_PROBE = 0x7ff8 "MTU probe",
     }
 }
 
@@ -234,7 +235,8 @@ mod tests {
             ([0x10, 0, 0, 0x07], ChannelType::BFD, "channel BFD control"),
             ([0x10, 0, 0, 0x21], ChannelType::IPV4, "channel IPv4"),
             ([0x10, 0, 0, 0x57], ChannelType::IPV6, "channel IPv6"),
-            ([0x10, 0, 0x7f, 0xf8], ChannelType(0x7ff8), "channel 0x7ff8"),
+            ([0x10, 0, 0x7f, 0xf8], ChannelType::MTU_PROBE, "channel MTU probe"),
+            ([0x10, 0, 0x7f, 0xff], ChannelType(0x7fff), "channel 0x7fff"),
         ] {
             let header = AssociatedChannelHeader { channel_type: kind };
             assert_eq!(AssociatedChannelHeader::parse(&bytes), Ok(header));
