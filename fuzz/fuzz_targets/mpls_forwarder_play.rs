@@ -23,6 +23,7 @@ use mpls::{
 use plateway_fuzz::{Choices, one_line};
 use wire::bfd::{ControlPacket, Diagnostic, State};
 use wire::checksum::Checksum;
+use wire::clamp::Clamp;
 use wire::classify::{ClassKey, Classifier};
 use wire::ethernet::{EtherType, TagControl};
 use wire::gre::Header;
@@ -145,6 +146,7 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
         nhlfe: draw_nhlfe(choices),
         backup: choices.flag().then(|| draw_nhlfe(choices)),
         control_word: choices.flag().then(|| draw_sequencing(choices)),
+        clamp: choices.flag().then_some(Clamp::AoeSectors),
     }
 }
 
@@ -181,6 +183,7 @@ fn draw_frame(choices: &mut Choices<'_>) -> Vec<u8> {
         frame.extend(choices.of(&[
             [0, 0, 0, 1],
             [0x10, 0, 0, 7],
+            [0x10, 0, 0x7f, 0xf8],
             [0, 0, 0xff, 0xff],
             [2, 0, 0, 0],
         ]));
@@ -261,6 +264,24 @@ impl Play {
         self.received();
     }
 
+    /// What left by a core port comes back as it is, as from a router at the other end that has the
+    /// same labels: by it sessions come up, and probes are answered.
+    fn mirror(&mut self, choices: &mut Choices<'_>) {
+        if self.out.is_empty() {
+            return;
+        }
+        let batch = &self.out[choices.below(self.out.len())];
+        let frame = batch.frames[choices.below(batch.frames.len())];
+        let [prefix, head] = batch.heads(&frame);
+        let mut bytes = [prefix, head].concat();
+        if let Some((to, rest)) = bytes.split_first_chunk_mut::<6>()
+            && let Some(from) = rest.first_chunk_mut::<6>()
+        {
+            core::mem::swap(to, from);
+        }
+        self.come(frame.link, None, &bytes);
+    }
+
     /// What had to wait for other frames.
     fn received(&mut self) {
         while let Some((link, _)) = self.it.poll_received() {
@@ -331,7 +352,7 @@ fuzz_target!(|input: &[u8]| {
         out: Vec::new(),
     };
     while !choices.is_empty() {
-        match choices.below(8) {
+        match choices.below(9) {
             0..=2 => {
                 if let Some((router, change)) = play.draw_change(&mut choices)
                     && let Err(refused) = play.it.change(play.now, router, change)
@@ -360,7 +381,8 @@ fuzz_target!(|input: &[u8]| {
                 };
                 play.come(link, tag, &frame);
             }
-            6 => {
+            6 => play.mirror(&mut choices),
+            7 => {
                 play.now = play.now + Duration::from_micros(u64::from(choices.word()) * 100);
                 if play.it.poll_timeout().is_some_and(|at| at <= play.now) {
                     play.it.handle_timeout(play.now);

@@ -86,6 +86,7 @@ fn draw_pseudowire(choices: &mut Choices<'_>) -> Pseudowire {
             None,
             Some(Sequencing::Reorder),
         ]),
+        clamp: None,
     }
 }
 
@@ -178,6 +179,7 @@ impl Play {
                 let value = self.came_to(port, &packet);
                 assert_eq!(value.control_word, Some(Sequencing::Reorder));
             }
+            Verdict::DeliverChanged { .. } => panic!("no pseudowire has a clamp"),
             Verdict::Copy => panic!("no circuit is split"),
         }
         let is_dropped = matches!(verdict, Verdict::Drop(_));
@@ -402,6 +404,7 @@ fn start() -> Play {
         nhlfe: NhlfeId(0),
         backup: None,
         control_word: Some(Sequencing::Drop),
+        clamp: None,
     };
     router.set_pseudowire(play.now, PseudowireId(0), pseudowire).expect("nobody has its label");
     play

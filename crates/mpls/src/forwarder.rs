@@ -11,7 +11,7 @@
 //! A frame that is forwarded is copied once, from where the driver shows it to its port's batch. Each
 //! port has batches of its own, so that one whose interface takes nothing holds up no other; of
 //! frames that wait for it or are with the driver there are at most [`QUEUE_MAX`], the next are
-//! dropped and counted. Frames of virtual links are counted by whoever lives there.
+//! dropped and counted; as many messages about paths may wait beside them. Frames of virtual links are counted by whoever lives there.
 //!
 //! What a change says and what is known of links meets here: a path takes its port's own address,
 //! VLAN and MTU, a circuit its MTU, and a virtual link is up while the path of its pseudowire has a
@@ -19,19 +19,18 @@
 //! Units: those of the tables. Errors: changes are refused; frames are dropped and counted.
 
 mod neighbour;
+mod probes;
 mod watch;
 
 use core::mem::discriminant;
 use std::collections::{BTreeMap, VecDeque};
 
 use bfd::Sessions;
-use block::{IdMap, Instant};
+use block::{IdMap, Instant, Random};
 use contract::{
     FrameBatch, InFrame, LinkFacts, LinkId, Links, MacAddress, Misfits, VirtualLinks, counters,
 };
 use wire::ethernet::{EtherType, HEADER_SIZE};
-use wire::mpls::LabelStackEntry;
-use wire::pseudowire::ControlWord;
 
 use crate::change::{Change, Path, PortKind, RouterId};
 use crate::ftn::{Fec, Wire};
@@ -49,7 +48,7 @@ use crate::verdict::{Drops, Verdict};
 use neighbour::Near;
 pub use neighbour::{Neighbour, NeighbourId, NeighbourReport};
 use watch::Watched;
-pub use watch::{Event, SessionReport, Subject, Watch, WatchReport};
+pub use watch::{Event, Narrow, PathProof, SessionReport, Subject, Watch, WatchReport};
 
 counters! {
     /// What became of frames that were to leave by a port.
@@ -104,6 +103,9 @@ pub struct Forwarder {
     watched: BTreeMap<(RouterId, PseudowireId), Watched>,
     /// When the traffic of one of them moves next, if nothing happens until then.
     next_move: Option<Instant>,
+    /// What is drawn for probes, and when the next of them is due, or a moment before.
+    random: Random,
+    next_probe: Option<Instant>,
     near: BTreeMap<(RouterId, NeighbourId), Near>,
     /// When packets go to one of their next hops again, if nothing happens until then.
     next_revert: Option<Instant>,
@@ -129,6 +131,8 @@ impl Forwarder {
             sessions: Sessions::new(seed),
             watched: BTreeMap::new(),
             next_move: None,
+            random: Random::new(!seed),
+            next_probe: None,
             near: BTreeMap::new(),
             next_revert: None,
             events: VecDeque::new(),
@@ -327,10 +331,7 @@ impl Forwarder {
         let (pseudowire, way) = router.pseudowire(id)?;
         let nhlfe = router.nhlfe_taken(pseudowire.nhlfe_of(way)?)?;
         let below = self.ports.get(nhlfe.next_hop.port.0)?.facts?;
-        let labels = nhlfe.labels.as_slice().len() + 1;
-        let word = if pseudowire.control_word.is_some() { ControlWord::SIZE } else { 0 };
-        let around = labels * LabelStackEntry::SIZE + word + HEADER_SIZE;
-        let mtu = nhlfe.mtu.checked_sub(around as u32)?;
+        let mtu = router.fits(id)?.checked_sub(HEADER_SIZE as u32)?;
         Some(LinkFacts { mac: mac.0, mtu, vlan: None, ..below })
     }
 
@@ -352,6 +353,14 @@ impl Forwarder {
                     return Some(InFrame { link: circuit, tag: None, bytes: frame });
                 }
                 self.queue(circuit, &[], frame);
+            }
+            Verdict::DeliverChanged { circuit, front, rest } => {
+                match self.ports.get(circuit.0)?.kind {
+                    PortKind::Virtual { .. } => {
+                        self.received.push_back((circuit, [&front[..], rest].concat()));
+                    }
+                    _ => self.queue(circuit, &front, rest),
+                }
             }
             Verdict::Channel { pseudowire, way, header, message } => {
                 self.handle_message(now, (router, pseudowire, way), header, message);
@@ -427,9 +436,13 @@ impl Forwarder {
         counters.queued_max = counters.queued_max.max(counters.queued);
     }
 
-    /// A message about a path waits for a port, whatever else does.
+    /// A message about a path waits for a port, whatever else does, unless too many of these do.
     fn queue_first(&mut self, link: LinkId, front: &[u8], message: &[u8]) {
         let Some(Port { first, counters, .. }) = self.ports.get_mut(link.0) else { return };
+        if counters.queued >= 2 * u64::from(QUEUE_MAX) {
+            counters.queue_full += 1;
+            return;
+        }
         if first.is_empty() {
             self.due_first.push(link);
         }
@@ -564,12 +577,14 @@ impl VirtualLinks for Forwarder {
     fn poll_timeout(&self) -> Option<Instant> {
         let early = self.early.iter().filter_map(|id| self.early_of(*id)).min();
         let moves = Instant::earliest(self.next_move, self.next_revert);
+        let moves = Instant::earliest(moves, self.next_probe);
         Instant::earliest(Instant::earliest(self.sessions.poll_timeout(), moves), early)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.sessions.handle_timeout(now);
         self.work(now);
+        self.probe_when_due(now);
         self.move_when_due(now);
         self.revert_when_due(now);
         self.deliver_early(now);

@@ -19,6 +19,7 @@
 use block::{IdMap, Instant, planted};
 use contract::LinkId;
 use wire::Front;
+use wire::clamp::Lowered;
 use wire::classify::Class;
 use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, Tagged, VLAN_TAG_SIZE, VlanTag};
 use wire::mpls::{Label, LabelStackEntry};
@@ -46,11 +47,11 @@ impl Router {
         tag: Option<VlanTag>,
         frame: &'a [u8],
     ) -> Verdict<'a> {
-        let (front, rest) = restore(tag, frame);
-        let sent = match self.admit(circuit, tag, frame, front.len() + rest.len()) {
+        let bytes = frame.len() + if tag.is_some() { VLAN_TAG_SIZE } else { 0 };
+        let (sent, rest) = match self.admit(circuit, tag, frame, bytes) {
             Ok((_, Goes::ByAll)) => return Verdict::Copy,
-            Ok((class, Goes::By(wire))) => self.enter(wire, class, front, rest.len()),
-            Err(reason) => Err(reason),
+            Ok((class, Goes::By(wire))) => self.enter_whole(wire, class, tag, frame),
+            Err(reason) => (Err(reason), frame),
         };
         match sent {
             Ok((port, front)) => Verdict::Send { port, front, rest },
@@ -71,13 +72,12 @@ impl Router {
         tag: Option<VlanTag>,
         frame: &'a [u8],
     ) -> Verdict<'a> {
-        let (front, rest) = restore(tag, frame);
-        let tag = tag.or_else(|| Tagged::parse(frame).ok()?.tag);
-        let sent = match self.ports.get(circuit.0).map(|port| port.role) {
+        let (sent, rest) = match self.ports.get(circuit.0).map(|port| port.role) {
             Some(Role::Circuit(role)) => {
-                self.enter(wire, role.traffic_class(tag), front, rest.len())
+                let outermost = tag.or_else(|| Tagged::parse(frame).ok()?.tag);
+                self.enter_whole(wire, role.traffic_class(outermost), tag, frame)
             }
-            _ => Err(DropReason::NoCircuit),
+            _ => (Err(DropReason::NoCircuit), frame),
         };
         match sent {
             Ok((port, front)) => Verdict::Send { port, front, rest },
@@ -133,6 +133,50 @@ impl Router {
             Some(Class::Nowhere) => return Err(DropReason::NoClass),
         };
         Ok((traffic_class, Goes::By(wire)))
+    }
+
+    /// A frame that is here whole, but for a `tag` that was taken out of it, goes by this. Returns also
+    /// what stays as it is, behind what is new in front.
+    #[inline]
+    fn enter_whole<'a>(
+        &mut self,
+        wire: Wire,
+        traffic_class: u8,
+        tag: Option<VlanTag>,
+        frame: &'a [u8],
+    ) -> (Result<(LinkId, Front<FRONT_MAX>), DropReason>, &'a [u8]) {
+        let lowered = self.lower(wire, tag, frame);
+        let (front, rest) = head(tag, frame, lowered);
+        (self.enter(wire, traffic_class, front, rest.len()), rest)
+    }
+
+    /// What is to be another in a frame of a pseudowire, so that those that it asks for fit.
+    #[inline]
+    fn lower(&mut self, wire: Wire, tag: Option<VlanTag>, frame: &[u8]) -> Option<Lowered> {
+        let Wire::Pseudowire(id) = wire else { return None };
+        let clamp = self.pseudowires.get(id.0)?.pseudowire.clamp?;
+        let lowered = clamp.lower(tag, frame, || self.fits(id))?;
+        self.pseudowires[id.0].counters.clamped += 1;
+        Some(lowered)
+    }
+
+    /// A frame that leaves by a circuit, with what is to be another in it.
+    #[inline]
+    pub(crate) fn clamp<'a>(&mut self, id: PseudowireId, left: Verdict<'a>) -> Verdict<'a> {
+        if let Verdict::Deliver { circuit, frame } = left
+            && let Some(lowered) = self.lower(Wire::Pseudowire(id), None, frame)
+        {
+            let (front, rest) = head(None, frame, Some(lowered));
+            return Verdict::DeliverChanged { circuit, front, rest };
+        }
+        left
+    }
+
+    /// The same of one that came early.
+    pub(crate) fn clamp_early(&mut self, wire: Wire, frame: &mut [u8]) {
+        if let Some(Lowered { at, value }) = self.lower(wire, None, frame) {
+            frame[at] = value;
+        }
     }
 
     /// A frame of which `front` and so many bytes behind it are to be sent goes by this.
@@ -192,18 +236,26 @@ enum Goes {
     ByAll,
 }
 
-/// A frame with the tag that was taken out of it: what is new in front, and what stays where it is.
+/// A frame with the tag that was taken out of it, and with a byte that is another: what is new in
+/// front, and what stays where it is.
 #[inline]
-fn restore(tag: Option<VlanTag>, frame: &[u8]) -> (Front<FRONT_MAX>, &[u8]) {
+fn head(tag: Option<VlanTag>, frame: &[u8], lowered: Option<Lowered>) -> (Front<FRONT_MAX>, &[u8]) {
     let mut front = Front::new();
-    match tag.zip(frame.split_first_chunk::<ADDRESSES>()) {
-        Some((tag, (addresses, behind))) => {
-            front.push(&tag.emit());
-            front.push(addresses);
-            (front, behind)
-        }
-        None => (front, frame),
+    let Some((addresses, mut behind)) =
+        frame.split_first_chunk::<ADDRESSES>().filter(|_| tag.is_some() || lowered.is_some())
+    else {
+        return (front, frame);
+    };
+    if let Some(Lowered { at, value }) = lowered {
+        front.push(&[value]);
+        front.push(&frame[ADDRESSES..at]);
+        behind = &frame[at + 1..];
     }
+    if let Some(tag) = tag {
+        front.push(&tag.emit());
+    }
+    front.push(addresses);
+    (front, behind)
 }
 
 impl Circuit {

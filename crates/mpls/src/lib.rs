@@ -20,6 +20,7 @@ pub mod limits;
 mod lsr;
 pub mod nhlfe;
 pub mod port;
+pub mod probe;
 pub mod protection;
 pub mod pseudowire;
 mod refused;
@@ -35,13 +36,14 @@ pub mod verdict;
 
 pub use change::{Change, Path, PortKind, RouterId};
 pub use forwarder::{
-    Event, Forwarder, Neighbour, NeighbourId, NeighbourReport, QueueCounters, SessionReport,
-    Subject, Watch, WatchReport,
+    Event, Forwarder, Narrow, Neighbour, NeighbourId, NeighbourReport, PathProof, QueueCounters,
+    SessionReport, Subject, Watch, WatchReport,
 };
 pub use ftn::{Fec, Wire};
 pub use ilm::{Action, FecId, Ilm, IlmEntry, Owner};
 pub use nhlfe::{Labels, NextHop, Nhlfe, NhlfeId};
 pub use port::{Circuit, Core, Role, TunnelPort};
+pub use probe::{ProbeCounters, Proof};
 pub use protection::{ProtectionCounters, Way};
 pub use pseudowire::{Origin, Pseudowire, PseudowireId};
 pub use refused::Refused;

@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+use wire::clamp::HEAD_MAX;
 use wire::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
 use wire::gre;
 use wire::l2tp::DataHeader;
@@ -14,13 +15,13 @@ use wire::pseudowire::ControlWord;
 /// router, and explicit null or another such one. With them an NHLFE is as large as a line of cache.
 pub const LABELS_MAX: usize = 3;
 /// Headers in front of a frame that leaves: Ethernet with a tag, the labels, that of a pseudowire
-/// and its control word; and the frame's addresses with a tag of its own, where that is put back.
+/// and its control word; and the frame's addresses with a tag of its own, where that is put back, or
+/// all up to the byte that is lowered.
 pub const FRONT_MAX: usize = HEADER_SIZE
     + VLAN_TAG_SIZE
     + (LABELS_MAX + 1) * LabelStackEntry::SIZE
     + ControlWord::SIZE
-    + ADDRESSES
-    + VLAN_TAG_SIZE;
+    + HEAD_MAX;
 /// Of a frame: destination and source.
 pub const ADDRESSES: usize = 12;
 /// Frames that wait at most until a port has sent them; the next are dropped. As many as Linux lets
@@ -70,6 +71,7 @@ pub const NEIGHBOURS_MAX: u32 = PORTS_MAX;
 const _: () = {
     // What goes in front of a frame in a tunnel through IP.
     assert!(DataHeader::SIZE_MAX + ADDRESSES + VLAN_TAG_SIZE <= FRONT_MAX);
+    assert!(ADDRESSES + VLAN_TAG_SIZE <= HEAD_MAX);
     assert!(gre::Header::SIZE_MAX <= DataHeader::SIZE_MAX);
     // The labels of one router do not make a stack that the next one refuses.
     assert!(LABELS_MAX < DEPTH_MAX);

@@ -83,7 +83,10 @@ impl Router {
                 };
                 match next {
                     Ok(None) => {}
-                    Ok(Some(verdict)) => return Ok(verdict),
+                    Ok(Some(verdict)) => {
+                        let State::Pseudowire(id) = state else { return Ok(verdict) };
+                        return Ok(self.clamp(id, verdict));
+                    }
                     Err(reason) => {
                         known.counters.dropped += 1;
                         return Err(reason);

@@ -12,6 +12,7 @@ use core::fmt;
 
 use block::planted;
 use contract::{LinkId, counters};
+use wire::clamp::Clamp;
 use wire::mpls::Label;
 use wire::sequence::Numbers;
 
@@ -63,6 +64,8 @@ pub struct Pseudowire {
     /// What is done with sequence numbers; `None` is a pseudowire without a control word. The same
     /// at the other end.
     pub control_word: Option<Sequencing>,
+    /// What is lowered in its frames, of both directions, so that those that they ask for fit.
+    pub clamp: Option<Clamp>,
 }
 
 impl Pseudowire {
@@ -120,6 +123,8 @@ counters! {
         channel_messages: Frames,
         /// Those that were sent.
         channel_messages_sent: Frames,
+        /// Frames in which a count was lowered, so that those that are asked for fit.
+        clamped: Frames,
     }
 }
 
@@ -129,6 +134,8 @@ pub(crate) struct PseudowireState {
     pub(crate) pseudowire: Pseudowire,
     /// The path that its frames take.
     pub(crate) way: Way,
+    /// The largest frame that each path takes, where that is less than its port's MTU says.
+    pub(crate) narrows: [Option<u32>; 2],
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) counters: PseudowireCounters,
@@ -141,6 +148,7 @@ impl PseudowireState {
         Self {
             pseudowire,
             way: Way::Primary,
+            narrows: [None; 2],
             sender: Sender::new(Numbers::PSEUDOWIRE),
             receiver: Receiver::new(Numbers::PSEUDOWIRE),
             counters: PseudowireCounters::default(),

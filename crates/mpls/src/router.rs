@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 
 use block::{IdMap, Instant};
 use contract::LinkId;
-use wire::mpls::Label;
+use wire::mpls::{Label, LabelStackEntry};
+use wire::pseudowire::ControlWord;
 use wire::sequence::Numbers;
 
 use crate::ftn::{Fec, Ftn, Wire};
@@ -263,6 +264,31 @@ impl Router {
         }
     }
 
+    /// The largest frame that a path of a pseudowire takes, as was found on the way; `None`: none that
+    /// its port sends was too large, as far as is known.
+    pub fn set_narrow(&mut self, id: PseudowireId, way: Way, narrow: Option<u32>) {
+        if let Some(state) = self.pseudowires.get_mut(id.0) {
+            state.narrows[way as usize] = narrow;
+        }
+    }
+
+    /// The largest frame, from its destination address on, that the port of a path of a pseudowire
+    /// takes; `None`: there is no such path now.
+    pub fn room(&self, id: PseudowireId, way: Way) -> Option<u32> {
+        let state = self.pseudowires.get(id.0)?;
+        let nhlfe = self.nhlfe_taken(state.pseudowire.nhlfe_of(way)?)?;
+        let word = if state.pseudowire.control_word.is_some() { ControlWord::SIZE } else { 0 };
+        let labels = (nhlfe.labels.as_slice().len() + 1) * LabelStackEntry::SIZE;
+        nhlfe.mtu.checked_sub((labels + word) as u32)
+    }
+
+    /// The same of the whole path that its frames take, as far as is known.
+    pub fn fits(&self, id: PseudowireId) -> Option<u32> {
+        let PseudowireState { way, narrows, .. } = self.pseudowires.get(id.0)?;
+        let room = self.room(id, *way)?;
+        Some(narrows[*way as usize].map_or(room, |narrow| narrow.min(room)))
+    }
+
     /// The other end of a pseudowire began anew, as was learnt in another way than by its numbers:
     /// what comes next is taken, whatever its number.
     pub fn follow_anew(&mut self, id: PseudowireId) {
@@ -284,8 +310,8 @@ impl Router {
         let ports = &mut self.ports;
         let mut index = 0;
         self.early.next = None;
-        while let Some(wire) = self.early.wires.get(index) {
-            let (taken, receiver) = match *wire {
+        while let Some(wire) = self.early.wires.get(index).copied() {
+            let (taken, receiver) = match wire {
                 Wire::Pseudowire(id) => match self.pseudowires.get_mut(id.0) {
                     Some(state) => (state.take_early(now, ports), Some(&state.receiver)),
                     None => (None, None),
@@ -295,8 +321,9 @@ impl Router {
                     None => (None, None),
                 },
             };
-            if taken.is_some() {
-                return taken;
+            if let Some((circuit, mut frame)) = taken {
+                self.clamp_early(wire, &mut frame);
+                return Some((circuit, frame));
             }
             match receiver.and_then(|receiver| receiver.waiting().poll_timeout()) {
                 Some(at) => {

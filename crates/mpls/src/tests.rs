@@ -1,6 +1,6 @@
 //! The rules of a router, one small test each: [`labels`] switches packets, [`edge`] lets frames in
 //! and out, [`split`] by several ways, [`tunnels`] through IP, [`tables`] changes what is known,
-//! [`neighbour`] goes around a link. The router here has core
+//! [`neighbour`] goes around a link, [`mtu`] knows what a path carries. The router here has core
 //! ports 1, 2 and 3 and circuits 11, 12 and 13.
 
 use block::Instant;
@@ -18,6 +18,7 @@ use crate::{
 mod edge;
 mod forwarder;
 mod labels;
+mod mtu;
 mod neighbour;
 mod protection;
 mod split;
@@ -85,6 +86,7 @@ fn pseudowire() -> Pseudowire {
         nhlfe: NhlfeId(1),
         backup: None,
         control_word: Some(Sequencing::Drop),
+        clamp: None,
     }
 }
 

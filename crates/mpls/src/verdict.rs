@@ -20,6 +20,8 @@ pub enum Verdict<'a> {
     Send { port: LinkId, front: Front<FRONT_MAX>, rest: &'a [u8] },
     /// The frame of a customer's, from its destination address on, leaves by a circuit.
     Deliver { circuit: LinkId, frame: &'a [u8] },
+    /// Such a frame, whose first bytes are others: `front` and `rest` are all of it.
+    DeliverChanged { circuit: LinkId, front: Front<FRONT_MAX>, rest: &'a [u8] },
     /// A message for the end of a pseudowire itself, which came by this path of the other end's.
     Channel {
         pseudowire: PseudowireId,

@@ -597,6 +597,7 @@ impl Host {
             nhlfe: NhlfeId(0),
             backup: None,
             control_word: Some(Sequencing::Drop),
+            clamp: None,
         };
         let path = Path {
             port: LINK,

@@ -131,7 +131,7 @@ impl Forwarder {
     pub(super) fn remove_neighbour(&mut self, now: Instant, router: RouterId, id: NeighbourId) {
         let Some(Near { neighbour, .. }) = self.near.remove(&(router, id)) else { return };
         self.sessions.remove(now, carrier(router, id));
-        self.renew_hops(neighbour.port);
+        self.renew_hops(now, neighbour.port);
     }
 
     pub(super) fn remove_neighbours(&mut self, now: Instant, router: RouterId) {
@@ -155,7 +155,7 @@ impl Forwarder {
         if let Some((router, way)) = moved.filter(|_| its.is_empty()) {
             self.tell_of_port(router, link, way);
         }
-        self.renew_hops(link);
+        self.renew_hops(now, link);
         its.into_iter().for_each(|key| self.renew_neighbour(now, key));
         self.transmit(now);
     }
@@ -271,11 +271,11 @@ impl Forwarder {
         if let Some(way) = tell(&mut near.protection, now, is_up) {
             self.events.push_back((key.0, Event::NeighbourMoved(key.1, way)));
         }
-        self.renew_hops(port);
+        self.renew_hops(now, port);
     }
 
     /// The router has the next hops of a port as they are now.
-    fn renew_hops(&mut self, link: LinkId) {
+    fn renew_hops(&mut self, now: Instant, link: LinkId) {
         if let Some(Port { router, kind: PortKind::Core(_), protection, .. }) =
             self.ports.get(link.0)
         {
@@ -285,7 +285,9 @@ impl Forwarder {
             let named = self.near.iter().filter(is_its);
             let named = named.map(|(_, near)| (near.neighbour.mac, state_of(&near.protection)));
             let hops = Hops { others: state_of(protection), named: named.collect() };
+            let router = *router;
             self.routers[router.0].router.set_hops(link, hops);
+            self.renew_all_probes(now, router);
         }
         self.find_next_revert();
     }
@@ -323,7 +325,7 @@ impl Forwarder {
                 self.tell_of_port(router, LinkId(link), way);
             }
         }
-        links.into_iter().for_each(|link| self.renew_hops(link));
+        links.into_iter().for_each(|link| self.renew_hops(now, link));
         // Frees those whose links have no port of the core any more, too.
         self.find_next_revert();
         self.look_at_virtual_links();

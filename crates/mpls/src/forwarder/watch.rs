@@ -7,7 +7,8 @@
 //! A session is there while its path has a port that is up, so a shard that has no such port has no
 //! session and no timer, and an interface that goes down is a path that fails at once. A packet
 //! belongs to the session of the path by which it came. Packets leave before the data of their turn,
-//! by a batch of their own. Which path is taken then is [`crate::protection`]'s to say.
+//! by a batch of their own. Which path is taken then is [`crate::protection`]'s to say, and how large
+//! frames it carries is asked when it comes up and when it is taken (`probes`).
 //! Units: microseconds in settings. Errors: settings that BFD refuses; packets are dropped and
 //! counted by the session. Spec: RFC 5885 (type 0x0007, CC type 1), RFC 5880.
 
@@ -22,8 +23,10 @@ use wire::pseudowire::{AssociatedChannelHeader, ChannelType};
 
 use super::Forwarder;
 use super::neighbour::{self, NeighbourId};
+use super::probes;
 use crate::change::RouterId;
 use crate::nhlfe::NhlfeId;
+use crate::probe::{ProbeCounters, Prober, Proof};
 use crate::protection::{Protection, ProtectionCounters, Way};
 use crate::pseudowire::PseudowireId;
 
@@ -66,6 +69,10 @@ pub enum Event {
     Down(PseudowireId, Way, Diagnostic),
     /// Its frames take this path now.
     Moved(PseudowireId, Way),
+    /// This path carries frames of so many bytes at most, and more were promised.
+    Narrow(PseudowireId, Way, Narrow),
+    /// It carries all that was promised, so many bytes, and did not before.
+    Whole(PseudowireId, Way, u32),
     /// The other end began anew.
     BeganAnew(PseudowireId),
     /// Both hear each other on the link.
@@ -92,9 +99,12 @@ impl Event {
     /// Whose it is.
     pub fn subject(&self) -> Subject {
         match *self {
-            Self::Up(id, _) | Self::Down(id, ..) | Self::Moved(id, _) | Self::BeganAnew(id) => {
-                Subject::Pseudowire(id)
-            }
+            Self::Up(id, _)
+            | Self::Down(id, ..)
+            | Self::Moved(id, _)
+            | Self::Narrow(id, ..)
+            | Self::Whole(id, ..)
+            | Self::BeganAnew(id) => Subject::Pseudowire(id),
             Self::NeighbourUp(id)
             | Self::NeighbourDown(id, _)
             | Self::NeighbourUnwatched(id)
@@ -106,11 +116,14 @@ impl Event {
     /// Whether somebody should look.
     pub fn is_bad(&self) -> bool {
         match self {
-            Self::Down(..) | Self::NeighbourDown(..) | Self::NeighbourUnwatched(_) => true,
+            Self::Down(..)
+            | Self::Narrow(..)
+            | Self::NeighbourDown(..)
+            | Self::NeighbourUnwatched(_) => true,
             Self::Moved(_, way) | Self::NeighbourMoved(_, way) | Self::PortMoved(_, way) => {
                 *way == Way::Backup
             }
-            Self::Up(..) | Self::BeganAnew(_) | Self::NeighbourUp(_) => false,
+            Self::Up(..) | Self::Whole(..) | Self::BeganAnew(_) | Self::NeighbourUp(_) => false,
         }
     }
 }
@@ -121,6 +134,13 @@ impl fmt::Display for Event {
             Self::Up(_, way) => write!(f, "its {way} path is up"),
             Self::Down(_, way, why) => write!(f, "its {way} path is down: {why}"),
             Self::Moved(_, way) => write!(f, "its frames take the {way} path from now on"),
+            Self::Narrow(_, way, Narrow { fits, promised }) => write!(
+                f,
+                "its {way} path carries frames of {fits} bytes at most, not of {promised}"
+            ),
+            Self::Whole(_, way, promised) => {
+                write!(f, "its {way} path carries frames of {promised} bytes, as it should")
+            }
             Self::BeganAnew(_) => f.write_str("the router at its other end began anew"),
             Self::NeighbourUp(_) => f.write_str("BFD is up"),
             Self::NeighbourDown(_, why) => write!(f, "BFD is down: {why}"),
@@ -137,11 +157,30 @@ impl fmt::Display for Event {
     }
 }
 
+/// The largest frame that a path carries, and the largest one that it should, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Narrow {
+    pub fits: u32,
+    pub promised: u32,
+}
+
 /// A pseudowire that is watched.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) watch: Watch,
     pub(super) protection: Protection,
+    /// What each path is asked.
+    pub(super) probers: [Prober; 2],
+}
+
+/// What is known of how large frames a path carries.
+#[derive(Clone, Copy, Debug)]
+pub struct PathProof {
+    /// Bytes of the largest frame that it should carry.
+    pub promised: u32,
+    pub proof: Proof,
+    /// Whether it is being asked.
+    pub is_asked: bool,
 }
 
 /// How a watched pseudowire is at present.
@@ -153,6 +192,10 @@ pub struct WatchReport {
     pub protection: ProtectionCounters,
     /// The session of each path; `None` while the path has no port that is up.
     pub sessions: [Option<SessionReport>; 2],
+    /// `None` of a path that was never up, so nothing was asked.
+    pub proofs: [Option<PathProof>; 2],
+    /// What was asked of both paths.
+    pub probes: ProbeCounters,
 }
 
 /// A session.
@@ -185,14 +228,16 @@ impl Forwarder {
     ) {
         match watch {
             Some(watch) => {
-                let new = || Watched { watch, protection: Protection::new(watch.revert_after) };
+                let protection = || Protection::new(watch.revert_after);
+                let new = || Watched { watch, protection: protection(), probers: <_>::default() };
                 let watched = self.watched.entry((router, id)).or_insert_with(new);
                 (watched.watch, watched.protection.wait) = (watch, watch.revert_after);
             }
             None => {
                 self.watched.remove(&(router, id));
                 self.find_next_move();
-                self.take_way(router, id, Way::Primary);
+                self.forget_probes(router, id);
+                self.take_way(now, router, id, Way::Primary);
             }
         }
         self.renew_sessions(now, router, id);
@@ -222,6 +267,7 @@ impl Forwarder {
             .expect("a change whose settings BFD refuses was refused");
         }
         self.keep_to_paths(router, id);
+        self.renew_probes(now, router, id);
         self.transmit(now);
     }
 
@@ -274,6 +320,8 @@ impl Forwarder {
             // What is discarded is counted there.
             let _ = self.sessions.handle_packet(now, carrier(router, id, way), message);
             self.work(now);
+        } else if header.channel_type == ChannelType::MTU_PROBE {
+            self.handle_probe(now, (router, id, way), message);
         }
     }
 
@@ -327,13 +375,20 @@ impl Forwarder {
         };
         self.events.push_back((router, event));
         let Some(watched) = self.watched.get_mut(&(router, id)) else { return };
-        if let Some(way) = watched.protection.handle(now, way, is_up.is_ok()) {
-            self.take_way(router, id, way);
+        let moved = watched.protection.handle(now, way, is_up.is_ok());
+        if let Some(way) = moved {
+            self.take_way(now, router, id, way);
+        }
+        match is_up {
+            // One that is taken at once is asked already.
+            Ok(()) if moved != Some(way) => self.probe_anew(now, (router, id, way)),
+            Ok(()) => {}
+            Err(_) => self.probe_no_more(now, (router, id, way)),
         }
         self.find_next_move();
     }
 
-    fn find_next_move(&mut self) {
+    pub(super) fn find_next_move(&mut self) {
         let moves = self.watched.values().filter_map(|one| one.protection.poll_timeout());
         self.next_move = moves.min();
     }
@@ -348,16 +403,17 @@ impl Forwarder {
             .iter_mut()
             .filter_map(|(key, one)| Some((*key, one.protection.handle_timeout(now)?)))
             .collect();
-        moves.into_iter().for_each(|((router, id), way)| self.take_way(router, id, way));
+        moves.into_iter().for_each(|((router, id), way)| self.take_way(now, router, id, way));
         self.find_next_move();
     }
 
-    fn take_way(&mut self, router: RouterId, id: PseudowireId, way: Way) {
+    pub(super) fn take_way(&mut self, now: Instant, router: RouterId, id: PseudowireId, way: Way) {
         let Some(routed) = self.routers.get_mut(router.0) else { return };
         let before = routed.router.pseudowire(id).map(|(_, way)| way);
         if before.is_some_and(|before| before != way) {
             routed.router.take_way(id, way);
             self.events.push_back((router, Event::Moved(id, way)));
+            self.probe_anew(now, (router, id, way));
             // Its circuit may be a virtual link, which is what its path is.
             self.look_at_virtual_links();
         }
@@ -372,13 +428,15 @@ impl Forwarder {
 
     /// How a pseudowire is watched; `None`: it is not.
     pub(super) fn watch_report(&self, router: RouterId, id: PseudowireId) -> Option<WatchReport> {
-        let Watched { watch, protection } = self.watched.get(&(router, id))?;
+        let Watched { watch, protection, probers } = self.watched.get(&(router, id))?;
         let session = |way| self.session_report(carrier(router, id, way));
         Some(WatchReport {
             watch: *watch,
             active: protection.active(),
             protection: protection.counters,
             sessions: Way::BOTH.map(session),
+            proofs: probers.each_ref().map(probes::report),
+            probes: probers.iter().map(|prober| prober.counters).sum(),
         })
     }
 }

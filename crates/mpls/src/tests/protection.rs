@@ -2,7 +2,7 @@
 //! the other, but where a path is cut.
 
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::{FrameBatch, InFrame, LinkFacts, VirtualLinks};
 use testkit::Pages;
@@ -11,22 +11,26 @@ use wire::bfd::Diagnostic;
 use super::*;
 use crate::{Change, Event, Forwarder, Path, PortKind, RouterId, Watch};
 
-const R: RouterId = RouterId(0);
-const P: PseudowireId = PseudowireId(1);
-const WATCH: Watch =
+pub(super) const R: RouterId = RouterId(0);
+pub(super) const P: PseudowireId = PseudowireId(1);
+pub(super) const WATCH: Watch =
     Watch { interval_us: 50_000, detect_mult: 3, revert_after: Duration::from_secs(5) };
 const MS: u64 = 1_000_000;
 
 /// The primary path goes from port 1 to port 1, the backup from port 2 to port 2.
-struct Pair {
-    now: Instant,
-    ends: [Forwarder; 2],
+pub(super) struct Pair {
+    pub(super) now: Instant,
+    pub(super) ends: [Forwarder; 2],
     /// Directions that lose all: from which end, by which port.
-    cut: BTreeSet<(usize, u32)>,
+    pub(super) cut: BTreeSet<(usize, u32)>,
+    /// Those that lose frames longer than so many bytes.
+    pub(super) narrow: BTreeMap<(usize, u32), usize>,
+    /// Both ends are routers that know no probes.
+    pub(super) is_mute: bool,
     /// What end 0 sends by port 1 comes out of port 2.
     is_astray: bool,
     /// What customers were sent, by end.
-    delivered: [Vec<Vec<u8>>; 2],
+    pub(super) delivered: [Vec<Vec<u8>>; 2],
     events: [Vec<Event>; 2],
 }
 
@@ -66,18 +70,21 @@ fn end(number: usize, seed: u64) -> Forwarder {
     };
     change(Change::SetPseudowire(P, both));
     change(Change::SetWatch(P, Some(WATCH)));
-    for link in [core(1), core(2), circuit(1)] {
+    for link in [core(1), core(2)] {
         it.handle_link(NOW, link, Some(facts(number)));
     }
+    it.handle_link(NOW, circuit(1), Some(LinkFacts { mtu: 1500, ..facts(number) }));
     it
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             now: NOW,
             ends: [end(0, 1), end(1, 2)],
             cut: BTreeSet::new(),
+            narrow: BTreeMap::new(),
+            is_mute: false,
             is_astray: false,
             delivered: Default::default(),
             events: Default::default(),
@@ -85,7 +92,7 @@ impl Pair {
     }
 
     /// Both paths are Up, and what was told of it is forgotten.
-    fn up() -> Self {
+    pub(super) fn up() -> Self {
         let mut pair = Self::new();
         pair.pass(3_000);
         for end in [0, 1] {
@@ -108,7 +115,7 @@ impl Pair {
                         shown = true;
                         if link == circuit(1) {
                             self.delivered[from].push(bytes);
-                        } else if !self.cut.contains(&(from, link.0)) {
+                        } else if !self.loses(from, link.0, &bytes) {
                             let is_astray = self.is_astray && (from, link) == (0, core(1));
                             let link = if is_astray { core(2) } else { link };
                             let frame = InFrame { link, tag: None, bytes: &bytes };
@@ -126,8 +133,14 @@ impl Pair {
         }
     }
 
+    fn loses(&self, from: usize, port: u32, bytes: &[u8]) -> bool {
+        let longest = self.narrow.get(&(from, port)).copied().unwrap_or(usize::MAX);
+        let is_probe = bytes.get(18..22) == Some(&[0x10, 0, 0x7f, 0xf8]);
+        self.cut.contains(&(from, port)) || bytes.len() > longest || self.is_mute && is_probe
+    }
+
     /// Lets so many milliseconds pass.
-    fn pass(&mut self, milliseconds: u64) {
+    pub(super) fn pass(&mut self, milliseconds: u64) {
         let until = Instant(self.now.0 + milliseconds * MS);
         loop {
             self.exchange();
@@ -144,14 +157,18 @@ impl Pair {
     }
 
     /// A customer of this end sends a frame; by which port the packet leaves.
-    fn send(&mut self, from: usize) -> u32 {
-        let frame = InFrame { link: circuit(1), tag: None, bytes: &FRAME };
+    pub(super) fn send(&mut self, from: usize) -> u32 {
+        self.send_frame(from, &FRAME)
+    }
+
+    pub(super) fn send_frame(&mut self, from: usize, frame: &[u8]) -> u32 {
+        let frame = InFrame { link: circuit(1), tag: None, bytes: frame };
         assert!(self.ends[from].receive(self.now, frame).is_none());
         let batch: FrameBatch = self.ends[from].poll_batch().expect("it is sent");
         let [frame] = &batch.to_frames(&Pages::new())[..] else { panic!("{batch:?}") };
         let (link, bytes) = frame.clone();
         self.ends[from].handle_sent(batch);
-        if !self.cut.contains(&(from, link.0)) {
+        if !self.loses(from, link.0, &bytes) {
             let frame = InFrame { link, tag: None, bytes: &bytes };
             assert!(self.ends[1 - from].receive(self.now, frame).is_none());
         }
@@ -159,11 +176,11 @@ impl Pair {
         link.0
     }
 
-    fn way(&self, end: usize) -> Way {
+    pub(super) fn way(&self, end: usize) -> Way {
         self.ends[end].report(NOW, R).unwrap().pseudowires[0].watch.as_ref().unwrap().active
     }
 
-    fn take_events(&mut self, end: usize) -> Vec<Event> {
+    pub(super) fn take_events(&mut self, end: usize) -> Vec<Event> {
         core::mem::take(&mut self.events[end])
     }
 }

@@ -211,6 +211,7 @@ fn pseudowire(wire: usize, end: usize) -> Pseudowire {
         nhlfe: nhlfe_id(wire, end),
         backup: None,
         control_word: TABLE[wire].sequencing,
+        clamp: None,
     }
 }
 

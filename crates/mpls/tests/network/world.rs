@@ -313,6 +313,7 @@ impl World {
                 // Forged and corrupt frames may look like one; they are told apart by what is inside.
                 self.oracle.tally.channel_messages += u64::from(message == [0x20; 24]);
             }
+            Verdict::DeliverChanged { .. } => unreachable!("no wire has a clamp"),
             Verdict::Copy => unreachable!("no circuit is split"),
             Verdict::Wait => self.oracle.tally.waited += 1,
             Verdict::Drop(_) => {}

@@ -12,6 +12,7 @@ mod common;
 mod forged;
 mod hosts;
 mod lan;
+mod mtu;
 mod neighbours;
 mod ports;
 mod reservations;

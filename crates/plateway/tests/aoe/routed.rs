@@ -234,16 +234,26 @@ impl Config {
 /// The routers of the whole network, running. With `bfd`, the inside of that table, customer 1 has a
 /// backup path, and both are watched.
 pub(crate) fn routers(network: &Network, home: &Path, bfd: Option<&str>) -> Vec<Server> {
+    routers_with(network, home, bfd, "")
+}
+
+/// The same, where the pseudowires of customer 1 have more keys.
+pub(crate) fn routers_with(
+    network: &Network,
+    home: &Path,
+    bfd: Option<&str>,
+    more: &str,
+) -> Vec<Server> {
     // The tunnel in which packets come by the first path, and by the backup.
     let ways = |lsp: &str, [first, around]: [(&str, u32); 2]| {
         let way = |(link, tunnel): (&str, u32), more: &str| {
             format!("{{ link = \"{link}\", tunnel = {tunnel}{more} }}")
         };
         let Some(bfd) = bfd else {
-            return format!("from = {}", way(first, ""));
+            return format!("from = {}\n{more}", way(first, ""));
         };
         let from = [way(first, ""), way(around, ", backup = true")].join(", ");
-        format!("backup = \"{lsp}\"\nbfd = {{ {bfd} }}\nfrom = [{from}]")
+        format!("backup = \"{lsp}\"\nbfd = {{ {bfd} }}\nfrom = [{from}]\n{more}")
     };
     let lx = ways("to-lx-around", [("lsr1", 113), ("lsr2", 135)]);
     let serv1 = ways("to-serv1-around", [("lsr2", 103), ("lsr1", 125)]);

@@ -55,6 +55,7 @@ pub(crate) struct LowPseudowire {
     pub(crate) from: Option<(Span, Vec<LowWay>)>,
     pub(crate) control_word: Low<bool>,
     pub(crate) sequence: Low<String>,
+    pub(crate) clamp: Low<bool>,
 }
 
 impl Written for LowPseudowire {
@@ -72,6 +73,7 @@ impl Written for LowPseudowire {
         "from",
         "control_word",
         "sequence",
+        "clamp",
     ];
 
     fn read(table: &mut TableReader<'_, '_>) -> Self {
@@ -90,6 +92,7 @@ impl Written for LowPseudowire {
                 .table_or_tables("from", "{ link = \"eth1\", tunnel = 300 }, or a list of such"),
             control_word: table.take("control_word", YES),
             sequence: table.take("sequence", SEQUENCE),
+            clamp: table.take("clamp", YES),
         }
     }
 }
@@ -127,6 +130,8 @@ pub(crate) struct PseudowireConfig {
     pub(crate) from: Vec<Way>,
     /// `None` has no control word.
     pub(crate) control_word: Option<Sequencing>,
+    /// Whether targets of AoE behind it offer no more sectors than its frames carry.
+    pub(crate) clamp: bool,
 }
 
 /// A way by which packets come.
@@ -214,6 +219,7 @@ impl Configured for PseudowireConfig {
             ("from", from.join(", ")),
             ("control_word", self.control_word.is_some().to_string()),
             ("sequence", self.sequence().to_owned()),
+            ("clamp", self.clamp.to_string()),
         ]
     }
 
@@ -259,6 +265,9 @@ impl Configured for PseudowireConfig {
         text.extend(self.bfd.map(|bfd| format!("bfd = {}\n", bfd.text())));
         if word {
             let _ = writeln!(text, "sequence = \"{}\"", self.sequence());
+        }
+        if self.clamp {
+            text.push_str("clamp = true\n");
         }
         text
     }
@@ -345,6 +354,11 @@ impl Resolver<'_> {
                 "mac is for a pseudowire that ends in this process, and this one has a circuit";
             self.error(written.span(), message);
         }
+        let clamp = low.clamp.as_ref().is_some_and(|yes| *yes.get_ref());
+        if let (true, Some(written), None) = (clamp, &low.clamp, &low.circuit) {
+            let message = "clamp: this pseudowire ends in this process, where exports offer what it carries by themselves";
+            self.error(written.span(), message);
+        }
         let control_word = self.control_word(low);
         let bfd = low.bfd.as_ref().map(|bfd| {
             if control_word.is_none() {
@@ -397,6 +411,7 @@ impl Resolver<'_> {
             },
             from: from?,
             control_word,
+            clamp,
         };
         self.place(pseudowire.title(), "", written.span());
         if let Some(circuit) = &low.circuit {

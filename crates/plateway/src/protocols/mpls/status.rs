@@ -17,7 +17,7 @@ use mpls::port::PortCounters;
 use mpls::pseudowire::PseudowireCounters;
 use mpls::sequencing::SequenceCounters;
 use mpls::tunnel::TunnelCounters;
-use mpls::{ProtectionCounters, QueueCounters};
+use mpls::{ProbeCounters, ProtectionCounters, QueueCounters};
 use prometheus_client::registry::Unit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -34,6 +34,7 @@ type PathKeys = Keyed<NhlfeCounters>;
 type PseudowireKeys = Keyed<PseudowireCounters>;
 type SequenceKeys = Keyed<SequenceCounters>;
 type ProtectionKeys = Keyed<ProtectionCounters>;
+type ProbeKeys = Keyed<ProbeCounters>;
 type TunnelKeys = Keyed<TunnelCounters>;
 type SessionKeys = Keyed<SessionCounters>;
 
@@ -179,6 +180,13 @@ pub(crate) struct WirePathStatus {
     /// Of its BFD session, `Up`, `Init`, `Down` or `AdminDown`; `unwatched` where there is none,
     /// `without a port` while its link is down.
     pub(crate) state: String,
+    /// Bytes of the largest frame that goes through whole, as far as probes showed or its port's MTU
+    /// says; none where that is not known.
+    #[serde(default)]
+    pub(crate) frame_bytes: Option<u32>,
+    /// Bytes of the largest frame that its circuit has; none where nothing was asked.
+    #[serde(default)]
+    pub(crate) promised_frame_bytes: Option<u32>,
 }
 
 /// The state of a path whose link is down.
@@ -192,6 +200,22 @@ impl WirePathStatus {
     /// Whether frames that go by it may arrive, as far as is known.
     pub(crate) fn carries(&self) -> bool {
         self.state == State::UP.to_string() || self.state == UNWATCHED
+    }
+
+    /// What is too large for it: what fits, and what should.
+    pub(crate) fn narrow(&self) -> Option<(u32, u32)> {
+        self.frame_bytes.zip(self.promised_frame_bytes).filter(|(fits, promised)| fits < promised)
+    }
+
+    /// In a cell.
+    fn text(&self) -> String {
+        let size = match (self.narrow(), self.promised_frame_bytes) {
+            (Some((fits, promised)), _) => format!(" {fits} of {promised} bytes"),
+            (None, Some(promised)) if self.frame_bytes.is_some() => format!(" {promised} bytes"),
+            (None, Some(_)) => " size unproven".to_owned(),
+            (None, None) => String::new(),
+        };
+        format!("{} {}{size}", self.lsp, self.state)
     }
 }
 
@@ -226,6 +250,11 @@ pub(crate) struct PseudowireStatus {
     pub(crate) sequences: SequenceKeys,
     #[serde(flatten)]
     pub(crate) protection: ProtectionKeys,
+    #[serde(flatten)]
+    pub(crate) probes: ProbeKeys,
+    /// Whether targets of AoE behind it offer no more sectors than its frames carry.
+    #[serde(default)]
+    pub(crate) clamp: bool,
     /// Frames of both directions that were dropped, by why.
     pub(crate) drops: BTreeMap<String, u64>,
 }
@@ -371,7 +400,7 @@ impl RouterStatus {
                 ("paths", |one| {
                     let path = |path: &WirePathStatus| {
                         let active = if path.way == one.active { "*" } else { "" };
-                        format!("{active}{} {}", path.lsp, path.state)
+                        format!("{active}{}", path.text())
                     };
                     one.paths.iter().map(path).collect::<Vec<_>>().join(", ")
                 }),
@@ -383,6 +412,10 @@ impl RouterStatus {
                 ("sent", |one| traffic(one.counters.sent, one.counters.sent_bytes)),
                 ("delivered", |one| traffic(one.counters.delivered, one.counters.delivered_bytes)),
                 ("missing", |one| one.sequences.missing.to_string()),
+                ("clamped", |one| match one.clamp {
+                    true => one.counters.clamped.to_string(),
+                    false => "-".to_owned(),
+                }),
                 ("dropped", |one| drops(&one.drops)),
             ],
         );
@@ -455,6 +488,8 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
     const UP: &str = "Whether frames come and go (1)";
     const PATH_UP: &str =
         "Whether frames that go by this path may arrive (1), as BFD sees it where it watches";
+    const FRAME: &str = "Bytes of the largest frame that this path carries, as far as probes showed or its port says";
+    const PROMISED: &str = "Bytes of the largest frame that its circuit has";
     const DROPPED: &str = "Frames that were dropped, by the port by which they came and why";
     const WIRE_DROPPED: &str =
         "Frames of a pseudowire that were dropped, in both directions, by why";
@@ -476,7 +511,10 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
     families.declare::<PseudowireCounters>("router_pseudowire");
     families.declare::<SequenceCounters>("router_pseudowire");
     families.declare::<ProtectionCounters>("router_pseudowire");
+    families.declare::<ProbeCounters>("router_pseudowire");
     families.gauge("router_pseudowire_path_up", None, PATH_UP);
+    families.gauge("router_pseudowire_path_frame", Some(Unit::Bytes), FRAME);
+    families.gauge("router_pseudowire_path_promised_frame", Some(Unit::Bytes), PROMISED);
     families.counter("router_pseudowire_dropped_frames", None, WIRE_DROPPED);
     families.gauge("router_tunnel_up", None, TUNNEL_UP);
     families.declare::<TunnelCounters>("router_tunnel");
@@ -525,10 +563,21 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
             families.counters("router_pseudowire", &labels, &*one.counters);
             families.counters("router_pseudowire", &labels, &*one.sequences);
             families.counters("router_pseudowire", &labels, &*one.protection);
+            families.counters("router_pseudowire", &labels, &*one.probes);
             for path in &one.paths {
                 let labels = with(&[("pseudowire", &one.name), ("path", &path.way)]);
                 let up = families.gauge("router_pseudowire_path_up", None, PATH_UP);
-                up.count(labels, path.carries().into());
+                up.count(labels.clone(), path.carries().into());
+                for (name, bytes) in [
+                    ("router_pseudowire_path_frame", path.frame_bytes),
+                    ("router_pseudowire_path_promised_frame", path.promised_frame_bytes),
+                ] {
+                    let known = bytes.map(u64::from).into_iter();
+                    known.for_each(|bytes| {
+                        let family = families.gauge(name, Some(Unit::Bytes), "");
+                        family.count(labels.clone(), bytes);
+                    });
+                }
             }
             let name = ("pseudowire", one.name.as_str());
             dropped(families, "router_pseudowire_dropped_frames", name, &one.drops);

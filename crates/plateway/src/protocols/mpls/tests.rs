@@ -89,6 +89,7 @@ label_out = 2009
 lsp = "a"
 from = { link = "eth1", tunnel = 300 }
 sequence = "reorder"
+clamp = true
 [[tunnel]]
 name = "far"
 circuit = "many"

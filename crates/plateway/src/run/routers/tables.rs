@@ -12,6 +12,7 @@ use mpls::{
     RouterId, Space, Subject,
 };
 use sha2::{Digest as _, Sha256};
+use wire::clamp::Clamp;
 use wire::ethernet::MacAddress;
 
 use super::labels::{self, Asks, Former, Holder};
@@ -248,6 +249,7 @@ impl Running {
             nhlfe: path(&config.lsp)?,
             backup: config.backup.as_ref().map(&mut path).transpose()?,
             control_word: config.control_word,
+            clamp: config.clamp.then_some(Clamp::AoeSectors),
         };
         let watch = config.bfd.map(|bfd| bfd.watch());
         Ok([Change::SetPseudowire(id, pseudowire), Change::SetWatch(id, watch)])

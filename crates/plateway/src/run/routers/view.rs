@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::LinkId;
 use mpls::ilm::State;
 use mpls::{
-    Action, HopState, LabelReport, NhlfeId, PortKind, PseudowireId, PseudowireReport, RouterReport,
-    Space, TunnelReport, WatchReport,
+    Action, HopState, LabelReport, NhlfeId, PortKind, Proof, PseudowireId, PseudowireReport,
+    RouterReport, Space, TunnelReport, WatchReport,
 };
 use wire::ethernet::MacAddress;
 
@@ -259,7 +259,18 @@ impl<'a> View<'a> {
             (true, Some(_), None) => NO_PORT.to_owned(),
             (true, None, None) => UNWATCHED.to_owned(),
         };
-        WirePathStatus { way: way.to_string(), lsp: lsp.to_owned(), state }
+        let proof = watch.and_then(|watch| watch.proofs[way as usize]);
+        WirePathStatus {
+            way: way.to_string(),
+            lsp: lsp.to_owned(),
+            state,
+            frame_bytes: proof.and_then(|known| match known.proof {
+                Proof::Nothing => None,
+                Proof::Whole => Some(known.promised),
+                Proof::Only(fits) => Some(fits),
+            }),
+            promised_frame_bytes: proof.map(|known| known.promised),
+        }
     }
 
     fn neighbour(&self, config: &NeighbourConfig) -> NeighbourStatus {
@@ -344,6 +355,7 @@ impl<'a> View<'a> {
             _ => UP_STATE.to_owned(),
         };
         let protection = watch.map(|watch| watch.protection).unwrap_or_default();
+        let probes = watch.map(|watch| watch.probes).unwrap_or_default();
         let way = |way: &Way| match way.tunnel {
             Some(tunnel) => format!("{} in {}", way.link, tunnel.get()),
             None => way.link.clone(),
@@ -365,6 +377,8 @@ impl<'a> View<'a> {
             counters: Keyed(counters),
             sequences: Keyed(sequences),
             protection: Keyed(protection),
+            probes: Keyed(probes),
+            clamp: config.clamp,
             drops: counted(contract::Counters::each(&drops)),
         }
     }
