@@ -11,7 +11,8 @@
 //! A frame that is forwarded is copied once, from where the driver shows it to its port's batch. Each
 //! port has batches of its own, so that one whose interface takes nothing holds up no other; of
 //! frames that wait for it or are with the driver there are at most [`QUEUE_MAX`], the next are
-//! dropped and counted; as many messages about paths may wait beside them. Frames of virtual links are counted by whoever lives there.
+//! dropped and counted; as many messages about paths may wait beside them. Frames of virtual links are
+//! counted by whoever lives there.
 //!
 //! What a change says and what is known of links meets here: a path takes its port's own address,
 //! VLAN and MTU, a circuit its MTU, and a virtual link is up while the path of its pseudowire has a

@@ -53,6 +53,17 @@ impl Router {
             Ok((class, Goes::By(wire))) => self.enter_whole(wire, class, tag, frame),
             Err(reason) => (Err(reason), frame),
         };
+        self.sent_or_dropped(circuit, sent, rest)
+    }
+
+    /// A frame of a circuit leaves as what it became, or is dropped.
+    #[inline]
+    fn sent_or_dropped<'a>(
+        &mut self,
+        circuit: LinkId,
+        sent: Result<(LinkId, Front<FRONT_MAX>), DropReason>,
+        rest: &'a [u8],
+    ) -> Verdict<'a> {
         match sent {
             Ok((port, front)) => Verdict::Send { port, front, rest },
             Err(reason) => self.drop_frame(circuit, reason),
@@ -79,10 +90,7 @@ impl Router {
             }
             _ => (Err(DropReason::NoCircuit), frame),
         };
-        match sent {
-            Ok((port, front)) => Verdict::Send { port, front, rest },
-            Err(reason) => self.drop_frame(circuit, reason),
-        }
+        self.sent_or_dropped(circuit, sent, rest)
     }
 
     /// Where a frame goes that somebody of this process sends by a circuit, and what goes in front
@@ -125,7 +133,13 @@ impl Router {
         let traffic_class = role.traffic_class(tag.or(tagged.tag));
         let wire = match role.classifier.map(|classifier| classifier.classify(tag, head)) {
             None => self.ftn.find(Fec::all_of(circuit)).ok_or(DropReason::NoPseudowire)?,
-            Some(Class::All) => return Ok((traffic_class, Goes::ByAll)),
+            Some(Class::All) => {
+                let mut classes = self.ftn.classes_of(circuit);
+                return classes
+                    .next()
+                    .map(|_| (traffic_class, Goes::ByAll))
+                    .ok_or(DropReason::NoClass);
+            }
             Some(Class::One(class)) => {
                 let fec = Fec { circuit, class: Some(class) };
                 self.ftn.find(fec).ok_or(DropReason::NoClass)?

@@ -57,13 +57,12 @@ pub const EARLY_WAIT: Duration = Duration::from_millis(1);
 /// says so.
 pub const REVERT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Numbers of ports, NHLFEs and pseudowires are small, since each is a place in a list: no more
-/// interfaces than a machine has, and no more of the others than there are labels.
+/// Numbers of ports, NHLFEs, pseudowires and tunnels are small, since each is a place in a list: no
+/// more interfaces than a machine has, and no more of the others than there are labels.
 pub const PORTS_MAX: u32 = 1 << 16;
 pub const NHLFES_MAX: u32 = 1 << 20;
 pub const PSEUDOWIRES_MAX: u32 = 1 << 20;
-/// Each has a circuit, and so a port.
-pub const TUNNELS_MAX: u32 = PORTS_MAX;
+pub const TUNNELS_MAX: u32 = PSEUDOWIRES_MAX;
 /// Each has a port for BFD.
 pub const NEIGHBOURS_MAX: u32 = PORTS_MAX;
 

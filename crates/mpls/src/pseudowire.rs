@@ -157,9 +157,12 @@ impl PseudowireState {
     }
 
     /// Takes another value; counters stay, and so does what is known of sequence numbers, since
-    /// frames of before may still be on their way. Numbers that were ignored so far are not known.
+    /// frames of before may still be on their way. Numbers that were ignored so far are not known,
+    /// nor those of another circuit's frames, of which those that wait reach none.
     pub(crate) fn renew(&mut self, pseudowire: Pseudowire) {
-        if pseudowire.control_word != self.pseudowire.control_word
+        if pseudowire.fec.circuit != self.pseudowire.fec.circuit {
+            self.drops.no_circuit += self.receiver.begin_for_another(Numbers::PSEUDOWIRE);
+        } else if pseudowire.control_word != self.pseudowire.control_word
             || planted("renewal-forgets-the-sequence")
         {
             self.receiver.begin_anew(Numbers::PSEUDOWIRE);

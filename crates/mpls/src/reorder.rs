@@ -80,6 +80,13 @@ impl Waiting {
         self.is_over = !self.early.is_empty();
     }
 
+    /// Nothing waits any more, and what did goes nowhere. Returns how many frames did.
+    pub(crate) fn forget(&mut self) -> u64 {
+        let frames = self.early.len() as u64;
+        (self.early, self.is_over) = (VecDeque::new(), false);
+        frames
+    }
+
     /// When the next frame waits no longer, if nothing comes until then.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.early.iter().map(|one| one.until).min()

@@ -27,10 +27,12 @@ pub struct RouterReport {
     pub ports: Vec<PortReport>,
     /// Where packets go, by number; a path whose port was never up is not here.
     pub nhlfes: Vec<NhlfeReport>,
+    /// By number.
     pub neighbours: Vec<NeighbourReport>,
     /// The labels of the platform, then those of each port, in their order.
     pub labels: Vec<LabelReport>,
     pub pseudowires: Vec<PseudowireReport>,
+    /// By number.
     pub tunnels: Vec<TunnelReport>,
     /// Of frames by ports that are not there.
     pub strays: Drops,

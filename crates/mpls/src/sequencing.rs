@@ -109,6 +109,12 @@ impl Receiver {
         (self.numbers, self.expected, self.late) = (numbers, None, 0);
     }
 
+    /// The same, and frames that wait are nobody's: they were for another circuit. Returns how many.
+    pub(crate) fn begin_for_another(&mut self, numbers: Numbers) -> u64 {
+        self.begin_anew(numbers);
+        self.waiting.forget()
+    }
+
     /// How a frame with this number comes.
     #[inline]
     fn arrival(&self, number: Option<u32>) -> Arrival {
@@ -142,6 +148,8 @@ impl Receiver {
         match self.waiting.put(now, (self.numbers, expected), number, frame) {
             true => {
                 self.counters.reordered += 1;
+                // Frames that come early are no row of late ones.
+                self.late = 0;
                 Taken::Waits
             }
             false => Taken::IsLate,
@@ -151,12 +159,8 @@ impl Receiver {
     /// The next frame that has waited long enough.
     pub(crate) fn take_early(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (number, frame) = self.waiting.take(now, self.expected)?;
-        if let (Some(number), Some(expected)) = (number, self.expected) {
-            let missing = match self.numbers.arrival(Some(number), expected) {
-                Arrival::Ahead(missing) => missing,
-                _ => 0,
-            };
-            self.pass(Some(number), missing);
+        if let Some(number) = number {
+            self.take(Some(number));
         }
         Some(frame)
     }
@@ -333,6 +337,19 @@ mod tests {
         // One that waited longer than those before it lets them go as well.
         let mut receiver = new();
         assert_eq!(in_order(&mut receiver, &[(0, 1), (10, 9), (900, 5), (1010, 7)]), [1, 5, 9]);
+    }
+
+    #[test]
+    fn early_frames_are_no_row_of_late_ones() {
+        let mut receiver = new();
+        let late = |from: u32, to: u32| (from..=to).map(|number| (5, number));
+        let came: Vec<_> = [(5, 1000)].into_iter().chain(late(1, 63)).collect();
+        assert_eq!(in_order(&mut receiver, &came), [1000]);
+        assert_eq!(in_order(&mut receiver, &[(5, 1002), (5, 64)]), [0; 0]);
+        assert_eq!(receiver.counters.resynced, 0);
+        let came: Vec<_> = late(65, 127).collect();
+        assert_eq!(in_order(&mut receiver, &came), [1002]);
+        assert_eq!(receiver.counters.resynced, 1);
     }
 
     #[test]

@@ -187,7 +187,11 @@ impl TunnelState {
         if before.session.numbers() != tunnel.session.numbers() {
             self.sender = Sender::new(tunnel.session.numbers());
         }
-        if before.session.key() != tunnel.session.key() || before.sequencing != tunnel.sequencing {
+        if before.fec.circuit != tunnel.fec.circuit {
+            self.drops.no_circuit += self.receiver.begin_for_another(tunnel.session.numbers());
+        } else if before.session.key() != tunnel.session.key()
+            || before.sequencing != tunnel.sequencing
+        {
             self.receiver.begin_anew(tunnel.session.numbers());
         }
     }

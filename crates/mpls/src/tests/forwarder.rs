@@ -8,7 +8,7 @@ use wire::ethernet::{TagControl, VlanTag};
 
 use super::*;
 use crate::limits::QUEUE_MAX;
-use crate::{Change, Forwarder, Path, PortKind, RouterId};
+use crate::{Change, Forwarder, Path, PortKind, RouterId, Session, Tunnel, TunnelId, TunnelPort};
 
 const R: RouterId = RouterId(0);
 /// A link that ends in this process.
@@ -280,6 +280,28 @@ fn what_comes_early_waits_and_then_leaves_by_its_circuit_or_to_who_lives_there()
     assert!(!came(&mut it, at(1010), 100, 9));
     change(&mut it, Change::SetPseudowire(PseudowireId(1), pseudowire()));
     assert_eq!(leave(&mut it).len(), 1);
+}
+
+#[test]
+fn a_virtual_link_by_a_tunnel_takes_what_its_port_does_less_the_headers() {
+    let mut it = up();
+    let port = LinkId(31);
+    change(&mut it, Change::SetPort(INSIDE, PortKind::Virtual { mac: INSIDE_MAC }));
+    change(&mut it, Change::SetPort(port, PortKind::Tunnels(TunnelPort::Gre)));
+    let tunnel = Tunnel {
+        fec: Fec::all_of(INSIDE),
+        port,
+        session: Session::Gre { key_in: Some(1), key_out: Some(1) },
+        sequencing: Sequencing::Drop,
+    };
+    change(&mut it, Change::SetTunnel(TunnelId(1), tunnel));
+    assert_eq!(it.poll_link(), None);
+    it.handle_link(NOW, port, Some(facts(1480)));
+    // GRE's header with a key and a number, and the header inside.
+    let expected = LinkFacts { mac: INSIDE_MAC.0, ..facts(1480 - 12 - 14) };
+    assert_eq!(it.poll_link(), Some((INSIDE, Some(expected))));
+    it.handle_link(NOW, port, None);
+    assert_eq!(it.poll_link(), Some((INSIDE, None)));
 }
 
 #[test]

@@ -102,6 +102,15 @@ fn what_is_for_one_target_goes_to_it_and_queries_for_several_go_once_to_each() {
 }
 
 #[test]
+fn a_query_for_all_of_a_circuit_that_has_no_classes_yet_is_counted() {
+    let mut router = split(Classifier::Aoe, [NEAR, FAR].map(ClassKey::aoe));
+    for number in 1..=2 {
+        router.remove_pseudowire(NOW, PseudowireId(number));
+    }
+    goes_nowhere(&mut router, &query([0xff; 6], 0xffff, 0xff));
+}
+
+#[test]
 fn frames_are_told_apart_by_vlan_station_or_type() {
     let mut router = split(Classifier::Vlan, [0, 7].map(ClassKey::vlan));
     let tagged = |vid| VlanTag {

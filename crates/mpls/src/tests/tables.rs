@@ -135,6 +135,29 @@ fn another_circuit_needs_another_label() {
 }
 
 #[test]
+fn what_waits_for_a_circuit_reaches_no_other_one_that_has_its_pseudowire_next() {
+    let mut router = router();
+    let ordered = Pseudowire { control_word: Some(Sequencing::Reorder), ..pseudowire() };
+    router.set_pseudowire(NOW, PseudowireId(1), ordered.clone()).unwrap();
+    let first = packet(&[200, 100], 1);
+    assert!(matches!(router.handle_labelled(NOW, core(1), &first), Verdict::Deliver { .. }));
+    for number in [3, 4] {
+        let early = packet(&[200, 100], number);
+        assert_eq!(router.handle_labelled(NOW, core(1), &early), Verdict::Wait);
+    }
+    let fec = Fec::all_of(circuit(2));
+    let moved = Pseudowire { fec, label_in: label(110), ..ordered };
+    router.set_pseudowire(NOW, PseudowireId(1), moved).unwrap();
+    assert_eq!(router.poll_early(NOW + Duration::from_secs(1)), None);
+    // Its frames begin with any number.
+    let begins = packet(&[200, 110], 2);
+    let verdict = router.handle_labelled(NOW, core(1), &begins);
+    assert!(matches!(verdict, Verdict::Deliver { circuit: LinkId(12), .. }), "{verdict:?}");
+    let (.., drops) = router.pseudowires().next().unwrap();
+    assert_eq!(drops.no_circuit, 2);
+}
+
+#[test]
 fn what_is_another_s_is_refused_and_nothing_changes() {
     let mut router = router();
     let id = PseudowireId(2);

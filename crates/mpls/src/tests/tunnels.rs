@@ -2,6 +2,7 @@
 //! Port 21 is one of GRE, port 22 one of L2TPv3; tunnel 1 goes by the one, tunnel 2 by the other.
 
 use core::num::NonZeroU32;
+use core::time::Duration;
 
 use wire::l2tp::Cookie;
 
@@ -94,6 +95,19 @@ fn a_frame_enters_with_the_other_end_s_key_or_session_and_the_next_number() {
     }
     let (_, _, counters, ..) = router.tunnels().next().unwrap();
     assert_eq!((counters.sent, counters.sent_bytes), (3, 180));
+}
+
+#[test]
+fn what_waits_for_a_circuit_reaches_no_other_one_that_has_its_tunnel_next() {
+    let mut router = tunnels();
+    let ordered = Tunnel { sequencing: Sequencing::Reorder, ..gre(1) };
+    router.set_tunnel(TunnelId(1), ordered).unwrap();
+    delivered(&mut router, GRE, &in_gre(0x30, &[1, 7]), 1);
+    assert_eq!(router.handle_tunnelled(NOW, GRE, &in_gre(0x30, &[1, 9])), Verdict::Wait);
+    router.set_tunnel(TunnelId(1), Tunnel { fec: gre(3).fec, ..ordered }).unwrap();
+    assert_eq!(router.poll_early(NOW + Duration::from_secs(1)), None);
+    delivered(&mut router, GRE, &in_gre(0x30, &[1, 8]), 3);
+    assert_eq!(drops_of(&router, 1).no_circuit, 1);
 }
 
 #[test]
