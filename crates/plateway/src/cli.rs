@@ -60,7 +60,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve disks, or the volumes of a configuration, until SIGTERM
     Serve(ServeArgs),
-    /// Run MPLS routers that carry Ethernet in pseudowires, or show them
+    /// Run MPLS routers that carry Ethernet in pseudowires and tunnels, or show them
     Route(RouteArgs),
     /// Check a configuration and say what it would do
     #[command(

@@ -27,7 +27,7 @@ use crate::config::volume::VolumeConfig;
 use crate::control;
 use crate::protocols::{
     CircuitConfig, ExportConfig, HostConfig, LINK_KEY, NeighbourConfig, PortConfig, Routed,
-    stream_key,
+    TunnelConfig, stream_key,
 };
 use crate::run::RunError;
 use crate::run::disks::{self, DiskSight};
@@ -188,6 +188,7 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
             Thing::Routed(Routed::Port(config)) => preview.ports.push(walk.port(&config)),
             Thing::Routed(Routed::Circuit(config)) => preview.ports.push(walk.circuit(&config)),
             Thing::Routed(Routed::Neighbour(config)) => walk.neighbour(&config),
+            Thing::Routed(Routed::Tunnel(config)) => walk.tunnel(&config),
             // Tables stand on nothing of the machine but these.
             Thing::Routed(_) => {}
             Thing::Host(config) => walk.host(&config),
@@ -324,6 +325,13 @@ impl Walk<'_> {
         if routers::look_at_port(link, self).facts.is_some() {
             self.told.extend(routers::look_at_neighbour(config, interface));
         }
+    }
+
+    fn tunnel(&mut self, config: &TunnelConfig) {
+        let circuits = &self.checked.args.routing.circuits;
+        let circuit = circuits.iter().find(|one| one.name == config.circuit);
+        let circuit = circuit.expect("it has its circuit");
+        self.told.extend(routers::look_at_tunnel(config, &circuit.interface));
     }
 
     fn circuit(&mut self, config: &CircuitConfig) -> PortRow {

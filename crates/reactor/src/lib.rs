@@ -27,7 +27,7 @@ pub use accept::{ConnectionLimits, ListenOptions};
 pub use engine::choice::{Choice, EngineKind, Preference, probe};
 pub use link::{
     AddedLink, Datagrams, Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats, PeerOptions,
-    SwitchedOff, look_at_interface, may_open_links,
+    SwitchedOff, is_of_a_host, is_of_a_link, look_at_interface, look_at_peer, may_open_links,
 };
 pub use process::{allowed_cpus, processor_time};
 pub use runtime::{Config, Handle, Pulse, Reactor};

@@ -157,7 +157,7 @@ pub(crate) struct RouteArgs {
 pub(crate) enum RouteAction {
     /// Check a configuration and say what it would do, as `plateway check` does
     Check(ConfigArgs),
-    /// Show the routers that run: ports, labels, paths, pseudowires, and what was counted at each
+    /// Show the routers that run: ports, labels, paths, pseudowires, tunnels, neighbours, and what was counted at each
     Show(ServerArgs),
 }
 

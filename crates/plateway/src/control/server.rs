@@ -294,7 +294,7 @@ async fn metrics_text(State(asking): State<Asking>) -> Response {
     reply(&asking, Ask::Metrics).await
 }
 
-/// How routers are: ports, labels, paths and pseudowires, with what was counted at each.
+/// How routers are: ports, labels, paths, pseudowires, tunnels and neighbours, with what was counted at each.
 #[utoipa::path(get, path = "/v1/routers", responses(
     (status = OK, body = Routers), (status = 503, body = String)
 ))]

@@ -151,10 +151,10 @@ impl Running {
             };
         // A port and a circuit are of one router each.
         let routed = routed.iter().map(|(ethernet, id)| (ethernet, vec![*id], "routers", 1, 0));
-        let tunnelled = self.tunnel_links().into_iter().filter_map(|(id, uses)| {
+        let peers = self.routers.peer_links().into_iter().filter_map(|(id, (name, uses))| {
             let stats = stats.iter().find(|one| one.link == id)?;
             Some(status::Link {
-                interface: stats.interface.clone(),
+                interface: name,
                 used_for: "routers".to_owned(),
                 up: stats.up,
                 method: stats.method.to_owned(),
@@ -163,7 +163,7 @@ impl Running {
                 ..status::Link::default()
             })
         });
-        exports.chain(imports).chain(routed).map(one).chain(tunnelled).collect()
+        exports.chain(imports).chain(routed).map(one).chain(peers).collect()
     }
 
     /// Where links are.

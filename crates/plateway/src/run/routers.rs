@@ -42,7 +42,7 @@ use crate::protocols::mpls::{
 };
 use labels::{Holder, Withdrawn};
 pub(crate) use sight::{
-    RoutedSight, circles, look_at_circuit, look_at_neighbour, look_at_port, refusal,
+    RoutedSight, circles, look_at_circuit, look_at_neighbour, look_at_port, look_at_tunnel, refusal,
 };
 
 /// The routers of a process.
@@ -221,7 +221,7 @@ impl Running {
             Routed::Ilm(one) => self.set_ilm(one)?,
             Routed::Lsp(one) => self.set_lsp(one)?,
             Routed::Pseudowire(one) => self.add_pseudowire(one)?,
-            Routed::Tunnel(one) => self.add_tunnel(one)?,
+            Routed::Tunnel(one) => return self.add_tunnel(one),
             Routed::Neighbour(one) => return self.add_neighbour(one),
         }
         Ok(None)

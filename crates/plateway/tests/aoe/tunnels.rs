@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::captured::{capture, fields, is_there};
+use crate::common::{flat, write};
 use crate::lan::{INTERFACE, TARGET, must};
 use crate::routed::{Network, SERVED, round_trip, shown};
 
@@ -106,7 +107,7 @@ fn customers_reach_their_disks_through_gre_and_l2tp_and_nobody_else_s() {
         assert_eq!(lost, [0.into(), Value::Object(Default::default())], "{seen:#}");
     }
     let status: Value = serde_json::from_str(&routers[0].ask(&["status", "--json"])).expect("JSON");
-    for interface in ["GRE to 10.9.2.1", "UDP to [fd09:2::1]:1701"] {
+    for interface in ["GRE to 10.9.2.1", "L2TP 1701 to fd09:2::1 1701"] {
         let links = status["links"].as_array().expect("a list");
         let link = links.iter().find(|one| one["interface"] == interface).expect("it is there");
         assert_eq!((&link["method"], &link["used_for"]), (&"datagrams".into(), &"routers".into()));
@@ -133,6 +134,29 @@ fn customers_reach_their_disks_through_gre_and_l2tp_and_nobody_else_s() {
         tunnel(&shown(&routers[0]), "g")["state"] == "up"
     });
     assert_eq!(network.discover(IN_GRE[1]), ["7.0"]);
+    // Whoever adds one hears that there is none, or of a path that takes less than the circuit's frames.
+    let told = |config: &str| {
+        let output = routers[0].command(&["apply", &write(home.path(), config)]);
+        assert!(output.status.success());
+        flat(&output.stderr)
+    };
+    let narrow = "tunnel g: the path to 10.9.2.1 takes frames of 1484 bytes";
+    let rekeyed = near.replace("gre = { key = 7 }", "gre = { key = 8 }");
+    let said = told(&rekeyed);
+    assert!(said.contains(narrow), "{said}");
+    must(&format!("-n {at} link set lsr1 down"));
+    let said = told(&near);
+    assert!(said.contains("tunnel g: there is no route to 10.9.2.1 from 10.9.1.1 now"), "{said}");
+    let path = write(home.path(), &near);
+    for (words, state) in [("there is no route to 10.9.2.1", "down"), (narrow, "up")] {
+        must(&format!("-n {at} link set lsr1 {state}"));
+        if state == "up" {
+            must(&format!("-n {at} route add default via 10.9.1.2"));
+        }
+        let check = network.plateway("ler1").args(["route", "check", &path]).output();
+        let said = flat(&check.expect("it runs").stderr);
+        assert!(said.contains(words), "{said}");
+    }
 }
 
 #[test]

@@ -125,14 +125,32 @@ impl PeerOptions {
 
 /// Whether an address may be one host's. One of IPv4 that is written as one of IPv6 would go by IPv4,
 /// whose headers are others.
-fn is_of_a_host(address: IpAddr) -> bool {
+pub fn is_of_a_host(address: IpAddr) -> bool {
     let is_of_many = address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST);
     !address.is_unspecified() && !is_of_many && address.to_canonical() == address
 }
 
 /// Whether an address has a meaning on one link alone, and needs its interface (RFC 4007).
-fn is_of_a_link(address: IpAddr) -> bool {
+pub fn is_of_a_link(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(six) if six.is_unicast_link_local())
+}
+
+/// Bytes of a payload that the path to a peer takes, as the kernel knows it now; `None`: there is none.
+/// Nothing is sent.
+pub fn look_at_peer(options: &PeerOptions) -> io::Result<Option<u32>> {
+    Ok(find(options)?.map(|path| path.mtu))
+}
+
+/// Whether we may open such sockets at all, with a path or without.
+pub(super) fn probe(options: &PeerOptions) -> io::Result<()> {
+    match options.datagrams {
+        Datagrams::Gre => gre_socket(options).map(drop),
+        Datagrams::Udp { .. } | Datagrams::UdpTo { .. } => Ok(()),
+    }
+}
+
+fn gre_socket(options: &PeerOptions) -> io::Result<Socket> {
+    new_socket(options, Type::RAW, Protocol::from(libc::IPPROTO_GRE)).map_err(explain)
 }
 
 /// The path to a peer, as the kernel knows it now.
@@ -201,8 +219,7 @@ pub(super) fn open(
     let local = Some(path.local);
     let (receive, send) = match options.datagrams {
         Datagrams::Gre => {
-            let socket = new_socket(options, Type::RAW, Protocol::from(libc::IPPROTO_GRE));
-            let socket = socket.map_err(explain)?;
+            let socket = gre_socket(options)?;
             connect(&socket, options, local, (ANY, ANY))?;
             (socket, None)
         }

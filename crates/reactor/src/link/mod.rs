@@ -43,7 +43,7 @@ use std::io;
 use contract::{Intake, LinkFacts, Poll};
 
 pub use counters::{LinkCounters, LinkStats};
-pub use datagram::{Datagrams, PeerOptions};
+pub use datagram::{Datagrams, PeerOptions, is_of_a_host, is_of_a_link, look_at_peer};
 pub use interface::Interface;
 pub use quiet::SwitchedOff;
 

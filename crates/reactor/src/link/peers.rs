@@ -66,7 +66,7 @@ impl LinkSupervisor {
         options.check(self.shards.len())?;
         self.refuse_number(id)?;
         // Before the first look, so that no change falls between.
-        self.watch()?;
+        self.watch_paths()?;
         let mut peers = lock(&self.peers);
         let mut peer = Peer {
             id,
@@ -78,7 +78,8 @@ impl LinkSupervisor {
         let path = datagram::find(options)?;
         let facts = match path {
             Some(path) => self.open_peer(&mut peer, path)?,
-            None => facts(0, 0),
+            // It is opened when there is one; whether that is permitted is told now.
+            None => datagram::probe(options).map(|()| facts(0, 0))?,
         };
         peers.push(peer);
         Ok(AddedLink { facts, switched_off: Vec::new() })

@@ -21,10 +21,11 @@
 //! whoever adds it; later ones are written to the standard error, and tried again.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use block::ShardId;
 use contract::{EtherType, LinkFacts, LinkId, Poll, Spread, Takes};
@@ -36,6 +37,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 use super::claim::Claim;
 use super::counters::{Counters, LinkStats};
 use super::interface::{self, Interface};
+use super::packet::set_option;
 use super::peers::Peer;
 use super::quiet::Quiet;
 use super::socket::LinkSocket;
@@ -45,6 +47,10 @@ use crate::process::{AbortOnPanic, lock};
 
 /// A link whose interface is up and that could not be opened is tried again after so long.
 pub(super) const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Between two looks, however many changes the system tells of: a host that learns a whole table of
+/// routes does not keep a processor busy with it.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a shard is to do with a link.
 pub(crate) enum LinkCommand {
@@ -124,6 +130,9 @@ impl Supervised {
 
 struct Watcher {
     thread: JoinHandle<()>,
+    /// By which the system tells of changes, and whether of those of paths.
+    changes: Arc<OwnedFd>,
+    hears_paths: bool,
     stop: Arc<OwnedFd>,
 }
 
@@ -394,21 +403,35 @@ impl LinkSupervisor {
         if watcher.is_some() {
             return Ok(());
         }
-        let changes = subscribe()?;
+        let changes = Arc::new(subscribe()?);
         let stop = Arc::new(event_descriptor()?);
-        let (supervisor, stopped) = (self.clone(), stop.clone());
+        let (supervisor, heard, stopped) = (self.clone(), changes.clone(), stop.clone());
         let thread = thread::Builder::new()
             .name("links".to_owned())
-            .spawn(move || supervisor.watch_changes(&changes, &stopped))?;
-        *watcher = Some(Watcher { thread, stop });
+            .spawn(move || supervisor.watch_changes(&heard, &stopped))?;
+        *watcher = Some(Watcher { thread, changes, hears_paths: false, stop });
         Ok(())
+    }
+
+    /// The same, also of routes and addresses, which some hosts change all the time: whoever has no
+    /// link through IP does not hear of them.
+    pub(super) fn watch_paths(self: &Arc<Self>) -> io::Result<()> {
+        self.watch()?;
+        match &mut *lock(&self.watcher) {
+            Some(watcher) if !watcher.hears_paths => {
+                hear_paths(&watcher.changes)?;
+                watcher.hears_paths = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sleeps until an interface or a path changes or is to be looked at, for as long as the watch is
     /// not stopped.
     fn watch_changes(&self, changes: &OwnedFd, stop: &OwnedFd) {
         let _guard = AbortOnPanic;
-        let mut again = None;
+        let (mut again, mut looked) = (None, None::<Instant>);
         loop {
             let mut all = [changes, stop, &self.again].map(|fd| PollFd::new(fd, PollFlags::IN));
             // What an interruption leaves unseen is looked at all the same.
@@ -416,10 +439,19 @@ impl LinkSupervisor {
             if !all[1].revents().is_empty() {
                 return;
             }
+            // What comes in the meantime is looked at with it.
+            let rest = looked.map_or(Duration::ZERO, |at| PAUSE.saturating_sub(at.elapsed()));
+            let rest = Timespec { tv_sec: 0, tv_nsec: rest.subsec_nanos().into() };
+            let mut stopped = [PollFd::new(stop, PollFlags::IN)];
+            let _ = poll(&mut stopped, Some(&rest));
+            if !stopped[0].revents().is_empty() {
+                return;
+            }
             drain(changes);
             // It counts, and is read as a whole.
             let _ = rustix::io::read(&self.again, &mut [0; 8]);
             again = self.look();
+            looked = Some(Instant::now());
         }
     }
 }
@@ -455,20 +487,27 @@ fn is_alike(options: &LinkOptions, one: &Interface, other: &Interface) -> bool {
     (one.index, one.mac) == (other.index, other.mac) && memory && longest
 }
 
-/// A socket that becomes readable when an interface, an address or a route changes.
+/// A socket that becomes readable when an interface changes.
 fn subscribe() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // No protocol is that of routes and interfaces (NETLINK_ROUTE).
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    let paths = [
-        libc::RTMGRP_IPV4_IFADDR,
-        libc::RTMGRP_IPV6_IFADDR,
-        libc::RTMGRP_IPV4_ROUTE,
-        libc::RTMGRP_IPV6_ROUTE,
-    ];
-    let groups = paths.into_iter().fold(libc::RTMGRP_LINK, |all, group| all | group);
-    bind(&socket, &SocketAddrNetlink::new(0, groups as u32))?;
+    bind(&socket, &SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32))?;
     Ok(socket)
+}
+
+/// Has it become readable also when an address or a route changes.
+fn hear_paths(socket: &OwnedFd) -> io::Result<()> {
+    let groups = [
+        libc::RTNLGRP_IPV4_IFADDR,
+        libc::RTNLGRP_IPV6_IFADDR,
+        libc::RTNLGRP_IPV4_ROUTE,
+        libc::RTNLGRP_IPV6_ROUTE,
+    ];
+    groups.iter().try_for_each(|group| {
+        let name = libc::NETLINK_ADD_MEMBERSHIP;
+        set_option(socket.as_raw_fd(), libc::SOL_NETLINK, name, group)
+    })
 }
 
 /// Drops what has come; also what was lost for want of room is told so, once.

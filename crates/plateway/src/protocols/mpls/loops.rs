@@ -1,8 +1,8 @@
 //! Labels that lead in a circle, as far as this machine can see: from one of its ports to another,
 //! or to itself.
 //!
-//! A packet is followed from each label that goes on, also by the backup of one of the labels: by its next router's address to the port that
-//! has it, and there by the label on top. What leaves for another machine is out of sight, and so is
+//! A packet is followed from each label that goes on, also by the backup of one of the labels: by its
+//! next router's address to the port that has it, and there by the label on top. What leaves for another machine is out of sight, and so is
 //! what lies below labels that are all popped. A packet in a circle ends by its TTL; until then it
 //! takes the place of up to 255.
 

@@ -4,6 +4,8 @@
 //! finds it. Both are configured, and the neighbour has a session with us. Errors are pushed as
 //! mistakes at what was written.
 
+use core::fmt;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use wire::ethernet::MacAddress;
@@ -99,6 +101,22 @@ impl Configured for NeighbourConfig {
     }
 }
 
+/// What a neighbour has alone on its link.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum KnownBy {
+    Address(IpAddr),
+    NextHop(MacAddress),
+}
+
+impl fmt::Display for KnownBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "address {address}"),
+            Self::NextHop(mac) => write!(f, "next_hop {mac}"),
+        }
+    }
+}
+
 impl Resolver<'_> {
     /// The neighbours.
     pub(super) fn neighbours(
@@ -107,23 +125,24 @@ impl Resolver<'_> {
         (ports, links): (&Ports, &Links),
     ) -> Vec<NeighbourConfig> {
         let mut all: Vec<NeighbourConfig> = Vec::new();
+        let mut earlier: BTreeMap<(String, KnownBy), usize> = BTreeMap::new();
         for one in &low.neighbours {
             let Some(new) = self.neighbour(one, (ports, links)) else { continue };
-            let is_it = |other: &&NeighbourConfig| {
-                new.excludes(&Thing::Routed(Routed::Neighbour((*other).clone())))
-            };
-            match all.iter().find(is_it) {
-                Some(other) => {
-                    let what = match other.address == new.address {
-                        true => format!("address {}", new.address),
-                        false => format!("next_hop {}", new.next_hop),
-                    };
+            let keys = [
+                (new.link.clone(), KnownBy::Address(new.address)),
+                (new.link.clone(), KnownBy::NextHop(new.next_hop)),
+            ];
+            let before = keys.iter().find_map(|key| Some((key.1, *earlier.get(key)?)));
+            match before {
+                Some((what, at)) => {
+                    let other: &NeighbourConfig = &all[at];
                     let message = format!("{what} on {} is that of {}", new.link, other.title());
                     let first = self.place_of(&other.title(), "");
                     self.push(Mistake::error(one.span.clone(), message).first(&first));
                 }
                 None => {
                     self.place(new.title(), "", one.span.clone());
+                    earlier.extend(keys.map(|key| (key, all.len())));
                     all.push(new);
                 }
             }

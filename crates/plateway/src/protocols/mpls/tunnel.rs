@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-use mpls::{Sequencing, Session, TunnelPort};
+use mpls::{Sequencing, Session, SessionKey, TunnelPort};
 use toml::Spanned;
 use wire::classify::{ClassKey, Classifier};
 use wire::l2tp::{self, Cookie};
@@ -277,37 +277,54 @@ pub(super) struct Circuits<'a> {
     pub(super) taken: BTreeMap<(&'a str, Option<ClassKey>), String>,
 }
 
+/// The hosts of a tunnel: the peer, and the ports of UDP.
+type Hosts = (IpAddr, Option<(u16, u16)>);
+
+/// Tunnels further up in the file, by what another one may not have: the first of each.
+#[derive(Default)]
+struct Earlier {
+    by_frames: BTreeMap<(String, Option<ClassKey>), usize>,
+    by_session: BTreeMap<(Hosts, SessionKey), usize>,
+    by_hosts: BTreeMap<Hosts, usize>,
+}
+
+impl Earlier {
+    fn put(&mut self, tunnel: &TunnelConfig, at: usize) {
+        let frames = (tunnel.circuit.clone(), tunnel.class.map(ClassConfig::key));
+        let hosts = (tunnel.way.peer, tunnel.way.ports);
+        self.by_frames.entry(frames).or_insert(at);
+        self.by_session.entry((hosts, tunnel.session.key())).or_insert(at);
+        self.by_hosts.entry(hosts).or_insert(at);
+    }
+}
+
 impl Resolver<'_> {
     /// The tunnels.
     pub(super) fn tunnels(&mut self, low: &LowArgs, circuits: &Circuits<'_>) -> Vec<TunnelConfig> {
         self.names("tunnel", low.tunnels.iter().map(|one| (&one.name, &one.span)));
         let mut all: Vec<TunnelConfig> = Vec::new();
+        let mut earlier = Earlier::default();
         for one in &low.tunnels {
             let Some(new) = self.tunnel(one, circuits) else { continue };
             let key = (new.circuit.as_str(), new.class.map(ClassConfig::key));
-            let before = all
-                .iter()
-                .find(|other| (other.circuit.as_str(), other.class.map(ClassConfig::key)) == key);
-            let other = before.map(Configured::title).or_else(|| circuits.taken.get(&key).cloned());
-            if let Some(other) = other {
+            let before = earlier.by_frames.get(&(new.circuit.clone(), key.1));
+            let other = before.map(|at| all[*at].title());
+            if let Some(other) = other.or_else(|| circuits.taken.get(&key).cloned()) {
                 let message = format!("{} goes by {other} already", new.of_circuit());
                 let first = self.place_of(&other, "circuit");
                 let at = one.circuit.as_ref().map_or(one.span.clone(), Spanned::span);
                 self.push(Mistake::error(at, message).first(&first));
             }
-            let same = |other: &&TunnelConfig| {
-                (other.way.peer, other.way.ports) == (new.way.peer, new.way.ports)
-            };
-            if let Some(other) =
-                all.iter().find(|other| same(other) && other.session.key() == new.session.key())
-            {
-                let (key, peer) = (new.session.key(), new.way.peer);
-                let message = format!("{key} to {peer} is that of {}", other.title());
-                let first = self.place_of(&other.title(), "");
+            let hosts = (new.way.peer, new.way.ports);
+            if let Some(at) = earlier.by_session.get(&(hosts, new.session.key())) {
+                let (key, peer, other) = (new.session.key(), new.way.peer, all[*at].title());
+                let message = format!("{key} to {peer} is that of {other}");
+                let first = self.place_of(&other, "");
                 self.push(Mistake::error(one.span.clone(), message).first(&first));
             }
             // Each of their ports would hear what is for the other one.
-            if let Some(other) = all.iter().find(|other| same(other) && other.way != new.way) {
+            let before = earlier.by_hosts.get(&hosts).map(|at| &all[*at]);
+            if let Some(other) = before.filter(|other| other.way != new.way) {
                 let message = format!(
                     "{} and {} are to the same peer, and have another local address",
                     other.title(),
@@ -317,6 +334,7 @@ impl Resolver<'_> {
                 let help = "give all tunnels of a kind to one peer the same local, or none";
                 self.push(Mistake::error(one.span.clone(), message).first(&first).help(help));
             }
+            earlier.put(&new, all.len());
             all.push(new);
         }
         all
@@ -340,9 +358,9 @@ impl Resolver<'_> {
             }
             None => None,
         };
-        let peer = self.address(&low.peer, "peer");
+        let peer = self.routed_address(&low.peer, "peer");
         let local = match &low.local {
-            Some(_) => self.address(&low.local, "local").map(Some),
+            Some(_) => self.routed_address(&low.local, "local").map(Some),
             None => Some(None),
         };
         if let (Some(peer), Some(Some(local)), Some(written)) = (peer, local, &low.local)

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mpls::Labels;
 use mpls::limits::LABELS_MAX;
+use reactor::{is_of_a_host, is_of_a_link};
 use toml::Spanned;
 use wire::ethernet::MacAddress;
 use wire::mpls::Label;
@@ -177,12 +178,25 @@ impl Resolver<'_> {
         let written = written.as_ref()?;
         let seen = written.get_ref();
         let address = seen.parse::<IpAddr>().ok();
-        let address = address.filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
+        let address = address.filter(|ip| is_of_a_host(*ip));
         if address.is_none() {
             let message = format!("{key}: expected the IP address of a host, seen {seen:?}");
             self.error(written.span(), message);
         }
         address
+    }
+
+    /// The same, of a host to which packets are routed.
+    pub(super) fn routed_address(&mut self, written: &Low<String>, key: &str) -> Option<IpAddr> {
+        let address = self.address(written, key)?;
+        if is_of_a_link(address) {
+            let message = format!(
+                "{key}: {address} means another host on each link; expected one that is routed"
+            );
+            self.error(written.as_ref()?.span(), message);
+            return None;
+        }
+        Some(address)
     }
 
     /// Something that a table refers to by its name, which is there.

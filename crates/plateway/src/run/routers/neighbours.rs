@@ -3,7 +3,7 @@
 //!
 //! Errors: if not all shards carry out an order, all are told again what is in the book.
 
-use contract::Poll;
+use contract::{LinkId, Poll};
 use mpls::limits::NEIGHBOURS_MAX;
 use mpls::{Change, Neighbour, NeighbourId, PortKind, RouterId, Subject};
 use reactor::{Datagrams, PeerOptions};
@@ -110,13 +110,18 @@ impl Running {
     }
 
     fn close_bfd_port(&mut self, router: RouterId, config: &NeighbourConfig) -> Option<String> {
-        let link = *self.routers.links.get(&key(config))?;
+        let link = self.routers.bfd_port(config)?;
         self.let_go_of_link(link);
         self.forget(router, &config.title(), &Change::RemovePort(link))
     }
 }
 
 impl super::Routers {
+    /// The port of BFD to a neighbour.
+    pub(super) fn bfd_port(&self, config: &NeighbourConfig) -> Option<LinkId> {
+        self.links.get(&key(config)).copied()
+    }
+
     pub(super) fn neighbour_number(&self, config: &NeighbourConfig) -> Option<NeighbourId> {
         self.neighbour_numbers.of(&key(config)).map(NeighbourId)
     }

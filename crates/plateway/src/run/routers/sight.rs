@@ -1,22 +1,25 @@
 //! What is found of the interfaces of routers: whether they are there, up and large enough, whether
 //! the host itself lives on one that is a customer's, whether it has an address from which a neighbour
-//! is reached, and what goes in a circle between them.
+//! is reached, whether the path to the end of a tunnel is there and wide enough, and what goes in a
+//! circle between them.
 //!
-//! A look binds, receives and sends nothing. Units: bytes behind the Ethernet header.
+//! A look receives and sends nothing. Units: bytes behind the Ethernet header.
 
 use std::net::IpAddr;
 
+use block::ShardId;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
-use reactor::{Interface, look_at_interface, may_open_links};
-use wire::ethernet::MacAddress;
+use reactor::{Interface, look_at_interface, look_at_peer, may_open_links};
+use wire::ethernet::{HEADER_SIZE, MacAddress};
 
 use super::RunError;
+use super::tunnels::peer_options;
 use crate::config::link::LinkConfig;
 use crate::config::model::HiArgs;
 use crate::config::thing::Configured as _;
 use crate::protocols::mpls::loops::{self, Circle};
-use crate::protocols::mpls::{CircuitConfig, NeighbourConfig};
+use crate::protocols::mpls::{CircuitConfig, NeighbourConfig, TunnelConfig};
 use crate::run::links::bridge_of;
 use crate::run::look::Inventory;
 
@@ -125,6 +128,33 @@ pub(crate) fn look_at_neighbour(config: &NeighbourConfig, interface: &str) -> Op
         "{title}: {address} is in no network of {interface}, which has {}; a neighbour on the link is",
         ours.join(", ")
     ))
+}
+
+/// What deserves to be told of a tunnel, whose circuit is on this interface: that there is no path to
+/// its other end now, or one that takes less than the circuit's frames.
+pub(crate) fn look_at_tunnel(config: &TunnelConfig, circuit: &str) -> Option<String> {
+    // A server that answers may live in a network namespace of its own, and has other routes then.
+    let facts = look_at_interface(circuit).ok()?;
+    let (title, peer) = (config.title(), config.way.peer);
+    let takes = match look_at_peer(&peer_options(&config.way, ShardId(0))) {
+        Ok(Some(takes)) => takes,
+        Ok(None) => {
+            let from = config.way.local.map(|ip| format!(" from {ip}")).unwrap_or_default();
+            return Some(format!(
+                "{title}: there is no route to {peer}{from} now, and its frames are dropped until there is: `ip route get {peer}{from}` asks the system"
+            ));
+        }
+        Err(error) => return Some(format!("{title}: the route to {peer}: {error}")),
+    };
+    let around = HEADER_SIZE + config.session.header_size(config.sequence);
+    let needs = facts.mtu.saturating_add(around as u32);
+    (takes < needs).then(|| {
+        let fits = takes.saturating_sub(around as u32);
+        format!(
+            "{title}: the path to {peer} takes frames of {fits} bytes behind their Ethernet header, and {circuit} has an MTU of {}: larger ones are dropped and counted; ip link set {circuit} mtu {fits}, at the customer's as well, or a larger MTU on the way",
+            facts.mtu
+        )
+    })
 }
 
 /// An address of the host's, and how long its network's prefix is.

@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 
+use block::ShardId;
 use contract::{LinkId, Poll};
 use mpls::limits::TUNNELS_MAX;
 use mpls::{Change, Fec, PortKind, RouterId, Tunnel, TunnelId};
 use reactor::{Datagrams, PeerOptions};
 
-use super::RunError;
+use super::neighbours::port_name;
+use super::{RunError, look_at_tunnel};
 use crate::config::thing::Configured as _;
 use crate::protocols::mpls::TunnelConfig;
 use crate::protocols::mpls::split::ClassConfig;
@@ -24,17 +26,22 @@ fn key(router: &str, way: &TunnelWay) -> String {
     format!("{}{local} of {router}", way.title())
 }
 
-impl Running {
-    /// The links through IP that tunnels share, and how many of them each.
-    pub(in crate::run) fn tunnel_links(&self) -> BTreeMap<LinkId, u64> {
-        let ports = self.routers.tunnels.values();
-        let mut links = BTreeMap::new();
-        for link in ports.filter_map(|one| self.routers.tunnel_port(one)) {
-            *links.entry(link).or_default() += 1;
-        }
-        links
+/// The link through IP by which tunnels of a way go.
+pub(super) fn peer_options(way: &TunnelWay, shard: ShardId) -> PeerOptions {
+    PeerOptions {
+        peer: way.peer,
+        local: way.local,
+        datagrams: match way.ports {
+            None => Datagrams::Gre,
+            Some((local_port, peer_port)) => Datagrams::Udp { local_port, peer_port },
+        },
+        neighbour_on: None,
+        shard,
+        poll: Poll::default(),
     }
+}
 
+impl Running {
     /// A tunnel as the shards are told, whose port is there.
     fn tunnel_of(&mut self, config: &TunnelConfig) -> Result<(TunnelId, Tunnel), RunError> {
         let port = self.routed_link(key(&config.router, &config.way))?;
@@ -48,17 +55,20 @@ impl Running {
         Ok((TunnelId(number), tunnel))
     }
 
-    pub(super) fn add_tunnel(&mut self, config: &TunnelConfig) -> Result<(), RunError> {
+    /// Returns what deserves to be told.
+    pub(super) fn add_tunnel(&mut self, config: &TunnelConfig) -> Result<Option<String>, RunError> {
         let router = self.routers.id(&config.router)?;
         let is_first = !self.routers.has_tunnel_by(config);
         if is_first {
             self.open_tunnel_port(router, config)?;
         }
-        let added = self.set_tunnel(config);
-        if added.is_err() && is_first {
-            let _ = self.close_tunnel_port(router, config);
-        }
-        added
+        self.set_tunnel(config).inspect_err(|_| {
+            if is_first {
+                let _ = self.close_tunnel_port(router, config);
+            }
+        })?;
+        let circuit = self.routers.circuits.get(&config.circuit);
+        Ok(circuit.and_then(|(_, circuit)| look_at_tunnel(config, &circuit.interface)))
     }
 
     pub(super) fn set_tunnel(&mut self, config: &TunnelConfig) -> Result<(), RunError> {
@@ -103,23 +113,13 @@ impl Running {
     ) -> Result<(), RunError> {
         let (title, way) = (config.title(), config.way);
         let link = self.routed_link(key(&config.router, &way))?;
-        let options = PeerOptions {
-            peer: way.peer,
-            local: way.local,
-            datagrams: match way.ports {
-                None => Datagrams::Gre,
-                Some((local_port, peer_port)) => Datagrams::Udp { local_port, peer_port },
-            },
-            neighbour_on: None,
-            shard: self.shard_of(router),
-            poll: Poll::default(),
-        };
+        let options = peer_options(&way, self.shard_of(router));
         let port = (link, PortKind::Tunnels(way.kind()));
         self.open_peer(router, (&title, &way.title()), port, &options)
     }
 
     fn close_tunnel_port(&mut self, router: RouterId, config: &TunnelConfig) -> Option<String> {
-        let link = *self.routers.links.get(&key(&config.router, &config.way))?;
+        let link = self.routers.tunnel_port(config)?;
         self.let_go_of_link(link);
         self.forget(router, &config.title(), &Change::RemovePort(link))
     }
@@ -128,8 +128,24 @@ impl Running {
 impl super::Routers {
     /// Whether a tunnel goes by the same port.
     fn has_tunnel_by(&self, config: &TunnelConfig) -> bool {
-        let way = key(&config.router, &config.way);
-        self.tunnels.values().any(|one| key(&one.router, &one.way) == way)
+        let way = (&config.router, &config.way);
+        self.tunnels.values().any(|one| (&one.router, &one.way) == way)
+    }
+
+    /// The links through IP, what they are called, and how many share each: tunnels to one peer, and
+    /// neighbours that BFD watches.
+    pub(in crate::run) fn peer_links(&self) -> BTreeMap<LinkId, (String, u64)> {
+        let tunnels = self.tunnels.values();
+        let tunnels = tunnels.map(|one| (self.tunnel_port(one), one.way.title()));
+        let neighbours = self.neighbours.values();
+        let neighbours = neighbours.map(|one| (self.bfd_port(one), port_name(one)));
+        let mut links = BTreeMap::new();
+        for (link, name) in tunnels.chain(neighbours) {
+            let Some(link) = link else { continue };
+            let (_, uses) = links.entry(link).or_insert((name, 0));
+            *uses += 1;
+        }
+        links
     }
 
     /// The port by which a tunnel goes.

@@ -275,7 +275,9 @@ impl<'a> View<'a> {
 
     fn neighbour(&self, config: &NeighbourConfig) -> NeighbourStatus {
         let id = self.routers.neighbour_number(config);
-        let report = self.report.neighbours.iter().find(|one| Some(one.id) == id);
+        let all = &self.report.neighbours;
+        let at = id.and_then(|id| all.binary_search_by_key(&id, |one| one.id).ok());
+        let report = at.map(|at| &all[at]);
         let session = report.and_then(|report| report.session);
         let status = session.map(|session| session.status);
         let takes = match report.map(|report| report.state) {
@@ -304,7 +306,9 @@ impl<'a> View<'a> {
 
     fn tunnel(&self, config: &TunnelConfig) -> TunnelStatus {
         let id = self.routers.tunnel_numbers.of(&config.name);
-        let report = self.report.tunnels.iter().find(|one| Some(one.id.0) == id);
+        let all = &self.report.tunnels;
+        let at = id.and_then(|id| all.binary_search_by_key(&id, |one| one.id.0).ok());
+        let report = at.map(|at| &all[at]);
         let of = |one: &TunnelReport| (one.counters, one.sequence, one.drops);
         let (counters, sequences, drops) = report.map(of).unwrap_or_default();
         let circuit = self.routers.circuits.get(&config.circuit).map(|(link, _)| *link);
