@@ -61,8 +61,12 @@ pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// The first rest between two queries for a target that does not answer, and the longest.
 pub const QUERY_REST_FIRST: Duration = Duration::from_millis(250);
 pub const QUERY_REST_MAX: Duration = Duration::from_secs(16);
-/// The longest rest between two IDENTIFY.
-pub const IDENTIFY_REST_MAX: Duration = Duration::from_secs(2);
+/// Between the first questions to a path who it is, and how many these are: a network that goes around
+/// a failure does so within some 200 ms, and whoever asks then need not wait much longer. After them
+/// the rest doubles, up to the longest.
+pub const ASK_REST_FIRST: Duration = Duration::from_millis(50);
+pub const ASKED_SOON_MAX: u32 = 8;
+pub const ASK_REST_MAX: Duration = Duration::from_secs(2);
 /// When a command counts as lost before anything is known of its path: what iPXE waits.
 pub const RTO_FIRST: Duration = Duration::from_millis(250);
 /// A busy target's scheduler may hold a read back for so long.
@@ -70,6 +74,9 @@ pub const RTO_READ_MIN: Duration = Duration::from_millis(30);
 /// A disk may take so long for a write now and then, and a copy of a write costs a second in which
 /// its sectors cannot be written again.
 pub const RTO_WRITE_MIN: Duration = Duration::from_millis(120);
+/// The first copies of a command that is lost follow each other no later than this, for the same
+/// reason: one for each time-out up to where the path is asked ([`TIMEOUTS_SUSPECT`]).
+pub const RTO_SOON_MAX: Duration = RTO_WRITE_MIN;
 pub const RTO_MAX: Duration = Duration::from_secs(10);
 /// Time-outs in a row after which a path is asked who it is.
 pub const TIMEOUTS_SUSPECT: u32 = 4;
@@ -88,6 +95,7 @@ const _: () = {
     assert!(WINDOW_FIRST <= WINDOW_MAX as u32);
     assert!(RTO_READ_MIN.as_millis() <= RTO_FIRST.as_millis());
     assert!(RTO_WRITE_MIN.as_millis() <= RTO_MAX.as_millis());
+    assert!(ASK_REST_FIRST.as_millis() <= ASK_REST_MAX.as_millis());
     // Several queries before a disk is given up.
     assert!(CONNECT_DEADLINE.as_millis() > 8 * QUERY_REST_FIRST.as_millis());
 };

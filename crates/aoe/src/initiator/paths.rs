@@ -24,7 +24,8 @@ use remote::backoff;
 use wire::ethernet::MacAddress;
 
 use crate::limits::{
-    IDENTIFY_REST_MAX, RTO_FIRST, RTO_MAX, RTO_READ_MIN, RTO_WRITE_MIN, WINDOW_FIRST,
+    ASK_REST_FIRST, ASK_REST_MAX, ASKED_SOON_MAX, RTO_FIRST, RTO_MAX, RTO_READ_MIN, RTO_SOON_MAX,
+    RTO_WRITE_MIN, TIMEOUTS_SUSPECT, WINDOW_FIRST,
 };
 
 /// A window is counted in sixteenths of a command.
@@ -57,7 +58,8 @@ impl Rtt {
             0 => RTO_FIRST,
             smooth => Duration::from_nanos(smooth + 4 * self.deviation_ns).max(least),
         };
-        backoff(first, tries, RTO_MAX)
+        let longest = if tries < TIMEOUTS_SUSPECT { RTO_SOON_MAX.max(first) } else { RTO_MAX };
+        backoff(first, tries, longest)
     }
 
     /// The estimate, once there is one.
@@ -92,7 +94,8 @@ impl PathState {
     /// An IDENTIFY is sent with this tag.
     pub(super) fn asked_now(&mut self, now: Instant, new: u32) {
         if let PathState::Asking { asked, again_at, tag, .. } = self {
-            (*tag, *again_at) = (new, now + backoff(RTO_FIRST, *asked, IDENTIFY_REST_MAX));
+            let times = (*asked + 1).saturating_sub(ASKED_SOON_MAX);
+            (*tag, *again_at) = (new, now + backoff(ASK_REST_FIRST, times, ASK_REST_MAX));
             *asked += 1;
         }
     }
@@ -193,7 +196,7 @@ impl Path {
     /// it.
     pub(super) fn identified(&mut self, now: Instant) {
         if let PathState::Asking { asked: 1, again_at, .. } = self.state {
-            self.rtt[0].sample(RTO_FIRST.saturating_sub(again_at.since(now)));
+            self.rtt[0].sample(ASK_REST_FIRST.saturating_sub(again_at.since(now)));
         }
         (self.state, self.timeouts) = (PathState::Live, 0);
     }
@@ -288,10 +291,28 @@ mod tests {
         assert_eq!(rtt.timeout(false, 20), RTO_MAX);
         let mut fast = Rtt::default();
         fast.sample(Duration::from_micros(50));
-        assert_eq!(
-            (fast.timeout(false, 0), fast.timeout(true, 1)),
-            (RTO_READ_MIN, RTO_WRITE_MIN * 2)
-        );
+        assert_eq!((fast.timeout(false, 0), fast.timeout(true, 1)), (RTO_READ_MIN, RTO_WRITE_MIN));
+        // Copies follow soon until the path is asked, and ever more slowly behind that.
+        let copies =
+            |is_write| [0, 1, 2, 3, 4, 5].map(|tries| fast.timeout(is_write, tries).as_millis());
+        assert_eq!(copies(false), [30, 60, 120, 120, 480, 960]);
+        assert_eq!(copies(true), [120, 120, 120, 120, 1920, 3840]);
+        assert_eq!(rtt.timeout(true, 1), rtt.timeout(true, 0), "one that is slower than that");
+    }
+
+    #[test]
+    fn a_path_is_asked_soon_again_at_first_and_then_ever_more_slowly() {
+        let mut state = PathState::asking(Instant(0));
+        let mut now = Instant(0);
+        let mut rests = Vec::new();
+        for number in 0..16 {
+            state.asked_now(now, number);
+            let PathState::Asking { again_at, .. } = state else { panic!("{state:?}") };
+            rests.push(again_at.since(now).as_millis());
+            now = again_at;
+        }
+        assert_eq!(rests[..8], [50; 8]);
+        assert_eq!(rests[8..], [100, 200, 400, 800, 1600, 2000, 2000, 2000]);
     }
 
     #[test]

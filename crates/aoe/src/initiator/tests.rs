@@ -116,6 +116,35 @@ fn rests_between_copies_double() {
 }
 
 #[test]
+fn whoever_waits_for_a_network_that_goes_around_a_failure_asks_soon_again() {
+    for (is_write, depth, most) in [(false, 1, 120), (true, 1, 120), (false, 8, 50), (true, 8, 120)]
+    {
+        let mut world = World::live(&[1500]);
+        // So much is known of the path.
+        world.write(20, 500, 1, false);
+        world.serve_one();
+        for job in 0..depth {
+            match is_write {
+                true => world.write(job, 10 * u64::from(job), 1, false),
+                false => world.read(job, 10 * u64::from(job), 1),
+            }
+        }
+        let (began, mut last) = (world.now, world.now);
+        world.take();
+        let mut longest = Duration::ZERO;
+        while world.now.since(began) < Duration::from_millis(400) {
+            world.until(world.now + Duration::from_millis(1));
+            if !world.take().is_empty() {
+                longest = longest.max(world.now.since(last));
+                last = world.now;
+            }
+        }
+        let seen = longest.as_millis();
+        assert!(seen <= most, "{is_write} {depth}: {seen} ms");
+    }
+}
+
+#[test]
 fn no_two_overlapping_writes_are_under_way_at_once() {
     let mut world = World::live(&[1500]);
     world.write(1, 10, 2, false);
