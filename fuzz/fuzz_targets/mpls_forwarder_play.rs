@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUEUE_MAX;
 use mpls::{
     Action, Change, Core, Fec, FecId, Forwarder, Labels, Neighbour, NeighbourId, NhlfeId, Origin,
-    Path, PortKind, Pseudowire, PseudowireId, RouterId, Sequencing, Session, Space, Tunnel,
+    Over, Path, PortKind, Pseudowire, PseudowireId, RouterId, Sequencing, Session, Space, Tunnel,
     TunnelId, TunnelPort, Watch, Way,
 };
 use plateway_fuzz::{Choices, one_line};
@@ -25,7 +25,7 @@ use wire::bfd::{ControlPacket, Diagnostic, State};
 use wire::checksum::Checksum;
 use wire::clamp::Clamp;
 use wire::classify::{ClassKey, Classifier};
-use wire::ethernet::{EtherType, TagControl};
+use wire::ethernet::{EtherType, HEADER_SIZE, TagControl};
 use wire::gre::Header;
 use wire::l2tp::Cookie;
 use wire::mpls::Label;
@@ -63,10 +63,15 @@ fn draw_nhlfe(choices: &mut Choices<'_>) -> NhlfeId {
     NhlfeId(choices.below(3) as u32)
 }
 
+/// MPLS in UDP.
+const UDP: Core = Core { takes_explicit_null: false, over: Over::Udp };
+
 fn draw_kind(choices: &mut Choices<'_>) -> PortKind {
     let traffic_classes = [0, 1, 2, 3, 4, 5, 6, 7];
     choices.of(&[
-        PortKind::Core(Core { takes_explicit_null: true }),
+        PortKind::Core(Core { takes_explicit_null: true, over: Over::Ethernet }),
+        PortKind::Core(Core { takes_explicit_null: true, over: Over::Udp }),
+        PortKind::Core(UDP),
         PortKind::Core(Core::default()),
         PortKind::Circuit { traffic_classes, classifier: None },
         PortKind::Circuit { traffic_classes, classifier: Some(Classifier::Vlan) },
@@ -76,6 +81,10 @@ fn draw_kind(choices: &mut Choices<'_>) -> PortKind {
         PortKind::Tunnels(TunnelPort::L2tp),
         PortKind::Bfd,
     ])
+}
+
+fn is_udp(kind: PortKind) -> bool {
+    matches!(kind, PortKind::Core(Core { over: Over::Udp, .. }))
 }
 
 fn draw_tunnel(choices: &mut Choices<'_>) -> Tunnel {
@@ -225,7 +234,8 @@ impl Play {
                 let labels = Labels::new(&labels).ok()?;
                 let (port, mtu) = (draw_link(choices), choices.of(&[None, Some(70)]));
                 let backup = choices.flag().then(|| draw_nhlfe(choices));
-                let path = Path { port, mac: THERE, labels, mtu, backup };
+                let mac = choices.of(&[Some(THERE), None]);
+                let path = Path { port, mac, labels, mtu, backup };
                 Change::SetPath(draw_nhlfe(choices), path)
             }
             5 => Change::RemovePath(draw_nhlfe(choices)),
@@ -274,7 +284,9 @@ impl Play {
         let frame = batch.frames[choices.below(batch.frames.len())];
         let [prefix, head] = batch.heads(&frame);
         let mut bytes = [prefix, head].concat();
-        if let Some((to, rest)) = bytes.split_first_chunk_mut::<6>()
+        let is_datagram = self.ports.get(&frame.link).is_some_and(|(_, kind)| is_udp(*kind));
+        if !is_datagram
+            && let Some((to, rest)) = bytes.split_first_chunk_mut::<6>()
             && let Some(from) = rest.first_chunk_mut::<6>()
         {
             core::mem::swap(to, from);
@@ -332,6 +344,7 @@ impl Play {
         if after.link != *link {
             let (_, kind) = self.ports[&after.link];
             let least = match kind {
+                PortKind::Core(Core { over: Over::Udp, .. }) => 4,
                 PortKind::Core(_) => 14 + 4,
                 PortKind::Tunnels(TunnelPort::Gre) => 4,
                 PortKind::Tunnels(TunnelPort::L2tp) => 8,
@@ -377,6 +390,10 @@ fuzz_target!(|input: &[u8]| {
                 let frame = match play.ports.get(&link) {
                     Some((_, PortKind::Tunnels(_))) => draw_packet(&mut choices),
                     Some((_, PortKind::Bfd)) if choices.flag() => draw_control_packet(&mut choices),
+                    // From the label stack on.
+                    Some((_, kind)) if is_udp(*kind) => {
+                        draw_frame(&mut choices).get(HEADER_SIZE..).unwrap_or_default().to_vec()
+                    }
                     _ => draw_frame(&mut choices),
                 };
                 play.come(link, tag, &frame);

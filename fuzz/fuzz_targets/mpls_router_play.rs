@@ -14,8 +14,9 @@ use contract::{Counters, LinkId, MacAddress};
 use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUARANTINE_DEFAULT;
 use mpls::{
-    Action, Circuit, Core, DropReason, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin, Owner,
-    Pseudowire, PseudowireId, Refused, Role, Router, Sequencing, Space, Verdict, Way, ilm,
+    Action, Adjacency, Circuit, Core, DropReason, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId,
+    Origin, Over, Owner, Pseudowire, PseudowireId, Refused, Role, Router, Sequencing, Space,
+    Verdict, Way, ilm,
 };
 use plateway_fuzz::{Choices, one_line};
 use wire::mpls::{Label, LabelStack, LabelStackEntry};
@@ -47,12 +48,14 @@ fn draw_port(choices: &mut Choices<'_>) -> LinkId {
     LinkId(choices.below(PORTS) as u32)
 }
 
+fn adjacency(vlan: Option<u16>) -> Adjacency {
+    Adjacency { own: OWN, mac: THERE, vlan }
+}
+
 fn draw_nhlfe(choices: &mut Choices<'_>) -> Option<Nhlfe> {
     let next_hop = NextHop {
         port: draw_port(choices),
-        own: OWN,
-        mac: THERE,
-        vlan: choices.of(&[None, Some(7)]),
+        adjacency: choices.of(&[Some(None), Some(Some(7)), None]).map(adjacency),
     };
     let labels: Vec<Label> = (0..choices.below(6)).map(|_| draw_label(choices)).collect();
     let mtu = choices.of(&[1500, 60, 0]);
@@ -156,8 +159,7 @@ impl Play {
                 self.sent(port, &front, rest, &packet);
                 let taken = packet.len() - rest.len();
                 let came = LabelStackEntry::parse(&packet[taken - 4..]).expect("it was looked up");
-                let put = front.len().checked_sub(if front[12] == 0x81 { 18 } else { 14 });
-                for entry in front[front.len() - put.expect("an Ethernet header")..].chunks(4) {
+                for entry in front[self.header(port, &front)..].chunks(4) {
                     let entry = LabelStackEntry::parse(entry).expect("entries have 4 bytes");
                     assert_eq!(entry.ttl, came.ttl - 1);
                     assert_eq!(entry.traffic_class, came.traffic_class);
@@ -237,11 +239,22 @@ impl Play {
     fn sent(&self, port: LinkId, front: &[u8], rest: &[u8], came: &[u8]) {
         assert!(matches!(self.role(port), Some(Role::Core(_))), "{port}");
         assert!(came.as_ptr_range().contains(&rest.as_ptr()) || rest.is_empty());
-        assert_eq!(front[..12], [THERE.0, OWN.0].concat());
-        let header = if front[12] == 0x81 { 18 } else { 14 };
-        assert_eq!(front[header - 2..header], [0x88, 0x47]);
+        let header = self.header(port, front);
+        if header > 0 {
+            assert_eq!(front[..12], [THERE.0, OWN.0].concat());
+            assert_eq!(front[header - 2..header], [0x88, 0x47]);
+        }
         let largest = self.router.nhlfes().map(|(_, value, ..)| value.mtu).max();
         assert!(front.len() - header + rest.len() <= largest.expect("it was sent") as usize);
+    }
+
+    /// Bytes of the header of Ethernet in front of what leaves by a core port.
+    fn header(&self, port: LinkId, front: &[u8]) -> usize {
+        match self.role(port) {
+            Some(Role::Core(Core { over: Over::Udp, .. })) => 0,
+            _ if front[12] == 0x81 => 18,
+            _ => 14,
+        }
     }
 
     /// A frame by any port.
@@ -255,7 +268,7 @@ impl Play {
             Verdict::Send { port: out, front, rest } => {
                 assert!(is_circuit && !reserved && rest == frame);
                 self.sent(out, &front, rest, &frame);
-                let header = if front[12] == 0x81 { 18 } else { 14 };
+                let header = self.header(out, &front);
                 let stack = LabelStack::parse(&front[header..], 5).expect("one that was pushed");
                 assert!(stack.entries().all(|entry| entry.ttl == 255));
                 let all = self.router.pseudowires();
@@ -350,7 +363,10 @@ impl Play {
     fn change_port(&mut self, choices: &mut Choices<'_>) {
         let port = draw_port(choices);
         match choices.below(4) {
-            0 => self.router.set_port(port, Role::Core(Core { takes_explicit_null: true })),
+            0 => {
+                let over = choices.of(&[Over::Ethernet, Over::Udp]);
+                self.router.set_port(port, Role::Core(Core { takes_explicit_null: true, over }));
+            }
             1 => self.router.set_port(port, Role::Core(Core::default())),
             2 => self.router.set_port(port, Role::Circuit(Circuit::new(choices.byte().into()))),
             _ => self.router.remove_port(port),
@@ -389,7 +405,7 @@ fn start() -> Play {
         router.set_port(LinkId(CORE + number), Role::Circuit(Circuit::new(1500)));
     }
     let label = |number| Label::new(number).expect("20 bits");
-    let next_hop = NextHop { port: LinkId(1), own: OWN, mac: THERE, vlan: None };
+    let next_hop = NextHop { port: LinkId(1), adjacency: Some(adjacency(None)) };
     let labels = Labels::new(&[label(19)]).expect("one that is ordinary");
     router.set_nhlfe(NhlfeId(0), Nhlfe { next_hop, labels, mtu: 1500 });
     for (number, action) in [(16, Action::Forward(NhlfeId(0))), (17, Action::Pop)] {

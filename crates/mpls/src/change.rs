@@ -34,7 +34,8 @@ impl fmt::Display for RouterId {
 /// What a link is to a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
-    /// Towards other routers: a link of the driver's that takes MPLS's EtherType.
+    /// Towards other routers: a link of the driver's that takes MPLS's EtherType, or one of datagrams
+    /// whose payloads begin with a label stack.
     Core(Core),
     /// Towards a customer: a link of the driver's that takes whatever comes. `traffic_classes` has
     /// the traffic class of frames by their 802.1p priority, and `classifier` by what they are told
@@ -55,10 +56,10 @@ pub enum PortKind {
 pub struct Path {
     /// The core port towards it.
     pub port: LinkId,
-    /// Its address.
-    pub mac: MacAddress,
+    /// Its address there; `None` where the port leads to one router, without Ethernet.
+    pub mac: Option<MacAddress>,
     pub labels: Labels,
-    /// Bytes behind the Ethernet header that all of the path takes; `None`: what the port takes.
+    /// Bytes from the label stack on that all of the path takes; `None`: what the port takes.
     pub mtu: Option<u32>,
     /// The path that its packets take while its next hop fails, by another link.
     pub backup: Option<NhlfeId>,

@@ -2,7 +2,8 @@
 //! frames go out.
 //!
 //! ```text
-//!   receive      core port: opened, then `Router::handle_labelled`     -> queue of the port by which it leaves
+//!   receive      core port: opened if it has Ethernet,
+//!                then `Router::handle_labelled`                        -> queue of the port by which it leaves
 //!                circuit: whole, `Router::handle_circuit`              -> the same, or the frame of a virtual link
 //!   poll_received  a frame of a virtual link that had to wait for others
 //!   encapsulate  a frame that was sent on a virtual link               -> the same batch, headers put in front
@@ -36,8 +37,8 @@ use wire::ethernet::{EtherType, HEADER_SIZE};
 use crate::change::{Change, Path, PortKind, RouterId};
 use crate::ftn::{Fec, Wire};
 use crate::limits::{FRONT_MAX, PORTS_MAX, QUEUE_MAX, SPARE_BATCHES_MAX};
-use crate::nhlfe::{NextHop, Nhlfe, NhlfeId};
-use crate::port::{Circuit, PortCounters, Role};
+use crate::nhlfe::{Adjacency, NextHop, Nhlfe, NhlfeId};
+use crate::port::{Circuit, Core, Over, PortCounters, Role};
 use crate::protection::Protection;
 use crate::pseudowire::PseudowireId;
 use crate::refused::Refused;
@@ -90,7 +91,7 @@ struct Routed {
 pub struct Forwarder {
     routers: IdMap<Routed>,
     ports: IdMap<Port>,
-    /// The core ports that are up: they open what comes.
+    /// The core ports with Ethernet that are up: they open what comes.
     cores: Links,
     /// The virtual ports.
     virtuals: Vec<LinkId>,
@@ -207,7 +208,9 @@ impl Forwarder {
     fn set_port(&mut self, id: RouterId, link: LinkId, kind: PortKind) {
         assert!(link.0 < PORTS_MAX, "{link} is none of {PORTS_MAX}");
         // One of another kind is another port: who lives on a virtual link is told that it is gone.
-        let is_kind = |port: &Port| discriminant(&port.kind) == discriminant(&kind);
+        let is_kind = |port: &Port| {
+            discriminant(&port.kind) == discriminant(&kind) && over(&port.kind) == over(&kind)
+        };
         if self.ports.get(link.0).is_some_and(|port| !is_kind(port)) {
             self.remove_port(link);
         }
@@ -294,7 +297,8 @@ impl Forwarder {
         };
         let facts = self.ports.get(port.0).and_then(|port| port.facts);
         let Some(LinkFacts { mac: own, mtu, vlan, .. }) = facts else { return };
-        let next_hop = NextHop { port, own: MacAddress(own), mac, vlan };
+        let adjacency = mac.map(|mac| Adjacency { own: MacAddress(own), mac, vlan });
+        let next_hop = NextHop { port, adjacency };
         let mtu = narrowest.map_or(mtu, |narrowest| narrowest.min(mtu));
         router.set_nhlfe(number, Nhlfe { next_hop, labels, mtu });
     }
@@ -482,6 +486,11 @@ impl Forwarder {
     }
 }
 
+/// What is around the packets of a core port; `None` of any other.
+fn over(kind: &PortKind) -> Option<Over> {
+    if let PortKind::Core(core) = kind { Some(core.over) } else { None }
+}
+
 /// An MTU to which whatever goes in front may be added.
 const MTU_UNKNOWN: u32 = u32::MAX - FRONT_MAX as u32;
 
@@ -490,7 +499,7 @@ impl VirtualLinks for Forwarder {
         let Some(port) = self.ports.get_mut(link.0) else { return };
         let router = port.router;
         port.facts = facts;
-        if matches!(port.kind, PortKind::Core(_)) {
+        if over(&port.kind) == Some(Over::Ethernet) {
             self.cores.set(link, facts);
         }
         if facts.is_some() {
@@ -516,6 +525,9 @@ impl VirtualLinks for Forwarder {
         let Port { router: id, kind, .. } = self.ports.get(link.0)?;
         let (id, router) = (*id, &mut self.routers[id.0].router);
         let verdict = match kind {
+            PortKind::Core(Core { over: Over::Udp, .. }) => {
+                router.handle_labelled(now, link, frame.bytes)
+            }
             PortKind::Core(_) => {
                 let frame = self.cores.open(&frame)?;
                 if frame.ether_type != EtherType::MPLS {

@@ -41,8 +41,8 @@ pub use forwarder::{
 };
 pub use ftn::{Fec, Wire};
 pub use ilm::{Action, FecId, Ilm, IlmEntry, Owner};
-pub use nhlfe::{Labels, NextHop, Nhlfe, NhlfeId};
-pub use port::{Circuit, Core, Role, TunnelPort};
+pub use nhlfe::{Adjacency, Labels, NextHop, Nhlfe, NhlfeId};
+pub use port::{Circuit, Core, Over, Role, TunnelPort};
 pub use probe::{ProbeCounters, Proof};
 pub use protection::{ProtectionCounters, Way};
 pub use pseudowire::{Origin, Pseudowire, PseudowireId};

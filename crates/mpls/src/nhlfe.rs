@@ -9,8 +9,9 @@
 //! ```
 //! The entries put on a packet have the traffic class and the outgoing TTL of the one that they
 //! replace, so that a class holds through the core and a loop ends; S stays below. Where the label
-//! of a link's VLAN tag has a priority, it is the traffic class.
-//! Units: bytes behind the Ethernet header. Errors: a packet larger than the next hop takes is
+//! of a link's VLAN tag has a priority, it is the traffic class. By a port without Ethernet a packet
+//! leaves from its label stack on: the kernel puts UDP and IP around it.
+//! Units: bytes from the label stack on. Errors: a packet larger than the next hop takes is
 //! dropped, never cut (RFC 4448 has no fragments). Spec: RFC 3031 clause 3.10, RFC 3032 clauses 2.1
 //! and 2.4, RFC 3443 (TTL), RFC 5462 (TC).
 
@@ -21,7 +22,7 @@ use wire::ethernet::{EtherType, TagControl};
 use wire::mpls::{Label, LabelStackEntry};
 
 use crate::limits::{FRONT_MAX, LABELS_MAX};
-use crate::port::{PortState, Role};
+use crate::port::{Over, PortState, Role};
 use crate::refused::Refused;
 use crate::verdict::{DropReason, Verdict};
 
@@ -34,6 +35,31 @@ pub struct NhlfeId(pub u32);
 pub struct NextHop {
     /// The core port towards it.
     pub port: LinkId,
+    /// Which of those on the port; `None` on one that leads to a single one, without Ethernet.
+    pub adjacency: Option<Adjacency>,
+}
+
+impl NextHop {
+    /// Its address on the port, if it has one.
+    #[inline]
+    pub fn mac(&self) -> Option<MacAddress> {
+        self.adjacency.map(|there| there.mac)
+    }
+
+    /// Whether a port is one that leads there.
+    #[inline]
+    fn is_by(&self, role: Role) -> bool {
+        let Role::Core(core) = role else { return false };
+        match core.over {
+            Over::Ethernet => self.adjacency.is_some(),
+            Over::Udp => self.adjacency.is_none(),
+        }
+    }
+}
+
+/// A router on a port with Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adjacency {
     /// The port's own address.
     pub own: MacAddress,
     /// The router's.
@@ -79,7 +105,7 @@ impl Labels {
 pub struct Nhlfe {
     pub next_hop: NextHop,
     pub labels: Labels,
-    /// Bytes behind the Ethernet header that a packet may have.
+    /// Bytes from the label stack on that a packet may have.
     pub mtu: u32,
 }
 
@@ -123,7 +149,7 @@ impl NhlfeState {
     }
 
     /// A packet of `front` and `rest` bytes behind it goes to the next hop, by the port that is
-    /// returned, with the labels and an Ethernet header in front of it. `like` has what their entries
+    /// returned, with the labels and, if the port has Ethernet, its header in front of it. `like` has what their entries
     /// say beside the label; the lowest of them is the bottom if that one is.
     #[inline]
     pub(crate) fn send(
@@ -133,7 +159,7 @@ impl NhlfeState {
         like: LabelStackEntry,
         rest: usize,
     ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
-        let NextHop { port, own, mac, vlan } = self.nhlfe.next_hop;
+        let NextHop { port, adjacency } = self.nhlfe.next_hop;
         let mut is_bottom = like.is_bottom && !planted("swap-forgets-the-bottom");
         for &label in self.nhlfe.labels.as_slice().iter().rev() {
             front.push(&LabelStackEntry { label, is_bottom, ..like }.emit());
@@ -144,20 +170,30 @@ impl NhlfeState {
             self.counters.over_mtu += 1;
             return Err(DropReason::OverMtu);
         }
-        let out = ports.get_mut(port.0).filter(|out| matches!(out.role, Role::Core(_)));
+        let out = ports.get_mut(port.0).filter(|out| self.nhlfe.next_hop.is_by(out.role));
         out.ok_or(DropReason::NoNextHop)?.count_sent(bytes);
         self.counters.packets += 1;
         self.counters.packet_bytes += bytes as u64;
+        if let Some(there) = adjacency {
+            there.address(&mut front, like.traffic_class);
+        }
+        Ok((port, front))
+    }
+}
+
+impl Adjacency {
+    /// Puts the header of Ethernet in front of a packet.
+    #[inline]
+    fn address(&self, front: &mut Front<FRONT_MAX>, traffic_class: u8) {
+        let Self { own, mac, vlan } = self;
         front.push(&EtherType::MPLS.0.to_be_bytes());
         if let Some(vid) = vlan {
-            let control =
-                TagControl(0).with_vid(vid).with_priority(u16::from(like.traffic_class & 7));
+            let control = TagControl(0).with_vid(*vid).with_priority(u16::from(traffic_class & 7));
             front.push(&control.0.to_be_bytes());
             front.push(&EtherType::VLAN.0.to_be_bytes());
         }
         front.push(&own.0);
         front.push(&mac.0);
-        Ok((port, front))
     }
 }
 

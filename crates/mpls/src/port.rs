@@ -2,8 +2,8 @@
 //!
 //! A port is a link of the driver's, by its number, and of the core, the end of a circuit, or what
 //! tunnels through IP go by. Only frames of a core port have labels that mean something; those of a
-//! circuit are a customer's bytes, whatever they look like. Units: frames, and their bytes behind the
-//! Ethernet header on core ports, from the destination address on at circuits, from GRE's or L2TP's
+//! circuit are a customer's bytes, whatever they look like. Units: frames, and their bytes from the
+//! label stack on on core ports, from the destination address on at circuits, from GRE's or L2TP's
 //! header on for tunnels. No errors.
 
 use contract::counters;
@@ -39,6 +39,17 @@ pub struct Core {
     /// Whether tunnels end here whose last label is explicit null (RFC 3032 clause 2.1): what is
     /// below it is looked up.
     pub takes_explicit_null: bool,
+    pub over: Over,
+}
+
+/// What is around packets of a core port, in front of their label stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Over {
+    /// Ethernet: any number of next routers, each with an address.
+    #[default]
+    Ethernet,
+    /// UDP, which is the kernel's (RFC 7510): one router, the host at the other end.
+    Udp,
 }
 
 /// An attachment circuit: the port to a customer.

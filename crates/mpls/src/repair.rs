@@ -38,8 +38,8 @@ pub struct Hops {
 }
 
 impl Hops {
-    fn state_of(&self, mac: MacAddress) -> HopState {
-        let named = self.named.iter().find(|(named, _)| *named == mac);
+    fn state_of(&self, mac: Option<MacAddress>) -> HopState {
+        let named = self.named.iter().find(|(named, _)| Some(*named) == mac);
         named.map_or(self.others, |(_, state)| *state)
     }
 
@@ -102,8 +102,8 @@ impl Repairs {
     fn around(&self, nhlfes: &IdMap<NhlfeState>, id: NhlfeId) -> NhlfeId {
         let Some(backup) = self.backup_of(id) else { return id };
         let state = |id: NhlfeId| {
-            let NextHop { port, mac, .. } = nhlfes.get(id.0)?.nhlfe.next_hop;
-            Some(self.hops.get(port.0).map_or(HopState::Up, |hops| hops.state_of(mac)))
+            let to: NextHop = nhlfes.get(id.0)?.nhlfe.next_hop;
+            Some(self.hops.get(to.port.0).map_or(HopState::Up, |hops| hops.state_of(to.mac())))
         };
         // One whose port was never up is not there.
         let is_needed = state(id) != Some(HopState::Up);

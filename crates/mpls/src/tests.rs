@@ -1,6 +1,7 @@
 //! The rules of a router, one small test each: [`labels`] switches packets, [`edge`] lets frames in
 //! and out, [`split`] by several ways, [`tunnels`] through IP, [`tables`] changes what is known,
-//! [`neighbour`] goes around a link, [`mtu`] knows what a path carries. The router here has core
+//! [`neighbour`] goes around a link, [`mtu`] knows what a path carries, [`udp`] has ports without
+//! Ethernet. The router here has core
 //! ports 1, 2 and 3 and circuits 11, 12 and 13.
 
 use block::Instant;
@@ -11,8 +12,8 @@ use wire::pseudowire::ControlWord;
 use wire::sequence::PseudowireSequence;
 
 use crate::{
-    Action, Circuit, Core, DropReason, Drops, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin,
-    Pseudowire, PseudowireId, Role, Router, Sequencing, Space, Verdict, Way, Wire,
+    Action, Adjacency, Circuit, Core, DropReason, Drops, Fec, FecId, Labels, NextHop, Nhlfe,
+    NhlfeId, Origin, Pseudowire, PseudowireId, Role, Router, Sequencing, Space, Verdict, Way, Wire,
 };
 
 mod edge;
@@ -24,6 +25,7 @@ mod protection;
 mod split;
 mod tables;
 mod tunnels;
+mod udp;
 
 const NOW: Instant = Instant(5_000_000_000);
 const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
@@ -71,8 +73,10 @@ fn packet(numbers: &[u32], sequence: u16) -> Vec<u8> {
     stack(&entries, &[&word[..], &FRAME].concat())
 }
 
+const ADJACENCY: Adjacency = Adjacency { own: OWN, mac: NEIGHBOUR, vlan: None };
+
 fn nhlfe(port: u32, numbers: &[u32]) -> Nhlfe {
-    let next_hop = NextHop { port: core(port), own: OWN, mac: NEIGHBOUR, vlan: None };
+    let next_hop = NextHop { port: core(port), adjacency: Some(ADJACENCY) };
     Nhlfe { next_hop, labels: labels(numbers), mtu: 1600 }
 }
 

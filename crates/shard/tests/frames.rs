@@ -601,7 +601,7 @@ impl Host {
         };
         let path = Path {
             port: LINK,
-            mac: MacAddress(other),
+            mac: Some(MacAddress(other)),
             labels: Labels::NONE,
             mtu: None,
             backup: None,

@@ -24,7 +24,13 @@ fn change(forwarder: &mut Forwarder, change: Change) {
 }
 
 fn path(port: u32, numbers: &[u32]) -> Path {
-    Path { port: core(port), mac: NEIGHBOUR, labels: labels(numbers), mtu: None, backup: None }
+    Path {
+        port: core(port),
+        mac: Some(NEIGHBOUR),
+        labels: labels(numbers),
+        mtu: None,
+        backup: None,
+    }
 }
 
 /// Core ports 1 and 2, circuit 1 with the pseudowire of [`pseudowire`] over path 1 by port 2, and a

@@ -18,7 +18,7 @@ fn a_swap_keeps_the_bottom_and_the_class_and_takes_a_hop() {
 fn a_packet_leaves_by_the_port_of_its_next_hop_with_its_tag() {
     let mut router = router();
     let mut to = nhlfe(3, &[800]);
-    to.next_hop.vlan = Some(7);
+    to.next_hop.adjacency = Some(Adjacency { vlan: Some(7), ..ADJACENCY });
     router.set_nhlfe(NhlfeId(1), to);
     let bytes = stack(&[entry(300, true)], b"");
     let (port, frame) = sent(router.handle_labelled(NOW, core(1), &bytes));
@@ -95,7 +95,7 @@ fn a_label_that_is_nobody_s_is_dropped() {
 #[test]
 fn special_labels_are_dropped_but_for_explicit_null() {
     let mut router = router();
-    router.set_port(core(1), Role::Core(Core { takes_explicit_null: true }));
+    router.set_port(core(1), Role::Core(Core { takes_explicit_null: true, ..Core::default() }));
     for number in 0..16 {
         let bytes = stack(&[entry(number, false), entry(300, true)], b"below");
         match number {
@@ -127,7 +127,7 @@ fn explicit_null_is_popped_only_where_tunnels_end_with_it() {
     router.set_pseudowire(NOW, PseudowireId(1), with_null).unwrap();
     let bytes = packet(&[0, 100], 1);
     dropped(&mut router, &bytes, DropReason::ExplicitNull);
-    router.set_port(core(1), Role::Core(Core { takes_explicit_null: true }));
+    router.set_port(core(1), Role::Core(Core { takes_explicit_null: true, ..Core::default() }));
     let verdict = router.handle_labelled(NOW, core(1), &bytes);
     assert_eq!(verdict, Verdict::Deliver { circuit: circuit(1), frame: &FRAME });
 }

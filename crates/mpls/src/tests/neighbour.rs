@@ -39,7 +39,7 @@ fn neighbour() -> Neighbour {
 
 fn primary() -> Path {
     let labels = labels(&[800]);
-    Path { port: core(2), mac: NEIGHBOUR, labels, mtu: None, backup: Some(NhlfeId(2)) }
+    Path { port: core(2), mac: Some(NEIGHBOUR), labels, mtu: None, backup: Some(NhlfeId(2)) }
 }
 
 impl Beside {
@@ -51,7 +51,7 @@ impl Beside {
         }
         change(Change::SetPort(BFD, PortKind::Bfd));
         let labels = labels(&[900, 800]);
-        let around = Path { port: core(3), mac: AROUND, labels, mtu: None, backup: None };
+        let around = Path { port: core(3), mac: Some(AROUND), labels, mtu: None, backup: None };
         change(Change::SetPath(NhlfeId(2), around));
         change(Change::SetPath(NhlfeId(1), primary()));
         let action = Action::Forward(NhlfeId(1));

@@ -49,7 +49,7 @@ fn end(number: usize, seed: u64) -> Forwarder {
         change(Change::SetPort(core(port), PortKind::Core(Core::default())));
         let path = Path {
             port: core(port),
-            mac: mac(1 - number),
+            mac: Some(mac(1 - number)),
             labels: Labels::NONE,
             mtu: None,
             backup: None,
@@ -342,7 +342,7 @@ fn a_virtual_link_is_what_the_path_is_that_is_taken() {
     let both = pair.ends[0].report(NOW, R).unwrap().pseudowires[0].pseudowire.clone();
     let narrow = Path {
         port: core(2),
-        mac: self::mac(1),
+        mac: Some(self::mac(1)),
         labels: Labels::NONE,
         mtu: Some(1500),
         backup: None,

@@ -127,7 +127,8 @@ fn orders(me: usize, watched: &[[bool; 2]; 5]) -> Vec<Change> {
         let fec = label_at(lsp, me);
         let Some(next) = routers.get(place + 1).copied() else {
             let labels = Labels::new(&[label_out(lsp)]).unwrap();
-            let path = Path { port: outside(me), mac: OUTSIDE, labels, mtu: None, backup: None };
+            let path =
+                Path { port: outside(me), mac: Some(OUTSIDE), labels, mtu: None, backup: None };
             all.push(Change::SetPath(id, path));
             all.push(set_label(fec, id));
             continue;
@@ -144,7 +145,10 @@ type Hop = (NhlfeId, usize, usize, Vec<Label>, Option<NhlfeId>);
 fn set_path((id, here, there, labels, backup): Hop) -> Change {
     let port = port(here, there);
     let labels = Labels::new(&labels).unwrap();
-    Change::SetPath(id, Path { port, mac: mac(LinkId(port.0 ^ 1)), labels, mtu: None, backup })
+    Change::SetPath(
+        id,
+        Path { port, mac: Some(mac(LinkId(port.0 ^ 1))), labels, mtu: None, backup },
+    )
 }
 
 fn set_label(label: Label, id: NhlfeId) -> Change {

@@ -22,8 +22,9 @@ use core::num::NonZeroU32;
 use block::Instant;
 use contract::{LinkId, MacAddress};
 use mpls::{
-    Action, Circuit, Core, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin, Pseudowire,
-    PseudowireId, Refused, Role, Router, Sequencing, Session, Space, TunnelId, TunnelPort, Way,
+    Action, Adjacency, Circuit, Core, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin,
+    Pseudowire, PseudowireId, Refused, Role, Router, Sequencing, Session, Space, TunnelId,
+    TunnelPort, Way,
 };
 use wire::l2tp::Cookie;
 use wire::mpls::Label;
@@ -181,7 +182,8 @@ fn hop(wire: usize, path: usize, from: usize, place: usize) -> Nhlfe {
     };
     let port = port(here, next);
     let mac_there = mac(LinkId(port.0 ^ 1));
-    let next_hop = NextHop { port, own: mac(port), mac: mac_there, vlan: None };
+    let next_hop =
+        NextHop { port, adjacency: Some(Adjacency { own: mac(port), mac: mac_there, vlan: None }) };
     Nhlfe { next_hop, labels: Labels::new(&labels).unwrap(), mtu: CORE_MTU }
 }
 

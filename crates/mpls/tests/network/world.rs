@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use block::{Instant, Random};
 use contract::{InFrame, LinkFacts, LinkId, Links};
 use mpls::limits::{EARLY_WAIT, RESYNC_FRAMES};
-use mpls::{PseudowireId, Router, Verdict};
+use mpls::{Adjacency, PseudowireId, Router, Verdict};
 use wire::ethernet::{EtherType, Header, MacAddress};
 use wire::l2tp::{DataHeader, L2SpecificSublayer, Transport};
 use wire::mpls::{Label, LabelStackEntry};
@@ -296,8 +296,8 @@ impl World {
         let tunnel = labels.as_slice().iter().map(|label| (*label, false));
         let stack: Vec<_> = tunnel.chain([(bottom_label(wire, 1 - end), true)]).collect();
         let header = AssociatedChannelHeader { channel_type: ChannelType::BFD }.emit();
-        let ethernet =
-            Header { destination: next_hop.mac, source: next_hop.own, ether_type: EtherType::MPLS };
+        let Adjacency { own, mac, .. } = next_hop.adjacency.expect("it has Ethernet");
+        let ethernet = Header { destination: mac, source: own, ether_type: EtherType::MPLS };
         let message = [0x20; 24];
         let frame = [&ethernet.emit()[..], &emit(&stack), &header, &message].concat();
         self.launch(next_hop.port, frame, false);

@@ -77,7 +77,7 @@ fn end(number: usize, seed: u64) -> Forwarder {
     let label = Label::new(100).unwrap();
     let path = |way: usize| {
         let (port, mac) = (port(way), mac(1 - number));
-        Path { port, mac, labels: Labels::NONE, mtu: None, backup: None }
+        Path { port, mac: Some(mac), labels: Labels::NONE, mtu: None, backup: None }
     };
     let traffic_classes = [0; 8];
     let pseudowire = Pseudowire {

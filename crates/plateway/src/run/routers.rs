@@ -479,7 +479,7 @@ fn joined<const N: usize>(told: [Option<String>; N]) -> Option<String> {
 
 /// What a port is to its router.
 fn core(config: &PortConfig) -> PortKind {
-    PortKind::Core(Core { takes_explicit_null: config.explicit_null })
+    PortKind::Core(Core { takes_explicit_null: config.explicit_null, ..Core::default() })
 }
 
 /// Refuses what goes in a circle, as far as it is seen, before anything is done.
