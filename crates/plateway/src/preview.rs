@@ -146,9 +146,9 @@ pub(crate) struct PortRow {
     pub(crate) router: String,
     /// `port` or `circuit`.
     pub(crate) kind: &'static str,
-    /// Its own address; none where it is not known.
+    /// Its own address; none where it is not known, and of a port in UDP.
     pub(crate) mac: Option<String>,
-    /// Bytes behind the Ethernet header.
+    /// Bytes behind the Ethernet header, or in a datagram.
     pub(crate) mtu: Option<u32>,
     #[serde(flatten)]
     pub(crate) found: Finding,
@@ -312,9 +312,14 @@ impl Walk<'_> {
 
     fn port(&mut self, config: &PortConfig) -> PortRow {
         let links = &self.checked.args.links;
-        let link = links.iter().find(|link| link.name == config.link).expect("it has its link");
-        let looked = routers::look_at_port(link, self);
-        self.routed(config, (&config.link, &config.router, "port"), Ok(looked))
+        let looked = match &config.udp {
+            Some(way) => routers::look_at_port_in_udp(config, way, self),
+            None => {
+                let link = links.iter().find(|link| link.name == config.link);
+                Ok(routers::look_at_port(link.expect("it has its link"), self))
+            }
+        };
+        self.routed(config, (&config.link, &config.router, "port"), looked)
     }
 
     fn neighbour(&mut self, config: &NeighbourConfig) {
@@ -322,7 +327,7 @@ impl Walk<'_> {
         let link = links.iter().find(|link| link.name == config.link).expect("it has its link");
         let interface = &link.ethernet.interface;
         // One that is not there was told of, and so was one that only the server sees.
-        if routers::look_at_port(link, self).facts.is_some() {
+        if routers::look_at_port(link, self).mac.is_some() {
             self.told.extend(routers::look_at_neighbour(config, interface));
         }
     }
@@ -345,17 +350,17 @@ impl Walk<'_> {
         (name, router, kind): (&str, &str, &'static str),
         looked: Result<RoutedSight, RunError>,
     ) -> PortRow {
-        let (words, facts, told) = match looked {
-            Ok(RoutedSight { words, facts, told }) => (Ok(words), facts, told),
-            Err(error) => (Err(error), None, None),
+        let (words, mac, mtu, told) = match looked {
+            Ok(RoutedSight { words, mac, mtu, told }) => (Ok(words), mac, mtu, told),
+            Err(error) => (Err(error), None, None, None),
         };
         self.told.extend(told);
         PortRow {
             name: name.to_owned(),
             router: router.to_owned(),
             kind,
-            mac: facts.map(|facts| MacAddress(facts.mac).to_string()),
-            mtu: facts.map(|facts| facts.mtu),
+            mac: mac.map(|mac| mac.to_string()),
+            mtu,
             found: self.finding(thing, words),
         }
     }

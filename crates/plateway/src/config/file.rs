@@ -24,7 +24,7 @@ use super::schema::{Valued, table_schema};
 use super::server::LowServer;
 use super::volume::LowVolume;
 #[cfg(test)]
-use crate::protocols::{LowBackup, LowBfd, LowGre, LowL2tp, LowWay};
+use crate::protocols::{LowBackup, LowBfd, LowGre, LowL2tp, LowUdp, LowWay};
 use crate::protocols::{
     LowCircuit, LowHost, LowIlm, LowLsp, LowNeighbour, LowPseudowire, LowRouter, LowTunnel,
 };
@@ -180,6 +180,7 @@ pub(crate) fn keys() -> Vec<(&'static str, &'static [&'static str])> {
         of::<LowVolume>(),
         of::<LowRouter>(),
         of::<LowLink>(),
+        of::<LowUdp>(),
         of::<LowCircuit>(),
         of::<LowIlm>(),
         of::<LowLsp>(),

@@ -1,7 +1,7 @@
 //! `[[link]]`: where frames come and go. Exports of protocols that live on frames stand on it.
 //!
-//! Today every link is an Ethernet interface, or a VLAN of one; its key says so, since a link may
-//! be something else one day. A link that nobody wrote is made with the defaults by the export that
+//! A link is an Ethernet interface, or a VLAN of one; its key says so. One in UDP is a port of a router
+//! and nothing else: here it has its name, and all else is the router's (`protocols/mpls/udp`). A link that nobody wrote is made with the defaults by the export that
 //! names its interface. A `[[listener]]` with an interface is the former spelling of one. Not here:
 //! whether an interface is there.
 
@@ -11,7 +11,7 @@ use std::fmt::{self, Write as _};
 use contract::Poll;
 use toml::Spanned;
 
-use super::file::{Low, NAME, NUMBER, table};
+use super::file::{Low, NAME, NUMBER, TableReader, Written};
 use super::listener::LowListener;
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
@@ -20,22 +20,44 @@ use super::resolve::{Names, Resolver};
 use super::text::quoted;
 use super::thing::{Change, Configured, Thing};
 use super::uri::{VLANS, check_interface, check_name};
-use crate::protocols::{MPLS, pseudowire_title};
+use crate::protocols::{LowUdp, MPLS, pseudowire_title};
 
 pub(crate) const INTERFACE: &str = "the name of an interface in quotes, such as \"eth1\"";
 pub(super) const ACCESS: &str = "\"packet\" or \"xdp\"";
 
-table! {
-    #[derive(Clone)]
-    LowLink = "[[link]]" {
-        name: String = NAME,
-        ethernet: String = INTERFACE,
-        vlan: i64 = NUMBER,
-        access: String = ACCESS,
-        poll: String = POLL,
-        mpls: bool = MPLS,
-        router: String = "the name of a router in quotes",
-        explicit_null: bool = MPLS,
+/// `[[link]]` as written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LowLink {
+    pub(crate) span: Span,
+    pub(crate) name: Low<String>,
+    pub(crate) ethernet: Low<String>,
+    pub(crate) udp: Option<LowUdp>,
+    pub(crate) vlan: Low<i64>,
+    pub(crate) access: Low<String>,
+    pub(crate) poll: Low<String>,
+    pub(crate) mpls: Low<bool>,
+    pub(crate) router: Low<String>,
+    pub(crate) explicit_null: Low<bool>,
+}
+
+impl Written for LowLink {
+    const TITLE: &'static str = "[[link]]";
+    const KEYS: &'static [&'static str] =
+        &["name", "ethernet", "udp", "vlan", "access", "poll", "mpls", "router", "explicit_null"];
+
+    fn read(table: &mut TableReader<'_, '_>) -> Self {
+        Self {
+            span: table.span.clone(),
+            name: table.take("name", NAME),
+            ethernet: table.take("ethernet", INTERFACE),
+            udp: table.table("udp"),
+            vlan: table.take("vlan", NUMBER),
+            access: table.take("access", ACCESS),
+            poll: table.take("poll", POLL),
+            mpls: table.take("mpls", MPLS),
+            router: table.take("router", "the name of a router in quotes"),
+            explicit_null: table.take("explicit_null", MPLS),
+        }
     }
 }
 
@@ -142,7 +164,9 @@ impl Configured for LinkConfig {
     fn excludes(&self, other: &Thing) -> bool {
         match other {
             Thing::Link(other) => self.name == other.name || self.ethernet == other.ethernet,
-            Thing::Routed(other) => other.takes_all_of(&self.ethernet.interface),
+            Thing::Routed(other) => {
+                other.takes_all_of(&self.ethernet.interface) || other.is_link(&self.name)
+            }
             _ => false,
         }
     }
@@ -179,6 +203,8 @@ pub(crate) struct Links {
     pub(crate) list: Vec<(LinkConfig, Span)>,
     /// Those that are ports of routers, by name.
     pub(crate) carriers: BTreeSet<String>,
+    /// Those in UDP, which are in no list: their routers have them.
+    pub(crate) in_udp: Names,
     /// The links of pseudowires that end in this process.
     pub(crate) pseudowires: Names,
     /// Of links that nobody wrote.
@@ -199,14 +225,20 @@ impl Links {
         self.named(name).is_some() || self.pseudowires.has(name)
     }
 
-    /// For messages.
-    pub(crate) fn names(&self) -> Names {
+    /// Of those that may be ports of routers, for messages.
+    pub(crate) fn names_for_routers(&self) -> Names {
+        let mut names = self.names();
+        self.in_udp.list.iter().for_each(|(name, span)| names.push(name, span.clone()));
+        names
+    }
+
+    fn names(&self) -> Names {
         let mut names = Names::default();
         self.list.iter().for_each(|(link, span)| names.push(&link.name, span.clone()));
         names
     }
 
-    /// The same, those of pseudowires too.
+    /// Of those that exports may be on, for messages.
     pub(crate) fn names_for_exports(&self) -> Names {
         let mut names = self.names();
         self.pseudowires.list.iter().for_each(|(name, span)| names.push(name, span.clone()));
@@ -224,7 +256,12 @@ impl Resolver<'_> {
     ) -> Links {
         let mut links = Links { poll, ..Links::default() };
         for one in low {
-            if one.ethernet.is_none() {
+            if let Some(udp) = &one.udp {
+                self.link_in_udp(one, &udp.span, &mut links);
+                continue;
+            }
+            // A wrong value of the other key was reported.
+            if one.ethernet.is_none() && !self.is_reported(&one.span, "[[link]]", "udp") {
                 self.missing(&one.span, "[[link]]", "ethernet", "ethernet = \"eth1\"");
             }
             self.link(one, ("link", "access"), &mut links);
@@ -268,15 +305,51 @@ impl Resolver<'_> {
         self.add_link(LinkConfig { name, ethernet, access, xdp_is_for_mpls, poll }, at, links);
     }
 
-    fn add_link(&mut self, link: LinkConfig, at: Span, links: &mut Links) {
-        if let Some((other, first)) = links.list.iter().find(|(other, _)| other.name == link.name) {
-            let message = format!("there is a link {:?} already, on {}", link.name, other.ethernet);
-            let help = format!("give the one on {} another name", link.ethernet);
-            self.push(Mistake::error(at, message).first(first).help(help));
-            return;
+    /// Notes the name of a link in UDP, and refuses what only Ethernet has.
+    fn link_in_udp(&mut self, low: &LowLink, udp: &Span, links: &mut Links) {
+        let spans = [
+            ("ethernet", low.ethernet.as_ref().map(Spanned::span)),
+            ("vlan", low.vlan.as_ref().map(Spanned::span)),
+            ("access", low.access.as_ref().map(Spanned::span)),
+        ];
+        for (key, span) in spans {
+            let Some(span) = span else { continue };
+            let message = format!("a [[link]] has either udp or {key}");
+            let help = "udp goes through IP as the kernel routes it, by whichever interface";
+            self.push(Mistake::error(span, message).help(help).also(udp, "and this"));
         }
-        self.place(link.title(), "", at.clone());
-        links.list.push((link, at));
+        let Some(written) = &low.name else {
+            let example = "name = \"wan\", by which others name it";
+            return self.missing(&low.span, "[[link]]", "name", example);
+        };
+        let (name, at) = (written.get_ref(), written.span());
+        if let Err(expected) = check_name(name) {
+            self.error(at, format!("expected {expected}, seen {name:?}"));
+        } else if !self.is_taken(name, "this one", &at, links) {
+            links.in_udp.push(name, at);
+        }
+    }
+
+    /// Refuses a second link of a name.
+    fn is_taken(&mut self, name: &str, which: &str, at: &Span, links: &Links) -> bool {
+        let mut list = links.list.iter();
+        let (other, first) =
+            match (list.find(|(link, _)| link.name == name), links.in_udp.first(name)) {
+                (Some((other, first)), _) => (format!("on {}", other.ethernet), first),
+                (None, Some(first)) => ("in UDP".to_owned(), first),
+                (None, None) => return false,
+            };
+        let message = format!("there is a link {name:?} already, {other}");
+        let help = format!("give {which} another name");
+        self.push(Mistake::error(at.clone(), message).first(first).help(help));
+        true
+    }
+
+    fn add_link(&mut self, link: LinkConfig, at: Span, links: &mut Links) {
+        if !self.is_taken(&link.name, &format!("the one on {}", link.ethernet), &at, links) {
+            self.place(link.title(), "", at.clone());
+            links.list.push((link, at));
+        }
     }
 
     /// The name of the link on an interface, which is added with the defaults where nobody wrote

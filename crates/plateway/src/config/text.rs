@@ -13,7 +13,8 @@ pub(crate) fn config_text(args: &HiArgs) -> String {
     for thing in args.things() {
         match &thing {
             // They stand in the tables of others.
-            Thing::Metrics(_) | Thing::Routed(Routed::Port(_)) => continue,
+            Thing::Metrics(_) => continue,
+            Thing::Routed(Routed::Port(port)) if port.udp.is_none() => continue,
             Thing::Link(link) => {
                 let port = args.routing.text_of_link(&link.name);
                 let _ = write!(text, "\n{}{port}", thing.text());

@@ -46,7 +46,7 @@ pub(crate) use self::mpls::status::{
 /// Routers, which carry frames for others.
 pub(crate) use self::mpls::{
     CircuitConfig, LowCircuit, LowIlm, LowLsp, LowNeighbour, LowPseudowire, LowRouter, LowTunnel,
-    NeighbourConfig, PortConfig, Routed, Routing, TunnelConfig, resolve as resolve_routing,
+    LowUdp, NeighbourConfig, PortConfig, Routed, Routing, TunnelConfig, resolve as resolve_routing,
 };
 #[cfg(test)]
 pub(crate) use self::mpls::{LowBackup, LowBfd, LowGre, LowL2tp, LowWay};

@@ -151,7 +151,7 @@ impl Running {
             };
         // A port and a circuit are of one router each.
         let routed = routed.iter().map(|(ethernet, id)| (ethernet, vec![*id], "routers", 1, 0));
-        let peers = self.routers.peer_links().into_iter().filter_map(|(id, (name, uses))| {
+        let through_ip = self.routers.peer_links().into_iter().filter_map(|(id, (name, uses))| {
             let stats = stats.iter().find(|one| one.link == id)?;
             Some(status::Link {
                 interface: name,
@@ -163,7 +163,7 @@ impl Running {
                 ..status::Link::default()
             })
         });
-        exports.chain(imports).chain(routed).map(one).chain(peers).collect()
+        exports.chain(imports).chain(routed).map(one).chain(through_ip).collect()
     }
 
     /// Where links are.

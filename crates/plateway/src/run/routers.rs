@@ -9,7 +9,7 @@
 //! again what is in the book.
 //!
 //! Here: the book, routers, ports and circuits. `tables` has labels, paths and pseudowires, `tunnels`
-//! those through IP, `neighbours` those whom BFD watches, `sight`
+//! those through IP, `udp` ports through it, `neighbours` those whom BFD watches, `sight`
 //! what was found of interfaces, `labels` who may have a label now, `view` how it all is. Units:
 //! bytes behind the Ethernet header. Errors name the thing.
 
@@ -18,6 +18,7 @@ mod neighbours;
 mod sight;
 mod tables;
 mod tunnels;
+mod udp;
 mod view;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use block::ShardId;
 use contract::{EtherType, Intake, LinkId, Spread, Takes};
 use indexmap::IndexMap;
 use mpls::limits::PORTS_MAX;
-use mpls::{Change, Core, FecId, PortKind, PseudowireId, RouterId, RouterReport};
+use mpls::{Change, Core, FecId, Over, PortKind, PseudowireId, RouterId, RouterReport};
 use reactor::PeerOptions;
 use shard::{Answer, Order};
 
@@ -44,6 +45,7 @@ use labels::{Holder, Withdrawn};
 pub(crate) use sight::{
     RoutedSight, circles, look_at_circuit, look_at_neighbour, look_at_port, look_at_tunnel, refusal,
 };
+pub(crate) use udp::look_at_port_in_udp;
 
 /// The routers of a process.
 #[derive(Debug, Default)]
@@ -365,7 +367,23 @@ impl Running {
     }
 
     fn add_port(&mut self, config: &PortConfig) -> Result<Option<String>, RunError> {
-        let (router, title) = (self.routers.id(&config.router)?, config.title());
+        let router = self.routers.id(&config.router)?;
+        let told = match &config.udp {
+            Some(way) => self.open_port_in_udp(router, config, way)?,
+            None => self.open_port(router, config)?,
+        };
+        let link = self.routers.port(&config.router, &config.link)?;
+        self.routers.ports.insert(config.link.clone(), (link, config.clone()));
+        Ok(told)
+    }
+
+    /// A port with Ethernet, whose link is there. Returns what deserves to be told.
+    fn open_port(
+        &mut self,
+        router: RouterId,
+        config: &PortConfig,
+    ) -> Result<Option<String>, RunError> {
+        let title = config.title();
         let Some(open) = self.links.get(&config.link) else {
             // Unrecorded: a port comes after its link.
             return Err(RunError::new(format!("link {} is not open", config.link)));
@@ -374,15 +392,13 @@ impl Running {
         let poll = open.config.poll;
         let link = self.routed_link(port_key(&config.router, &config.link))?;
         let takes = Takes::Type(EtherType::MPLS);
-        let off = self.open_routed(
+        self.open_routed(
             router,
             (&title, &config.link),
             (link, core(config)),
             (&ethernet, takes),
             (access, poll),
-        )?;
-        self.routers.ports.insert(config.link.clone(), (link, config.clone()));
-        Ok(off)
+        )
     }
 
     fn change_port(&mut self, to: &PortConfig) -> Result<(), RunError> {
@@ -391,6 +407,9 @@ impl Running {
         let (change, back) =
             (Change::SetPort(*link, core(to)), Change::SetPort(*link, core(before)));
         self.route(router, &to.title(), &change, Some(&back))?;
+        if let Some(way) = &to.udp {
+            self.shards.handle().poll_link(*link, way.poll);
+        }
         self.routers.ports[&to.link].1.clone_from(to);
         Ok(())
     }
@@ -479,7 +498,8 @@ fn joined<const N: usize>(told: [Option<String>; N]) -> Option<String> {
 
 /// What a port is to its router.
 fn core(config: &PortConfig) -> PortKind {
-    PortKind::Core(Core { takes_explicit_null: config.explicit_null, ..Core::default() })
+    let over = if config.udp.is_some() { Over::Udp } else { Over::Ethernet };
+    PortKind::Core(Core { takes_explicit_null: config.explicit_null, over })
 }
 
 /// Refuses what goes in a circle, as far as it is seen, before anything is done.

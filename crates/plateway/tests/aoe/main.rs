@@ -21,6 +21,7 @@ mod routed;
 mod session;
 mod station;
 mod tunnels;
+mod udp;
 mod wires;
 
 use std::fs;

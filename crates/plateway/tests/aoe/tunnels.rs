@@ -9,10 +9,10 @@ use crate::lan::{INTERFACE, TARGET, must};
 use crate::routed::{Network, SERVED, round_trip, shown};
 
 /// Addresses on the cables of ler1 and ler2, and of the kernel's router there.
-const NEAR: &str = "10.9.1.1";
-const FAR: &str = "10.9.2.1";
-const NEAR_6: &str = "fd09:1::1";
-const FAR_6: &str = "fd09:2::1";
+pub(crate) const NEAR: &str = "10.9.1.1";
+pub(crate) const FAR: &str = "10.9.2.1";
+pub(crate) const NEAR_6: &str = "fd09:1::1";
+pub(crate) const FAR_6: &str = "fd09:2::1";
 /// Customers, each with the same addresses: in GRE, and in L2TPv3.
 const IN_GRE: [&str; 2] = ["serv1", "lx"];
 const IN_L2TP: [&str; 2] = ["servi", "isx"];
@@ -20,7 +20,7 @@ const IN_L2TP: [&str; 2] = ["servi", "isx"];
 const TAKEN: usize = 400;
 
 /// The kernel forwards between the edges.
-fn connect(network: &Network) {
+pub(crate) fn connect(network: &Network) {
     for (edge, ip, six, there, there_6) in [
         ("ler1", NEAR, NEAR_6, "10.9.1.2", "fd09:1::2"),
         ("ler2", FAR, FAR_6, "10.9.2.2", "fd09:2::2"),

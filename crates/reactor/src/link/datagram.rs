@@ -135,12 +135,6 @@ pub fn is_of_a_link(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(six) if six.is_unicast_link_local())
 }
 
-/// Bytes of a payload that the path to a peer takes, as the kernel knows it now; `None`: there is none.
-/// Nothing is sent.
-pub fn look_at_peer(options: &PeerOptions) -> io::Result<Option<u32>> {
-    Ok(find(options)?.map(|path| path.mtu))
-}
-
 /// Whether we may open such sockets at all, with a path or without.
 pub(super) fn probe(options: &PeerOptions) -> io::Result<()> {
     match options.datagrams {

@@ -43,7 +43,7 @@ use std::io;
 use contract::{Intake, LinkFacts, Poll};
 
 pub use counters::{LinkCounters, LinkStats};
-pub use datagram::{Datagrams, PeerOptions, is_of_a_host, is_of_a_link, look_at_peer};
+pub use datagram::{Datagrams, PeerOptions, is_of_a_host, is_of_a_link};
 pub use interface::Interface;
 pub use quiet::SwitchedOff;
 
@@ -121,6 +121,13 @@ pub enum LinkAccess {
 /// that there are, or if it carries no Ethernet.
 pub fn look_at_interface(name: &str) -> io::Result<Interface> {
     interface::find(name)?.ok_or_else(interface::missing)
+}
+
+/// Looks for the path to a peer, which takes no right: how many bytes of a payload it takes; `None`:
+/// there is no route now. An error says what no host could make right.
+pub fn look_at_peer(options: &PeerOptions) -> io::Result<Option<u32>> {
+    options.check(usize::MAX)?;
+    Ok(datagram::find(options)?.map(|path| path.mtu))
 }
 
 /// Whether this process may open packet sockets; the error says how that is granted. Nothing is

@@ -217,6 +217,12 @@ impl Resolver<'_> {
             self.push(Mistake::error(span, message).help(help).also(&words.span(), "and this"));
         }
         self.links_by(words, "link", |resolver, word| {
+            if known.in_udp.has(word.get_ref()) {
+                let message = format!("link {} is in UDP, and AoE needs Ethernet", word.get_ref());
+                let help = "name a link with ethernet, or a pseudowire by it: link = \"pw:NAME\"";
+                resolver.push(Mistake::error(word.span(), message).help(help));
+                return None;
+            }
             if !known.has(word.get_ref()) {
                 resolver.unknown_name(word, "link", &known.names_for_exports());
                 return None;

@@ -92,8 +92,8 @@ impl Resolver<'_> {
         neighbours: &[NeighbourConfig],
     ) {
         let key = |hop: &Hop| (hop.link.clone(), hop.next_hop);
-        let watched: BTreeSet<(String, MacAddress)> =
-            neighbours.iter().map(|one| (one.link.clone(), one.next_hop)).collect();
+        let watched: BTreeSet<(String, Option<MacAddress>)> =
+            neighbours.iter().map(|one| (one.link.clone(), Some(one.next_hop))).collect();
         let ilms = ilms.iter().filter(|(one, _)| one.backup.is_some());
         let ilms = ilms.filter_map(|(one, span)| Some((one.action.hop()?, span)));
         let lsps = lsps.iter().filter(|(one, _)| one.backup.is_some());
@@ -106,15 +106,18 @@ impl Resolver<'_> {
                     "nobody watches the way {}: its backup is taken while the link is down, and not where it fails in silence",
                     hop.where_to()
                 );
-                let help = format!(
-                    "add [[neighbour]] link = {:?}, next_hop = \"{}\" and its IP address",
-                    hop.link, hop.next_hop
-                );
+                let help = match hop.next_hop {
+                    Some(mac) => format!(
+                        "add [[neighbour]] link = {:?}, next_hop = \"{mac}\" and its IP address",
+                        hop.link
+                    ),
+                    None => "have pseudowires watched from end to end, with a second path: bfd = {} and backup".to_owned(),
+                };
                 self.push(Mistake::warning(span.clone(), message).help(help));
             }
         }
         for one in neighbours {
-            if !with_backup.contains(&(one.link.clone(), one.next_hop)) {
+            if !with_backup.contains(&(one.link.clone(), Some(one.next_hop))) {
                 let span = self.place_of(&one.title(), "");
                 let message = format!("nothing that goes to {} has a backup", one.title());
                 let help = "add backup = { link = ..., next_hop = ..., labels = [...] } to an [[ilm]] or [[lsp]] with this link and next_hop";

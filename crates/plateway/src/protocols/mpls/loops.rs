@@ -2,7 +2,9 @@
 //! or to itself.
 //!
 //! A packet is followed from each label that goes on, also by the backup of one of the labels: by its
-//! next router's address to the port that has it, and there by the label on top. What leaves for another machine is out of sight, and so is
+//! next router's address to the port that has it, or in UDP to the port whose addresses are the same
+//! the other way around, if both say theirs, and there by the label on top. What leaves for another
+//! machine is out of sight, and so is
 //! what lies below labels that are all popped. A packet in a circle ends by its TTL; until then it
 //! takes the place of up to 255.
 
@@ -12,6 +14,7 @@ use std::ptr;
 use wire::ethernet::MacAddress;
 use wire::mpls::Label;
 
+use super::udp::UdpWay;
 use super::words::Hop;
 use super::{IlmConfig, Routing};
 use crate::config::thing::Configured;
@@ -35,12 +38,13 @@ pub(crate) fn circles(
     let ilms = routing.ilms.iter().map(|one| ((&*one.router, one.from.as_deref(), one.label), one));
     let map = Map {
         ilms: ilms.collect(),
-        routers: named.map(|port| (&*port.link, &*port.router)).collect(),
+        routers: named.clone().map(|port| (&*port.link, &*port.router)).collect(),
         ports: by_address.collect(),
+        in_udp: named.filter_map(|port| Some((&*port.link, port.udp?))).collect(),
     };
     // Nothing comes back to a machine that is no neighbour of its own.
     let mut found: Vec<Vec<String>> = Vec::new();
-    let goes_on = |hop: Option<&Hop>| hop.is_some_and(|hop| map.ports.contains_key(&hop.next_hop));
+    let goes_on = |hop: Option<&Hop>| hop.is_some_and(|hop| map.comes_by(hop).is_some());
     let own = routing.ilms.iter().filter(|ilm| goes_on(ilm.action.hop())).map(|ilm| (ilm, None));
     let around = routing.ilms.iter().filter(|ilm| goes_on(ilm.backup.as_ref()));
     for (ilm, failed) in own.chain(around.map(|ilm| (ilm, Some(ilm)))) {
@@ -77,9 +81,24 @@ struct Map<'r> {
     routers: BTreeMap<&'r str, &'r str>,
     /// The ports by their addresses.
     ports: BTreeMap<MacAddress, &'r str>,
+    /// Those in UDP.
+    in_udp: BTreeMap<&'r str, UdpWay>,
 }
 
 impl<'r> Map<'r> {
+    /// The link by which what goes there comes back to this machine.
+    fn comes_by(&self, hop: &Hop) -> Option<&'r str> {
+        let Some(mac) = hop.next_hop else {
+            let way = self.in_udp.get(&*hop.link)?;
+            return self
+                .in_udp
+                .iter()
+                .find(|(_, other)| way.is_heard_by(other))
+                .map(|(link, _)| *link);
+        };
+        self.ports.get(&mac).copied()
+    }
+
     /// What is done with a label that came by a link: on top of a packet the link's own comes first.
     fn look_up(&self, link: &str, label: Label, is_top: bool) -> Option<&'r IlmConfig> {
         let router = *self.routers.get(link)?;
@@ -113,7 +132,7 @@ impl<'r> Map<'r> {
                 ilm.backup.as_ref().filter(|_| failed.is_some_and(|one| ptr::eq(one, ilm)));
             if let Some(hop) = backup.or(ilm.action.hop()) {
                 stack.extend(hop.labels.as_slice().iter().rev());
-                (link, is_top) = (self.ports.get(&hop.next_hop)?, true);
+                (link, is_top) = (self.comes_by(hop)?, true);
             }
         }
     }

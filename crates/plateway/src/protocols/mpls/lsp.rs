@@ -151,14 +151,25 @@ impl Resolver<'_> {
         (table, title, example): (&Span, &str, &str),
         (ports, links): (&Ports, &Links),
     ) -> Option<(Hop, String)> {
-        if next_hop.is_none() {
+        let is_in_udp = link.as_ref().is_some_and(|link| links.in_udp.has(link.get_ref()));
+        if next_hop.is_none() && !is_in_udp {
             self.missing(table, title, "next_hop", "next_hop = \"02:00:00:00:00:02\"");
         }
         if labels.is_none() {
             self.missing(table, title, "labels", example);
         }
         let port = link.as_ref().and_then(|written| self.port(written, ports, links));
-        let next_hop = next_hop.as_ref().and_then(|written| self.one_station(written, "next_hop"));
+        let next_hop = match (next_hop, port.and_then(|port| port.udp)) {
+            (Some(written), Some(way)) => {
+                self.refuse_next_hop(written, &way);
+                None
+            }
+            (None, _) if is_in_udp => Some(None),
+            (written, None) => {
+                written.as_ref().and_then(|written| self.one_station(written, "next_hop")).map(Some)
+            }
+            (None, Some(_)) => unreachable!("a port in UDP is a link in UDP"),
+        };
         let labels = labels.as_ref().and_then(|written| self.labels(written));
         let (link, router) = port.map(|port| (port.link.clone(), port.router.clone()))?;
         Some((Hop { link, next_hop: next_hop?, labels: labels? }, router))

@@ -9,7 +9,7 @@
 //!   [[circuit]] <-- [[tunnel]]     through IP, without labels
 //!   [[neighbour]] --> [[link]] mpls = true     by its session the backup of an [[ilm]] or [[lsp]] is taken
 //! ```
-//! Each table is a room: `router`, `port` (of a `[[link]]`), `circuit`, `ilm`, `lsp`, `pseudowire`,
+//! Each table is a room: `router`, `port` (of a `[[link]]`) and `udp` (of one without Ethernet), `circuit`, `ilm`, `lsp`, `pseudowire`,
 //! `tunnel`, `neighbour`; `backup` and `watch` (BFD) are parts of several, `split` is how a circuit's frames go several ways, `words` has what they have in common,
 //! `reuse` what a label may not become, `loops` what goes around for ever, `status` how it all is.
 //! Here is a thing of any of these kinds, and all of them. Ports come before what names them, then
@@ -30,6 +30,7 @@ pub(crate) mod router;
 pub(crate) mod split;
 pub(crate) mod status;
 pub(crate) mod tunnel;
+pub(crate) mod udp;
 pub(crate) mod watch;
 pub(crate) mod words;
 
@@ -50,6 +51,7 @@ pub(crate) use router::{LowRouter, RouterConfig};
 #[cfg(test)]
 pub(crate) use tunnel::{LowGre, LowL2tp};
 pub(crate) use tunnel::{LowTunnel, TunnelConfig};
+pub(crate) use udp::LowUdp;
 #[cfg(test)]
 pub(crate) use watch::LowBfd;
 
@@ -139,6 +141,11 @@ impl Routed {
             Routed::Tunnel(_) => 6,
             Routed::Neighbour(_) => 7,
         }
+    }
+
+    /// Whether it is all that a link of this name is.
+    pub(crate) fn is_link(&self, name: &str) -> bool {
+        matches!(self, Routed::Port(port) if port.udp.is_some() && port.link == name)
     }
 
     /// Whether nobody else may have anything of an interface.

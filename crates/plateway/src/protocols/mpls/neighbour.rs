@@ -177,6 +177,15 @@ impl Resolver<'_> {
             None => Some(BfdConfig::default()),
         };
         let port = port?;
+        if let (Some(_), Some(written)) = (port.udp, &low.link) {
+            let message = format!(
+                "link {} is in UDP, and BFD watches neighbours on links of Ethernet",
+                port.link
+            );
+            let help = "have pseudowires watched from end to end: bfd = {}";
+            self.push(Mistake::error(written.span(), message).help(help));
+            return None;
+        }
         // The kernel's IP has a device of its own for a VLAN, whose name is not known here.
         let vlan = links.named(&port.link).and_then(|link| link.ethernet.vlan);
         if let (Some(vlan), Some(written)) = (vlan, &low.link) {

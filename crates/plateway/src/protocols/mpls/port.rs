@@ -1,19 +1,22 @@
-//! A core port: a `[[link]]` with `mpls = true`, by which a router hears its neighbours.
+//! A core port: a `[[link]]` with `mpls = true`, by which a router hears its neighbours, with Ethernet
+//! or in UDP.
 //!
 //! It is a thing of its own, so that a link whose exports are in use becomes a port, and is none any
-//! more, without being closed. Its lines stand in the link's table.
+//! more, without being closed. Its lines stand in the link's table; one in UDP is all of its link.
 
 use std::collections::BTreeMap;
 
 use toml::Spanned;
 
 use super::router::router_title;
+use super::udp::UdpWay;
 use super::words::YES;
 use super::{Routed, routed};
 use crate::config::file::LowArgs;
 use crate::config::link::{Links, LowLink, link_title};
 use crate::config::mistake::Mistake;
 use crate::config::plan::Refused;
+use crate::config::poll::POLL_KEY;
 use crate::config::resolve::{Names, Resolver};
 use crate::config::text::quoted;
 use crate::config::thing::{Change, Configured, Thing};
@@ -23,11 +26,13 @@ pub(crate) const MPLS: &str = YES;
 /// `mpls` of a `[[link]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortConfig {
-    /// The link, which is there.
+    /// The link, which is there, or is this.
     pub(crate) link: String,
     pub(crate) router: String,
     /// Whether tunnels end here whose last label is explicit null.
     pub(crate) explicit_null: bool,
+    /// Where its packets go that have no Ethernet; `None`: it is that of the link.
+    pub(crate) udp: Option<UdpWay>,
 }
 
 pub(super) fn port_title(link: &str) -> String {
@@ -41,30 +46,52 @@ impl Configured for PortConfig {
 
     fn details(&self) -> String {
         let null = if self.explicit_null { ", explicit null" } else { "" };
-        format!(": of router {}{null}", self.router)
+        let udp = self.udp.map(|way| format!(", {way}")).unwrap_or_default();
+        format!(": of router {}{udp}{null}", self.router)
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
-        vec![("explicit_null", self.explicit_null.to_string())]
+        let null = ("explicit_null", self.explicit_null.to_string());
+        let poll = self.udp.map(|way| (POLL_KEY, way.poll.to_string()));
+        [null].into_iter().chain(poll).collect()
     }
 
     fn stands_on(&self) -> Vec<String> {
-        vec![router_title(&self.router), link_title(&self.link)]
+        let link = self.udp.is_none().then(|| link_title(&self.link));
+        [router_title(&self.router)].into_iter().chain(link).collect()
     }
 
     fn excludes(&self, other: &Thing) -> bool {
-        matches!(routed(other), Some(Routed::Port(other)) if other.link == self.link)
+        match (routed(other), other) {
+            (Some(Routed::Port(other)), _) => {
+                let meet = self.udp.zip(other.udp).is_some_and(|(one, other)| one.meets(&other));
+                other.link == self.link || meet
+            }
+            (_, Thing::Link(other)) => self.udp.is_some() && other.name == self.link,
+            _ => false,
+        }
     }
 
     fn change(&self, to: &Thing) -> Result<Change, Refused> {
-        let stays = matches!(routed(to), Some(Routed::Port(to)) if to.router == self.router);
+        let Some(Routed::Port(to)) = routed(to) else { return Ok(Change::Replace) };
+        let is_there = match (self.udp, to.udp) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is_same(&other),
+            _ => false,
+        };
+        let stays = is_there && to.router == self.router;
         Ok(if stays { Change::Aside } else { Change::Replace })
     }
 
-    /// Lines of the link's table.
+    /// Lines of the link's table, or all of it.
     fn text(&self) -> String {
         let (router, explicit_null) = (quoted(&self.router), self.explicit_null);
-        format!("mpls = true\nrouter = {router}\nexplicit_null = {explicit_null}\n")
+        let udp = self.udp.map(|way| {
+            let (name, udp, poll) = (quoted(&self.link), way.text(), way.poll);
+            format!("[[link]]\nname = {name}\nudp = {udp}\n{POLL_KEY} = \"{poll}\"\n")
+        });
+        udp.unwrap_or_default()
+            + &format!("mpls = true\nrouter = {router}\nexplicit_null = {explicit_null}\n")
     }
 }
 
@@ -77,11 +104,30 @@ pub(super) struct Ports {
     names: Names,
 }
 
+impl Ports {
+    /// One that is as it should be.
+    pub(super) fn add(&mut self, port: PortConfig) {
+        self.by_link.insert(port.link.clone(), port.clone());
+        self.list.push(port);
+    }
+}
+
 impl Resolver<'_> {
     /// The ports; `links` are told which of them carry MPLS.
     pub(super) fn ports(&mut self, low: &LowArgs, links: &mut Links, routers: &Names) -> Ports {
         let mut ports = Ports::default();
         for one in &low.links {
+            if let Some(udp) = &one.udp {
+                // A second one of a name was refused.
+                let is_it = |name: &&Spanned<String>| {
+                    links.in_udp.first(name.get_ref()) == Some(&name.span())
+                };
+                if let Some(name) = one.name.as_ref().filter(is_it) {
+                    ports.names.push(name.get_ref(), one.span.clone());
+                    self.udp_port((one, udp), &mut ports, (links, routers));
+                }
+                continue;
+            }
             let is_port = one.mpls.as_ref().is_some_and(|yes| *yes.get_ref());
             // What is wrong was reported, and is none of a link that is no port.
             let is_meant = is_port || self.is_reported(&one.span, "[[link]]", "mpls");
@@ -99,12 +145,13 @@ impl Resolver<'_> {
             let router = self.router_of(&one.router, (&one.span, "[[link]]"), routers);
             let Some(router) = router else { continue };
             let explicit_null = one.explicit_null.as_ref().is_some_and(|yes| *yes.get_ref());
-            let port = PortConfig { link: link.name.clone(), router, explicit_null };
+            let port = PortConfig { link: link.name, router, explicit_null, udp: None };
             let at = one.mpls.as_ref().map_or(one.span.clone(), Spanned::span);
             self.place(port.title(), "", at);
-            ports.by_link.insert(link.name, port.clone());
-            ports.list.push(port);
+            ports.add(port);
         }
+        // In the order in which they are written out.
+        ports.list.sort_by_key(|port| port.udp.is_some());
         ports
     }
 
@@ -130,7 +177,7 @@ impl Resolver<'_> {
             return ports.by_link.get(name);
         }
         if links.named(name).is_none() {
-            self.unknown_name(written, "link", &links.names());
+            self.unknown_name(written, "link", &links.names_for_routers());
         } else {
             let message = format!("link {name} carries no MPLS");
             let help = "add mpls = true to its [[link]]";

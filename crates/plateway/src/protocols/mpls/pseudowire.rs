@@ -475,8 +475,12 @@ impl Resolver<'_> {
         let Some(tunnel) = &way.tunnel else {
             if !self.is_reported(&way.span, TITLE, "tunnel") {
                 let name = low.name.as_ref().map_or("it", |name| name.get_ref().as_str());
+                let who = match port.udp {
+                    Some(_) => "send packets with its peer's address",
+                    None => "send frames there",
+                };
                 let message = format!(
-                    "pseudowire {name} takes what comes by {link} in no tunnel: whoever can send frames there can send it some"
+                    "pseudowire {name} takes what comes by {link} in no tunnel: whoever can {who} can send it some"
                 );
                 let help = "have the router before leave the tunnel's label on (no PHP), pop it here ([[ilm]] pop = true) and name it: tunnel = 300; or know who is on that link";
                 self.push(Mistake::warning(way.span.clone(), message).help(help));

@@ -116,7 +116,10 @@ pub(crate) struct PortStatus {
     pub(crate) up: bool,
     /// Its own address; none where it is not known.
     pub(crate) mac: Option<String>,
-    /// Bytes behind the Ethernet header; none while it is down.
+    /// The host at its other end, of a port in UDP.
+    #[serde(default)]
+    pub(crate) peer: Option<String>,
+    /// Bytes behind the Ethernet header, or in a datagram; none while it is down.
     pub(crate) mtu: Option<u32>,
     #[serde(flatten)]
     pub(crate) counters: PortKeys,
@@ -148,6 +151,7 @@ pub(crate) struct PathStatus {
     /// `lsp NAME`, or `ilm LABEL` of those that a label goes on by; `backup of` one of these.
     pub(crate) name: String,
     pub(crate) link: String,
+    /// Its MAC address, or the IP address of the peer of a link in UDP.
     pub(crate) next_hop: String,
     /// From the top.
     pub(crate) labels: Vec<u32>,
@@ -343,6 +347,7 @@ impl RouterStatus {
                 ("kind", |one| one.kind.clone()),
                 ("state", |one| state(one.up)),
                 ("mac", |one| one.mac.clone().unwrap_or("-".to_owned())),
+                ("peer", |one| one.peer.clone().unwrap_or("-".to_owned())),
                 ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
                 ("received", |one| traffic(one.counters.received, one.counters.received_bytes)),
                 ("sent", |one| traffic(one.counters.sent, one.counters.sent_bytes)),
@@ -695,7 +700,10 @@ mod tests {
         let router = serde_json::to_value(&router).expect("JSON");
         for (at, keys) in [
             ("", &["name", "shard", "quarantine_ms", "strays"][..]),
-            ("/ports/0", &["name", "kind", "up", "mac", "mtu", "received", "sent", "queue_full"]),
+            (
+                "/ports/0",
+                &["name", "kind", "up", "mac", "peer", "mtu", "received", "sent", "queue_full"],
+            ),
             ("/labels/0", &["label", "from", "action", "owner", "packets", "dropped"]),
             ("/paths/0", &["name", "link", "next_hop", "labels", "mtu", "up", "takes", "packets"]),
             ("/pseudowires/0", &["name", "circuit", "label_in", "label_out", "lsp", "state"]),

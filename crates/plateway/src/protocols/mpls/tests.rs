@@ -22,6 +22,21 @@ name = "back"
 ethernet = "eth3"
 vlan = 7
 mpls = true
+[[link]]
+name = "wan"
+udp = { peer = "192.0.2.7", local = "192.0.2.1" }
+poll = "50us"
+mpls = true
+[[link]]
+name = "wan6"
+udp = { peer = "2001:db8::7" }
+mpls = true
+explicit_null = true
+[[lsp]]
+name = "c"
+link = "wan"
+labels = [130]
+backup = { link = "wan6", labels = [900, 130] }
 [[circuit]]
 ethernet = "eth2.5"
 traffic_classes = [0, 0, 0, 0, 4, 4, 6, 6]
@@ -111,7 +126,7 @@ fn a_router_written_out_reads_back_as_the_same() {
     let first = good(LER);
     let routing = &first.routing;
     let counts = (routing.ports.len(), routing.circuits.len(), routing.ilms.len());
-    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((2, 2, 2), 2, 3));
+    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((4, 2, 2), 3, 3));
     assert_eq!((routing.tunnels.len(), routing.neighbours.len()), (2, 2));
     assert!(routing.lsps[0].backup.is_some() && routing.ilms[1].backup.is_some());
     assert_eq!(good(&config_text(&first)), first);
@@ -229,4 +244,29 @@ fn labels_that_lead_back_to_where_they_were_are_a_circle() {
         + &ilm(200, "02:00:00:00:00:0c", "[700]")
         + &format!("backup = {{ link = \"eth3\", next_hop = \"{A}\", labels = [200] }}\n");
     assert_eq!(found(&around, &here), ["packets go in a circle: ilm 200 -> ilm 200"]);
+}
+
+#[test]
+fn labels_that_lead_back_in_udp_are_a_circle_where_both_ends_are_here_and_say_so() {
+    let link = |name: &str, udp: &str| {
+        format!("[[link]]\nname = \"{name}\"\nudp = {{ {udp} }}\nmpls = true\n")
+    };
+    let ilm = |label: u32, link: &str, next: u32| {
+        format!("[[ilm]]\nlabel = {label}\nlink = \"{link}\"\nlabels = [{next}]\n")
+    };
+    let labels = ilm(200, "one", 201) + &ilm(201, "two", 200);
+    let [one, two] = ["127.0.0.1", "127.0.0.2"];
+    let ends = |one_says: &str, two_says: &str| {
+        link("one", &format!("peer = \"{two}\"{one_says}"))
+            + &link("two", &format!("peer = \"{one}\"{two_says}"))
+            + &labels
+    };
+    let (from_one, from_two) = (format!(", local = \"{one}\""), format!(", local = \"{two}\""));
+    let said = "packets go in a circle: ilm 200 -> ilm 201 -> ilm 200";
+    assert_eq!(found(&ends(&from_one, &from_two), &[]), [said]);
+    // What one does not say is not seen.
+    assert_eq!(found(&ends(&from_one, ""), &[]), [""; 0]);
+    assert_eq!(found(&ends("", ""), &[]), [""; 0]);
+    let itself = link("one", &format!("peer = \"{one}\"{from_one}")) + &ilm(200, "one", 200);
+    assert_eq!(found(&itself, &[]), ["packets go in a circle: ilm 200 -> ilm 200"]);
 }

@@ -358,18 +358,7 @@ impl Resolver<'_> {
             }
             None => None,
         };
-        let peer = self.routed_address(&low.peer, "peer");
-        let local = match &low.local {
-            Some(_) => self.routed_address(&low.local, "local").map(Some),
-            None => Some(None),
-        };
-        if let (Some(peer), Some(Some(local)), Some(written)) = (peer, local, &low.local)
-            && peer.is_ipv4() != local.is_ipv4()
-        {
-            let message =
-                format!("local: expected an address of the same family as {peer}, seen {local}");
-            self.error(written.span(), message);
-        }
+        let hosts = self.peers(&low.peer, &low.local);
         let sequence = self.sequence(&low.sequence);
         let (session, ports) = match (&low.gre, &low.l2tp) {
             (Some(gre), None) => (self.gre(gre), None),
@@ -388,13 +377,13 @@ impl Resolver<'_> {
             return None;
         }
         let written = low.name.as_ref()?;
-        let circuit = circuit?;
+        let (circuit, (peer, local)) = (circuit?, hosts?);
         let tunnel = TunnelConfig {
             name: written.get_ref().clone(),
             router: (*circuits.routers.get(circuit)?).to_owned(),
             circuit: circuit.to_owned(),
             class: class?,
-            way: TunnelWay { peer: peer?, local: local?, ports },
+            way: TunnelWay { peer, local, ports },
             session: session?,
             sequence,
         };

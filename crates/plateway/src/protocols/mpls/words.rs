@@ -32,8 +32,8 @@ pub(super) const YES: &str = "true or false";
 pub(crate) struct Hop {
     /// The link towards it, which is a port.
     pub(crate) link: String,
-    /// Its address.
-    pub(crate) next_hop: MacAddress,
+    /// Its address; `None` where the link is in UDP, and leads to one router.
+    pub(crate) next_hop: Option<MacAddress>,
     /// From the top; none where it is the last one.
     pub(crate) labels: Labels,
 }
@@ -42,18 +42,23 @@ impl Hop {
     /// What a change tells.
     pub(super) fn values(&self) -> [(&'static str, String); 3] {
         let labels = shown(&self.labels);
-        [("link", self.link.clone()), ("next_hop", self.next_hop.to_string()), ("labels", labels)]
+        let next_hop = self.next_hop.map_or_else(|| "none".to_owned(), |mac| mac.to_string());
+        [("link", self.link.clone()), ("next_hop", next_hop), ("labels", labels)]
     }
 
     /// As a file has it.
     pub(super) fn text(&self) -> String {
         let (link, labels) = (crate::config::text::quoted(&self.link), shown(&self.labels));
-        format!("link = {link}\nnext_hop = \"{}\"\nlabels = {labels}\n", self.next_hop)
+        let next_hop = self.next_hop.map(|mac| format!("next_hop = \"{mac}\"\n"));
+        format!("link = {link}\n{}labels = {labels}\n", next_hop.unwrap_or_default())
     }
 
     /// Where it leads, in a few words.
     pub(super) fn where_to(&self) -> String {
-        format!("to {} on {}", self.next_hop, self.link)
+        match self.next_hop {
+            Some(mac) => format!("to {mac} on {}", self.link),
+            None => format!("by {}", self.link),
+        }
     }
 }
 
@@ -186,8 +191,26 @@ impl Resolver<'_> {
         address
     }
 
-    /// The same, of a host to which packets are routed.
-    pub(super) fn routed_address(&mut self, written: &Low<String>, key: &str) -> Option<IpAddr> {
+    /// The hosts at both ends of what goes through IP: the peer, and our address if that is said.
+    pub(super) fn peers(
+        &mut self,
+        peer: &Low<String>,
+        local: &Low<String>,
+    ) -> Option<(IpAddr, Option<IpAddr>)> {
+        let there = self.routed_address(peer, "peer");
+        let Some(written) = local else { return there.map(|peer| (peer, None)) };
+        let (here, peer) = (self.routed_address(local, "local")?, there?);
+        if peer.is_ipv4() != here.is_ipv4() {
+            let message =
+                format!("local: expected an address of the same family as {peer}, seen {here}");
+            self.error(written.span(), message);
+            return None;
+        }
+        Some((peer, Some(here)))
+    }
+
+    /// The address of a host to which packets are routed.
+    fn routed_address(&mut self, written: &Low<String>, key: &str) -> Option<IpAddr> {
         let address = self.address(written, key)?;
         if is_of_a_link(address) {
             let message = format!(

@@ -28,10 +28,20 @@ use crate::run::look::Inventory;
 pub(crate) struct RoutedSight {
     /// What was found, in a few words.
     pub(crate) words: String,
-    /// None of an interface that the server that answers has, and we do not see.
-    pub(crate) facts: Option<Interface>,
+    /// Its address; none of an interface that the server that answers has, and we do not see, and
+    /// where there is no Ethernet.
+    pub(crate) mac: Option<MacAddress>,
+    /// Bytes from the label stack on, or behind the Ethernet header.
+    pub(crate) mtu: Option<u32>,
     /// What deserves to be told of it.
     pub(crate) told: Option<String>,
+}
+
+impl RoutedSight {
+    fn of(words: String, facts: Option<Interface>, told: Option<String>) -> Self {
+        let mac = facts.as_ref().map(|facts| MacAddress(facts.mac));
+        Self { words, mac, mtu: facts.map(|facts| facts.mtu), told }
+    }
 }
 
 /// Looks at a link that is a port. What is wrong with it is told of the link.
@@ -45,7 +55,7 @@ pub(crate) fn look_at_port(link: &LinkConfig, inventory: &impl Inventory) -> Rou
         }
         None => "its interface is not there",
     };
-    RoutedSight { words: words.to_owned(), facts, told: None }
+    RoutedSight::of(words.to_owned(), facts, None)
 }
 
 /// Looks at the interface of a circuit, and whether this user may open it.
@@ -64,7 +74,7 @@ pub(crate) fn look_at_circuit(
         // It may be in a network namespace of its own.
         Err(_) if is_served => {
             let words = "the server has it now".to_owned();
-            return Ok(RoutedSight { words, facts: None, told: None });
+            return Ok(RoutedSight::of(words, None, None));
         }
         Err(error) => {
             return Err(fail(error.to_string()).help("`ip -br link` shows them"));
@@ -99,7 +109,7 @@ pub(crate) fn look_at_circuit(
         format!("{}{rights}", if is_served { "the server has it now" } else { state(&facts) });
     let told: Vec<String> = told.into_iter().chain(bridge).chain(down).collect();
     let told = (!told.is_empty()).then(|| told.join("; "));
-    Ok(RoutedSight { words, facts: Some(facts), told })
+    Ok(RoutedSight::of(words, Some(facts), told))
 }
 
 /// What deserves to be told of a neighbour, by the addresses that the host has on its interface now.

@@ -37,7 +37,7 @@ impl Running {
         let mut path = |key: &str, hop: &Hop, mtu, backup| {
             let port = self.routers.port(router, &hop.link)?;
             let number = NhlfeId(self.routers.paths.give(key, NHLFES_MAX)?);
-            let path = Path { port, mac: Some(hop.next_hop), labels: hop.labels, mtu, backup };
+            let path = Path { port, mac: hop.next_hop, labels: hop.labels, mtu, backup };
             Ok::<_, RunError>((number, Change::SetPath(number, path)))
         };
         let around = backup.map(|hop| path(&backup_of(key), hop, None, None)).transpose()?;

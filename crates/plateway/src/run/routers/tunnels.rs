@@ -132,15 +132,17 @@ impl super::Routers {
         self.tunnels.values().any(|one| (&one.router, &one.way) == way)
     }
 
-    /// The links through IP, what they are called, and how many share each: tunnels to one peer, and
-    /// neighbours that BFD watches.
+    /// The links through IP, what they are called, and how many share each: ports in UDP, tunnels to one
+    /// peer, and neighbours that BFD watches.
     pub(in crate::run) fn peer_links(&self) -> BTreeMap<LinkId, (String, u64)> {
         let tunnels = self.tunnels.values();
         let tunnels = tunnels.map(|one| (self.tunnel_port(one), one.way.title()));
         let neighbours = self.neighbours.values();
         let neighbours = neighbours.map(|one| (self.bfd_port(one), port_name(one)));
+        let in_udp = self.ports.values();
+        let in_udp = in_udp.filter_map(|(link, one)| Some((Some(*link), one.udp?.to_string())));
         let mut links = BTreeMap::new();
-        for (link, name) in tunnels.chain(neighbours) {
+        for (link, name) in in_udp.chain(tunnels).chain(neighbours) {
             let Some(link) = link else { continue };
             let (_, uses) = links.entry(link).or_insert((name, 0));
             *uses += 1;

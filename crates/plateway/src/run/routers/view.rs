@@ -1,11 +1,12 @@
 //! How routers are: what their shards counted, under the names of the configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use contract::LinkId;
 use mpls::ilm::State;
 use mpls::{
-    Action, HopState, LabelReport, NhlfeId, PortKind, Proof, PseudowireId, PseudowireReport,
+    Action, HopState, LabelReport, NhlfeId, Over, PortKind, Proof, PseudowireId, PseudowireReport,
     RouterReport, Space, TunnelReport, WatchReport,
 };
 use wire::ethernet::MacAddress;
@@ -161,6 +162,9 @@ impl<'a> View<'a> {
     }
 
     fn ports(&self) -> Vec<PortStatus> {
+        let peers = self.routers.ports.values();
+        let peers = peers.filter_map(|(link, one)| Some((*link, one.udp?.peer)));
+        let peers: BTreeMap<LinkId, IpAddr> = peers.collect();
         let one = |port: &mpls::PortReport| {
             let (kind, mac) = match port.kind {
                 PortKind::Core(_) => ("core", None),
@@ -171,13 +175,19 @@ impl<'a> View<'a> {
                 PortKind::Bfd => ("bfd", None),
             };
             // What goes through IP has none.
-            let known = port.facts.filter(|_| !matches!(port.kind, PortKind::Tunnels(_)));
+            let has_mac = match port.kind {
+                PortKind::Core(core) => core.over == Over::Ethernet,
+                PortKind::Tunnels(_) => false,
+                _ => true,
+            };
+            let known = port.facts.filter(|_| has_mac);
             let mac = mac.or(known.map(|facts| MacAddress(facts.mac)));
             PortStatus {
                 name: self.name(port.link),
                 kind: kind.to_owned(),
                 up: port.facts.is_some(),
                 mac: mac.map(|mac| mac.to_string()),
+                peer: peers.get(&port.link).map(ToString::to_string),
                 mtu: port.facts.map(|facts| facts.mtu),
                 counters: Keyed(port.counters),
                 queue: Keyed(port.queue),
@@ -239,13 +249,19 @@ impl<'a> View<'a> {
         PathStatus {
             name,
             link: hop.link.clone(),
-            next_hop: hop.next_hop.to_string(),
+            next_hop: self.next_hop(hop),
             labels: hop.labels.as_slice().iter().map(|label| label.get()).collect(),
             mtu: report.map(|report| report.nhlfe.mtu),
             up: report.is_some() && port.is_some_and(|port| self.is_up(port)),
             takes: None,
             counters: Keyed(report.map(|report| report.counters).unwrap_or_default()),
         }
+    }
+
+    /// The address of the next router: its MAC, or that of the host to which a port in UDP leads.
+    fn next_hop(&self, hop: &Hop) -> String {
+        let peer = || Some(self.routers.ports.get(&hop.link)?.1.udp?.peer.to_string());
+        hop.next_hop.map(|mac| mac.to_string()).or_else(peer).unwrap_or_default()
     }
 
     /// A path of a pseudowire: as BFD sees it, where that watches, or else whether its port is up.
