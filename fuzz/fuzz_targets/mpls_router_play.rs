@@ -159,13 +159,14 @@ impl Play {
                 self.sent(port, &front, rest, &packet);
                 let taken = packet.len() - rest.len();
                 let came = LabelStackEntry::parse(&packet[taken - 4..]).expect("it was looked up");
-                for entry in front[self.header(port, &front)..].chunks(4) {
+                let entries = &front[self.header(port, &front)..];
+                for entry in entries.chunks(4) {
                     let entry = LabelStackEntry::parse(entry).expect("entries have 4 bytes");
                     assert_eq!(entry.ttl, came.ttl - 1);
                     assert_eq!(entry.traffic_class, came.traffic_class);
                 }
                 let last = LabelStackEntry::parse(&front[front.len() - 4..]).expect("4 bytes");
-                assert!(if put == Some(0) {
+                assert!(if entries.is_empty() {
                     !came.is_bottom
                 } else {
                     last.is_bottom == came.is_bottom

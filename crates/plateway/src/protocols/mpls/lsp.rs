@@ -164,11 +164,8 @@ impl Resolver<'_> {
                 self.refuse_next_hop(written, &way);
                 None
             }
-            (None, _) if is_in_udp => Some(None),
-            (written, None) => {
-                written.as_ref().and_then(|written| self.one_station(written, "next_hop")).map(Some)
-            }
-            (None, Some(_)) => unreachable!("a port in UDP is a link in UDP"),
+            (Some(written), None) => self.one_station(written, "next_hop").map(Some),
+            (None, _) => is_in_udp.then_some(None),
         };
         let labels = labels.as_ref().and_then(|written| self.labels(written));
         let (link, router) = port.map(|port| (port.link.clone(), port.router.clone()))?;
