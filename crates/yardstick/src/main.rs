@@ -4,6 +4,7 @@
 //! protocol to stand opposite each other, Plateway, or any other target: `nvme.rs`, `iscsi.rs` and
 //! `aoe.rs` have a pair each, `mpls.rs` a forwarder and who sends it frames. The pairs over TCP run on `responder.rs` and `load.rs`, whose threads
 //! stand on `ring.rs`, `inbox.rs`, `outbox.rs` and `bytes.rs`, what speaks Ethernet on `packet.rs`.
+//! `watch.rs` notes when an interface was silent.
 //! `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all; `hog.rs` is who competes with a target for its CPU. Absent on purpose:
 //! the workspace's own crates, so that nothing that is measured is part of the measure.
 
@@ -23,6 +24,7 @@ mod report;
 mod responder;
 mod ring;
 mod system;
+mod watch;
 
 use std::time::Duration;
 
@@ -58,6 +60,8 @@ enum Command {
     Forward(mpls::forward::Options),
     /// Send labelled frames and count what comes out.
     Generate(mpls::generate::Options),
+    /// Note when frames of a kind come to an interface, and when none did.
+    Watch(watch::Options),
     /// Spin on a CPU and count the loops, until standard input ends.
     Hog(hog::Options),
 }
@@ -147,6 +151,7 @@ fn main() -> Result<()> {
         Command::ClientAoe(options) => show(&aoe::client::run(options)?, options.measure.json),
         Command::Forward(options) => show(&mpls::forward::run(options)?, options.json),
         Command::Generate(options) => show(&mpls::generate::run(options)?, options.json),
+        Command::Watch(options) => show(&watch::run(options)?, options.json),
         Command::Hog(options) => show(&hog::run(options)?, options.json),
     }
 }

@@ -110,6 +110,14 @@ impl Packet {
         }
     }
 
+    /// When the kernel took the front frame of a ring, on the clock of the day.
+    pub(crate) fn front_time_ns(&self) -> Option<u64> {
+        match &self.inbox {
+            Inbox::Ring(ring) => ring.front_time_ns(),
+            Inbox::Messages(_) => None,
+        }
+    }
+
     /// The front frame has been dealt with.
     #[inline]
     pub(crate) fn release(&mut self) {
@@ -324,6 +332,16 @@ impl ReceiveRing {
         // SAFETY: the bytes lie in a slot that the kernel does not write to until it is released,
         // for which `self` has to be borrowed mutably.
         Some(unsafe { std::slice::from_raw_parts(from, len) })
+    }
+
+    /// When the kernel took the next frame, if one is there.
+    fn front_time_ns(&self) -> Option<u64> {
+        self.place(self.next)?;
+        let header = self.header(self.next);
+        // SAFETY: the slot is ours until it is released; `place` has seen that, and ordered these
+        // reads behind it.
+        let (seconds, rest) = unsafe { ((*header).tp_sec, (*header).tp_nsec) };
+        Some(u64::from(seconds) * 1_000_000_000 + u64::from(rest))
     }
 
     /// The frame so many behind the next one, if it is there.

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! That is a pseudowire in a tunnel (RFC 3985), of which a router of labels sees the top entry
-//! alone. Offsets count from the first byte of an untagged frame; everything is big-endian. Specs:
+//! alone. The end of a pseudowire also sees the number in the lower half of the control word; what
+//! comes to its other side is the customer's frame alone. Offsets count from the first byte of an untagged frame; everything is big-endian. Specs:
 //! RFC 3032 for the entries, RFC 4385 for the control word.
 
 use crate::packet::Mac;
@@ -24,6 +25,7 @@ pub(super) const HEADERS: usize = INNER_AT + 14;
 const TYPE_AT: usize = 12;
 const TOP_AT: usize = 14;
 const BOTTOM_AT: usize = 18;
+const SEQUENCE_AT: usize = 24;
 const INNER_AT: usize = 26;
 /// Label of the pseudowire.
 const BOTTOM_LABEL: u32 = 1000;
@@ -49,6 +51,26 @@ pub(super) fn build(frame: &mut [u8], to: Mac, from: Mac) {
     inner[..6].copy_from_slice(&[2, 0, 0, 0, 1, 2]);
     inner[6..12].copy_from_slice(&[2, 0, 0, 0, 1, 1]);
     inner[12..14].copy_from_slice(&INNER_TYPE.to_be_bytes());
+}
+
+/// Writes a customer's frame alone.
+pub(super) fn build_plain(frame: &mut [u8], to: Mac, from: Mac) {
+    frame.fill(0xa5);
+    frame[..6].copy_from_slice(&to);
+    frame[6..12].copy_from_slice(&from);
+    frame[TYPE_AT..TOP_AT].copy_from_slice(&INNER_TYPE.to_be_bytes());
+}
+
+/// Numbers a frame (RFC 4385, 4.1).
+#[inline]
+pub(super) fn set_sequence(frame: &mut [u8], number: u16) {
+    frame[SEQUENCE_AT..INNER_AT].copy_from_slice(&number.to_be_bytes());
+}
+
+/// The number behind one: 0 would say that there is none.
+#[inline]
+pub(super) fn next_sequence(number: u16) -> u16 {
+    number.checked_add(1).unwrap_or(1)
 }
 
 /// Writes the top entry.
@@ -113,6 +135,23 @@ mod tests {
         assert_eq!(frame[..HEADERS], wanted);
         assert_eq!(frame.len(), 1078);
         assert!(is_labelled(&frame) && !is_labelled(&frame[..17]));
+    }
+
+    #[test]
+    fn a_number_stands_in_the_control_word_and_is_never_0() {
+        let mut numbered = frame();
+        set_sequence(&mut numbered, 0xfffe);
+        assert_eq!(numbered[22..26], [0, 0, 0xff, 0xfe]);
+        assert_eq!((&numbered[..22], &numbered[26..]), (&frame()[..22], &frame()[26..]));
+        assert_eq!([0xfffe, 0xffff, 1].map(next_sequence), [0xffff, 1, 2]);
+    }
+
+    #[test]
+    fn a_plain_frame_has_no_labels() {
+        let mut plain = vec![0; 60];
+        build_plain(&mut plain, [2, 0, 0, 0, 0, 0x11], [2, 0, 0, 0, 0, 1]);
+        assert_eq!(plain[..14], [2, 0, 0, 0, 0, 0x11, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+        assert!(!is_labelled(&plain));
     }
 
     #[test]

@@ -7,14 +7,15 @@
 //! one: no more frames are under way than that, which is the load that saturates a router and
 //! loses nothing.
 //!
+//! With `--sequence` they are numbered, for the end of a pseudowire that looks at it; with `--plain`
+//! they are a customer's, without labels, for its other side.
+//!
 //! The sink is an interface of the same network namespace whose `rx_packets` says what came out.
 //! It is read when a batch may follow, and again every [`LOOK_AGAIN`] until it may: each read takes
 //! the line with the counter away from the CPU that counts. Errors: no frame comes out (it is asked for
 //! until one does), or none in a whole window. Times: nanoseconds since the start.
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -22,6 +23,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::frame::{self, FIRST_LABEL, HEADERS, LABELS_MAX};
+use super::sink::Sink;
 use crate::load::Pace;
 use crate::memory::Area;
 use crate::packet::{self, BATCH, Mac, send_all};
@@ -41,6 +43,8 @@ const LOOK_AGAIN: u64 = 20_000;
 const SLEEP_NS: u64 = 300_000;
 /// Times the load that saturates: what a flood wants to be.
 const FLOOD: f64 = 2.0;
+/// A quarter of all sequence numbers.
+const QUARTER: u16 = 1 << 14;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
@@ -59,6 +63,12 @@ pub(crate) struct Options {
     /// Draws other labels.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Number frames in their control words, as the other end of one pseudowire does.
+    #[arg(long)]
+    sequence: bool,
+    /// Send frames without labels, as a customer does.
+    #[arg(long, conflicts_with_all = ["labels", "sequence"])]
+    plain: bool,
     /// Frames a second, or `max`.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
@@ -92,6 +102,26 @@ pub(crate) struct Options {
     /// Print JSON on one line.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Labelled,
+    /// Labelled, with this number in the next frame.
+    Numbered(u16),
+    /// A customer's.
+    Plain,
+}
+
+impl Options {
+    fn kind(&self) -> Kind {
+        match (self.plain, self.sequence) {
+            (true, _) => Kind::Plain,
+            (false, true) => Kind::Numbered(1),
+            (false, false) => Kind::Labelled,
+        }
+    }
 }
 
 /// Frames a second.
@@ -207,6 +237,7 @@ struct Generator {
     frames: Area,
     stride: usize,
     size: usize,
+    kind: Kind,
     /// The messages point here; it is never touched again.
     _vectors: Box<[libc::iovec; BATCH]>,
     messages: Box<[libc::mmsghdr; BATCH]>,
@@ -229,7 +260,7 @@ impl Generator {
         );
         let sink = options.sink.as_deref().map(Sink::open).transpose()?;
         let frames = (size, options.labels, options.seed);
-        Self::with(socket, sink, [options.to, interface.mac], frames)
+        Self::with(socket, sink, [options.to, interface.mac], frames, options.kind())
     }
 
     /// Frames of this size go to the first station from the second one, by labels that are drawn.
@@ -238,13 +269,18 @@ impl Generator {
         sink: Option<Sink>,
         [to, from]: [Mac; 2],
         (size, labels, seed): (usize, u32, u64),
+        kind: Kind,
     ) -> Result<Self> {
         let stride = size.next_multiple_of(64);
         let mut frames = Area::new(BATCH * stride, true).context("cannot map the frames")?;
         let (mut vectors, mut messages) = packet::messages();
         for at in 0..BATCH {
             let place = at * stride;
-            frame::build(frames.bytes_mut(place, place + size), to, from);
+            let bytes = frames.bytes_mut(place, place + size);
+            match kind {
+                Kind::Plain => frame::build_plain(bytes, to, from),
+                Kind::Labelled | Kind::Numbered(_) => frame::build(bytes, to, from),
+            }
             let base = frames.at(place, size).context("a frame of the area")?;
             vectors[at] = libc::iovec { iov_base: base.cast(), iov_len: size };
             messages[at].msg_hdr.msg_iov = &mut vectors[at];
@@ -254,6 +290,7 @@ impl Generator {
             frames,
             stride,
             size,
+            kind,
             _vectors: vectors,
             messages,
             labels,
@@ -272,9 +309,17 @@ impl Generator {
     #[inline]
     fn send(&mut self, count: usize, label: impl Fn(&mut Random, u32) -> u32) -> Result<()> {
         for at in 0..count {
+            if self.kind == Kind::Plain {
+                break;
+            }
             let label = label(&mut self.random, self.labels);
             let place = at * self.stride;
-            frame::set_label(self.frames.bytes_mut(place, place + self.size), label);
+            let frame = self.frames.bytes_mut(place, place + self.size);
+            frame::set_label(frame, label);
+            if let Kind::Numbered(next) = &mut self.kind {
+                frame::set_sequence(frame, *next);
+                *next = frame::next_sequence(*next);
+            }
         }
         // SAFETY: the messages name vectors in a box and these frames of the area, both of which
         // live as long as `self`.
@@ -290,6 +335,11 @@ impl Generator {
         let end = Instant::now() + DISCOVERY;
         while self.look()?.is_some_and(|arrived| arrived == 0) {
             ensure!(Instant::now() < end, "no frame comes out at the sink");
+            if let Kind::Numbered(next) = &mut self.kind {
+                // Who numbered frames before may have got anywhere, and what is behind that counts
+                // as late: of four numbers a quarter of the circle apart one is ahead of it.
+                *next = next.wrapping_add(QUARTER).max(1);
+            }
             self.send(1, |_, labels| FIRST_LABEL + labels - 1)?;
             std::thread::sleep(ASK_AGAIN);
         }
@@ -450,34 +500,9 @@ fn draw(random: &mut Random, labels: u32) -> u32 {
     FIRST_LABEL + random.below(labels.into()) as u32
 }
 
-/// An interface that counts what it receives.
-struct Sink {
-    file: File,
-    /// What it had received before.
-    before: u64,
-}
-
-impl Sink {
-    fn open(interface: &str) -> Result<Self> {
-        let path = format!("/sys/class/net/{interface}/statistics/rx_packets");
-        let file = File::open(&path).with_context(|| format!("cannot read {path}"))?;
-        let mut sink = Self { file, before: 0 };
-        sink.before = sink.count()?;
-        Ok(sink)
-    }
-
-    /// How many frames have come since it was opened.
-    fn count(&self) -> Result<u64> {
-        let mut text = [0; 24];
-        let got = self.file.read_at(&mut text, 0).context("the sink's counter")?;
-        let text = str::from_utf8(&text[..got])?;
-        let count: u64 = text.trim().parse().context("the sink's counter is no number")?;
-        Ok(count.saturating_sub(self.before))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
@@ -489,8 +514,9 @@ mod tests {
         std::fs::write(&path, format!("{arrived}\n")).expect("a file");
         let file = File::open(&path).expect("the same");
         std::fs::remove_file(&path).expect("nobody needs its name");
-        let sink = Some(Sink { file, before: 0 });
-        let generator = Generator::with(socket.into(), sink, [[0; 6]; 2], (HEADERS, 1, 0));
+        let sink = Some(Sink::of(file));
+        let generator =
+            Generator::with(socket.into(), sink, [[0; 6]; 2], (HEADERS, 1, 0), Kind::Labelled);
         (generator.expect("memory for frames"), other)
     }
 
