@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 use super::figure::Figure;
 use super::matrix;
+use super::mpls::cuts;
 use super::plan::Plan;
 
 /// One case: a line of the table for each of its figures.
@@ -33,6 +34,8 @@ pub(super) struct Case {
     pub(super) beside_at_least: Option<f64>,
     /// Its windows are at least so long.
     seconds_min: Option<f64>,
+    /// It has no more rounds.
+    rounds_max: Option<usize>,
 }
 
 /// What the references of a case come to.
@@ -84,14 +87,33 @@ pub(super) enum Load {
     Fio(String),
     /// fio on the file that the case's server exports.
     FioFile(String),
+    /// `plateway bench` across a network of which cables are cut.
+    Cuts(String),
+    /// The same for minutes, and none is cut.
+    Steady(String),
+    /// None: the server is looked at.
+    Nothing(String),
 }
 
 impl Load {
     pub(super) fn args(&self) -> &str {
         match self {
-            Self::Client(args) | Self::Initiator(args) | Self::Fio(args) | Self::FioFile(args) => {
-                args
-            }
+            Self::Client(args)
+            | Self::Initiator(args)
+            | Self::Fio(args)
+            | Self::FioFile(args)
+            | Self::Cuts(args)
+            | Self::Steady(args)
+            | Self::Nothing(args) => args,
+        }
+    }
+
+    /// How long it takes whatever length of a window was asked for, in seconds.
+    fn own_seconds(&self, quick: bool) -> Option<f64> {
+        match self {
+            Self::Cuts(_) => Some(cuts::CUT_SECONDS * cuts::count(quick) as f64),
+            Self::Steady(_) => Some(cuts::steady_seconds(quick)),
+            _ => None,
         }
     }
 }
@@ -169,9 +191,10 @@ impl Case {
     /// Its own rounds and windows.
     pub(super) fn extent(&self, asked: Extent) -> Extent {
         let alone = self.references.is_empty();
+        let most = if alone { ALONE_ROUNDS_MAX } else { usize::MAX };
         let least = self.seconds_min.unwrap_or(if alone { ALONE_SECONDS_MIN } else { 0.0 });
         Extent {
-            rounds: if alone { asked.rounds.min(ALONE_ROUNDS_MAX) } else { asked.rounds },
+            rounds: asked.rounds.min(self.rounds_max.unwrap_or(most)),
             seconds: if asked.quick { asked.seconds } else { asked.seconds.max(least) },
             quick: asked.quick,
         }
@@ -194,7 +217,8 @@ impl Case {
                 true => (0..extent.rounds).map(|round| aging_seconds(round, extent.quick)).sum(),
                 false => 0.0,
             };
-            SIDE_BEFORE + rounds * (extent.seconds + WINDOW_BESIDE + cleared_up) + written
+            let seconds = side.load.own_seconds(extent.quick).unwrap_or(extent.seconds);
+            SIDE_BEFORE + rounds * (seconds + WINDOW_BESIDE + cleared_up) + written
         };
         self.sides().map(side).sum()
     }
@@ -241,7 +265,7 @@ mod tests {
         let cases = all().unwrap();
         for (at, case) in cases.iter().enumerate() {
             assert!(cases[..at].iter().all(|other| other.name != case.name), "{}", case.name);
-            assert!(!case.wanted().is_empty() && case.name.len() <= 22, "{}", case.name);
+            assert!(!case.wanted().is_empty() && case.name.len() <= 23, "{}", case.name);
             let unfilled = |text: &str| text.contains(['{', '}']);
             assert!(!unfilled(&case.name) && !unfilled(&case.about), "{}", case.about);
             assert!(case.sides().all(|side| !unfilled(side.load.args())), "{}", case.name);
@@ -318,6 +342,16 @@ mod tests {
             check(&format!("mpls-labels-100k-{access}"), Figure::CpuPerOp, 1.15);
             check(&format!("mpls-overload-{access}"), Figure::ForwardedShare, 0.9);
         }
+        for rest in ["100m-read", "100m-write", "1g-read", "1g-write"] {
+            check(&format!("mpls-aoe-{rest}"), Figure::Megabytes, 0.95);
+        }
+        check("mpls-edge-push", Figure::OpsPerCpu, 0.8);
+        check("mpls-edge-pop", Figure::OpsPerCpu, 0.8);
+        check("mpls-cuts", Figure::ToBackup, 200.0);
+        check("mpls-cuts", Figure::StallMore, 150.0);
+        check("mpls-cuts", Figure::Errors, 0.0);
+        check("mpls-steady", Figure::Moves, 0.0);
+        check("mpls-idle", Figure::TargetShare, 0.5);
         let bare: Vec<&str> = cases
             .iter()
             .filter(|case| case.name.starts_with("aoe-") && case.beside.is_some())

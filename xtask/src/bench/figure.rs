@@ -44,6 +44,21 @@ pub(super) enum Figure {
     ForwardedShare,
     /// Frames of a flood by those of the peak.
     FloodByPeak,
+    /// From a cut to the first frame on the backup path, milliseconds: the median of all cuts.
+    ToBackup,
+    /// The same, of the slowest one.
+    ToBackupMax,
+    /// By how much the initiator's longest silence around a cut was longer than that, milliseconds:
+    /// the most of all cuts.
+    StallMore,
+    /// Requests that failed, and blocks that were wrong.
+    Errors,
+    /// How often frames moved from a path to another.
+    Moves,
+    /// Moves before a cut.
+    Early,
+    /// CPU of the target for each frame that it sent or received, microseconds.
+    CpuPerFrame,
 }
 
 impl Figure {
@@ -77,6 +92,13 @@ impl Figure {
             Self::AfterShare => number("/after_share"),
             Self::ForwardedShare => number("/forwarded_share"),
             Self::FloodByPeak => number("/flood_by_peak"),
+            Self::ToBackup => number("/to_backup_ms/median"),
+            Self::ToBackupMax => number("/to_backup_ms/max"),
+            Self::StallMore => number("/stall_more_ms/max"),
+            Self::Errors => number("/errors"),
+            Self::Moves => number("/moves"),
+            Self::Early => number("/early"),
+            Self::CpuPerFrame => number("/cpu_us_per_frame"),
         }
     }
 
@@ -85,9 +107,12 @@ impl Figure {
         match self {
             Self::OpsPerCpu => format!("{:.1} k/cpu-s", value / 1e3),
             Self::Iops => format!("{:.1} k/s", value / 1e3),
-            Self::CpuPerOp | Self::Latency | Self::LoadCpu => format!("{value:.2}us"),
+            Self::CpuPerOp | Self::Latency | Self::LoadCpu | Self::CpuPerFrame => {
+                format!("{value:.2}us")
+            }
             Self::TargetShare => format!("{value:.2} %"),
-            Self::Wakeups => format!("{value:.0}"),
+            Self::Wakeups | Self::Errors | Self::Moves | Self::Early => format!("{value:.0}"),
+            Self::ToBackup | Self::ToBackupMax | Self::StallMore => format!("{value:.0} ms"),
             Self::WakeupsEach => format!("{value:.2}"),
             Self::HogPerOp if value < 0.9995 => format!("{value:.3}"),
             Self::HogPerOp if value < 9.995 => format!("{value:.2}"),
@@ -122,6 +147,13 @@ impl Figure {
             Self::AfterShare => "after",
             Self::ForwardedShare => "forwarded",
             Self::FloodByPeak => "offered",
+            Self::ToBackup => "to backup",
+            Self::ToBackupMax => "at most",
+            Self::StallMore => "stall more",
+            Self::Errors => "errors",
+            Self::Moves => "moves",
+            Self::Early => "early",
+            Self::CpuPerFrame => "cpu/frame",
         }
     }
 
@@ -136,7 +168,14 @@ impl Figure {
             | Self::WakeupsEach
             | Self::BytesEach
             | Self::Resident
-            | Self::StartSeconds => true,
+            | Self::StartSeconds
+            | Self::ToBackup
+            | Self::ToBackupMax
+            | Self::StallMore
+            | Self::Errors
+            | Self::Moves
+            | Self::Early
+            | Self::CpuPerFrame => true,
             Self::OpsPerCpu
             | Self::Iops
             | Self::HogPerOp

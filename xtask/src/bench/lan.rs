@@ -6,11 +6,12 @@
 //! an end steers what it receives to its own CPU (RPS), as a card with a queue for that CPU would.
 //! A program in the driver's hook comes before that: there the driver's own thread, pinned, does
 //! the same ([`Lan::thread_at_router`]). Nothing
-//! outside the two namespaces is touched, and both end with the value; what a killed bench left
-//! behind goes when the next one begins. Errors: no right to make namespaces, said in one line.
+//! outside the two namespaces is touched, and both end with the value. [`Namespaces`] removes them
+//! also when the bench is killed; should that fail, they go when the next one begins. Networks of
+//! more than two stations are in [`super::mpls`]. Errors: no right to make namespaces, said in one line.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -53,14 +54,55 @@ pub(super) enum Softirq {
     Own,
 }
 
+/// Some namespaces, which are removed with the value or with this process.
+pub(super) struct Namespaces {
+    names: Vec<String>,
+    /// Waits for the end of its standard input, and removes them.
+    sweeper: Child,
+}
+
+impl Namespaces {
+    /// Makes one for each of these ends.
+    pub(super) fn make(ends: &[&str]) -> Result<Self> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end: &&str| format!("{PREFIX}{}-{number}-{end}", std::process::id());
+        let names: Vec<String> = ends.iter().map(name).collect();
+        // A session of its own: what is typed at the terminal ends the bench and not this.
+        let script = "trap '' INT TERM HUP; cat > /dev/null; \
+                      for name; do ip netns delete \"$name\"; done";
+        let mut sweeper = Command::new("setsid");
+        sweeper.args(["sh", "-c", script, "sh"]).args(&names);
+        sweeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let sweeper =
+            sweeper.spawn().context("`setsid` is not on PATH (Debian package util-linux)")?;
+        let namespaces = Self { names, sweeper };
+        for name in &namespaces.names {
+            ip(&["netns", "add", name])?;
+        }
+        Ok(namespaces)
+    }
+
+    /// The names, in the order of the ends.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        // The interfaces go with their namespaces.
+        drop(self.sweeper.stdin.take());
+        let _ = self.sweeper.wait();
+    }
+}
+
 /// Two namespaces and what connects them.
 pub(super) struct Lan {
     target: String,
     load: String,
+    _namespaces: Namespaces,
 }
-
-/// Numbers the LANs of this process.
-static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 impl Lan {
     /// Makes both ends; `cpus` are those of the target and of the load.
@@ -129,14 +171,9 @@ impl Lan {
     }
 
     fn unconnected() -> Result<Self> {
-        let name =
-            |end: &str, number: usize| format!("{PREFIX}{}-{number}-{end}", std::process::id());
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let lan = Self { target: name("target", number), load: name("load", number) };
-        for end in [&lan.target, &lan.load] {
-            ip(&["netns", "add", end])?;
-        }
-        Ok(lan)
+        let namespaces = Namespaces::make(&["target", "load"])?;
+        let [target, load] = [0, 1].map(|at| namespaces.names()[at].clone());
+        Ok(Self { target, load, _namespaces: namespaces })
     }
 
     /// Makes a pair of interfaces, one at each end.
@@ -155,6 +192,15 @@ impl Lan {
         Ok(())
     }
 
+    /// Lets a router send IP by its second link: the sink has every address but this host's, and
+    /// answers to none.
+    pub(super) fn route_to_sink(&self, own: &str, peer: &str) -> Result<()> {
+        let router = self.target.as_str();
+        ip(&["-netns", router, "addr", "add", &format!("{own}/24"), "dev", ROUTER_OUT])?;
+        let to = ["lladdr", SINK_MAC, "dev", ROUTER_OUT, "nud", "permanent"];
+        ip(&[&["-netns", router, "neigh", "add", peer][..], &to].concat())
+    }
+
     /// What comes before a program at the target's end.
     pub(super) fn at_target(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.target]
@@ -163,15 +209,6 @@ impl Lan {
     /// What comes before a program at the load's end.
     pub(super) fn at_load(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.load]
-    }
-}
-
-impl Drop for Lan {
-    fn drop(&mut self) {
-        for end in [&self.target, &self.load] {
-            // Not made, if making it was what failed. The interfaces go with their namespaces.
-            let _ = Command::new("ip").args(["netns", "delete", end]).output();
-        }
     }
 }
 
@@ -272,11 +309,11 @@ fn stale(list: &str, alive: impl Fn(u32) -> bool) -> Vec<String> {
         .collect()
 }
 
-fn ip(args: &[&str]) -> Result<()> {
+pub(super) fn ip(args: &[&str]) -> Result<()> {
     run("ip", args)
 }
 
-fn run(program: &str, args: &[&str]) -> Result<()> {
+pub(super) fn run(program: &str, args: &[&str]) -> Result<()> {
     let output = Command::new(program).args(args).output().with_context(|| {
         format!("`{program}` is not on PATH (Debian packages iproute2, util-linux)")
     })?;

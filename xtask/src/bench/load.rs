@@ -45,6 +45,7 @@ impl Bench {
                 return mpls::client(self, server, args, seconds)
                     .map_err(|error| server.blame(error));
             }
+            Place::Road(_) | Place::OnRoad => bail!("no bare client is at a network's end"),
             Place::Nvme { address, subsystem } => {
                 command.args(["client", "--connect", &address.to_string(), "--nqn", subsystem])
             }
@@ -74,7 +75,8 @@ impl Bench {
         let cpu = if server.is_some() { self.load_cpu } else { self.target_cpu };
         let mut command = match server.map(|server| (server, &server.place)) {
             Some((server, Place::Lan(_))) => aoe::initiator(self, server)?,
-            Some((_, Place::Router { .. })) => bail!("no initiator asks a router"),
+            Some((_, Place::Road(road))) => road.initiator(self),
+            Some((_, Place::Router { .. } | Place::OnRoad)) => bail!("no initiator asks a router"),
             Some((_, Place::Iscsi { .. })) => bail!("no case asks with an initiator over iSCSI"),
             Some((_, Place::Nvme { address, subsystem })) => {
                 let mut command = self.command(&cpu.to_string(), &self.plateway);
@@ -101,6 +103,10 @@ impl Bench {
             "latency_us": {"mean": find(&value, "mean").map(|ns| ns / 1e3)},
             "mb_per_second": size.map(|size| iops * size / 1e6), "printed": value,
         });
+        if let Some(Place::Road(road)) = server.map(|server| &server.place) {
+            value["idle"] = json!(done.idle);
+            value["cpu_bound"] = road.is_bound(&done.idle).into();
+        }
         Ok(value)
     }
 
@@ -241,7 +247,7 @@ fn bytes(size: &str) -> Option<f64> {
 }
 
 /// The first number called `name`, at any depth.
-fn find(value: &Value, name: &str) -> Option<f64> {
+pub(super) fn find(value: &Value, name: &str) -> Option<f64> {
     match value {
         Value::Object(fields) => fields
             .get(name)

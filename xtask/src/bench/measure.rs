@@ -13,6 +13,7 @@ use super::cases::{self, By, Case, Extent, Load, Side};
 use super::figure::Figure;
 use super::judge::Rounds;
 use super::load::Hog;
+use super::mpls::{cuts, idle};
 use super::plan::Plan;
 use super::process::{Bench, Server};
 use super::progress::Progress;
@@ -133,6 +134,12 @@ impl<'a> Running<'a> {
                     args.push(&aging);
                 }
                 bench.client(server, &args, seconds)
+            }
+            (Load::Cuts(_), Some(server)) => cuts::run(bench, server, &args, extent.quick),
+            (Load::Steady(_), Some(server)) => cuts::steady(bench, server, &args, extent.quick),
+            (Load::Nothing(_), Some(server)) => idle::look(server, seconds),
+            (Load::Cuts(_) | Load::Steady(_) | Load::Nothing(_), None) => {
+                anyhow::bail!("this needs a server")
             }
             (Load::Initiator(_), server) => bench.initiator(server.as_ref(), &args, seconds),
             (Load::Fio(_), _) => bench.fio_on_stripe(&args, seconds),

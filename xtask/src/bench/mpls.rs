@@ -10,8 +10,18 @@
 //! comes out of the other: no words of its own are waited for, so that the bare forwarder, the
 //! Linux bridge (which has no process: something sleeps in its place) and `plateway route` are
 //! started alike. The router is pinned to the target's CPU, and what its first link receives is
-//! dealt with there, too ([`super::lan::Lan::for_router`]); all that this CPU does counts. Errors:
-//! a binary without the command `route`, which is said as "skipped".
+//! dealt with there, too ([`super::lan::Lan::for_router`]); all that this CPU does counts. What an
+//! edge is told stands in [`edge`]. Networks of several routers: [`network`] makes namespaces and
+//! cables, [`config`] what each router is told, [`roads`] starts them with a target at one end and a
+//! load at the other; [`cuts`] cuts cables under that load, [`idle`] looks at who does nothing.
+//! Errors: a binary without the command `route`, which is said as "skipped".
+
+mod config;
+pub(super) mod cuts;
+mod edge;
+pub(super) mod idle;
+mod network;
+pub(super) mod roads;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -42,6 +52,8 @@ pub(super) struct Plan {
     /// Entries of its ILM, where it has one.
     #[serde(default = "ten")]
     labels: u32,
+    #[serde(default)]
+    role: Role,
 }
 
 fn ten() -> u32 {
@@ -56,6 +68,23 @@ enum Program {
     Forward,
     /// The Linux bridge, which changes nothing of a frame.
     Bridge,
+}
+
+/// What a router of Plateway's does with frames.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum Role {
+    /// Swaps labels.
+    #[default]
+    Swap,
+    /// Pushes labels onto a customer's.
+    Push,
+    /// Takes labels off for a customer.
+    Pop,
+    /// Sends a customer's by GRE.
+    Gre,
+    /// Sends a customer's by L2TPv3 over UDP.
+    L2tp,
 }
 
 /// How a router's frames come and go.
@@ -94,17 +123,28 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
         plan.program != Program::Plateway || is_known(),
         "skipped: this plateway has no command `route`"
     );
+    if plan.role != Role::Swap {
+        ensure!(plan.program == Program::Plateway, "only Plateway's router is an edge");
+    }
     let lan = Lan::for_router(bench.target_cpu)?;
+    if matches!(plan.role, Role::Gre | Role::L2tp) {
+        lan.route_to_sink(edge::OWN, edge::PEER)?;
+    }
     let own = bench.fresh("mpls")?;
     let cpus = bench.target_cpu.to_string();
     let command = command(bench, plan, &lan, &own)?;
     let text = tree::words(&command);
     let started = Instant::now();
-    let place = Place::Router { lan, to: plan.to() };
+    let frames = edge::frames(plan);
+    let place = Place::Router { lan, to: plan.to(), frames };
     let mut server = Server::start(command, place, cpus, own.join("router.log"))?;
     server.counts_core = true;
     let labels = format!("--labels={}", plan.labels);
-    let found = client(bench, &server, &[&labels, "--in-flight=1", "--warm-up=0"], 0.0);
+    let mut args = vec!["--in-flight=1", "--warm-up=0"];
+    if plan.role == Role::Swap {
+        args.push(&labels);
+    }
+    let found = client(bench, &server, &args, 0.0);
     server.is_up(&text)?;
     found.with_context(|| format!("{text}: {}", server.words()))?;
     server.start_seconds = started.elapsed().as_secs_f64();
@@ -149,7 +189,7 @@ fn command(bench: &Bench, plan: &Plan, lan: &Lan, own: &Path) -> Result<Command>
 
 /// The generator at the other end of the router's links, for one window.
 pub(super) fn client(bench: &Bench, server: &Server, args: &[&str], seconds: f64) -> Result<Value> {
-    let Place::Router { lan, to } = &server.place else { bail!("no router is there") };
+    let Place::Router { lan, to, frames } = &server.place else { bail!("no router is there") };
     let cpu = bench.load_cpu.to_string();
     let mut command = bench.command_in(&lan.at_load(), &cpu, &bench.yardstick);
     command
@@ -157,6 +197,7 @@ pub(super) fn client(bench: &Bench, server: &Server, args: &[&str], seconds: f64
         .args(["--seconds", &seconds.to_string()])
         .args(["--target-pid", &server.child.id().to_string()])
         .args(["--target-cpus", &server.cpus, "--target-core"])
+        .args(*frames)
         .args(args);
     let mut value = output(command, seconds)?.value;
     value["load_cpu_us_per_op"] = value["client_cpu_us_per_op"].clone();
@@ -164,8 +205,11 @@ pub(super) fn client(bench: &Bench, server: &Server, args: &[&str], seconds: f64
     Ok(value)
 }
 
-/// What a router of Plateway's is told: a swap for each label.
+/// What a router of Plateway's is told: of an edge that, else a swap for each label.
 fn configuration(plan: &Plan) -> String {
+    if let Some(text) = edge::configuration(plan.role) {
+        return text;
+    }
     let access = match plan.access {
         // The default.
         Access::Packet => String::new(),

@@ -39,6 +39,8 @@ pub(super) enum Plan {
     Aoe(aoe::Plan),
     /// A router of labels, between two links of its own.
     Mpls(mpls::Plan),
+    /// Of AoE, at one end of a network of routers.
+    Road(mpls::roads::Plan),
 }
 
 impl Plan {
@@ -53,7 +55,7 @@ impl Plan {
             },
             Self::Iscsi(plan) => plan.fill().then_some(IN_ORDER),
             Self::Aoe(plan) => plan.fill().then_some(&["--rw=write", "--bs=full", "--fill"]),
-            Self::Mpls(_) => None,
+            Self::Mpls(_) | Self::Road(_) => None,
         }
     }
 
@@ -61,7 +63,7 @@ impl Plan {
     pub(super) fn bare(&self) -> &'static str {
         match self {
             Self::Mpls(_) => "the bare forwarder",
-            Self::Nvme(_) | Self::Iscsi(_) | Self::Aoe(_) => "the bare responder",
+            Self::Nvme(_) | Self::Iscsi(_) | Self::Aoe(_) | Self::Road(_) => "the bare responder",
         }
     }
 

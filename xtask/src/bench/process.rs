@@ -21,6 +21,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use super::lan::Lan;
+use super::mpls::roads::{self, Road};
 use super::plan::{self, Plan};
 use super::{aoe, iscsi, mpls};
 use crate::tree::{Tree, words};
@@ -63,7 +64,13 @@ pub(super) enum Place {
     Router {
         lan: Lan,
         to: &'static str,
+        /// How the generator makes them.
+        frames: &'static [&'static str],
     },
+    /// At one end of a network, whose other end is the load's.
+    Road(Road),
+    /// A router in somebody's network.
+    OnRoad,
 }
 
 impl Drop for Server {
@@ -161,6 +168,7 @@ impl Bench {
             Plan::Iscsi(plan) => iscsi::serve(self, plan),
             Plan::Aoe(plan) => aoe::serve(self, plan),
             Plan::Mpls(plan) => mpls::serve(self, plan),
+            Plan::Road(plan) => roads::serve(self, plan),
         }
     }
 }
@@ -215,7 +223,19 @@ impl Server {
     pub(super) fn lan(&self) -> Option<&Lan> {
         match &self.place {
             Place::Lan(lan) => Some(lan),
-            Place::Nvme { .. } | Place::Iscsi { .. } | Place::Router { .. } => None,
+            Place::Nvme { .. }
+            | Place::Iscsi { .. }
+            | Place::Router { .. }
+            | Place::Road(_)
+            | Place::OnRoad => None,
+        }
+    }
+
+    /// The network at whose end it is.
+    pub(super) fn road(&self) -> Result<&Road> {
+        match &self.place {
+            Place::Road(road) => Ok(road),
+            _ => bail!("the server is at no end of a network"),
         }
     }
 
@@ -265,14 +285,24 @@ fn scrape(address: SocketAddr) -> Option<String> {
     Some(text)
 }
 
-/// What a load printed, and the share of a CPU that it used in mid-run.
+/// What a load printed, the share of a CPU that it used in mid-run, and each CPU's idle share then.
 pub(super) struct Done {
     pub(super) value: Value,
     pub(super) cpu_share: f64,
+    pub(super) idle: Vec<f64>,
 }
 
 /// Runs a load to its end, or to its time limit.
-pub(super) fn output(mut command: Command, seconds: f64) -> Result<Done> {
+pub(super) fn output(command: Command, seconds: f64) -> Result<Done> {
+    finish(command, seconds, false)
+}
+
+/// The same of a load that may fail, if it prints its JSON all the same: what failed stands there.
+pub(super) fn output_of_failed(command: Command, seconds: f64) -> Result<Done> {
+    finish(command, seconds, true)
+}
+
+fn finish(mut command: Command, seconds: f64, may_fail: bool) -> Result<Done> {
     let text = words(&command);
     let mut child = command
         .stdout(Stdio::piped())
@@ -283,7 +313,7 @@ pub(super) fn output(mut command: Command, seconds: f64) -> Result<Done> {
     let start = Instant::now();
     let limit = Duration::from_secs_f64(seconds) + SLACK;
     let (first, second) = (seconds * 0.4, seconds * 0.8);
-    let mut looks: Vec<(Instant, u64)> = Vec::new();
+    let mut looks: Vec<(Instant, u64, Vec<u64>)> = Vec::new();
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -291,7 +321,7 @@ pub(super) fn output(mut command: Command, seconds: f64) -> Result<Done> {
         let spent = start.elapsed();
         let due = [first, second].get(looks.len()).copied();
         if due.is_some_and(|due| spent.as_secs_f64() >= due) {
-            looks.push((Instant::now(), run_time(child.id())));
+            looks.push((Instant::now(), run_time(child.id()), idle_ticks()));
         }
         if spent > limit {
             child.kill()?;
@@ -302,19 +332,39 @@ pub(super) fn output(mut command: Command, seconds: f64) -> Result<Done> {
     };
     let [printed, errors] =
         readers.map(|reader| reader.and_then(|reader| reader.join().ok()).unwrap_or_default());
+    let begin = printed.find('{');
     ensure!(
-        status.success(),
+        status.success() || may_fail && begin.is_some(),
         "{} ({status} of: {text})",
         errors.trim().trim_start_matches("Error: ").replace('\n', " ")
     );
-    let cpu_share = match looks[..] {
-        [(from, a), (to, b)] => b.saturating_sub(a) as f64 / (to - from).as_nanos() as f64,
-        _ => f64::NAN,
+    let (cpu_share, idle) = match &looks[..] {
+        [(from, a, idle_a), (to, b, idle_b)] => {
+            let time = (*to - *from).as_nanos() as f64;
+            let share = |(a, b): (&u64, &u64)| b.saturating_sub(*a) as f64 * TICK_NS / time;
+            (b.saturating_sub(*a) as f64 / time, idle_a.iter().zip(idle_b).map(share).collect())
+        }
+        _ => (f64::NAN, Vec::new()),
     };
-    let begin = printed.find('{').with_context(|| format!("{text} prints no JSON"))?;
+    let begin = begin.with_context(|| format!("{text} prints no JSON"))?;
     let value = serde_json::from_str(printed[begin..].trim())
         .with_context(|| format!("the JSON of {text}"))?;
-    Ok(Done { value, cpu_share })
+    Ok(Done { value, cpu_share, idle })
+}
+
+/// In nanoseconds, what `/proc/stat` counts (USER_HZ is 100 everywhere).
+const TICK_NS: f64 = 1e7;
+
+/// How long each CPU was idle so far, in ticks.
+fn idle_ticks() -> Vec<u64> {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let cpus = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
+    // Idle, and idle while a disk works: the fourth and the fifth behind the name.
+    let idle = |line: &str| {
+        let columns = line.split_whitespace().skip(4).take(2);
+        columns.filter_map(|column| column.parse::<u64>().ok()).sum()
+    };
+    cpus.map(idle).collect()
 }
 
 pub(super) fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {

@@ -23,6 +23,8 @@ use crate::tree::Tree;
 const CLIENT_LIMITS: f64 = 0.97;
 /// What says so in the table.
 const BUSY: &str = " *";
+/// What says that a CPU was hardly idle, where the links are to be what limits.
+const BOUND: &str = " +";
 
 /// The rows of a case.
 pub(super) struct Row {
@@ -64,7 +66,7 @@ impl Row {
             json,
         };
         let chosen = rounds.chosen(case);
-        let busy = is_client_busy(&rounds);
+        let (busy, bound_by_cpu) = (is_client_busy(&rounds), is_cpu_bound(&rounds));
         let mut figures = Vec::new();
         for (at, bound) in case.figures.iter().enumerate() {
             let judged = rounds.judge(case, bound, &chosen);
@@ -75,7 +77,9 @@ impl Row {
             let alone = judged.reference.is_none();
             let ratio = if alone { "-".to_owned() } else { spread(&judged.values) };
             let verdict = verdict(bound, judged.value());
-            let shown = format!("{verdict}{}", if busy { BUSY } else { "" });
+            let mark = [(busy, BUSY), (bound_by_cpu, BOUND)];
+            let mark: String = mark.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+            let shown = format!("{verdict}{mark}");
             row.lines.push([reference, subject, ratio, bound.wanted(alone), shown]);
             figures.push(json!({
                 "figure": format!("{:?}", bound.of), "wanted": bound.wanted(alone),
@@ -86,6 +90,7 @@ impl Row {
         }
         row.tell(case, &rounds, &chosen, figures);
         row.json["client_busy"] = busy.into();
+        row.json["cpu_bound"] = bound_by_cpu.into();
         row
     }
 
@@ -130,6 +135,11 @@ fn verdict(bound: &Bound, value: f64) -> &'static str {
 fn is_client_busy(rounds: &Rounds) -> bool {
     let busy = |raw: &Value| raw["client_busy"].as_f64().is_some_and(|busy| busy > CLIENT_LIMITS);
     rounds.seen.iter().flatten().any(busy)
+}
+
+/// Whether in any window one of the CPUs was busy on which a network runs.
+fn is_cpu_bound(rounds: &Rounds) -> bool {
+    rounds.seen.iter().flatten().any(|raw| raw["cpu_bound"] == true)
 }
 
 /// Reference and subject in the first row of a case: how fast they were, and the figure if that does
@@ -251,10 +261,14 @@ pub(super) fn table(head: [&str; 6], rows: &[Row], environment: &Value, markdown
     }
     let mut text = format!("{}\n", table.trim_fmt());
     if head == HEAD {
-        let busy = rows.iter().flat_map(|row| &row.lines).any(|cells| cells[4].ends_with(BUSY));
+        let marked =
+            |mark| rows.iter().flat_map(|row| &row.lines).any(|cells| cells[4].contains(mark));
         text += &format!("\n{LEGEND}\n");
-        if busy {
+        if marked(BUSY) {
             text += "* The client was busy all the time, and may be what limits.\n";
+        }
+        if marked(BOUND) {
+            text += "+ CPU-bound: routers or ends had less than a fifth of a CPU idle.\n";
         }
     }
     for row in rows {
@@ -350,7 +364,8 @@ mod tests {
         let seen = json!({
             "ops": 100, "iops": 123_456.0, "latency_us": {"mean": 1234.0}, "load_cpu_us_per_op": 2.34,
             "mb_per_second": 1234.0, "start_seconds": 12.34, "forwarded_share": 0.1, "flood_by_peak": 2.0, "idle_connections": 1, "hog_loops": 1234.0,
-            "overload_share": 0.1, "after_share": 0.1, "keep_alives": 100, "client_busy": 1.0,
+            "to_backup_ms": {"median": 123.4, "max": 1234.5}, "stall_more_ms": {"max": 123.4}, "errors": 0, "moves": 0,
+            "early": 0, "cpu_us_per_frame": 12.3, "overload_share": 0.1, "after_share": 0.1, "keep_alives": 100, "client_busy": 1.0,
             "target": {"ops_per_cpu_second": 1e6, "busy": 1.0, "voluntary_switches": 12_345,
                        "cpu_seconds": 0.001, "resident": 12_345_678, "resident_before": 345_678},
         });
