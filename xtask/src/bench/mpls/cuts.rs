@@ -3,7 +3,9 @@
 //! A cut is a rule at the sender's end of a cable that drops whatever leaves there: both interfaces
 //! stay up, and only BFD finds out. One cable after the other, one direction, the other, or both;
 //! each cut has a load of its own, of which every block that is read is compared with what was
-//! written. What is seen: the first customer's frame that arrives over the first cable of the backup
+//! written. Beside it both stations send each other a frame every other millisecond, whatever comes
+//! back: a load waits for what was lost, and an edge whose customer is silent has nothing to move.
+//! What is seen: the first customer's frame that arrives over the first cable of the backup
 //! path (of the later direction, if both were cut), and the longest silence between two answers of
 //! the target at the load's interface that ends after the cut. Both are the kernel's stamps of frames
 //! in packet sockets (`yardstick watch`), on the clock of the day, as is the time of the cut, which is
@@ -18,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::roads::{BACKUP_ARRIVES, INTERFACE, LOAD, PRIMARY, Road};
+use super::roads::{BACKUP_ARRIVES, INTERFACE, LOAD, PRIMARY, Road, STATIONS, TARGET};
 use crate::bench::judge::median;
 use crate::bench::load::find;
 use crate::bench::process::{Bench, Server, output, output_of_failed};
@@ -30,6 +32,8 @@ const LOAD_SECONDS: f64 = 2.2;
 const WARM_UP_SECONDS: f64 = 0.3;
 const BEFORE: Duration = Duration::from_millis(1200);
 const WATCH_SECONDS: f64 = 3.2;
+/// Frames that each station sends whatever becomes of them.
+const STEADY_A_SECOND: &str = "500";
 /// The same cut is made again so often.
 const AGAIN_MAX: u64 = 5;
 
@@ -121,6 +125,15 @@ fn one(
         command.args(["--seconds", &WATCH_SECONDS.to_string()]);
         move || output(command, WATCH_SECONDS).map(|done| done.value)
     };
+    let steady = |(node, to): (&str, usize)| {
+        let cpu = bench.load_cpu.to_string();
+        let mut command = road.network.command(bench, node, &cpu, &bench.yardstick);
+        command.args(["generate", "--json", "--plain", "--size=60", "--out", INTERFACE]);
+        command.args(["--to", STATIONS[to].1, "--rate", STEADY_A_SECOND, "--warm-up=0"]);
+        command.args(["--seconds", &(LOAD_SECONDS + WARM_UP_SECONDS).to_string()]);
+        move || output(command, LOAD_SECONDS)
+    };
+    let steady = [(TARGET, 1), (LOAD, 0)].map(steady);
     let answers = watch(LOAD, INTERFACE, "aoe-answers");
     let backups = BACKUP_ARRIVES.map(|(node, interface)| watch(node, interface, "pseudowire"));
     let mut load = road.initiator(bench);
@@ -132,7 +145,8 @@ fn one(
         Lost::FromLoad => vec![Cutter::start(road, far, near)?],
         Lost::Both => vec![Cutter::start(road, near, far)?, Cutter::start(road, far, near)?],
     };
-    let (answers, [first, second], made, load) = std::thread::scope(|scope| {
+    let (answers, [first, second], made, load, steady) = std::thread::scope(|scope| {
+        let steady = steady.map(|sends| scope.spawn(sends));
         let answers = scope.spawn(answers);
         let backups = backups.map(|watch| scope.spawn(watch));
         let made = scope.spawn(|| {
@@ -140,11 +154,15 @@ fn one(
             cut_all(cutters)
         });
         let load = output_of_failed(load, LOAD_SECONDS + WARM_UP_SECONDS);
-        (joined(answers), backups.map(joined), joined(made), load)
+        let steady = steady.map(joined);
+        (joined(answers), backups.map(joined), joined(made), load, steady)
     });
     for (node, towards) in [(near, far), (far, near)] {
         let flush = ["flush", "chain", "netdev", "cut", towards];
         nft(road, node, &flush)?;
+    }
+    for sends in steady {
+        sends?;
     }
     let (answers, load, (from, to)) = (answers?, load?.value, made?);
     let arrived = [first?, second?].map(|seen| seen["first_ns"].as_u64());

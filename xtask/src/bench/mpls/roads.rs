@@ -32,10 +32,11 @@ use crate::tree;
 
 /// The interface of both stations.
 pub(super) const INTERFACE: &str = "eth0";
-/// The stations.
+/// The stations, and their addresses.
 pub(super) const TARGET: &str = "serv";
 pub(super) const LOAD: &str = "lx";
-const STATIONS: [(&str, &str); 2] = [(TARGET, "02:00:00:00:aa:01"), (LOAD, "02:00:00:00:aa:02")];
+pub(super) const STATIONS: [(&str, &str); 2] =
+    [(TARGET, "02:00:00:00:aa:01"), (LOAD, "02:00:00:00:aa:02")];
 /// Each edge with the station at it, whose name its circuit and its pseudowire have.
 pub(super) const EDGES: [(&str, &str); 2] = [("ler1", TARGET), ("ler2", LOAD)];
 /// Two labels, the pseudowire's control word and the header inside need 26 bytes.
