@@ -118,11 +118,9 @@ impl Plan {
 
 /// Starts a router and waits until a frame with the last of its labels comes out.
 pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
-    let is_known = || *bench.knows_route.get_or_init(|| knows_route(&bench.plateway));
-    ensure!(
-        plan.program != Program::Plateway || is_known(),
-        "skipped: this plateway has no command `route`"
-    );
+    if plan.program == Program::Plateway {
+        needs_route(bench)?;
+    }
     if plan.role != Role::Swap {
         ensure!(plan.program == Program::Plateway, "only Plateway's router is an edge");
     }
@@ -227,6 +225,13 @@ fn configuration(plan: &Plan) -> String {
         );
     }
     text
+}
+
+/// An error, which is to be shown, where the measured binary is no router.
+fn needs_route(bench: &Bench) -> Result<()> {
+    let is_known = *bench.knows_route.get_or_init(|| knows_route(&bench.plateway));
+    ensure!(is_known, "skipped: this plateway has no command `route`");
+    Ok(())
 }
 
 /// Whether a binary has the command `route`.

@@ -24,6 +24,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::Config;
+use super::needs_route;
 use super::network::{Cable, End, Network, needs};
 use crate::bench::aoe::ADDRESS;
 use crate::bench::plan::{server_table, volume};
@@ -177,6 +178,9 @@ pub(super) struct Router {
 /// Starts it all and waits until the target answers at the other end.
 pub(in crate::bench) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     needs("ethtool", "ethtool")?;
+    if plan.way != Way::Direct {
+        needs_route(bench)?;
+    }
     let nodes = plan.way.nodes();
     let network = Network::make(nodes)?;
     let rate = plan.rate.as_deref();
