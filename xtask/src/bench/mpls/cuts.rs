@@ -89,8 +89,14 @@ pub(in crate::bench) fn run(
     while seen.len() < count(quick) {
         road.settle(bench)?;
         let (cable, lost) = cut(seen.len());
-        match one(bench, road, args, cable, lost).map_err(|error| server.blame(error))? {
-            Some(one) => seen.push(one),
+        let one = one(bench, road, args, cable, lost).and_then(|seen| seen.figures(lost));
+        let what = || format!("a cut of {cable:?}, {lost:?}");
+        match one.with_context(what).map_err(|error| server.blame(error))? {
+            Some(mut figures) => {
+                figures["cable"] = json!(cable);
+                figures["lost"] = format!("{lost:?}").into();
+                seen.push(figures);
+            }
             None => {
                 early += 1;
                 ensure!(early <= AGAIN_MAX, "frames moved {early} times before a cut");
@@ -110,81 +116,103 @@ pub(in crate::bench) fn run(
     }))
 }
 
-/// One cut with its load; nothing if frames had moved before.
+/// What was seen of a cut.
+struct Seen {
+    /// The target's answers at the load.
+    answers: Value,
+    /// Customers' frames behind the first cable of each edge's backup path.
+    backups: [Value; 2],
+    /// What the load printed.
+    load: Value,
+    /// Between which times the cut was made.
+    cut: (u64, u64),
+}
+
+/// Makes one cut with its load, and takes it back.
 fn one(
     bench: &Bench,
     road: &Road,
     args: &[&str],
-    cable: [&str; 2],
+    [near, far]: [&str; 2],
     lost: Lost,
-) -> Result<Option<Value>> {
-    let watch = |node: &str, interface: &str, of: &str| {
-        let cpu = bench.load_cpu.to_string();
-        let mut command = road.network.command(bench, node, &cpu, &bench.yardstick);
-        command.args(["watch", "--json", "--interface", interface, "--of", of]);
-        command.args(["--seconds", &WATCH_SECONDS.to_string()]);
-        move || output(command, WATCH_SECONDS).map(|done| done.value)
-    };
-    let steady = |(node, to): (&str, usize)| {
-        let cpu = bench.load_cpu.to_string();
-        let mut command = road.network.command(bench, node, &cpu, &bench.yardstick);
-        command.args(["generate", "--json", "--plain", "--size=60", "--out", INTERFACE]);
-        command.args(["--to", STATIONS[to].1, "--rate", STEADY_A_SECOND, "--warm-up=0"]);
+) -> Result<Seen> {
+    let sends = [(TARGET, STATIONS[1].1), (LOAD, STATIONS[0].1)].map(|(node, to)| {
+        let mut command = tool(bench, road, node, "generate");
+        command.args(["--plain", "--size=60", "--out", INTERFACE, "--to", to]);
+        command.args(["--rate", STEADY_A_SECOND, "--warm-up=0"]);
         command.args(["--seconds", &(LOAD_SECONDS + WARM_UP_SECONDS).to_string()]);
-        move || output(command, LOAD_SECONDS)
+        command
+    });
+    let watch = |node: &str, interface: &str, of: &str| {
+        let mut command = tool(bench, road, node, "watch");
+        command.args(["--interface", interface, "--of", of]);
+        command.args(["--seconds", &WATCH_SECONDS.to_string()]);
+        command
     };
-    let steady = [(TARGET, 1), (LOAD, 0)].map(steady);
     let answers = watch(LOAD, INTERFACE, "aoe-answers");
     let backups = BACKUP_ARRIVES.map(|(node, interface)| watch(node, interface, "pseudowire"));
     let mut load = road.initiator(bench);
     load.args(args).args(["--numjobs=1", "--json", "--time", &format!("{LOAD_SECONDS}s")]);
     load.args(["--warmup", &format!("{WARM_UP_SECONDS}s")]);
-    let [near, far] = cable;
-    let cutters = match lost {
-        Lost::FromTarget => vec![Cutter::start(road, near, far)?],
-        Lost::FromLoad => vec![Cutter::start(road, far, near)?],
-        Lost::Both => vec![Cutter::start(road, near, far)?, Cutter::start(road, far, near)?],
-    };
-    let (answers, [first, second], made, load, steady) = std::thread::scope(|scope| {
-        let steady = steady.map(|sends| scope.spawn(sends));
-        let answers = scope.spawn(answers);
-        let backups = backups.map(|watch| scope.spawn(watch));
-        let made = scope.spawn(|| {
+    let mut cutters = Vec::new();
+    for (edge, (node, towards)) in [(near, far), (far, near)].into_iter().enumerate() {
+        if lost.edges().contains(&edge) {
+            cutters.push(Cutter::start(road, node, towards)?);
+        }
+    }
+    let seen = std::thread::scope(|scope| {
+        let run = |command| scope.spawn(move || output(command, WATCH_SECONDS));
+        let (sends, answers, backups) = (sends.map(run), run(answers), backups.map(run));
+        let cut = scope.spawn(|| {
             std::thread::sleep(BEFORE);
             cut_all(cutters)
         });
         let load = output_of_failed(load, LOAD_SECONDS + WARM_UP_SECONDS);
-        let steady = steady.map(joined);
-        (joined(answers), backups.map(joined), joined(made), load, steady)
+        let [first, second] = backups.map(joined);
+        sends.map(joined).into_iter().try_for_each(|sent| sent.map(|_| ()))?;
+        Ok(Seen {
+            answers: joined(answers)?.value,
+            backups: [first?.value, second?.value],
+            load: load?.value,
+            cut: joined(cut)?,
+        })
     });
     for (node, towards) in [(near, far), (far, near)] {
-        let flush = ["flush", "chain", "netdev", "cut", towards];
-        nft(road, node, &flush)?;
+        nft(road, node, &["flush", "chain", "netdev", "cut", towards])?;
     }
-    for sends in steady {
-        sends?;
+    seen
+}
+
+/// A tool of the measure at a node, on the load's CPU.
+fn tool(bench: &Bench, road: &Road, node: &str, name: &str) -> Command {
+    let cpu = bench.load_cpu.to_string();
+    let mut command = road.network.command(bench, node, &cpu, &bench.yardstick);
+    command.args([name, "--json"]);
+    command
+}
+
+impl Seen {
+    /// The figures of a cut; nothing if frames had moved before it.
+    fn figures(&self, lost: Lost) -> Result<Option<Value>> {
+        let (from, to) = self.cut;
+        let arrived = self.backups.each_ref().map(|seen| seen["first_ns"].as_u64());
+        if arrived.iter().flatten().any(|at| *at < from) {
+            return Ok(None);
+        }
+        let moved: Option<Vec<u64>> = lost.edges().iter().map(|edge| arrived[*edge]).collect();
+        let moved = moved.and_then(|moved| moved.into_iter().max());
+        let to_backup = millis(moved.context("no frame came on the backup path")? - from);
+        let stall = longest_silence(&self.answers, from)?;
+        let count = |path: &str| {
+            let count = self.load.pointer(path).and_then(Value::as_u64);
+            count.with_context(|| format!("no {path} in {}", self.load))
+        };
+        let errors = count("/errors")? + count("/verify/wrong")?;
+        Ok(Some(json!({
+            "to_backup_ms": to_backup, "stall_ms": stall, "stall_more_ms": stall - to_backup,
+            "cut_took_ms": millis(to - from), "errors": errors, "iops": find(&self.load, "iops"),
+        })))
     }
-    let (answers, load, (from, to)) = (answers?, load?.value, made?);
-    let arrived = [first?, second?].map(|seen| seen["first_ns"].as_u64());
-    if arrived.iter().flatten().any(|at| *at < from) {
-        return Ok(None);
-    }
-    let moved = lost.edges().iter().map(|edge| arrived[*edge]);
-    let moved: Option<Vec<u64>> = moved.collect();
-    let moved = moved.and_then(|moved| moved.into_iter().max());
-    let moved = moved.with_context(|| {
-        format!("no frame came on the backup path after a cut of {cable:?}, {lost:?}")
-    })?;
-    let to_backup = millis(moved - from);
-    let stall = longest_silence(&answers, from)?;
-    let errors =
-        ["/errors", "/verify/wrong"].map(|path| load.pointer(path).and_then(Value::as_u64));
-    let [Some(failed), Some(wrong)] = errors else { bail!("no errors in {load}") };
-    Ok(Some(json!({
-        "cable": cable, "lost": format!("{lost:?}"), "to_backup_ms": to_backup, "stall_ms": stall,
-        "stall_more_ms": stall - to_backup, "cut_took_ms": millis(to - from),
-        "errors": failed + wrong, "iops": find(&load, "iops"),
-    })))
 }
 
 /// The longest silence that ended after this time, in milliseconds. One in which frames stopped for
@@ -299,6 +327,30 @@ mod tests {
         cuts.dedup();
         assert_eq!(cuts.len(), 9);
         assert_eq!(cut(9), cut(0));
+    }
+
+    #[test]
+    fn a_cut_is_judged_by_the_direction_that_was_cut_the_later_one_of_two() {
+        const MS: u64 = 1_000_000;
+        let backup = |first: u64| json!({"first_ns": first * MS});
+        let seen = |backups| Seen {
+            answers: json!({"last_ns": 2000 * MS, "silences_ns": [[1000 * MS, 1300 * MS]]}),
+            backups,
+            load: json!({"errors": 1, "verify": {"wrong": 2}}),
+            cut: (1000 * MS, 1002 * MS),
+        };
+        let figures = |backups, lost| seen(backups).figures(lost);
+        let both = || [backup(1120), backup(1140)];
+        for (lost, wanted) in
+            [(Lost::FromTarget, 120.0), (Lost::FromLoad, 140.0), (Lost::Both, 140.0)]
+        {
+            let one = figures(both(), lost).unwrap().unwrap();
+            assert_eq!(one["to_backup_ms"], wanted);
+            assert_eq!(one["stall_more_ms"], 300.0 - wanted);
+            assert_eq!(one["errors"], 3);
+        }
+        assert_eq!(figures([backup(1120), backup(999)], Lost::FromTarget).unwrap(), None);
+        assert!(figures([backup(1120), json!({"first_ns": null})], Lost::Both).is_err());
     }
 
     #[test]

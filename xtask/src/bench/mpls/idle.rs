@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::roads::EDGES;
@@ -33,6 +33,7 @@ pub(in crate::bench) fn look(server: &Server, seconds: f64) -> Result<Value> {
     };
     std::thread::sleep(BEFORE);
     let (frames_before, from, before) = (frames()?, Instant::now(), run_time(pid));
+    ensure!(before > 0, "the router has ended: {}", server.words());
     std::thread::sleep(Duration::from_secs_f64(seconds.max(SECONDS_MIN)));
     let (spent, time) = (run_time(pid) - before, from.elapsed());
     let frames = frames()? - frames_before;

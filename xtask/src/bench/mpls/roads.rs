@@ -90,67 +90,49 @@ impl Way {
 
     /// What each router is told.
     fn configs(self) -> Vec<Config> {
-        let nodes = self.nodes();
-        let router = |name| Config::new(nodes, name);
-        let primary =
-            |link: &str, tunnel: u32| format!("{{ link = \"{link}\", tunnel = {tunnel} }}");
-        match self {
-            Self::Direct => Vec::new(),
-            Self::Routers => vec![
-                router("ler1").lsp("out", "lsr1", 101).pop(114, "lsr1").wire(
-                    TARGET,
-                    [1001, 1002],
-                    "out",
-                    &format!("from = {}", primary("lsr1", 114)),
-                ),
-                router("lsr1").swap(101, "lsr2", 102).swap(113, "ler1", 114),
-                router("lsr2").swap(102, "ler2", 103).swap(112, "lsr1", 113),
-                router("ler2").lsp("out", "lsr2", 112).pop(103, "lsr2").wire(
-                    LOAD,
-                    [1002, 1001],
-                    "out",
-                    &format!("from = {}", primary("lsr2", 103)),
-                ),
-            ],
-            Self::Redundant => {
-                let watched = |(link, tunnel), (around, other): (&str, u32)| {
-                    format!(
-                        "backup = \"around\"\nbfd = {BFD}\nfrom = [{}, \
-                         {{ link = \"{around}\", tunnel = {other}, backup = true }}]",
-                        primary(link, tunnel)
-                    )
-                };
-                let far = watched(("lsr1", 114), ("lsr2", 134));
-                let near = watched(("lsr2", 103), ("lsr1", 124));
-                vec![
-                    router("ler1")
-                        .lsp("out", "lsr1", 101)
-                        .lsp("around", "lsr2", 121)
-                        .pop(114, "lsr1")
-                        .pop(134, "lsr2")
-                        .wire(TARGET, [1001, 1002], "out", &far),
-                    router("lsr1")
-                        .swap(101, "lsr2", 102)
-                        .swap(113, "ler1", 114)
-                        .swap(123, "ler2", 124)
-                        .swap(131, "ler3", 132),
-                    // On the way around only.
-                    router("ler3").swap(122, "lsr1", 123).swap(132, "lsr2", 133),
-                    router("lsr2")
-                        .swap(102, "ler2", 103)
-                        .swap(112, "lsr1", 113)
-                        .swap(121, "ler3", 122)
-                        .swap(133, "ler1", 134),
-                    router("ler2")
-                        .lsp("out", "lsr2", 112)
-                        .lsp("around", "lsr1", 131)
-                        .pop(103, "lsr2")
-                        .pop(124, "lsr1")
-                        .wire(LOAD, [1002, 1001], "out", &near),
-                ]
-            }
+        let router = |name| Config::new(self.nodes(), name);
+        if self == Self::Direct {
+            return Vec::new();
         }
+        let ler1 = router("ler1").lsp("out", "lsr1", 101).pop(114, "lsr1");
+        let lsr1 = router("lsr1").swap(101, "lsr2", 102).swap(113, "ler1", 114);
+        let lsr2 = router("lsr2").swap(102, "ler2", 103).swap(112, "lsr1", 113);
+        let ler2 = router("ler2").lsp("out", "lsr2", 112).pop(103, "lsr2");
+        // By which port packets come to either edge, and in which tunnel.
+        let first = [("lsr1", 114), ("lsr2", 103)];
+        if self == Self::Routers {
+            let [one, other] = first.map(|way| format!("from = {{ {} }}", from(way)));
+            return vec![wire(ler1, 0, &one), lsr1, lsr2, wire(ler2, 1, &other)];
+        }
+        let around = [("lsr2", 134), ("lsr1", 124)];
+        let watched = |edge: usize| {
+            let (first, around) = (from(first[edge]), from(around[edge]));
+            format!(
+                "backup = \"around\"\nbfd = {BFD}\nfrom = [{{ {first} }}, {{ {around}, backup = true }}]"
+            )
+        };
+        let ler1 = ler1.lsp("around", "lsr2", 121).pop(134, "lsr2");
+        let ler2 = ler2.lsp("around", "lsr1", 131).pop(124, "lsr1");
+        vec![
+            wire(ler1, 0, &watched(0)),
+            lsr1.swap(123, "ler2", 124).swap(131, "ler3", 132),
+            lsr2.swap(121, "ler3", 122).swap(133, "ler1", 134),
+            // On the way around only.
+            router("ler3").swap(122, "lsr1", 123).swap(132, "lsr2", 133),
+            wire(ler2, 1, &watched(1)),
+        ]
     }
+}
+
+/// By which port packets come, and in which tunnel.
+fn from((link, tunnel): (&str, u32)) -> String {
+    format!("link = \"{link}\", tunnel = {tunnel}")
+}
+
+/// Gives an edge its station's circuit, with the pseudowire to the other edge.
+fn wire(config: Config, edge: usize, more: &str) -> Config {
+    let labels = if edge == 0 { [1001, 1002] } else { [1002, 1001] };
+    config.wire(EDGES[edge].1, labels, "out", more)
 }
 
 /// How paths are watched, and how soon frames move back: late enough that what a cut did is over.
@@ -181,8 +163,30 @@ pub(in crate::bench) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     if plan.way != Way::Direct {
         needs_route(bench)?;
     }
+    let network = lay(plan)?;
     let nodes = plan.way.nodes();
-    let network = Network::make(nodes)?;
+    let cpu = |node: &str| {
+        let at = nodes.iter().position(|other| *other == node).unwrap_or_default();
+        if at < nodes.len() / 2 { bench.target_cpu } else { bench.load_cpu }
+    };
+    let mut routers = Vec::new();
+    for config in plan.way.configs() {
+        routers.push(Router::start(bench, &network, &config, cpu(config.name))?);
+    }
+    let cpus = [bench.target_cpu, bench.load_cpu];
+    let mut server = start_target(bench, Road { routers, network, cpus })?;
+    let found = server.road()?.find(bench);
+    server.is_up("the target")?;
+    found.map_err(|error| server.blame(error))?;
+    if plan.way == Way::Redundant {
+        server.road()?.settle(bench)?;
+    }
+    Ok(server)
+}
+
+/// Makes nodes and cables.
+fn lay(plan: &Plan) -> Result<Network> {
+    let network = Network::make(plan.way.nodes())?;
     let rate = plan.rate.as_deref();
     let core = Cable { mtu: plan.mtu + CORE_MORE, rate };
     let cable = Cable { mtu: plan.mtu, rate };
@@ -192,21 +196,17 @@ pub(in crate::bench) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     let ends = STATIONS.map(|(node, mac)| End { node, interface: INTERFACE, mac });
     if plan.way == Way::Direct {
         network.cable(ends, cable)?;
-    } else {
-        for (end, (edge, station)) in ends.into_iter().zip(EDGES) {
-            let mac = network.address(edge, station);
-            network.cable([end, End { node: edge, interface: station, mac: &mac }], cable)?;
-        }
+        return Ok(network);
     }
-    let cpu = |node: &str| {
-        let at = nodes.iter().position(|other| *other == node).unwrap_or_default();
-        if at < nodes.len() / 2 { bench.target_cpu } else { bench.load_cpu }
-    };
-    let mut routers = Vec::new();
-    for config in plan.way.configs() {
-        routers.push(Router::start(bench, &network, &config, cpu(config.name))?);
+    for (end, (edge, station)) in ends.into_iter().zip(EDGES) {
+        let mac = network.address(edge, station);
+        network.cable([end, End { node: edge, interface: station, mac: &mac }], cable)?;
     }
-    let road = Road { routers, network, cpus: [bench.target_cpu, bench.load_cpu] };
+    Ok(network)
+}
+
+/// Starts who exports the volume.
+fn start_target(bench: &Bench, road: Road) -> Result<Server> {
     let own = bench.fresh("road")?;
     let cpus = bench.target_cpu.to_string();
     let (shelf, slot) = ADDRESS.split_once('.').context("the address has two parts")?;
@@ -217,15 +217,7 @@ pub(in crate::bench) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     fs::write(&file, server_table(&cpus, &own) + &volume(&[DISK.to_owned()]) + &export)?;
     let mut command = road.network.command(bench, TARGET, &cpus, &bench.plateway);
     command.arg("serve").arg("--config").arg(file);
-    let text = tree::words(&command);
-    let mut server = Server::start(command, Place::Road(road), cpus, own.join("server.log"))?;
-    let found = server.road()?.find(bench);
-    server.is_up(&text)?;
-    found.with_context(|| format!("{text}: {}", server.words()))?;
-    if plan.way == Way::Redundant {
-        server.road()?.settle(bench)?;
-    }
-    Ok(server)
+    Server::start(command, Place::Road(road), cpus, own.join("server.log"))
 }
 
 impl Router {
