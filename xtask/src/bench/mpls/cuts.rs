@@ -218,6 +218,8 @@ impl Seen {
 /// The longest silence that ended after this time, in milliseconds. One in which frames stopped for
 /// good is an error: the load ended long before who looked.
 fn longest_silence(answers: &Value, from: u64) -> Result<f64> {
+    // A frame that the watcher missed would make a silence of its own.
+    ensure!(answers["dropped"].as_u64().unwrap_or(0) == 0, "the watcher fell behind: {answers}");
     let silences: Vec<[u64; 2]> = serde_json::from_value(answers["silences_ns"].clone())?;
     ensure!(
         answers["last_ns"].as_u64() > Some(from),
