@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::aoe;
-use super::mpls;
+use super::mpls::{self, roads::Road};
 use super::plan::{server_table, volume};
 use super::process::{Bench, Place, Server, output, read_all, run_time};
 
@@ -94,7 +94,10 @@ impl Bench {
         // Long enough to look at its CPU time twice in mid-run, whatever it does at start and end.
         let whole = seconds.ceil().max(2.0);
         command.args(args).args(["--numjobs=1", "--time", &whole.to_string(), "--json"]);
+        let road = server.and_then(|server| server.road().ok());
+        let (before, from) = (road.map(Road::run_times), Instant::now());
         let done = output(command, whole)?;
+        let (after, time) = (road.map(Road::run_times), from.elapsed().as_nanos() as f64);
         let mut value = done.value;
         let iops = find(&value, "iops").context("no field iops")?;
         let size = args.iter().find_map(|arg| arg.strip_prefix("--bs=")).and_then(bytes);
@@ -103,9 +106,13 @@ impl Bench {
             "latency_us": {"mean": find(&value, "mean").map(|ns| ns / 1e3)},
             "mb_per_second": size.map(|size| iops * size / 1e6), "printed": value,
         });
-        if let Some(Place::Road(road)) = server.map(|server| &server.place) {
+        if let (Some(road), Some(before), Some(after)) = (road, before, after) {
             value["idle"] = json!(done.idle);
             value["cpu_bound"] = road.is_bound(&done.idle).into();
+            let busy = after.iter().zip(&before).map(|((name, after), (_, before))| {
+                (name.to_string(), Value::from(after.saturating_sub(*before) as f64 / time))
+            });
+            value["routers_busy"] = Value::Object(busy.collect());
         }
         Ok(value)
     }

@@ -28,7 +28,7 @@ use super::needs_route;
 use super::network::{Cable, End, Network, needs};
 use crate::bench::aoe::ADDRESS;
 use crate::bench::plan::{server_table, volume};
-use crate::bench::process::{Bench, Place, START, Server, output};
+use crate::bench::process::{Bench, Place, START, Server, output, run_time};
 use crate::tree;
 
 /// The interface of both stations.
@@ -313,6 +313,12 @@ impl Road {
         let mut command = self.network.command(bench, LOAD, &cpu, &bench.plateway);
         command.arg("bench").arg(format!("aoe://{INTERFACE}/{ADDRESS}?window=128"));
         command
+    }
+
+    /// Run time of each router's threads so far, in nanoseconds.
+    pub(in crate::bench) fn run_times(&self) -> Vec<(&'static str, u64)> {
+        let of = |router: &Router| (router.name, run_time(router.server.child.id()));
+        self.routers.iter().map(of).collect()
     }
 
     /// Whether one of the CPUs on which all this runs was hardly idle; by each CPU's idle share.
