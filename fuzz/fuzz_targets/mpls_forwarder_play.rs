@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUEUE_MAX;
 use mpls::{
     Action, Change, Core, Fec, FecId, Forwarder, Labels, Neighbour, NeighbourId, NhlfeId, Origin,
-    Over, Path, PortKind, Pseudowire, PseudowireId, RouterId, Sequencing, Session, Space, Tunnel,
+    Over, Path, PortKind, Pseudowire, PseudowireId, Rate, RouterId, Sequencing, Session, Space, Tunnel,
     TunnelId, TunnelPort, Watch, Way,
 };
 use plateway_fuzz::{Choices, one_line};
@@ -64,13 +64,13 @@ fn draw_nhlfe(choices: &mut Choices<'_>) -> NhlfeId {
 }
 
 /// MPLS in UDP.
-const UDP: Core = Core { takes_explicit_null: false, over: Over::Udp };
+const UDP: Core = Core { takes_explicit_null: false, over: Over::Udp, rate: None };
 
 fn draw_kind(choices: &mut Choices<'_>) -> PortKind {
     let traffic_classes = [0, 1, 2, 3, 4, 5, 6, 7];
     choices.of(&[
-        PortKind::Core(Core { takes_explicit_null: true, over: Over::Ethernet }),
-        PortKind::Core(Core { takes_explicit_null: true, over: Over::Udp }),
+        PortKind::Core(Core { takes_explicit_null: true, over: Over::Ethernet, rate: Rate::new(64_000) }),
+        PortKind::Core(Core { takes_explicit_null: true, over: Over::Udp, rate: None }),
         PortKind::Core(UDP),
         PortKind::Core(Core::default()),
         PortKind::Circuit { traffic_classes, classifier: None },

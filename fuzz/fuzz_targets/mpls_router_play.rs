@@ -366,7 +366,7 @@ impl Play {
         match choices.below(4) {
             0 => {
                 let over = choices.of(&[Over::Ethernet, Over::Udp]);
-                self.router.set_port(port, Role::Core(Core { takes_explicit_null: true, over }));
+                self.router.set_port(port, Role::Core(Core { takes_explicit_null: true, over, rate: None }));
             }
             1 => self.router.set_port(port, Role::Core(Core::default())),
             2 => self.router.set_port(port, Role::Circuit(Circuit::new(choices.byte().into()))),

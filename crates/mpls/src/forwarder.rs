@@ -9,10 +9,11 @@
 //!   encapsulate  a frame that was sent on a virtual link               -> the same batch, headers put in front
 //!   poll_batch   what waits for a port, at the end of the turn
 //! ```
-//! A frame that is forwarded is copied once, from where the driver shows it to its port's batch. Each
+//! A frame that is forwarded is copied once, from where the driver shows it to its port's batch, and
+//! twice where it has to wait for the port's rate (`queue`). Each
 //! port has batches of its own, so that one whose interface takes nothing holds up no other; of
-//! frames that wait for it or are with the driver there are at most [`QUEUE_MAX`], the next are
-//! dropped and counted; as many messages about paths may wait beside them. Frames of virtual links are
+//! frames that wait for it or are with the driver there are at most
+//! [`QUEUE_MAX`](crate::limits::QUEUE_MAX), the next are dropped and counted; as many messages about paths may wait beside them. Frames of virtual links are
 //! counted by whoever lives there.
 //!
 //! What a change says and what is known of links meets here: a path takes its port's own address,
@@ -22,6 +23,7 @@
 
 mod neighbour;
 mod probes;
+mod queue;
 mod watch;
 
 use core::mem::discriminant;
@@ -29,14 +31,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bfd::Sessions;
 use block::{IdMap, Instant, Random};
-use contract::{
-    FrameBatch, InFrame, LinkFacts, LinkId, Links, MacAddress, Misfits, VirtualLinks, counters,
-};
+use contract::{FrameBatch, InFrame, LinkFacts, LinkId, Links, MacAddress, Misfits, VirtualLinks};
 use wire::ethernet::{EtherType, HEADER_SIZE};
 
 use crate::change::{Change, Path, PortKind, RouterId};
 use crate::ftn::{Fec, Wire};
-use crate::limits::{FRONT_MAX, PORTS_MAX, QUEUE_MAX, SPARE_BATCHES_MAX};
+use crate::limits::{FRONT_MAX, PORTS_MAX};
 use crate::nhlfe::{Adjacency, NextHop, Nhlfe, NhlfeId};
 use crate::port::{Circuit, Core, Over, PortCounters, Role};
 use crate::protection::Protection;
@@ -49,20 +49,10 @@ use crate::verdict::{Drops, Verdict};
 
 use neighbour::Near;
 pub use neighbour::{Neighbour, NeighbourId, NeighbourReport};
+pub use queue::QueueCounters;
+use queue::{Due, Queue};
 use watch::Watched;
 pub use watch::{Event, Narrow, PathProof, SessionReport, Subject, Watch, WatchReport};
-
-counters! {
-    /// What became of frames that were to leave by a port.
-    pub struct QueueCounters {
-        /// Frames that were dropped, since too many waited for the port.
-        queue_full: Frames,
-        /// Frames that wait, or are with the driver.
-        queued: Frames now,
-        /// The most that waited at once.
-        queued_max: Frames now,
-    }
-}
 
 /// A link of a router's.
 #[derive(Debug)]
@@ -73,10 +63,8 @@ struct Port {
     facts: Option<LinkFacts>,
     /// Of a core port, that of its next hops that are no neighbours.
     protection: Protection,
-    /// What leaves by it at the end of the turn, messages about paths before all else.
-    first: FrameBatch,
-    waiting: FrameBatch,
-    counters: QueueCounters,
+    /// What leaves by it.
+    queue: Queue,
 }
 
 /// A router, and its paths as they were configured.
@@ -95,10 +83,8 @@ pub struct Forwarder {
     cores: Links,
     /// The virtual ports.
     virtuals: Vec<LinkId>,
-    /// Ports for which something waits: messages about paths, and all else.
-    due_first: Vec<LinkId>,
-    due: Vec<LinkId>,
-    spare: Vec<FrameBatch>,
+    /// Ports for which something waits.
+    due: Due,
     news: VecDeque<(LinkId, Option<LinkFacts>)>,
     /// Of all pseudowires and neighbours that are watched.
     sessions: Sessions,
@@ -126,9 +112,7 @@ impl Forwarder {
             ports: IdMap::default(),
             cores: Links::default(),
             virtuals: Vec::new(),
-            due_first: Vec::new(),
-            due: Vec::new(),
-            spare: Vec::new(),
+            due: Due::default(),
             news: VecDeque::new(),
             sessions: Sessions::new(seed),
             watched: BTreeMap::new(),
@@ -225,13 +209,12 @@ impl Forwarder {
                     kind,
                     facts: None,
                     protection: neighbour::by_its_port(),
-                    first: FrameBatch::default(),
-                    waiting: FrameBatch::default(),
-                    counters: QueueCounters::default(),
+                    queue: Queue::default(),
                 };
                 self.ports.insert(link.0, port);
             }
         }
+        self.set_rate(link, if let PortKind::Core(core) = kind { core.rate } else { None });
         self.virtuals.retain(|other| *other != link);
         if matches!(kind, PortKind::Virtual { .. }) {
             self.virtuals.push(link);
@@ -242,8 +225,7 @@ impl Forwarder {
     fn remove_port(&mut self, link: LinkId) {
         let Some(port) = self.ports.remove(link.0) else { return };
         self.cores.set(link, None);
-        self.due_first.retain(|due| *due != link);
-        self.due.retain(|due| *due != link);
+        self.due.forget(link);
         self.virtuals.retain(|other| *other != link);
         if let Some(routed) = self.routers.get_mut(port.router.0) {
             routed.router.remove_port(link);
@@ -350,21 +332,21 @@ impl Forwarder {
         verdict: Verdict<'a>,
     ) -> Option<InFrame<'a>> {
         match verdict {
-            Verdict::Copy => self.copy(router, came),
-            Verdict::Send { port, front, rest } => self.queue(port, &front, rest),
+            Verdict::Copy => self.copy(now, router, came),
+            Verdict::Send { port, front, rest } => self.queue(now, port, &front, rest),
             Verdict::Deliver { circuit, frame } => {
                 let kind = self.ports.get(circuit.0)?.kind;
                 if matches!(kind, PortKind::Virtual { .. }) {
                     return Some(InFrame { link: circuit, tag: None, bytes: frame });
                 }
-                self.queue(circuit, &[], frame);
+                self.queue(now, circuit, &[], frame);
             }
             Verdict::DeliverChanged { circuit, front, rest } => {
                 match self.ports.get(circuit.0)?.kind {
                     PortKind::Virtual { .. } => {
                         self.received.push_back((circuit, [&front[..], rest].concat()));
                     }
-                    _ => self.queue(circuit, &front, rest),
+                    _ => self.queue(now, circuit, &front, rest),
                 }
             }
             Verdict::Channel { pseudowire, way, header, message } => {
@@ -382,13 +364,13 @@ impl Forwarder {
 
     /// A frame that is for all classes of its circuit goes by all that these go by.
     #[cold]
-    fn copy(&mut self, id: RouterId, frame: &InFrame<'_>) {
+    fn copy(&mut self, now: Instant, id: RouterId, frame: &InFrame<'_>) {
         let wires: Vec<Wire> = self.routers[id.0].router.classes_of(frame.link).collect();
         for wire in wires {
             let router = &mut self.routers[id.0].router;
             let verdict = router.copy_to(wire, frame.link, frame.tag, frame.bytes);
             if let Verdict::Send { port, front, rest } = verdict {
-                self.queue(port, &front, rest);
+                self.queue(now, port, &front, rest);
             }
         }
     }
@@ -410,7 +392,7 @@ impl Forwarder {
             {
                 match self.ports.get(circuit.0).map(|port| port.kind) {
                     Some(PortKind::Virtual { .. }) => self.received.push_back((circuit, frame)),
-                    _ => self.queue(circuit, &[], &frame),
+                    _ => self.queue(now, circuit, &[], &frame),
                 }
             }
             self.early_of(*id).is_some()
@@ -423,38 +405,6 @@ impl Forwarder {
         self.routers.get(id.0)?.router.poll_timeout()
     }
 
-    /// A frame waits for a port, unless too many do.
-    #[inline]
-    fn queue(&mut self, link: LinkId, front: &[u8], rest: &[u8]) {
-        let Some(Port { waiting, counters, .. }) = self.ports.get_mut(link.0) else {
-            unreachable!("a verdict names a port of its router, and {link} is none")
-        };
-        if counters.queued >= QUEUE_MAX.into() {
-            counters.queue_full += 1;
-            return;
-        }
-        if waiting.is_empty() {
-            self.due.push(link);
-        }
-        waiting.push_whole(link, [front, rest]);
-        counters.queued += 1;
-        counters.queued_max = counters.queued_max.max(counters.queued);
-    }
-
-    /// A message about a path waits for a port, whatever else does, unless too many of these do.
-    fn queue_first(&mut self, link: LinkId, front: &[u8], message: &[u8]) {
-        let Some(Port { first, counters, .. }) = self.ports.get_mut(link.0) else { return };
-        if counters.queued >= 2 * u64::from(QUEUE_MAX) {
-            counters.queue_full += 1;
-            return;
-        }
-        if first.is_empty() {
-            self.due_first.push(link);
-        }
-        first.push_whole(link, [front, message]);
-        counters.queued += 1;
-    }
-
     /// What became of a pseudowire of a router, for people.
     pub fn poll_event(&mut self) -> Option<(RouterId, Event)> {
         self.events.pop_front()
@@ -464,13 +414,13 @@ impl Forwarder {
     pub fn report(&self, now: Instant, id: RouterId) -> Option<RouterReport> {
         let Routed { router, .. } = self.routers.get(id.0)?;
         let port = |(link, _, counters, drops): (LinkId, _, &PortCounters, &Drops)| {
-            let Port { kind, facts, counters: queue, .. } = &self.ports[link.0];
+            let Port { kind, facts, queue, .. } = &self.ports[link.0];
             PortReport {
                 link,
                 kind: *kind,
                 facts: *facts,
                 counters: *counters,
-                queue: *queue,
+                queue: queue.counters,
                 drops: *drops,
             }
         };
@@ -570,27 +520,21 @@ impl VirtualLinks for Forwarder {
             let [_, head] = batch.heads(&frame);
             if let Ok((by, front)) = router.handle_own(frame.link, head, frame.len() as usize) {
                 batch.put_in_front(index, by, &front);
+                let bytes = batch.frames[index].len() as usize;
+                self.ports[by.0].queue.charge(bytes);
             }
         }
     }
 
     fn poll_batch(&mut self) -> Option<FrameBatch> {
-        let empty = self.spare.pop().unwrap_or_default();
-        let full = if let Some(link) = self.due_first.pop() {
-            &mut self.ports[link.0].first
-        } else if let Some(link) = self.due.pop() {
-            &mut self.ports[link.0].waiting
-        } else {
-            self.spare.push(empty);
-            return None;
-        };
-        Some(core::mem::replace(full, empty))
+        self.next_batch()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let early = self.early.iter().filter_map(|id| self.early_of(*id)).min();
         let moves = Instant::earliest(self.next_move, self.next_revert);
         let moves = Instant::earliest(moves, self.next_probe);
+        let moves = Instant::earliest(moves, self.next_release());
         Instant::earliest(Instant::earliest(self.sessions.poll_timeout(), moves), early)
     }
 
@@ -601,17 +545,10 @@ impl VirtualLinks for Forwarder {
         self.move_when_due(now);
         self.revert_when_due(now);
         self.deliver_early(now);
+        self.release_when_due(now);
     }
 
-    fn handle_sent(&mut self, mut batch: FrameBatch) {
-        let link = batch.frames.first().map(|frame| frame.link);
-        if let Some(port) = link.and_then(|link| self.ports.get_mut(link.0)) {
-            // Some may be those of a port of this number that was there before.
-            port.counters.queued = port.counters.queued.saturating_sub(batch.frames.len() as u64);
-        }
-        batch.clear();
-        if self.spare.len() < SPARE_BATCHES_MAX {
-            self.spare.push(batch);
-        }
+    fn handle_sent(&mut self, batch: FrameBatch) {
+        self.batch_is_back(batch);
     }
 }

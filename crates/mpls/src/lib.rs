@@ -23,6 +23,7 @@ pub mod port;
 pub mod probe;
 pub mod protection;
 pub mod pseudowire;
+mod rate;
 mod refused;
 mod reorder;
 mod repair;
@@ -46,6 +47,7 @@ pub use port::{Circuit, Core, Over, Role, TunnelPort};
 pub use probe::{ProbeCounters, Proof};
 pub use protection::{ProtectionCounters, Way};
 pub use pseudowire::{Origin, Pseudowire, PseudowireId};
+pub use rate::Rate;
 pub use refused::Refused;
 pub use repair::{HopState, Hops};
 pub use report::{

@@ -9,6 +9,7 @@
 use contract::counters;
 use wire::classify::Classifier;
 
+use crate::rate::Rate;
 use crate::verdict::Drops;
 
 /// What a port is for.
@@ -40,6 +41,8 @@ pub struct Core {
     /// below it is looked up.
     pub takes_explicit_null: bool,
     pub over: Over,
+    /// What it may send; `None`: whatever its interface takes.
+    pub rate: Option<Rate>,
 }
 
 /// What is around packets of a core port, in front of their label stack.

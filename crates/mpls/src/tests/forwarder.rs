@@ -7,6 +7,7 @@ use testkit::Pages;
 use wire::ethernet::{TagControl, VlanTag};
 
 use super::*;
+use crate::Rate;
 use crate::limits::QUEUE_MAX;
 use crate::{Change, Forwarder, Path, PortKind, RouterId, Session, Tunnel, TunnelId, TunnelPort};
 
@@ -353,4 +354,98 @@ fn a_port_that_is_gone_takes_what_waits_for_it_along() {
     assert_eq!(leave(&mut it), []);
     show(&mut it, core(1), None, &labelled(&packet(&[300], 1)));
     assert_eq!(leave(&mut it), []);
+}
+
+/// Core port 2 with this rate.
+fn set_rate(it: &mut Forwarder, bits: Option<u64>) {
+    let rate = bits.map(|bits| Rate::new(bits).unwrap());
+    change(it, Change::SetPort(core(2), PortKind::Core(Core { rate, ..Core::default() })));
+}
+
+#[test]
+fn what_is_more_than_a_port_s_rate_waits_and_leaves_in_order() {
+    let mut it = up();
+    set_rate(&mut it, Some(8_000_000));
+    let packets: Vec<Vec<u8>> = (1..=40).map(|number| labelled(&packet(&[300], number))).collect();
+    let mut out = Vec::new();
+    for packet in &packets {
+        show(&mut it, core(1), None, packet);
+        out.extend(leave(&mut it));
+    }
+    // A byte takes a microsecond, a bucket holds a thousand, and the last frame may overdraw it.
+    let length = packets[0].len();
+    assert_eq!(out.len(), 1000 / length + 1, "{length}");
+    let mut now = NOW;
+    let began = out.len();
+    while let Some(at) = it.poll_timeout() {
+        assert!(at > now, "it does not ask for what it cannot use");
+        now = at;
+        it.handle_timeout(now);
+        let left = leave(&mut it);
+        assert!(!left.is_empty() && left.len() <= 500 / length + 2, "{}", left.len());
+        out.extend(left);
+    }
+    let numbers: Vec<u8> = out.iter().map(|(_, frame)| frame[14 + 4 + 3]).collect();
+    assert_eq!(numbers, (1..=40).collect::<Vec<u8>>());
+    let micros = now.since(NOW).as_micros() as usize;
+    let data = (40 - began) * length;
+    assert!((data - 500..=data + 600).contains(&micros), "{micros} us for {data} bytes");
+    let queue = it.report(NOW, R).unwrap().ports[1].queue;
+    let delayed = 40 - began as u64;
+    assert_eq!((queue.delayed, queue.queued, queue.queue_full), (delayed, 0, 0));
+    assert!(queue.queued_max >= delayed, "{queue:?}");
+}
+
+#[test]
+fn a_port_with_a_rate_holds_no_more_frames_than_others_and_lets_go_of_them_without_one() {
+    let mut it = up();
+    set_rate(&mut it, Some(Rate::LEAST));
+    let swapped = labelled(&packet(&[300], 1));
+    for _ in 0..QUEUE_MAX + 5 {
+        show(&mut it, core(1), None, &swapped);
+    }
+    let queue = it.report(NOW, R).unwrap().ports[1].queue;
+    assert_eq!((queue.queue_full, queue.queued), (5, QUEUE_MAX.into()));
+    let first = leave(&mut it).len();
+    assert!(first < 5);
+    // Another rate is one for those that wait, too.
+    set_rate(&mut it, Some(Rate::MOST));
+    it.handle_timeout(NOW + Duration::from_secs(1));
+    let more = leave(&mut it).len();
+    assert_eq!(first + more, QUEUE_MAX as usize);
+    set_rate(&mut it, Some(Rate::LEAST));
+    (0..9).for_each(|_| show(&mut it, core(1), None, &swapped));
+    let waiting = 9 - leave(&mut it).len();
+    assert!(waiting > 0);
+    set_rate(&mut it, None);
+    assert_eq!((leave(&mut it).len(), it.poll_timeout()), (waiting, None));
+    assert_eq!(it.report(NOW, R).unwrap().ports[1].queue.queued, 0);
+    // Nor does a port that is gone keep any.
+    set_rate(&mut it, Some(Rate::LEAST));
+    (0..9).for_each(|_| show(&mut it, core(1), None, &swapped));
+    change(&mut it, Change::RemovePort(core(2)));
+    assert_eq!((leave(&mut it).len(), it.poll_timeout()), (0, None));
+}
+
+#[test]
+fn frames_that_begin_here_take_their_share_of_a_rate() {
+    let mut it = inside();
+    set_rate(&mut it, Some(8_000_000));
+    let to = Station::new(INSIDE, NEIGHBOUR);
+    let mut batch = FrameBatch::default();
+    batch.push(&LinkFacts { mac: INSIDE_MAC.0, ..facts(1500) }, &to, EtherType::AOE, &[9; 1400]);
+    it.encapsulate(&mut batch);
+    assert_eq!(batch.frames[0].link, core(2), "it does not wait");
+    // More than a bucket was taken before NOW.
+    let swapped = labelled(&packet(&[300], 1));
+    show(&mut it, core(1), None, &swapped);
+    let left = leave(&mut it).len();
+    assert_eq!(left, 1, "an idle bucket is full again");
+    it.encapsulate(&mut batch);
+    let mut again = FrameBatch::default();
+    again.push(&LinkFacts { mac: INSIDE_MAC.0, ..facts(1500) }, &to, EtherType::AOE, &[9; 1400]);
+    it.encapsulate(&mut again);
+    show(&mut it, core(1), None, &swapped);
+    assert_eq!(leave(&mut it), [], "it waits for what was sent from here");
+    assert!(it.poll_timeout().is_some_and(|at| at > NOW));
 }

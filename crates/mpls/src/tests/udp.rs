@@ -6,7 +6,7 @@ use contract::{InFrame, LinkFacts, VirtualLinks};
 use super::*;
 use crate::{Change, Forwarder, Over, Path, PortKind, RouterId};
 
-const UDP: Core = Core { takes_explicit_null: false, over: Over::Udp };
+const UDP: Core = Core { takes_explicit_null: false, over: Over::Udp, rate: None };
 
 fn by_udp(port: u32, numbers: &[u32]) -> Nhlfe {
     let next_hop = NextHop { port: core(port), adjacency: None };

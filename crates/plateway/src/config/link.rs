@@ -20,7 +20,7 @@ use super::resolve::{Names, Resolver};
 use super::text::quoted;
 use super::thing::{Change, Configured, Thing};
 use super::uri::{VLANS, check_interface, check_name};
-use crate::protocols::{LowUdp, MPLS, pseudowire_title};
+use crate::protocols::{LowUdp, MPLS, RATE, pseudowire_title};
 
 pub(crate) const INTERFACE: &str = "the name of an interface in quotes, such as \"eth1\"";
 pub(super) const ACCESS: &str = "\"packet\" or \"xdp\"";
@@ -38,12 +38,23 @@ pub(crate) struct LowLink {
     pub(crate) mpls: Low<bool>,
     pub(crate) router: Low<String>,
     pub(crate) explicit_null: Low<bool>,
+    pub(crate) rate: Low<String>,
 }
 
 impl Written for LowLink {
     const TITLE: &'static str = "[[link]]";
-    const KEYS: &'static [&'static str] =
-        &["name", "ethernet", "udp", "vlan", "access", "poll", "mpls", "router", "explicit_null"];
+    const KEYS: &'static [&'static str] = &[
+        "name",
+        "ethernet",
+        "udp",
+        "vlan",
+        "access",
+        "poll",
+        "mpls",
+        "router",
+        "explicit_null",
+        "rate",
+    ];
 
     fn read(table: &mut TableReader<'_, '_>) -> Self {
         Self {
@@ -57,6 +68,7 @@ impl Written for LowLink {
             mpls: table.take("mpls", MPLS),
             router: table.take("router", "the name of a router in quotes"),
             explicit_null: table.take("explicit_null", MPLS),
+            rate: table.take("rate", RATE),
         }
     }
 }

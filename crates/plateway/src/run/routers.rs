@@ -499,7 +499,7 @@ fn joined<const N: usize>(told: [Option<String>; N]) -> Option<String> {
 /// What a port is to its router.
 fn core(config: &PortConfig) -> PortKind {
     let over = if config.udp.is_some() { Over::Udp } else { Over::Ethernet };
-    PortKind::Core(Core { takes_explicit_null: config.explicit_null, over })
+    PortKind::Core(Core { takes_explicit_null: config.explicit_null, over, rate: config.rate })
 }
 
 /// Refuses what goes in a circle, as far as it is seen, before anything is done.

@@ -15,6 +15,7 @@ mod lan;
 mod mtu;
 mod neighbours;
 mod ports;
+mod rate;
 mod reservations;
 mod routed;
 #[path = "../common/session.rs"]

@@ -48,11 +48,11 @@ fn edge(
     )
 }
 
-fn near(bfd: &str, wan: &str) -> String {
+pub(crate) fn near(bfd: &str, wan: &str) -> String {
     edge(["serv1", "servi"], [NEAR, FAR], [NEAR_6, FAR_6], [1001, 1002], (bfd, wan))
 }
 
-fn far(bfd: &str) -> String {
+pub(crate) fn far(bfd: &str) -> String {
     edge(["lx", "isx"], [FAR, NEAR], [FAR_6, NEAR_6], [1002, 1001], (bfd, ""))
 }
 
@@ -64,7 +64,7 @@ fn routers(network: &Network, home: &std::path::Path, bfd: &str) -> [Server; 2] 
 }
 
 /// Something of the only router, by its name.
-fn named(router: &Server, list: &str, name: &str) -> Value {
+pub(crate) fn named(router: &Server, list: &str, name: &str) -> Value {
     let all = shown(router)["routers"][0][list].as_array().expect("a list").clone();
     all.into_iter().find(|one| one["name"] == name).expect("it is there")
 }
@@ -137,7 +137,8 @@ fn customers_reach_their_disks_by_labels_in_udp() {
         }
     }
     let status = routers[0].status();
-    for interface in ["UDP to 10.9.2.1:6635", "UDP to [fd09:2::1]:6635"] {
+    for (interface, from) in [("10.9.2.1:6635", NEAR), ("[fd09:2::1]:6635", NEAR_6)] {
+        let interface = format!("UDP to {interface} from {from}");
         let links = status["links"].as_array().expect("a list");
         let link = links.iter().find(|one| one["interface"] == interface).expect("it is there");
         assert_eq!((&link["method"], &link["used_for"]), (&"datagrams".into(), &"routers".into()));
@@ -208,11 +209,16 @@ fn a_route_that_goes_takes_the_link_in_udp_down_and_changes_are_made_while_packe
     let port = named(&routers[0], "ports", "wan");
     assert_eq!((&port["peer"], port["mac"].is_string()), (&Value::Null, true), "{port:#}");
     assert_eq!(network.discover("lx"), ["7.0"], "by the backup");
-    // What cannot be is refused where it is written, and undone.
+    // What cannot be is refused where it is written.
     let refused = near(BFD, "").replace(&format!("\"{FAR}\", local = \"{NEAR}\""), "\"fe80::9\"");
     let said = routers[0].refuse_apply(&refused);
-    assert!(said.contains("fe80::9 means another host on each interface"), "{said}");
+    assert!(said.contains("fe80::9 means another host on each link"), "{said}");
+    // And what only the system knows is undone.
+    let other = inside(&at, || UdpSocket::bind((NEAR, UDP_PORT)).expect("a socket"));
+    let said = routers[0].refuse_apply(&near(BFD, ""));
+    assert!(said.contains("port 6635 of 10.9.1.1 is another's"), "{said}");
     assert_eq!(named(&routers[0], "ports", "wan")["mac"], port["mac"]);
+    drop(other);
     routers[0].apply(&near(BFD, ""));
     wait_for_both(&routers, "back on its first path", takes("primary"));
     assert_eq!(network.discover("lx"), ["7.0"]);

@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 
+use mpls::Rate;
 use toml::Spanned;
 
 use super::router::router_title;
 use super::udp::UdpWay;
 use super::words::YES;
 use super::{Routed, routed};
-use crate::config::file::LowArgs;
+use crate::config::file::{Low, LowArgs};
 use crate::config::link::{Links, LowLink, link_title};
 use crate::config::mistake::Mistake;
 use crate::config::plan::Refused;
@@ -22,6 +23,19 @@ use crate::config::text::quoted;
 use crate::config::thing::{Change, Configured, Thing};
 
 pub(crate) const MPLS: &str = YES;
+pub(crate) const RATE: &str = "bits a second in quotes, such as \"100mbit\"";
+
+/// The units of rates, in bits a second.
+const UNITS: [(&str, u64); 4] =
+    [("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
+
+/// A rate as people and `tc` write it.
+fn parse_rate(text: &str) -> Option<Rate> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
+    Rate::new(number.parse::<u64>().ok()?.checked_mul(*factor)?)
+}
 
 /// `mpls` of a `[[link]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +45,8 @@ pub(crate) struct PortConfig {
     pub(crate) router: String,
     /// Whether tunnels end here whose last label is explicit null.
     pub(crate) explicit_null: bool,
+    /// What it may send; `None`: whatever its interface takes.
+    pub(crate) rate: Option<Rate>,
     /// Where its packets go that have no Ethernet; `None`: it is that of the link.
     pub(crate) udp: Option<UdpWay>,
 }
@@ -47,13 +63,15 @@ impl Configured for PortConfig {
     fn details(&self) -> String {
         let null = if self.explicit_null { ", explicit null" } else { "" };
         let udp = self.udp.map(|way| format!(", {way}")).unwrap_or_default();
-        format!(": of router {}{udp}{null}", self.router)
+        let rate = self.rate.map(|rate| format!(", {rate}")).unwrap_or_default();
+        format!(": of router {}{udp}{null}{rate}", self.router)
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
         let null = ("explicit_null", self.explicit_null.to_string());
         let poll = self.udp.map(|way| (POLL_KEY, way.poll.to_string()));
-        [null].into_iter().chain(poll).collect()
+        let rate = self.rate.map_or_else(|| "none".to_owned(), |rate| rate.to_string());
+        [null, ("rate", rate)].into_iter().chain(poll).collect()
     }
 
     fn stands_on(&self) -> Vec<String> {
@@ -90,8 +108,9 @@ impl Configured for PortConfig {
             let (name, udp, poll) = (quoted(&self.link), way.text(), way.poll);
             format!("[[link]]\nname = {name}\nudp = {udp}\n{POLL_KEY} = \"{poll}\"\n")
         });
+        let rate = self.rate.map(|rate| format!("rate = \"{rate}\"\n")).unwrap_or_default();
         udp.unwrap_or_default()
-            + &format!("mpls = true\nrouter = {router}\nexplicit_null = {explicit_null}\n")
+            + &format!("mpls = true\nrouter = {router}\nexplicit_null = {explicit_null}\n{rate}")
     }
 }
 
@@ -145,7 +164,8 @@ impl Resolver<'_> {
             let router = self.router_of(&one.router, (&one.span, "[[link]]"), routers);
             let Some(router) = router else { continue };
             let explicit_null = one.explicit_null.as_ref().is_some_and(|yes| *yes.get_ref());
-            let port = PortConfig { link: link.name, router, explicit_null, udp: None };
+            let rate = self.rate(&one.rate);
+            let port = PortConfig { link: link.name, router, explicit_null, rate, udp: None };
             let at = one.mpls.as_ref().map_or(one.span.clone(), Spanned::span);
             self.place(port.title(), "", at);
             ports.add(port);
@@ -155,11 +175,24 @@ impl Resolver<'_> {
         ports
     }
 
+    /// What a port may send.
+    pub(super) fn rate(&mut self, written: &Low<String>) -> Option<Rate> {
+        let written = written.as_ref()?;
+        let seen = written.get_ref();
+        let rate = parse_rate(seen);
+        if rate.is_none() {
+            let message = format!("rate: expected {RATE}, from 64kbit to 100gbit; seen {seen:?}");
+            self.error(written.span(), message);
+        }
+        rate
+    }
+
     /// What says something of a port, and this link is none.
     fn refuse_keys_of_ports(&mut self, low: &LowLink) {
         let router = low.router.as_ref().map(|written| ("router", written.span()));
         let null = low.explicit_null.as_ref().map(|written| ("explicit_null", written.span()));
-        for (key, span) in router.into_iter().chain(null) {
+        let rate = low.rate.as_ref().map(|written| ("rate", written.span()));
+        for (key, span) in router.into_iter().chain(null).chain(rate) {
             let message = format!("{key} is for links that carry MPLS, and this one does not");
             self.push(Mistake::error(span, message).help("add mpls = true"));
         }

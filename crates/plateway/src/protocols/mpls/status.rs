@@ -121,6 +121,9 @@ pub(crate) struct PortStatus {
     pub(crate) peer: Option<String>,
     /// Bytes behind the Ethernet header, or in a datagram; none while it is down.
     pub(crate) mtu: Option<u32>,
+    /// What it may send, such as `100mbit`; none: whatever its interface takes.
+    #[serde(default)]
+    pub(crate) rate: Option<String>,
     #[serde(flatten)]
     pub(crate) counters: PortKeys,
     #[serde(flatten)]
@@ -351,6 +354,8 @@ impl RouterStatus {
                 ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
                 ("received", |one| traffic(one.counters.received, one.counters.received_bytes)),
                 ("sent", |one| traffic(one.counters.sent, one.counters.sent_bytes)),
+                ("rate", |one| one.rate.clone().unwrap_or("-".to_owned())),
+                ("delayed", |one| one.queue.delayed.to_string()),
                 ("queue full", |one| one.queue.queue_full.to_string()),
                 ("dropped", |one| drops(&one.drops)),
             ],
@@ -702,7 +707,19 @@ mod tests {
             ("", &["name", "shard", "quarantine_ms", "strays"][..]),
             (
                 "/ports/0",
-                &["name", "kind", "up", "mac", "peer", "mtu", "received", "sent", "queue_full"],
+                &[
+                    "name",
+                    "kind",
+                    "up",
+                    "mac",
+                    "peer",
+                    "mtu",
+                    "rate",
+                    "received",
+                    "sent",
+                    "delayed",
+                    "queue_full",
+                ],
             ),
             ("/labels/0", &["label", "from", "action", "owner", "packets", "dropped"]),
             ("/paths/0", &["name", "link", "next_hop", "labels", "mtu", "up", "takes", "packets"]),

@@ -22,11 +22,13 @@ name = "back"
 ethernet = "eth3"
 vlan = 7
 mpls = true
+rate = "2500kbit"
 [[link]]
 name = "wan"
 udp = { peer = "192.0.2.7", local = "192.0.2.1" }
 poll = "50us"
 mpls = true
+rate = "1 gbit"
 [[link]]
 name = "wan6"
 udp = { peer = "2001:db8::7" }

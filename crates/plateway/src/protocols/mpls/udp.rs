@@ -86,8 +86,8 @@ impl Resolver<'_> {
         let router = self.router_of(&low.router, (&low.span, "[[link]]"), routers);
         let (Some(way), Some(router), Some(name)) = (way, router, &low.name) else { return };
         let explicit_null = low.explicit_null.as_ref().is_some_and(|yes| *yes.get_ref());
-        let (link, at) = (name.get_ref().clone(), name.span());
-        let port = PortConfig { link, router, explicit_null, udp: Some(way) };
+        let (link, at, rate) = (name.get_ref().clone(), name.span(), self.rate(&low.rate));
+        let port = PortConfig { link, router, explicit_null, rate, udp: Some(way) };
         let others = ports.list.iter().filter_map(|one| Some((one, one.udp?)));
         if let Some((other, its)) = others.into_iter().find(|(_, its)| its.meets(&way)) {
             let message = match its.is_same(&way) {

@@ -180,6 +180,7 @@ impl<'a> View<'a> {
                 PortKind::Tunnels(_) => false,
                 _ => true,
             };
+            let rate = if let PortKind::Core(core) = port.kind { core.rate } else { None };
             let known = port.facts.filter(|_| has_mac);
             let mac = mac.or(known.map(|facts| MacAddress(facts.mac)));
             PortStatus {
@@ -189,6 +190,7 @@ impl<'a> View<'a> {
                 mac: mac.map(|mac| mac.to_string()),
                 peer: peers.get(&port.link).map(ToString::to_string),
                 mtu: port.facts.map(|facts| facts.mtu),
+                rate: rate.map(|rate| rate.to_string()),
                 counters: Keyed(port.counters),
                 queue: Keyed(port.queue),
                 drops: counted(contract::Counters::each(&port.drops)),

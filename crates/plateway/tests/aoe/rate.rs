@@ -1,0 +1,60 @@
+//! A port with a rate sends no more than that, keeps the order, tells what waited, and lets BFD go
+//! before data.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::common::flat;
+use crate::lan::INTERFACE;
+use crate::routed::{Network, SERVED, both_up, pseudowire, wait_for};
+use crate::tunnels::connect;
+use crate::udp::{far, named, near};
+
+/// Sessions that end if BFD had to wait behind the data of a second.
+const BFD: &str = "interval = \"100ms\", multiplier = 8, revert = \"1s\"";
+/// A million bytes a second.
+const RATE: &str = "rate = \"8mbit\"";
+const BYTES: f64 = 1e6;
+
+#[test]
+fn a_port_sends_no_more_than_its_rate_and_bfd_before_data() {
+    let Some(network) = Network::make(1500) else { return };
+    connect(&network);
+    let home = tempfile::tempdir().unwrap();
+    let routers = [("ler1", near(BFD, RATE)), ("ler2", far(BFD))]
+        .map(|(name, config)| network.router(home.path(), name, &config));
+    let _target = network.serve(home.path(), "serv1", &SERVED);
+    for router in &routers {
+        wait_for(router, "one", "up by both paths", both_up);
+    }
+    let read = || {
+        let aoe = format!("aoe://{INTERFACE}/7.0");
+        network.run("lx", &["bench", &aoe, "--rw", "randread", "--time", "3s"]);
+    };
+    let count = |key: &str| named(&routers[0], "ports", "wan")[key].as_u64().expect("a number");
+    let (began, before) = (Instant::now(), count("sent_bytes"));
+    read();
+    // A bucket, and what a look and the kernel's headers are apart.
+    let most = began.elapsed().as_secs_f64() * BYTES + 20_000.0;
+    let sent = (count("sent_bytes") - before) as f64;
+    assert!(sent <= most, "{sent} bytes, and the rate allows {most}");
+    assert!(sent > BYTES, "{sent} bytes in three seconds is no load");
+    let (delayed, most) = (count("delayed"), count("queued_max"));
+    assert!(delayed > 100 && most > 1, "{delayed} {most}");
+    for router in &routers {
+        let one = pseudowire(router, "one");
+        assert!(both_up(&one) && one["active"] == "primary", "{one:#}");
+        assert_eq!((&one["to_backup"], &one["missing"]), (&0.into(), &0.into()), "{one:#}");
+        assert_eq!(one["drops"], Value::Object(<_>::default()), "{one:#}");
+    }
+    // In place, and then without.
+    let said = routers[0].apply(&near(BFD, "rate = \"80mbit\""));
+    assert!(flat(said.as_bytes()).contains("~ port wan: rate 8mbit -> 80mbit"), "{said}");
+    routers[0].apply(&near(BFD, ""));
+    let delayed = count("delayed");
+    let before = count("sent_bytes");
+    read();
+    assert_eq!(count("delayed"), delayed);
+    assert!(count("sent_bytes") > before);
+}
