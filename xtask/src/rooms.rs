@@ -139,6 +139,7 @@ const NAMING: &[(&str, &[&str])] = &[
             "run/routers/sight.rs",
             "run/routers/tables.rs",
             "run/routers/tunnels.rs",
+            "run/routers/udp.rs",
             "run/routers/view.rs",
         ],
     ),

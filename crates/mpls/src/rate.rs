@@ -62,7 +62,7 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.0.get();
         for (unit, name) in [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")] {
-            if bits % unit == 0 {
+            if bits.is_multiple_of(unit) {
                 return write!(f, "{}{name}", bits / unit);
             }
         }
