@@ -74,6 +74,9 @@ pub enum Change {
     SetPort(LinkId, PortKind),
     /// There is no such port any more.
     RemovePort(LinkId),
+    /// Bytes that leave by a port in each millisecond are recorded for so many of them; 0: not any more,
+    /// and what was recorded is forgotten. Nothing where there is no such port.
+    Record(LinkId, u16),
     /// There is a path, or it is another one now.
     SetPath(NhlfeId, Path),
     RemovePath(NhlfeId),

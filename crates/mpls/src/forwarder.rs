@@ -144,6 +144,7 @@ impl Forwarder {
                 self.renew_next_hops(now, port);
                 self.renew_watched(now, id, |_| true);
             }
+            Change::Record(port, milliseconds) => self.record(now, port, milliseconds),
             Change::SetPath(number, path) => {
                 router.set_backup(number, path.backup);
                 paths.insert(number.0, path);
@@ -421,6 +422,7 @@ impl Forwarder {
                 facts: *facts,
                 counters: *counters,
                 queue: queue.counters,
+                bins: queue.bins(),
                 drops: *drops,
             }
         };

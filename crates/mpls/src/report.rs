@@ -39,7 +39,7 @@ pub struct RouterReport {
 }
 
 /// A port.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PortReport {
     pub link: LinkId,
     pub kind: PortKind,
@@ -47,6 +47,8 @@ pub struct PortReport {
     pub facts: Option<LinkFacts>,
     pub counters: PortCounters,
     pub queue: QueueCounters,
+    /// Bytes that left in each millisecond of what was recorded last.
+    pub bins: Option<Vec<u32>>,
     pub drops: Drops,
 }
 

@@ -331,9 +331,14 @@ impl Forwarder {
         self.look_at_virtual_links();
     }
 
-    pub(super) fn transmit_to_neighbour(&mut self, key: (RouterId, NeighbourId), packet: &[u8]) {
+    pub(super) fn transmit_to_neighbour(
+        &mut self,
+        now: Instant,
+        key: (RouterId, NeighbourId),
+        packet: &[u8],
+    ) {
         if let Some(Near { neighbour, .. }) = self.near.get(&key) {
-            self.queue_first(neighbour.bfd, &[], packet);
+            self.queue_first(now, neighbour.bfd, &[], packet);
         }
     }
 

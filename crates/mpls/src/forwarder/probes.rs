@@ -120,7 +120,7 @@ impl Forwarder {
             Proof::Only(fits) => (Fit::TooNarrow, Some(fits)),
         };
         let moved = watched.protection.handle_fit(now, way, fit, is_asked);
-        due.iter().for_each(|request| self.send_probe(key, request));
+        due.iter().for_each(|request| self.send_probe(now, key, request));
         self.events.extend(news.map(|(fits, promised)| match fits < promised {
             true => (router, Event::Narrow(id, way, Narrow { fits, promised })),
             false => (router, Event::Whole(id, way, promised)),
@@ -136,7 +136,7 @@ impl Forwarder {
     }
 
     /// A message leaves by a path, as long as it says.
-    fn send_probe(&mut self, (router, id, way): Key, message: &Probe) {
+    fn send_probe(&mut self, now: Instant, (router, id, way): Key, message: &Probe) {
         let header = AssociatedChannelHeader { channel_type: ChannelType::MTU_PROBE };
         let mut bytes = message.emit().to_vec();
         if message.kind == ProbeKind::REQUEST {
@@ -144,7 +144,7 @@ impl Forwarder {
         }
         let Some(routed) = self.routers.get_mut(router.0) else { return };
         if let Some((port, front)) = routed.router.channel(id, way, header, bytes.len()) {
-            self.queue_first(port, &front, &bytes);
+            self.queue_first(now, port, &front, &bytes);
         }
     }
 
@@ -152,7 +152,7 @@ impl Forwarder {
     pub(super) fn handle_probe(&mut self, now: Instant, key: Key, message: &[u8]) {
         let Ok(probe) = Probe::receive(message) else { return };
         if probe.kind == ProbeKind::REQUEST {
-            return self.send_probe(key, &probe.answer());
+            return self.send_probe(now, key, &probe.answer());
         }
         let (router, id, way) = key;
         let Some(watched) = self.watched.get_mut(&(router, id)) else { return };

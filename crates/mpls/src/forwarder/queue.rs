@@ -27,6 +27,24 @@ counters! {
     }
 }
 
+/// What left by a port in each millisecond of a stretch of time.
+#[derive(Debug)]
+struct Recording {
+    began: Instant,
+    bytes: Vec<u32>,
+}
+
+impl Recording {
+    /// So many bytes leave now.
+    #[cold]
+    fn count(&mut self, now: Instant, bytes: usize) {
+        let at = now.since(self.began).as_millis() as usize;
+        if let Some(bin) = self.bytes.get_mut(at) {
+            *bin = bin.saturating_add(bytes as u32);
+        }
+    }
+}
+
 /// What waits for a port.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -35,6 +53,8 @@ pub(super) struct Queue {
     waiting: FrameBatch,
     /// What it may send; `None`: whatever its interface takes.
     shaper: Option<Box<Shaper>>,
+    /// Where somebody asked for it.
+    recording: Option<Box<Recording>>,
     pub(super) counters: QueueCounters,
 }
 
@@ -50,12 +70,23 @@ impl Queue {
     /// Frames that wait for the rate leave as far as they may. Returns whether any did.
     #[cold]
     fn release(&mut self, now: Instant, link: LinkId) -> bool {
-        let Self { waiting, shaper: Some(shaper), .. } = self else { return false };
+        let Self { waiting, shaper: Some(shaper), recording, .. } = self else { return false };
         let mut has_left = false;
-        while shaper.take(now, |parts| waiting.push_whole(link, parts)) {
+        let leave = |parts: [&[u8]; 2]| {
+            waiting.push_whole(link, parts);
+            recorded(recording, now, parts);
+        };
+        let mut leave = leave;
+        while shaper.take(now, &mut leave) {
             has_left = true;
         }
         has_left
+    }
+
+    /// Bytes that left in each millisecond of the stretch that was asked for last, of which some may
+    /// be to come.
+    pub(super) fn bins(&self) -> Option<Vec<u32>> {
+        self.recording.as_ref().map(|recording| recording.bytes.clone())
     }
 
     /// A frame waits for the port's rate; `false`: it may leave.
@@ -69,6 +100,14 @@ impl Queue {
         shaper.put(parts);
         self.counters.delayed += 1;
         true
+    }
+}
+
+/// A frame or message leaves now.
+#[inline]
+fn recorded(recording: &mut Option<Box<Recording>>, now: Instant, parts: [&[u8]; 2]) {
+    if let Some(recording) = recording {
+        recording.count(now, parts[0].len() + parts[1].len());
     }
 }
 
@@ -121,6 +160,13 @@ impl Forwarder {
         }
     }
 
+    /// What leaves by a port from now on is recorded, for so many milliseconds; 0: not any more.
+    pub(super) fn record(&mut self, now: Instant, link: LinkId, milliseconds: u16) {
+        let Some(Port { queue, .. }) = self.ports.get_mut(link.0) else { return };
+        let bytes = vec![0; milliseconds.into()];
+        queue.recording = (milliseconds > 0).then(|| Box::new(Recording { began: now, bytes }));
+    }
+
     /// A frame waits for a port, unless too many do.
     #[inline]
     pub(super) fn queue(&mut self, now: Instant, link: LinkId, front: &[u8], rest: &[u8]) {
@@ -141,10 +187,11 @@ impl Forwarder {
             self.due.waiting.push(link);
         }
         queue.waiting.push_whole(link, [front, rest]);
+        recorded(&mut queue.recording, now, [front, rest]);
     }
 
     /// A message about a path waits for a port, whatever else does, unless too many of these do.
-    pub(super) fn queue_first(&mut self, link: LinkId, front: &[u8], message: &[u8]) {
+    pub(super) fn queue_first(&mut self, now: Instant, link: LinkId, front: &[u8], message: &[u8]) {
         let Some(Port { queue, .. }) = self.ports.get_mut(link.0) else { return };
         if queue.counters.queued >= 2 * u64::from(QUEUE_MAX) {
             queue.counters.queue_full += 1;
@@ -156,6 +203,7 @@ impl Forwarder {
         queue.first.push_whole(link, [front, message]);
         queue.counters.queued += 1;
         queue.charge(front.len() + message.len());
+        recorded(&mut queue.recording, now, [front, message]);
     }
 
     /// Frames that wait for a rate leave as far as they may.

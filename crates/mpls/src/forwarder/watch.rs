@@ -350,14 +350,14 @@ impl Forwarder {
     pub(super) fn transmit(&mut self, now: Instant) {
         while let Some((carrier, packet)) = self.sessions.poll_transmit(now) {
             if let Some(key) = neighbour::of_carrier(carrier) {
-                self.transmit_to_neighbour(key, &packet);
+                self.transmit_to_neighbour(now, key, &packet);
                 continue;
             }
             let (router, id, way) = path(carrier);
             let header = AssociatedChannelHeader { channel_type: ChannelType::BFD };
             let router = &mut self.routers[router.0].router;
             if let Some((port, front)) = router.channel(id, way, header, packet.len()) {
-                self.queue_first(port, &front, &packet);
+                self.queue_first(now, port, &front, &packet);
             }
         }
     }

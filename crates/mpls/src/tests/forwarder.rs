@@ -449,3 +449,31 @@ fn frames_that_begin_here_take_their_share_of_a_rate() {
     assert_eq!(leave(&mut it), [], "it waits for what was sent from here");
     assert!(it.poll_timeout().is_some_and(|at| at > NOW));
 }
+
+#[test]
+fn what_left_in_each_millisecond_is_recorded_where_somebody_asked() {
+    let mut it = up();
+    let swapped = labelled(&packet(&[300], 1));
+    let bytes = swapped.len() as u32;
+    let bins = |it: &Forwarder| it.report(NOW, R).unwrap().ports[1].bins.clone();
+    show(&mut it, core(1), None, &swapped);
+    assert_eq!(bins(&it), None);
+    change(&mut it, Change::Record(core(2), 3));
+    for (micros, count) in [(0, 2), (1_999, 1), (2_000, 1), (3_000, 5)] {
+        let frame = InFrame { link: core(1), tag: None, bytes: &swapped };
+        (0..count).for_each(|_| drop(it.receive(NOW + Duration::from_micros(micros), frame)));
+    }
+    assert_eq!(bins(&it), Some(vec![2 * bytes, bytes, bytes]));
+    change(&mut it, Change::Record(core(2), 2));
+    assert_eq!(bins(&it), Some(vec![0, 0]), "anew");
+    // What waits for a rate counts when it leaves.
+    set_rate(&mut it, Some(8_000_000));
+    leave(&mut it);
+    let packets = 2000 / bytes;
+    (0..packets).for_each(|_| show(&mut it, core(1), None, &swapped));
+    it.handle_timeout(NOW + Duration::from_micros(1_000));
+    let seen = bins(&it).unwrap();
+    assert!(seen[0].abs_diff(1000) <= 2 * bytes && seen[1].abs_diff(1000) <= 2 * bytes, "{seen:?}");
+    change(&mut it, Change::Record(core(2), 0));
+    assert_eq!(bins(&it), None);
+}

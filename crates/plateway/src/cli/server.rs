@@ -159,6 +159,20 @@ pub(crate) enum RouteAction {
     Check(ConfigArgs),
     /// Show the routers that run: ports, labels, paths, pseudowires, tunnels, neighbours, and what was counted at each
     Show(ServerArgs),
+    /// Count what a port sends in each millisecond of a while, and say how even that is
+    Bins(BinsArgs),
+}
+
+/// `route bins PORT`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BinsArgs {
+    /// A port or circuit, as `route show` calls it
+    pub(crate) port: String,
+    /// For how long, 10s at most
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| time(text, 1))]
+    pub(crate) time: Duration,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// `connect VOLUME --for CLIENT`

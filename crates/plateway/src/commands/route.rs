@@ -19,6 +19,11 @@ pub(crate) fn run(args: &RouteArgs) -> miette::Result<()> {
                 }
             })
         }
+        Some(RouteAction::Bins(args)) => {
+            let milliseconds = args.time.as_millis() as u64;
+            let bins = client(&args.server)?.bins(&args.port, milliseconds)?;
+            show(args.server.json, &bins, || bins.text())
+        }
         None => {
             // What is wrong with the file `serve` says.
             let file = args.config.as_deref();

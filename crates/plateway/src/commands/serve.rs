@@ -224,6 +224,14 @@ impl Server<'_> {
                 Ok(routers) => Reply::Routers(Routers { routers, ..Routers::default() }),
                 Err(error) => refuse(error.line()),
             },
+            Ask::Record { port, milliseconds } => match running.record_port(&port, milliseconds) {
+                Ok(()) => Reply::Text(String::new()),
+                Err(error) => refuse(error.line()),
+            },
+            Ask::Recorded { port } => match running.recorded(&port) {
+                Ok(bins) => Reply::Bins(bins),
+                Err(error) => refuse(error.line()),
+            },
             Ask::Config => Reply::Text(config::text::config_text(&running.args())),
             Ask::Difference { name, text } => match self.read(&name, &text) {
                 Ok(checked) => match difference(running, &checked) {

@@ -13,7 +13,7 @@ use reservation::PathState;
 
 use super::status::{Changes, Status};
 use crate::config::edit::Edit;
-use crate::protocols::Routers;
+use crate::protocols::{Bins, Routers};
 use crate::run::Consent;
 
 /// A server's control socket.
@@ -63,6 +63,13 @@ impl Client {
     /// How routers are.
     pub(crate) fn routers(&self) -> Result<Routers, ClientError> {
         self.json(Method::GET, "/v1/routers", String::new())
+    }
+
+    /// What leaves by a port of a router in each of so many milliseconds, once they are over.
+    pub(crate) fn bins(&self, port: &str, milliseconds: u64) -> Result<Bins, ClientError> {
+        let port = escaped(Path::new(port));
+        let path = format!("/v1/routers/bins?port={port}&milliseconds={milliseconds}");
+        self.json(Method::POST, &path, String::new())
     }
 
     /// What `apply` of this configuration would do.

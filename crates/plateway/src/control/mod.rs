@@ -7,6 +7,8 @@
 //!   GET  /v1/status                    Status as JSON
 //!   GET  /v1/metrics                   what is counted, as OpenMetrics (docs/metrics.md)
 //!   GET  /v1/routers                   how routers are, as JSON
+//!   POST /v1/routers/bins?port=P&milliseconds=N
+//!                                      what left by a port in each, as JSON, when the last is over
 //!   GET  /v1/config                    what is served, as a configuration
 //!   POST /v1/check?name=FILE           a configuration; Changes as JSON: what apply would do
 //!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done;

@@ -21,8 +21,9 @@ use utoipa_axum::routes;
 use super::socket::Owned;
 use super::status::{Changes, Status};
 use crate::config::edit::Edit;
-use crate::protocols::Routers;
+use crate::protocols::{Bins, Routers};
 use crate::run::Consent;
+use crate::run::routers::MILLISECONDS_MAX;
 
 /// The largest configuration.
 const CONFIG_MAX: usize = 4 << 20;
@@ -40,6 +41,10 @@ pub(crate) enum Ask {
     Metrics,
     /// How routers are.
     Routers,
+    /// That what leaves by a port of a router is counted by the millisecond, for so many of them.
+    Record { port: String, milliseconds: u16 },
+    /// What was counted.
+    Recorded { port: String },
     /// What `apply` would do.
     Difference {
         /// What messages call the configuration.
@@ -91,6 +96,8 @@ pub(crate) enum Reply {
     Metrics(String),
     /// Routers.
     Routers(Routers),
+    /// What left by a port in each millisecond.
+    Bins(Bins),
     /// Steps.
     Changes(Changes),
     /// It cannot be done, and why.
@@ -189,6 +196,15 @@ struct Whose {
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+struct Stretch {
+    /// The name of a port or circuit.
+    port: String,
+    /// 1 to 10000.
+    milliseconds: u16,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct InState {
     /// `optimized`, `non-optimized`, `standby`, `unavailable` or `transitioning`.
     state: String,
@@ -206,7 +222,8 @@ pub(super) fn serve(
     asking: Asking,
 ) -> std::io::Result<Serving> {
     listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let routes = routes(asking);
     let (end, told_to_end) = oneshot::channel();
     let (alive, ended) = mpsc::channel();
@@ -243,6 +260,7 @@ fn router() -> OpenApiRouter<Asking> {
         .routes(routes!(config))
         .routes(routes!(metrics_text))
         .routes(routes!(routers))
+        .routes(routes!(port_bins))
         .routes(routes!(check))
         .routes(routes!(apply))
         .routes(routes!(reopen))
@@ -392,6 +410,26 @@ async fn clear_reservation(State(asking): State<Asking>, Path(volume): Path<Stri
     reply(&asking, Ask::ClearReservation { volume }).await
 }
 
+/// Counts what leaves by a port of a router in each millisecond, and answers once the last is over.
+#[utoipa::path(post, path = "/v1/routers/bins", params(Stretch), responses(
+    (status = OK, body = Bins), (status = 400, body = String), (status = 409, body = String),
+    (status = 503, body = String)
+))]
+async fn port_bins(State(asking): State<Asking>, Query(stretch): Query<Stretch>) -> Response {
+    let Stretch { port, milliseconds } = stretch;
+    if !(1..=MILLISECONDS_MAX).contains(&milliseconds) {
+        let text = format!("milliseconds: expected 1 to {MILLISECONDS_MAX}, seen {milliseconds}\n");
+        return (StatusCode::BAD_REQUEST, text).into_response();
+    }
+    let begun = reply(&asking, Ask::Record { port: port.clone(), milliseconds }).await;
+    if begun.status() != StatusCode::OK {
+        return begun;
+    }
+    // The last one is over then, and what left in it was counted.
+    tokio::time::sleep(Duration::from_millis(u64::from(milliseconds) + 1)).await;
+    reply(&asking, Ask::Recorded { port }).await
+}
+
 /// Sets the state of a group of listeners.
 #[utoipa::path(post, path = "/v1/groups/{group}",
     params(("group" = u16, Path, description = "The group's number"), InState),
@@ -433,6 +471,7 @@ async fn reply(asking: &Asking, ask: Ask) -> Response {
     match answered.await {
         Ok(Reply::Status(status)) => Json(status).into_response(),
         Ok(Reply::Routers(routers)) => Json(routers).into_response(),
+        Ok(Reply::Bins(bins)) => Json(bins).into_response(),
         Ok(Reply::Changes(changes)) => Json(changes).into_response(),
         Ok(Reply::Text(text)) => {
             ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()

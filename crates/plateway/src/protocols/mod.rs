@@ -37,6 +37,7 @@ pub(crate) use self::iscsi::chap::ChapConfig as Proof;
 /// What a listener says to the one protocol whose hosts it tells of its address.
 pub(crate) use self::iscsi::portal::{LowPortal, PortalConfig, resolve as resolve_portal};
 pub(crate) use self::iscsi::secret::Secrets;
+pub(crate) use self::mpls::bins::Bins;
 pub(crate) use self::mpls::port::{MPLS, RATE};
 pub(crate) use self::mpls::pseudowire::{SEQUENCES, pseudowire_title};
 pub(crate) use self::mpls::split::SPLITS;

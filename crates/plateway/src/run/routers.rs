@@ -13,6 +13,7 @@
 //! what was found of interfaces, `labels` who may have a label now, `view` how it all is. Units:
 //! bytes behind the Ethernet header. Errors name the thing.
 
+mod bins;
 mod labels;
 mod neighbours;
 mod sight;
@@ -41,6 +42,7 @@ use crate::protocols::mpls::{
     CircuitConfig, IlmConfig, LspConfig, NeighbourConfig, PortConfig, PseudowireConfig, Routed,
     RouterConfig, Routing, TunnelConfig,
 };
+pub(crate) use bins::MILLISECONDS_MAX;
 use labels::{Holder, Withdrawn};
 pub(crate) use sight::{
     RoutedSight, circles, look_at_circuit, look_at_neighbour, look_at_port, look_at_tunnel, refusal,
@@ -69,6 +71,8 @@ pub(super) struct Routers {
     pseudowire_numbers: Numbers,
     tunnel_numbers: Numbers,
     neighbour_numbers: Numbers,
+    /// Until when what leaves by these is counted by the millisecond.
+    recorded: BTreeMap<LinkId, std::time::Instant>,
 }
 
 /// Where a link of a router's is.

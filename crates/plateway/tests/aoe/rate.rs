@@ -1,12 +1,12 @@
 //! A port with a rate sends no more than that, keeps the order, tells what waited, and lets BFD go
 //! before data.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::common::flat;
-use crate::lan::INTERFACE;
+use crate::lan::{INTERFACE, wait_until};
 use crate::routed::{Network, SERVED, both_up, pseudowire, wait_for};
 use crate::tunnels::connect;
 use crate::udp::{far, named, near};
@@ -34,7 +34,29 @@ fn a_port_sends_no_more_than_its_rate_and_bfd_before_data() {
     };
     let count = |key: &str| named(&routers[0], "ports", "wan")[key].as_u64().expect("a number");
     let (began, before) = (Instant::now(), count("sent_bytes"));
-    read();
+    let bins = std::thread::scope(|scope| {
+        let bins = scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(1));
+            routers[0].ask(&["route", "bins", "wan", "--time", "1500ms", "--json"])
+        });
+        read();
+        bins.join().expect("it ends")
+    });
+    let bins: Value = serde_json::from_str(&bins).expect("JSON");
+    let bytes: Vec<u64> =
+        bins["bytes"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    assert_eq!(
+        (bytes.len(), &bins["port"], &bins["router"]),
+        (1500, &"wan".into(), &"router".into())
+    );
+    let all: u64 = bytes.iter().sum();
+    assert!(
+        all > 500_000 && all < 1_520_000,
+        "{all} bytes in 1.5 s, and the rate allows 1.5 million"
+    );
+    // A bucket, what a late shard makes up for, and a frame.
+    let busiest = bytes.iter().max().expect("milliseconds");
+    assert!(*busiest < 5_000, "{busiest} bytes in a millisecond");
     // A bucket, and what a look and the kernel's headers are apart.
     let most = began.elapsed().as_secs_f64() * BYTES + 20_000.0;
     let sent = (count("sent_bytes") - before) as f64;
@@ -57,4 +79,19 @@ fn a_port_sends_no_more_than_its_rate_and_bfd_before_data() {
     read();
     assert_eq!(count("delayed"), delayed);
     assert!(count("sent_bytes") > before);
+    let said = flat(routers[0].ask(&["route", "bins", "serv1", "--time", "5ms"]).as_bytes());
+    assert!(said.starts_with("port serv1 of router router: 0 bytes in 5 ms"), "{said}");
+    let said = routers[0].refuse(&["route", "bins", "nobody"]);
+    assert!(said.contains("there is no port \"nobody\" (ports: wan, six, serv1, servi)"), "{said}");
+    let said = routers[0].refuse(&["route", "bins", "wan", "--time", "11s"]);
+    assert!(said.contains("milliseconds: expected 1 to 10000, seen 11000"), "{said}");
+    // One at a time, whoever asks.
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| routers[0].ask(&["route", "bins", "wan", "--time", "3s"]));
+        wait_until("somebody is told to wait", || {
+            let second = routers[0].command(&["route", "bins", "wan", "--time", "1ms"]);
+            flat(&second.stderr).contains("what leaves by wan is being counted already")
+        });
+        assert!(first.join().expect("it ends").contains("bytes in 3000 ms"));
+    });
 }

@@ -18,6 +18,7 @@
 //! (crates/mpls).
 
 pub(crate) mod backup;
+pub(crate) mod bins;
 pub(crate) mod circuit;
 pub(crate) mod ilm;
 pub(crate) mod loops;
