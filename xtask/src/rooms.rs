@@ -134,6 +134,7 @@ const NAMING: &[(&str, &[&str])] = &[
             "protocols/host.rs",
             "protocols/remote.rs",
             "run/routers.rs",
+            "run/routers/bins.rs",
             "run/routers/labels.rs",
             "run/routers/neighbours.rs",
             "run/routers/sight.rs",
