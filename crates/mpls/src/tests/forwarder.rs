@@ -461,7 +461,9 @@ fn what_left_in_each_millisecond_is_recorded_where_somebody_asked() {
     change(&mut it, Change::Record(core(2), 3));
     for (micros, count) in [(0, 2), (1_999, 1), (2_000, 1), (3_000, 5)] {
         let frame = InFrame { link: core(1), tag: None, bytes: &swapped };
-        (0..count).for_each(|_| drop(it.receive(NOW + Duration::from_micros(micros), frame)));
+        for _ in 0..count {
+            assert!(it.receive(NOW + Duration::from_micros(micros), frame).is_none());
+        }
     }
     assert_eq!(bins(&it), Some(vec![2 * bytes, bytes, bytes]));
     change(&mut it, Change::Record(core(2), 2));
