@@ -38,11 +38,12 @@ pub(crate) use self::iscsi::chap::ChapConfig as Proof;
 pub(crate) use self::iscsi::portal::{LowPortal, PortalConfig, resolve as resolve_portal};
 pub(crate) use self::iscsi::secret::Secrets;
 pub(crate) use self::mpls::bins::Bins;
+pub(crate) use self::mpls::metrics::metrics as router_metrics;
 pub(crate) use self::mpls::port::{MPLS, RATE};
 pub(crate) use self::mpls::pseudowire::{SEQUENCES, pseudowire_title};
 pub(crate) use self::mpls::split::SPLITS;
 pub(crate) use self::mpls::status::{
-    RouterStatus, RouterSummary, Routers, metrics as router_metrics, summaries as router_summaries,
+    RouterStatus, RouterSummary, Routers, summaries as router_summaries,
 };
 /// Routers, which carry frames for others.
 pub(crate) use self::mpls::{

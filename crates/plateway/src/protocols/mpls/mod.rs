@@ -23,6 +23,7 @@ pub(crate) mod circuit;
 pub(crate) mod ilm;
 pub(crate) mod loops;
 pub(crate) mod lsp;
+pub(crate) mod metrics;
 pub(crate) mod neighbour;
 pub(crate) mod port;
 pub(crate) mod pseudowire;

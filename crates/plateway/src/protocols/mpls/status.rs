@@ -1,5 +1,6 @@
-//! How routers are, as the control socket, `plateway route show` and monitoring say it: ports, the
-//! incoming label map, paths, pseudowires, tunnels and neighbours, each under the name that the configuration gives it.
+//! How routers are, as the control socket and `plateway route show` say it: ports, the
+//! incoming label map, paths, pseudowires, tunnels and neighbours, each under the name that the
+//! configuration gives it.
 //!
 //! Keys stay: later versions add some and rename none. Counters begin when a thing is added; of
 //! drops those reasons are told that there were. Units: as keys end; bytes of packets from the label
@@ -18,14 +19,12 @@ use mpls::pseudowire::PseudowireCounters;
 use mpls::sequencing::SequenceCounters;
 use mpls::tunnel::TunnelCounters;
 use mpls::{ProbeCounters, ProtectionCounters, QueueCounters};
-use prometheus_client::registry::Unit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wire::bfd::State;
 
 use super::words::time;
 use crate::control::{Keyed, SchemaVersion, table_of};
-use crate::metrics::{Families, Family, Labels};
 
 type PortKeys = Keyed<PortCounters>;
 type QueueKeys = Keyed<QueueCounters>;
@@ -37,10 +36,6 @@ type ProtectionKeys = Keyed<ProtectionCounters>;
 type ProbeKeys = Keyed<ProbeCounters>;
 type TunnelKeys = Keyed<TunnelCounters>;
 type SessionKeys = Keyed<SessionCounters>;
-
-/// So many labels, paths, pseudowires and tunnels of a router have series of their own in monitoring; where
-/// there are more of a kind, none of that kind has.
-const SERIES_MAX: usize = 1000;
 
 /// A router.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -493,199 +488,8 @@ impl RouterStatus {
     }
 }
 
-/// What monitoring reads of routers.
-pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
-    const UP: &str = "Whether frames come and go (1)";
-    const PATH_UP: &str =
-        "Whether frames that go by this path may arrive (1), as BFD sees it where it watches";
-    const FRAME: &str = "Bytes of the largest frame that this path carries, as far as probes showed or its port says";
-    const PROMISED: &str = "Bytes of the largest frame that its circuit has";
-    const DROPPED: &str = "Frames that were dropped, by the port by which they came and why";
-    const WIRE_DROPPED: &str =
-        "Frames of a pseudowire that were dropped, in both directions, by why";
-    const TUNNEL_UP: &str = "Whether there is a route to its other end, and its circuit is up (1)";
-    const TUNNEL_DROPPED: &str = "Frames of a tunnel that were dropped, in both directions, by why";
-    const NEIGHBOUR_UP: &str = "Whether BFD and it hear each other (1)";
-    const NEIGHBOUR_DROPPED: &str =
-        "Packets of BFD by a neighbour's port that were dropped, by why";
-    families.gauge("router_port_up", None, UP);
-    families.declare::<PortCounters>("router_port");
-    families.declare::<QueueCounters>("router_port");
-    families.counter("router_port_dropped_frames", None, DROPPED);
-    families.gauge("router_labels", None, "Labels in the incoming label map");
-    let (label, path) = (IlmCounters::default(), NhlfeCounters::default());
-    for one in of_label(&label).iter().chain(&of_path(&path)) {
-        one.family(families);
-    }
-    families.gauge("router_pseudowire_up", None, UP);
-    families.declare::<PseudowireCounters>("router_pseudowire");
-    families.declare::<SequenceCounters>("router_pseudowire");
-    families.declare::<ProtectionCounters>("router_pseudowire");
-    families.declare::<ProbeCounters>("router_pseudowire");
-    families.gauge("router_pseudowire_path_up", None, PATH_UP);
-    families.gauge("router_pseudowire_path_frame", Some(Unit::Bytes), FRAME);
-    families.gauge("router_pseudowire_path_promised_frame", Some(Unit::Bytes), PROMISED);
-    families.counter("router_pseudowire_dropped_frames", None, WIRE_DROPPED);
-    families.gauge("router_tunnel_up", None, TUNNEL_UP);
-    families.declare::<TunnelCounters>("router_tunnel");
-    families.declare::<SequenceCounters>("router_tunnel");
-    families.counter("router_tunnel_dropped_frames", None, TUNNEL_DROPPED);
-    families.gauge("router_neighbour_up", None, NEIGHBOUR_UP);
-    families.declare::<SessionCounters>("router_neighbour");
-    families.declare::<ProtectionCounters>("router_neighbour");
-    families.counter("router_neighbour_dropped_packets", None, NEIGHBOUR_DROPPED);
-    for router in routers {
-        let with = |more: &[(&'static str, &str)]| -> Labels {
-            let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
-            [("router", router.name.clone())].into_iter().chain(more).collect()
-        };
-        let dropped = |families: &mut Families,
-                       name: &str,
-                       of: (&'static str, &str),
-                       counts: &BTreeMap<String, u64>| {
-            for (why, count) in counts {
-                let labels = with(&[of, ("reason", why)]);
-                families.counter(name, None, "").count(labels, *count);
-            }
-        };
-        for port in &router.ports {
-            let labels = with(&[("port", &port.name)]);
-            families.gauge("router_port_up", None, UP).count(labels.clone(), port.up.into());
-            families.counters("router_port", &labels, &*port.counters);
-            families.counters("router_port", &labels, &*port.queue);
-            dropped(families, "router_port_dropped_frames", ("port", &port.name), &port.drops);
-        }
-        let labels = router.labels.len() as u64;
-        families.gauge("router_labels", None, "").count(with(&[]), labels);
-        for one in few(&router.labels) {
-            let (label, from) = (one.label.to_string(), one.from.as_deref().unwrap_or_default());
-            let labels = with(&[("label", &label), ("from", from)]);
-            of_label(&one.counters).iter().for_each(|one| one.count(&labels, families));
-        }
-        for one in few(&router.paths) {
-            let labels = with(&[("path", &one.name)]);
-            of_path(&one.counters).iter().for_each(|one| one.count(&labels, families));
-        }
-        for one in few(&router.pseudowires) {
-            let labels = with(&[("pseudowire", &one.name)]);
-            let up = u64::from(one.state == UP_STATE);
-            families.gauge("router_pseudowire_up", None, UP).count(labels.clone(), up);
-            families.counters("router_pseudowire", &labels, &*one.counters);
-            families.counters("router_pseudowire", &labels, &*one.sequences);
-            families.counters("router_pseudowire", &labels, &*one.protection);
-            families.counters("router_pseudowire", &labels, &*one.probes);
-            for path in &one.paths {
-                let labels = with(&[("pseudowire", &one.name), ("path", &path.way)]);
-                let up = families.gauge("router_pseudowire_path_up", None, PATH_UP);
-                up.count(labels.clone(), path.carries().into());
-                for (name, bytes) in [
-                    ("router_pseudowire_path_frame", path.frame_bytes),
-                    ("router_pseudowire_path_promised_frame", path.promised_frame_bytes),
-                ] {
-                    let known = bytes.map(u64::from).into_iter();
-                    known.for_each(|bytes| {
-                        let family = families.gauge(name, Some(Unit::Bytes), "");
-                        family.count(labels.clone(), bytes);
-                    });
-                }
-            }
-            let name = ("pseudowire", one.name.as_str());
-            dropped(families, "router_pseudowire_dropped_frames", name, &one.drops);
-        }
-        for one in few(&router.tunnels) {
-            let labels = with(&[("tunnel", &one.name)]);
-            let up = u64::from(one.state == UP_STATE);
-            families.gauge("router_tunnel_up", None, TUNNEL_UP).count(labels.clone(), up);
-            families.counters("router_tunnel", &labels, &*one.counters);
-            families.counters("router_tunnel", &labels, &*one.sequences);
-            let name = ("tunnel", one.name.as_str());
-            dropped(families, "router_tunnel_dropped_frames", name, &one.drops);
-        }
-        for one in &router.neighbours {
-            let labels = with(&[("neighbour", &one.name)]);
-            let up = u64::from(one.state == State::UP.to_string());
-            families.gauge("router_neighbour_up", None, NEIGHBOUR_UP).count(labels.clone(), up);
-            families.counters("router_neighbour", &labels, &*one.counters);
-            families.counters("router_neighbour", &labels, &*one.protection);
-            let name = ("neighbour", one.name.as_str());
-            dropped(families, "router_neighbour_dropped_packets", name, &one.drops);
-        }
-    }
-}
-
-/// Packets, or their bytes, that were counted.
-struct Packets {
-    name: &'static str,
-    unit: Option<Unit>,
-    help: &'static str,
-    value: u64,
-}
-
-impl Packets {
-    fn family<'f>(&self, families: &'f mut Families) -> &'f mut Family {
-        families.counter(self.name, self.unit.clone(), self.help)
-    }
-
-    fn count(&self, labels: &Labels, families: &mut Families) {
-        self.family(families).count(labels.clone(), self.value);
-    }
-}
-
-fn of_label(counters: &IlmCounters) -> [Packets; 3] {
-    let (packets, bytes, dropped) = (counters.packets, counters.packet_bytes, counters.dropped);
-    [
-        Packets {
-            name: "router_label_packets",
-            unit: None,
-            help: "Packets in whose stack this label was looked up",
-            value: packets,
-        },
-        Packets {
-            name: "router_label_packet",
-            unit: Some(Unit::Bytes),
-            help: "Their bytes, from the label on",
-            value: bytes,
-        },
-        Packets {
-            name: "router_label_dropped_packets",
-            unit: None,
-            help: "Those of them that were dropped; their port knows why",
-            value: dropped,
-        },
-    ]
-}
-
-fn of_path(counters: &NhlfeCounters) -> [Packets; 3] {
-    let (packets, bytes, over_mtu) = (counters.packets, counters.packet_bytes, counters.over_mtu);
-    [
-        Packets {
-            name: "router_path_packets",
-            unit: None,
-            help: "Packets that left by this path",
-            value: packets,
-        },
-        Packets {
-            name: "router_path_packet",
-            unit: Some(Unit::Bytes),
-            help: "Their bytes, from the label stack on",
-            value: bytes,
-        },
-        Packets {
-            name: "router_path_over_mtu_packets",
-            unit: None,
-            help: "Packets that were dropped: larger than the path takes",
-            value: over_mtu,
-        },
-    ]
-}
-
 /// The state of a pseudowire that carries frames.
 pub(crate) const UP_STATE: &str = "up";
-
-/// All of them where there are few, or else none.
-fn few<T>(all: &[T]) -> &[T] {
-    if all.len() > SERIES_MAX { &[] } else { all }
-}
 
 #[cfg(test)]
 mod tests {
@@ -735,27 +539,6 @@ mod tests {
             for key in keys {
                 assert!(object.get(key).is_some(), "{at}/{key} is gone: {object}");
             }
-        }
-    }
-
-    #[test]
-    fn a_thousand_labels_have_series_and_more_have_none() {
-        for (labels, series) in [(SERIES_MAX, SERIES_MAX), (SERIES_MAX + 1, 0)] {
-            let one = |label| LabelStatus { label, ..LabelStatus::default() };
-            let labels: Vec<LabelStatus> = (0..labels as u32).map(one).collect();
-            let count = labels.len();
-            let router = RouterStatus { name: "r".to_owned(), labels, ..RouterStatus::default() };
-            let mut families = Families::default();
-            metrics(&[router], &mut families);
-            let text = families.text();
-            let said = text
-                .lines()
-                .filter(|line| line.starts_with("plateway_router_label_packets_total{"));
-            assert_eq!(said.count(), series, "{count}");
-            assert!(
-                text.contains(&format!("plateway_router_labels{{router=\"r\"}} {count}")),
-                "{count}"
-            );
         }
     }
 }
