@@ -10,15 +10,16 @@
 //!   poll_batch   what waits for a port, at the end of the turn
 //! ```
 //! A frame that is forwarded is copied once, from where the driver shows it to its port's batch, and
-//! twice where it has to wait for the port's rate (`queue`). Each
-//! port has batches of its own, so that one whose interface takes nothing holds up no other; of
-//! frames that wait for it or are with the driver there are at most
-//! [`QUEUE_MAX`](crate::limits::QUEUE_MAX), the next are dropped and counted; as many messages about paths may wait beside them. Frames of virtual links are
-//! counted by whoever lives there.
+//! twice where it has to wait for the port's rate (`queue`). Each port has batches of its own, so that
+//! one whose interface takes nothing holds up no other; of frames that wait for it or are with the
+//! driver there are at most [`QUEUE_MAX`](crate::limits::QUEUE_MAX), the next are dropped and counted;
+//! as many messages about paths may wait beside them. Frames of virtual links are counted by whoever
+//! lives there.
 //!
 //! What a change says and what is known of links meets here: a path takes its port's own address,
 //! VLAN and MTU, a circuit its MTU, and a virtual link is up while the path of its pseudowire has a
-//! port that was up. Which next hops are taken, and who finds out, is `neighbour`. Order of calls: [`VirtualLinks`]; [`Forwarder::change`] at any time.
+//! port that was up. Which next hops are taken, and who finds out, is `neighbour`. Order of calls:
+//! [`VirtualLinks`]; [`Forwarder::change`] at any time.
 //! Units: those of the tables. Errors: changes are refused; frames are dropped and counted.
 
 mod neighbour;

@@ -149,8 +149,8 @@ impl NhlfeState {
     }
 
     /// A packet of `front` and `rest` bytes behind it goes to the next hop, by the port that is
-    /// returned, with the labels and, if the port has Ethernet, its header in front of it. `like` has what their entries
-    /// say beside the label; the lowest of them is the bottom if that one is.
+    /// returned, with the labels and, if the port has Ethernet, its header in front of it. `like` has
+    /// what their entries say beside the label; the lowest of them is the bottom if that one is.
     #[inline]
     pub(crate) fn send(
         &mut self,

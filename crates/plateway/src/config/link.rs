@@ -1,8 +1,8 @@
 //! `[[link]]`: where frames come and go. Exports of protocols that live on frames stand on it.
 //!
 //! A link is an Ethernet interface, or a VLAN of one; its key says so. One in UDP is a port of a router
-//! and nothing else: here it has its name, and all else is the router's (`protocols/mpls/udp`). A link that nobody wrote is made with the defaults by the export that
-//! names its interface. A `[[listener]]` with an interface is the former spelling of one. Not here:
+//! and nothing else: here it has its name, and all else is the router's (`protocols/mpls/udp`). A link
+//! that nobody wrote is made with the defaults by the export that names its interface. A `[[listener]]` with an interface is the former spelling of one. Not here:
 //! whether an interface is there.
 
 use std::collections::BTreeSet;
