@@ -8,6 +8,7 @@ other, and between them a switch of ours and the guest's kernel (mpls_router). T
     to ler2:  ler1 100 lsr 101 guest 102 ler2     backup: ler1 120 lsr 121 ler2
     to ler1:  ler2 110 guest 111 lsr 112 ler1     backup: ler2 130 lsr 131 ler1
     or by a tunnel: serv  ler1 === 10.77.2.1 (br2)  GRE or L2TPv3  10.77.2.2 (eth2) guest: its gretap or l2tpeth, and the driver there
+    or in UDP: ler1 100, 10.77.2.1 (br2)  10.77.2.2 (eth2), guest 102 ler2 and back: ler2 110 guest 112, 10.77.2.2  10.77.2.1, ler1
 
     400 and 410 are not ours: with them the guest's kernel sends IP to itself, by lsr between eth2 and eth4.
 
@@ -61,9 +62,10 @@ class Network(Lan):
 
 class Routed(Target):
     """A target that is all of our routers: `penultimate` says whether labels are taken off before an edge, `protected` whether the
-    pseudowire has a backup and BFD watches it; `tunnel` has the keys of a tunnel to the guest, by which the target's circuit goes then."""
+    pseudowire has a backup and BFD watches it; `in_udp` whether the labels of the target's edge go to the guest in UDP; `tunnel` has the
+    keys of a tunnel to the guest, by which the target's circuit goes then."""
 
-    penultimate = protected = False
+    penultimate = protected = in_udp = False
     tunnel = None
 
     def routers(self):
@@ -93,7 +95,12 @@ class Routed(Target):
             table("router", name=router)
             for port in ports:
                 table("link", ethernet=port, mpls=True, router=router)
-        table("lsp", name="to-ler2", link="ler1-lsr", next_hop=MAC["lsr-ler1"], labels=[100])
+        if self.in_udp:
+            table("link", name="wan", mpls=True, router="ler1")
+            lines.append('udp = { peer = "10.77.2.2", local = "10.77.2.1" }')
+            table("lsp", name="to-ler2", link="wan", labels=[100])
+        else:
+            table("lsp", name="to-ler2", link="ler1-lsr", next_hop=MAC["lsr-ler1"], labels=[100])
         table("lsp", name="to-ler2-around", link="ler1-lsr", next_hop=MAC["lsr-ler1"], labels=[120])
         table("lsp", name="to-ler1", link="br3", next_hop=GUEST[3], labels=[110])
         table("lsp", name="to-ler1-around", link="ler2-lsr", next_hop=MAC["lsr-ler2"], labels=[130])
@@ -108,7 +115,7 @@ class Routed(Target):
             table("tunnel", name="serv", circuit="serv", peer="10.77.2.2")
             lines.append(self.tunnel)
         else:
-            edge("ler1", "serv", (1001, 1002), "to-ler2", [("ler1-lsr", 112), ("ler1-lsr", 131)])
+            edge("ler1", "serv", (1001, 1002), "to-ler2", [("wan" if self.in_udp else "ler1-lsr", 112), ("ler1-lsr", 131)])
         edge("ler2", "lx", (1002, 1001), "to-ler1", [("br3", 102), ("ler2-lsr", 121)])
         return lines
 
@@ -137,11 +144,23 @@ class Routed(Target):
 
     def do_protect(self):
         """Labels lead from edge to edge again, and the pseudowire has a backup."""
-        self.penultimate, self.protected, self.tunnel = False, True, None
+        self.penultimate, self.protected, self.in_udp, self.tunnel = False, True, False, None
         self.apply()
+
+    def do_in_udp(self):
+        """Labels lead from edge to edge, and between the target's edge and the guest they are in UDP."""
+        self.penultimate, self.in_udp, self.tunnel = False, True, None
+        self.apply()
+
+    def do_came_in_udp(self):
+        """That labels came and went in UDP, and none was wrong."""
+        seen = next(one for one in self.shown("ler1")["ports"] if one["name"] == "wan")
+        if min(seen["sent"], seen["received"]) < 1000 or seen["drops"]:
+            raise Broken(f"in UDP: {seen}")
 
     def do_tunnel(self, kind):
         """The target is behind a tunnel, whose other end is the guest's kernel."""
+        self.in_udp = False
         self.tunnel = {"gre": "gre = { key = 7 }",
                        "l2tp": 'l2tp = { session_in = 7, session_out = 8, cookie_in = "5eed1234", cookie_out = "0123456789abcdef" }'}[kind]
         self.apply()

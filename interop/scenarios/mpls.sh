@@ -1,6 +1,6 @@
 #!/bin/bash
-# The guest's kernel as a label switching router between ours, as the sender and the receiver of what ours switches, as the
-# other end of our tunnels, and as the AoE driver at the end of the path (see mpls.py for who has which label).
+# The guest's kernel as a label switching router between ours, by Ethernet and in UDP, as the sender and the receiver of what
+# ours switches, as the other end of our tunnels, and as the AoE driver at the end of the path (see mpls.py for who has which label).
 . /job/common.sh
 . /job/aoe.sh
 modprobe -a mpls_router mpls_iptunnel || die "no mpls_router"
@@ -38,6 +38,21 @@ wait_for "e7.3" dd if="$(disk 3)" of=/dev/null bs=4096 count=1 iflag=direct stat
 verify "$(disk 3)" 24M 4M || { cat /tmp/fio.log; die "fio read back wrong data"; }
 ask initiate 4
 pass "Linux pops before one edge, our switch before the other"
+
+say "labels in UDP"
+modprobe -a fou ipip || die "no fou"
+ip fou add port 6635 ipproto 137 || die "fou"
+ip link add udp1 type ipip mode mplsip local 10.77.2.2 remote 10.77.2.1 encap fou encap-sport auto encap-dport 6635 || die "mplsip"
+ip link set udp1 mtu 8000 up && sysctl -qw net.mpls.conf.udp1.input=1 || die "udp1"
+route 100 "as 102" $ler2
+ip -f mpls route replace 110 as 112 dev udp1 || die "ip -f mpls route: 110"
+ask in_udp
+wait_for "e7.3" dd if="$(disk 3)" of=/dev/null bs=4096 count=1 iflag=direct status=none
+verify "$(disk 3)" 24M 4M || { cat /tmp/fio.log; die "fio read back wrong data"; }
+ask came_in_udp
+pass "Linux swaps between labels in UDP and on Ethernet, each to an edge of ours"
+ip link del udp1
+route 110 "as 111" $lsr
 
 say "Linux sends labels through our switch to Linux"
 ip netns add far && ip link set eth4 netns far || die "no namespace"
