@@ -25,6 +25,8 @@ pub struct FrameBatch {
     pub buffers: Vec<(Buffer, u32)>,
     /// The frames, in order.
     pub frames: Vec<OutFrame>,
+    /// They go before all else that waits with their interfaces, as far as those have a place for that.
+    pub is_urgent: bool,
 }
 
 /// A frame of a [`FrameBatch`]: `prefix_length` bytes of its `head`, then `head_length` others,
@@ -228,6 +230,7 @@ impl FrameBatch {
         assert!(self.buffers.is_empty(), "{} buffers would be lost", self.buffers.len());
         self.head.clear();
         self.frames.clear();
+        self.is_urgent = false;
     }
 }
 

@@ -199,6 +199,7 @@ impl Forwarder {
         }
         if queue.first.is_empty() {
             self.due.first.push(link);
+            queue.first.is_urgent = true;
         }
         queue.first.push_whole(link, [front, message]);
         queue.counters.queued += 1;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::flat;
-use crate::lan::{INTERFACE, wait_until};
-use crate::routed::{Network, SERVED, both_up, pseudowire, wait_for};
+use crate::lan::{INTERFACE, must, wait_until};
+use crate::routed::{Network, SERVED, both_up, pseudowire, round_trip, routers, wait_for};
 use crate::tunnels::connect;
 use crate::udp::{far, named, near};
 
@@ -94,4 +94,40 @@ fn a_port_sends_no_more_than_its_rate_and_bfd_before_data() {
         });
         assert!(first.join().expect("it ends").contains("bytes in 3000 ms"));
     });
+}
+
+#[test]
+fn messages_about_paths_leave_with_a_priority_of_their_own() {
+    let Some(network) = Network::make(1500) else { return };
+    let home = tempfile::tempdir().unwrap();
+    let routers = routers(&network, home.path(), Some(BFD));
+    let _target = network.serve(home.path(), "serv1", &SERVED);
+    // Counted where a queue with classes would sort them.
+    let at = network.at("ler1");
+    for line in [
+        "add table netdev seen",
+        "add counter netdev seen first",
+        "add counter netdev seen data",
+        "add chain netdev seen out { type filter hook egress device lsr1 priority 0 ; }",
+        "add rule netdev seen out meta priority 0:7 counter name first",
+        "add rule netdev seen out meta priority 0:0 counter name data",
+    ] {
+        must(&format!("netns exec {at} nft {line}"));
+    }
+    let count = |name: &str| -> u64 {
+        let mut nft = network.command("ler1", "nft");
+        let output =
+            nft.args(["list", "counter", "netdev", "seen", name]).output().expect("it runs");
+        let text = flat(&output.stdout);
+        let packets = text.split_once("packets ").expect("a counter").1;
+        packets.split_whitespace().next().and_then(|count| count.parse().ok()).expect("a number")
+    };
+    for router in &routers[..1] {
+        wait_for(router, "serv1", "up by both paths", both_up);
+    }
+    wait_until("BFD goes first", || count("first") > 10);
+    let before = (count("first"), count("data"));
+    round_trip(&network, home.path(), "lx", 1);
+    let (first, data) = (count("first") - before.0, count("data") - before.1);
+    assert!(data > 500 && first < data / 2, "{first} first, {data} frames of data");
 }

@@ -345,6 +345,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if open.full {
             return 0;
         }
+        open.socket.set_urgent(batch.is_urgent);
         let counters = open.socket.counters.clone();
         let mut done = 0;
         while done < frames.len() {

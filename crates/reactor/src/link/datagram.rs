@@ -34,7 +34,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::counters::{Counters, Source};
 use super::filter::{self, NOTHING};
-use super::packet::{option, set_option, set_send_buffer};
+use super::packet::{option, set_option, set_send_buffer, set_urgent};
 use super::ring::Slot;
 use super::socket::{LinkSocket, Way};
 use crate::mailbox::ring;
@@ -49,8 +49,6 @@ const PER_FRAME: u32 = 768;
 const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// What a neighbour sends, and nobody beyond it can (RFC 5082).
 const HOP_LIMIT: u32 = 255;
-/// Messages about a path go before data. The kernel lets 7 be set with CAP_NET_ADMIN.
-const PRIORITIES: [libc::c_int; 2] = [7, 6];
 /// Any port.
 const ANY: u16 = 0;
 
@@ -245,7 +243,12 @@ pub(super) fn open(
     };
     let receive = Arc::new(OwnedFd::from(receive));
     let source = Source::Datagram { socket: Arc::downgrade(&receive), seen: 0 };
-    Ok(LinkSocket::new(link, receive, Way::Datagram(Box::new(way)), source, None, counters))
+    let way = Way::Datagram(Box::new(way));
+    let mut socket = LinkSocket::new(link, receive, way, source, None, counters);
+    if options.neighbour_on.is_some() {
+        socket.keep_urgency();
+    }
+    Ok(socket)
 }
 
 /// Of what the peer sends: all, or what came over no router.
@@ -296,10 +299,8 @@ fn new_socket(options: &PeerOptions, kind: Type, protocol: Protocol) -> io::Resu
             IpAddr::V4(_) => socket.set_ttl_v4(HOP_LIMIT)?,
             IpAddr::V6(_) => socket.set_unicast_hops_v6(HOP_LIMIT)?,
         }
-        let mut tries = PRIORITIES.iter();
-        while let Some(priority) = tries.next()
-            && set_option(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority).is_err()
-        {}
+        // Nothing but messages about the link is sent there.
+        set_urgent(fd, true);
     }
     Ok(socket)
 }

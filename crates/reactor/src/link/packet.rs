@@ -204,6 +204,20 @@ pub(super) fn set_option<T>(fd: RawFd, level: i32, name: i32, value: &T) -> io::
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Of messages about paths, which go before data where an interface's queue has classes. The kernel lets
+/// 7 be set with CAP_NET_ADMIN.
+const PRIORITIES: [libc::c_int; 2] = [7, 6];
+
+/// What a socket sends from now on goes before all else that waits with its interface, or as all else
+/// does.
+pub(super) fn set_urgent(fd: RawFd, is_urgent: bool) {
+    let priorities = if is_urgent { &PRIORITIES[..] } else { &[0] };
+    let mut tries = priorities.iter();
+    while let Some(priority) = tries.next()
+        && set_option(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority).is_err()
+    {}
+}
+
 /// An option of a socket that is a number or several.
 pub(super) fn option<T: Default>(fd: RawFd, level: i32, name: i32) -> io::Result<T> {
     let mut value = T::default();

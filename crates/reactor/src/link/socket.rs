@@ -13,6 +13,7 @@ use libc::mmsghdr;
 
 use super::counters::{Counters, LinkCells, Source};
 use super::datagram::Datagram;
+use super::packet::set_urgent;
 use super::ring::{Ring, Slot};
 use super::xdp::{self, Xdp};
 use crate::sockets;
@@ -44,6 +45,9 @@ pub(crate) struct LinkSocket {
     socket: Arc<OwnedFd>,
     /// Bytes of a frame that can be sent on, at most; `None` if none is.
     forwarded_max: Option<u32>,
+    /// Whether what it sends goes before all else that waits with its interface; `None`: that was said
+    /// once and for all.
+    is_urgent: Option<bool>,
     send_calls: u64,
 }
 
@@ -57,7 +61,43 @@ impl LinkSocket {
         counters: Arc<Counters>,
     ) -> Box<LinkSocket> {
         counters.begin(source, way.frames());
-        Box::new(LinkSocket { link, counters, way, socket, forwarded_max, send_calls: 0 })
+        let is_urgent = Some(false);
+        Box::new(LinkSocket {
+            link,
+            counters,
+            way,
+            socket,
+            forwarded_max,
+            is_urgent,
+            send_calls: 0,
+        })
+    }
+
+    /// All that it ever sends is as urgent as it was made to be.
+    pub(super) fn keep_urgency(&mut self) {
+        self.is_urgent = None;
+    }
+
+    /// What is sent from now on is urgent, or not. A system call when that is another thing; AF_XDP
+    /// has no queue of the kernel's.
+    #[inline]
+    pub(crate) fn set_urgent(&mut self, is_urgent: bool) {
+        if self.is_urgent.is_some_and(|was| was != is_urgent) {
+            self.is_urgent = Some(is_urgent);
+            if !matches!(self.way, Way::Xdp(_)) {
+                set_urgent(self.sender(), is_urgent);
+                self.send_calls += 1;
+            }
+        }
+    }
+
+    /// The descriptor that sends.
+    fn sender(&self) -> RawFd {
+        let descriptor = match &self.way {
+            Way::Datagram(datagram) => datagram.sender(),
+            _ => None,
+        };
+        descriptor.unwrap_or(self.descriptor())
     }
 
     /// The descriptor to watch, for frames and for room to send.
@@ -141,11 +181,7 @@ impl LinkSocket {
             // SAFETY: the caller vouches for the messages.
             return unsafe { xdp.send(messages) };
         }
-        let descriptor = match &self.way {
-            Way::Datagram(datagram) => datagram.sender(),
-            _ => None,
-        };
-        let descriptor = descriptor.unwrap_or(self.descriptor());
+        let descriptor = self.sender();
         self.send_calls += 1;
         // SAFETY: the caller vouches for the messages. The kernel copies the bytes before it
         // returns.
