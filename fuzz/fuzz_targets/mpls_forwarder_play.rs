@@ -17,8 +17,8 @@ use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUEUE_MAX;
 use mpls::{
     Action, Change, Core, Fec, FecId, Forwarder, Labels, Neighbour, NeighbourId, NhlfeId, Origin,
-    Over, Path, PortKind, Pseudowire, PseudowireId, Rate, RouterId, Sequencing, Session, Space, Tunnel,
-    TunnelId, TunnelPort, Watch, Way,
+    Over, Path, PortKind, Pseudowire, PseudowireId, Rate, RouterId, Sequencing, Session, Space,
+    Tunnel, TunnelId, TunnelPort, Watch, Way,
 };
 use plateway_fuzz::{Choices, one_line};
 use wire::bfd::{ControlPacket, Diagnostic, State};
@@ -69,7 +69,11 @@ const UDP: Core = Core { takes_explicit_null: false, over: Over::Udp, rate: None
 fn draw_kind(choices: &mut Choices<'_>) -> PortKind {
     let traffic_classes = [0, 1, 2, 3, 4, 5, 6, 7];
     choices.of(&[
-        PortKind::Core(Core { takes_explicit_null: true, over: Over::Ethernet, rate: Rate::new(64_000) }),
+        PortKind::Core(Core {
+            takes_explicit_null: true,
+            over: Over::Ethernet,
+            rate: Rate::new(64_000),
+        }),
         PortKind::Core(Core { takes_explicit_null: true, over: Over::Udp, rate: None }),
         PortKind::Core(UDP),
         PortKind::Core(Core::default()),

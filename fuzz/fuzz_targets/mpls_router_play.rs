@@ -349,7 +349,12 @@ impl Play {
         }
         let set = self.router.set_pseudowire(self.now, PseudowireId(id), value.clone());
         if set.is_ok() {
-            if before.as_ref().is_none_or(|before| before.control_word != value.control_word) {
+            // Of another circuit nothing is known, nor of numbers that were ignored.
+            let is_same = |before: &Pseudowire| {
+                let circuit = before.fec.circuit == value.fec.circuit;
+                circuit && before.control_word == value.control_word
+            };
+            if !before.as_ref().is_some_and(is_same) {
                 self.last.remove(&id);
             }
             if entry.is_some_and(|(label, _)| label != value.label_in) {
@@ -366,7 +371,10 @@ impl Play {
         match choices.below(4) {
             0 => {
                 let over = choices.of(&[Over::Ethernet, Over::Udp]);
-                self.router.set_port(port, Role::Core(Core { takes_explicit_null: true, over, rate: None }));
+                self.router.set_port(
+                    port,
+                    Role::Core(Core { takes_explicit_null: true, over, rate: None }),
+                );
             }
             1 => self.router.set_port(port, Role::Core(Core::default())),
             2 => self.router.set_port(port, Role::Circuit(Circuit::new(choices.byte().into()))),
