@@ -38,7 +38,7 @@ fn every_documented_request_is_answered_as_documented() {
     assert_eq!(document, json_of(&ask(home.path(), "GET", "/openapi.json", "").1));
     assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")));
     let paths = document["paths"].as_object().expect("paths");
-    assert_eq!(paths.len(), 13, "{paths:?}");
+    assert_eq!(paths.len(), 14, "{paths:?}");
     for (path, methods) in paths {
         for (method, told) in methods.as_object().expect("methods") {
             let body =
@@ -47,6 +47,7 @@ fn every_documented_request_is_answered_as_documented() {
             let of_host = path.ends_with("hosts") || path.ends_with("sessions");
             let more = match path.contains("groups") {
                 true => "?state=non-optimized",
+                false if path.ends_with("bins") => "?port=eth1&milliseconds=1",
                 false if of_host => "?host=nqn.2026-11.a:b",
                 false => "",
             };
@@ -84,6 +85,9 @@ fn what_is_no_request_is_told_so() {
         ("POST", "/v1/volumes/v0/hosts", 400),
         ("POST", "/v1/groups/1", 400),
         ("POST", "/v1/groups/1?state=asleep", 400),
+        ("POST", "/v1/routers/bins?port=eth1", 400),
+        ("POST", "/v1/routers/bins?port=eth1&milliseconds=0", 400),
+        ("POST", "/v1/routers/bins?port=eth1&milliseconds=10001", 400),
     ] {
         let (seen, body) = ask(home.path(), method, path, "");
         assert_eq!(seen, code, "{method} {path}: {body}");
@@ -106,6 +110,7 @@ fn what_cannot_be_done_is_refused_in_words() {
         ("POST", "volumes/v7/reservation/clear", "", "v7"),
         ("POST", "groups/9?state=standby", "", "there are 1"),
         ("DELETE", "sessions?host=nqn.2026-11.a:b", "", "nqn.2026-11.a:b"),
+        ("POST", "routers/bins?port=eth1&milliseconds=1", "", "there is no port \"eth1\""),
     ] {
         let (seen, answer) = ask(home.path(), method, &format!("/v1/{path}"), body);
         assert_eq!(seen, 409, "{method} {path}: {answer}");
