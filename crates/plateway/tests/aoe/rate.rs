@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::flat;
+use crate::common::{flat, plateway, write};
 use crate::lan::{INTERFACE, must, wait_until};
 use crate::routed::{Network, SERVED, both_up, pseudowire, round_trip, routers, wait_for};
 use crate::tunnels::connect;
@@ -81,6 +81,14 @@ fn a_port_sends_no_more_than_its_rate_and_bfd_before_data() {
     assert!(count("sent_bytes") > before);
     let said = flat(routers[0].ask(&["route", "bins", "serv1", "--time", "5ms"]).as_bytes());
     assert!(said.starts_with("port serv1 of router router: 0 bytes in 5 ms"), "{said}");
+    // The file of a server says where it is asked.
+    let socket = home.path().join("ler1/ler1.sock");
+    let server = format!("[server]\ncontrol = {:?}\n", socket.display().to_string());
+    let path = write(home.path(), &(server + &near(BFD, "")));
+    let mut command = plateway();
+    command.args(["route", "bins", "serv1", "--time", "5ms", "--config", &path]);
+    let said = flat(&command.output().expect("it runs").stdout);
+    assert!(said.contains("0 bytes in 5 ms"), "{said}");
     let said = routers[0].refuse(&["route", "bins", "nobody"]);
     assert!(said.contains("there is no port \"nobody\" (ports: wan, six, serv1, servi)"), "{said}");
     let said = routers[0].refuse(&["route", "bins", "wan", "--time", "11s"]);

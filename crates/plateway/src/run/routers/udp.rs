@@ -35,6 +35,7 @@ pub(crate) fn look_at_port_in_udp(
 ) -> Result<RoutedSight, RunError> {
     let title = config.title();
     let path = look_at_peer(&options(way, ShardId(0)))
+        // Unrecorded: what no host could make right was refused in the file.
         .map_err(|error| RunError::new(error.to_string()).within(&title))?;
     let is_it = |other: &PortConfig| other.udp.is_some_and(|other| other.is_same(way));
     let is_served = inventory.served().is_some_and(|one| one.args.routing.ports.iter().any(is_it));
