@@ -3,12 +3,14 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 
 from lan import BELL_ADDRESS, Lan
 from target import MIB, NQN, Bell, Broken, Target, remove_folder
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 GUEST_LIMIT_S = 1800  # boot and script; a hang guard: the longest takes about 90 s on two idle cores
+HUNG, HUNG_LINES = 124, 3  # what `guest` ends with then; and the lines of the script that are told again
 GUEST_MAC = "52:54:00:a0:e0:01"  # eth0 of the guest on a LAN, so that an export can name it among its hosts
 STRIPE_SECTORS = 0x7E000  # of stripe_of_four's v0: four files of 64 MiB, each less what its volume keeps for itself
 
@@ -29,7 +31,7 @@ class Case:
     `lan`; `listener` is what the configuration says more of its interface (vlan, link)."""
 
     def __init__(self, options, driver=None, shards=1, mtu=None, kind=Target, lan=Lan, **listener):
-        self.keep = options.keep
+        self.keep, self.said = options.keep, []
         self.lan = lan(mtu) if mtu else None
         try:
             self.folder = scratch()
@@ -59,9 +61,19 @@ class Case:
 
     def passes(self, code):
         """The guest's script must have ended well, and so must the target."""
+        if code == HUNG:
+            self.tell_of_hang()
         if code != 0:
             raise Broken(f"the guest's script ended with {code}")
         self.target.stop()
+
+    def tell_of_hang(self):
+        """Whoever reads of a script that never ended has but its last words, and those of the target while it still lives."""
+        say(f"the target:\n{self.target.ask_status()}")
+        for line in self.said[-HUNG_LINES:]:
+            say(f"FAIL: the guest hung after: {line.rstrip()}")
+        for asked, since in list(self.bell.unanswered.items()):
+            say(f"FAIL: the bell was asked to {asked} {time.monotonic() - since:.0f} s ago, and has not answered")
 
     def notices(self, code, text, planted):
         """The script must have failed in each of the planted ways, {name: pattern of its FAIL line}, and in no other: a
@@ -94,7 +106,9 @@ class Case:
             command += ["--file", f"{HERE}/scenarios/{name}"]
         for key, value in env.items():
             command += ["--env", f"{key}={value}"]
-        return boot([*command, f"{HERE}/scenarios/{script}"])
+        code, text = boot([*command, f"{HERE}/scenarios/{script}"])
+        self.said = text.splitlines()
+        return code, text
 
 
 def boot(command):

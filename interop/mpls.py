@@ -121,8 +121,16 @@ class Routed(Target):
 
     def show(self, *words):
         """All of our routers, as they are now."""
-        return subprocess.run([self.binary, "route", "show", *words, "--control", self.control], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=True).stdout
+        done = self.command("route", "show", *words)
+        if done.returncode != 0:
+            raise Broken(f"route show ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def ask_status(self):
+        try:
+            return super().ask_status() + self.show()
+        except Broken as error:
+            return f"FAIL: {error}"
 
     def shown(self, router):
         return next(one for one in json.loads(self.show("--json"))["routers"] if one["name"] == router)

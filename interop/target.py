@@ -17,6 +17,7 @@ from lan import BELL_ADDRESS, INTERFACE
 
 MIB = 1 << 20
 START_LIMIT_S = 120  # from exec to the first status; a hang guard, not an expectation
+COMMAND_LIMIT_S = 300  # for one command that asks the target; a hang guard
 STOP_LIMIT_S = 120  # SIGTERM drains for at most 5 s; the rest is room for a loaded machine
 HOSTNQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"  # the guest's, see ./guest
 NQN = "nqn.2026-11.net.plateway:interop"
@@ -153,9 +154,24 @@ class Target:
                 raise Broken(f"the target does not answer after {START_LIMIT_S} s")
             time.sleep(0.05)
 
+    def command(self, *words):
+        """One of our one-shot commands about this target. One that hangs is an error, which says which it was."""
+        try:
+            return subprocess.run([self.binary, *words, "--control", self.control], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, check=False, timeout=COMMAND_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise Broken(f"{' '.join(words)} has not ended after {COMMAND_LIMIT_S} s")
+
     def answers(self):
-        return subprocess.run([self.binary, "status", "--control", self.control], stdin=subprocess.DEVNULL,
-                              capture_output=True, check=False).returncode == 0
+        return self.command("status").returncode == 0
+
+    def ask_status(self):
+        """What it says of itself, or why it says nothing."""
+        try:
+            done = self.command("status")
+            return done.stdout + done.stderr
+        except Broken as error:
+            return f"FAIL: {error}"
 
     def must_live(self):
         if self.process is None:
@@ -190,8 +206,7 @@ class Target:
         self.must_live()
         self.write_config()
         # What the guests use is taken away on purpose.
-        done = subprocess.run([self.binary, "apply", self.config, "--control", self.control,
-                               "--yes", "--allow-empty"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = self.command("apply", self.config, "--yes", "--allow-empty")
         self.say(done.stdout.strip())
         if done.returncode != 0:
             raise Broken(f"apply ended with {done.returncode}: {done.stderr.strip()}")
@@ -250,8 +265,7 @@ class Target:
 
     def do_group(self, group, state):
         """Sets the state of a group of listeners; answered once it is in force."""
-        done = subprocess.run([self.binary, "group", "set", group, state, "--control", self.control],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = self.command("group", "set", group, state)
         if done.returncode != 0:
             raise Broken(f"group set ended with {done.returncode}: {done.stderr.strip()}")
 
@@ -278,7 +292,7 @@ class Target:
             try:
                 action(*arguments)
                 return "ok"
-            except (Broken, OSError, KeyError, TypeError, ValueError) as error:
+            except (Broken, OSError, LookupError, StopIteration, TypeError, ValueError) as error:
                 return "error " + " ".join(str(error).split())
 
 
@@ -287,11 +301,15 @@ class Bell(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self, target, lan=None):
+        self.unanswered = {}  # lines, and since when
+
         class Handler(socketserver.StreamRequestHandler):
             def handle(self):
                 line = self.rfile.readline(4096).decode(errors="replace").strip()
                 target.say(f"bell: {line}")
+                self.server.unanswered[line] = time.monotonic()
                 answer = target.answer(line)
+                del self.server.unanswered[line]
                 if answer != "ok":
                     target.say(f"bell: {line}: {answer}")
                 self.wfile.write(answer.encode() + b"\n")

@@ -31,6 +31,18 @@ ask() {
     [ "$answer" = ok ] || die "the host could not $*: $answer"
 }
 
+# Whoever hangs is seen by it: every few minutes of the guest's clock, what does not run and in which call of the kernel's it waits.
+tell_of_waiting() {
+    local task
+    while sleep 300; do
+        for task in /proc/[0-9]*; do
+            [ -s "$task/cmdline" ] && say "waiting: $(tr '\0' ' ' <"$task/cmdline" | cut -c 1-60): $(head -n 3 "$task/stack" | cut -d' ' -f2 | tr '\n' ' ')"
+        done
+        [ ! -d /sys/block/etherd!e7.3 ] || { mount -t debugfs none /sys/kernel/debug 2>/dev/null; say "driver: $(tail -n 30 /sys/kernel/debug/aoe/* | tr '\n\t' '; ')"; }
+    done
+}
+tell_of_waiting 2>/dev/null &
+
 # wait_for WHAT COMMAND...: until the command succeeds.
 wait_for() {
     local what=$1 n=0

@@ -90,7 +90,7 @@ pub(crate) struct LastWords {
 
 impl LastWords {
     const FAILURES_MAX: usize = 3;
-    const LAST_MAX: usize = 3;
+    pub(crate) const LAST_MAX: usize = 12;
     /// Bytes of a line that are looked at and kept. Not all that is printed is lines.
     const LINE_MAX: usize = 4096;
 
