@@ -12,7 +12,10 @@ pub enum Event {
     Up,
     /// They no longer do, or one of them is to think so: why, as the peer is told.
     Down(Diagnostic),
-    /// The peer goes by another discriminator than before without a silence between: it began anew.
+    /// The session hears a peer, of which it has not heard before.
+    FirstHeard,
+    /// The peer goes by another discriminator than the last that was heard, after whatever silence: it
+    /// began anew.
     DiscriminatorChanged,
 }
 
@@ -24,7 +27,8 @@ pub(crate) struct News {
     is_up: bool,
     /// Why it is no longer as up as was told.
     down: Option<Diagnostic>,
-    is_discriminator_changed: bool,
+    /// That the peer is another one than before, or the first.
+    peer: Option<Event>,
 }
 
 impl News {
@@ -39,18 +43,19 @@ impl News {
         }
     }
 
-    pub(crate) fn discriminator_changed(&mut self) {
-        self.is_discriminator_changed = true;
+    pub(crate) fn peer_changed(&mut self, is_first: bool) {
+        let event = if is_first { Event::FirstHeard } else { Event::DiscriminatorChanged };
+        self.peer = Some(event);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self.is_discriminator_changed && self.down.is_none() && self.is_told_up == self.is_up
+        self.peer.is_none() && self.down.is_none() && self.is_told_up == self.is_up
     }
 
     /// The next to tell.
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        if core::mem::take(&mut self.is_discriminator_changed) {
-            return Some(Event::DiscriminatorChanged);
+        if let Some(event) = self.peer.take() {
+            return Some(event);
         }
         if let Some(diagnostic) = self.down.take() {
             self.is_told_up = false;
@@ -85,7 +90,7 @@ mod tests {
         news.down(Diagnostic::PATH_DOWN);
         news.up();
         news.down(Diagnostic::NEIGHBOR_SIGNALED_DOWN);
-        news.discriminator_changed();
+        news.peer_changed(false);
         news.up();
         assert!(!news.is_empty());
         assert_eq!(news.pop(), Some(Event::DiscriminatorChanged));

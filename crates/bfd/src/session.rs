@@ -84,6 +84,8 @@ pub(crate) struct Session {
     state: SessionState,
     diagnostic: Diagnostic,
     remote: Remote,
+    /// The discriminator that was heard last, also after a silence; 0: none was.
+    last_heard: u32,
     intervals: Intervals,
     /// When the present interval began, and by how much it is shortened.
     sent_at: Instant,
@@ -117,6 +119,7 @@ impl Session {
             state: SessionState::Down,
             diagnostic: Diagnostic::NONE,
             remote: Remote::NOBODY,
+            last_heard: 0,
             intervals: Intervals::new(wanted(&settings, SessionState::Down)),
             sent_at: now,
             jitter_ppm: 1_000_000 - draw_jitter_ppm(random, settings.detect_mult),
@@ -168,8 +171,9 @@ impl Session {
         packet: &ControlPacket,
     ) -> Result<(), DropReason> {
         let ControlPacket { my_discriminator, state_flags: flags, .. } = *packet;
-        if ![0, my_discriminator].contains(&self.remote.discriminator) {
-            self.news.discriminator_changed();
+        if self.last_heard != my_discriminator {
+            self.news.peer_changed(self.last_heard == 0);
+            self.last_heard = my_discriminator;
         }
         let received = SessionState::of(packet.state());
         // A packet that the next lines discard was still a valid one, from somebody who is there.
@@ -211,6 +215,9 @@ impl Session {
         self.counters.expirations += 1;
         let kept = self.remote.discriminator;
         self.remote = Remote::NOBODY;
+        if planted("silence-hides-who-began-anew") {
+            self.last_heard = 0;
+        }
         if planted("discriminator-is-not-forgotten") {
             self.remote.discriminator = kept;
         }

@@ -13,7 +13,7 @@ use pair::run;
 const SEEDS: u64 = 100;
 
 /// The errors, by the promise that each breaks.
-const LINES: [&str; 15] = [
+const LINES: [&str; 16] = [
     // Nobody is up for longer than a detection time after it heard anything.
     "silence-lasts-twice-as-long",
     "stalls-excuse-for-ever",
@@ -34,6 +34,8 @@ const LINES: [&str; 15] = [
     // A packet is for the session that it names.
     "astray-is-at-home",
     "stranger-is-taken-by-its-carrier",
+    // A peer that began anew is told of, however long it took for that.
+    "silence-hides-who-began-anew",
 ];
 
 #[test]

@@ -7,7 +7,7 @@ fn a_session_comes_up_by_down_init_and_up_and_tells_it_once() {
     let mut end = End::new(SETTINGS);
     assert_eq!(end.state(), SessionState::Down);
     end.hear(ControlPacket { your_discriminator: 0, ..end.packet(State::DOWN) });
-    assert_eq!((end.state(), end.events()), (SessionState::Init, vec![]));
+    assert_eq!((end.state(), end.events()), (SessionState::Init, vec![Event::FirstHeard]));
     end.hear(end.packet(State::INIT));
     assert_eq!((end.state(), end.events()), (SessionState::Up, vec![Event::Up]));
     end.hear(end.packet(State::UP));
@@ -50,8 +50,8 @@ fn a_peer_that_is_administratively_down_keeps_the_session_down() {
     end.hear(end.packet(State::DOWN));
     end.hear(end.packet(State::ADMIN_DOWN));
     assert_eq!(end.state(), SessionState::Down);
-    // It never was up, so nobody is told.
-    assert_eq!((end.events(), end.counters().downs), (vec![], 0));
+    // It never was up, so nobody is told that it is not.
+    assert_eq!((end.events(), end.counters().downs), (vec![Event::FirstHeard], 0));
 }
 
 #[test]
@@ -142,6 +142,18 @@ fn a_peer_that_began_anew_is_told_and_takes_the_session_down() {
     assert_eq!(end.sent()[0].your_discriminator, PEER + 1);
     end.hear(anew);
     assert_eq!((end.events(), end.state()), (vec![], SessionState::Init));
+}
+
+#[test]
+fn a_peer_that_began_anew_in_silence_is_told_when_it_is_heard() {
+    let mut end = End::up(SETTINGS);
+    end.sent_within(ms(10_000));
+    assert_eq!(end.events(), [Event::Down(Diagnostic::DETECTION_TIME_EXPIRED)]);
+    end.hear(end.packet(State::DOWN));
+    assert_eq!(end.events(), [], "the same one is back");
+    end.sent_within(ms(10_000));
+    end.hear(ControlPacket { my_discriminator: PEER + 1, ..end.packet(State::DOWN) });
+    assert_eq!(end.events(), [Event::DiscriminatorChanged]);
 }
 
 #[test]

@@ -68,6 +68,9 @@ pub(super) struct Judge {
     /// Packets with P that came since the last answer.
     owed: u64,
     pub(super) is_up: bool,
+    /// The discriminator that came last, whenever that was, and what is to be told of it.
+    last_heard: u32,
+    untold: Option<Event>,
 }
 
 impl Judge {
@@ -85,6 +88,8 @@ impl Judge {
             has_asked: false,
             owed: 0,
             is_up: false,
+            last_heard: 0,
+            untold: None,
         }
     }
 
@@ -103,6 +108,12 @@ impl Judge {
             self.rx_most_us = self.rx_in_force_us.max(self.settings.required_min_rx_interval_us);
         }
         self.owed += u64::from(packet.state_flags.is_poll() && is_answered);
+        let before = core::mem::replace(&mut self.last_heard, packet.my_discriminator);
+        if before == 0 {
+            self.untold = Some(Event::FirstHeard);
+        } else if before != packet.my_discriminator {
+            self.untold = Some(Event::DiscriminatorChanged);
+        }
         self.heard =
             Some(Heard { at: now, packet, must_until: now, may_until: now, excuses: (0, 0) });
         self.longest_us = self.longest_us.max(self.interval_us());
@@ -150,7 +161,12 @@ impl Judge {
                     self.expired(now)?;
                 }
             }
-            Event::DiscriminatorChanged => {}
+            Event::FirstHeard | Event::DiscriminatorChanged => {
+                let expected = self.untold.take();
+                if expected != Some(event) {
+                    return Err(format!("tells {event:?}, expected {expected:?}"));
+                }
+            }
         }
         Ok(())
     }
@@ -173,6 +189,9 @@ impl Judge {
 
     /// It was called, and is in this state.
     pub(super) fn is(&mut self, now: Instant, state: SessionState) -> Result<(), String> {
+        if let Some(event) = self.untold {
+            return Err(format!("did not tell {event:?}"));
+        }
         let Some(((_, most), _)) = self.patience() else { return Ok(()) };
         let Some(Heard { at, may_until, .. }) = self.heard else { return Ok(()) };
         if state == SessionState::Up && now >= (at + most).max(may_until) {

@@ -341,6 +341,7 @@ impl World {
                 Event::Up => self.tally.ups += 1,
                 Event::Down(Diagnostic::DETECTION_TIME_EXPIRED) => self.tally.expirations += 1,
                 Event::Down(_) => self.tally.signaled += 1,
+                Event::FirstHeard => {}
                 Event::DiscriminatorChanged => self.tally.begun_anew += 1,
             }
             let judge = &mut end.judges[carrier.0 as usize];

@@ -258,7 +258,7 @@ impl Forwarder {
                 self.look_at_neighbour(now, key);
             }
             // It went down or comes up with it; what it carries are not its frames.
-            BfdEvent::DiscriminatorChanged => {}
+            BfdEvent::FirstHeard | BfdEvent::DiscriminatorChanged => {}
         }
     }
 

@@ -337,13 +337,20 @@ impl Forwarder {
             match event {
                 BfdEvent::Up => self.path_changed(now, (router, id, way), Ok(())),
                 BfdEvent::Down(why) => self.path_changed(now, (router, id, way), Err(why)),
+                BfdEvent::FirstHeard => self.follow_anew(router, id),
                 BfdEvent::DiscriminatorChanged => {
-                    if let Some(routed) = self.routers.get_mut(router.0) {
-                        routed.router.follow_anew(id);
-                    }
+                    self.follow_anew(router, id);
                     self.events.push_back((router, Event::BeganAnew(id)));
                 }
             }
+        }
+    }
+
+    /// The other end is one whose numbers are not known: it began anew, or is heard for the first time,
+    /// as one that got BFD only now, and numbers that it had before may be what is expected.
+    fn follow_anew(&mut self, router: RouterId, id: PseudowireId) {
+        if let Some(routed) = self.routers.get_mut(router.0) {
+            routed.router.follow_anew(id);
         }
     }
 

@@ -301,6 +301,31 @@ fn the_numbers_of_an_end_that_began_anew_are_followed_once_it_is_heard() {
 }
 
 #[test]
+fn they_are_followed_also_if_it_was_silent_for_long_or_got_bfd_only_now() {
+    let mut pair = Pair::up();
+    let restart = |pair: &mut Pair, away: u64| {
+        for _ in 0..100 {
+            pair.send(0);
+        }
+        pair.ends[0] = Forwarder::new(9);
+        pair.pass(away);
+        pair.ends[0] = end(0, 3 + away);
+        pair.pass(4_000);
+        let before = pair.delivered[1].len();
+        pair.send(0);
+        assert_eq!(pair.delivered[1].len(), before + 1, "away for {away} ms");
+    };
+    restart(&mut pair, 5_000);
+    // The receiver that stayed was not watched when its sender went.
+    for end in &mut pair.ends {
+        end.change(pair.now, R, Change::SetWatch(P, None)).unwrap();
+    }
+    pair.pass(1_000);
+    pair.ends[1].change(pair.now, R, Change::SetWatch(P, Some(WATCH))).unwrap();
+    restart(&mut pair, 0);
+}
+
+#[test]
 fn messages_about_paths_leave_before_the_data_of_their_turn() {
     let mut pair = Pair::up();
     let due = pair.ends[0].poll_timeout().unwrap();
