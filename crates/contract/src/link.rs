@@ -30,7 +30,7 @@ mod opened;
 
 use core::fmt;
 
-use block::{Instant, ShardId};
+use block::{Instant, Memory, ShardId};
 use wire::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
 
 pub use wire::ethernet::{EtherType, MacAddress, TagControl, VlanTag};
@@ -207,8 +207,9 @@ pub trait VirtualLinks: fmt::Debug + Send {
 
     /// Of the frames of a batch those for virtual links have what goes around them put in front
     /// ([`FrameBatch::put_in_front`]), and leave by real links. One that cannot is left as it is:
-    /// the driver, who does not know its link, drops it.
-    fn encapsulate(&mut self, batch: &mut FrameBatch);
+    /// the driver, who does not know its link, drops it. One that may not leave yet is taken out of the
+    /// batch, a copy of what it says in `memory` with it, and is one of the machine's own then.
+    fn encapsulate(&mut self, now: Instant, batch: &mut FrameBatch, memory: &dyn Memory);
 
     /// The next frames of its own, for real links, at the end of a turn.
     fn poll_batch(&mut self) -> Option<FrameBatch> {

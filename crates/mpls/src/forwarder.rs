@@ -31,7 +31,7 @@ use core::mem::discriminant;
 use std::collections::{BTreeMap, VecDeque};
 
 use bfd::Sessions;
-use block::{IdMap, Instant, Random};
+use block::{IdMap, Instant, Memory, Random};
 use contract::{FrameBatch, InFrame, LinkFacts, LinkId, Links, MacAddress, Misfits, VirtualLinks};
 use wire::ethernet::{EtherType, HEADER_SIZE};
 
@@ -509,10 +509,11 @@ impl VirtualLinks for Forwarder {
     }
 
     #[inline]
-    fn encapsulate(&mut self, batch: &mut FrameBatch) {
+    fn encapsulate(&mut self, now: Instant, batch: &mut FrameBatch, memory: &dyn Memory) {
         if self.virtuals.is_empty() {
             return;
         }
+        let mut waiting = Vec::new();
         for index in 0..batch.frames.len() {
             let frame = batch.frames[index];
             let Some(port) = self.ports.get(frame.link.0) else { continue };
@@ -524,8 +525,13 @@ impl VirtualLinks for Forwarder {
             if let Ok((by, front)) = router.handle_own(frame.link, head, frame.len() as usize) {
                 batch.put_in_front(index, by, &front);
                 let bytes = batch.frames[index].len() as usize;
-                self.ports[by.0].queue.charge(bytes);
+                if !self.ports[by.0].queue.lets_pass(now, bytes) {
+                    waiting.push(index);
+                }
             }
+        }
+        if !waiting.is_empty() {
+            self.wait(now, batch, &waiting, memory);
         }
     }
 

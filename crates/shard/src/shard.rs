@@ -477,13 +477,8 @@ impl Machine for Shard {
     #[inline]
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {
         let mut effect = self.effects.pop_front();
-        match &mut effect {
-            // What whoever carries virtual links sends is for links of the driver's.
-            Some(Effect::SendFrames { token, batch }) if *token != machine::VIRTUAL_LINKS.0 => {
-                self.frames.encapsulate(batch);
-            }
-            Some(Effect::Mail { mail, .. }) => mail.passed(),
-            _ => {}
+        if let Some(Effect::Mail { mail, .. }) = &mut effect {
+            mail.passed();
         }
         effect
     }

@@ -790,7 +790,7 @@ impl VirtualLinks for Hello {
         unreachable!("it takes nothing")
     }
 
-    fn encapsulate(&mut self, _: &mut FrameBatch) {}
+    fn encapsulate(&mut self, _: Instant, _: &mut FrameBatch, _: &dyn Memory) {}
 
     fn poll_batch(&mut self) -> Option<FrameBatch> {
         let (link, facts) = self.link.filter(|_| core::mem::take(&mut self.is_due))?;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use block::Instant;
+use block::{Instant, Memory};
 use contract::{
     EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, Links, MacAddress,
     Spread, Station, Takes, VirtualLinks,
@@ -78,7 +78,7 @@ impl VirtualLinks for Pseudowire {
         Some(InFrame { link: Pseudowire::over(frame.link), tag: None, bytes })
     }
 
-    fn encapsulate(&mut self, batch: &mut FrameBatch) {
+    fn encapsulate(&mut self, _: Instant, batch: &mut FrameBatch, _: &dyn Memory) {
         for index in 0..batch.frames.len() {
             let frame = batch.frames[index];
             let Some(link) = frame.link.0.checked_sub(Pseudowire::FIRST) else { continue };

@@ -2,11 +2,12 @@
 //! the port's rate ([`crate::rate`]).
 //!
 //! Each port has batches of its own. Frames that wait for the rate are not in one yet; they go there
-//! when something is sent by the port, or time has come. Frames that begin in this process are in
-//! their sender's batch already: they take their share of the rate and do not wait for it.
+//! when something is sent by the port, or time has come. Frames that begin in this process leave with
+//! their sender's batch, uncopied, unless they have to wait: then they are copied here and are like any
+//! others.
 //! Units: frames. Errors: what is too much is dropped and counted.
 
-use block::Instant;
+use block::{Instant, Memory};
 use contract::{FrameBatch, LinkId, counters};
 
 use super::{Forwarder, Port};
@@ -59,12 +60,17 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// A frame that begins in this process leaves by the port.
+    /// Whether a frame that begins in this process may leave by the port now, as it then does.
     #[inline]
-    pub(super) fn charge(&mut self, bytes: usize) {
+    pub(super) fn lets_pass(&mut self, now: Instant, bytes: usize) -> bool {
         if let Some(shaper) = &mut self.shaper {
-            shaper.charge_later(bytes);
+            if !shaper.may_pass(now) {
+                return false;
+            }
+            shaper.charge(now, bytes);
         }
+        recorded(&mut self.recording, now, bytes);
+        true
     }
 
     /// Frames that wait for the rate leave as far as they may. Returns whether any did.
@@ -74,7 +80,7 @@ impl Queue {
         let mut has_left = false;
         let leave = |parts: [&[u8]; 2]| {
             waiting.push_whole(link, parts);
-            recorded(recording, now, parts);
+            recorded(recording, now, parts[0].len() + parts[1].len());
         };
         let mut leave = leave;
         while shaper.take(now, &mut leave) {
@@ -105,9 +111,9 @@ impl Queue {
 
 /// A frame or message leaves now.
 #[inline]
-fn recorded(recording: &mut Option<Box<Recording>>, now: Instant, parts: [&[u8]; 2]) {
+fn recorded(recording: &mut Option<Box<Recording>>, now: Instant, bytes: usize) {
     if let Some(recording) = recording {
-        recording.count(now, parts[0].len() + parts[1].len());
+        recording.count(now, bytes);
     }
 }
 
@@ -187,7 +193,27 @@ impl Forwarder {
             self.due.waiting.push(link);
         }
         queue.waiting.push_whole(link, [front, rest]);
-        recorded(&mut queue.recording, now, [front, rest]);
+        recorded(&mut queue.recording, now, front.len() + rest.len());
+    }
+
+    /// Frames of a batch that begin in this process wait for their port's rate: they are copied, and
+    /// the batch has them no more.
+    #[cold]
+    pub(super) fn wait(
+        &mut self,
+        now: Instant,
+        batch: &mut FrameBatch,
+        numbers: &[usize],
+        memory: &dyn Memory,
+    ) {
+        for number in numbers {
+            let frame = batch.frames[*number];
+            self.queue(now, frame.link, &batch.to_bytes(&frame, memory), &[]);
+        }
+        let mut number = 0..;
+        batch
+            .frames
+            .retain(|_| number.next().is_some_and(|one| numbers.binary_search(&one).is_err()));
     }
 
     /// A message about a path waits for a port, whatever else does, unless too many of these do.
@@ -203,8 +229,10 @@ impl Forwarder {
         }
         queue.first.push_whole(link, [front, message]);
         queue.counters.queued += 1;
-        queue.charge(front.len() + message.len());
-        recorded(&mut queue.recording, now, [front, message]);
+        if let Some(shaper) = &mut queue.shaper {
+            shaper.charge_later(front.len() + message.len());
+        }
+        recorded(&mut queue.recording, now, front.len() + message.len());
     }
 
     /// Frames that wait for a rate leave as far as they may.

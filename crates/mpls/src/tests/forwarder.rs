@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use block::{Buffer, Memory};
 use contract::{EtherType, FrameBatch, InFrame, LinkFacts, Station, VirtualLinks};
 use testkit::Pages;
 use wire::ethernet::{TagControl, VlanTag};
@@ -227,7 +228,7 @@ fn who_lives_on_a_virtual_link_is_shown_what_came_for_it_and_sends_from_where_da
     batch.push(&facts, &to, EtherType::AOE, &[9; 50]);
     batch.push(&facts, &Station::new(LinkId(77), NEIGHBOUR), EtherType::AOE, &[9; 50]);
     let before = batch.to_frames(&Pages::new());
-    it.encapsulate(&mut batch);
+    it.encapsulate(NOW, &mut batch, &Pages::new());
     let after = batch.to_frames(&Pages::new());
     assert_eq!(after[1], before[1], "of another link");
     assert_eq!((after[0].0, &after[0].1[14 + 12..]), (core(2), &before[0].1[..]));
@@ -237,7 +238,7 @@ fn who_lives_on_a_virtual_link_is_shown_what_came_for_it_and_sends_from_where_da
     // What is too large is left as it is, and counted.
     batch.clear();
     batch.push(&facts, &to, EtherType::AOE, &[9; 1575]);
-    it.encapsulate(&mut batch);
+    it.encapsulate(NOW, &mut batch, &Pages::new());
     assert_eq!(batch.frames[0].link, INSIDE);
     assert_eq!(it.report(NOW, R).unwrap().nhlfes[0].counters.over_mtu, 1);
 }
@@ -428,26 +429,57 @@ fn a_port_with_a_rate_holds_no_more_frames_than_others_and_lets_go_of_them_witho
 }
 
 #[test]
-fn frames_that_begin_here_take_their_share_of_a_rate() {
+fn frames_that_begin_here_wait_for_a_rate_as_any_do() {
     let mut it = inside();
     set_rate(&mut it, Some(8_000_000));
-    let to = Station::new(INSIDE, NEIGHBOUR);
-    let mut batch = FrameBatch::default();
-    batch.push(&LinkFacts { mac: INSIDE_MAC.0, ..facts(1500) }, &to, EtherType::AOE, &[9; 1400]);
-    it.encapsulate(&mut batch);
-    assert_eq!(batch.frames[0].link, core(2), "it does not wait");
-    // More than a bucket was taken before NOW.
+    change(&mut it, Change::Record(core(2), 9));
+    let (to, facts) =
+        (Station::new(INSIDE, NEIGHBOUR), LinkFacts { mac: INSIDE_MAC.0, ..facts(1500) });
+    let (mut batch, mut memory) = (FrameBatch::default(), Pages::new());
+    let mut data = Buffer::reserved(1024, 0);
+    memory.write(&mut data, 0, &[3; 1024]);
+    let buffer = batch.push_buffer(data, 0);
+    for payload in [[7; 376], [8; 376]] {
+        batch.push_with_data(&facts, &to, EtherType::AOE, &payload, (buffer, 0, 1024));
+    }
+    batch.push(&facts, &Station::new(LinkId(77), NEIGHBOUR), EtherType::AOE, &[9; 50]);
+    it.encapsulate(NOW, &mut batch, &memory);
+    // The bucket has a millisecond, and one frame overdraws it.
+    let links: Vec<LinkId> = batch.frames.iter().map(|frame| frame.link).collect();
+    assert_eq!(links, [core(2), LinkId(77)], "one waits, the others leave with their batch");
+    let first = batch.to_bytes(&batch.frames[0], &memory);
+    memory.release(batch.buffers.pop().unwrap().0);
     let swapped = labelled(&packet(&[300], 1));
     show(&mut it, core(1), None, &swapped);
-    let left = leave(&mut it).len();
-    assert_eq!(left, 1, "an idle bucket is full again");
-    it.encapsulate(&mut batch);
-    let mut again = FrameBatch::default();
-    again.push(&LinkFacts { mac: INSIDE_MAC.0, ..facts(1500) }, &to, EtherType::AOE, &[9; 1400]);
-    it.encapsulate(&mut again);
-    show(&mut it, core(1), None, &swapped);
-    assert_eq!(leave(&mut it), [], "it waits for what was sent from here");
-    assert!(it.poll_timeout().is_some_and(|at| at > NOW));
+    let queue = it.report(NOW, R).unwrap().ports[1].queue;
+    assert_eq!((leave(&mut it).len(), queue.delayed, queue.queued), (0, 2, 2));
+    let second = Duration::from_millis(2);
+    it.handle_timeout(NOW + second);
+    let left = leave(&mut it);
+    let as_it_was =
+        |bytes: &[u8]| bytes.iter().map(|byte| if *byte == 8 { 7 } else { *byte }).collect();
+    let its: Vec<Vec<u8>> = left.iter().map(|(_, bytes)| as_it_was(bytes)).collect();
+    // The second in its pseudowire, with its data, as they were when it was sent.
+    assert_eq!(its[0][first.len() - 1400..], first[first.len() - 1400..]);
+    assert_eq!((left[0].0, its[0].len()), (core(2), first.len()));
+    it.handle_timeout(NOW + 2 * second);
+    assert_eq!(leave(&mut it).len() + left.len(), 2, "and what was forwarded behind it");
+    let bins = it.report(NOW, R).unwrap().ports[1].bins.clone().unwrap();
+    assert_eq!(
+        (bins[0] as usize, bins[2] as usize >= first.len()),
+        (first.len(), true),
+        "{bins:?}"
+    );
+    // Nor do more of them wait than of others.
+    set_rate(&mut it, Some(Rate::LEAST));
+    for _ in 0..QUEUE_MAX + 20 {
+        let mut batch = FrameBatch::default();
+        batch.push(&facts, &to, EtherType::AOE, &[9; 1400]);
+        it.encapsulate(NOW + 3 * second, &mut batch, &memory);
+    }
+    let queue = it.report(NOW, R).unwrap().ports[1].queue;
+    assert_eq!(queue.queued, QUEUE_MAX.into());
+    assert!(queue.queue_full >= 19, "{queue:?}");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! nobody is counted. An answer goes to the imports that want it, everything else to the target.
 //! Batches come back by their mark: the machine that sent them, or the serial number of an import.
 
+use std::collections::VecDeque;
+
 use block::{Instant, MachineId, Memory};
 use contract::{
     Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, Misfits, OpenedFrame, VirtualLinks,
@@ -13,7 +15,7 @@ use contract::{
 use super::Shard;
 use crate::carriers::{Carrier, Change, RouterId};
 use crate::machine;
-use crate::mail::News;
+use crate::mail::{Mail, News};
 use crate::protocols::FrameProtocol;
 use crate::remote::Answered;
 
@@ -39,9 +41,27 @@ impl Frames {
 
     /// Puts the frames of virtual links into those that the driver sends.
     #[inline]
-    pub(super) fn encapsulate(&mut self, batch: &mut FrameBatch) {
+    fn encapsulate(&mut self, now: Instant, batch: &mut FrameBatch, memory: &dyn Memory) {
         if let Some(carrier) = &mut self.carrier {
-            carrier.encapsulate(batch);
+            carrier.encapsulate(now, batch, memory);
+        }
+    }
+
+    /// The same of what imports send, among all that they have the driver do.
+    #[inline]
+    pub(super) fn encapsulate_all(
+        &mut self,
+        now: Instant,
+        effects: &mut VecDeque<Effect<Mail>>,
+        memory: &dyn Memory,
+    ) {
+        if self.carrier.is_none() {
+            return;
+        }
+        for effect in effects {
+            if let Effect::SendFrames { batch, .. } = effect {
+                self.encapsulate(now, batch, memory);
+            }
         }
     }
 
@@ -218,7 +238,8 @@ impl Shard {
         }
         self.protocols.propose();
         self.with_protocols(now, memory, |protocols, context| protocols.settle(context));
-        while let Some((MachineId(token), batch)) = self.protocols.poll_frames() {
+        while let Some((MachineId(token), mut batch)) = self.protocols.poll_frames() {
+            self.frames.encapsulate(now, &mut batch, memory);
             self.effects.push_back(Effect::SendFrames { token, batch });
         }
     }

@@ -345,6 +345,7 @@ impl Shard {
             return;
         }
         self.imports.settle(now, memory);
+        self.frames.encapsulate_all(now, &mut self.imports.effects, memory);
         self.effects.append(&mut self.imports.effects);
         self.route_import_answers(now, memory);
         for (number, disk, result) in core::mem::take(&mut self.imports.ready) {
