@@ -4,7 +4,7 @@
 
 mod network;
 
-use network::run;
+use network::run_tables as run;
 
 const SEEDS: u64 = 300;
 

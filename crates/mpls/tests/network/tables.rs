@@ -1,57 +1,77 @@
-//! A run: links that lose, repeat, reorder and corrupt, customers who also forge, and whoever
+//! A run of routers as tables and verdicts: links that also corrupt, customers who forge, and whoever
 //! changes tables meanwhile; all of it drawn from a seed. At the end the network heals, and every
 //! wire must carry again.
 //!
-//! A link corrupts one bit of a label stack, or of an L2TP session's ID and cookie, once in a frame's
-//! life: what else it corrupts, the Ethernet check sequence catches, and nothing guards GRE's key. Nothing is late by half of all sequence numbers, and while a
-//! router starts anew nothing is on its way: what a receiver cannot know then is told in
+//! ```text
+//!   wire 0  customer 0   LER1 .. LER2   a tunnel label and its own
+//!   wire 1  customer 1   LER1 .. LER2   the same, in another tunnel
+//!   wire 2  customer 0   LER1 .. LER3   LSR2 pops the tunnel label
+//!   wire 3  customer 1   LER1 .. LER3   its label alone, no control word
+//!   wire 4  customer 1   LER1 .. LER2   gets what wire 0 had
+//!   wire 5  customer 0   LER1 .. LER3   by labels in UDP, or around by routers
+//!   wires 6, 7  both     LER1 .. LER3   in GRE, each with its key
+//!   wires 8, 9  both     LER1 .. LER3   in L2TPv3, each with its session
+//! ```
+//! Each wire of labels has a path that it goes by at first and, but for wire 3, another one. Those
+//! through IP go from end to end by themselves. Nothing is late by half of all sequence numbers, and
+//! while a router starts anew nothing is on its way: what a receiver cannot know then is told in
 //! `sequencing`.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use block::{Instant, Random};
-use contract::{InFrame, LinkFacts, LinkId, Links};
+use contract::{InFrame, LinkFacts, LinkId};
 use mpls::limits::{EARLY_WAIT, RESYNC_FRAMES};
-use mpls::{Adjacency, PseudowireId, Router, Verdict};
+use mpls::{
+    Action, Adjacency, Circuit, Nhlfe, NhlfeId, Refused, Role, Router, Session, Space, TunnelId,
+    TunnelPort, Verdict,
+};
 use wire::ethernet::{EtherType, Header, MacAddress};
-use wire::l2tp::{DataHeader, L2SpecificSublayer, Transport};
+use wire::l2tp::{Cookie, DataHeader, L2SpecificSublayer, Transport};
 use wire::mpls::{Label, LabelStackEntry};
 use wire::pseudowire::{AssociatedChannelHeader, ChannelType, ControlWord};
 use wire::sequence::PseudowireSequence;
 
+use super::customers::{Customers, ORDINARY};
+use super::links::{Flight, Links, MICROSECOND};
 use super::oracle::{Oracle, Tally};
-use super::*;
+use super::topology::*;
 
-const MICROSECOND: u64 = 1_000;
-/// Longer than a frame's life: at most five links of at most [`HELD_MAX`].
+/// Longer than a frame's life: at most five links of at most [`HELD_MAX`](super::links::HELD_MAX).
 const QUARANTINE: Duration = Duration::from_millis(60);
-/// The longest that a link takes while it holds back.
-const HELD_MAX: u64 = 8_000 * MICROSECOND;
 const STEPS: usize = 1500;
 /// Frames with which each wire shows at the end that it carries, behind those after which a
 /// receiver has found its sender again.
 const SHOWN: u32 = 40;
 
-/// A frame on its way to a port.
-struct Flight {
-    port: LinkId,
-    bytes: Vec<u8>,
-    is_corrupt: bool,
-}
+const WIRES: usize = 10;
+/// The wires of labels.
+const LABELLED: usize = 6;
+/// Those of L2TPv3.
+const SESSIONS: [usize; 2] = [8, 9];
+/// Two wires of different customers, of which one at a time has the labels of the first.
+const SHARING: [usize; 2] = [0, 4];
+
+const TABLE: [Wire; WIRES] = [
+    wire(0, [&[LER1, LSR1, LSR2, LER2], &[LER1, LSR2, LER2]], 0, Tunnel::Label),
+    wire(1, [&[LER1, LSR1, LER2], &[LER1, LSR2, LER2]], 1, Tunnel::Label),
+    wire(2, [&[LER1, LSR2, LER3], &[LER1, LSR1, LER2, LSR2, LER3]], 2, Tunnel::Popped),
+    wire(3, [&[LER1, LSR1, LER3], &[LER1, LSR1, LER3]], 3, Tunnel::None),
+    wire(4, [&[LER1, LSR1, LSR2, LER2], &[LER1, LSR2, LER2]], 0, Tunnel::Label),
+    wire(5, [&[LER1, LER3], &[LER1, LSR1, LSR2, LER3]], 4, Tunnel::Label),
+    wire(6, [&[LER1, LER3]; 2], 0, Tunnel::Ip(TunnelPort::Gre)),
+    wire(7, [&[LER1, LER3]; 2], 1, Tunnel::Ip(TunnelPort::Gre)),
+    wire(8, [&[LER1, LER3]; 2], 0, Tunnel::Ip(TunnelPort::L2tp)),
+    wire(9, [&[LER1, LER3]; 2], 1, Tunnel::Ip(TunnelPort::L2tp)),
+];
 
 struct World {
     random: Random,
     now: Instant,
     routers: [Router; ROUTERS],
+    opened: contract::Links,
     links: Links,
-    flights: BTreeMap<(Instant, u64), Flight>,
-    launched: u64,
-    frames: u64,
-    /// Chances in 1000 of what links do.
-    faults: u64,
-    /// Frames that leave by this port are held back, each as long as it comes.
-    held: Option<LinkId>,
+    customers: Customers,
     /// The path by which each wire sends.
     in_use: [usize; WIRES],
     /// Of the wires that share labels the one that has them, or had, and the ends where it does.
@@ -64,16 +84,15 @@ struct World {
 pub(crate) fn run(seed: u64) -> Result<Tally, String> {
     let mut random = Random::new(seed);
     let faults = [0, 5, 30][random.below(3) as usize];
+    let mut links = Links::new(random.fork(), faults);
+    links.corrupts = true;
     let mut world = World {
         random,
         now: Instant::ZERO,
         routers: Default::default(),
-        links: Links::default(),
-        flights: BTreeMap::new(),
-        launched: 0,
-        frames: 0,
-        faults,
-        held: None,
+        opened: contract::Links::default(),
+        links,
+        customers: Customers::default(),
         in_use: [0; WIRES],
         sharing: 0,
         has_ends: [true; 2],
@@ -82,7 +101,7 @@ pub(crate) fn run(seed: u64) -> Result<Tally, String> {
     for port in (0..2 * LINKS.len() as u32).map(LinkId) {
         let MacAddress(mac) = mac(port);
         let facts = LinkFacts { mac, mtu: CORE_MTU, vlan: None, ring_frames: 64, is_shared: false };
-        world.links.set(port, Some(facts));
+        world.opened.set(port, Some(facts));
     }
     (0..ROUTERS).for_each(|router| world.configure(router));
     for _ in 0..STEPS {
@@ -103,8 +122,8 @@ impl World {
         set_paths(router, me, self.now, &self.in_use);
         let unshared = (0..WIRES).filter(|wire| !SHARING.contains(wire));
         for (wire, end) in unshared.flat_map(|wire| [(wire, 0), (wire, 1)]) {
-            if TABLE[wire].ends[end] == me {
-                assert!(set_wire(router, self.now, wire, end), "its label is no other's");
+            if TABLE[wire].ends()[end] == me {
+                assert!(set_wire(router, self.now, &TABLE[wire], end), "its label is no other's");
             }
         }
         self.give_shared_labels();
@@ -114,8 +133,8 @@ impl World {
     /// The wire whose turn it is gets its labels where it may.
     fn give_shared_labels(&mut self) {
         for end in [0, 1] {
-            let router = &mut self.routers[TABLE[self.sharing].ends[end]];
-            self.has_ends[end] = set_wire(router, self.now, self.sharing, end);
+            let router = &mut self.routers[TABLE[self.sharing].ends()[end]];
+            self.has_ends[end] = set_wire(router, self.now, &TABLE[self.sharing], end);
         }
     }
 
@@ -157,8 +176,9 @@ impl World {
     fn reroute(&mut self, wire: usize) {
         self.in_use[wire] ^= 1;
         for from in [0, 1] {
-            let to = hop(wire, self.in_use[wire], from, 0);
-            self.routers[TABLE[wire].ends[from]].set_nhlfe(nhlfe_id(wire, from), to);
+            let to = TABLE[wire].nhlfe(self.in_use[wire], from, 0);
+            let id = TABLE[wire].nhlfe_id(0, from);
+            self.routers[TABLE[wire].ends()[from]].set_nhlfe(id, to);
         }
     }
 
@@ -171,8 +191,8 @@ impl World {
         }
         let gone = self.sharing;
         for end in [0, 1] {
-            let id = PseudowireId(gone as u32);
-            self.routers[TABLE[gone].ends[end]].remove_pseudowire(self.now, id);
+            let id = TABLE[gone].id();
+            self.routers[TABLE[gone].ends()[end]].remove_pseudowire(self.now, id);
         }
         self.sharing = SHARING[usize::from(gone == SHARING[0])];
         self.in_use[self.sharing] = self.in_use[gone];
@@ -191,12 +211,12 @@ impl World {
     fn hold_back(&mut self) {
         let wire = self.random.below(3) as usize;
         let end = self.random.below(2) as usize;
-        let [here, next, ..] = path_from(wire, self.in_use[wire], end)[..] else { unreachable!() };
-        self.held = Some(port(here, next));
+        let [here, next, ..] = TABLE[wire].path_from(self.in_use[wire], end)[..] else { unreachable!() };
+        self.links.held = Some(port(here, next));
         for _ in 0..200 {
             self.send(wire, end);
         }
-        self.held = None;
+        self.links.held = None;
         self.reroute(wire);
         self.send(wire, end);
         self.drain();
@@ -204,33 +224,20 @@ impl World {
 
     /// A customer sends a frame.
     fn send(&mut self, wire: usize, end: usize) {
-        let is_tagged = self.random.chance(1, 4);
-        let length = self.random.below(u64::from(CIRCUIT_MTU) - 100);
-        let frame = self.make_frame(is_tagged, EtherType(0x88b5), &vec![0xa5; length as usize]);
+        let frame = self.customers.make_any(&mut self.random);
         self.enter(wire, end, &frame);
     }
 
-    /// A frame that no other is like.
-    fn make_frame(&mut self, is_tagged: bool, ether_type: EtherType, behind: &[u8]) -> Vec<u8> {
-        self.frames += 1;
-        // Destinations that look like IPv4 and IPv6, and like control words.
-        let first = [0x02, 0x40, 0x60, 0x10, 0x00][self.random.below(5) as usize];
-        let mut frame = vec![first, 0, 0, 0, 0, 1, 2];
-        frame.extend_from_slice(&self.frames.to_be_bytes()[3..]);
-        if is_tagged {
-            frame.extend_from_slice(&[0x81, 0, (self.frames as u8) << 5, 7]);
-        }
-        frame.extend_from_slice(&ether_type.0.to_be_bytes());
-        frame.extend_from_slice(behind);
-        frame.resize(frame.len().max(60), 0);
-        frame
+    /// One of another kind.
+    fn make_frame(&mut self, ether_type: EtherType, data: &[u8]) -> Vec<u8> {
+        self.customers.make(&mut self.random, false, ether_type, data)
     }
 
     fn enter(&mut self, wire: usize, end: usize, frame: &[u8]) {
         let is_sequenced = TABLE[wire].sequencing.is_some();
-        self.oracle.sent(circuit(wire, 1 - end), is_sequenced, frame);
-        let router = &mut self.routers[TABLE[wire].ends[end]];
-        let verdict = router.handle_circuit(circuit(wire, end), None, frame);
+        self.oracle.sent(TABLE[wire].circuit(1 - end), is_sequenced, frame);
+        let router = &mut self.routers[TABLE[wire].ends()[end]];
+        let verdict = router.handle_circuit(TABLE[wire].circuit(end), None, frame);
         self.carry_out(verdict, false);
     }
 
@@ -240,35 +247,36 @@ impl World {
     fn forge(&mut self) {
         let wire = self.random.below(WIRES as u64) as usize;
         let end = self.random.below(2) as usize;
-        let here = TABLE[wire].ends[end];
-        let inside = self.make_frame(false, EtherType(0x88b5), b"forged");
+        let here = TABLE[wire].ends()[end];
+        let inside = self.make_frame(ORDINARY, b"forged");
         let (victim, path, from) = (
             self.random.below(LABELLED as u64) as usize,
             self.random.below(2) as usize,
             self.random.below(2) as usize,
         );
-        let tunnel = lsp_label(lsp(victim, path, from), here);
-        let stack = [(tunnel, false), (bottom_label(victim, 1 - from), true)];
+        let tunnel = TABLE[victim].label_at(path, from, here);
+        let stack = [(tunnel, false), (TABLE[victim].bottom_label(1 - from), true)];
         let number =
             PseudowireSequence(self.random.below(2) as u16 * self.random.next_u64() as u16);
         let word = ControlWord::ethernet(number).emit();
         let packet = [&emit(&stack[self.random.below(2) as usize..]), &word[..], &inside].concat();
-        let frame = self.make_frame(false, EtherType::MPLS, &packet);
+        let frame = self.make_frame(EtherType::MPLS, &packet);
         self.enter(wire, end, &frame);
-        let verdict = self.routers[here].handle_labelled(self.now, circuit(wire, end), &packet);
+        let verdict = self.routers[here].handle_labelled(self.now, TABLE[wire].circuit(end), &packet);
         self.carry_out(verdict, false);
     }
 
     /// A stranger sends in a session of L2TPv3, with another's address, and guesses the cookie.
     fn forge_session(&mut self) {
-        let (wire, end) = (7 + self.random.below(2) as usize, self.random.below(2) as usize);
-        let Session::L2tp { session_in, .. } = tunnel(wire, end, TunnelPort::L2tp).session else {
+        let wire = SESSIONS[self.random.below(2) as usize];
+        let end = self.random.below(2) as usize;
+        let Session::L2tp { session_in, .. } = TABLE[wire].tunnel(end, TunnelPort::L2tp).session else {
             unreachable!("it is one of L2TPv3")
         };
         let guess = Cookie::Short((self.random.next_u64() as u32).to_be_bytes());
         let sublayer = Some(L2SpecificSublayer::UNSEQUENCED);
         let header = DataHeader { session_id: session_in, cookie: guess, sublayer };
-        let inside = self.make_frame(false, EtherType(0x88b5), b"forged");
+        let inside = self.make_frame(ORDINARY, b"forged");
         let packet = [&header.emit(Transport::Udp)[..], &inside].concat();
         let port = tunnel_port(TunnelPort::L2tp, end);
         let verdict = self.routers[router_of(port)].handle_tunnelled(self.now, port, &packet);
@@ -280,33 +288,33 @@ impl World {
         let wire = self.random.below(WIRES as u64) as usize;
         let end = self.random.below(2) as usize;
         let frame = match self.random.below(3) {
-            0 => self.make_frame(false, EtherType::MAC_CONTROL, b"pause"),
+            0 => self.make_frame(EtherType::MAC_CONTROL, b"pause"),
             1 => [&[1, 0x80, 0xc2, 0, 0, 2][..], &[2; 6], &[0x88, 9], &[0; 46]].concat(),
-            _ => self.make_frame(false, EtherType(0x88b5), &vec![0; CORE_MTU as usize]),
+            _ => self.make_frame(ORDINARY, &vec![0; CORE_MTU as usize]),
         };
-        let router = &mut self.routers[TABLE[wire].ends[end]];
-        let verdict = router.handle_circuit(circuit(wire, end), None, &frame);
+        let router = &mut self.routers[TABLE[wire].ends()[end]];
+        let verdict = router.handle_circuit(TABLE[wire].circuit(end), None, &frame);
         self.carry_out(verdict, false);
     }
 
     /// A router sends a message to the other end of a pseudowire itself.
     fn send_channel_message(&mut self) {
         let (wire, end) = (self.random.below(3) as usize, self.random.below(2) as usize);
-        let Nhlfe { next_hop, labels, .. } = hop(wire, self.in_use[wire], end, 0);
+        let Nhlfe { next_hop, labels, .. } = TABLE[wire].nhlfe(self.in_use[wire], end, 0);
         let tunnel = labels.as_slice().iter().map(|label| (*label, false));
-        let stack: Vec<_> = tunnel.chain([(bottom_label(wire, 1 - end), true)]).collect();
+        let stack: Vec<_> = tunnel.chain([(TABLE[wire].bottom_label(1 - end), true)]).collect();
         let header = AssociatedChannelHeader { channel_type: ChannelType::BFD }.emit();
         let Adjacency { own, mac, .. } = next_hop.adjacency.expect("it has Ethernet");
         let ethernet = Header { destination: mac, source: own, ether_type: EtherType::MPLS };
         let message = [0x20; 24];
         let frame = [&ethernet.emit()[..], &emit(&stack), &header, &message].concat();
-        self.launch(next_hop.port, frame, false);
+        self.launch(next_hop.port, &frame, false);
     }
 
     fn carry_out(&mut self, verdict: Verdict<'_>, is_corrupt: bool) {
         match verdict {
             Verdict::Send { port, front, rest } => {
-                self.launch(port, [&front[..], rest].concat(), is_corrupt);
+                self.launch(port, &[&front[..], rest].concat(), is_corrupt);
             }
             Verdict::Deliver { circuit, frame } => self.oracle.delivered(circuit, frame),
             Verdict::Channel { message, .. } => {
@@ -329,39 +337,20 @@ impl World {
         }
     }
 
-    /// A frame leaves by a port, and whatever a link makes of it arrives.
-    fn launch(&mut self, port: LinkId, bytes: Vec<u8>, is_corrupt: bool) {
-        if self.random.chance(self.faults, 1000) {
-            return;
-        }
-        let copies = 1 + u64::from(self.random.chance(self.faults, 1000));
-        for _ in 0..copies {
-            let mut flight = Flight { port: LinkId(port.0 ^ 1), bytes: bytes.clone(), is_corrupt };
-            if !is_corrupt && self.random.chance(self.faults, 1000) {
-                flight.is_corrupt = corrupt(&mut self.random, port, &mut flight.bytes);
-            }
-            let mut delay = 10 * MICROSECOND;
-            if self.held == Some(port) {
-                delay = self.random.below(HELD_MAX);
-            } else if self.random.chance(self.faults, 200) {
-                delay += self.random.below(1000 * MICROSECOND);
-            }
-            self.launched += 1;
-            let at = self.now + Duration::from_nanos(delay);
-            self.flights.insert((at, self.launched), flight);
-        }
+    fn launch(&mut self, port: LinkId, bytes: &[u8], is_corrupt: bool) {
+        self.links.launch(self.now, port, bytes, is_corrupt);
     }
 
     /// Time passes, and what was on its way arrives.
     fn pass(&mut self, until: Instant) {
         loop {
             let early = self.routers.iter().filter_map(Router::poll_timeout).min();
-            let first = self.flights.first_key_value().map(|((at, _), _)| *at);
+            let first = self.links.next();
             let next = Instant::earliest(early, first);
             let Some(next) = next.filter(|next| *next <= until) else { break };
             self.now = self.now.max(next);
             if first == Some(next)
-                && let Some((_, flight)) = self.flights.pop_first()
+                && let Some(flight) = self.links.arrive()
             {
                 self.arrive(&flight);
             }
@@ -371,21 +360,23 @@ impl World {
     }
 
     fn arrive(&mut self, flight: &Flight) {
-        if flight.port >= tunnel_port(TunnelPort::Gre, 0) {
-            let router = &mut self.routers[router_of(flight.port)];
-            let verdict = router.handle_tunnelled(self.now, flight.port, &flight.bytes);
-            return self.carry_out(verdict, flight.is_corrupt);
-        }
-        let frame = InFrame { link: flight.port, tag: None, bytes: &flight.bytes };
-        let opened = self.links.open(&frame).expect("frames go to the next router");
-        assert_eq!(opened.ether_type, EtherType::MPLS);
-        let router = &mut self.routers[router_of(flight.port)];
-        let verdict = router.handle_labelled(self.now, flight.port, opened.payload);
-        self.carry_out(verdict, flight.is_corrupt);
+        let Flight { port, bytes, is_corrupt } = flight;
+        let router = &mut self.routers[router_of(*port)];
+        let verdict = if is_tunnels(*port) {
+            router.handle_tunnelled(self.now, *port, bytes)
+        } else if is_udp(*port) {
+            router.handle_labelled(self.now, *port, bytes)
+        } else {
+            let frame = InFrame { link: *port, tag: None, bytes };
+            let opened = self.opened.open(&frame).expect("frames go to the next router");
+            assert_eq!(opened.ether_type, EtherType::MPLS);
+            router.handle_labelled(self.now, *port, opened.payload)
+        };
+        self.carry_out(verdict, *is_corrupt);
     }
 
     fn drain(&mut self) {
-        while let Some((last, _)) = self.flights.last_key_value().map(|(key, _)| *key) {
+        while let Some(last) = self.links.last() {
             self.pass(last + EARLY_WAIT);
         }
     }
@@ -393,7 +384,7 @@ impl World {
     /// Links are well again, and so are the wires.
     fn heal(&mut self) {
         self.drain();
-        self.faults = 0;
+        self.links.faults = 0;
         self.pass(self.now + QUARANTINE);
         self.give_shared_labels();
         for wire in 0..WIRES {
@@ -404,7 +395,7 @@ impl World {
                     self.send(wire, end);
                     self.drain();
                     let is_heard = self.oracle.tally.delivered > heard
-                        && self.oracle.last(circuit(wire, 1 - end)) == self.oracle.tally.sent;
+                        && self.oracle.last(TABLE[wire].circuit(1 - end)) == self.oracle.tally.sent;
                     if is_heard != self.carries(wire) && number > RESYNC_FRAMES {
                         let why = if is_heard { "carries" } else { "does not carry" };
                         self.oracle.broke(format!("wire {wire} {why} from end {end}: {before:?}"));
@@ -423,18 +414,59 @@ fn emit(labels: &[(Label, bool)]) -> Vec<u8> {
     labels.iter().flat_map(entry).collect()
 }
 
-/// Flips one bit of what tells whose a frame is, if it is noticed there.
-fn corrupt(random: &mut Random, port: LinkId, frame: &mut [u8]) -> bool {
-    let guarded = if port >= tunnel_port(TunnelPort::L2tp, 0) {
-        4..12
-    } else if port >= tunnel_port(TunnelPort::Gre, 0) {
-        return false;
-    } else {
-        let stack = wire::mpls::LabelStack::parse(&frame[Header::SIZE..], 16);
-        let depth = stack.expect("it was sent").depth();
-        Header::SIZE..Header::SIZE + depth * LabelStackEntry::SIZE
+/// Gives a router all that it has but the pseudowires, which go by these paths.
+fn set_paths(router: &mut Router, me: usize, now: Instant, in_use: &[usize; WIRES]) {
+    core_ports(me).for_each(|port| router.set_port(port, Role::Core(core(port))));
+    for (wire, from) in TABLE.iter().flat_map(|wire| [(wire, 0), (wire, 1)]) {
+        if wire.ends()[from] == me {
+            let role = Role::Circuit(Circuit::new(CIRCUIT_MTU));
+            router.set_port(wire.circuit(from), role);
+            if let Tunnel::Ip(kind) = wire.tunnel {
+                let role = Role::Tunnels { kind, mtu: TUNNEL_MTU };
+                router.set_port(tunnel_port(kind, from), role);
+                continue;
+            }
+            let to = wire.nhlfe(in_use[wire.number], from, 0);
+            router.set_nhlfe(wire.nhlfe_id(0, from), to);
+        }
+        for path in [0, 1].into_iter().filter(|_| wire.number < LABELLED) {
+            set_lsp(router, me, now, wire, (path, from));
+        }
+    }
+}
+
+/// Gives a router its entry of a path, if it has one.
+fn set_lsp(
+    router: &mut Router,
+    me: usize,
+    now: Instant,
+    wire: &Wire,
+    (path, from): (usize, usize),
+) {
+    let routers = wire.path_from(path, from);
+    let Some(place) = routers.iter().position(|router| *router == me) else { return };
+    let fec = wire.fec(path, from);
+    let action = match place {
+        0 => return,
+        _ if place + 1 == routers.len() => Action::Pop,
+        _ => {
+            router.set_nhlfe(NhlfeId(fec.0), wire.nhlfe(path, from, place));
+            Action::Forward(NhlfeId(fec.0))
+        }
     };
-    let bit = random.below(guarded.len() as u64 * 8) as usize;
-    frame[guarded.start + bit / 8] ^= 1 << (bit % 8);
-    true
+    let label = wire.label_at(path, from, me);
+    router.set_label(now, Space::Platform, label, fec, action).unwrap();
+}
+
+/// Gives a router the end of a wire, unless its label was another's a moment ago.
+fn set_wire(router: &mut Router, now: Instant, wire: &Wire, end: usize) -> bool {
+    if let Tunnel::Ip(kind) = wire.tunnel {
+        router.set_tunnel(TunnelId(wire.number as u32), wire.tunnel(end, kind)).unwrap();
+        return true;
+    }
+    match router.set_pseudowire(now, wire.id(), wire.pseudowire(end)) {
+        Ok(()) => true,
+        Err(Refused::Quarantined { .. }) => false,
+        Err(other) => panic!("{wire:?} at end {end}: {other}"),
+    }
 }
