@@ -1,10 +1,10 @@
 //! The network of `network`, seed after seed: whatever links do and customers forge, a frame comes
 //! out at the other end of its wire or nowhere, as it went in, and where frames are numbered neither
-//! late nor twice.
+//! late nor twice; and it does come out where a path is up.
 
 mod network;
 
-use network::run_tables as run;
+use network::{run_cuts, run_tables};
 
 const SEEDS: u64 = 300;
 
@@ -12,7 +12,7 @@ const SEEDS: u64 = 300;
 fn customers_hear_their_own_frames_alone_whole_and_in_order() {
     let (mut sent, mut delivered, mut channel_messages, mut waited) = (0, 0, 0, 0);
     for seed in 1..=SEEDS {
-        let tally = run(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        let tally = run_tables(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
         sent += tally.sent;
         delivered += tally.delivered;
         channel_messages += tally.channel_messages;
@@ -25,7 +25,27 @@ fn customers_hear_their_own_frames_alone_whole_and_in_order() {
 }
 
 #[test]
+fn traffic_leaves_paths_that_fail_for_those_that_are_up_and_returns_after_the_wait() {
+    let (mut sent, mut delivered, mut promised) = (0, 0, 0);
+    let (mut downs, mut to_backup, mut to_primary) = (0, 0, 0);
+    for seed in 1..=SEEDS {
+        let (tally, seen) = run_cuts(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        sent += tally.sent;
+        delivered += tally.delivered;
+        promised += tally.promised;
+        downs += seen.downs;
+        to_backup += seen.to_backup;
+        to_primary += seen.to_primary;
+    }
+    eprintln!("{sent} {delivered} {promised} {downs} {to_backup} {to_primary}");
+    assert!(promised > sent / 4 && delivered > promised, "{delivered} of {sent}, {promised} promised");
+    assert!(to_backup > SEEDS && to_primary > SEEDS, "{downs}: {to_backup}, {to_primary}");
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
-    assert_eq!(run(7), run(7));
-    assert_ne!(run(7), run(8));
+    assert_eq!(run_tables(7), run_tables(7));
+    assert_ne!(run_tables(7), run_tables(8));
+    assert_eq!(run_cuts(7), run_cuts(7));
+    assert_ne!(run_cuts(7), run_cuts(8));
 }

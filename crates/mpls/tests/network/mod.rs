@@ -5,11 +5,19 @@
 //!
 //! - `tables`: routers as tables and verdicts. Links also corrupt, customers forge, and tables change
 //!   under traffic.
+//! - `cuts`: routers that run (`running`), and pairs of paths that BFD watches. Links fail, with a word
+//!   or without, and routers stall; `health` knows who has to know what, `balance` what counters say.
 
+mod balance;
 mod customers;
+mod cuts;
+mod health;
 mod links;
 mod oracle;
+mod orders;
+mod running;
 mod tables;
 mod topology;
 
+pub(crate) use cuts::run as run_cuts;
 pub(crate) use tables::run as run_tables;

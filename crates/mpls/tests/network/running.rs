@@ -1,0 +1,341 @@
+//! Routers that run: time, what is on links, what routers send and tell, and which of them stand
+//! still.
+//!
+//! A router that stalls hears nothing and does nothing; what comes meanwhile waits in its ring, up to
+//! [`RING_FRAMES`], and is shown before anything else once it runs again.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Instant, Random};
+use contract::{InFrame, LinkId, VirtualLinks};
+use mpls::{Event, Forwarder, Way};
+use testkit::Pages;
+
+use super::customers::Customers;
+use super::health::{Health, PathKey, Times};
+use super::links::{Flight, Links};
+use super::oracle::Oracle;
+use super::orders::{self, R};
+use super::topology::*;
+
+/// The longest that a frame is on its way through routers that run: four links of at most 3 ms, and
+/// a millisecond of waiting for others.
+pub(super) const LIFE: Duration = Duration::from_millis(20);
+/// As many as wait for a port of a router.
+const RING_FRAMES: usize = 1000;
+
+pub(super) struct Network {
+    pub(super) random: Random,
+    pub(super) now: Instant,
+    pub(super) routers: Vec<Forwarder>,
+    pub(super) links: Links,
+    pub(super) customers: Customers,
+    pub(super) wires: Vec<Wire>,
+    pub(super) oracle: Oracle,
+    pub(super) health: Health,
+    /// Links that are down, and both ends know.
+    down: BTreeSet<usize>,
+    /// What came to routers that stall.
+    stalled: BTreeMap<usize, Vec<(LinkId, Vec<u8>)>>,
+    /// Those that stall for no longer than goes unnoticed.
+    hidden: BTreeSet<usize>,
+    /// Packets that came to a port and were not shown: its ring was full, or its link down.
+    pub(super) unseen: BTreeMap<LinkId, u64>,
+    /// Since when each router has called each path up.
+    up_since: BTreeMap<(usize, PathKey), Instant>,
+    /// When each end of a wire last sent.
+    sent_at: BTreeMap<LinkId, Instant>,
+    pub(super) events: Seen,
+}
+
+/// What routers told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) downs: u64,
+    pub(crate) to_backup: u64,
+    pub(crate) to_primary: u64,
+    pub(crate) began_anew: u64,
+}
+
+impl Network {
+    /// All routers have started, and all links are up.
+    pub(super) fn new(mut random: Random, wires: Vec<Wire>, faults: u64, times: Times) -> Self {
+        let mut links = Links::new(random.fork(), faults);
+        for port in (0..2 * LINKS.len() as u32).map(LinkId) {
+            links.delays.insert(port, 50_000 + random.below(1_950_000));
+        }
+        let seed = random.next_u64();
+        let mut network = Self {
+            now: Instant(1),
+            routers: (0..ROUTERS as u64).map(|at| Forwarder::new(seed ^ at)).collect(),
+            links,
+            customers: Customers::default(),
+            oracle: Oracle::default(),
+            health: Health::new(times),
+            down: BTreeSet::new(),
+            stalled: BTreeMap::new(),
+            hidden: BTreeSet::new(),
+            unseen: BTreeMap::new(),
+            up_since: BTreeMap::new(),
+            sent_at: BTreeMap::new(),
+            events: Seen::default(),
+            wires,
+            random,
+        };
+        for me in 0..ROUTERS {
+            let router = &mut network.routers[me];
+            orders::give(router, network.now, orders::all(me, &network.wires));
+            orders::put_up(router, network.now, me, &network.wires);
+        }
+        network.look_at_paths();
+        (0..ROUTERS).for_each(|me| network.pump(me));
+        network
+    }
+
+    /// Links fail, in both directions or one, or none any more.
+    pub(super) fn cut(&mut self, link: usize, ends: [bool; 2]) {
+        for (end, is_cut) in (0..).zip(ends) {
+            let port = LinkId(link as u32 * 2 + end);
+            if is_cut { self.links.cut.insert(port) } else { self.links.cut.remove(&port) };
+        }
+        self.look_at_paths();
+    }
+
+    /// Both ends of a link are told that it is down, or up again.
+    pub(super) fn tell(&mut self, link: usize, is_up: bool) {
+        if is_up { self.down.remove(&link) } else { self.down.insert(link) };
+        self.look_at_paths();
+        for end in [0, 1] {
+            let port = LinkId(link as u32 * 2 + end);
+            let facts = is_up.then(|| orders::facts_of(port));
+            let me = router_of(port);
+            self.routers[me].handle_link(self.now, port, facts);
+            self.pump(me);
+        }
+    }
+
+    /// A router stands still; nobody is to notice if it is for a moment.
+    pub(super) fn stall(&mut self, me: usize, is_hidden: bool) {
+        self.stalled.insert(me, Vec::new());
+        if is_hidden {
+            self.hidden.insert(me);
+        }
+        self.look_at_paths();
+    }
+
+    /// It runs again.
+    pub(super) fn resume(&mut self, me: usize) {
+        self.hidden.remove(&me);
+        let came = self.stalled.remove(&me).unwrap_or_default();
+        self.look_at_paths();
+        for (port, bytes) in came {
+            self.show(me, port, &bytes);
+        }
+        self.routers[me].handle_timeout(self.now);
+        self.pump(me);
+    }
+
+    pub(super) fn is_stalled(&self, me: usize) -> bool {
+        self.stalled.contains_key(&me)
+    }
+
+    /// The frames that wait in the ring of a port.
+    pub(super) fn in_ring(&self, port: LinkId) -> u64 {
+        let rings = self.stalled.values().flatten();
+        rings.filter(|(its, _)| *its == port).count() as u64
+    }
+
+    /// Something changed: which paths are whole, and what is on its way promises nothing.
+    pub(super) fn look_at_paths(&mut self) {
+        let since = Instant(self.now.0.saturating_sub(LIFE.as_nanos() as u64));
+        self.oracle.excuse(since, None);
+        for wire in self.wires.iter().filter(|wire| wire.is_protected) {
+            for path in [0, 1] {
+                let is_whole = self.is_whole(wire.paths[path]);
+                self.health.set(self.now, (wire.number, path), is_whole);
+            }
+        }
+    }
+
+    pub(super) fn is_whole(&self, path: &[usize]) -> bool {
+        let runs = |me: &usize| !self.is_stalled(*me) || self.hidden.contains(me);
+        let leads = |hop: &[usize]| {
+            let ports = [port(hop[0], hop[1]), port(hop[1], hop[0])];
+            let link = ports[0].0 as usize / 2;
+            !self.down.contains(&link) && ports.iter().all(|port| !self.links.cut.contains(port))
+        };
+        path.iter().all(runs) && path.windows(2).all(leads)
+    }
+
+    /// A customer sends a frame.
+    pub(super) fn send(&mut self, wire: usize, end: usize) {
+        let frame = self.customers.make_any(&mut self.random);
+        self.enter(wire, end, &frame);
+    }
+
+    pub(super) fn enter(&mut self, index: usize, end: usize, frame: &[u8]) {
+        let wire = self.wires[index];
+        let [from, to] = [wire.circuit(end), wire.circuit(1 - end)];
+        let is_sequenced = wire.sequencing.is_some_and(|it| it != mpls::Sequencing::Off);
+        self.oracle.sent(to, is_sequenced, frame);
+        // One that is overtaken is late, and may be lost.
+        let before = self.sent_at.insert(from, self.now);
+        if before.is_some_and(|before| self.now.since(before) <= LIFE) {
+            self.oracle.excuse(before.unwrap_or(self.now), Some(to));
+        }
+        let why = if wire.is_protected {
+            self.health.promises(self.now, wire.number)
+        } else {
+            Some("nothing is wrong".to_owned())
+        };
+        let runs = wire.ends().iter().all(|end| !self.is_stalled(*end));
+        if let Some(why) = why.filter(|_| runs && self.hidden.is_empty()) {
+            self.oracle.promise(self.now, to, frame, why);
+        }
+        self.came(wire.ends()[end], from, frame);
+    }
+
+    /// A frame comes to a router.
+    fn came(&mut self, me: usize, port: LinkId, bytes: &[u8]) {
+        match self.stalled.get_mut(&me) {
+            None => self.show(me, port, bytes),
+            Some(ring) if ring.len() < RING_FRAMES => ring.push((port, bytes.to_vec())),
+            Some(_) => *self.unseen.entry(port).or_default() += 1,
+        }
+    }
+
+    fn show(&mut self, me: usize, port: LinkId, bytes: &[u8]) {
+        let frame = InFrame { link: port, tag: None, bytes };
+        assert!(self.routers[me].receive(self.now, frame).is_none(), "no link is virtual");
+        self.pump(me);
+    }
+
+    /// What a router sends is on its way, and what it tells is looked at.
+    pub(super) fn pump(&mut self, me: usize) {
+        while let Some(batch) = self.routers[me].poll_batch() {
+            let frames = batch.to_frames(&Pages::new());
+            self.routers[me].handle_sent(batch);
+            for (port, bytes) in frames {
+                if port >= circuit(0, 0) {
+                    self.oracle.delivered(port, &bytes);
+                } else if self.links.launch(self.now, port, &bytes, false) {
+                    self.oracle.lost(&bytes);
+                }
+            }
+        }
+        while let Some((_, event)) = self.routers[me].poll_event() {
+            if let Err(what) = self.judge(me, event) {
+                let at = Duration::from_nanos(self.now.0);
+                self.oracle.broke(format!("at {at:?} router {me}: {event:?}: {what}"));
+            }
+        }
+    }
+
+    /// What a router tells has a cause, and traffic moves to where it may.
+    fn judge(&mut self, me: usize, event: Event) -> Result<(), String> {
+        let now = self.now;
+        match event {
+            Event::Up(id, way) => {
+                let key = (id.0 as usize, way as usize);
+                self.up_since.insert((me, key), now);
+                if self.health.is_down(now, key) {
+                    return Err(format!("has no cause: {}", self.health.tell(now, key.0)));
+                }
+            }
+            Event::Down(id, way, _) => {
+                self.events.downs += 1;
+                let wire = id.0 as usize;
+                self.up_since.remove(&(me, (wire, way as usize)));
+                if !self.health.may_fail(now, (wire, way as usize)) {
+                    return Err(format!("has no cause: {}", self.health.tell(now, wire)));
+                }
+            }
+            Event::Moved(id, way) => {
+                let wire = id.0 as usize;
+                let count = [&mut self.events.to_primary, &mut self.events.to_backup];
+                *count[usize::from(way == Way::Backup)] += 1;
+                return self.judge_move(me, wire, way);
+            }
+            Event::BeganAnew(_) => self.events.began_anew += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn judge_move(&mut self, me: usize, wire: usize, way: Way) -> Result<(), String> {
+        let (now, health) = (self.now, &self.health);
+        let (to, from) = ((wire, way as usize), (wire, 1 - way as usize));
+        if health.is_down(now, to) || !self.is_session_up(me, wire, way) {
+            return Err(format!("that path is not up: {}", health.tell(now, wire)));
+        }
+        let up_since = self.up_since.get(&(me, to));
+        let has_waited = up_since.is_some_and(|since| now.since(*since) >= health.times.wait);
+        let is_due = way == Way::Primary && has_waited;
+        if !is_due && !health.may_fail(now, from) {
+            return Err(format!("has no cause: {}", health.tell(now, wire)));
+        }
+        Ok(())
+    }
+
+    /// Whether a router says that a path of a wire is up.
+    pub(super) fn is_session_up(&self, me: usize, wire: usize, way: Way) -> bool {
+        let report = self.routers[me].report(self.now, R).expect("it was configured");
+        let its = report.pseudowires.iter().find(|one| one.id.0 as usize == wire);
+        let session = its.and_then(|one| one.watch.as_ref()?.sessions[way as usize]);
+        session.is_some_and(|session| session.status.state == bfd::SessionState::Up)
+    }
+
+    /// Time passes: what is on its way arrives, and routers do what is due.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.oracle.broken.is_none() {
+            let runs = |(me, router): (usize, &Forwarder)| {
+                if self.is_stalled(me) { None } else { router.poll_timeout() }
+            };
+            let due = self.routers.iter().enumerate().filter_map(runs).min();
+            let first = self.links.next();
+            let next = Instant::earliest(due, first).filter(|next| *next <= until);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            if first == Some(next) {
+                let Flight { port, bytes, .. } = self.links.arrive().expect("it is the first");
+                let is_down = !is_tunnels(port) && self.down.contains(&(port.0 as usize / 2));
+                match is_down {
+                    true => *self.unseen.entry(port).or_default() += 1,
+                    false => self.came(router_of(port), port, &bytes),
+                }
+            }
+            for me in 0..ROUTERS {
+                let is_due = self.routers[me].poll_timeout().is_some_and(|at| at <= self.now);
+                if is_due && !self.is_stalled(me) {
+                    self.routers[me].handle_timeout(self.now);
+                    self.pump(me);
+                }
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Customers send every now and then, for so long.
+    pub(super) fn carry(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until && self.oracle.broken.is_none() {
+            let wire = self.random.below(self.wires.len() as u64) as usize;
+            let end = self.random.below(2) as usize;
+            for _ in 0..1 + self.random.below(4) {
+                self.send(wire, end);
+                let gap = self.random.below(200_000);
+                self.pass(Duration::from_nanos(gap));
+            }
+            let pause = Duration::from_micros(self.random.below(100_000));
+            self.pass(pause.min(until.since(self.now)));
+        }
+    }
+
+    /// Nothing but messages about paths is on its way, and what had to arrive did.
+    pub(super) fn settle(&mut self) {
+        self.pass(2 * LIFE);
+        self.oracle.settle(self.now);
+    }
+}
