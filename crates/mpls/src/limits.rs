@@ -45,8 +45,11 @@ pub const ORIGINS_MAX: usize = 8;
 /// neighbour takes to load the labels that follow.
 pub const QUARANTINE_DEFAULT: Duration = Duration::from_secs(60);
 /// Late frames in a row, each the next of the one before, after which a receiver believes that its
-/// sender began anew. A network that repeats frames repeats fewer in a row.
+/// sender began anew, if they came for as long as this. A network that repeats frames repeats fewer in
+/// a row. One that kept frames while others went around, as a router that stood still, has more of
+/// them, but sends them at once, and none that are older than a second are expected of it.
 pub const RESYNC_FRAMES: u32 = 64;
+pub const RESYNC_TIME: Duration = Duration::from_secs(1);
 
 /// Frames that wait at most for others that were sent before them, and for how long: longer than two
 /// paths of a network differ, shorter than any sender waits before it sends again.
@@ -76,4 +79,6 @@ const _: () = {
     assert!(LABELS_MAX < DEPTH_MAX);
     // A receiver follows a sender that began anew long before the window comes around.
     assert!(RESYNC_FRAMES < 1 << 15);
+    // What came early has left before then.
+    assert!(EARLY_WAIT.as_nanos() < RESYNC_TIME.as_nanos());
 };

@@ -7,7 +7,8 @@
 //! pseudowire's receiver knows a frame by 65,535 numbers, so one that is later than 32,767 frames
 //! counts as ahead. A receiver that begins takes the first number that comes for the expected one,
 //! and one whose sender began anew follows it after [`RESYNC_FRAMES`] late frames in a row of which
-//! each is the next of the one before; the last of these is dropped as well.
+//! each is the next of the one before, and which came over [`RESYNC_TIME`]; the last of these is dropped
+//! as well.
 //! No errors. Spec: RFC 4385 clauses 4.1 and 4.2, RFC 3931 clause 4.6.1, RFC 2890 clause 2.2;
 //! beginning with any number and following are ours.
 
@@ -15,7 +16,7 @@ use block::{Instant, planted};
 use contract::counters;
 use wire::sequence::{Arrival, Numbers};
 
-use crate::limits::RESYNC_FRAMES;
+use crate::limits::{RESYNC_FRAMES, RESYNC_TIME};
 use crate::reorder::Waiting;
 
 /// What is done with sequence numbers, at both ends of a tunnel.
@@ -87,8 +88,9 @@ pub(crate) struct Receiver {
     numbers: Numbers,
     /// `None`: whatever comes first.
     expected: Option<u32>,
-    /// Late frames in a row of which each is the next of the one before, ...
+    /// Late frames in a row of which each is the next of the one before, since when they come, ...
     late: u32,
+    late_since: Instant,
     /// ... and the number of the one that would be the next.
     late_next: u32,
     /// Frames that came early, where they are put in order.
@@ -99,8 +101,15 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) fn new(numbers: Numbers) -> Self {
         let counters = SequenceCounters::default();
-        let (late, late_next) = (0, numbers.first());
-        Self { numbers, expected: None, late, late_next, waiting: Waiting::default(), counters }
+        Self {
+            numbers,
+            expected: None,
+            late: 0,
+            late_since: Instant::ZERO,
+            late_next: numbers.first(),
+            waiting: Waiting::default(),
+            counters,
+        }
     }
 
     /// Whatever comes next is the expected one, of these numbers.
@@ -135,7 +144,7 @@ impl Receiver {
         {
             return self.wait(now, number, frame);
         }
-        match sequencing == Sequencing::Off || self.take(number) {
+        match sequencing == Sequencing::Off || self.take(now, number) {
             true => Taken::Passes,
             false => Taken::IsLate,
         }
@@ -160,7 +169,7 @@ impl Receiver {
     pub(crate) fn take_early(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (number, frame) = self.waiting.take(now, self.expected)?;
         if let Some(number) = number {
-            self.take(Some(number));
+            self.take(now, Some(number));
         }
         Some(frame)
     }
@@ -172,12 +181,12 @@ impl Receiver {
 
     /// Whether a frame with this number is let through.
     #[inline]
-    fn take(&mut self, number: Option<u32>) -> bool {
+    fn take(&mut self, now: Instant, number: Option<u32>) -> bool {
         match self.arrival(number) {
             Arrival::Unsequenced => self.counters.unsequenced += 1,
             Arrival::Late if planted("late-frames-are-delivered") => return true,
             Arrival::Late => {
-                number.inspect(|number| self.follow(*number));
+                number.inspect(|number| self.follow(now, *number));
                 return false;
             }
             Arrival::InOrder => self.pass(number, 0),
@@ -196,12 +205,15 @@ impl Receiver {
 
     /// A late frame: its sender may have begun anew.
     #[cold]
-    fn follow(&mut self, number: u32) {
+    fn follow(&mut self, now: Instant, number: u32) {
         let is_next = number == self.late_next || planted("late-frames-need-no-order");
-        self.late = if is_next { self.late + 1 } else { 1 };
+        if self.late == 0 || !is_next {
+            (self.late, self.late_since) = (0, now);
+        }
+        self.late = self.late.saturating_add(1);
         self.late_next = self.numbers.next(number);
-        if self.late == RESYNC_FRAMES {
-            self.waiting.end();
+        let is_over = now.since(self.late_since) >= RESYNC_TIME || planted("late-bursts-are-followed");
+        if self.late >= RESYNC_FRAMES && is_over {
             self.expected = Some(self.late_next);
             self.late = 0;
             self.counters.resynced += 1;
@@ -211,11 +223,28 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
+
+    /// So often frames come: 64 in more than a second.
+    const GAP: Duration = Duration::from_millis(20);
 
     /// Those that are let through; 0 is none.
     fn take(receiver: &mut Receiver, numbers: impl IntoIterator<Item = u32>) -> Vec<u32> {
-        let passes = |number: &u32| receiver.take((*number != 0).then_some(*number));
+        take_each(receiver, GAP, numbers)
+    }
+
+    fn take_each(
+        receiver: &mut Receiver,
+        gap: Duration,
+        numbers: impl IntoIterator<Item = u32>,
+    ) -> Vec<u32> {
+        let mut now = Instant(1);
+        let passes = |number: &u32| {
+            now = now + gap;
+            receiver.take(now, (*number != 0).then_some(*number))
+        };
         numbers.into_iter().filter(passes).collect()
     }
 
@@ -249,7 +278,7 @@ mod tests {
         for (number, passes) in [(7 + 32_767, true), (7 + 32_768, false), (6, false)] {
             let mut receiver = new();
             assert_eq!(take(&mut receiver, [6]), [6]);
-            assert_eq!(receiver.take(Some(number)), passes, "{number}");
+            assert_eq!(receiver.take(Instant(1), Some(number)), passes, "{number}");
         }
         let mut receiver = new();
         assert_eq!(take(&mut receiver, [65_535, 1, 65_534, 65_535, 2]), [65_535, 1, 2]);
@@ -276,6 +305,14 @@ mod tests {
         assert_eq!(take(&mut receiver, 1..=66), [65, 66]);
         assert_eq!(receiver.counters, SequenceCounters { resynced: 1, ..Default::default() });
         assert_eq!(take(&mut receiver, [64, 1, 67]), [67]);
+    }
+
+    #[test]
+    fn late_frames_that_come_at_once_are_not_followed_however_many_they_are() {
+        let mut receiver = new();
+        assert_eq!(take(&mut receiver, [2000]), [2000]);
+        assert_eq!(take_each(&mut receiver, Duration::from_micros(600), 1..=1500), [0; 0]);
+        assert_eq!(receiver.counters.resynced, 0);
     }
 
     #[test]
@@ -342,12 +379,12 @@ mod tests {
     #[test]
     fn early_frames_are_no_row_of_late_ones() {
         let mut receiver = new();
-        let late = |from: u32, to: u32| (from..=to).map(|number| (5, number));
+        let late = |from: u32, to: u32| (from..=to).map(|number| (20_000 * u64::from(number), number));
         let came: Vec<_> = [(5, 1000)].into_iter().chain(late(1, 63)).collect();
         assert_eq!(in_order(&mut receiver, &came), [1000]);
-        assert_eq!(in_order(&mut receiver, &[(5, 1002), (5, 64)]), [0; 0]);
+        assert_eq!(in_order(&mut receiver, &[(1_279_500, 1002), (1_280_000, 64)]), [0; 0]);
         assert_eq!(receiver.counters.resynced, 0);
-        let came: Vec<_> = late(65, 127).collect();
+        let came: Vec<_> = late(65, 128).collect();
         assert_eq!(in_order(&mut receiver, &came), [1002]);
         assert_eq!(receiver.counters.resynced, 1);
     }
@@ -373,7 +410,7 @@ mod tests {
         // And so it is when that is seen by its numbers.
         assert_eq!(in_order(&mut receiver, &[(2, 30_000)]), [0; 0]);
         assert_eq!(in_order(&mut receiver, &[(1002, 30_002)]), [30_000]);
-        let anew: Vec<_> = (1..=66).map(|number| (1003, number)).collect();
+        let anew: Vec<_> = (1..=66).map(|number| (20_000 * u64::from(number), number)).collect();
         assert_eq!(in_order(&mut receiver, &anew), [30_002, 65, 66]);
         assert_eq!(receiver.counters.resynced, 1);
     }

@@ -1,5 +1,6 @@
 //! How frames enter and leave.
 
+use core::time::Duration;
 use std::collections::BTreeSet;
 
 use wire::pseudowire::{AssociatedChannelHeader, ChannelType};
@@ -19,11 +20,13 @@ fn refused(router: &mut Router, frame: &[u8], reason: DropReason) {
     assert_eq!(drops(router, circuit(1)).0.of(reason), before + 1);
 }
 
-/// Which of these numbers are delivered.
+/// Which of these numbers are delivered, of frames that come 20 ms from each other.
 fn delivered(router: &mut Router, numbers: impl IntoIterator<Item = u16>) -> Vec<u16> {
+    let mut now = NOW;
     let comes = |number: &u16| {
         let bytes = packet(&[200, 100], *number);
-        match router.handle_labelled(NOW, core(1), &bytes) {
+        now = now + Duration::from_millis(20);
+        match router.handle_labelled(now, core(1), &bytes) {
             Verdict::Deliver { .. } => true,
             Verdict::Drop(DropReason::Late) => false,
             other => panic!("{other:?}"),

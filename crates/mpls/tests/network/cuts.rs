@@ -29,7 +29,7 @@ const WIRES: [Wire; 6] = [
 const TAKEN: usize = 3;
 const ROUNDS: u64 = 3;
 
-/// What goes wrong.
+/// What goes wrong at a link, or at a router beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// Nobody is told, and both directions or one fail.
@@ -41,9 +41,11 @@ enum Fault {
     /// A router stands still for less than a detection time, and for longer.
     Hiccup,
     Stalls,
+    /// It stalls with very many frames of one customer, who sends no more.
+    Buried,
 }
 
-const FAULTS: [Fault; 7] = [
+const FAULTS: [Fault; 8] = [
     Fault::Silent([true; 2]),
     Fault::Silent([true, false]),
     Fault::Silent([false, true]),
@@ -51,6 +53,7 @@ const FAULTS: [Fault; 7] = [
     Fault::Flaps,
     Fault::Hiccup,
     Fault::Stalls,
+    Fault::Buried,
 ];
 
 const fn millis(milliseconds: u64) -> Duration {
@@ -84,45 +87,92 @@ pub(crate) fn run(seed: u64) -> Result<(Tally, Seen), String> {
 impl Network {
     fn round(&mut self, link: usize, fault: Fault) {
         let router = LINKS[link][self.random.below(2) as usize];
-        let time = millis([300, 1_000, 3_000, 7_000][self.random.below(4) as usize]);
         match fault {
-            Fault::Silent(ends) => {
-                self.cut(link, ends);
-                self.carry(time);
-                self.judge_calm(false);
-                self.cut(link, [false; 2]);
-            }
-            Fault::Told => {
-                self.tell(link, false);
-                self.carry(time);
-                self.judge_calm(false);
-                self.tell(link, true);
-            }
-            Fault::Flaps => {
-                for _ in 0..2 + self.random.below(5) {
-                    let is_both = self.random.chance(3, 4);
-                    self.cut(link, [is_both, true]);
-                    let [gone, back] = [0, 0].map(|_| self.random.below(1_500));
-                    self.carry(millis(gone));
-                    self.cut(link, [false; 2]);
-                    self.carry(millis(back));
-                }
-            }
+            Fault::Flaps => self.flap(link),
             Fault::Hiccup => {
                 self.stall(router, true);
                 let time = self.random.below(240);
                 self.carry(millis(time));
                 self.resume(router);
             }
-            Fault::Stalls => {
-                self.stall(router, false);
-                self.carry(time);
-                self.resume(router);
+            Fault::Buried => self.bury(),
+            fault => {
+                self.begin(fault, link, router);
+                self.carry_for([300, 1_000, 3_000, 7_000]);
+                if self.random.chance(1, 3) {
+                    self.fail_also(link, router);
+                }
+                self.judge_calm(false);
+                self.end(fault, link, router);
             }
         }
-        let time = millis([500, 3_000, 6_000, 14_000][self.random.below(4) as usize]);
-        self.carry(time);
+        self.carry_for([500, 3_000, 6_000, 14_000]);
         self.judge_calm(false);
+    }
+
+    fn carry_for(&mut self, times: [u64; 4]) {
+        let time = times[self.random.below(4) as usize];
+        self.carry(millis(time));
+    }
+
+    fn begin(&mut self, fault: Fault, link: usize, router: usize) {
+        match fault {
+            Fault::Silent(ends) => self.cut(link, ends),
+            Fault::Told => self.tell(link, false),
+            _ => self.stall(router, false),
+        }
+    }
+
+    fn end(&mut self, fault: Fault, link: usize, router: usize) {
+        match fault {
+            Fault::Silent(_) => self.cut(link, [false; 2]),
+            Fault::Told => self.tell(link, true),
+            _ => self.resume(router),
+        }
+    }
+
+    /// Something else goes wrong while that does, elsewhere, and is over first.
+    fn fail_also(&mut self, link: usize, router: usize) {
+        let fault = [Fault::Silent([true; 2]), Fault::Told, Fault::Stalls];
+        let fault = fault[self.random.below(3) as usize];
+        let other = (link + 1 + self.random.below(LINKS.len() as u64 - 1) as usize) % LINKS.len();
+        let another = (router + 1 + self.random.below(ROUTERS as u64 - 1) as usize) % ROUTERS;
+        self.begin(fault, other, another);
+        self.carry_for([300, 1_000, 3_000, 7_000]);
+        self.judge_calm(false);
+        self.end(fault, other, another);
+        self.carry_for([300, 1_000, 3_000, 7_000]);
+    }
+
+    fn flap(&mut self, link: usize) {
+        for _ in 0..2 + self.random.below(5) {
+            let is_both = self.random.chance(3, 4);
+            self.cut(link, [is_both, true]);
+            let [gone, back] = [0, 0].map(|_| self.random.below(1_500));
+            self.carry(millis(gone));
+            self.cut(link, [false; 2]);
+            self.carry(millis(back));
+        }
+    }
+
+    /// A customer's burst is in the ring of a router that stalls; some more frames go around it, and
+    /// then the router goes on.
+    fn bury(&mut self) {
+        let wire = self.random.below(self.wires.len() as u64) as usize;
+        let end = self.random.below(2) as usize;
+        let router = self.wires[wire].path_from(0, end)[1];
+        self.stall(router, false);
+        for _ in 0..self.random.below(300) {
+            self.send(wire, end);
+            self.pass(Duration::from_micros(20));
+        }
+        let time = 500 + self.random.below(3_000);
+        self.pass(millis(time));
+        for _ in 0..self.random.below(5) {
+            self.send(wire, end);
+            self.pass(millis(30));
+        }
+        self.resume(router);
     }
 
     /// Nothing changes at present: who had time to know, knows. `is_all_well`: and all is well.
@@ -132,6 +182,7 @@ impl Network {
             self.oracle.broke(what);
         }
         let ends = self.wires.iter().flat_map(|wire| wire.ends().map(|end| (*wire, end)));
+        let ends = ends.filter(|(_, me)| !self.is_stalled(*me));
         let broken = ends.filter_map(|(wire, me)| self.look_at(&wire, me, is_all_well).err());
         if let Some(what) = broken.collect::<Vec<_>>().first() {
             self.oracle.broke(what.clone());

@@ -38,6 +38,8 @@ pub(super) struct Network {
     down: BTreeSet<usize>,
     /// What came to routers that stall.
     stalled: BTreeMap<usize, Vec<(LinkId, Vec<u8>)>>,
+    /// When each router last began to run again.
+    resumed_at: BTreeMap<usize, Instant>,
     /// Those that stall for no longer than goes unnoticed.
     hidden: BTreeSet<usize>,
     /// Packets that came to a port and were not shown: its ring was full, or its link down.
@@ -75,6 +77,7 @@ impl Network {
             health: Health::new(times),
             down: BTreeSet::new(),
             stalled: BTreeMap::new(),
+            resumed_at: BTreeMap::new(),
             hidden: BTreeSet::new(),
             unseen: BTreeMap::new(),
             up_since: BTreeMap::new(),
@@ -127,6 +130,7 @@ impl Network {
     /// It runs again.
     pub(super) fn resume(&mut self, me: usize) {
         self.hidden.remove(&me);
+        self.resumed_at.insert(me, self.now);
         let came = self.stalled.remove(&me).unwrap_or_default();
         self.look_at_paths();
         for (port, bytes) in came {
@@ -266,8 +270,14 @@ impl Network {
     fn judge_move(&mut self, me: usize, wire: usize, way: Way) -> Result<(), String> {
         let (now, health) = (self.now, &self.health);
         let (to, from) = ((wire, way as usize), (wire, 1 - way as usize));
-        if health.is_down(now, to) || !self.is_session_up(me, wire, way) {
+        if !self.is_session_up(me, wire, way) {
             return Err(format!("that path is not up: {}", health.tell(now, wire)));
+        }
+        // Who just stood still reads one piece of news after the other.
+        let has_just_resumed =
+            self.resumed_at.get(&me).is_some_and(|at| now.since(*at) <= health.times.detected);
+        if health.is_down(now, to) && !has_just_resumed {
+            return Err(format!("that path fails: {}", health.tell(now, wire)));
         }
         let up_since = self.up_since.get(&(me, to));
         let has_waited = up_since.is_some_and(|since| now.since(*since) >= health.times.wait);

@@ -21,7 +21,7 @@ use core::time::Duration;
 
 use block::{Instant, Random};
 use contract::{InFrame, LinkFacts, LinkId};
-use mpls::limits::{EARLY_WAIT, RESYNC_FRAMES};
+use mpls::limits::{EARLY_WAIT, RESYNC_FRAMES, RESYNC_TIME};
 use mpls::{
     Action, Adjacency, Circuit, Nhlfe, NhlfeId, Refused, Role, Router, Session, Space, TunnelId,
     TunnelPort, Verdict,
@@ -394,6 +394,7 @@ impl World {
                     let heard = self.oracle.tally.delivered;
                     self.send(wire, end);
                     self.drain();
+                    self.pass(self.now + RESYNC_TIME / RESYNC_FRAMES);
                     let is_heard = self.oracle.tally.delivered > heard
                         && self.oracle.last(TABLE[wire].circuit(1 - end)) == self.oracle.tally.sent;
                     if is_heard != self.carries(wire) && number > RESYNC_FRAMES {
