@@ -85,7 +85,7 @@ pub(crate) struct Session {
     diagnostic: Diagnostic,
     remote: Remote,
     /// The discriminator that was heard last, also after a silence; 0: none was.
-    last_heard: u32,
+    pub(crate) last_heard: u32,
     intervals: Intervals,
     /// When the present interval began, and by how much it is shortened.
     sent_at: Instant,

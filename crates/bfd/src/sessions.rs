@@ -8,7 +8,7 @@
 //!   poll_transmit <-- those in line to send <-------+
 //!   poll_event <-- those in line to tell <----------+
 //! ```
-//! Order of calls: `add`, `set`, `remove` and `admin_*` at any time. In a turn first `handle_packet`
+//! Order of calls: `add`, `set`, `remove`, `pause` and `admin_*` at any time. In a turn first `handle_packet`
 //! with all that has come, then `handle_timeout`, then `poll_transmit` and `poll_event` until they
 //! have nothing; the next turn is when something comes or `poll_timeout` is due. The order counts:
 //! what has come in time and was not read is no silence.
@@ -47,6 +47,8 @@ pub struct Sessions {
     sessions: Table<Session>,
     by_carrier: BTreeMap<Carrier, Slot>,
     by_discriminator: BTreeMap<u32, Slot>,
+    /// The discriminators of sessions that are to be there again, and of their peers.
+    paused: BTreeMap<Carrier, (u32, u32)>,
     deadlines: Deadlines,
     /// Those with something to send, each once.
     ready: VecDeque<Slot>,
@@ -67,6 +69,7 @@ impl Sessions {
             sessions: Table::new(),
             by_carrier: BTreeMap::new(),
             by_discriminator: BTreeMap::new(),
+            paused: BTreeMap::new(),
             deadlines: Deadlines::default(),
             ready: VecDeque::new(),
             callers: VecDeque::new(),
@@ -95,8 +98,10 @@ impl Sessions {
         if self.sessions.len() == SESSIONS_MAX {
             return Err(Refused::TooMany);
         }
-        let discriminator = self.draw_discriminator();
-        let session = Session::new(now, carrier, settings, discriminator, &mut self.random);
+        let paused = self.paused.remove(&carrier);
+        let (discriminator, last_heard) = paused.unwrap_or_else(|| (self.draw_discriminator(), 0));
+        let mut session = Session::new(now, carrier, settings, discriminator, &mut self.random);
+        session.last_heard = last_heard;
         let slot = self.sessions.insert(session);
         self.by_carrier.insert(carrier, slot);
         self.by_discriminator.insert(discriminator, slot);
@@ -111,12 +116,23 @@ impl Sessions {
     /// wants it told has the session down administratively first, for a detection time of the peer's.
     pub fn remove(&mut self, now: Instant, carrier: Carrier) {
         self.see(now);
+        self.paused.remove(&carrier);
         let Some(slot) = self.by_carrier.remove(&carrier) else { return };
         let session = self.sessions.remove(slot).expect("a carrier's session is there");
         self.by_discriminator.remove(&session.discriminator);
         self.deadlines.set(slot, None);
         self.ready.retain(|ready| *ready != slot);
         self.callers.retain(|caller| *caller != slot);
+    }
+
+    /// There is no such session for now. One that is added for the carrier later has the same
+    /// discriminator, so that the peer does not take this machine for one that began anew.
+    pub fn pause(&mut self, now: Instant, carrier: Carrier) {
+        let slot = self.by_carrier.get(&carrier).copied();
+        let Some(session) = slot.and_then(|slot| self.sessions.get(slot)) else { return };
+        let discriminators = (session.discriminator, session.last_heard);
+        self.remove(now, carrier);
+        self.paused.insert(carrier, discriminators);
     }
 
     /// A session is another way now: its state stays what it is, and the peer is asked to confirm
@@ -330,7 +346,9 @@ impl Sessions {
     fn draw_discriminator(&mut self) -> u32 {
         loop {
             let drawn = self.random.next_u64() as u32;
-            if drawn != 0 && !self.by_discriminator.contains_key(&drawn) {
+            let is_taken = self.by_discriminator.contains_key(&drawn)
+                || self.paused.values().any(|(paused, _)| *paused == drawn);
+            if drawn != 0 && !is_taken {
                 return drawn;
             }
         }

@@ -238,8 +238,12 @@ impl Forwarder {
     }
 
     fn remove_router(&mut self, now: Instant, id: RouterId) {
-        let watched: Vec<_> = self.watched.keys().filter(|(of, _)| *of == id).copied().collect();
-        watched.into_iter().for_each(|(_, number)| self.set_watch(now, id, number, None));
+        let its = self.routers[id.0].router.pseudowires().map(|(number, ..)| number);
+        let watched = self.watched.keys().filter(|(of, _)| *of == id).map(|(_, number)| *number);
+        for number in its.chain(watched).collect::<Vec<PseudowireId>>() {
+            self.routers[id.0].router.remove_pseudowire(now, number);
+            self.set_watch(now, id, number, None);
+        }
         self.remove_neighbours(now, id);
         let its = self.ports.iter().filter(|(_, port)| port.router == id);
         let its: Vec<LinkId> = its.map(|(link, _)| LinkId(link)).collect();

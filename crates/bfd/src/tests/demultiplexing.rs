@@ -150,6 +150,31 @@ fn a_session_that_was_removed_is_found_by_nothing_and_says_nothing() {
 }
 
 #[test]
+fn a_session_that_was_paused_comes_again_with_its_discriminator() {
+    let mut end = End::up(SETTINGS);
+    let before = end.discriminator();
+    for _ in 0..2 {
+        end.sessions.pause(end.now, CARRIER);
+        assert_eq!((end.sessions.poll_timeout(), end.sessions.status(CARRIER)), (None, None));
+    }
+    end.sessions.add(end.now, CARRIER, SETTINGS).unwrap();
+    assert_eq!((end.discriminator(), end.state()), (before, SessionState::Down));
+    // It knows its peer from another one.
+    end.events();
+    end.hear(end.packet(State::DOWN));
+    assert_eq!(end.events(), []);
+    end.sessions.pause(end.now, CARRIER);
+    end.sessions.add(end.now, CARRIER, SETTINGS).unwrap();
+    end.hear(ControlPacket { my_discriminator: PEER + 1, ..end.packet(State::DOWN) });
+    assert_eq!(end.events(), [Event::DiscriminatorChanged]);
+    // One that is removed while it is not there is forgotten.
+    end.sessions.pause(end.now, CARRIER);
+    end.sessions.remove(end.now, CARRIER);
+    end.sessions.add(end.now, CARRIER, SETTINGS).unwrap();
+    assert_ne!(end.discriminator(), before);
+}
+
+#[test]
 fn a_carrier_has_one_session_and_a_machine_as_many_as_there_may_be() {
     let mut sessions = Sessions::new(1);
     for carrier in 0..SESSIONS_MAX as u64 {

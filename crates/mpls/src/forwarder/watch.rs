@@ -16,7 +16,7 @@ use core::fmt;
 use core::time::Duration;
 
 use bfd::{Carrier, Event as BfdEvent, Role, SessionState, Settings, Status};
-use block::Instant;
+use block::{Instant, planted};
 use contract::LinkId;
 use wire::bfd::Diagnostic;
 use wire::pseudowire::{AssociatedChannelHeader, ChannelType};
@@ -171,6 +171,30 @@ pub(super) struct Watched {
     pub(super) protection: Protection,
     /// What each path is asked.
     pub(super) probers: [Prober; 2],
+    /// How often the other end began anew, as the session of each path noticed; `None`: it has not
+    /// heard of it.
+    lives: [Option<u32>; 2],
+}
+
+impl Watched {
+    /// The session of a path noticed that the other end began anew; whether that is news: the other
+    /// path's notices it, too, and frames were followed since.
+    fn begins_anew(&mut self, way: Way) -> bool {
+        let others = self.lives[1 - way as usize].unwrap_or_default();
+        let life = self.lives[way as usize].get_or_insert_default();
+        let is_news = *life >= others || planted("each-path-begins-anew");
+        *life = if is_news { *life + 1 } else { others };
+        is_news
+    }
+
+    /// The session of a path hears the other end for the first time; whether that is news, since the
+    /// other path's has not.
+    fn is_first_heard(&mut self, way: Way) -> bool {
+        let is_news = self.lives == [None; 2];
+        let [primary, backup] = self.lives;
+        self.lives[way as usize] = primary.max(backup).or(Some(0));
+        is_news
+    }
 }
 
 /// What is known of how large frames a path carries.
@@ -229,7 +253,15 @@ impl Forwarder {
         match watch {
             Some(watch) => {
                 let protection = || Protection::new(watch.revert_after);
-                let new = || Watched { watch, protection: protection(), probers: <_>::default() };
+                let new = || Watched {
+                    watch,
+                    protection: protection(),
+                    probers: <_>::default(),
+                    lives: [None; 2],
+                };
+                if planted("reload-forgets-what-is-up") {
+                    self.watched.remove(&(router, id));
+                }
                 let watched = self.watched.entry((router, id)).or_insert_with(new);
                 (watched.watch, watched.protection.wait) = (watch, watch.revert_after);
             }
@@ -251,11 +283,16 @@ impl Forwarder {
             let wanted = watch.filter(|_| self.has_path(router, id, way));
             let status = self.sessions.status(carrier);
             let is_there = status.is_some();
+            if is_there && planted("reload-begins-sessions-anew") {
+                self.sessions.remove(now, carrier);
+            }
             match wanted.map(|watch| watch.settings()) {
-                Some(settings) if is_there => self.sessions.set(now, carrier, settings),
+                Some(settings) if is_there && !planted("reload-begins-sessions-anew") => {
+                    self.sessions.set(now, carrier, settings)
+                }
                 Some(settings) => self.sessions.add(now, carrier, settings),
                 None => {
-                    self.sessions.remove(now, carrier);
+                    self.end_session(now, (router, id), carrier);
                     // Who does not watch any more has lost nothing.
                     let was_up = status.is_some_and(|one| one.state == SessionState::Up);
                     if was_up && watch.is_some() {
@@ -269,6 +306,22 @@ impl Forwarder {
         self.keep_to_paths(router, id);
         self.renew_probes(now, router, id);
         self.transmit(now);
+    }
+
+    /// A path has no session now. As long as its pseudowire is there, numbers of frames go on, and to
+    /// the other end it is the same one that comes again.
+    fn end_session(
+        &mut self,
+        now: Instant,
+        (router, id): (RouterId, PseudowireId),
+        carrier: Carrier,
+    ) {
+        let is_there = self.routers[router.0].router.pseudowire(id).is_some();
+        if is_there && !planted("port-that-was-down-begins-anew") {
+            self.sessions.pause(now, carrier);
+        } else {
+            self.sessions.remove(now, carrier);
+        }
     }
 
     /// A pseudowire without a backup, or none that is watched, is on its only path: one that gets a
@@ -318,6 +371,7 @@ impl Forwarder {
     ) {
         if header.channel_type == ChannelType::BFD {
             // What is discarded is counted there.
+            let way = if planted("paths-are-mixed-up") { Way::Primary } else { way };
             let _ = self.sessions.handle_packet(now, carrier(router, id, way), message);
             self.work(now);
         } else if header.channel_type == ChannelType::MTU_PROBE {
@@ -337,8 +391,17 @@ impl Forwarder {
             match event {
                 BfdEvent::Up => self.path_changed(now, (router, id, way), Ok(())),
                 BfdEvent::Down(why) => self.path_changed(now, (router, id, way), Err(why)),
-                BfdEvent::FirstHeard => self.follow_anew(router, id),
+                BfdEvent::FirstHeard => {
+                    let watched = self.watched.get_mut(&(router, id));
+                    if watched.is_some_and(|watched| watched.is_first_heard(way)) {
+                        self.follow_anew(router, id);
+                    }
+                }
                 BfdEvent::DiscriminatorChanged => {
+                    let watched = self.watched.get_mut(&(router, id));
+                    if !watched.is_some_and(|watched| watched.begins_anew(way)) {
+                        continue;
+                    }
                     self.follow_anew(router, id);
                     self.events.push_back((router, Event::BeganAnew(id)));
                 }
@@ -435,7 +498,7 @@ impl Forwarder {
 
     /// How a pseudowire is watched; `None`: it is not.
     pub(super) fn watch_report(&self, router: RouterId, id: PseudowireId) -> Option<WatchReport> {
-        let Watched { watch, protection, probers } = self.watched.get(&(router, id))?;
+        let Watched { watch, protection, probers, .. } = self.watched.get(&(router, id))?;
         let session = |way| self.session_report(carrier(router, id, way));
         Some(WatchReport {
             watch: *watch,
