@@ -7,9 +7,12 @@
 //!   the smallest ------silence-----> nobody answers: nothing is known
 //!     | answered
 //!   halfway between what was answered and what was not, until they are one byte apart
+//!     |
+//!   the smallest that was not answered, once more --answered--> it was lost for something else
 //! ```
-//! Each size is asked [`TRIES`] times, and what is lost each time did not fit. Only an answer shows
-//! anything: who knows no probes is never taken for a path that is too narrow. What the port itself
+//! Each size is asked [`TRIES`] times, and what is lost each time did not fit, if that is so a second time
+//! before anybody hears of it: a path may have lost all for less than a detection time. Only an answer
+//! shows anything: who knows no probes is never taken for a path that is too narrow. What the port itself
 //! takes needs no probe. While a search goes on, what the one before found stays; one that did not
 //! find all that was promised is made again after [`AGAIN`]. An answer counts if it gives back what
 //! was drawn for the size that is asked now, and one of the numbers that were sent with it.
@@ -90,6 +93,8 @@ struct Search {
     wait: Duration,
     /// Whether that is known of the path, or is to be doubled.
     is_measured: bool,
+    /// The smallest size that was not answered is asked a second time.
+    is_second: bool,
     next_at: Instant,
 }
 
@@ -155,6 +160,7 @@ impl Prober {
                 asked_at: now,
                 wait: WAIT_FIRST,
                 is_measured: false,
+                is_second: false,
                 next_at: now,
             });
         }
@@ -216,6 +222,11 @@ impl Prober {
             return false;
         };
         search.fits = Some(search.size);
+        if search.size >= search.too_large {
+            // It was not its size for which it was lost.
+            let ceiling = self.question.map_or(search.size, |question| question.ceiling);
+            (search.too_large, search.is_second) = (ceiling + 1, false);
+        }
         search.wait = (now.since(search.asked_at) * 4).clamp(WAIT_MIN, WAIT_MAX);
         search.is_measured = true;
         self.counters.probe_answers += 1;
@@ -232,7 +243,13 @@ impl Prober {
             None => return self.end(now, self.proof),
             Some(fits) if fits >= question.promised => return self.end(now, Proof::Whole),
             Some(fits) if fits + 1 >= search.too_large => {
-                return self.end(now, Proof::Only(fits));
+                let is_asked = search.too_large <= question.ceiling;
+                let is_over = search.is_second || planted("lost-once-is-too-large");
+                if !is_asked || is_over {
+                    return self.end(now, Proof::Only(fits));
+                }
+                search.is_second = true;
+                search.too_large
             }
             Some(fits) => fits + (search.too_large - fits) / 2,
         };

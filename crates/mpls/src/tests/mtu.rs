@@ -70,6 +70,26 @@ fn the_largest_frame_that_fits_is_found_to_the_byte() {
 }
 
 #[test]
+fn what_was_lost_for_a_moment_alone_is_not_too_large() {
+    let mut pair = Pair::new();
+    let probes = |pair: &Pair| {
+        let report = pair.ends[0].report(NOW, R).unwrap();
+        report.pseudowires[0].watch.as_ref().unwrap().probes.probes
+    };
+    // All of the largest ones are lost, and then none.
+    narrow(&mut pair, 0, 1, 1513);
+    narrow(&mut pair, 0, 2, 1513);
+    while probes(&pair) <= 2 * 3 {
+        pair.pass(1);
+    }
+    pair.narrow.clear();
+    pair.pass(3_000);
+    assert_eq!(proofs(&pair, 0), [Proof::Whole; 2]);
+    let events = pair.take_events(0);
+    assert!(!events.iter().any(|event| matches!(event, Event::Narrow(..))), "{events:?}");
+}
+
+#[test]
 fn a_path_that_is_too_narrow_is_left_for_one_that_is_not_until_it_is_wide_again() {
     let mut pair = Pair::new();
     narrow(&mut pair, 0, 1, 1400);
