@@ -50,6 +50,9 @@ pub const QUARANTINE_DEFAULT: Duration = Duration::from_secs(60);
 /// them, but sends them at once, and none that are older than a second are expected of it.
 pub const RESYNC_FRAMES: u32 = 64;
 pub const RESYNC_TIME: Duration = Duration::from_secs(1);
+/// The same of one whose other end is heard for the first time: it may have been there for long, or
+/// not.
+pub const RESYNC_FRAMES_DOUBTED: u32 = 4;
 
 /// Frames that wait at most for others that were sent before them, and for how long: longer than two
 /// paths of a network differ, shorter than any sender waits before it sends again.

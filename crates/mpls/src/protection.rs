@@ -116,7 +116,8 @@ impl Protection {
         let (it, other) = (way as usize, 1 - way as usize);
         let has_better = self.is_up[other] && self.fits[other] == Fit::Carries;
         let is_refused = self.fits[it] == Fit::TooNarrow && has_better;
-        self.is_up[it] && (!is_refused || planted("narrow-path-is-taken"))
+        let is_up = self.is_up[it] || planted("down-path-is-taken");
+        is_up && (!is_refused || planted("narrow-path-is-taken"))
     }
 
     /// A path is Up, or no longer. Returns the path that is taken from now on, if that is another.
@@ -142,13 +143,15 @@ impl Protection {
 
     fn choose(&mut self, now: Instant, was_up: bool) -> Option<Way> {
         let (wanted, at_once) = match (self.active, Way::BOTH.map(|way| self.may_take(way))) {
-            (Way::Primary, [false, true]) => (Way::Backup, was_up),
+            (Way::Primary, [false, true]) => {
+                (Way::Backup, was_up && !planted("failure-is-waited-for"))
+            }
             (Way::Backup, [true, false]) => (Way::Primary, !self.is_up[1]),
-            (Way::Backup, [true, true]) => (Way::Primary, false),
+            (Way::Backup, [true, true]) => (Way::Primary, planted("traffic-reverts-at-once")),
             (active, _) => (active, false),
         };
         if wanted == self.active {
-            self.move_at = None;
+            self.move_at = self.move_at.filter(|_| planted("failure-does-not-end-the-wait"));
             return None;
         }
         if at_once {

@@ -16,7 +16,7 @@ use block::{Instant, planted};
 use contract::counters;
 use wire::sequence::{Arrival, Numbers};
 
-use crate::limits::{RESYNC_FRAMES, RESYNC_TIME};
+use crate::limits::{RESYNC_FRAMES, RESYNC_FRAMES_DOUBTED, RESYNC_TIME};
 use crate::reorder::Waiting;
 
 /// What is done with sequence numbers, at both ends of a tunnel.
@@ -91,8 +91,9 @@ pub(crate) struct Receiver {
     /// Late frames in a row of which each is the next of the one before, since when they come, ...
     late: u32,
     late_since: Instant,
-    /// ... and the number of the one that would be the next.
+    /// ... the number of the one that would be the next, and how many they have to be.
     late_next: u32,
+    late_needed: u32,
     /// Frames that came early, where they are put in order.
     waiting: Waiting,
     pub(crate) counters: SequenceCounters,
@@ -107,6 +108,7 @@ impl Receiver {
             late: 0,
             late_since: Instant::ZERO,
             late_next: numbers.first(),
+            late_needed: RESYNC_FRAMES,
             waiting: Waiting::default(),
             counters,
         }
@@ -118,7 +120,12 @@ impl Receiver {
         (self.numbers, self.expected, self.late) = (numbers, None, 0);
     }
 
-    /// The same, and frames that wait are nobody's: they were for another circuit. Returns how many.
+    /// The sender may be another one than before: if what comes next is late, fewer of them show it.
+    pub(crate) fn doubt(&mut self) {
+        self.late_needed = RESYNC_FRAMES_DOUBTED;
+    }
+
+    /// As [`begin_anew`](Self::begin_anew), and frames that wait are nobody's: they were for another circuit. Returns how many.
     pub(crate) fn begin_for_another(&mut self, numbers: Numbers) -> u64 {
         self.begin_anew(numbers);
         self.waiting.forget()
@@ -200,7 +207,7 @@ impl Receiver {
     fn pass(&mut self, number: Option<u32>, missing: u32) {
         self.counters.missing += u64::from(missing);
         self.expected = number.map(|number| self.numbers.next(number));
-        self.late = 0;
+        (self.late, self.late_needed) = (0, RESYNC_FRAMES);
     }
 
     /// A late frame: its sender may have begun anew.
@@ -212,10 +219,11 @@ impl Receiver {
         }
         self.late = self.late.saturating_add(1);
         self.late_next = self.numbers.next(number);
-        let is_over = now.since(self.late_since) >= RESYNC_TIME || planted("late-bursts-are-followed");
-        if self.late >= RESYNC_FRAMES && is_over {
+        let is_over =
+            now.since(self.late_since) >= RESYNC_TIME || planted("late-bursts-are-followed");
+        if self.late >= self.late_needed && is_over {
             self.expected = Some(self.late_next);
-            self.late = 0;
+            (self.late, self.late_needed) = (0, RESYNC_FRAMES);
             self.counters.resynced += 1;
         }
     }
@@ -316,6 +324,21 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_in_doubt_is_followed_sooner_unless_it_fits() {
+        let second = Duration::from_secs(1);
+        let mut receiver = new();
+        assert_eq!(take(&mut receiver, [2000]), [2000]);
+        receiver.doubt();
+        assert_eq!(take_each(&mut receiver, Duration::from_millis(1), 1..=20), [0; 0]);
+        assert_eq!(take_each(&mut receiver, second, 31..=36), [35, 36]);
+        assert_eq!(receiver.counters.resynced, 1);
+        // Then it is as any other, and so is one whose frames go on from what was there.
+        assert_eq!(take_each(&mut receiver, second, 1..=20), [0; 0]);
+        receiver.doubt();
+        assert_eq!(take_each(&mut receiver, second, [37].into_iter().chain(1..=20)), [37]);
+    }
+
+    #[test]
     fn late_frames_that_do_not_ascend_by_one_are_not_followed() {
         let mut receiver = new();
         assert_eq!(take(&mut receiver, [1000]), [1000]);
@@ -379,7 +402,8 @@ mod tests {
     #[test]
     fn early_frames_are_no_row_of_late_ones() {
         let mut receiver = new();
-        let late = |from: u32, to: u32| (from..=to).map(|number| (20_000 * u64::from(number), number));
+        let late =
+            |from: u32, to: u32| (from..=to).map(|number| (20_000 * u64::from(number), number));
         let came: Vec<_> = [(5, 1000)].into_iter().chain(late(1, 63)).collect();
         assert_eq!(in_order(&mut receiver, &came), [1000]);
         assert_eq!(in_order(&mut receiver, &[(1_279_500, 1002), (1_280_000, 64)]), [0; 0]);

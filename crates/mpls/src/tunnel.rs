@@ -191,6 +191,7 @@ impl TunnelState {
             self.drops.no_circuit += self.receiver.begin_for_another(tunnel.session.numbers());
         } else if before.session.key() != tunnel.session.key()
             || before.sequencing != tunnel.sequencing
+            || planted("renewed-tunnel-forgets-the-sequence")
         {
             self.receiver.begin_anew(tunnel.session.numbers());
         }
@@ -236,7 +237,8 @@ impl TunnelState {
     fn open<'a>(&mut self, header: Header<'a>) -> Result<(&'a [u8], Option<u32>), DropReason> {
         match (self.tunnel.session, header) {
             (Session::Gre { .. }, Header::Gre(header, frame)) => {
-                if header.protocol_type != EtherType::TRANSPARENT_ETHERNET {
+                let is_ethernet = header.protocol_type == EtherType::TRANSPARENT_ETHERNET;
+                if !is_ethernet && !planted("any-protocol-is-ethernet") {
                     return Err(DropReason::NotEthernet);
                 }
                 Ok((frame, header.sequence))
@@ -266,7 +268,11 @@ impl TunnelState {
         let circuit = self.tunnel.fec.circuit;
         let left = self.open(header).and_then(|(frame, number)| {
             let frame = whole(frame)?;
-            match self.receiver.receive(now, self.tunnel.sequencing, number, frame) {
+            let sequencing = match self.tunnel.sequencing {
+                Sequencing::Drop if planted("tunnels-take-what-is-late") => Sequencing::Off,
+                sequencing => sequencing,
+            };
+            match self.receiver.receive(now, sequencing, number, frame) {
                 Taken::Passes => deliver(ports, circuit, frame)?,
                 Taken::Waits => return Ok(Verdict::Wait),
                 Taken::IsLate => return Err(DropReason::Late),
@@ -358,7 +364,11 @@ impl Router {
                 (SessionKey::L2tp(session), Header::L2tp(packet))
             }
         };
-        let id = *self.sessions.get(&(link, key)).ok_or(DropReason::NoTunnel)?;
+        let found = match self.sessions.get(&(link, key)) {
+            None if planted("key-is-not-looked-at") => self.sessions.values().next(),
+            found => found,
+        };
+        let id = *found.ok_or(DropReason::NoTunnel)?;
         let left = self.tunnels[id.0].leave(now, &mut self.ports, header)?;
         if left == Verdict::Wait {
             self.early.put(Wire::Tunnel(id));

@@ -4,7 +4,7 @@
 
 mod network;
 
-use network::{run_cuts, run_tables};
+use network::{run_cuts, run_reloads, run_tables, run_tunnels};
 
 const SEEDS: u64 = 300;
 
@@ -37,9 +37,45 @@ fn traffic_leaves_paths_that_fail_for_those_that_are_up_and_returns_after_the_wa
         to_backup += seen.to_backup;
         to_primary += seen.to_primary;
     }
-    eprintln!("{sent} {delivered} {promised} {downs} {to_backup} {to_primary}");
-    assert!(promised > sent / 4 && delivered > promised, "{delivered} of {sent}, {promised} promised");
+    assert!(
+        promised > sent / 4 && delivered > promised,
+        "{delivered} of {sent}, {promised} promised"
+    );
     assert!(to_backup > SEEDS && to_primary > SEEDS, "{downs}: {to_backup}, {to_primary}");
+}
+
+#[test]
+fn tunnels_through_ip_and_labels_in_udp_keep_what_they_promise_alike() {
+    let (mut sent, mut delivered, mut promised) = (0, 0, 0);
+    let mut drops = mpls::Drops::default();
+    for seed in 1..=SEEDS {
+        let (tally, seen) =
+            run_tunnels(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        sent += tally.sent;
+        delivered += tally.delivered;
+        promised += tally.promised;
+        drops += seen;
+    }
+    assert!(
+        promised > sent / 2 && delivered > promised,
+        "{delivered} of {sent}, {promised} promised"
+    );
+    let mpls::Drops { no_tunnel, wrong_cookie, misformed, not_ethernet, late, .. } = drops;
+    let refused = [no_tunnel, wrong_cookie, misformed, not_ethernet, late];
+    assert!(refused.iter().all(|count| *count > SEEDS), "{drops:?}");
+}
+
+#[test]
+fn what_a_reload_does_not_name_loses_nothing_and_labels_are_nobodys_for_a_while() {
+    let (mut sent, mut promised, mut refused) = (0, 0, 0);
+    for seed in 1..=SEEDS {
+        let (tally, seen) =
+            run_reloads(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        sent += tally.sent;
+        promised += tally.promised;
+        refused += seen;
+    }
+    assert!(promised > sent / 2 && refused > SEEDS, "{promised} of {sent}, {refused} refused");
 }
 
 #[test]
@@ -48,4 +84,8 @@ fn the_same_seed_is_the_same_run() {
     assert_ne!(run_tables(7), run_tables(8));
     assert_eq!(run_cuts(7), run_cuts(7));
     assert_ne!(run_cuts(7), run_cuts(8));
+    assert_eq!(run_reloads(7), run_reloads(7));
+    assert_ne!(run_reloads(7), run_reloads(8));
+    assert_eq!(run_tunnels(7), run_tunnels(7));
+    assert_ne!(run_tunnels(7), run_tunnels(8));
 }

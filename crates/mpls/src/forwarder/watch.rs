@@ -391,10 +391,13 @@ impl Forwarder {
             match event {
                 BfdEvent::Up => self.path_changed(now, (router, id, way), Ok(())),
                 BfdEvent::Down(why) => self.path_changed(now, (router, id, way), Err(why)),
+                // It may have begun when BFD was not there to tell.
                 BfdEvent::FirstHeard => {
                     let watched = self.watched.get_mut(&(router, id));
-                    if watched.is_some_and(|watched| watched.is_first_heard(way)) {
-                        self.follow_anew(router, id);
+                    if watched.is_some_and(|watched| watched.is_first_heard(way))
+                        && let Some(routed) = self.routers.get_mut(router.0)
+                    {
+                        routed.router.doubt(id);
                     }
                 }
                 BfdEvent::DiscriminatorChanged => {
@@ -402,18 +405,12 @@ impl Forwarder {
                     if !watched.is_some_and(|watched| watched.begins_anew(way)) {
                         continue;
                     }
-                    self.follow_anew(router, id);
+                    if let Some(routed) = self.routers.get_mut(router.0) {
+                        routed.router.follow_anew(id);
+                    }
                     self.events.push_back((router, Event::BeganAnew(id)));
                 }
             }
-        }
-    }
-
-    /// The other end is one whose numbers are not known: it began anew, or is heard for the first time,
-    /// as one that got BFD only now, and numbers that it had before may be what is expected.
-    fn follow_anew(&mut self, router: RouterId, id: PseudowireId) {
-        if let Some(routed) = self.routers.get_mut(router.0) {
-            routed.router.follow_anew(id);
         }
     }
 

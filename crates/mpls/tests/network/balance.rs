@@ -7,7 +7,8 @@
 //! ```
 //! Asked while nobody sends, so that no frame waits for others in a router.
 
-use contract::{Counters, LinkId};
+use contract::Counters;
+use mpls::pseudowire::PseudowireCounters;
 use mpls::{PortReport, RouterReport};
 
 use super::orders::R;
@@ -15,6 +16,16 @@ use super::running::Network;
 use super::topology::*;
 
 impl Network {
+    /// What a pseudowire counted is kept, before it is removed.
+    pub(super) fn keep_counters(&mut self, me: usize, wire: &Wire) {
+        let report = self.routers[me].report(self.now, R).expect("it was configured");
+        let its = report.pseudowires.iter().find(|one| one.id == wire.id());
+        let Some(its) = its else { return };
+        let (counters, forgotten) = self.gone.entry(me).or_default();
+        *counters += its.counters;
+        *forgotten += its.drops.no_circuit;
+    }
+
     /// All counters of all routers add up.
     pub(super) fn check_balance(&mut self) -> Result<(), String> {
         let report = |me: usize| self.routers[me].report(self.now, R).expect("it was configured");
@@ -40,22 +51,26 @@ impl Network {
         let dropped = ports.iter().map(|port| port.drops).chain([report.strays]);
         let dropped: u64 = dropped.map(|drops| drops.values().sum::<u64>()).sum();
         let pseudowires = &report.pseudowires;
-        let came: u64 = pseudowires.iter().map(|one| one.counters.channel_messages).sum();
-        let own: u64 = pseudowires.iter().map(|one| one.counters.channel_messages_sent).sum();
+        let (gone, forgotten) = self.gone.get(&me).copied().unwrap_or_default();
+        let now: PseudowireCounters = pseudowires.iter().map(|one| one.counters).sum();
+        let PseudowireCounters { channel_messages, channel_messages_sent, delivered, .. } =
+            [gone, now].into_iter().sum();
+        let (came, own) = (channel_messages, channel_messages_sent);
+        // Frames that waited for others when their circuit was another's.
+        let forgotten_now: u64 = pseudowires.iter().map(|one| one.drops.no_circuit).sum();
+        let dropped = dropped + forgotten + forgotten_now;
         if received + own != sent + dropped + came {
             return Err(format!(
                 "router {me} received {received} and made {own}, \
                  but sent {sent}, dropped {dropped} and took {came}"
             ));
         }
-        for one in pseudowires {
-            let LinkId(circuit) = one.pseudowire.fec.circuit;
-            let port = ports.iter().find(|port| port.link.0 == circuit);
-            let left = port.map_or(0, |port| port.counters.sent);
-            if one.counters.delivered != left {
-                let delivered = one.counters.delivered;
-                return Err(format!("{} delivered {delivered}, of which {left} left", one.id));
-            }
+        let is_circuit = |port: &&PortReport| port.link >= circuit(0, 0);
+        let left: u64 = ports.iter().filter(is_circuit).map(|port| port.counters.sent).sum();
+        let by_tunnels: u64 = report.tunnels.iter().map(|one| one.counters.delivered).sum();
+        let delivered = delivered + by_tunnels;
+        if left != delivered {
+            return Err(format!("router {me} delivered {delivered}, of which {left} left"));
         }
         Ok(())
     }

@@ -81,6 +81,7 @@ pub(crate) fn run(seed: u64) -> Result<(Tally, Seen), String> {
     }
     network.carry(times.back());
     network.judge_calm(true);
+    network.begin_anew();
     network.oracle.broken.map_or(Ok((network.oracle.tally, network.events)), Err)
 }
 
@@ -99,6 +100,10 @@ impl Network {
             fault => {
                 self.begin(fault, link, router);
                 self.carry_for([300, 1_000, 3_000, 7_000]);
+                let reloaded = self.random.below(ROUTERS as u64) as usize;
+                if !self.is_stalled(reloaded) {
+                    self.reload(reloaded);
+                }
                 if self.random.chance(1, 3) {
                     self.fail_also(link, router);
                 }
@@ -155,6 +160,18 @@ impl Network {
         }
     }
 
+    /// At the end an edge is away, knows nothing when it comes back, and is followed once it is heard.
+    fn begin_anew(&mut self) {
+        let edge = [LER1, LER2, LER3][self.random.below(3) as usize];
+        self.stall(edge, false);
+        self.carry_for([100, 500, 3_000, 7_000]);
+        self.start_anew(edge);
+        let back = self.health.times.back();
+        self.carry(back);
+        self.settle();
+        self.judge_paths(true);
+    }
+
     /// A customer's burst is in the ring of a router that stalls; some more frames go around it, and
     /// then the router goes on.
     fn bury(&mut self) {
@@ -181,6 +198,10 @@ impl Network {
         if let Err(what) = self.check_balance() {
             self.oracle.broke(what);
         }
+        self.judge_paths(is_all_well);
+    }
+
+    fn judge_paths(&mut self, is_all_well: bool) {
         let ends = self.wires.iter().flat_map(|wire| wire.ends().map(|end| (*wire, end)));
         let ends = ends.filter(|(_, me)| !self.is_stalled(*me));
         let broken = ends.filter_map(|(wire, me)| self.look_at(&wire, me, is_all_well).err());

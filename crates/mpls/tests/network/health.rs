@@ -115,9 +115,8 @@ impl Health {
     /// why.
     pub(super) fn promises(&self, now: Instant, wire: usize) -> Option<String> {
         let [primary, backup] = [(wire, 0), (wire, 1)];
-        let carries = |key, other| {
-            self.is_whole(key) || (self.is_down(now, key) && self.is_up(now, other))
-        };
+        let carries =
+            |key, other| self.is_whole(key) || (self.is_down(now, key) && self.is_up(now, other));
         let is_one_whole = self.is_whole(primary) || self.is_whole(backup);
         let is_promised = is_one_whole && carries(primary, backup) && carries(backup, primary);
         is_promised.then(|| self.tell(now, wire))

@@ -111,14 +111,13 @@ impl Links {
         }
         let copies = 1 + u64::from(self.random.chance(self.faults, 1000));
         for _ in 0..copies {
-            let mut flight =
-                Flight { port: LinkId(from.0 ^ 1), bytes: bytes.to_vec(), is_corrupt };
+            let mut flight = Flight { port: LinkId(from.0 ^ 1), bytes: bytes.to_vec(), is_corrupt };
             if self.corrupts && !is_corrupt && self.random.chance(self.faults, 1000) {
                 flight.is_corrupt = corrupt(&mut self.random, from, &mut flight.bytes);
             }
             let mut delay = self.delays.get(&from).copied().unwrap_or(10 * MICROSECOND);
             if self.held == Some(from) {
-                delay = self.random.below(HELD_MAX);
+                delay += self.random.below(HELD_MAX);
             } else if self.random.chance(self.faults, 200) {
                 delay += self.random.below(LATE_MAX);
             }
@@ -129,6 +128,28 @@ impl Links {
         fate.repeated += copies - 1;
         fate.on_the_way += copies;
         false
+    }
+
+    /// The network sends something that nobody gave to it, to a port.
+    pub(super) fn forge(&mut self, at: Instant, port: LinkId, bytes: Vec<u8>) {
+        let fate = self.fate(LinkId(port.0 ^ 1));
+        fate.repeated += 1;
+        fate.on_the_way += 1;
+        self.launched += 1;
+        self.flights.insert((at, self.launched), Flight { port, bytes, is_corrupt: false });
+    }
+
+    /// Of what arrives next there is a copy, which arrives then.
+    pub(super) fn repeat_any(&mut self, at: Instant) {
+        if let Some((_, Flight { port, bytes, .. })) = self.flights.first_key_value() {
+            let (port, bytes) = (*port, bytes.clone());
+            self.forge(at, port, bytes);
+        }
+    }
+
+    /// All that is on its way, and to which port.
+    pub(super) fn all(&self) -> Vec<(LinkId, Vec<u8>)> {
+        self.flights.values().map(|flight| (flight.port, flight.bytes.clone())).collect()
     }
 
     /// Whether chance has it that a frame is lost.

@@ -27,7 +27,7 @@ pub(super) fn all(me: usize, wires: &[Wire]) -> Vec<Change> {
     all
 }
 
-fn ports(me: usize, wires: &[Wire]) -> Vec<Change> {
+pub(super) fn ports(me: usize, wires: &[Wire]) -> Vec<Change> {
     let core = |port| Change::SetPort(port, PortKind::Core(core(port)));
     let mut all: Vec<Change> = core_ports(me).map(core).collect();
     for (wire, end) in wires.iter().flat_map(|wire| [(wire, 0), (wire, 1)]) {
@@ -48,8 +48,7 @@ pub(super) fn path_through(me: usize, wire: &Wire, path: usize, from: usize) -> 
     let routers = wire.path_from(path, from);
     let Some(place) = routers.iter().position(|router| *router == me) else { return vec![] };
     let (fec, label) = (wire.fec(path, from), wire.label_at(path, from, me));
-    let set_label =
-        |action| Change::SetLabel { space: Space::Platform, label, fec, action };
+    let set_label = |action| Change::SetLabel { space: Space::Platform, label, fec, action };
     let set_path = |id| Change::SetPath(id, wire.path(path, from, place));
     match place {
         0 => vec![set_path(wire.nhlfe_id(path, from))],
@@ -88,7 +87,11 @@ pub(super) fn put_up(router: &mut Forwarder, now: Instant, me: usize, wires: &[W
     for (wire, end) in wires.iter().flat_map(|wire| [(wire, 0), (wire, 1)]) {
         if wire.ends()[end] == me {
             let circuit = wire.circuit(end);
-            router.handle_link(now, circuit, Some(LinkFacts { mtu: CIRCUIT_MTU, ..facts_of(circuit) }));
+            router.handle_link(
+                now,
+                circuit,
+                Some(LinkFacts { mtu: CIRCUIT_MTU, ..facts_of(circuit) }),
+            );
             if let Tunnel::Ip(kind) = wire.tunnel {
                 let port = tunnel_port(kind, end);
                 router.handle_link(now, port, Some(facts_of(port)));

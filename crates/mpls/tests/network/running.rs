@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Instant, Random};
 use contract::{InFrame, LinkId, VirtualLinks};
-use mpls::{Event, Forwarder, Way};
+use mpls::pseudowire::PseudowireCounters;
+use mpls::{Event, Forwarder, Sequencing, Way};
 use testkit::Pages;
 
 use super::customers::Customers;
@@ -44,6 +45,11 @@ pub(super) struct Network {
     hidden: BTreeSet<usize>,
     /// Packets that came to a port and were not shown: its ring was full, or its link down.
     pub(super) unseen: BTreeMap<LinkId, u64>,
+    /// Wires of which an end began anew, and when: the other end has to hear of it first.
+    pub(super) anew: BTreeMap<usize, Instant>,
+    /// What pseudowires counted that are gone, by router, and the frames that waited in them for
+    /// others when their circuit was another's.
+    pub(super) gone: BTreeMap<usize, (PseudowireCounters, u64)>,
     /// Since when each router has called each path up.
     up_since: BTreeMap<(usize, PathKey), Instant>,
     /// When each end of a wire last sent.
@@ -80,6 +86,8 @@ impl Network {
             resumed_at: BTreeMap::new(),
             hidden: BTreeSet::new(),
             unseen: BTreeMap::new(),
+            anew: BTreeMap::new(),
+            gone: BTreeMap::new(),
             up_since: BTreeMap::new(),
             sent_at: BTreeMap::new(),
             events: Seen::default(),
@@ -100,14 +108,22 @@ impl Network {
     pub(super) fn cut(&mut self, link: usize, ends: [bool; 2]) {
         for (end, is_cut) in (0..).zip(ends) {
             let port = LinkId(link as u32 * 2 + end);
-            if is_cut { self.links.cut.insert(port) } else { self.links.cut.remove(&port) };
+            if is_cut {
+                self.links.cut.insert(port)
+            } else {
+                self.links.cut.remove(&port)
+            };
         }
         self.look_at_paths();
     }
 
     /// Both ends of a link are told that it is down, or up again.
     pub(super) fn tell(&mut self, link: usize, is_up: bool) {
-        if is_up { self.down.remove(&link) } else { self.down.insert(link) };
+        if is_up {
+            self.down.remove(&link)
+        } else {
+            self.down.insert(link)
+        };
         self.look_at_paths();
         for end in [0, 1] {
             let port = LinkId(link as u32 * 2 + end);
@@ -137,6 +153,25 @@ impl Network {
             self.show(me, port, &bytes);
         }
         self.routers[me].handle_timeout(self.now);
+        self.pump(me);
+    }
+
+    /// A router that stalls is another one that knows nothing, and runs. What came to it is lost, and
+    /// its counters are gone.
+    pub(super) fn start_anew(&mut self, me: usize) {
+        self.stalled.remove(&me);
+        self.routers[me] = Forwarder::new(self.random.next_u64());
+        orders::give(&mut self.routers[me], self.now, orders::all(me, &self.wires));
+        orders::put_up(&mut self.routers[me], self.now, me, &self.wires);
+        self.up_since.retain(|(router, _), _| *router != me);
+        self.look_at_paths();
+        for wire in self.wires.iter().filter(|wire| wire.ends().contains(&me)) {
+            self.anew.insert(wire.number, self.now);
+            for path in [0, 1] {
+                let is_whole = self.is_whole(wire.paths[path]);
+                self.health.begin(self.now, (wire.number, path), is_whole);
+            }
+        }
         self.pump(me);
     }
 
@@ -181,19 +216,28 @@ impl Network {
     pub(super) fn enter(&mut self, index: usize, end: usize, frame: &[u8]) {
         let wire = self.wires[index];
         let [from, to] = [wire.circuit(end), wire.circuit(1 - end)];
-        let is_sequenced = wire.sequencing.is_some_and(|it| it != mpls::Sequencing::Off);
-        self.oracle.sent(to, is_sequenced, frame);
-        // One that is overtaken is late, and may be lost.
+        let sequencing = wire.sequencing.unwrap_or(Sequencing::Off);
+        self.oracle.sent(to, sequencing != Sequencing::Off, frame);
+        // One that is overtaken is late, and may be lost; but no link alone keeps it for longer than
+        // those that came before it wait.
+        let keeps_all = match sequencing {
+            Sequencing::Off => true,
+            Sequencing::Drop => false,
+            Sequencing::Reorder => wire.paths.iter().all(|path| path.len() == 2),
+        };
         let before = self.sent_at.insert(from, self.now);
-        if before.is_some_and(|before| self.now.since(before) <= LIFE) {
-            self.oracle.excuse(before.unwrap_or(self.now), Some(to));
+        if let Some(before) = before.filter(|before| !keeps_all && self.now.since(*before) <= LIFE)
+        {
+            self.oracle.excuse(before, Some(to));
         }
         let why = if wire.is_protected {
             self.health.promises(self.now, wire.number)
         } else {
             Some("nothing is wrong".to_owned())
         };
-        let runs = wire.ends().iter().all(|end| !self.is_stalled(*end));
+        let anew = self.anew.get(&wire.number);
+        let is_known = anew.is_none_or(|at| self.now.since(*at) >= self.health.times.up_again);
+        let runs = is_known && wire.ends().iter().all(|end| !self.is_stalled(*end));
         if let Some(why) = why.filter(|_| runs && self.hidden.is_empty()) {
             self.oracle.promise(self.now, to, frame, why);
         }
@@ -341,6 +385,12 @@ impl Network {
             let pause = Duration::from_micros(self.random.below(100_000));
             self.pass(pause.min(until.since(self.now)));
         }
+    }
+
+    /// A router is ordered again all that it has.
+    pub(super) fn reload(&mut self, me: usize) {
+        orders::give(&mut self.routers[me], self.now, orders::all(me, &self.wires));
+        self.pump(me);
     }
 
     /// Nothing but messages about paths is on its way, and what had to arrive did.

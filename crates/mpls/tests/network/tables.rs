@@ -211,7 +211,9 @@ impl World {
     fn hold_back(&mut self) {
         let wire = self.random.below(3) as usize;
         let end = self.random.below(2) as usize;
-        let [here, next, ..] = TABLE[wire].path_from(self.in_use[wire], end)[..] else { unreachable!() };
+        let [here, next, ..] = TABLE[wire].path_from(self.in_use[wire], end)[..] else {
+            unreachable!()
+        };
         self.links.held = Some(port(here, next));
         for _ in 0..200 {
             self.send(wire, end);
@@ -262,7 +264,8 @@ impl World {
         let packet = [&emit(&stack[self.random.below(2) as usize..]), &word[..], &inside].concat();
         let frame = self.make_frame(EtherType::MPLS, &packet);
         self.enter(wire, end, &frame);
-        let verdict = self.routers[here].handle_labelled(self.now, TABLE[wire].circuit(end), &packet);
+        let verdict =
+            self.routers[here].handle_labelled(self.now, TABLE[wire].circuit(end), &packet);
         self.carry_out(verdict, false);
     }
 
@@ -270,7 +273,8 @@ impl World {
     fn forge_session(&mut self) {
         let wire = SESSIONS[self.random.below(2) as usize];
         let end = self.random.below(2) as usize;
-        let Session::L2tp { session_in, .. } = TABLE[wire].tunnel(end, TunnelPort::L2tp).session else {
+        let Session::L2tp { session_in, .. } = TABLE[wire].tunnel(end, TunnelPort::L2tp).session
+        else {
             unreachable!("it is one of L2TPv3")
         };
         let guess = Cookie::Short((self.random.next_u64() as u32).to_be_bytes());
@@ -387,21 +391,24 @@ impl World {
         self.links.faults = 0;
         self.pass(self.now + QUARANTINE);
         self.give_shared_labels();
-        for wire in 0..WIRES {
-            for end in [0, 1] {
-                let before = self.oracle.tally;
-                for number in 0..RESYNC_FRAMES + 1 + SHOWN {
-                    let heard = self.oracle.tally.delivered;
-                    self.send(wire, end);
-                    self.drain();
-                    self.pass(self.now + RESYNC_TIME / RESYNC_FRAMES);
-                    let is_heard = self.oracle.tally.delivered > heard
-                        && self.oracle.last(TABLE[wire].circuit(1 - end)) == self.oracle.tally.sent;
-                    if is_heard != self.carries(wire) && number > RESYNC_FRAMES {
-                        let why = if is_heard { "carries" } else { "does not carry" };
-                        self.oracle.broke(format!("wire {wire} {why} from end {end}: {before:?}"));
-                    }
-                }
+        for (wire, end) in (0..WIRES).flat_map(|wire| [(wire, 0), (wire, 1)]) {
+            self.show(wire, end);
+        }
+    }
+
+    /// What an end of a wire sends comes out, unless somebody else has its labels.
+    fn show(&mut self, wire: usize, end: usize) {
+        let before = self.oracle.tally;
+        for number in 0..RESYNC_FRAMES + 1 + SHOWN {
+            let heard = self.oracle.tally.delivered;
+            self.send(wire, end);
+            self.drain();
+            self.pass(self.now + RESYNC_TIME / RESYNC_FRAMES);
+            let is_heard = self.oracle.tally.delivered > heard
+                && self.oracle.last(TABLE[wire].circuit(1 - end)) == self.oracle.tally.sent;
+            if is_heard != self.carries(wire) && number > RESYNC_FRAMES {
+                let why = if is_heard { "carries" } else { "does not carry" };
+                self.oracle.broke(format!("wire {wire} {why} from end {end}: {before:?}"));
             }
         }
     }
