@@ -4,7 +4,8 @@
 
 mod network;
 
-use network::{run_cuts, run_reloads, run_tables, run_tunnels};
+use mpls::Sequencing;
+use network::{run_cuts, run_reloads, run_storage, run_tables, run_tunnels};
 
 const SEEDS: u64 = 300;
 
@@ -79,6 +80,22 @@ fn what_a_reload_does_not_name_loses_nothing_and_labels_are_nobodys_for_a_while(
 }
 
 #[test]
+fn an_old_copy_of_a_write_lands_behind_a_newer_one_only_where_nothing_is_numbered() {
+    let (mut answered, mut again) = (0, 0);
+    for seed in 1..=SEEDS {
+        for sequencing in [Sequencing::Drop, Sequencing::Reorder] {
+            let written = run_storage(seed, sequencing)
+                .unwrap_or_else(|broken| panic!("seed {seed}, {sequencing:?}: {broken}"));
+            answered += written.answered;
+            again += written.again;
+        }
+    }
+    assert!(answered > 100 * SEEDS && again > 10 * SEEDS, "{answered} answered, {again} again");
+    let stale = (1..=SEEDS).filter(|seed| run_storage(*seed, Sequencing::Off).is_err()).count();
+    assert!(stale > 20, "{stale} of {SEEDS}");
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run_tables(7), run_tables(7));
     assert_ne!(run_tables(7), run_tables(8));
@@ -86,6 +103,7 @@ fn the_same_seed_is_the_same_run() {
     assert_ne!(run_cuts(7), run_cuts(8));
     assert_eq!(run_reloads(7), run_reloads(7));
     assert_ne!(run_reloads(7), run_reloads(8));
+    assert_eq!(run_storage(7, Sequencing::Drop), run_storage(7, Sequencing::Drop));
     assert_eq!(run_tunnels(7), run_tunnels(7));
     assert_ne!(run_tunnels(7), run_tunnels(8));
 }

@@ -15,6 +15,7 @@ use mpls::TunnelPort;
 use wire::ethernet::Header;
 use wire::mpls::{LabelStack, LabelStackEntry};
 
+use super::customers::number_in;
 use super::topology::{LER3, is_tunnels, is_udp, router_of, tunnel_port};
 
 pub(super) const MICROSECOND: u64 = 1_000;
@@ -139,9 +140,12 @@ impl Links {
         self.flights.insert((at, self.launched), Flight { port, bytes, is_corrupt: false });
     }
 
-    /// Of what arrives next there is a copy, which arrives then.
+    /// Of the customer's frame that arrives next there is a copy, which arrives then. Old messages of
+    /// BFD would show what is no longer so, and nothing in them tells that they are old.
     pub(super) fn repeat_any(&mut self, at: Instant) {
-        if let Some((_, Flight { port, bytes, .. })) = self.flights.first_key_value() {
+        let mut flights = self.flights.values();
+        let first = flights.find(|flight| number_in(&flight.bytes).is_some());
+        if let Some(Flight { port, bytes, .. }) = first {
             let (port, bytes) = (*port, bytes.clone());
             self.forge(at, port, bytes);
         }

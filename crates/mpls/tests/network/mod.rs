@@ -8,6 +8,7 @@
 //! - `cuts`: routers that run (`running`), and pairs of paths that BFD watches. Links fail, with a word
 //!   or without, and routers stall; `health` knows who has to know what, `balance` what counters say.
 //! - `reloads`: such paths, whose labels, ways, bottom labels and circuits become others.
+//! - `storage`: such a path, between a host and a disk of AoE, and frames that are seconds late.
 //! - `tunnels`: two edges, and a network of IP between them: GRE, L2TPv3 and labels in UDP.
 
 mod balance;
@@ -19,11 +20,13 @@ mod oracle;
 mod orders;
 mod reloads;
 mod running;
+mod storage;
 mod tables;
 mod topology;
 mod tunnels;
 
 pub(crate) use cuts::run as run_cuts;
 pub(crate) use reloads::run as run_reloads;
+pub(crate) use storage::run as run_storage;
 pub(crate) use tables::run as run_tables;
 pub(crate) use tunnels::run as run_tunnels;

@@ -45,6 +45,8 @@ pub(super) struct Network {
     hidden: BTreeSet<usize>,
     /// Packets that came to a port and were not shown: its ring was full, or its link down.
     pub(super) unseen: BTreeMap<LinkId, u64>,
+    /// What customers heard, where they do something with it.
+    pub(super) came_out: Option<Vec<(LinkId, Vec<u8>)>>,
     /// Wires of which an end began anew, and when: the other end has to hear of it first.
     pub(super) anew: BTreeMap<usize, Instant>,
     /// What pseudowires counted that are gone, by router, and the frames that waited in them for
@@ -86,6 +88,7 @@ impl Network {
             resumed_at: BTreeMap::new(),
             hidden: BTreeSet::new(),
             unseen: BTreeMap::new(),
+            came_out: None,
             anew: BTreeMap::new(),
             gone: BTreeMap::new(),
             up_since: BTreeMap::new(),
@@ -267,6 +270,7 @@ impl Network {
             for (port, bytes) in frames {
                 if port >= circuit(0, 0) {
                     self.oracle.delivered(port, &bytes);
+                    self.came_out.iter_mut().for_each(|came| came.push((port, bytes.clone())));
                 } else if self.links.launch(self.now, port, &bytes, false) {
                     self.oracle.lost(&bytes);
                 }
