@@ -96,7 +96,7 @@ const ROOMS: &[Room] = &[
             "wire",
         ],
     ),
-    Room::impure("lab", &["block", "contract", "hdrhistogram", "serde", "serde_json"]),
+    Room::impure("lab", &["block", "contract", "hdrhistogram", "serde", "serde_json", "statrs"]),
     Room::with_unsafe(
         "yardstick",
         &[

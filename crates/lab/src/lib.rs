@@ -3,7 +3,8 @@
 //! What lives here: [`workload`] (which offsets, in which order), [`stamp`] (data that say where
 //! and when they were written), [`load`] (jobs that keep queues full or keep a schedule, and
 //! count), [`copier`] and its [`journal`], [`probe`] (is a disk blank), [`report`] (what is printed
-//! and stored). What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a
+//! and stored), [`statistics`] (rounds in, verdicts out: when to run what, and whether a difference is
+//! real). What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a
 //! [`Guest`]: it is carried by a shard, asks for buffers and submits requests at a [`Desk`], and is
 //! told the time. Read [`guest`] first, then `load`.
 
@@ -14,6 +15,7 @@ pub mod load;
 pub mod probe;
 pub mod report;
 pub mod stamp;
+pub mod statistics;
 pub mod workload;
 
 #[cfg(test)]

@@ -1,0 +1,211 @@
+//! What the rounds say of every comparison: ratios with intervals, and verdicts.
+//!
+//! Two intervals of each ratio. `interval` stands alone: it misses in 5% of all plans, and is wider
+//! where the rounds are shown to be alike. `corrected` is what is drawn and what the verdict is read
+//! off: of a primary comparison at the level that Holm's test gives it among the others, and wider
+//! for any likeness of neighbouring rounds, shown or not. An exploratory comparison is corrected
+//! for nothing but that.
+//!
+//! Where there is to be no verdict because rounds never became steady, intervals are of all rounds,
+//! those included: they show what was measured. In all other cases such rounds do not count.
+
+use std::fmt;
+
+use block::Random;
+use serde::Serialize;
+
+use super::sample::{Precision, Sample};
+use super::serial::Serial;
+use super::{ALPHA, Interval, LogRatio, Plan, Taken, Verdict, Withheld, bootstrap, holm, sizing};
+
+/// All comparisons of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Analysis {
+    pub findings: Vec<Finding>,
+    /// Rounds that were planned; absent if it ended among the pilots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds_planned: Option<usize>,
+    /// Counted rounds that were run, repeats included.
+    pub rounds_run: usize,
+    /// Rounds that the intervals are of.
+    pub rounds_used: usize,
+    /// Rounds that never became steady, of those that were planned.
+    pub rounds_unsteady: usize,
+    /// How often each system's trial was not steady: whose fault that is.
+    pub unsteady_trials: Vec<usize>,
+}
+
+/// One comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    pub name: String,
+    pub primary: bool,
+    /// Absent with fewer than two rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
+    pub verdict: Verdict,
+}
+
+/// What the rounds of a comparison come to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// How many times as fast the subject was: the geometric mean of the rounds.
+    pub ratio: LogRatio,
+    /// Student's, at 95%, by itself.
+    pub interval: Interval,
+    /// What is drawn, and what the verdict is read off.
+    pub corrected: Interval,
+    /// Of rounds, at 95%, to hold against `interval`.
+    pub bootstrap: Interval,
+    pub bootstrap_disagrees: bool,
+    /// Of neighbouring rounds.
+    pub serial: Serial,
+    /// How many independent rounds would have said as much as these.
+    pub rounds_effective: f64,
+    /// The difference that would have been found in 80% of such runs, at the level of `corrected`.
+    pub detectable: f64,
+}
+
+/// Analyses what a schedule took.
+pub fn analyse(plan: &Plan, taken: &Taken) -> Analysis {
+    analyse_with(plan, taken, true)
+}
+
+/// As well; without the bootstrap where nobody looks at it, and its time counts.
+pub(super) fn analyse_with(plan: &Plan, taken: &Taken, with_bootstrap: bool) -> Analysis {
+    let mut rounds: Vec<&Vec<f64>> = taken.rounds.iter().collect();
+    if taken.withheld == Some(Withheld::Unsteady) {
+        rounds.extend(&taken.unsteady_rounds);
+    }
+    let series: Vec<Vec<f64>> = plan
+        .comparisons
+        .iter()
+        .map(|comparison| rounds.iter().map(|values| comparison.lead(values).0).collect())
+        .collect();
+    let samples: Vec<Option<Sample>> = series.iter().map(|logs| Sample::of(logs)).collect();
+    let alphas = alphas(plan, &samples);
+    let mut random = Random::new(plan.seed).fork();
+    let finding = |at: usize| {
+        let comparison = &plan.comparisons[at];
+        let estimate = samples[at].map(|sample| {
+            let draw = with_bootstrap.then(|| (series[at].as_slice(), random.fork()));
+            Estimate::of(&sample, alphas[at], draw)
+        });
+        let verdict = verdict(plan, taken.withheld, samples[at], estimate, alphas[at]);
+        Finding { name: comparison.name.clone(), primary: comparison.primary, estimate, verdict }
+    };
+    Analysis {
+        findings: (0..series.len()).map(finding).collect(),
+        rounds_planned: taken.sizing.map(|sizing| sizing.rounds),
+        rounds_run: taken.run,
+        rounds_used: rounds.len(),
+        rounds_unsteady: taken.unsteady_rounds.len(),
+        unsteady_trials: taken.unsteady_trials.clone(),
+    }
+}
+
+/// The level at which each comparison is drawn.
+fn alphas(plan: &Plan, samples: &[Option<Sample>]) -> Vec<f64> {
+    let is_primary = |at: &usize| plan.comparisons[*at].primary && samples[*at].is_some();
+    let primaries: Vec<usize> = (0..samples.len()).filter(is_primary).collect();
+    let known: Vec<Precision> =
+        primaries.iter().filter_map(|at| Some(samples[*at]?.guarded())).collect();
+    let p_values: Vec<f64> = known.iter().map(Precision::p_value).collect();
+    let levels =
+        holm::levels(&p_values, ALPHA, |of, alpha| known[of].interval(alpha).excludes_equal());
+    let mut alphas = vec![ALPHA; samples.len()];
+    for (at, level) in primaries.into_iter().zip(levels) {
+        alphas[at] = level;
+    }
+    alphas
+}
+
+impl Estimate {
+    /// Of a sample; `alpha` is the level of what decides. The bootstrap is drawn from the series
+    /// and a random source, if there is one.
+    fn of(sample: &Sample, alpha: f64, draw: Option<(&[f64], Random)>) -> Estimate {
+        let (tested, guarded) = (sample.tested(), sample.guarded());
+        let interval = tested.interval(ALPHA);
+        let stretch = (sample.rounds as f64 / tested.effective).sqrt();
+        let bootstrap = draw.map_or(interval, |(logs, mut random)| {
+            bootstrap::interval(logs, sample, ALPHA, stretch, &mut random)
+        });
+        Estimate {
+            ratio: LogRatio(sample.mean),
+            interval,
+            corrected: guarded.interval(alpha),
+            bootstrap,
+            bootstrap_disagrees: bootstrap::disagrees(&bootstrap, &interval),
+            serial: sample.serial,
+            rounds_effective: guarded.effective,
+            detectable: LogRatio(guarded.detectable(alpha)).fraction(),
+        }
+    }
+}
+
+fn verdict(
+    plan: &Plan,
+    withheld: Option<Withheld>,
+    sample: Option<Sample>,
+    estimate: Option<Estimate>,
+    alpha: f64,
+) -> Verdict {
+    if let Some(reason) = withheld {
+        return Verdict::Withheld { reason };
+    }
+    let (Some(sample), Some(estimate)) = (sample, estimate) else {
+        return Verdict::Withheld { reason: Withheld::FewRounds };
+    };
+    if let Some(verdict) = Verdict::read(estimate.ratio, estimate.corrected, plan.margin) {
+        return verdict;
+    }
+    if estimate.detectable <= plan.difference {
+        return Verdict::NoDifferenceShown { detectable: estimate.detectable };
+    }
+    let deviation = sample.deviation * sample.serial.inflation().sqrt();
+    let difference = LogRatio::of_fraction(plan.difference).0;
+    let needed = sizing::rounds_needed(deviation, difference, alpha);
+    Verdict::Undecided { more_rounds: needed.saturating_sub(sample.rounds).max(1) }
+}
+
+/// "IOPS of nvme against iscsi: faster by 12% (8.1% to 16%)".
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = if self.primary { "" } else { "exploratory: " };
+        write!(f, "{label}{}: {}", self.name, self.verdict)?;
+        let Some(estimate) = &self.estimate else { return Ok(()) };
+        if estimate.serial.is_shown() {
+            write!(
+                f,
+                "; rounds that followed each other were alike, so {:.0} of them say all",
+                estimate.rounds_effective
+            )?;
+        }
+        if estimate.bootstrap_disagrees {
+            write!(f, "; a bootstrap says {}, so look at the rounds", estimate.bootstrap)?;
+        }
+        Ok(())
+    }
+}
+
+/// A line for each comparison, and one for the rounds.
+impl fmt::Display for Analysis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        let Analysis { rounds_used, rounds_run, rounds_unsteady, .. } = self;
+        write!(
+            f,
+            "of {rounds_used} rounds; {rounds_unsteady} of {rounds_run} rounds run stayed unsteady"
+        )?;
+        if self.unsteady_trials.iter().any(|trials| *trials > 0) {
+            let trials: Vec<String> = self.unsteady_trials.iter().map(usize::to_string).collect();
+            write!(f, "; unsteady trials of each system: {}", trials.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Series whose verdicts are known, and what is said of them.
+
+use super::*;
+use crate::statistics::plan::tests::plan;
+
+/// Rounds of three systems: the first one's value is 1, the others' are e to what is given.
+fn taken(second: &[f64], third: &[f64]) -> Taken {
+    let rounds = second.iter().zip(third).map(|(b, c)| vec![1.0, b.exp(), c.exp()]).collect();
+    Taken {
+        rounds,
+        unsteady_rounds: Vec::new(),
+        unsteady_trials: vec![0; 3],
+        run: second.len(),
+        sizing: None,
+        withheld: None,
+    }
+}
+
+/// Ten values around a mean that show no likeness of neighbours; their deviation is about `spread`.
+fn around(mean: f64, spread: f64) -> Vec<f64> {
+    let shape = [-0.9, 1.1, -0.2, 0.4, -1.6, 0.7, -0.5, 1.5, 0.1, -0.6];
+    shape.iter().map(|value| mean + spread * value).collect()
+}
+
+fn said(second: &[f64], third: &[f64]) -> Vec<String> {
+    let analysis = analyse(&plan(3), &taken(second, third));
+    analysis.findings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn each_verdict_is_said_where_it_holds() {
+    let said = |mean, spread| said(&around(mean, spread), &around(0.0, 0.01)).remove(0);
+    assert_eq!(said(0.2, 0.05), "system 1: faster by 22% (17% to 27%)");
+    assert_eq!(said(-0.2, 0.05), "system 1: slower by 18% (15% to 21%)");
+    assert_eq!(said(0.0, 0.05), "system 1: equal within 10%");
+    assert_eq!(said(0.06, 0.086), "system 1: no difference shown (could have seen 9.7%)");
+    assert_eq!(said(0.0, 0.3), "system 1: undecided: needs about 86 more rounds");
+}
+
+#[test]
+fn holm_shows_what_bonferroni_does_not_and_draws_it_so() {
+    // p values of about 0.03: at half of 5% it is not shown, once the other one is.
+    let weak = around(0.0225, 0.03);
+    let beside = |third: &[f64]| analyse(&plan(3), &taken(&weak, third)).findings;
+    let alone = beside(&around(0.0, 0.03)).remove(0);
+    assert!(!alone.verdict.is_difference(), "{alone}");
+    let after = beside(&around(0.3, 0.03)).remove(0);
+    assert!(after.verdict.is_difference(), "{after}");
+    for finding in [alone, after] {
+        let drawn = finding.estimate.expect("ten rounds").corrected;
+        assert_eq!(drawn.excludes_equal(), finding.verdict.is_difference(), "{finding}");
+    }
+}
+
+#[test]
+fn an_exploratory_comparison_is_labelled_and_costs_the_others_nothing() {
+    let mut plan = plan(3);
+    plan.comparisons[1].primary = false;
+    let findings = analyse(&plan, &taken(&around(0.2, 0.05), &around(0.2, 0.05))).findings;
+    assert!(findings[1].to_string().starts_with("exploratory: system 2: faster"));
+    let level = |at: usize| findings[at].estimate.expect("ten rounds").corrected.level;
+    assert_eq!((level(0), level(1)), (0.95, 0.95));
+}
+
+#[test]
+fn rounds_that_are_alike_widen_the_interval_and_are_told() {
+    let mut sorted = around(0.1, 0.05);
+    let apart = analyse(&plan(3), &taken(&sorted, &sorted)).findings.remove(0);
+    sorted.sort_by(f64::total_cmp);
+    let alike = analyse(&plan(3), &taken(&sorted, &sorted)).findings.remove(0);
+    assert!(apart.verdict.is_difference() && !alike.verdict.is_difference(), "{apart}, {alike}");
+    assert!(alike.to_string().contains("were alike"), "{alike}");
+    let width = |finding: &Finding| {
+        let interval = finding.estimate.expect("ten rounds").interval;
+        interval.high.0 - interval.low.0
+    };
+    assert!(width(&alike) > 2.0 * width(&apart));
+}
+
+#[test]
+fn a_bootstrap_that_disagrees_is_told() {
+    let mut stalled = around(0.0, 0.01);
+    stalled[3] = 0.9;
+    let finding = analyse(&plan(3), &taken(&stalled, &stalled)).findings.remove(0);
+    assert!(finding.to_string().contains("a bootstrap says"), "{finding}");
+}
+
+#[test]
+fn what_was_stopped_has_intervals_and_no_verdict() {
+    let mut stopped = taken(&around(0.2, 0.05), &around(0.2, 0.05));
+    stopped.withheld = Some(Withheld::Interrupted);
+    let finding = analyse(&plan(3), &stopped).findings.remove(0);
+    assert!(finding.estimate.expect("ten rounds").interval.excludes_equal());
+    assert!(finding.to_string().ends_with("no verdict: it was stopped before its last round"));
+    stopped.rounds.truncate(1);
+    let analysis = analyse(&plan(3), &stopped);
+    assert_eq!((analysis.findings[0].estimate, analysis.rounds_used), (None, 1));
+    stopped.withheld = None;
+    let said = analyse(&plan(3), &stopped).findings[0].to_string();
+    assert_eq!(said, "system 1: no verdict: there are fewer than two steady rounds");
+}
+
+#[test]
+fn of_too_many_unsteady_rounds_all_are_shown() {
+    let mut unsteady = taken(&around(0.2, 0.05), &around(0.2, 0.05));
+    unsteady.unsteady_rounds = unsteady.rounds.split_off(4);
+    assert_eq!(
+        analyse(&plan(3), &unsteady).rounds_used,
+        4,
+        "those that stay unsteady do not count"
+    );
+    unsteady.withheld = Some(Withheld::Unsteady);
+    unsteady.run = 16;
+    unsteady.unsteady_trials = vec![0, 12, 0];
+    let analysis = analyse(&plan(3), &unsteady);
+    assert_eq!((analysis.rounds_used, analysis.rounds_unsteady), (10, 6));
+    let said = analysis.to_string();
+    assert!(
+        said.ends_with(
+            "; 6 of 16 rounds run stayed unsteady; unsteady trials of each system: 0, 12, 0"
+        ),
+        "{said}"
+    );
+    assert_eq!(analysis.findings[0].verdict, Verdict::Withheld { reason: Withheld::Unsteady });
+}
+
+#[test]
+fn json_has_ratios_and_a_verdict_by_name() {
+    let analysis = analyse(&plan(3), &taken(&around(0.2, 0.05), &around(0.0, 0.05)));
+    let json = serde_json::to_value(&analysis).expect("numbers and names");
+    let first = &json["findings"][0];
+    assert_eq!(first["verdict"]["kind"], "faster");
+    assert_eq!(first["estimate"]["ratio"], first["verdict"]["ratio"]);
+    assert_eq!(json["findings"][1]["verdict"]["kind"], "equal");
+}

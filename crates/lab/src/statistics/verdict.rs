@@ -1,0 +1,159 @@
+//! What is said of a comparison in the end, and when nothing is.
+//!
+//! A verdict is read off the interval that is drawn, and off nothing else, so that picture and
+//! words cannot disagree: an interval without "equal" is a difference, one within the margin is two
+//! one-sided tests for equality (Schuirmann 1987), and one that is neither is told with what the run
+//! could have seen. A difference goes before equality: one that is small is a difference all the
+//! same, and its size is said.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::ratio::{Between, Percent};
+use super::{Interval, LogRatio};
+
+/// What a comparison came to. Fractions: 0.05 is "5%".
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Verdict {
+    /// The subject was so many times as fast.
+    Faster {
+        ratio: LogRatio,
+        interval: Interval,
+    },
+    Slower {
+        ratio: LogRatio,
+        interval: Interval,
+    },
+    /// They differ by less than the plan's margin.
+    Equal {
+        margin: f64,
+    },
+    /// Neither difference nor equality; one of this size would probably have been found.
+    NoDifferenceShown {
+        detectable: f64,
+    },
+    /// As well, and the difference that the plan asks for might not have been found. To be run anew
+    /// with so many more: rounds that are added once the result is known make false verdicts.
+    Undecided {
+        more_rounds: usize,
+    },
+    /// There are intervals, and they are not to be believed for a verdict.
+    Withheld {
+        reason: Withheld,
+    },
+}
+
+/// Why there is no verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Withheld {
+    /// Somebody stopped it, and may have seen how it went.
+    Interrupted,
+    /// The time for it was over before its rounds were.
+    OutOfTime,
+    /// More than a third of the rounds never became steady.
+    Unsteady,
+    /// Fewer than two rounds count. No schedule ends so.
+    FewRounds,
+}
+
+impl Verdict {
+    /// What an interval says, by the margin for equality.
+    pub(super) fn read(ratio: LogRatio, interval: Interval, margin: f64) -> Option<Verdict> {
+        if interval.low.0 > 0.0 {
+            Some(Verdict::Faster { ratio, interval })
+        } else if interval.high.0 < 0.0 {
+            Some(Verdict::Slower { ratio, interval })
+        } else {
+            interval.is_within(margin).then_some(Verdict::Equal { margin })
+        }
+    }
+
+    /// Whether it says that one is faster.
+    pub fn is_difference(&self) -> bool {
+        matches!(self, Verdict::Faster { .. } | Verdict::Slower { .. })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Faster { ratio, interval } => {
+                write!(f, "faster by {} ({})", Percent(ratio.fraction()), Between(*interval))
+            }
+            Verdict::Slower { ratio, interval } => {
+                write!(f, "slower by {} ({})", Percent(ratio.fraction()), Between(*interval))
+            }
+            Verdict::Equal { margin } => write!(f, "equal within {}", Percent(*margin)),
+            Verdict::NoDifferenceShown { detectable } => {
+                write!(f, "no difference shown (could have seen {})", Percent(*detectable))
+            }
+            Verdict::Undecided { more_rounds: 1 } => {
+                f.write_str("undecided: needs about 1 more round")
+            }
+            Verdict::Undecided { more_rounds } => {
+                write!(f, "undecided: needs about {more_rounds} more rounds")
+            }
+            Verdict::Withheld { reason } => write!(f, "no verdict: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Withheld::Interrupted => "it was stopped before its last round",
+            Withheld::OutOfTime => "its time was over before its last round",
+            Withheld::Unsteady => "more than a third of its rounds never became steady",
+            Withheld::FewRounds => "there are fewer than two steady rounds",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(low: f64, high: f64) -> String {
+        let interval = Interval { low: LogRatio(low.ln()), high: LogRatio(high.ln()), level: 0.95 };
+        let ratio = LogRatio((low * high).sqrt().ln());
+        let verdict = Verdict::read(ratio, interval, 0.05);
+        verdict.map(|verdict| verdict.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_interval_is_read_in_the_words_of_the_table() {
+        assert_eq!(read(1.081, 1.16), "faster by 12% (8.1% to 16%)");
+        assert_eq!(read(0.8, 0.9), "slower by 15% (10% to 20%)");
+        assert_eq!(read(0.97, 1.04), "equal within 5.0%");
+        assert_eq!(read(0.97, 1.06), "", "neither");
+        assert_eq!(read(1.001, 1.03), "faster by 1.5% (0.10% to 3.0%)", "small, and a difference");
+    }
+
+    #[test]
+    fn what_is_not_shown_is_said_with_what_it_would_take() {
+        let show = |verdict: Verdict| verdict.to_string();
+        assert_eq!(
+            show(Verdict::NoDifferenceShown { detectable: 0.034 }),
+            "no difference shown (could have seen 3.4%)"
+        );
+        assert_eq!(
+            show(Verdict::Undecided { more_rounds: 12 }),
+            "undecided: needs about 12 more rounds"
+        );
+        assert_eq!(
+            show(Verdict::Undecided { more_rounds: 1 }),
+            "undecided: needs about 1 more round"
+        );
+        for (reason, words) in [
+            (Withheld::Interrupted, "stopped"),
+            (Withheld::OutOfTime, "time was over"),
+            (Withheld::Unsteady, "a third"),
+        ] {
+            let shown = show(Verdict::Withheld { reason });
+            assert!(shown.starts_with("no verdict: ") && shown.contains(words), "{shown}");
+        }
+    }
+}
