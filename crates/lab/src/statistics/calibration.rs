@@ -66,7 +66,7 @@ impl Tally {
         100.0 * f64::from(self.covered) / f64::from(self.intervals)
     }
 
-    /// A line of the table in `docs/statistics.md`.
+    /// A line of the tables in `docs/statistics.md`.
     fn print(&mut self, name: &str) {
         self.rounds.sort_unstable();
         let at = |share: usize| self.rounds[(self.rounds.len() - 1) * share / 100];
@@ -212,6 +212,11 @@ impl Tally {
         };
         let all = || said.iter().enumerate();
         let is_false = |(at, of): (usize, &Said)| is_false(&of.verdict, truth(at), plan.margin);
+        for Said { verdict, corrected, .. } in &said {
+            let is_read = !matches!(verdict, Verdict::Withheld { .. });
+            let agrees = corrected.excludes_equal() == verdict.is_difference();
+            assert!(agrees || !is_read, "{verdict} beside {corrected}");
+        }
         self.plans += 1;
         self.false_verdicts += u32::from(all().any(is_false));
         self.intervals += said.len() as u32;
