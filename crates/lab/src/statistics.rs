@@ -29,7 +29,7 @@ pub mod steady;
 pub mod verdict;
 
 pub use analysis::{Analysis, Estimate, Finding, analyse};
-pub use apart::{Apart, compare_apart};
+pub use apart::{Apart, Referred, compare_apart};
 pub use moved::{Moved, moved};
 pub use plan::{BadPlan, Better, Comparison, Plan};
 pub use ratio::{Interval, LogRatio};
