@@ -5,6 +5,7 @@
 //! back leave nothing behind; a time that is asked for is not in the past once it was called.
 #![no_main]
 
+use core::net::{IpAddr, Ipv4Addr};
 use core::num::NonZeroU32;
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use mpls::limits::QUEUE_MAX;
 use mpls::{
     Action, Change, Core, Fec, FecId, Forwarder, Labels, Neighbour, NeighbourId, NhlfeId, Origin,
     Over, Path, PortKind, Pseudowire, PseudowireId, Rate, RouterId, Sequencing, Session, Space,
-    Tunnel, TunnelId, TunnelPort, Watch, Way,
+    Tunnel, TunnelId, TunnelPort, Via, Watch, Way,
 };
 use plateway_fuzz::{Choices, one_line};
 use testkit::Pages;
@@ -35,6 +36,8 @@ const LINKS: u32 = 6;
 const LABELS: [u32; 6] = [16, 17, 18, 19, 0, 3];
 const OWN: MacAddress = MacAddress([2; 6]);
 const THERE: MacAddress = MacAddress([4; 6]);
+/// Of a router that is where a change says.
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 struct Play {
     it: Forwarder,
@@ -172,8 +175,8 @@ fn draw_watch(choices: &mut Choices<'_>) -> Watch {
 }
 
 fn draw_neighbour(choices: &mut Choices<'_>) -> Neighbour {
-    let mac = choices.of(&[THERE, OWN]);
-    Neighbour { port: draw_link(choices), mac, bfd: draw_link(choices), watch: draw_watch(choices) }
+    let via = choices.of(&[Via::Mac(THERE), Via::Mac(OWN), Via::Ip(ADDRESS), Via::Mac(OWN)]);
+    Neighbour { port: draw_link(choices), via, bfd: draw_link(choices), watch: draw_watch(choices) }
 }
 
 /// A control packet of a session that comes up where nobody knows the other yet.
@@ -239,8 +242,9 @@ impl Play {
                 let labels = Labels::new(&labels).ok()?;
                 let (port, mtu) = (draw_link(choices), choices.of(&[None, Some(70)]));
                 let backup = choices.flag().then(|| draw_nhlfe(choices));
-                let mac = choices.of(&[Some(THERE), None]);
-                let path = Path { port, mac, labels, mtu, backup };
+                let there = Some(Via::Mac(THERE));
+                let via = choices.of(&[there, None, Some(Via::Ip(ADDRESS)), None]);
+                let path = Path { port, via, labels, mtu, backup };
                 Change::SetPath(draw_nhlfe(choices), path)
             }
             5 => Change::RemovePath(draw_nhlfe(choices)),
@@ -261,7 +265,11 @@ impl Play {
                 self.ports.retain(|_, (of, _)| *of != router);
                 Change::RemoveRouter
             }
-            _ => Change::SetQuarantine(Duration::from_secs(choices.of(&[0, 60]))),
+            _ => match choices.of(&[0, 60, 1, 2]) {
+                1 => Change::Resolve(draw_link(choices), ADDRESS, Some(THERE)),
+                2 => Change::Resolve(draw_link(choices), ADDRESS, None),
+                seconds => Change::SetQuarantine(Duration::from_secs(seconds)),
+            },
         };
         Some((router, change))
     }

@@ -14,7 +14,7 @@ use contract::{Counters, LinkId, MacAddress};
 use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUARANTINE_DEFAULT;
 use mpls::{
-    Action, Adjacency, Circuit, Core, DropReason, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId,
+    Action, Adjacency, Circuit, Core, DropReason, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Reach,
     Origin, Over, Owner, Pseudowire, PseudowireId, Refused, Role, Router, Sequencing, Space,
     Verdict, Way, ilm,
 };
@@ -48,14 +48,21 @@ fn draw_port(choices: &mut Choices<'_>) -> LinkId {
     LinkId(choices.below(PORTS) as u32)
 }
 
-fn adjacency(vlan: Option<u16>) -> Adjacency {
-    Adjacency { own: OWN, mac: THERE, vlan }
+fn at(vlan: Option<u16>) -> Reach {
+    Reach::At(Adjacency { own: OWN, mac: THERE, vlan })
 }
 
 fn draw_nhlfe(choices: &mut Choices<'_>) -> Option<Nhlfe> {
     let next_hop = NextHop {
         port: draw_port(choices),
-        adjacency: choices.of(&[Some(None), Some(Some(7)), None]).map(adjacency),
+        reach: choices.of(&[
+            at(None),
+            at(Some(7)),
+            Reach::Alone,
+            at(None),
+            at(Some(7)),
+            Reach::Unresolved,
+        ]),
     };
     let labels: Vec<Label> = (0..choices.below(6)).map(|_| draw_label(choices)).collect();
     let mtu = choices.of(&[1500, 60, 0]);
@@ -414,7 +421,7 @@ fn start() -> Play {
         router.set_port(LinkId(CORE + number), Role::Circuit(Circuit::new(1500)));
     }
     let label = |number| Label::new(number).expect("20 bits");
-    let next_hop = NextHop { port: LinkId(1), adjacency: Some(adjacency(None)) };
+    let next_hop = NextHop { port: LinkId(1), reach: at(None) };
     let labels = Labels::new(&[label(19)]).expect("one that is ordinary");
     router.set_nhlfe(NhlfeId(0), Nhlfe { next_hop, labels, mtu: 1500 });
     for (number, action) in [(16, Action::Forward(NhlfeId(0))), (17, Action::Pop)] {

@@ -137,6 +137,7 @@ const NAMING: &[(&str, &[&str])] = &[
             "run/routers/bins.rs",
             "run/routers/labels.rs",
             "run/routers/neighbours.rs",
+            "run/routers/next_hops.rs",
             "run/routers/sight.rs",
             "run/routers/tables.rs",
             "run/routers/tunnels.rs",

@@ -1,12 +1,14 @@
 //! Changes of a router, one by one, as whoever configures it orders them.
 //!
 //! A change says what was configured; what is known of links (the port's own address, its VLAN and
-//! MTU) the [`Forwarder`](crate::Forwarder) adds, and adds again when it changes. Order: a port
+//! MTU) the [`Forwarder`](crate::Forwarder) adds, and adds again when it changes. Where a router is that
+//! was configured by an address of IP, whoever follows that tells by a change. Order: a port
 //! before what refers to it as a label space; all else may come in any order, since what refers to
 //! something that is not there drops and counts. Units: bytes behind the Ethernet header. Errors:
 //! [`Refused`](crate::Refused), after which nothing is changed. Spec: none; the tables name theirs.
 
 use core::fmt;
+use core::net::IpAddr;
 use core::time::Duration;
 
 use contract::{LinkId, MacAddress};
@@ -51,13 +53,38 @@ pub enum PortKind {
     Bfd,
 }
 
+/// Which router on a port with Ethernet, as somebody wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Via {
+    /// The one at this address there.
+    Mac(MacAddress),
+    /// The one that has this address, wherever it is there.
+    Ip(IpAddr),
+}
+
+impl Via {
+    /// Its address of IP, if it is known by one.
+    pub fn ip(self) -> Option<IpAddr> {
+        if let Self::Ip(address) = self { Some(address) } else { None }
+    }
+}
+
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mac(mac) => write!(f, "{mac}"),
+            Self::Ip(address) => write!(f, "{address}"),
+        }
+    }
+}
+
 /// A path that begins here: the next router, and the labels that it wants on top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// The core port towards it.
     pub port: LinkId,
-    /// Its address there; `None` where the port leads to one router, without Ethernet.
-    pub mac: Option<MacAddress>,
+    /// Which one there; `None` where the port leads to one router, without Ethernet.
+    pub via: Option<Via>,
     pub labels: Labels,
     /// Bytes from the label stack on that all of the path takes; `None`: what the port takes.
     pub mtu: Option<u32>,
@@ -80,6 +107,9 @@ pub enum Change {
     /// There is a path, or it is another one now.
     SetPath(NhlfeId, Path),
     RemovePath(NhlfeId),
+    /// The router with this address on a port is there now; `None`: that is not known, and what would
+    /// go to it is dropped.
+    Resolve(LinkId, IpAddr, Option<MacAddress>),
     /// What is done with packets of a FEC, which come with this label.
     SetLabel {
         space: Space,

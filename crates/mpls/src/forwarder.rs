@@ -17,8 +17,8 @@
 //! lives there.
 //!
 //! What a change says and what is known of links meets here: a path takes its port's own address,
-//! VLAN and MTU, a circuit its MTU, and a virtual link is up while the path of its pseudowire has a
-//! port that was up. Which next hops are taken, and who finds out, is `neighbour`. Order of calls:
+//! VLAN and MTU, and where the next router is, a circuit its MTU, and a virtual link is up while the
+//! path of its pseudowire has a port that is up and a next hop that is resolved. Which next hops are taken, and who finds out, is `neighbour`. Order of calls:
 //! [`VirtualLinks`]; [`Forwarder::change`] at any time.
 //! Units: those of the tables. Errors: changes are refused; frames are dropped and counted.
 
@@ -28,6 +28,7 @@ mod queue;
 mod watch;
 
 use core::mem::discriminant;
+use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};
 
 use bfd::Sessions;
@@ -35,10 +36,10 @@ use block::{IdMap, Instant, Memory, Random};
 use contract::{FrameBatch, InFrame, LinkFacts, LinkId, Links, MacAddress, Misfits, VirtualLinks};
 use wire::ethernet::{EtherType, HEADER_SIZE};
 
-use crate::change::{Change, Path, PortKind, RouterId};
+use crate::change::{Change, Path, PortKind, RouterId, Via};
 use crate::ftn::{Fec, Wire};
 use crate::limits::{FRONT_MAX, PORTS_MAX};
-use crate::nhlfe::{Adjacency, NextHop, Nhlfe, NhlfeId};
+use crate::nhlfe::{Adjacency, NextHop, Nhlfe, NhlfeId, Reach};
 use crate::port::{Circuit, Core, Over, PortCounters, Role};
 use crate::protection::Protection;
 use crate::pseudowire::PseudowireId;
@@ -73,6 +74,18 @@ struct Port {
 struct Routed {
     router: Router,
     paths: IdMap<Path>,
+    /// Where routers are that somebody knows by an address of IP, by their port.
+    resolved: BTreeMap<(LinkId, IpAddr), MacAddress>,
+}
+
+impl Routed {
+    /// At which address a router on a port is now.
+    fn find(&self, port: LinkId, via: Via) -> Option<MacAddress> {
+        match via {
+            Via::Mac(mac) => Some(mac),
+            Via::Ip(address) => self.resolved.get(&(port, address)).copied(),
+        }
+    }
 }
 
 /// The routers of a shard.
@@ -133,7 +146,7 @@ impl Forwarder {
         if self.routers.get(id.0).is_none() {
             self.routers.insert(id.0, Routed::default());
         }
-        let Routed { router, paths } = &mut self.routers[id.0];
+        let Routed { router, paths, .. } = &mut self.routers[id.0];
         match change {
             Change::SetQuarantine(quarantine) => router.set_quarantine(quarantine),
             Change::SetPort(port, kind) => {
@@ -157,6 +170,7 @@ impl Forwarder {
                 router.remove_nhlfe(number);
                 self.renew_watched(now, id, |path| path == number);
             }
+            Change::Resolve(port, address, mac) => self.resolve(now, id, (port, address), mac),
             Change::SetLabel { space, label, fec, action } => {
                 router.set_label(now, space, label, fec, action)?;
             }
@@ -254,7 +268,7 @@ impl Forwarder {
     /// The router has its port as it is known now.
     fn renew_port(&mut self, link: LinkId) {
         let Some(Port { router: id, kind, facts, .. }) = self.ports.get(link.0) else { return };
-        let (id, Routed { router, paths }) = (*id, &mut self.routers[id.0]);
+        let (id, Routed { router, paths, .. }) = (*id, &mut self.routers[id.0]);
         // Before it was up nothing is known of a circuit, and what is sent there the driver drops.
         let mtu = facts.map_or(MTU_UNKNOWN, |facts| facts.mtu);
         match *kind {
@@ -278,17 +292,45 @@ impl Forwarder {
     /// A path is an NHLFE once its port was up: then the port's own address is known. While it is
     /// down again, the driver drops what is sent there.
     fn renew_path(&mut self, id: RouterId, number: NhlfeId) {
-        let Routed { router, paths } = &mut self.routers[id.0];
-        let Some(Path { port, mac, labels, mtu: narrowest, .. }) = paths.get(number.0).copied()
-        else {
-            return;
-        };
+        let routed = &mut self.routers[id.0];
+        let path = routed.paths.get(number.0).copied();
+        let Some(Path { port, via, labels, mtu: narrowest, .. }) = path else { return };
         let facts = self.ports.get(port.0).and_then(|port| port.facts);
         let Some(LinkFacts { mac: own, mtu, vlan, .. }) = facts else { return };
-        let adjacency = mac.map(|mac| Adjacency { own: MacAddress(own), mac, vlan });
-        let next_hop = NextHop { port, adjacency };
+        let at = |mac| Reach::At(Adjacency { own: MacAddress(own), mac, vlan });
+        let reach = match via {
+            None => Reach::Alone,
+            Some(via) => routed.find(port, via).map_or(Reach::Unresolved, at),
+        };
+        let next_hop = NextHop { port, reach };
         let mtu = narrowest.map_or(mtu, |narrowest| narrowest.min(mtu));
-        router.set_nhlfe(number, Nhlfe { next_hop, labels, mtu });
+        routed.router.set_nhlfe(number, Nhlfe { next_hop, labels, mtu });
+    }
+
+    /// The router with this address on a port is there now, or nobody knows where: the paths to it change,
+    /// in place, and no other.
+    fn resolve(
+        &mut self,
+        now: Instant,
+        id: RouterId,
+        (port, address): (LinkId, IpAddr),
+        mac: Option<MacAddress>,
+    ) {
+        let Routed { paths, resolved, .. } = &mut self.routers[id.0];
+        let key = (port, address);
+        let before = match mac {
+            Some(mac) => resolved.insert(key, mac),
+            None => resolved.remove(&key),
+        };
+        if before == mac {
+            return;
+        }
+        let to = Some(Via::Ip(address));
+        let its = paths.iter().filter(|(_, path)| (path.port, path.via) == (port, to));
+        let its: Vec<NhlfeId> = its.map(|(number, _)| NhlfeId(number)).collect();
+        its.into_iter().for_each(|number| self.renew_path(id, number));
+        self.resolve_neighbours(now, id, port);
+        self.renew_watched(now, id, |_| true);
     }
 
     /// Virtual links that are not what they were are news.
@@ -322,8 +364,8 @@ impl Forwarder {
             }
         };
         let (pseudowire, way) = router.pseudowire(id)?;
-        let nhlfe = router.nhlfe_taken(pseudowire.nhlfe_of(way)?)?;
-        let below = self.ports.get(nhlfe.next_hop.port.0)?.facts?;
+        let NextHop { port, reach } = router.nhlfe_taken(pseudowire.nhlfe_of(way)?)?.next_hop;
+        let below = self.ports.get(port.0)?.facts.filter(|_| reach != Reach::Unresolved)?;
         let mtu = router.fits(id)?.checked_sub(HEADER_SIZE as u32)?;
         Some(LinkFacts { mac: mac.0, mtu, vlan: None, ..below })
     }

@@ -35,14 +35,14 @@ mod tests;
 pub mod tunnel;
 pub mod verdict;
 
-pub use change::{Change, Path, PortKind, RouterId};
+pub use change::{Change, Path, PortKind, RouterId, Via};
 pub use forwarder::{
     Event, Forwarder, Narrow, Neighbour, NeighbourId, NeighbourReport, PathProof, QueueCounters,
     SessionReport, Subject, Watch, WatchReport,
 };
 pub use ftn::{Fec, Wire};
 pub use ilm::{Action, FecId, Ilm, IlmEntry, Owner};
-pub use nhlfe::{Adjacency, Labels, NextHop, Nhlfe, NhlfeId};
+pub use nhlfe::{Adjacency, Labels, NextHop, Nhlfe, NhlfeId, Reach};
 pub use port::{Circuit, Core, Over, Role, TunnelPort};
 pub use probe::{ProbeCounters, Proof};
 pub use protection::{ProtectionCounters, Way};

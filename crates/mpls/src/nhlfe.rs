@@ -10,7 +10,8 @@
 //! The entries put on a packet have the traffic class and the outgoing TTL of the one that they
 //! replace, so that a class holds through the core and a loop ends; S stays below. Where the label
 //! of a link's VLAN tag has a priority, it is the traffic class. By a port without Ethernet a packet
-//! leaves from its label stack on: the kernel puts UDP and IP around it.
+//! leaves from its label stack on: the kernel puts UDP and IP around it. A next router whose address
+//! on Ethernet is not known now gets none: what would go there is dropped and counted.
 //! Units: bytes from the label stack on. Errors: a packet larger than the next hop takes is
 //! dropped, never cut (RFC 4448 has no fragments). Spec: RFC 3031 clause 3.10, RFC 3032 clauses 2.1
 //! and 2.4, RFC 3443 (TTL), RFC 5462 (TC).
@@ -35,15 +36,32 @@ pub struct NhlfeId(pub u32);
 pub struct NextHop {
     /// The core port towards it.
     pub port: LinkId,
-    /// Which of those on the port; `None` on one that leads to a single one, without Ethernet.
-    pub adjacency: Option<Adjacency>,
+    /// Which of those on the port.
+    pub reach: Reach,
+}
+
+/// How a port leads to the next router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It leads to a single one, without Ethernet.
+    Alone,
+    /// It has Ethernet, and this is the router there.
+    At(Adjacency),
+    /// It has Ethernet, and at which address the router is there is not known now.
+    Unresolved,
 }
 
 impl NextHop {
-    /// Its address on the port, if it has one.
+    /// Its address on the port, if it has one that is known.
     #[inline]
     pub fn mac(&self) -> Option<MacAddress> {
-        self.adjacency.map(|there| there.mac)
+        if let Reach::At(there) = self.reach { Some(there.mac) } else { None }
+    }
+
+    /// Whether it has one, and that is not known now.
+    #[inline]
+    pub fn is_unresolved(&self) -> bool {
+        self.reach == Reach::Unresolved
     }
 
     /// Whether a port is one that leads there.
@@ -51,8 +69,19 @@ impl NextHop {
     fn is_by(&self, role: Role) -> bool {
         let Role::Core(core) = role else { return false };
         match core.over {
-            Over::Ethernet => self.adjacency.is_some(),
-            Over::Udp => self.adjacency.is_none(),
+            Over::Ethernet => matches!(self.reach, Reach::At(_)),
+            Over::Udp => self.reach == Reach::Alone,
+        }
+    }
+
+    /// Why nothing can be sent there by a port that is for this; `None`: there is no such port.
+    #[cold]
+    fn why_not(&self, role: Option<Role>) -> DropReason {
+        match role {
+            Some(Role::Core(core)) if core.over == Over::Ethernet && self.is_unresolved() => {
+                DropReason::Unresolved
+            }
+            _ => DropReason::NoNextHop,
         }
     }
 }
@@ -159,7 +188,7 @@ impl NhlfeState {
         like: LabelStackEntry,
         rest: usize,
     ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
-        let NextHop { port, adjacency } = self.nhlfe.next_hop;
+        let NextHop { port, reach } = self.nhlfe.next_hop;
         let mut is_bottom = like.is_bottom && !planted("swap-forgets-the-bottom");
         for &label in self.nhlfe.labels.as_slice().iter().rev() {
             front.push(&LabelStackEntry { label, is_bottom, ..like }.emit());
@@ -170,11 +199,13 @@ impl NhlfeState {
             self.counters.over_mtu += 1;
             return Err(DropReason::OverMtu);
         }
-        let out = ports.get_mut(port.0).filter(|out| self.nhlfe.next_hop.is_by(out.role));
-        out.ok_or(DropReason::NoNextHop)?.count_sent(bytes);
+        match ports.get_mut(port.0) {
+            Some(out) if self.nhlfe.next_hop.is_by(out.role) => out.count_sent(bytes),
+            other => return Err(self.nhlfe.next_hop.why_not(other.map(|out| out.role))),
+        }
         self.counters.packets += 1;
         self.counters.packet_bytes += bytes as u64;
-        if let Some(there) = adjacency {
+        if let Reach::At(there) = reach {
             there.address(&mut front, like.traffic_class);
         }
         Ok((port, front))

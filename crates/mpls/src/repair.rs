@@ -9,7 +9,7 @@
 //! ```
 //! Which one is taken is decided by the next hop, not by the NHLFE: one change moves however many
 //! share it, and while all next hops are Up a packet asks for nothing but that. Who knows that one is
-//! not is `forwarder::neighbour`. A backup whose own next hop is Failed, or that is not there, is not
+//! not is `forwarder::neighbour`; one whose address is not known now is Failed for as long as that. A backup whose own next hop is Failed, or that is not there, is not
 //! taken, and backups of backups are not looked at. Units: none. No errors. Spec: RFC 4090 clause 3.2
 //! (facility backup) and clause 6.4.3 (its labels), configured where that has RSVP.
 
@@ -56,8 +56,9 @@ pub(crate) struct Repairs {
     backups: IdMap<NhlfeId>,
     /// Of ports of which not all are Up.
     hops: IdMap<Hops>,
-    /// Ports of which not all are Up.
-    ports: u32,
+    /// How many these are, and NHLFEs whose next hop is not resolved: while there is none, every NHLFE
+    /// is taken itself.
+    amiss: u32,
 }
 
 impl Repairs {
@@ -72,11 +73,17 @@ impl Repairs {
         let before = match hops.are_up() {
             true => self.hops.remove(port.0),
             false => {
-                self.ports += 1;
+                self.amiss += 1;
                 self.hops.insert(port.0, hops)
             }
         };
-        self.ports -= u32::from(before.is_some());
+        self.amiss -= u32::from(before.is_some());
+    }
+
+    /// Of one NHLFE it is known at which address its next hop is, or no longer.
+    pub(crate) fn set_resolved(&mut self, was_unresolved: bool, is_unresolved: bool) {
+        self.amiss += u32::from(is_unresolved);
+        self.amiss -= u32::from(was_unresolved);
     }
 
     pub(crate) fn has_backups(&self) -> bool {
@@ -90,7 +97,7 @@ impl Repairs {
     /// The NHLFE by which packets of this one go now.
     #[inline]
     pub(crate) fn taken(&self, nhlfes: &IdMap<NhlfeState>, id: NhlfeId) -> NhlfeId {
-        if self.ports == 0 { id } else { self.around(nhlfes, id) }
+        if self.amiss == 0 { id } else { self.around(nhlfes, id) }
     }
 
     /// Which of the two that is.
@@ -103,6 +110,9 @@ impl Repairs {
         let Some(backup) = self.backup_of(id) else { return id };
         let state = |id: NhlfeId| {
             let to: NextHop = nhlfes.get(id.0)?.nhlfe.next_hop;
+            if to.is_unresolved() {
+                return Some(HopState::Failed);
+            }
             Some(self.hops.get(to.port.0).map_or(HopState::Up, |hops| hops.state_of(to.mac())))
         };
         // One whose port was never up is not there.

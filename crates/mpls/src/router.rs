@@ -125,6 +125,8 @@ impl Router {
     /// Where packets go.
     pub fn set_nhlfe(&mut self, id: NhlfeId, nhlfe: Nhlfe) {
         assert!(id.0 < NHLFES_MAX, "{id:?} is none of {NHLFES_MAX}");
+        let was_unresolved = self.nhlfe(id).is_some_and(|before| before.next_hop.is_unresolved());
+        self.repairs.set_resolved(was_unresolved, nhlfe.next_hop.is_unresolved());
         match self.nhlfes.get_mut(id.0) {
             Some(state) => state.nhlfe = nhlfe,
             None => {
@@ -135,7 +137,9 @@ impl Router {
     }
 
     pub fn remove_nhlfe(&mut self, id: NhlfeId) {
-        self.nhlfes.remove(id.0);
+        let before = self.nhlfes.remove(id.0);
+        let was_unresolved = before.is_some_and(|one| one.nhlfe.next_hop.is_unresolved());
+        self.repairs.set_resolved(was_unresolved, false);
         self.repairs.set_backup(id, None);
     }
 

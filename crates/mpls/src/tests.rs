@@ -13,7 +13,8 @@ use wire::sequence::PseudowireSequence;
 
 use crate::{
     Action, Adjacency, Circuit, Core, DropReason, Drops, Fec, FecId, Labels, NextHop, Nhlfe,
-    NhlfeId, Origin, Pseudowire, PseudowireId, Role, Router, Sequencing, Space, Verdict, Way, Wire,
+    NhlfeId, Origin, Pseudowire, PseudowireId, Reach, Role, Router, Sequencing, Space, Verdict,
+    Way, Wire,
 };
 
 mod edge;
@@ -22,6 +23,7 @@ mod labels;
 mod mtu;
 mod neighbour;
 mod protection;
+mod resolve;
 mod split;
 mod tables;
 mod tunnels;
@@ -76,7 +78,7 @@ fn packet(numbers: &[u32], sequence: u16) -> Vec<u8> {
 const ADJACENCY: Adjacency = Adjacency { own: OWN, mac: NEIGHBOUR, vlan: None };
 
 fn nhlfe(port: u32, numbers: &[u32]) -> Nhlfe {
-    let next_hop = NextHop { port: core(port), adjacency: Some(ADJACENCY) };
+    let next_hop = NextHop { port: core(port), reach: Reach::At(ADJACENCY) };
     Nhlfe { next_hop, labels: labels(numbers), mtu: 1600 }
 }
 

@@ -56,6 +56,8 @@ drops! {
     NotCore not_core,
     /// Where to send it is not known, or that port is not there.
     NoNextHop no_next_hop,
+    /// At which address the next router is on its link is not known now.
+    Unresolved unresolved,
     /// Larger than what the next hop takes.
     OverMtu over_mtu,
     /// Larger than what the circuit takes.

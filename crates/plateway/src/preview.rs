@@ -6,7 +6,8 @@
 //! that answers serves already. Out: a [`Preview`]: a row for each thing, and a mistake at its line
 //! for each that a start would refuse.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ::volume::assemble::Found;
 use reactor::disk::probe::Identity;
@@ -161,7 +162,9 @@ pub(crate) struct PortRow {
 pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[String]) -> Preview {
     let (disks, volumes, groups) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let (mistakes, told) = (Vec::new(), Vec::new());
-    let mut walk = Walk { checked, served, overwrite, disks, volumes, groups, mistakes, told };
+    let next_hops = BTreeSet::new();
+    let mut walk =
+        Walk { checked, served, overwrite, disks, volumes, groups, mistakes, told, next_hops };
     let mut preview = Preview::default();
     // Of a server that answers it was looked at when it began.
     let group = checked.args.server.control_group.as_deref().filter(|_| served.is_none());
@@ -180,6 +183,9 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
         },
     }
     for thing in checked.args.things() {
+        if let Thing::Routed(one) = &thing {
+            walk.next_hops(one);
+        }
         match thing {
             Thing::Disk(config) => preview.disks.push(walk.disk(&config)),
             Thing::Volume(config) => preview.volumes.push(walk.volume(&config)),
@@ -226,6 +232,8 @@ struct Walk<'a> {
     mistakes: Vec<Mistake>,
     /// What is to be known of circuits.
     told: Vec<String>,
+    /// Next hops that were looked at, by link and address.
+    next_hops: BTreeSet<(String, IpAddr)>,
 }
 
 impl Walk<'_> {
@@ -316,10 +324,18 @@ impl Walk<'_> {
             Some(way) => routers::look_at_port_in_udp(config, way, self),
             None => {
                 let link = links.iter().find(|link| link.name == config.link);
-                Ok(routers::look_at_port(link.expect("it has its link"), self))
+                let routing = &self.checked.args.routing;
+                Ok(routers::look_at_port(link.expect("it has its link"), routing, self))
             }
         };
         self.routed(config, (&config.link, &config.router, "port"), looked)
+    }
+
+    /// Nothing is to be told of them here but what is wrong.
+    fn next_hops(&mut self, thing: &Routed) {
+        let (links, seen) = (&self.checked.args.links, &mut self.next_hops);
+        let looked = routers::look_at_next_hops(thing, links, seen);
+        self.finding(&**thing, looked.map(|()| String::new()));
     }
 
     fn neighbour(&mut self, config: &NeighbourConfig) {
@@ -327,7 +343,7 @@ impl Walk<'_> {
         let link = links.iter().find(|link| link.name == config.link).expect("it has its link");
         let interface = &link.ethernet.interface;
         // One that is not there was told of, and so was one that only the server sees.
-        if routers::look_at_port(link, self).mac.is_some() {
+        if routers::look_at_port(link, &self.checked.args.routing, self).mac.is_some() {
             self.told.extend(routers::look_at_neighbour(config, interface));
         }
     }

@@ -26,8 +26,9 @@ mod stats;
 pub use accept::{ConnectionLimits, ListenOptions};
 pub use engine::choice::{Choice, EngineKind, Preference, probe};
 pub use link::{
-    AddedLink, Datagrams, Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats, PeerOptions,
-    SwitchedOff, is_of_a_host, is_of_a_link, look_at_interface, look_at_peer, may_open_links,
+    AddedLink, Datagrams, Found, Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats,
+    PeerOptions, Stations, SwitchedOff, is_of_a_host, is_of_a_link, look_at_interface,
+    look_at_peer, look_at_station, may_open_links,
 };
 pub use process::{allowed_cpus, processor_time};
 pub use runtime::{Config, Handle, Pulse, Reactor};

@@ -20,7 +20,7 @@ use contract::{
 };
 use mpls::{
     Action, Change, Core, Fec, FecId, Labels, NhlfeId, Origin, Path, PortKind, PseudowireId,
-    RouterId, Sequencing, Space, Way,
+    RouterId, Sequencing, Space, Via, Way,
 };
 use reservation::{Change as ReservationChange, Reservation, Value};
 use shard::{
@@ -601,7 +601,7 @@ impl Host {
         };
         let path = Path {
             port: LINK,
-            mac: Some(MacAddress(other)),
+            via: Some(Via::Mac(MacAddress(other))),
             labels: Labels::NONE,
             mtu: None,
             backup: None,

@@ -6,7 +6,8 @@
 //! ```
 //! A neighbour is a next router on a core link that is watched by BFD; its packets go by a port of
 //! their own, which knows nobody else. A next hop fails with its port, and with a session that was Up
-//! and no longer is. One whose session never was Up takes nothing away, nor does a peer that says
+//! and no longer is; one that is known by an address of IP also while it is not resolved any more. One
+//! whose session never was Up takes nothing away, nor does a peer that says
 //! AdminDown, which is not about the path (RFC 5882 clauses 3.2 and 4.2). What is up again is taken
 //! after the wait. Next hops that are no neighbours go by their port alone.
 //! Units: those of settings. Errors: settings that BFD refuses; packets are dropped and counted by
@@ -21,7 +22,7 @@ use wire::bfd::Diagnostic;
 
 use super::watch::{Event, SessionReport, Watch};
 use super::{Forwarder, Port};
-use crate::change::{PortKind, RouterId};
+use crate::change::{PortKind, RouterId, Via};
 use crate::limits::{NEIGHBOURS_MAX, REVERT_DEFAULT};
 use crate::protection::{Protection, ProtectionCounters, Way};
 use crate::repair::{HopState, Hops};
@@ -35,8 +36,8 @@ pub struct NeighbourId(pub u32);
 pub struct Neighbour {
     /// The core port towards it.
     pub port: LinkId,
-    /// Its address there.
-    pub mac: MacAddress,
+    /// Which one there.
+    pub via: Via,
     /// The port by which packets of BFD go to it, and come.
     pub bfd: LinkId,
     pub watch: Watch,
@@ -46,9 +47,21 @@ pub struct Neighbour {
 #[derive(Debug)]
 pub(super) struct Near {
     pub(super) neighbour: Neighbour,
+    /// Where it is on the port, or was when that was known last: by that paths to it are told.
+    mac: Option<MacAddress>,
+    /// That was known, and is not now.
+    is_lost: bool,
     /// Its session was Up, and no longer is.
     has_failed: bool,
     protection: Protection,
+}
+
+impl Near {
+    /// It is there on its port now, or nobody knows where.
+    fn find(&mut self, mac: Option<MacAddress>) {
+        self.is_lost = self.mac.is_some() && mac.is_none();
+        self.mac = mac.or(self.mac);
+    }
 }
 
 /// How a neighbour is at present.
@@ -112,20 +125,44 @@ impl Forwarder {
     ) {
         assert!(id.0 < NEIGHBOURS_MAX, "{id:?} is none of {NEIGHBOURS_MAX}");
         let key = (router, id);
-        let place = |one: &Neighbour| (one.port, one.mac, one.bfd);
-        // Elsewhere it is another one.
-        if self.near.get(&key).is_some_and(|one| place(&one.neighbour) != place(&neighbour)) {
+        let mac = self.routers[router.0].find(neighbour.port, neighbour.via);
+        let place = |one: &Neighbour| (one.port, one.bfd);
+        // Elsewhere it is another one. The same one may be known by another address.
+        let is_other = |one: &Near| {
+            let is_alike =
+                one.neighbour.via == neighbour.via || mac.is_some_and(|mac| one.mac == Some(mac));
+            place(&one.neighbour) != place(&neighbour) || !is_alike
+        };
+        if self.near.get(&key).is_some_and(is_other) {
             self.remove_neighbour(now, router, id);
         }
         let near = self.near.entry(key).or_insert_with(|| Near {
             neighbour,
+            mac,
+            is_lost: false,
             has_failed: planted("who-never-was-up-has-failed"),
             protection: by_its_port(),
         });
         near.neighbour = neighbour;
+        near.find(mac);
         near.protection.wait = neighbour.watch.revert_after;
         self.renew_neighbour(now, key);
         self.transmit(now);
+    }
+
+    /// Routers on a port are elsewhere there, or nobody knows where.
+    pub(super) fn resolve_neighbours(&mut self, now: Instant, router: RouterId, port: LinkId) {
+        let its = self.near.range((router, NeighbourId(0))..=(router, NeighbourId(u32::MAX)));
+        let its = its.filter(|(_, near)| near.neighbour.port == port);
+        let its: Vec<_> = its.map(|(key, near)| (*key, near.neighbour.via)).collect();
+        for (key, via) in its {
+            let mac = self.routers[router.0].find(port, via);
+            if let Some(near) = self.near.get_mut(&key) {
+                near.find(mac);
+            }
+            self.look_at_neighbour(now, key);
+        }
+        self.renew_hops(now, port);
     }
 
     pub(super) fn remove_neighbour(&mut self, now: Instant, router: RouterId, id: NeighbourId) {
@@ -266,7 +303,7 @@ impl Forwarder {
     fn look_at_neighbour(&mut self, now: Instant, key: (RouterId, NeighbourId)) {
         let Some(near) = self.near.get(&key) else { return };
         let port = near.neighbour.port;
-        let is_up = !near.has_failed && self.is_core_up(key.0, port);
+        let is_up = !near.has_failed && !near.is_lost && self.is_core_up(key.0, port);
         let Some(near) = self.near.get_mut(&key) else { return };
         if let Some(way) = tell(&mut near.protection, now, is_up) {
             self.events.push_back((key.0, Event::NeighbourMoved(key.1, way)));
@@ -283,7 +320,7 @@ impl Forwarder {
                 key.0 == *router && near.neighbour.port == link
             };
             let named = self.near.iter().filter(is_its);
-            let named = named.map(|(_, near)| (near.neighbour.mac, state_of(&near.protection)));
+            let named = named.filter_map(|(_, near)| Some((near.mac?, state_of(&near.protection))));
             let hops = Hops { others: state_of(protection), named: named.collect() };
             let router = *router;
             self.routers[router.0].router.set_hops(link, hops);

@@ -4,8 +4,9 @@
 //! ```text
 //!   Ethernet | tunnel labels | pseudowire's label, S | 0001 0000 00 0007 | BFD control packet
 //! ```
-//! A session is there while its path has a port that is up, so a shard that has no such port has no
-//! session and no timer, and an interface that goes down is a path that fails at once. A packet
+//! A session is there while its path has a port that is up and a next hop that is resolved, so a shard
+//! that has no such port has no session and no timer, and an interface that goes down is a path that
+//! fails at once. A packet
 //! belongs to the session of the path by which it came. Packets leave before the data of their turn,
 //! by a batch of their own. Which path is taken then is [`crate::protection`]'s to say, and how large
 //! frames it carries is asked when it comes up and when it is taken (`probes`).
@@ -214,7 +215,8 @@ pub struct WatchReport {
     /// The path that its frames take.
     pub active: Way,
     pub protection: ProtectionCounters,
-    /// The session of each path; `None` while the path has no port that is up.
+    /// The session of each path; `None` while the path has no port that is up, or no next hop that is
+    /// resolved.
     pub sessions: [Option<SessionReport>; 2],
     /// `None` of a path that was never up, so nothing was asked.
     pub proofs: [Option<PathProof>; 2],
@@ -357,7 +359,8 @@ impl Forwarder {
         let router = &self.routers[router.0].router;
         let Some((pseudowire, _)) = router.pseudowire(id) else { return false };
         let nhlfe = pseudowire.nhlfe_of(way).and_then(|nhlfe| router.nhlfe_taken(nhlfe));
-        let port = nhlfe.and_then(|nhlfe| self.ports.get(nhlfe.next_hop.port.0));
+        let hop = nhlfe.map(|nhlfe| nhlfe.next_hop).filter(|hop| !hop.is_unresolved());
+        let port = hop.and_then(|hop| self.ports.get(hop.port.0));
         port.is_some_and(|port| port.facts.is_some())
     }
 

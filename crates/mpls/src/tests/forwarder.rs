@@ -10,7 +10,9 @@ use wire::ethernet::{TagControl, VlanTag};
 use super::*;
 use crate::Rate;
 use crate::limits::QUEUE_MAX;
-use crate::{Change, Forwarder, Path, PortKind, RouterId, Session, Tunnel, TunnelId, TunnelPort};
+use crate::{
+    Change, Forwarder, Path, PortKind, RouterId, Session, Tunnel, TunnelId, TunnelPort, Via,
+};
 
 const R: RouterId = RouterId(0);
 /// A link that ends in this process.
@@ -28,7 +30,7 @@ fn change(forwarder: &mut Forwarder, change: Change) {
 fn path(port: u32, numbers: &[u32]) -> Path {
     Path {
         port: core(port),
-        mac: Some(NEIGHBOUR),
+        via: Some(Via::Mac(NEIGHBOUR)),
         labels: labels(numbers),
         mtu: None,
         backup: None,

@@ -18,7 +18,7 @@ fn a_swap_keeps_the_bottom_and_the_class_and_takes_a_hop() {
 fn a_packet_leaves_by_the_port_of_its_next_hop_with_its_tag() {
     let mut router = router();
     let mut to = nhlfe(3, &[800]);
-    to.next_hop.adjacency = Some(Adjacency { vlan: Some(7), ..ADJACENCY });
+    to.next_hop.reach = Reach::At(Adjacency { vlan: Some(7), ..ADJACENCY });
     router.set_nhlfe(NhlfeId(1), to);
     let bytes = stack(&[entry(300, true)], b"");
     let (port, frame) = sent(router.handle_labelled(NOW, core(1), &bytes));

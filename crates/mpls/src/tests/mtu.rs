@@ -12,7 +12,7 @@ use wire::pseudowire::{AssociatedChannelHeader, ChannelType};
 
 use super::protection::{P, Pair, R, WATCH};
 use super::*;
-use crate::{Change, Event, Forwarder, Narrow, Path, PathProof, PortKind, Proof, Watch};
+use crate::{Change, Event, Forwarder, Narrow, Path, PathProof, PortKind, Proof, Via, Watch};
 
 /// Ethernet, a label, and a control word or a channel header.
 const AROUND: usize = 14 + 4 + 4;
@@ -159,7 +159,7 @@ fn a_path_is_asked_when_its_packets_go_around_a_link_and_when_they_return() {
     pair.pass(10_000);
     assert_eq!(proofs(&pair, 0), [Proof::Whole; 2]);
     let (mac, labels) = (MacAddress([2, 0, 0, 0, 1, 1]), Labels::NONE);
-    let around = Path { port: core(2), mac: Some(mac), labels, mtu: None, backup: None };
+    let around = Path { port: core(2), via: Some(Via::Mac(mac)), labels, mtu: None, backup: None };
     let over = Path { port: core(1), backup: Some(NhlfeId(3)), ..around };
     for (number, path) in [(3, around), (1, over)] {
         let change = Change::SetPath(NhlfeId(number), path);

@@ -10,40 +10,47 @@ use wire::bfd::Diagnostic;
 
 use super::*;
 use crate::{
-    Change, Event, Forwarder, HopState, Neighbour, NeighbourId, Path, PortKind, RouterId, Watch,
+    Change, Event, Forwarder, HopState, Neighbour, NeighbourId, Path, PortKind, RouterId, Via,
+    Watch,
 };
 
-const R: RouterId = RouterId(0);
-const N: NeighbourId = NeighbourId(4);
+pub(super) const R: RouterId = RouterId(0);
+pub(super) const N: NeighbourId = NeighbourId(4);
 const BFD: LinkId = LinkId(9);
 const WATCH: Watch =
     Watch { interval_us: 50_000, detect_mult: 3, revert_after: Duration::from_secs(5) };
 const MS: u64 = 1_000_000;
-const AROUND: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
-const FACTS: LinkFacts =
+pub(super) const AROUND: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
+pub(super) const FACTS: LinkFacts =
     LinkFacts { mac: OWN.0, mtu: 1600, vlan: None, ring_frames: 64, is_shared: false };
 
 /// Label 300 is swapped for 800 to the neighbour on port 2, or goes around by port 3.
-struct Beside {
-    now: Instant,
-    it: Forwarder,
+pub(super) struct Beside {
+    pub(super) now: Instant,
+    pub(super) it: Forwarder,
     peer: Sessions,
     /// Nobody hears the other.
-    is_cut: bool,
+    pub(super) is_cut: bool,
     events: Vec<Event>,
 }
 
-fn neighbour() -> Neighbour {
-    Neighbour { port: core(2), mac: NEIGHBOUR, bfd: BFD, watch: WATCH }
+pub(super) fn neighbour() -> Neighbour {
+    Neighbour { port: core(2), via: Via::Mac(NEIGHBOUR), bfd: BFD, watch: WATCH }
 }
 
-fn primary() -> Path {
+pub(super) fn primary() -> Path {
     let labels = labels(&[800]);
-    Path { port: core(2), mac: Some(NEIGHBOUR), labels, mtu: None, backup: Some(NhlfeId(2)) }
+    Path {
+        port: core(2),
+        via: Some(Via::Mac(NEIGHBOUR)),
+        labels,
+        mtu: None,
+        backup: Some(NhlfeId(2)),
+    }
 }
 
 impl Beside {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut it = Forwarder::new(1);
         let mut change = |change| it.change(NOW, R, change).unwrap();
         for number in 1..=3 {
@@ -51,7 +58,8 @@ impl Beside {
         }
         change(Change::SetPort(BFD, PortKind::Bfd));
         let labels = labels(&[900, 800]);
-        let around = Path { port: core(3), mac: Some(AROUND), labels, mtu: None, backup: None };
+        let around =
+            Path { port: core(3), via: Some(Via::Mac(AROUND)), labels, mtu: None, backup: None };
         change(Change::SetPath(NhlfeId(2), around));
         change(Change::SetPath(NhlfeId(1), primary()));
         let action = Action::Forward(NhlfeId(1));
@@ -74,7 +82,7 @@ impl Beside {
     }
 
     /// BFD is Up, and what was told of it is forgotten.
-    fn up() -> Self {
+    pub(super) fn up() -> Self {
         let mut beside = Self::new();
         beside.pass(4_000);
         assert_eq!(beside.take_events(), [Event::NeighbourUp(N)]);
@@ -116,7 +124,7 @@ impl Beside {
     }
 
     /// Lets so many milliseconds pass.
-    fn pass(&mut self, milliseconds: u64) {
+    pub(super) fn pass(&mut self, milliseconds: u64) {
         let until = Instant(self.now.0 + milliseconds * MS);
         loop {
             self.exchange();
@@ -130,7 +138,7 @@ impl Beside {
     }
 
     /// A packet with label 300 comes: by which port it leaves, and with which labels.
-    fn send(&mut self) -> (u32, Vec<u32>) {
+    pub(super) fn send(&mut self) -> (u32, Vec<u32>) {
         let bytes = stack(&[entry(300, true)], &FRAME);
         let frame = [&OWN.0[..], &NEIGHBOUR.0, &EtherType::MPLS.0.to_be_bytes(), &bytes].concat();
         self.hear(core(1), &frame);
@@ -143,20 +151,20 @@ impl Beside {
         (link, labels)
     }
 
-    fn take_events(&mut self) -> Vec<Event> {
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
         core::mem::take(&mut self.events)
     }
 
-    fn state(&self) -> HopState {
+    pub(super) fn state(&self) -> HopState {
         self.it.report(self.now, R).unwrap().neighbours[0].state
     }
 }
 
-const PRIMARY: (u32, [u32; 1]) = (2, [800]);
-const BACKUP: (u32, [u32; 2]) = (3, [900, 800]);
+pub(super) const PRIMARY: (u32, [u32; 1]) = (2, [800]);
+pub(super) const BACKUP: (u32, [u32; 2]) = (3, [900, 800]);
 
 #[track_caller]
-fn goes<const N: usize>(beside: &mut Beside, (port, labels): (u32, [u32; N])) {
+pub(super) fn goes<const N: usize>(beside: &mut Beside, (port, labels): (u32, [u32; N])) {
     assert_eq!(beside.send(), (port, labels.to_vec()));
 }
 
@@ -321,7 +329,7 @@ fn an_interval_that_bfd_refuses_changes_nothing() {
 #[test]
 fn a_neighbour_elsewhere_is_another_one_and_a_router_that_goes_takes_its_own_along() {
     let mut beside = Beside::up();
-    let elsewhere = Neighbour { mac: AROUND, ..neighbour() };
+    let elsewhere = Neighbour { via: Via::Mac(AROUND), ..neighbour() };
     beside.it.change(beside.now, R, Change::SetNeighbour(N, elsewhere)).unwrap();
     let report = beside.it.report(beside.now, R).unwrap().neighbours[0];
     assert_eq!(report.session.unwrap().status.state, SessionState::Down);

@@ -9,7 +9,7 @@ use testkit::Pages;
 use wire::bfd::Diagnostic;
 
 use super::*;
-use crate::{Change, Event, Forwarder, Path, PortKind, RouterId, Watch};
+use crate::{Change, Event, Forwarder, Path, PortKind, RouterId, Via, Watch};
 
 pub(super) const R: RouterId = RouterId(0);
 pub(super) const P: PseudowireId = PseudowireId(1);
@@ -31,7 +31,7 @@ pub(super) struct Pair {
     is_astray: bool,
     /// What customers were sent, by end.
     pub(super) delivered: [Vec<Vec<u8>>; 2],
-    events: [Vec<Event>; 2],
+    pub(super) events: [Vec<Event>; 2],
 }
 
 fn mac(end: usize) -> MacAddress {
@@ -49,7 +49,7 @@ fn end(number: usize, seed: u64) -> Forwarder {
         change(Change::SetPort(core(port), PortKind::Core(Core::default())));
         let path = Path {
             port: core(port),
-            mac: Some(mac(1 - number)),
+            via: Some(Via::Mac(mac(1 - number))),
             labels: Labels::NONE,
             mtu: None,
             backup: None,
@@ -413,7 +413,7 @@ fn a_virtual_link_is_what_the_path_is_that_is_taken() {
     let both = pair.ends[0].report(NOW, R).unwrap().pseudowires[0].pseudowire.clone();
     let narrow = Path {
         port: core(2),
-        mac: Some(self::mac(1)),
+        via: Some(Via::Mac(self::mac(1))),
         labels: Labels::NONE,
         mtu: Some(1500),
         backup: None,

@@ -9,7 +9,7 @@ use crate::{Change, Forwarder, Over, Path, PortKind, RouterId};
 const UDP: Core = Core { takes_explicit_null: false, over: Over::Udp, rate: None };
 
 fn by_udp(port: u32, numbers: &[u32]) -> Nhlfe {
-    let next_hop = NextHop { port: core(port), adjacency: None };
+    let next_hop = NextHop { port: core(port), reach: Reach::Alone };
     Nhlfe { next_hop, ..nhlfe(port, numbers) }
 }
 
@@ -116,7 +116,7 @@ fn facts(mtu: u32) -> LinkFacts {
 }
 
 fn path(port: u32, number: u32, backup: Option<NhlfeId>) -> Path {
-    Path { port: core(port), mac: None, labels: labels(&[number]), mtu: None, backup }
+    Path { port: core(port), via: None, labels: labels(&[number]), mtu: None, backup }
 }
 
 fn change(it: &mut Forwarder, change: Change) {
@@ -161,7 +161,7 @@ fn a_path_has_the_room_of_its_datagrams_and_no_address() {
     // Nothing of it is looked at as a frame.
     assert_eq!(*it.misfits(), contract::Misfits::default());
     let report = it.report(NOW, R).unwrap();
-    assert_eq!(report.nhlfes[0].nhlfe.next_hop, NextHop { port: core(2), adjacency: None });
+    assert_eq!(report.nhlfes[0].nhlfe.next_hop, NextHop { port: core(2), reach: Reach::Alone });
 }
 
 #[test]

@@ -20,7 +20,7 @@ use block::Instant;
 use contract::{LinkId, MacAddress};
 use mpls::{
     Action, Change, Core, FecId, Forwarder, Labels, Neighbour, NeighbourId, NhlfeId, Path,
-    PortKind, RouterId, Space, Watch,
+    PortKind, RouterId, Space, Via, Watch,
 };
 use wire::mpls::Label;
 
@@ -108,7 +108,7 @@ fn orders(me: usize, watched: &[[bool; 2]; 5]) -> Vec<Change> {
         if watched[number][end] {
             let (bfd, mac) = (bfd_port(port), mac(LinkId(port.0 ^ 1)));
             all.push(Change::SetPort(bfd, PortKind::Bfd));
-            let neighbour = Neighbour { port, mac, bfd, watch: WATCH };
+            let neighbour = Neighbour { port, via: Via::Mac(mac), bfd, watch: WATCH };
             all.push(Change::SetNeighbour(NeighbourId(number as u32), neighbour));
         }
     }
@@ -127,8 +127,13 @@ fn orders(me: usize, watched: &[[bool; 2]; 5]) -> Vec<Change> {
         let fec = label_at(lsp, me);
         let Some(next) = routers.get(place + 1).copied() else {
             let labels = Labels::new(&[label_out(lsp)]).unwrap();
-            let path =
-                Path { port: outside(me), mac: Some(OUTSIDE), labels, mtu: None, backup: None };
+            let path = Path {
+                port: outside(me),
+                via: Some(Via::Mac(OUTSIDE)),
+                labels,
+                mtu: None,
+                backup: None,
+            };
             all.push(Change::SetPath(id, path));
             all.push(set_label(fec, id));
             continue;
@@ -147,7 +152,7 @@ fn set_path((id, here, there, labels, backup): Hop) -> Change {
     let labels = Labels::new(&labels).unwrap();
     Change::SetPath(
         id,
-        Path { port, mac: Some(mac(LinkId(port.0 ^ 1))), labels, mtu: None, backup },
+        Path { port, via: Some(Via::Mac(mac(LinkId(port.0 ^ 1)))), labels, mtu: None, backup },
     )
 }
 

@@ -23,8 +23,8 @@ use block::{Instant, Random};
 use contract::{InFrame, LinkFacts, LinkId};
 use mpls::limits::{EARLY_WAIT, RESYNC_FRAMES, RESYNC_TIME};
 use mpls::{
-    Action, Adjacency, Circuit, Nhlfe, NhlfeId, Refused, Role, Router, Session, Space, TunnelId,
-    TunnelPort, Verdict,
+    Action, Adjacency, Circuit, Nhlfe, NhlfeId, Reach, Refused, Role, Router, Session, Space,
+    TunnelId, TunnelPort, Verdict,
 };
 use wire::ethernet::{EtherType, Header, MacAddress};
 use wire::l2tp::{Cookie, DataHeader, L2SpecificSublayer, Transport};
@@ -308,7 +308,9 @@ impl World {
         let tunnel = labels.as_slice().iter().map(|label| (*label, false));
         let stack: Vec<_> = tunnel.chain([(TABLE[wire].bottom_label(1 - end), true)]).collect();
         let header = AssociatedChannelHeader { channel_type: ChannelType::BFD }.emit();
-        let Adjacency { own, mac, .. } = next_hop.adjacency.expect("it has Ethernet");
+        let Reach::At(Adjacency { own, mac, .. }) = next_hop.reach else {
+            panic!("it has Ethernet")
+        };
         let ethernet = Header { destination: mac, source: own, ether_type: EtherType::MPLS };
         let message = [0x20; 24];
         let frame = [&ethernet.emit()[..], &emit(&stack), &header, &message].concat();

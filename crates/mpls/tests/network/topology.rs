@@ -14,7 +14,7 @@ use core::num::NonZeroU32;
 use contract::{LinkId, MacAddress};
 use mpls::{
     Adjacency, Core, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Origin, Over, Path, Pseudowire,
-    PseudowireId, Sequencing, Session, TunnelPort, Way,
+    PseudowireId, Reach, Sequencing, Session, TunnelPort, Via, Way,
 };
 use wire::l2tp::Cookie;
 use wire::mpls::Label;
@@ -235,15 +235,15 @@ impl Wire {
         let (port, labels) = self.hop(path, from, place);
         let mac_there = mac(LinkId(port.0 ^ 1));
         let adjacency = Adjacency { own: mac(port), mac: mac_there, vlan: None };
-        let adjacency = (!is_udp(port)).then_some(adjacency);
-        Nhlfe { next_hop: NextHop { port, adjacency }, labels, mtu: CORE_MTU }
+        let reach = if is_udp(port) { Reach::Alone } else { Reach::At(adjacency) };
+        Nhlfe { next_hop: NextHop { port, reach }, labels, mtu: CORE_MTU }
     }
 
     /// The same, as it is configured.
     pub(super) fn path(&self, path: usize, from: usize, place: usize) -> Path {
         let (port, labels) = self.hop(path, from, place);
-        let mac = (!is_udp(port)).then(|| mac(LinkId(port.0 ^ 1)));
-        Path { port, mac, labels, mtu: None, backup: None }
+        let via = (!is_udp(port)).then(|| Via::Mac(mac(LinkId(port.0 ^ 1))));
+        Path { port, via, labels, mtu: None, backup: None }
     }
 
     /// How packets come to an end by a path.

@@ -13,7 +13,7 @@ use block::{Instant, Random};
 use contract::{InFrame, LinkFacts, LinkId, MacAddress, VirtualLinks};
 use mpls::{
     Change, Core, Fec, Forwarder, Labels, NhlfeId, Origin, Path, PortKind, Proof, Pseudowire,
-    PseudowireId, RouterId, Sequencing, Watch, Way,
+    PseudowireId, RouterId, Sequencing, Via, Watch, Way,
 };
 use testkit::Pages;
 use wire::mpls::Label;
@@ -77,7 +77,7 @@ fn end(number: usize, seed: u64) -> Forwarder {
     let label = Label::new(100).unwrap();
     let path = |way: usize| {
         let (port, mac) = (port(way), mac(1 - number));
-        Path { port, mac: Some(mac), labels: Labels::NONE, mtu: None, backup: None }
+        Path { port, via: Some(Via::Mac(mac)), labels: Labels::NONE, mtu: None, backup: None }
     };
     let traffic_classes = [0; 8];
     let pseudowire = Pseudowire {

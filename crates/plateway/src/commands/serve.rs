@@ -39,7 +39,7 @@ enum Input {
     Stop,
     /// SIGHUP.
     Reload,
-    /// A remote disk changed.
+    /// A remote disk changed, or where a next hop is.
     Follow,
     /// Somebody on the control socket.
     Ask(Ask, control::Answering),
@@ -117,6 +117,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
             Ok(Input::Follow) => {
                 running.follow_remote_disks().into_iter().for_each(Event::tell);
                 running.keep_protection();
+                running.follow_next_hops();
             }
             Ok(Input::Ask(ask, answering)) => answering.answer(server.answer(&mut running, ask)),
             Err(RecvTimeoutError::Timeout) => {}

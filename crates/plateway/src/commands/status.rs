@@ -75,6 +75,7 @@ fn text(status: &Status) -> String {
     problems.extend(status.disks.iter().filter_map(away));
     problems.extend(status.links.iter().filter_map(overcommitted));
     problems.extend(status.links.iter().flat_map(unfinished));
+    problems.extend(status.routers.iter().flat_map(|one| one.problems.clone()));
     if !problems.is_empty() {
         parts.push(format!("problems\n{}\n", problems.join("\n")));
     }

@@ -34,6 +34,8 @@ pub(super) enum Key {
     Paths,
     /// What becomes of a thing of a router's.
     Routed(RouterId, Subject),
+    /// Where the next hop of a link's with this address is.
+    NextHop(LinkId, IpAddr),
     /// Stations of a link that are refused.
     Stations(LinkId),
 }

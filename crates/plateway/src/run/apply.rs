@@ -115,6 +115,7 @@ impl Running {
                 return Err(ApplyError::Taken(taken));
             }
         }
+        self.ask_for_next_hops(to);
         // What goes may be shown once more, as it was.
         let during = secrets.beside(&self.secrets);
         let before = std::mem::replace(&mut self.secrets, during);
@@ -135,6 +136,7 @@ impl Running {
                 Err(why) => {
                     self.secrets = before.beside(&secrets);
                     let not_undone = self.undo(&steps[..at], &failed);
+                    self.forget_next_hops();
                     let (step, why) = (step.to_string(), Box::new(why));
                     return Err(ApplyError::Failed { step, why, not_undone });
                 }

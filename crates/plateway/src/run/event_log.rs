@@ -6,6 +6,7 @@
 //! that err. What was left out is counted. Units: none; times by the system's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,17 @@ impl EventLog {
     /// A thing of a router is called so.
     pub(super) fn name_routed(&mut self, thing: (RouterId, Subject), title: &str) {
         self.routed.insert(thing, title.to_owned());
+    }
+
+    /// Tells what became of a next hop, unless there is too much of it.
+    pub(super) fn tell_next_hop(&mut self, hop: (LinkId, IpAddr), event: Event) {
+        let told = self.limits.take(Key::NextHop(hop.0, hop.1), 0, event, Instant::now());
+        told.into_iter().for_each(Event::tell);
+    }
+
+    /// Nothing goes to a next hop any more.
+    pub(super) fn forget_next_hop(&mut self, hop: (LinkId, IpAddr)) {
+        self.limits.forget(Key::NextHop(hop.0, hop.1));
     }
 
     /// A thing of a router is gone: what is still told of it is no news.

@@ -277,6 +277,7 @@ impl Running {
         let bell = running.shards.bell().clone();
         stop::wake_by(move || bell.ring());
         running.restore_paths()?;
+        running.ask_for_next_hops(args);
         running.begin_remote(&steps)?;
         // Most are there at once, and then what stands on them is shown with the rest.
         running.wait_for_remote(Instant::now() + PATIENCE);
@@ -349,6 +350,7 @@ impl Running {
         sort(&mut self.listeners, to.listeners.iter().map(Configured::title));
         sort(&mut self.links, to.links.iter().map(|link| link.name.clone()));
         self.routers.arrange(&to.routing);
+        self.forget_next_hops();
         sort(&mut self.hosts, to.hosts.iter().map(|host| host.name.clone()));
         sort(&mut self.exports, to.exports.iter().map(|export| export.title()));
         // How a disk would be made may have changed, for which no step is needed.

@@ -9,13 +9,14 @@
 //! again what is in the book.
 //!
 //! Here: the book, routers, ports and circuits. `tables` has labels, paths and pseudowires, `tunnels`
-//! those through IP, `udp` ports through it, `neighbours` those whom BFD watches, `sight`
-//! what was found of interfaces, `labels` who may have a label now, `view` how it all is. Units:
+//! those through IP, `udp` ports through it, `neighbours` those whom BFD watches, `next_hops` where
+//! next routers are, `sight` what was found of interfaces, `labels` who may have a label now, `view` how it all is. Units:
 //! bytes behind the Ethernet header. Errors name the thing.
 
 mod bins;
 mod labels;
 mod neighbours;
+mod next_hops;
 mod sight;
 mod tables;
 mod tunnels;
@@ -44,8 +45,10 @@ use crate::protocols::mpls::{
 };
 pub(crate) use bins::MILLISECONDS_MAX;
 use labels::{Holder, Withdrawn};
+use next_hops::NextHops;
 pub(crate) use sight::{
-    RoutedSight, circles, look_at_circuit, look_at_neighbour, look_at_port, look_at_tunnel, refusal,
+    RoutedSight, circles, look_at_circuit, look_at_neighbour, look_at_next_hops, look_at_port,
+    look_at_tunnel, refusal,
 };
 pub(crate) use udp::look_at_port_in_udp;
 
@@ -63,6 +66,7 @@ pub(super) struct Routers {
     tunnels: IndexMap<String, TunnelConfig>,
     /// By title.
     neighbours: IndexMap<String, NeighbourConfig>,
+    next_hops: NextHops,
     withdrawn: Withdrawn,
     next_router: super::Counter,
     next_fec: super::Counter,
@@ -300,6 +304,8 @@ impl Running {
         let back = Change::SetQuarantine(before.quarantine);
         self.route(*id, &config.title(), &Change::RemoveRouter, Some(&back))?;
         self.routers.routers.shift_remove(&config.name);
+        // Another one of its name is told where they are.
+        self.routers.next_hops.forget_router(&config.name);
         Ok(())
     }
 

@@ -14,6 +14,7 @@ mod hosts;
 mod lan;
 mod mtu;
 mod neighbours;
+mod next_hops;
 mod ports;
 mod rate;
 mod reservations;

@@ -380,7 +380,7 @@ fn customers_reach_their_disks_through_edges_and_switches_and_nobody_else_s() {
 }
 
 /// A load that ends by itself and is then looked at.
-fn load(network: &Network, station: &str, seconds: u32) -> Child {
+pub(crate) fn load(network: &Network, station: &str, seconds: u32) -> Child {
     let aoe = format!("aoe://{INTERFACE}/7.0");
     let seconds = seconds.to_string();
     let line = ["bench", &aoe, "--rw", "randrw=50", "--time", &seconds, "--verify", "--overwrite"];

@@ -30,6 +30,7 @@ pub(crate) mod counters;
 mod datagram;
 mod filter;
 mod interface;
+mod neighbours;
 mod packet;
 mod peers;
 mod quiet;
@@ -45,6 +46,7 @@ use contract::{Intake, LinkFacts, Poll};
 pub use counters::{LinkCounters, LinkStats};
 pub use datagram::{Datagrams, PeerOptions, is_of_a_host, is_of_a_link};
 pub use interface::Interface;
+pub use neighbours::{Found, Stations, look_at_station};
 pub use quiet::SwitchedOff;
 
 /// Which frames of which interface a link takes, and how.

@@ -9,6 +9,7 @@ mod circuit;
 mod common;
 mod net;
 mod peers;
+mod stations;
 
 use std::io::ErrorKind;
 use std::sync::Mutex;

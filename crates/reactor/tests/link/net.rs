@@ -99,6 +99,15 @@ impl Request {
         self.attribute(libc::IFA_LOCAL, &address)
     }
 
+    /// `struct ndmsg`, and the address.
+    fn neighbour(mut self, index: i32, address: [u8; 4], state: u16) -> Request {
+        self.0.extend([libc::AF_INET as u8, 0, 0, 0]);
+        self.0.extend(index.to_ne_bytes());
+        self.0.extend(state.to_ne_bytes());
+        self.0.extend([0; 2]);
+        self.attribute(libc::NDA_DST, &address)
+    }
+
     fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
         self.0.extend((value.len() as u16 + 4).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
@@ -204,6 +213,49 @@ pub(crate) fn set_up(name: &str, up: bool) {
 /// Gives an interface an address, of a network of 256.
 pub(crate) fn give_address(name: &str, address: [u8; 4]) {
     Request::new(libc::RTM_NEWADDR, CREATE).address(index_of(name), address).call().unwrap();
+}
+
+/// Writes an entry into the kernel's table of neighbours.
+pub(crate) fn set_neighbour(name: &str, address: [u8; 4], mac: [u8; 6], state: u16) {
+    let flags = (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16;
+    let request = Request::new(libc::RTM_NEWNEIGH, flags).neighbour(index_of(name), address, state);
+    request.attribute(libc::NDA_LLADDR, &mac).call().unwrap();
+}
+
+pub(crate) fn forget_neighbour(name: &str, address: [u8; 4]) {
+    Request::new(libc::RTM_DELNEIGH, 0).neighbour(index_of(name), address, 0).call().unwrap();
+}
+
+/// Has the kernel give up soon on who does not answer.
+pub(crate) fn be_impatient(name: &str) {
+    for (key, value) in [("mcast_solicit", "1"), ("retrans_time_ms", "50")] {
+        let path = format!("/proc/sys/net/ipv4/neigh/{name}/{key}");
+        std::fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+}
+
+/// Runs something in a thread that may not change the network.
+pub(crate) fn without_net_admin(run: impl FnOnce() + Send) {
+    // `_LINUX_CAPABILITY_VERSION_3`, of this thread.
+    let mut header: [u32; 2] = [0x2008_0522, 0];
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            // Effective, permitted and inheritable, twice.
+            let mut sets = [0u32; 6];
+            for (call, changes) in [(libc::SYS_capget, false), (libc::SYS_capset, true)] {
+                if changes {
+                    sets[0] &= !(1 << 12);
+                }
+                // SAFETY: the kernel reads and writes as many words as these arrays have.
+                let result = unsafe { libc::syscall(call, header.as_mut_ptr(), sets.as_mut_ptr()) };
+                assert_eq!(result, 0, "{}", io::Error::last_os_error());
+            }
+            run();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
 }
 
 pub(crate) fn take_address(name: &str, address: [u8; 4]) {

@@ -5,14 +5,14 @@
 //! the merge point takes the packet by. Errors are pushed as mistakes at what was written. Spec: RFC
 //! 4090 clause 3.2 (facility backup).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use mpls::Via;
 use toml::Spanned;
-use wire::ethernet::MacAddress;
 
 use super::neighbour::NeighbourConfig;
 use super::port::Ports;
-use super::words::{Hop, LABELS, LINK, MAC};
+use super::words::{Hop, LABELS, LINK, NEXT_HOP};
 use super::{IlmConfig, LspConfig};
 use crate::config::file::{Written as _, table};
 use crate::config::link::Links;
@@ -23,7 +23,7 @@ use crate::config::thing::Configured as _;
 table! {
     LowBackup = "backup" {
         link: String = LINK,
-        next_hop: String = MAC,
+        next_hop: String = NEXT_HOP,
         labels: Vec<Spanned<i64>> = LABELS,
     }
 }
@@ -92,23 +92,27 @@ impl Resolver<'_> {
         neighbours: &[NeighbourConfig],
     ) {
         let key = |hop: &Hop| (hop.link.clone(), hop.next_hop);
-        let watched: BTreeSet<(String, Option<MacAddress>)> =
-            neighbours.iter().map(|one| (one.link.clone(), Some(one.next_hop))).collect();
+        // What only the kernel can tell gives no warning.
+        let is_watched = |hop: &Hop| neighbours.iter().any(|one| one.is_of(hop).unwrap_or(true));
         let ilms = ilms.iter().filter(|(one, _)| one.backup.is_some());
         let ilms = ilms.filter_map(|(one, span)| Some((one.action.hop()?, span)));
         let lsps = lsps.iter().filter(|(one, _)| one.backup.is_some());
         let lsps = lsps.map(|(one, span)| (&one.hop, span));
-        let mut with_backup = BTreeSet::new();
+        let mut with_backup: BTreeMap<(String, Option<Via>), &Hop> = BTreeMap::new();
         for (hop, span) in ilms.chain(lsps) {
-            let is_first = with_backup.insert(key(hop));
-            if is_first && !watched.contains(&key(hop)) {
+            let is_first = with_backup.insert(key(hop), hop).is_none();
+            if is_first && !is_watched(hop) {
                 let message = format!(
                     "nobody watches the way {}: its backup is taken while the link is down, and not where it fails in silence",
                     hop.where_to()
                 );
                 let help = match hop.next_hop {
-                    Some(mac) => format!(
-                        "add [[neighbour]] link = {:?}, next_hop = \"{mac}\" and its IP address",
+                    Some(via @ Via::Ip(address)) => format!(
+                        "add [[neighbour]] link = {:?}, next_hop = \"{via}\" and address = \"{address}\"",
+                        hop.link
+                    ),
+                    Some(via) => format!(
+                        "add [[neighbour]] link = {:?}, next_hop = \"{via}\" and its IP address",
                         hop.link
                     ),
                     None => "have pseudowires watched from end to end, with a second path: bfd = {} and backup".to_owned(),
@@ -117,7 +121,7 @@ impl Resolver<'_> {
             }
         }
         for one in neighbours {
-            if !with_backup.contains(&(one.link.clone(), Some(one.next_hop))) {
+            if !with_backup.values().any(|hop| one.is_of(hop).unwrap_or(true)) {
                 let span = self.place_of(&one.title(), "");
                 let message = format!("nothing that goes to {} has a backup", one.title());
                 let help = "add backup = { link = ..., next_hop = ..., labels = [...] } to an [[ilm]] or [[lsp]] with this link and next_hop";

@@ -12,7 +12,7 @@ use wire::mpls::Label;
 use super::backup::{self, LowBackup};
 use super::port::{PortConfig, Ports, port_title};
 use super::router::{of, router_title};
-use super::words::{Hop, LABEL, LABELS, LINK, MAC, ROUTER, YES, shown};
+use super::words::{Hop, LABEL, LABELS, LINK, NEXT_HOP, ROUTER, YES, shown};
 use super::{Routed, routed};
 use crate::config::file::{Low, LowArgs, TableReader, Written};
 use crate::config::link::Links;
@@ -52,7 +52,7 @@ impl Written for LowIlm {
             fec: table.take("fec", "a name in quotes"),
             pop: table.take("pop", YES),
             link: table.take("link", LINK),
-            next_hop: table.take("next_hop", MAC),
+            next_hop: table.take("next_hop", NEXT_HOP),
             labels: table.take("labels", LABELS),
             backup: table.table("backup"),
         }
@@ -116,6 +116,11 @@ impl IlmConfig {
             [] => format!("pop to {}", hop.link),
             _ => format!("swap for {} to {}", shown(&hop.labels), hop.link),
         }
+    }
+
+    /// Where packets that go on may go.
+    pub(crate) fn hops(&self) -> impl Iterator<Item = &Hop> {
+        self.action.hop().into_iter().chain(&self.backup)
     }
 
     /// Whether both are for the same.

@@ -2,7 +2,7 @@
 //! or to itself.
 //!
 //! A packet is followed from each label that goes on, also by the backup of one of the labels: by its
-//! next router's address to the port that has it, or in UDP to the port whose addresses are the same
+//! next router's address, of Ethernet or of IP, to the port that has it, or in UDP to the port whose addresses are the same
 //! the other way around, if both say theirs, and there by the label on top. What leaves for another
 //! machine is out of sight, and so is
 //! what lies below labels that are all popped. A packet in a circle ends by its TTL; until then it
@@ -11,12 +11,12 @@
 use std::collections::BTreeMap;
 use std::ptr;
 
-use wire::ethernet::MacAddress;
+use mpls::Via;
 use wire::mpls::Label;
 
 use super::udp::UdpWay;
 use super::words::Hop;
-use super::{IlmConfig, Routing};
+use super::{IlmConfig, PortConfig, Routing};
 use crate::config::thing::Configured;
 
 /// A circle.
@@ -28,13 +28,12 @@ pub(crate) struct Circle {
     pub(crate) words: String,
 }
 
-/// All circles, each once. `address_of` has the address of a link's interface, if it is known.
-pub(crate) fn circles(
-    routing: &Routing,
-    address_of: impl Fn(&str) -> Option<MacAddress>,
-) -> Vec<Circle> {
+/// All circles, each once. `addresses_of` has the addresses of a link's interface, as far as they are
+/// known.
+pub(crate) fn circles(routing: &Routing, addresses_of: impl Fn(&str) -> Vec<Via>) -> Vec<Circle> {
     let named = routing.ports.iter();
-    let by_address = named.clone().filter_map(|port| Some((address_of(&port.link)?, &*port.link)));
+    let of = |port: &PortConfig| addresses_of(&port.link).into_iter();
+    let by_address = named.clone().flat_map(|port| of(port).map(|via| (via, &*port.link)));
     let ilms = routing.ilms.iter().map(|one| ((&*one.router, one.from.as_deref(), one.label), one));
     let map = Map {
         ilms: ilms.collect(),
@@ -80,7 +79,7 @@ struct Map<'r> {
     /// The router of each port.
     routers: BTreeMap<&'r str, &'r str>,
     /// The ports by their addresses.
-    ports: BTreeMap<MacAddress, &'r str>,
+    ports: BTreeMap<Via, &'r str>,
     /// Those in UDP.
     in_udp: BTreeMap<&'r str, UdpWay>,
 }
@@ -88,7 +87,7 @@ struct Map<'r> {
 impl<'r> Map<'r> {
     /// The link by which what goes there comes back to this machine.
     fn comes_by(&self, hop: &Hop) -> Option<&'r str> {
-        let Some(mac) = hop.next_hop else {
+        let Some(via) = hop.next_hop else {
             let way = self.in_udp.get(&*hop.link)?;
             return self
                 .in_udp
@@ -96,7 +95,7 @@ impl<'r> Map<'r> {
                 .find(|(_, other)| way.is_heard_by(other))
                 .map(|(link, _)| *link);
         };
-        self.ports.get(&mac).copied()
+        self.ports.get(&via).copied()
     }
 
     /// What is done with a label that came by a link: on top of a packet the link's own comes first.

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::backup::{self, LowBackup};
 use super::port::Ports;
 use super::router::router_title;
-use super::words::{Hop, LABELS, LINK, MAC, shown};
+use super::words::{Hop, LABELS, LINK, NEXT_HOP, shown};
 use super::{Routed, routed};
 use crate::config::file::{Low, LowArgs, NAME, NUMBER, TableReader, Written};
 use crate::config::link::Links;
@@ -48,7 +48,7 @@ impl Written for LowLsp {
             span: table.span.clone(),
             name: table.take("name", NAME),
             link: table.take("link", LINK),
-            next_hop: table.take("next_hop", MAC),
+            next_hop: table.take("next_hop", NEXT_HOP),
             labels: table.take("labels", LABELS),
             backup: table.table("backup"),
             mtu: table.take("mtu", NUMBER),
@@ -67,6 +67,13 @@ pub(crate) struct LspConfig {
     pub(crate) backup: Option<Hop>,
     /// What the narrowest link of the path takes; `None`: what its own link takes.
     pub(crate) mtu: Option<u32>,
+}
+
+impl LspConfig {
+    /// Where its packets may go.
+    pub(crate) fn hops(&self) -> impl Iterator<Item = &Hop> {
+        std::iter::once(&self.hop).chain(&self.backup)
+    }
 }
 
 pub(super) fn lsp_title(name: &str) -> String {
@@ -164,7 +171,7 @@ impl Resolver<'_> {
                 self.refuse_next_hop(written, &way);
                 None
             }
-            (Some(written), None) => self.one_station(written, "next_hop").map(Some),
+            (Some(written), None) => self.via(written, link, links).map(Some),
             (None, _) => is_in_udp.then_some(None),
         };
         let labels = labels.as_ref().and_then(|written| self.labels(written));

@@ -17,8 +17,8 @@ use prometheus_client::registry::Unit;
 use wire::bfd::State;
 
 use super::status::{
-    NeighbourStatus, PortStatus, PseudowireStatus, RouterStatus, TunnelStatus, UP_STATE,
-    WirePathStatus,
+    NeighbourStatus, NextHopStatus, PortStatus, PseudowireStatus, RouterStatus, TunnelStatus,
+    UP_STATE, WirePathStatus,
 };
 use crate::metrics::{Families, Family, Labels};
 
@@ -36,6 +36,7 @@ const DROPPED: &str = "Frames that were dropped, by the port by which they came 
 const WIRE_DROPPED: &str = "Frames of a pseudowire that were dropped, in both directions, by why";
 const TUNNEL_UP: &str = "Whether there is a route to its other end, and its circuit is up (1)";
 const TUNNEL_DROPPED: &str = "Frames of a tunnel that were dropped, in both directions, by why";
+const RESOLVED: &str = "Whether the kernel knows where a next hop is that the configuration knows by an IP address (1)";
 const NEIGHBOUR_UP: &str = "Whether BFD and it hear each other (1)";
 const NEIGHBOUR_DROPPED: &str = "Packets of BFD by a neighbour's port that were dropped, by why";
 
@@ -57,6 +58,7 @@ pub(crate) fn metrics(routers: &[RouterStatus], families: &mut Families) {
         }
         few(&router.pseudowires).iter().for_each(|one| series.pseudowire(one));
         few(&router.tunnels).iter().for_each(|one| series.tunnel(one));
+        few(&router.next_hops).iter().for_each(|one| series.next_hop(one));
         router.neighbours.iter().for_each(|one| series.neighbour(one));
     }
 }
@@ -85,6 +87,7 @@ fn declare(families: &mut Families) {
     families.declare::<TunnelCounters>("router_tunnel");
     families.declare::<SequenceCounters>("router_tunnel");
     families.counter("router_tunnel_dropped_frames", None, TUNNEL_DROPPED);
+    families.gauge("router_next_hop_resolved", None, RESOLVED);
     families.gauge("router_neighbour_up", None, NEIGHBOUR_UP);
     families.declare::<SessionCounters>("router_neighbour");
     families.declare::<ProtectionCounters>("router_neighbour");
@@ -163,6 +166,12 @@ impl Series<'_> {
         families.counters("router_tunnel", &labels, &*one.counters);
         families.counters("router_tunnel", &labels, &*one.sequences);
         self.dropped("router_tunnel_dropped_frames", ("tunnel", &one.name), &one.drops);
+    }
+
+    fn next_hop(&mut self, one: &NextHopStatus) {
+        let labels = self.labels(&[("link", &one.link), ("address", &one.address)]);
+        let family = self.families.gauge("router_next_hop_resolved", None, RESOLVED);
+        family.count(labels, one.mac.is_some().into());
     }
 
     fn neighbour(&mut self, one: &NeighbourStatus) {

@@ -37,6 +37,7 @@ pub(crate) mod watch;
 pub(crate) mod words;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::ops::Deref;
 
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub(crate) use udp::LowUdp;
 pub(crate) use watch::LowBfd;
 
 use split::ClassConfig;
+use words::Hop;
 
 use crate::config::file::LowArgs;
 use crate::config::link::{Links, PSEUDOWIRE_PREFIX};
@@ -142,6 +144,21 @@ impl Routed {
             Routed::Pseudowire(_) => 5,
             Routed::Tunnel(_) => 6,
             Routed::Neighbour(_) => 7,
+        }
+    }
+
+    /// The links and addresses of IP by which it knows next routers.
+    pub(crate) fn next_hops(&self) -> Vec<(&str, IpAddr)> {
+        fn of(hop: &Hop) -> Option<(&str, IpAddr)> {
+            Some((&hop.link, hop.next_hop?.ip()?))
+        }
+        match self {
+            Routed::Ilm(one) => one.hops().filter_map(of).collect(),
+            Routed::Lsp(one) => one.hops().filter_map(of).collect(),
+            Routed::Neighbour(one) => {
+                one.next_hop.ip().map(|address| (one.link.as_str(), address)).into_iter().collect()
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -1,19 +1,20 @@
 //! `[[neighbour]]`: the next router on a link, which BFD watches there (RFC 5881).
 //!
-//! Paths know a next hop by its MAC address; BFD's packets go to its IP address, by which the kernel
-//! finds it. Both are configured, and the neighbour has a session with us. Errors are pushed as
+//! Paths know a next hop by its MAC address, or by an IP address where the kernel finds that; BFD's
+//! packets go to its IP address. Both are configured, and the neighbour has a session with us. A path and
+//! a neighbour are about the same where both are at one MAC address. Errors are pushed as
 //! mistakes at what was written.
 
 use core::fmt;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use wire::ethernet::MacAddress;
+use mpls::Via;
 
 use super::port::{Ports, port_title};
 use super::router::router_title;
 use super::watch::{BfdConfig, LowBfd};
-use super::words::{ADDRESS, LINK, MAC, time};
+use super::words::{ADDRESS, Hop, LINK, NEXT_HOP, own_device, time};
 use super::{Routed, routed};
 use crate::config::file::{Low, LowArgs, TableReader, Written};
 use crate::config::link::Links;
@@ -41,7 +42,7 @@ impl Written for LowNeighbour {
         Self {
             span: table.span.clone(),
             link: table.take("link", LINK),
-            next_hop: table.take("next_hop", MAC),
+            next_hop: table.take("next_hop", NEXT_HOP),
             address: table.take("address", ADDRESS),
             bfd: table.table("bfd"),
         }
@@ -56,10 +57,20 @@ pub(crate) struct NeighbourConfig {
     /// That of its link.
     pub(crate) router: String,
     /// Its address there, as paths have it, ...
-    pub(crate) next_hop: MacAddress,
+    pub(crate) next_hop: Via,
     /// ... and as BFD has it; by it and its link it is known.
     pub(crate) address: IpAddr,
     pub(crate) bfd: BfdConfig,
+}
+
+impl NeighbourConfig {
+    /// Whether a path goes to it; `None`: that is known once the kernel has found where it is.
+    pub(super) fn is_of(&self, hop: &Hop) -> Option<bool> {
+        let Some(via) = hop.next_hop.filter(|_| hop.link == self.link) else { return Some(false) };
+        let is_it = via == self.next_hop || via == Via::Ip(self.address);
+        let are_alike = via.ip().is_some() == self.next_hop.ip().is_some();
+        (is_it || are_alike).then_some(is_it)
+    }
 }
 
 impl Configured for NeighbourConfig {
@@ -87,8 +98,10 @@ impl Configured for NeighbourConfig {
     }
 
     fn change(&self, to: &Thing) -> Result<Change, Refused> {
+        // Where it is the same one by another address, its session stays; who it is the kernel says.
+        let may_be = |to: Via| to == self.next_hop || to.ip().or(self.next_hop.ip()).is_some();
         let stays = matches!(routed(to), Some(Routed::Neighbour(to))
-            if (&to.router, to.next_hop) == (&self.router, self.next_hop));
+            if to.router == self.router && may_be(to.next_hop));
         Ok(if stays { Change::Aside } else { Change::Replace })
     }
 
@@ -105,14 +118,14 @@ impl Configured for NeighbourConfig {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum KnownBy {
     Address(IpAddr),
-    NextHop(MacAddress),
+    NextHop(Via),
 }
 
 impl fmt::Display for KnownBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "address {address}"),
-            Self::NextHop(mac) => write!(f, "next_hop {mac}"),
+            Self::NextHop(via) => write!(f, "next_hop {via}"),
         }
     }
 }
@@ -170,7 +183,7 @@ impl Resolver<'_> {
         }
         let port = low.link.as_ref().and_then(|written| self.port(written, ports, links));
         let next_hop = low.next_hop.as_ref();
-        let next_hop = next_hop.and_then(|written| self.one_station(written, "next_hop"));
+        let next_hop = next_hop.and_then(|written| self.via(written, &None, links));
         let address = self.address(&low.address, "address");
         let bfd = match &low.bfd {
             Some(bfd) => self.bfd(bfd),
@@ -193,10 +206,7 @@ impl Resolver<'_> {
                 "link {} is VLAN {vlan} of an interface, and BFD needs one that has IP addresses",
                 port.link
             );
-            let help = format!(
-                "name the kernel's own device of that VLAN, such as eth1.{vlan}, as ethernet of a [[link]] without vlan"
-            );
-            self.push(Mistake::error(written.span(), message).help(help));
+            self.push(Mistake::error(written.span(), message).help(own_device(vlan)));
             return None;
         }
         let (link, router) = (port.link.clone(), port.router.clone());

@@ -56,8 +56,23 @@ pub(crate) struct RouterStatus {
     /// Next routers that BFD watches.
     #[serde(default)]
     pub(crate) neighbours: Vec<NeighbourStatus>,
+    /// Next hops by an address of IP.
+    #[serde(default)]
+    pub(crate) next_hops: Vec<NextHopStatus>,
     /// Frames by ports that are not there, by why they were dropped.
     pub(crate) strays: BTreeMap<String, u64>,
+}
+
+/// A next hop that is known by an address of IP.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = RouterNextHop)]
+pub(crate) struct NextHopStatus {
+    pub(crate) link: String,
+    pub(crate) address: String,
+    /// Where it is, as the kernel's table of neighbours has it; none: it is not resolved.
+    pub(crate) mac: Option<String>,
+    /// Why it is not resolved, in a line.
+    pub(crate) problem: Option<String>,
 }
 
 /// A router in a line, as `status` has it.
@@ -80,6 +95,9 @@ pub(crate) struct RouterSummary {
     pub(crate) tunnels: u64,
     #[serde(default)]
     pub(crate) neighbours: u64,
+    /// What is wrong, a line for each.
+    #[serde(default)]
+    pub(crate) problems: Vec<String>,
 }
 
 /// A table of them.
@@ -149,8 +167,13 @@ pub(crate) struct PathStatus {
     /// `lsp NAME`, or `ilm LABEL` of those that a label goes on by; `backup of` one of these.
     pub(crate) name: String,
     pub(crate) link: String,
-    /// Its MAC address, or the IP address of the peer of a link in UDP.
+    /// Its address as the configuration has it, a MAC or an IP address, or the IP address of the peer of
+    /// a link in UDP.
     pub(crate) next_hop: String,
+    /// The MAC address to which packets go; none while it is not resolved or its link was never up, and
+    /// of a link in UDP.
+    #[serde(default)]
+    pub(crate) next_hop_mac: Option<String>,
     /// From the top.
     pub(crate) labels: Vec<u32>,
     /// Bytes that a packet may have behind the Ethernet header; none while its link was never up.
@@ -180,7 +203,7 @@ pub(crate) struct WirePathStatus {
     pub(crate) way: String,
     pub(crate) lsp: String,
     /// Of its BFD session, `Up`, `Init`, `Down` or `AdminDown`; `unwatched` where there is none,
-    /// `without a port` while its link is down.
+    /// `without a port` while its link is down, `not resolved` while its next hop is not.
     pub(crate) state: String,
     /// Bytes of the largest frame that goes through whole, as far as probes showed or its port's MTU
     /// says; none where that is not known.
@@ -193,6 +216,8 @@ pub(crate) struct WirePathStatus {
 
 /// The state of a path whose link is down.
 pub(crate) const NO_PORT: &str = "without a port";
+/// The state of a path whose next hop is not resolved.
+pub(crate) const NOT_RESOLVED: &str = "not resolved";
 /// What packets do whose next hop is up again, and not for long enough.
 pub(crate) const WAITING: &str = "waiting";
 /// The state of a path that BFD does not watch.
@@ -293,8 +318,11 @@ pub(crate) struct NeighbourStatus {
     /// By which the configuration knows it: `ADDRESS on LINK`.
     pub(crate) name: String,
     pub(crate) link: String,
-    /// Its MAC address, by which paths go to it.
+    /// Its address by which paths go to it, a MAC or an IP address.
     pub(crate) next_hop: String,
+    /// Its MAC address; none while it is not resolved.
+    #[serde(default)]
+    pub(crate) next_hop_mac: Option<String>,
     pub(crate) address: String,
     /// Of its BFD session, `Up`, `Init`, `Down` or `AdminDown`; `without a port` while its link is
     /// down or this host has no way to its address.
@@ -329,6 +357,14 @@ fn traffic(frames: u64, bytes: u64) -> String {
 /// A time in microseconds.
 fn shown(us: Option<u64>) -> String {
     us.map_or("-".to_owned(), |us| time(Duration::from_micros(us)))
+}
+
+/// An address, and where that is if it is another one.
+fn next_hop(address: &str, mac: Option<&String>) -> String {
+    match mac.filter(|mac| *mac != address) {
+        Some(mac) => format!("{address} ({mac})"),
+        None => address.to_owned(),
+    }
 }
 
 fn state(is_up: bool) -> String {
@@ -386,7 +422,7 @@ impl RouterStatus {
             &[
                 ("path", |one| one.name.clone()),
                 ("link", |one| one.link.clone()),
-                ("next hop", |one| one.next_hop.clone()),
+                ("next hop", |one| next_hop(&one.next_hop, one.next_hop_mac.as_ref())),
                 ("labels", |one| format!("{:?}", one.labels)),
                 ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
                 ("state", |one| state(one.up)),
@@ -447,7 +483,7 @@ impl RouterStatus {
             &self.neighbours,
             &[
                 ("neighbour", |one| one.name.clone()),
-                ("next hop", |one| one.next_hop.clone()),
+                ("next hop", |one| next_hop(&one.next_hop, one.next_hop_mac.as_ref())),
                 ("BFD", |one| one.state.clone()),
                 ("there", |one| one.remote_state.clone().unwrap_or("-".to_owned())),
                 ("last left for", |one| one.diagnostic.clone().unwrap_or("-".to_owned())),
@@ -481,6 +517,11 @@ impl RouterStatus {
                 text += &format!("\n{title}\n{table}\n");
             }
         }
+        let problems: Vec<String> =
+            self.next_hops.iter().filter_map(|one| one.problem.clone()).collect();
+        if !problems.is_empty() {
+            text += &format!("\nproblems\n{}\n", problems.join("\n"));
+        }
         if !self.strays.is_empty() {
             text += &format!("\nby ports that are gone: {}\n", drops(&self.strays));
         }
@@ -504,6 +545,7 @@ mod tests {
             pseudowires: vec![PseudowireStatus::default()],
             tunnels: vec![TunnelStatus::default()],
             neighbours: vec![NeighbourStatus::default()],
+            next_hops: vec![NextHopStatus::default()],
             ..RouterStatus::default()
         };
         let router = serde_json::to_value(&router).expect("JSON");
@@ -533,7 +575,9 @@ mod tests {
             ("/tunnels/0", &["sent", "delivered", "missing", "drops"]),
             ("/neighbours/0", &["name", "link", "next_hop", "address", "state", "takes"]),
             ("/neighbours/0", &["remote_state", "diagnostic", "detection_time_us", "ups"]),
-            ("/neighbours/0", &["to_backup", "to_primary", "drops"]),
+            ("/neighbours/0", &["to_backup", "to_primary", "drops", "next_hop_mac"]),
+            ("/paths/0", &["next_hop_mac"]),
+            ("/next_hops/0", &["link", "address", "mac", "problem"]),
         ] {
             let object = router.pointer(at).expect(at);
             for key in keys {

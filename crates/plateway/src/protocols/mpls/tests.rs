@@ -7,7 +7,7 @@ use crate::config::model::HiArgs;
 use crate::config::plan::plan;
 use crate::config::tests::good;
 use crate::config::text::config_text;
-use wire::ethernet::MacAddress;
+use mpls::Via;
 
 /// Two ports, a circuit, and a pseudowire on it.
 const LER: &str = r#"
@@ -55,6 +55,7 @@ name = "b"
 link = "back"
 next_hop = "02:00:00:00:00:03"
 labels = []
+backup = { link = "eth1", next_hop = "fe80::4", labels = [] }
 [[ilm]]
 label = 300
 fec = "b-a"
@@ -73,8 +74,13 @@ address = "10.0.1.2"
 bfd = { interval = "50ms" }
 [[neighbour]]
 link = "eth1"
-next_hop = "02:00:00:00:00:04"
+next_hop = "fe80::4"
 address = "fe80::4"
+[[ilm]]
+label = 500
+link = "eth1"
+next_hop = "10.0.1.2"
+labels = [501]
 [[pseudowire]]
 name = "p"
 circuit = "eth2.5"
@@ -128,7 +134,7 @@ fn a_router_written_out_reads_back_as_the_same() {
     let first = good(LER);
     let routing = &first.routing;
     let counts = (routing.ports.len(), routing.circuits.len(), routing.ilms.len());
-    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((4, 2, 2), 3, 3));
+    assert_eq!((counts, routing.lsps.len(), routing.pseudowires.len()), ((4, 2, 3), 3, 3));
     assert_eq!((routing.tunnels.len(), routing.neighbours.len()), (2, 2));
     assert!(routing.lsps[0].backup.is_some() && routing.ilms[1].backup.is_some());
     assert_eq!(good(&config_text(&first)), first);
@@ -197,11 +203,15 @@ fn a_label_becomes_nothing_else_at_once() {
 /// The circles of routers whose ports have these addresses.
 fn found(text: &str, addresses: &[(&str, &str)]) -> Vec<String> {
     let args: HiArgs = good(text);
-    let address_of = |link: &str| -> Option<MacAddress> {
-        let (_, mac) = addresses.iter().find(|(name, _)| *name == link)?;
-        Some(mac.parse().expect("an address"))
+    let addresses_of = |link: &str| -> Vec<Via> {
+        let its = addresses.iter().filter(|(name, _)| *name == link);
+        let parsed = its.map(|(_, text)| match text.parse() {
+            Ok(ip) => Via::Ip(ip),
+            Err(_) => Via::Mac(text.parse().expect("an address")),
+        });
+        parsed.collect()
     };
-    circles(&args.routing, address_of).into_iter().map(|circle| circle.words).collect()
+    circles(&args.routing, addresses_of).into_iter().map(|circle| circle.words).collect()
 }
 
 const A: &str = "02:00:00:00:00:0a";
@@ -225,6 +235,11 @@ fn labels_that_lead_back_to_where_they_were_are_a_circle() {
     assert_eq!(found(&swapped, &[("eth1", A)]), [""; 0]);
     let itself = ports.to_owned() + &ilm(200, A, "[200]");
     assert_eq!(found(&itself, &here), ["packets go in a circle: ilm 200 -> ilm 200"]);
+    // The same by addresses of IP.
+    let ip = ports.to_owned() + &ilm(200, "10.0.3.1", "[201]") + &ilm(201, A, "[200]");
+    let here_by_ip = [("eth1", A), ("eth3", B), ("eth3", "fd00::3"), ("eth3", "10.0.3.1")];
+    assert_eq!(found(&ip, &here_by_ip), [said]);
+    assert_eq!(found(&ip, &here), [""; 0]);
     // A label that is popped shows the one below, which is followed.
     let below =
         ports.to_owned() + &ilm(200, B, "[300, 200]") + "[[ilm]]\nlabel = 300\npop = true\n";

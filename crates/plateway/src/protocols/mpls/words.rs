@@ -8,14 +8,15 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use mpls::Labels;
 use mpls::limits::LABELS_MAX;
+use mpls::{Labels, Via};
 use reactor::{is_of_a_host, is_of_a_link};
 use toml::Spanned;
 use wire::ethernet::MacAddress;
 use wire::mpls::Label;
 
 use crate::config::file::Low;
+use crate::config::link::Links;
 use crate::config::mistake::{Mistake, Span};
 use crate::config::resolve::{Names, Resolver};
 
@@ -24,6 +25,7 @@ pub(super) const LABEL: &str = "a label, 16 to 1048575";
 pub(super) const LABELS: &str = "a list of labels such as [100]";
 pub(super) const LINK: &str = "the name of a link in quotes";
 pub(super) const MAC: &str = "a MAC address in quotes, such as \"02:00:00:00:00:02\"";
+pub(super) const NEXT_HOP: &str = "an address in quotes, of IP such as \"10.0.1.2\", or a MAC address such as \"02:00:00:00:00:02\"";
 pub(super) const ROUTER: &str = "the name of a router in quotes";
 pub(super) const YES: &str = "true or false";
 
@@ -32,8 +34,8 @@ pub(super) const YES: &str = "true or false";
 pub(crate) struct Hop {
     /// The link towards it, which is a port.
     pub(crate) link: String,
-    /// Its address; `None` where the link is in UDP, and leads to one router.
-    pub(crate) next_hop: Option<MacAddress>,
+    /// Which one there; `None` where the link is in UDP, and leads to one router.
+    pub(crate) next_hop: Option<Via>,
     /// From the top; none where it is the last one.
     pub(crate) labels: Labels,
 }
@@ -42,21 +44,21 @@ impl Hop {
     /// What a change tells.
     pub(super) fn values(&self) -> [(&'static str, String); 3] {
         let labels = shown(&self.labels);
-        let next_hop = self.next_hop.map_or_else(|| "none".to_owned(), |mac| mac.to_string());
+        let next_hop = self.next_hop.map_or_else(|| "none".to_owned(), |via| via.to_string());
         [("link", self.link.clone()), ("next_hop", next_hop), ("labels", labels)]
     }
 
     /// As a file has it.
     pub(super) fn text(&self) -> String {
         let (link, labels) = (crate::config::text::quoted(&self.link), shown(&self.labels));
-        let next_hop = self.next_hop.map(|mac| format!("next_hop = \"{mac}\"\n"));
+        let next_hop = self.next_hop.map(|via| format!("next_hop = \"{via}\"\n"));
         format!("link = {link}\n{}labels = {labels}\n", next_hop.unwrap_or_default())
     }
 
     /// Where it leads, in a few words.
     pub(super) fn where_to(&self) -> String {
         match self.next_hop {
-            Some(mac) => format!("to {mac} on {}", self.link),
+            Some(via) => format!("to {via} on {}", self.link),
             None => format!("by {}", self.link),
         }
     }
@@ -178,6 +180,42 @@ impl Resolver<'_> {
         None
     }
 
+    /// The next router on the link of a table, by an address of Ethernet or of IP.
+    pub(super) fn via(
+        &mut self,
+        next_hop: &Spanned<String>,
+        link: &Low<String>,
+        links: &Links,
+    ) -> Option<Via> {
+        let seen = next_hop.get_ref();
+        let Ok(address) = seen.parse::<IpAddr>() else {
+            if seen.parse::<MacAddress>().is_ok() {
+                return self.one_station(next_hop, "next_hop").map(Via::Mac);
+            }
+            let message = format!(
+                "next_hop: expected an IP address such as 10.0.1.2, or a MAC address such as 02:00:00:00:00:02, seen {seen:?}"
+            );
+            self.error(next_hop.span(), message);
+            return None;
+        };
+        if !is_of_a_host(address) {
+            let message = format!("next_hop: expected the IP address of a host, seen {seen:?}");
+            self.error(next_hop.span(), message);
+            return None;
+        }
+        // The kernel's IP has a device of its own for a VLAN, whose name is not known here.
+        let name = link.as_ref().map(|link| link.get_ref().as_str()).unwrap_or_default();
+        if let Some(vlan) = links.named(name).and_then(|link| link.ethernet.vlan) {
+            let message = format!(
+                "next_hop: link {name} is VLAN {vlan} of an interface, and an IP address is found on one that has IP addresses"
+            );
+            let help = format!("write its MAC address, or {}", own_device(vlan));
+            self.push(Mistake::error(next_hop.span(), message).help(help));
+            return None;
+        }
+        Some(Via::Ip(address))
+    }
+
     /// The IP address of a host.
     pub(super) fn address(&mut self, written: &Low<String>, key: &str) -> Option<IpAddr> {
         let written = written.as_ref()?;
@@ -243,6 +281,13 @@ impl Resolver<'_> {
         let help = "what belongs together is on one router; packets go from one to another by a link between them";
         self.push(Mistake::error(at, message).help(help));
     }
+}
+
+/// What a VLAN's link may be instead, where addresses of IP are needed.
+pub(super) fn own_device(vlan: u16) -> String {
+    format!(
+        "name the kernel's own device of that VLAN, such as eth1.{vlan}, as ethernet of a [[link]] without vlan"
+    )
 }
 
 fn number(written: &Spanned<i64>) -> Option<Label> {

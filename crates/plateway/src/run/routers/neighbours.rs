@@ -32,9 +32,10 @@ impl Running {
 
     /// A neighbour as the shards are told, whose port of BFD has a number.
     fn neighbour_of(&mut self, config: &NeighbourConfig) -> Result<Change, RunError> {
+        self.find_next_hop(&config.router, &config.link, Some(config.next_hop))?;
         let port = self.routers.port(&config.router, &config.link)?;
-        let (bfd, mac) = (self.routed_link(key(config))?, config.next_hop);
-        let neighbour = Neighbour { port, mac, bfd, watch: config.bfd.watch() };
+        let (bfd, via) = (self.routed_link(key(config))?, config.next_hop);
+        let neighbour = Neighbour { port, via, bfd, watch: config.bfd.watch() };
         Ok(Change::SetNeighbour(self.neighbour_id(config)?, neighbour))
     }
 
@@ -44,7 +45,7 @@ impl Running {
         config: &NeighbourConfig,
     ) -> Result<Option<String>, RunError> {
         let router = self.routers.id(&config.router)?;
-        let told = self.interface_of(config).and_then(|one| look_at_neighbour(config, &one));
+        let told = self.interface_of(&config.link).and_then(|one| look_at_neighbour(config, &one));
         self.open_bfd_port(router, config)?;
         let subject = Subject::Neighbour(self.neighbour_id(config)?);
         self.shards.event_log().name_routed((router, subject), &config.title());
@@ -80,9 +81,9 @@ impl Running {
         Ok(self.close_bfd_port(router, &before))
     }
 
-    /// The interface on which a neighbour is.
-    fn interface_of(&self, config: &NeighbourConfig) -> Option<String> {
-        Some(self.links.get(&config.link)?.config.ethernet.interface.clone())
+    /// The interface of a link.
+    pub(super) fn interface_of(&self, link: &str) -> Option<String> {
+        Some(self.links.get(link)?.config.ethernet.interface.clone())
     }
 
     /// A port for BFD's packets, and then the link by which they go.
@@ -92,7 +93,7 @@ impl Running {
         config: &NeighbourConfig,
     ) -> Result<(), RunError> {
         let title = config.title();
-        let Some(interface) = self.interface_of(config) else {
+        let Some(interface) = self.interface_of(&config.link) else {
             // Unrecorded: a neighbour comes after its port, and that after its link.
             return Err(RunError::new(format!("link {} is not open", config.link)));
         };

@@ -1,25 +1,29 @@
 //! What is found of the interfaces of routers: whether they are there, up and large enough, whether
 //! the host itself lives on one that is a customer's, whether it has an address from which a neighbour
-//! is reached, whether the path to the end of a tunnel is there and wide enough, and what goes in a
-//! circle between them.
+//! or a next hop is reached, whether the path to the end of a tunnel is there and wide enough, and what
+//! goes in a circle between them.
 //!
 //! A look receives and sends nothing. Units: bytes behind the Ethernet header.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use block::ShardId;
+use mpls::Via;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
-use reactor::{Interface, look_at_interface, look_at_peer, may_open_links};
+use reactor::{
+    Interface, is_of_a_link, look_at_interface, look_at_peer, look_at_station, may_open_links,
+};
 use wire::ethernet::{HEADER_SIZE, MacAddress};
 
-use super::RunError;
 use super::tunnels::peer_options;
+use super::{RunError, next_hops};
 use crate::config::link::LinkConfig;
 use crate::config::model::HiArgs;
 use crate::config::thing::Configured as _;
 use crate::protocols::mpls::loops::{self, Circle};
-use crate::protocols::mpls::{CircuitConfig, NeighbourConfig, TunnelConfig};
+use crate::protocols::mpls::{CircuitConfig, NeighbourConfig, Routed, Routing, TunnelConfig};
 use crate::run::links::bridge_of;
 use crate::run::look::Inventory;
 
@@ -44,9 +48,15 @@ impl RoutedSight {
     }
 }
 
-/// Looks at a link that is a port. What is wrong with it is told of the link.
-pub(crate) fn look_at_port(link: &LinkConfig, inventory: &impl Inventory) -> RoutedSight {
-    let facts = look_at_interface(&link.ethernet.interface).ok();
+/// Looks at a link that is a port, and where the kernel knows that its next hops are. What is wrong with
+/// it is told of the link.
+pub(crate) fn look_at_port(
+    link: &LinkConfig,
+    routing: &Routing,
+    inventory: &impl Inventory,
+) -> RoutedSight {
+    let interface = &link.ethernet.interface;
+    let facts = look_at_interface(interface).ok();
     let is_it = |other: &LinkConfig| other.ethernet == link.ethernet;
     let words = match facts {
         Some(facts) => state(&facts),
@@ -55,7 +65,13 @@ pub(crate) fn look_at_port(link: &LinkConfig, inventory: &impl Inventory) -> Rou
         }
         None => "its interface is not there",
     };
-    RoutedSight::of(words.to_owned(), facts, None)
+    let hops = next_hops::named_on(routing, &link.name).into_iter().filter(|_| facts.is_some());
+    let hops = hops.filter_map(|address| {
+        let found = look_at_station(interface, address).ok()?;
+        Some(next_hops::shown(address, found, interface))
+    });
+    let words = [words.to_owned()].into_iter().chain(hops).collect::<Vec<_>>().join("; ");
+    RoutedSight::of(words, facts, None)
 }
 
 /// Looks at the interface of a circuit, and whether this user may open it.
@@ -115,14 +131,13 @@ pub(crate) fn look_at_circuit(
 /// What deserves to be told of a neighbour, by the addresses that the host has on its interface now.
 pub(crate) fn look_at_neighbour(config: &NeighbourConfig, interface: &str) -> Option<String> {
     let (title, address) = (config.title(), config.address);
-    let all = getifaddrs().into_iter().flatten().filter(|one| one.interface_name == interface);
-    let ours: Vec<(IpAddr, u32)> = all.filter_map(|one| of_network(&one)).collect();
+    let ours = networks(interface);
     if ours.iter().any(|(ip, _)| *ip == address) {
         return Some(format!(
             "{title}: {address} is this host's own on {interface}; expected the neighbour's"
         ));
     }
-    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let family = family(address);
     let mut ours = ours.iter().filter(|(ip, _)| ip.is_ipv4() == address.is_ipv4()).peekable();
     if ours.peek().is_none() {
         let length = if address.is_ipv4() { 24 } else { 64 };
@@ -130,14 +145,91 @@ pub(crate) fn look_at_neighbour(config: &NeighbourConfig, interface: &str) -> Op
             "{title}: this host has no address of {family} on {interface}, and BFD waits for one: ip address add .../{length} dev {interface}"
         ));
     }
-    if ours.clone().any(|(ip, length)| prefix(*ip, *length) == prefix(address, *length)) {
+    if ours.clone().any(|network| contains(*network, address)) {
         return None;
     }
-    let ours: Vec<String> = ours.map(|(ip, length)| format!("{ip}/{length}")).collect();
     Some(format!(
         "{title}: {address} is in no network of {interface}, which has {}; a neighbour on the link is",
-        ours.join(", ")
+        listed(ours)
     ))
+}
+
+/// Refuses an address that no next hop on an interface can have, by the addresses that the host has
+/// there now.
+pub(super) fn on_link(interface: &str, address: IpAddr) -> Result<(), RunError> {
+    let ours = networks(interface);
+    let fail = |why: String, help: &str| Err(RunError::new(why).help(help));
+    if ours.iter().any(|(ip, _)| *ip == address) {
+        let why = format!("it is this host's own on {interface}");
+        return fail(why, "write that of the next router");
+    }
+    let alike = ours.iter().filter(|(ip, _)| ip.is_ipv4() == address.is_ipv4());
+    let Some(network) = alike.clone().find(|network| contains(**network, address)) else {
+        let family = family(address);
+        let has = match listed(ours.iter()) {
+            none if none.is_empty() => "no address".to_owned(),
+            some => some,
+        };
+        let why = format!("it is in no network of {interface}, which has {has}");
+        let help = format!(
+            "the next router has an address of {family} in one of them; `ip address show dev {interface}` shows them, or write its MAC address"
+        );
+        return fail(why, &help);
+    };
+    if is_of_many(*network, address) {
+        let why = format!("it is that of all hosts of {}/{}", network.0, network.1);
+        return fail(why, "write that of the next router");
+    }
+    Ok(())
+}
+
+/// Looks whether the addresses of IP by which a thing knows next hops may be such on their links, as far
+/// as these are seen. Each is looked at once; `seen` has those that were.
+pub(crate) fn look_at_next_hops(
+    thing: &Routed,
+    links: &[LinkConfig],
+    seen: &mut BTreeSet<(String, IpAddr)>,
+) -> Result<(), RunError> {
+    for (name, address) in thing.next_hops() {
+        if !seen.insert((name.to_owned(), address)) {
+            continue;
+        }
+        let link = links.iter().find(|link| link.name == name);
+        let interface = link.map(|link| link.ethernet.interface.as_str()).unwrap_or_default();
+        // One that is not there was told of, or only the server sees it.
+        if look_at_interface(interface).is_ok() {
+            on_link(interface, address)
+                .map_err(|why| why.within(&next_hops::title(name, address)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The addresses that the host has on an interface, and how long the prefixes of their networks are.
+fn networks(interface: &str) -> Vec<(IpAddr, u32)> {
+    let all = getifaddrs().into_iter().flatten().filter(|one| one.interface_name == interface);
+    all.filter_map(|one| of_network(&one)).collect()
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+fn listed<'a>(networks: impl Iterator<Item = &'a (IpAddr, u32)>) -> String {
+    let all: Vec<String> = networks.map(|(ip, length)| format!("{ip}/{length}")).collect();
+    all.join(", ")
+}
+
+fn contains((own, length): (IpAddr, u32), address: IpAddr) -> bool {
+    own.is_ipv4() == address.is_ipv4() && prefix(own, length) == prefix(address, length)
+}
+
+/// Whether an address is that of the network itself, or of all of its hosts (RFC 922); where there is
+/// room for two hosts alone it is neither (RFC 3021).
+fn is_of_many((own, length): (IpAddr, u32), address: IpAddr) -> bool {
+    let (IpAddr::V4(_), IpAddr::V4(four)) = (own, address) else { return false };
+    let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
+    length < 31 && [0, hosts].contains(&(four.to_bits() & hosts))
 }
 
 /// What deserves to be told of a tunnel, whose circuit is on this interface: that there is no path to
@@ -215,12 +307,16 @@ pub(crate) fn refusal(circle: &Circle) -> RunError {
     RunError::new(circle.words.clone()).help("lead one of them elsewhere, or pop it")
 }
 
-/// What goes in a circle, by the addresses that this machine's interfaces have.
+/// What goes in a circle, by the addresses that this machine's interfaces have. One that means another
+/// host on each link may be anybody's.
 pub(crate) fn circles(args: &HiArgs) -> Vec<Circle> {
-    let address_of = |name: &str| {
-        let link = args.links.iter().find(|link| link.name == name)?;
-        let facts = look_at_interface(&link.ethernet.interface).ok()?;
-        Some(MacAddress(facts.mac))
+    let addresses_of = |name: &str| {
+        let link = args.links.iter().find(|link| link.name == name);
+        let interface = link.map(|link| link.ethernet.interface.as_str()).unwrap_or_default();
+        let Ok(facts) = look_at_interface(interface) else { return Vec::new() };
+        let own = networks(interface).into_iter().map(|(ip, _)| ip);
+        let own = own.filter(|ip| !is_of_a_link(*ip)).map(Via::Ip);
+        own.chain([Via::Mac(MacAddress(facts.mac))]).collect()
     };
-    loops::circles(&args.routing, address_of)
+    loops::circles(&args.routing, addresses_of)
 }

@@ -34,10 +34,13 @@ impl Running {
         backup: Option<&Hop>,
         mtu: Option<u32>,
     ) -> Result<Vec<Change>, RunError> {
+        for hop in [Some(hop), backup].into_iter().flatten() {
+            self.find_next_hop(router, &hop.link, hop.next_hop)?;
+        }
         let mut path = |key: &str, hop: &Hop, mtu, backup| {
             let port = self.routers.port(router, &hop.link)?;
             let number = NhlfeId(self.routers.paths.give(key, NHLFES_MAX)?);
-            let path = Path { port, mac: hop.next_hop, labels: hop.labels, mtu, backup };
+            let path = Path { port, via: hop.next_hop, labels: hop.labels, mtu, backup };
             Ok::<_, RunError>((number, Change::SetPath(number, path)))
         };
         let around = backup.map(|hop| path(&backup_of(key), hop, None, None)).transpose()?;

@@ -1,6 +1,7 @@
 //! Routers that run without an interface: tables alone, each order of a change failing once.
 
 use super::super::tests::{apply_with_failures, args, yes};
+use super::sight::on_link;
 use super::tables::made_mac;
 use crate::run::Running;
 
@@ -85,4 +86,23 @@ fn the_address_on_a_pseudowire_is_of_one_station_and_stays() {
     for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         assert!(!mac("r", name).is_group() && mac("r", name).0[0] & 2 == 2);
     }
+}
+
+#[test]
+fn a_next_hop_has_an_address_in_a_network_of_its_interface_that_is_another_host_s() {
+    // Every machine has these networks there.
+    let said = |address: &str| match on_link("lo", address.parse().unwrap()) {
+        Ok(()) => String::new(),
+        Err(error) => error.line(),
+    };
+    assert_eq!(said("127.0.0.9"), "");
+    let none = said("192.0.2.9");
+    assert!(none.starts_with("it is in no network of lo, which has 127.0.0.1/8"), "{none}");
+    assert!(said("2001:db8::9").contains("has an address of IPv6 in one of them"));
+    assert!(said("127.0.0.1").starts_with("it is this host's own on lo"));
+    for all in ["127.255.255.255", "127.0.0.0"] {
+        assert!(said(all).starts_with("it is that of all hosts of 127.0.0.1/8"), "{all}");
+    }
+    let said = on_link("none", "192.0.2.9".parse().unwrap()).unwrap_err().line();
+    assert!(said.starts_with("it is in no network of none, which has no address"), "{said}");
 }

@@ -7,7 +7,7 @@ use contract::LinkId;
 use mpls::ilm::State;
 use mpls::{
     Action, HopState, LabelReport, NhlfeId, Over, PortKind, Proof, PseudowireId, PseudowireReport,
-    RouterReport, Space, TunnelReport, WatchReport,
+    RouterReport, Space, TunnelReport, Via, WatchReport,
 };
 use wire::ethernet::MacAddress;
 
@@ -17,8 +17,8 @@ use crate::config::thing::Configured;
 use crate::control::{Keyed, counted};
 use crate::protocols::mpls::pseudowire::{Way, sequence_word};
 use crate::protocols::mpls::status::{
-    LabelStatus, NO_PORT, NeighbourStatus, PathStatus, PortStatus, PseudowireStatus, RouterStatus,
-    RouterSummary, TunnelStatus, UNWATCHED, UP_STATE, WAITING, WirePathStatus,
+    LabelStatus, NO_PORT, NOT_RESOLVED, NeighbourStatus, PathStatus, PortStatus, PseudowireStatus,
+    RouterStatus, RouterSummary, TunnelStatus, UNWATCHED, UP_STATE, WAITING, WirePathStatus,
 };
 use crate::protocols::mpls::words::Hop;
 use crate::protocols::mpls::{
@@ -68,6 +68,11 @@ impl Running {
                 tunnels: routers.tunnels.values().filter(|one| mine(&one.router)).count() as u64,
                 neighbours: routers.neighbours.values().filter(|one| mine(&one.router)).count()
                     as u64,
+                problems: routers
+                    .next_hops
+                    .statuses(&config.name)
+                    .filter_map(|one| one.problem)
+                    .collect(),
             }
         };
         routers.routers.values().map(summary).collect()
@@ -157,6 +162,7 @@ impl<'a> View<'a> {
             pseudowires: wires.map(|one| self.pseudowire(one)).collect(),
             tunnels: tunnels.map(|one| self.tunnel(one)).collect(),
             neighbours: neighbours.map(|one| self.neighbour(one)).collect(),
+            next_hops: self.routers.next_hops.statuses(&self.config.name).collect(),
             strays: counted(contract::Counters::each(&self.report.strays)),
         }
     }
@@ -252,27 +258,33 @@ impl<'a> View<'a> {
             name,
             link: hop.link.clone(),
             next_hop: self.next_hop(hop),
+            next_hop_mac: report
+                .and_then(|one| one.nhlfe.next_hop.mac())
+                .map(|mac| mac.to_string()),
             labels: hop.labels.as_slice().iter().map(|label| label.get()).collect(),
             mtu: report.map(|report| report.nhlfe.mtu),
-            up: report.is_some() && port.is_some_and(|port| self.is_up(port)),
+            up: report.is_some_and(|one| !one.nhlfe.next_hop.is_unresolved())
+                && port.is_some_and(|port| self.is_up(port)),
             takes: None,
             counters: Keyed(report.map(|report| report.counters).unwrap_or_default()),
         }
     }
 
-    /// The address of the next router: its MAC, or that of the host to which a port in UDP leads.
+    /// The address of the next router: as it was configured, or that of the host to which a port in UDP leads.
     fn next_hop(&self, hop: &Hop) -> String {
         let peer = || Some(self.routers.ports.get(&hop.link)?.1.udp?.peer.to_string());
-        hop.next_hop.map(|mac| mac.to_string()).or_else(peer).unwrap_or_default()
+        hop.next_hop.map(|via| via.to_string()).or_else(peer).unwrap_or_default()
     }
 
     /// A path of a pseudowire: as BFD sees it, where that watches, or else whether its port is up.
     fn wire_path(&self, way: mpls::Way, lsp: &str, watch: Option<&WatchReport>) -> WirePathStatus {
         let hop = self.routers.lsps.get(lsp).map(|lsp| &lsp.hop.link);
         let port = hop.and_then(|link| self.routers.port(&self.config.name, link).ok());
+        let is_resolved = self.is_resolved(&path_named(lsp));
         let session = watch.and_then(|watch| watch.sessions[way as usize].as_ref());
         let state = match (port.is_some_and(|port| self.is_up(port)), watch, session) {
             (false, ..) => NO_PORT.to_owned(),
+            (true, _, None) if !is_resolved => NOT_RESOLVED.to_owned(),
             (true, _, Some(session)) => session.status.state.to_string(),
             (true, Some(_), None) => NO_PORT.to_owned(),
             (true, None, None) => UNWATCHED.to_owned(),
@@ -289,6 +301,20 @@ impl<'a> View<'a> {
             }),
             promised_frame_bytes: proof.map(|known| known.promised),
         }
+    }
+
+    /// Whether what a path's packets take, itself or its backup, has a next hop that is resolved.
+    fn is_resolved(&self, key: &str) -> bool {
+        let taken = match self.way_of(key) {
+            mpls::Way::Primary => self.report_of(key),
+            mpls::Way::Backup => self.report_of(&super::backup_of(key)),
+        };
+        taken.is_none_or(|one| !one.nhlfe.next_hop.is_unresolved())
+    }
+
+    fn report_of(&self, key: &str) -> Option<&mpls::NhlfeReport> {
+        let at = self.paths.get(&self.routers.paths.of(key)?)?;
+        Some(&self.report.nhlfes[*at])
     }
 
     fn neighbour(&self, config: &NeighbourConfig) -> NeighbourStatus {
@@ -309,6 +335,12 @@ impl<'a> View<'a> {
             name: format!("{} on {}", config.address, config.link),
             link: config.link.clone(),
             next_hop: config.next_hop.to_string(),
+            next_hop_mac: match config.next_hop {
+                Via::Mac(mac) => Some(mac.to_string()),
+                Via::Ip(address) => {
+                    self.routers.next_hops.mac(&self.config.name, &config.link, address)
+                }
+            },
             address: config.address.to_string(),
             state: status.map_or(NO_PORT.to_owned(), |status| status.state.to_string()),
             remote_state: status.map(|status| status.remote_state.to_string()),
