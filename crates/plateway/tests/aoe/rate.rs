@@ -143,4 +143,25 @@ fn messages_about_paths_leave_with_a_priority_of_their_own() {
     round_trip(&network, home.path(), "lx", 1);
     let (first, data) = (count("first") - before.0, count("data") - before.1);
     assert!(data > 500 && first < data / 2, "{first} first, {data} frames of data");
+    // A queue that would not let it is told of, where BFD goes and the router keeps none itself.
+    let path = home.path().join("ler1/plateway.toml");
+    let check = |path: &std::path::Path| {
+        let mut command = network.plateway("ler1");
+        let output = command.args(["check", path.to_str().expect("UTF-8")]).output().expect("runs");
+        flat(&[output.stdout, output.stderr].concat())
+    };
+    let words = "lsr1 queues by tbf, which lets BFD wait behind data";
+    assert!(!check(&path).contains("lets BFD wait"), "a veth has no queue");
+    must(&format!(
+        "netns exec {at} tc qdisc add dev lsr1 root tbf rate 1gbit burst 64k latency 9ms"
+    ));
+    let said = check(&path);
+    assert!(said.contains(words) && !said.contains("lsr2 queues"), "{said}");
+    let config = std::fs::read_to_string(&path).expect("its file");
+    let shaped = config.replace("ethernet = \"lsr1\"", "ethernet = \"lsr1\"\nrate = \"100mbit\"");
+    assert_ne!(config, shaped, "{config}");
+    let said = check(write(home.path(), &shaped).as_ref());
+    assert!(!said.contains("lets BFD wait"), "{said}");
+    must(&format!("netns exec {at} tc qdisc replace dev lsr1 root prio"));
+    assert!(!check(&path).contains("lets BFD wait"));
 }

@@ -31,8 +31,10 @@ mod datagram;
 mod filter;
 mod interface;
 mod neighbours;
+mod netlink;
 mod packet;
 mod peers;
+mod queueing;
 mod quiet;
 mod ring;
 pub(crate) mod socket;
@@ -47,6 +49,7 @@ pub use counters::{LinkCounters, LinkStats};
 pub use datagram::{Datagrams, PeerOptions, is_of_a_host, is_of_a_link};
 pub use interface::Interface;
 pub use neighbours::{Found, Stations, look_at_station};
+pub use queueing::delays_what_is_first;
 pub use quiet::SwitchedOff;
 
 /// Which frames of which interface a link takes, and how.

@@ -21,7 +21,7 @@ mod message;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,14 +29,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
-};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use self::message::{Entry, Message};
 use super::interface;
-use super::packet::set_option;
+use super::netlink::{ROOM, ask};
 use crate::mailbox::{event_descriptor, ring};
 use crate::process::{AbortOnPanic, lock};
 
@@ -46,8 +44,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_secs(1);
 /// The kernel has given up asking after three seconds, unless somebody told it otherwise, and says so.
 const GIVES_UP: Duration = Duration::from_secs(5);
-/// The kernel answers at once; so long nobody waits for it.
-const ANSWER: Duration = Duration::from_secs(5);
 /// A table that changes while it is told is asked for so often.
 const TRIES: usize = 3;
 
@@ -276,7 +272,7 @@ impl Follower {
             }
             Message::Gone(index, address) => drop(self.entries.remove(&(index, address))),
             Message::Interface | Message::Broken => self.is_stale = true,
-            Message::Done { .. } | Message::Answer(_) | Message::Other => {}
+            Message::Other => {}
         }
     }
 
@@ -401,17 +397,18 @@ fn subscribe() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Bytes that the kernel puts into a message at most.
-const ROOM: usize = 32 << 10;
-
 /// All of the table.
 fn table() -> io::Result<BTreeMap<(i32, IpAddr), Entry>> {
     let mut entries = BTreeMap::new();
     for _ in 0..TRIES {
         entries.clear();
-        let is_torn = ask(&message::dump(), |entry| {
-            entries.insert((entry.index, entry.address), entry);
-        })?;
+        let mut is_broken = false;
+        let is_torn = ask(&message::dump(), |kind, body| match message::of(kind, body) {
+            Message::Neighbour(entry) => {
+                entries.insert((entry.index, entry.address), entry);
+            }
+            other => is_broken |= other == Message::Broken,
+        })? || is_broken;
         if !is_torn {
             break;
         }
@@ -422,39 +419,11 @@ fn table() -> io::Result<BTreeMap<(i32, IpAddr), Entry>> {
 /// Has the kernel use an address on an interface. For that it wants CAP_NET_ADMIN; whoever lacks it
 /// sends there what nobody takes.
 fn use_it(index: i32, interface: &str, address: IpAddr) -> io::Result<()> {
-    match ask(&message::use_it(index, address), drop) {
+    match ask(&message::use_it(index, address), |_, _| {}) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
             send_there(index, interface, address)
         }
         answered => answered.map(drop),
-    }
-}
-
-/// Asks the kernel, by a socket that nobody has been answered on. Returns whether what was said may
-/// not fit.
-fn ask(request: &[u8], mut each: impl FnMut(Entry)) -> io::Result<bool> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    let limit = libc::timeval { tv_sec: ANSWER.as_secs() as libc::time_t, tv_usec: 0 };
-    set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, &limit)?;
-    send(&socket, request, SendFlags::empty())?;
-    let mut bytes = [0; ROOM];
-    loop {
-        let count = match recv(&socket, &mut bytes, RecvFlags::empty()) {
-            Ok((count, _)) => count,
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        for message in message::messages(&bytes[..count]) {
-            match message {
-                Message::Neighbour(entry) => each(entry),
-                Message::Done { is_torn } => return Ok(is_torn),
-                Message::Answer(0) => return Ok(false),
-                Message::Answer(why) => return Err(io::Error::from_raw_os_error(why)),
-                Message::Broken => return Ok(true),
-                Message::Gone(..) | Message::Interface | Message::Other => {}
-            }
-        }
     }
 }
 

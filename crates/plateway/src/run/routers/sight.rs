@@ -13,13 +13,14 @@ use mpls::Via;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
 use reactor::{
-    Interface, is_of_a_link, look_at_interface, look_at_peer, look_at_station, may_open_links,
+    Interface, delays_what_is_first, is_of_a_link, look_at_interface, look_at_peer,
+    look_at_station, may_open_links,
 };
 use wire::ethernet::{HEADER_SIZE, MacAddress};
 
 use super::tunnels::peer_options;
 use super::{RunError, next_hops};
-use crate::config::link::LinkConfig;
+use crate::config::link::{LinkAccess, LinkConfig};
 use crate::config::model::HiArgs;
 use crate::config::thing::Configured as _;
 use crate::protocols::mpls::loops::{self, Circle};
@@ -71,7 +72,34 @@ pub(crate) fn look_at_port(
         Some(next_hops::shown(address, found, interface))
     });
     let words = [words.to_owned()].into_iter().chain(hops).collect::<Vec<_>>().join("; ");
-    RoutedSight::of(words, facts, None)
+    let told = facts.filter(|_| sends_bfd(link, routing)).and_then(|_| delay_of_bfd(link));
+    RoutedSight::of(words, facts, told)
+}
+
+/// Whether BFD goes by a link and waits with its interface: not where the router keeps the queue (a
+/// rate), and not over AF_XDP, which goes past the kernel's.
+fn sends_bfd(link: &LinkConfig, routing: &Routing) -> bool {
+    let is_by = |name: &str| name == link.name;
+    let paths = |lsp: &str| {
+        let lsp = routing.lsps.iter().find(|one| one.name == lsp);
+        lsp.is_some_and(|lsp| lsp.hops().any(|hop| is_by(&hop.link)))
+    };
+    let mut pseudowires = routing.pseudowires.iter().filter(|one| one.bfd.is_some());
+    let has_rate = routing.ports.iter().any(|port| is_by(&port.link) && port.rate.is_some());
+    let is_watched = routing.neighbours.iter().any(|one| is_by(&one.link))
+        || pseudowires.any(|one| paths(&one.lsp) || one.backup.as_deref().is_some_and(paths));
+    is_watched && !has_rate && link.access != LinkAccess::Xdp
+}
+
+/// What deserves to be told of the queue of an interface by which BFD goes. One that does not say how
+/// it queues is not spoken of.
+fn delay_of_bfd(link: &LinkConfig) -> Option<String> {
+    let interface = &link.ethernet.interface;
+    let kind = delays_what_is_first(interface).ok()??;
+    Some(format!(
+        "{}: {interface} queues by {kind}, which lets BFD wait behind data: give the link a rate, or tc qdisc replace dev {interface} root prio",
+        link.title()
+    ))
 }
 
 /// Looks at the interface of a circuit, and whether this user may open it.

@@ -1,16 +1,16 @@
 //! Messages of rtnetlink, as far as the kernel's table of neighbours needs them.
 //!
 //! ```text
-//!   nlmsghdr   length (4) | type (2) | flags (2) | sequence (4) | port (4)
 //!   ndmsg      family (1) | pad (3) | index of the interface (4) | state (2) | flags (1) | type (1)
-//!   rtattr     length (2) | type (2) | value, padded to 4 bytes
 //! ```
 //! In: bytes of a netlink socket, in the machine's own order. Out: one value a message; what concerns
 //! nothing here is [`Message::Other`]. Errors: none is told, since whoever reads looks at the whole
-//! table again after what it does not understand. Spec: rtnetlink(7), netlink(7), and the kernel's
+//! table again after what it does not understand. Spec: rtnetlink(7), and the kernel's
 //! include/uapi/linux/neighbour.h.
 
 use std::net::IpAddr;
+
+use crate::link::netlink::{self, attributes, half, word};
 
 /// What the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,6 @@ pub(super) enum Message {
     Gone(i32, IpAddr),
     /// An interface is not what it was.
     Interface,
-    /// All that was asked for has been said; whether it changed meanwhile, so that it may not fit.
-    Done { is_torn: bool },
-    /// What was asked for was done, or the system's number for why not.
-    Answer(i32),
     /// Something else.
     Other,
     /// The rest makes no sense, or messages were lost.
@@ -57,71 +53,45 @@ impl Entry {
     }
 }
 
-/// Bytes of `nlmsghdr`, `ndmsg` and `rtattr`.
-const HEADER: usize = 16;
+/// Bytes of `ndmsg`.
 const BODY: usize = 12;
-const ATTRIBUTE: usize = 4;
 
 /// The messages of what a socket received.
 pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = Message> + '_ {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let length = word(rest, 0).map_or(0, |length| length as usize);
-        if !(HEADER..=rest.len()).contains(&length) {
-            rest = &[];
-            return Some(Message::Broken);
-        }
-        let (message, behind) = rest.split_at(length);
-        rest = behind.get(aligned(length) - length..).unwrap_or_default();
-        Some(parse(message).unwrap_or(Message::Broken))
+    netlink::messages(bytes).map(|message| match message {
+        netlink::Message::Of(kind, body) => of(kind, body),
+        netlink::Message::Done { .. } | netlink::Message::Answer(_) => Message::Other,
+        netlink::Message::Broken => Message::Broken,
     })
 }
 
-/// One message, whose header is there.
-fn parse(message: &[u8]) -> Option<Message> {
-    let (kind, flags) = (half(message, 4)?, half(message, 6)?);
-    let body = &message[HEADER..];
-    Some(match kind {
-        libc::RTM_NEWNEIGH => entry(body)?.map_or(Message::Other, Message::Neighbour),
+/// A message of this type.
+pub(super) fn of(kind: u16, body: &[u8]) -> Message {
+    let message = match kind {
+        libc::RTM_NEWNEIGH => entry(body).map(|entry| entry.map(Message::Neighbour)),
         libc::RTM_DELNEIGH => {
-            entry(body)?.map_or(Message::Other, |entry| Message::Gone(entry.index, entry.address))
+            entry(body).map(|entry| entry.map(|entry| Message::Gone(entry.index, entry.address)))
         }
-        libc::RTM_NEWLINK | libc::RTM_DELLINK => Message::Interface,
-        DONE => Message::Done { is_torn: flags & libc::NLM_F_DUMP_INTR as u16 != 0 },
-        // The number is negative, or 0.
-        ERROR => Message::Answer(word(body, 0)?.cast_signed().wrapping_neg()),
-        OVERRUN => Message::Broken,
-        _ => Message::Other,
-    })
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => Some(Some(Message::Interface)),
+        _ => Some(None),
+    };
+    message.unwrap_or(Some(Message::Broken)).unwrap_or(Message::Other)
 }
-
-const DONE: u16 = libc::NLMSG_DONE as u16;
-const ERROR: u16 = libc::NLMSG_ERROR as u16;
-const OVERRUN: u16 = libc::NLMSG_OVERRUN as u16;
 
 /// `Some(None)`: one of no address of IP, such as a bridge's.
 fn entry(body: &[u8]) -> Option<Option<Entry>> {
     let (family, index, state) = (*body.first()?, word(body, 4)?.cast_signed(), half(body, 8)?);
     let (mut address, mut mac) = (None, None);
-    let mut rest = body.get(BODY..)?;
-    while !rest.is_empty() {
-        let length = usize::from(half(rest, 0)?);
-        let value = rest.get(ATTRIBUTE..length)?;
-        match half(rest, 2)? & !FLAGS {
+    for attribute in attributes(body.get(BODY..)?) {
+        let (kind, value) = attribute?;
+        match kind {
             libc::NDA_DST => address = ip(family, value),
             libc::NDA_LLADDR => mac = value.try_into().ok(),
             _ => {}
         }
-        rest = rest.get(aligned(length)..).unwrap_or_default();
     }
     Some(address.map(|address| Entry { index, address, state, mac }))
 }
-
-/// Bits of an attribute's type that are none of it.
-const FLAGS: u16 = 0xc000;
 
 fn ip(family: u8, value: &[u8]) -> Option<IpAddr> {
     match i32::from(family) {
@@ -133,8 +103,7 @@ fn ip(family: u8, value: &[u8]) -> Option<IpAddr> {
 
 /// That all of the table is told, of IPv4 and IPv6.
 pub(super) fn dump() -> Vec<u8> {
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    request(libc::RTM_GETNEIGH, flags, libc::AF_UNSPEC, (0, 0), &[])
+    netlink::dump(libc::RTM_GETNEIGH, &body(libc::AF_UNSPEC, 0, 0, &[]))
 }
 
 /// That the kernel asks for an address on an interface, as if something were sent there: what is not
@@ -145,63 +114,33 @@ pub(super) fn use_it(index: i32, address: IpAddr) -> Vec<u8> {
         IpAddr::V4(four) => (libc::AF_INET, four.octets().to_vec()),
         IpAddr::V6(six) => (libc::AF_INET6, six.octets().to_vec()),
     };
-    request(libc::RTM_NEWNEIGH, flags, family, (index, libc::NTF_USE), &value)
+    netlink::request(libc::RTM_NEWNEIGH, flags, &body(family, index, libc::NTF_USE, &value))
 }
 
-fn request(
-    kind: u16,
-    flags: u16,
-    family: i32,
-    (index, used): (i32, u8),
-    address: &[u8],
-) -> Vec<u8> {
-    let mut bytes = vec![0; HEADER];
-    bytes.extend([family as u8, 0, 0, 0]);
+/// Of no state and no type of route.
+fn body(family: i32, index: i32, used: u8, address: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![family as u8, 0, 0, 0];
     bytes.extend(index.to_ne_bytes());
-    // No state, and no type of route.
     bytes.extend([0, 0, used, 0]);
     if !address.is_empty() {
-        bytes.extend(((ATTRIBUTE + address.len()) as u16).to_ne_bytes());
-        bytes.extend(libc::NDA_DST.to_ne_bytes());
-        bytes.extend(address);
+        netlink::push(&mut bytes, libc::NDA_DST, address);
     }
-    let length = bytes.len() as u32;
-    bytes[..4].copy_from_slice(&length.to_ne_bytes());
-    bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
     bytes
-}
-
-fn aligned(length: usize) -> usize {
-    length.next_multiple_of(4)
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::netlink::{HEADER, request};
 
     /// A message as the kernel sends it: `RTM_NEWNEIGH` of 10.0.0.2 on interface 7, with what this
     /// room skips (`NDA_PROBES`) in between.
     fn told(kind: u16, state: u16, mac: &[u8]) -> Vec<u8> {
-        let mut bytes = request(kind, 0, libc::AF_INET, (7, 0), &[10, 0, 0, 2]);
-        bytes[HEADER + 8..HEADER + 10].copy_from_slice(&state.to_ne_bytes());
-        for (kind, value) in [(libc::NDA_PROBES, &[1, 0, 0, 0][..]), (libc::NDA_LLADDR, mac)] {
-            bytes.extend(((ATTRIBUTE + value.len()) as u16).to_ne_bytes());
-            bytes.extend(kind.to_ne_bytes());
-            bytes.extend(value);
-            bytes.resize(aligned(bytes.len()), 0);
-        }
-        let length = bytes.len() as u32;
-        bytes[..4].copy_from_slice(&length.to_ne_bytes());
-        bytes
+        let mut bytes = body(libc::AF_INET, 7, 0, &[10, 0, 0, 2]);
+        bytes[8..10].copy_from_slice(&state.to_ne_bytes());
+        netlink::push(&mut bytes, libc::NDA_PROBES, &[1, 0, 0, 0]);
+        netlink::push(&mut bytes, libc::NDA_LLADDR, mac);
+        request(kind, 0, &bytes)
     }
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -240,13 +179,9 @@ mod tests {
     #[test]
     fn messages_come_one_behind_the_other_and_others_are_passed_over() {
         let mut all = told(libc::RTM_DELNEIGH, 0, &MAC);
-        all.extend(request(libc::RTM_NEWLINK, 0, 0, (7, 0), &[]));
-        all.extend(request(libc::RTM_NEWADDR, 0, 0, (7, 0), &[]));
-        let torn = libc::NLM_F_DUMP_INTR as u16;
-        all.extend(request(DONE, torn, 0, (0, 0), &[]));
-        let mut refused = request(ERROR, 0, 0, (0, 0), &[]);
-        refused[HEADER..HEADER + 4].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
-        all.extend(refused);
+        all.extend(request(libc::RTM_NEWLINK, 0, &[]));
+        all.extend(request(libc::RTM_NEWADDR, 0, &[]));
+        all.extend(request(libc::NLMSG_DONE as u16, 0, &[0; 4]));
         // A neighbour of a bridge has no address of IP.
         let mut bridge = told(libc::RTM_NEWNEIGH, libc::NUD_REACHABLE, &MAC);
         bridge[HEADER] = libc::AF_BRIDGE as u8;
@@ -256,8 +191,7 @@ mod tests {
             Message::Gone(7, address()),
             Message::Interface,
             Message::Other,
-            Message::Done { is_torn: true },
-            Message::Answer(libc::EPERM),
+            Message::Other,
             Message::Other,
         ];
         assert_eq!(seen, wanted);
