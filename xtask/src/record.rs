@@ -24,6 +24,7 @@ pub(crate) const VARIABLE: &str = "PLATEWAY_RECORD";
 const ENUMS: &[&str] = &[
     "shard::mail::Mail",
     "shard::mail::Order",
+    "shard::mail::DiskMessage",
     "shard::mail::Answer",
     "shard::mail::News",
     "shard::mail::ImportEvent",

@@ -50,6 +50,10 @@ pub const QUARANTINE_DEFAULT: Duration = Duration::from_secs(60);
 /// them, but sends them at once, and none that are older than a second are expected of it.
 pub const RESYNC_FRAMES: u32 = 64;
 pub const RESYNC_TIME: Duration = Duration::from_secs(1);
+/// The same of a sender of little, who would not send that many for long: fewer, in a longer time in
+/// which nothing else comes. Who kept frames sends them at once, so that a row of eight does not last.
+pub const RESYNC_FRAMES_FEW: u32 = 8;
+pub const RESYNC_TIME_FEW: Duration = Duration::from_secs(3);
 /// The same of one whose other end is heard for the first time: it may have been there for long, or
 /// not.
 pub const RESYNC_FRAMES_DOUBTED: u32 = 4;

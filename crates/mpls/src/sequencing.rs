@@ -7,8 +7,8 @@
 //! pseudowire's receiver knows a frame by 65,535 numbers, so one that is later than 32,767 frames
 //! counts as ahead. A receiver that begins takes the first number that comes for the expected one,
 //! and one whose sender began anew follows it after [`RESYNC_FRAMES`] late frames in a row of which
-//! each is the next of the one before, and which came over [`RESYNC_TIME`]; the last of these is dropped
-//! as well.
+//! each is the next of the one before, and which came over [`RESYNC_TIME`], or fewer over longer; the
+//! last of these is dropped as well.
 //! No errors. Spec: RFC 4385 clauses 4.1 and 4.2, RFC 3931 clause 4.6.1, RFC 2890 clause 2.2;
 //! beginning with any number and following are ours.
 
@@ -16,7 +16,9 @@ use block::{Instant, planted};
 use contract::counters;
 use wire::sequence::{Arrival, Numbers};
 
-use crate::limits::{RESYNC_FRAMES, RESYNC_FRAMES_DOUBTED, RESYNC_TIME};
+use crate::limits::{
+    RESYNC_FRAMES, RESYNC_FRAMES_DOUBTED, RESYNC_FRAMES_FEW, RESYNC_TIME, RESYNC_TIME_FEW,
+};
 use crate::reorder::Waiting;
 
 /// What is done with sequence numbers, at both ends of a tunnel.
@@ -219,9 +221,10 @@ impl Receiver {
         }
         self.late = self.late.saturating_add(1);
         self.late_next = self.numbers.next(number);
-        let is_over =
-            now.since(self.late_since) >= RESYNC_TIME || planted("late-bursts-are-followed");
-        if self.late >= self.late_needed && is_over {
+        let lasted = now.since(self.late_since);
+        let is_over = lasted >= RESYNC_TIME || planted("late-bursts-are-followed");
+        let are_few = self.late >= RESYNC_FRAMES_FEW && lasted >= RESYNC_TIME_FEW;
+        if self.late >= self.late_needed && is_over || are_few {
             self.expected = Some(self.late_next);
             (self.late, self.late_needed) = (0, RESYNC_FRAMES);
             self.counters.resynced += 1;
@@ -324,6 +327,23 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_of_little_that_began_anew_is_followed_after_eight_of_three_seconds() {
+        let half = Duration::from_millis(500);
+        let mut receiver = new();
+        assert_eq!(take(&mut receiver, [1000]), [1000]);
+        assert_eq!(take_each(&mut receiver, half, 1..=10), [9, 10]);
+        assert_eq!(receiver.counters, SequenceCounters { resynced: 1, ..Default::default() });
+        // Fewer, faster, or with something else in between show nothing.
+        let mut receiver = new();
+        assert_eq!(take(&mut receiver, [1000]), [1000]);
+        assert_eq!(take_each(&mut receiver, half, 1..=7), [0; 0]);
+        assert_eq!(take_each(&mut receiver, Duration::from_millis(400), 21..=28), [0; 0]);
+        let between = [1, 2, 3, 4, 1001, 5, 6, 7, 8, 9, 11, 12, 13, 1002];
+        assert_eq!(take_each(&mut receiver, half, between), [1001, 1002]);
+        assert_eq!(receiver.counters.resynced, 0);
+    }
+
+    #[test]
     fn one_that_is_in_doubt_is_followed_sooner_unless_it_fits() {
         let second = Duration::from_secs(1);
         let mut receiver = new();
@@ -333,9 +353,9 @@ mod tests {
         assert_eq!(take_each(&mut receiver, second, 31..=36), [35, 36]);
         assert_eq!(receiver.counters.resynced, 1);
         // Then it is as any other, and so is one whose frames go on from what was there.
-        assert_eq!(take_each(&mut receiver, second, 1..=20), [0; 0]);
+        assert_eq!(take_each(&mut receiver, second, 1..=7), [0; 0]);
         receiver.doubt();
-        assert_eq!(take_each(&mut receiver, second, [37].into_iter().chain(1..=20)), [37]);
+        assert_eq!(take_each(&mut receiver, second, [37].into_iter().chain(1..=7)), [37]);
     }
 
     #[test]

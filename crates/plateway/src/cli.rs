@@ -42,6 +42,7 @@ const CONFIG_DEFAULT: &str = "plateway.toml";
         nvme+tcp://host:port/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1]\n  \
         iscsi://[USER@]host:port/IQN/LUN[?sessions=N&depth=D&hdgst=0|1&ddgst=0|1&secret_file=PATH&mutual_user=USER&mutual_secret_file=PATH]\n  \
         aoe://INTERFACE[,INTERFACE]/SHELF.SLOT[?window=N&vlan=N]\n  \
+        aoe://pw:NAME/SHELF.SLOT[?window=N] (behind a pseudowire of the configuration; a command needs --config)\n  \
         volume:NAME (with --config)\n  \
         delay:US,DISK  faulty:SEED,DISK (around a disk of this machine)\n\
         A file has a multiple of 512 bytes, or tail=ignore leaves its end out. create makes one where there is none, and changes none that is there.\n\
@@ -72,7 +73,7 @@ pub(crate) enum Command {
     Check(ConfigArgs),
     /// Bring a running server to a configuration, without touching unrelated sessions
     #[command(
-        after_help = "New disks, volumes, listeners and exports come first, removals after them; a step\n\
+        after_help = "New links, routers, disks, volumes, listeners and exports come first, removals after them; a step\n\
         that fails is undone with those before it. `plateway check` shows the same steps, names the hosts that\n\
         would lose what they use, and changes nothing."
     )]

@@ -8,7 +8,8 @@
 //!
 //! Every shard has an association of its own with each remote disk, so no request changes shards;
 //! what that means for durability and for requests in flight at a break is written down in
-//! docs/decisions/0006-imports-per-shard.md. An import that was removed lives on among the
+//! docs/decisions/0006-imports-per-shard.md. A disk behind a link of one shard is reached by that one
+//! alone (`elsewhere` has what the others do). An import that was removed lives on among the
 //! *retired* until the driver has closed its connections, so that no event comes too late for it.
 
 use core::iter::from_fn;
@@ -119,21 +120,22 @@ impl Imports {
     }
 
     /// Adds an import, which begins to connect at once; order `number` is answered once it is
-    /// connected or has given up. One that stood in for the disk is retired.
+    /// connected or has given up. One that stood in for the disk is retired. `sharers` shards have
+    /// one.
     pub(crate) fn add(
         &mut self,
         now: Instant,
         disk: DiskId,
         number: u64,
         settings: ImportSettings,
-        shard: Settings,
+        (shard, sharers): (Settings, u16),
     ) {
         self.last_serial += 1;
         self.unsettled = true;
         let order = Some((number, now + settings.connect_deadline()));
         // The seed differs by shard and disk, so that back-offs do not march in step.
         let seed = shard.seed ^ u64::from(disk.0) << 32 ^ u64::from(shard.shard.0);
-        let remote = Remote::new(settings, shard, seed);
+        let remote = Remote::new(settings, shard, sharers, seed);
         let import = Import { disk, serial: self.last_serial, remote, order, renewed: false };
         if let Some(old) = self.live.insert(disk.0, import) {
             self.retired.push(old);

@@ -2,7 +2,7 @@
 //!
 //! What lives here: the ways from bytes to sessions and from frames to targets, of requests to
 //! volumes and of completions back; the line of those who wait for memory; timers; imports
-//! (initiators that stand in for disks); mail between shards and orders of the control thread. What
+//! (initiators that stand in for disks, here or on another shard); mail between shards and orders of the control thread. What
 //! does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and
 //! clocks (`reactor`, `sim`). Read [`shard`] first, then `mail`. Which protocols there are is said
 //! in [`protocols`] and, for disks that are reached by one, in `remote`; who carries frames of
@@ -11,6 +11,7 @@
 mod carriers;
 pub mod client;
 mod dispatch;
+mod elsewhere;
 mod imports;
 pub mod mail;
 pub mod protocols;
@@ -21,7 +22,7 @@ mod timers;
 
 pub use carriers::{RouterId, Subject};
 pub use client::{ClientContext, InternalClient};
-pub use mail::{Answer, ImportEvent, Mail, News, Order};
+pub use mail::{Answer, DiskMessage, ImportEvent, Mail, News, Order};
 pub use protocols::{
     AoeExport, Export, ExportKey, Listening, NamedHosts, Protocol, StoreKey, StoredValue,
 };

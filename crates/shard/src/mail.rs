@@ -6,8 +6,8 @@
 //! docs/decisions/0005-apply.md): so no shard uses what another does not know yet, except for mail
 //! that was under way, which every room tolerates.
 
-use block::VolumeId;
 use block::record::passed_variant;
+use block::{Completion, Request, ShardId, VolumeId};
 use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, ListenerId, VirtualLinks};
 use mpls::{Change, RouterId, RouterReport};
 use reservation::{PathGroup, PathState, Paths, Reservation, SetBy, replica};
@@ -28,6 +28,8 @@ pub enum Mail {
     Volume(volume::Message),
     /// Between the machines of one protocol on two shards.
     Protocol(ProtocolMessage),
+    /// Between a shard and the one that reaches a disk for it. Boxed, so that other mail stays small.
+    Disk(Box<DiskMessage>),
     /// Between two shards: reservations.
     Reservation(replica::Message<Reservation>),
     /// Between two shards: states of paths.
@@ -74,6 +76,7 @@ impl Mail {
                     ProtocolMessage::Iscsi(message) => passed_variant("mail", message),
                 }
             }
+            Mail::Disk(message) => passed_variant("mail", &**message),
             Mail::Reservation(message) => passed_variant("mail", message),
             Mail::Paths(message) => passed_variant("mail", message),
             Mail::Stored { key, .. } => passed_variant("mail", key),
@@ -96,6 +99,15 @@ impl Mail {
     }
 }
 
+/// What shards write to each other of a disk that one of them reaches for all.
+#[derive(Debug)]
+pub enum DiskMessage {
+    /// To the shard that reaches the disk.
+    Ask(DiskId, Request),
+    /// From it, to the one that asked.
+    Done(Completion),
+}
+
 /// What the control thread wants.
 #[derive(Debug)]
 pub enum Order {
@@ -111,7 +123,12 @@ pub enum Order {
         /// Its number.
         disk: DiskId,
         settings: Box<ImportSettings>,
+        /// The shard that reaches it for all; `None`: each does by itself. The others answer at once,
+        /// and have the disk with [`AddReached`](Self::AddReached).
+        by: Option<ShardId>,
     },
+    /// What the shard found that reaches a disk for all: the others ask that one from now on.
+    AddReached { disk: DiskId, facts: DiskFacts },
     /// A disk has another size. What a failure protects stays protected.
     FollowDisk { disk: DiskId, facts: DiskFacts },
     /// A disk was reopened; it takes writes again.

@@ -112,21 +112,27 @@ macro_rules! each_frame {
 }
 
 impl Remote {
-    pub(crate) fn new(settings: ImportSettings, shard: Settings, seed: u64) -> Remote {
+    /// `sharers` shards have one of the disk, of which this is one.
+    pub(crate) fn new(
+        settings: ImportSettings,
+        shard: Settings,
+        sharers: u16,
+        seed: u64,
+    ) -> Remote {
         match settings {
             ImportSettings::NvmeTcp(settings) => {
-                let initiator = nvme_tcp::Initiator::new(settings, shard.shards > 1, seed);
+                let initiator = nvme_tcp::Initiator::new(settings, sharers > 1, seed);
                 Remote::Stream(StreamInitiator::NvmeTcp(Box::new(initiator)))
             }
             ImportSettings::Aoe(mut settings) => {
-                settings.sharers = shard.shards;
+                settings.sharers = sharers;
                 settings.tag_partition = shard.shard.0 as u8;
                 let initiator = aoe::Initiator::new(settings, seed);
                 Remote::Frame(FrameInitiator::Aoe(Box::new(initiator)))
             }
             ImportSettings::Iscsi(mut settings) => {
                 settings.isid[5] = shard.shard.0 as u8;
-                let initiator = iscsi_tcp::Initiator::new(settings, shard.shards > 1, seed);
+                let initiator = iscsi_tcp::Initiator::new(settings, sharers > 1, seed);
                 Remote::Stream(StreamInitiator::Iscsi(Box::new(initiator)))
             }
         }

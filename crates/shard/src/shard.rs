@@ -32,6 +32,7 @@ use reservation::PathGroup;
 use volume::{Layout, Volumes};
 
 use crate::client::{ClientContext, InternalClients};
+use crate::elsewhere::Elsewhere;
 use crate::imports::Imports;
 use crate::machine;
 use crate::mail::{Mail, News};
@@ -104,6 +105,7 @@ pub struct Shard {
     lines: Lines,
     timers: Timers,
     imports: Imports,
+    elsewhere: Elsewhere,
     frames: Frames,
     reservations: Reservations,
     paths: PathStates,
@@ -133,6 +135,7 @@ impl Shard {
             lines: Lines::default(),
             timers: Timers::default(),
             imports: Imports::default(),
+            elsewhere: Elsewhere::default(),
             frames: Frames::default(),
             reservations: Reservations::new(shard, shards),
             paths: PathStates::new(shard, shards),
@@ -343,6 +346,7 @@ impl Shard {
                         self.route_outbox(now, memory);
                     }
                     Mail::Protocol(message) => self.protocols.handle_message(now, from, message),
+                    Mail::Disk(message) => self.handle_disk_mail(now, *message, memory),
                     Mail::Reservation(message) => self.reservations.handle_mail(from, message),
                     Mail::Paths(message) => self.paths.handle_mail(from, message),
                     Mail::Stored { key, version, stored } => {

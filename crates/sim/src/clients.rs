@@ -145,7 +145,8 @@ impl Run {
     pub(crate) fn import(&mut self, index: usize, shard: usize) {
         let settings = import_settings(&self.setup, index);
         self.orders += 1;
-        let order = Order::AddImport { disk: import_disk(index), settings: Box::new(settings) };
+        let (disk, settings) = (import_disk(index), Box::new(settings));
+        let order = Order::AddImport { disk, settings, by: None };
         let mail = Mail::Order { number: self.orders, order: Box::new(order) };
         self.world.order(self.clients[index].host, shard, mail);
     }

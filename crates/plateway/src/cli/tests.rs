@@ -53,6 +53,7 @@ fn the_lines_of_the_help_are_accepted() {
         "discover aoe://eth1,eth2?vlan=5 --time 3 --json",
         "serve ram:1GiB --aoe eth1/7.0 --hosts 02:00:00:00:00:01",
         "bench aoe://eth1/7.0?window=16 --rw randread",
+        "bench aoe://pw:far/7.0?window=16 --config router.toml --verify --overwrite",
         "demo --keep",
         "sim --seed 1 --seeds 5 --twice --plant drops-flush --scenario kill --trace",
         "dissect a.pcap --json",

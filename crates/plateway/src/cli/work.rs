@@ -17,7 +17,8 @@ use crate::protocols::{DiscoverFlags, DiscoveryTarget, parse_target};
     plateway bench nvme+tcp://127.0.0.1:4420/nqn.2026-11.net.plateway:v0/1 --rw randread --bs 4k --iodepth 32\n  \
     plateway bench ram:1GiB --rw randrw=75 --numjobs 4 --time 10s --svg bench.svg --log bench.csv\n  \
     plateway bench file:/srv/a.img --rw randwrite --fsync 1 --offset 1g --size 4g --overwrite\n  \
-    plateway bench volume:v0 --config plateway.toml --rw write --bs 128k --overwrite\n\n\
+    plateway bench volume:v0 --config plateway.toml --rw write --bs 128k --overwrite\n  \
+    plateway bench aoe://pw:store/7.0 --config router.toml --rw randread\n\n\
     --rate makes it an open loop: requests start on schedule, and latency counts from the schedule.\n\
     Sizes are fio's: 4k is 4096 bytes. Writes refuse a disk that holds data unless --overwrite is given.\n\
     Where nothing comes back for 30 s, or for 10 s at the end, it ends and tells what came, as on Ctrl-C.\n\n\
@@ -26,7 +27,7 @@ pub(crate) struct BenchArgs {
     /// The disk to measure
     #[arg(value_name = "DISK")]
     pub(crate) disk: DiskUri,
-    /// The configuration that names the volume of volume:NAME
+    /// The configuration that names the volume of volume:NAME, or the pseudowire of aoe://pw:NAME/7.0
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// read, write, trim, randread, randwrite, randtrim, or a mix: rw=75 and randrw=75 read three quarters, and rw=70,10 trims a tenth, too
@@ -98,7 +99,7 @@ pub(crate) struct CopyArgs {
     /// The disk to write, at least as large
     #[arg(value_name = "DST")]
     pub(crate) destination: DiskUri,
-    /// The configuration that names the volume of volume:NAME
+    /// The configuration that names the volume of volume:NAME, or the pseudowire of aoe://pw:NAME/7.0
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Read back and compare; this is the default

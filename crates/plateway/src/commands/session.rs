@@ -3,9 +3,11 @@
 //!
 //! A disk of any URI is opened as a `single` volume of a configuration without exports, so
 //! everything between a request and the media is what hosts get too; `volume:NAME` takes its volume
-//! and the disks of it out of the configuration that names them, unless a server has them open.
+//! and the disks of it out of the configuration that names them, unless a server has them open, and a
+//! disk behind a pseudowire (`aoe://pw:NAME/7.0`) that pseudowire and what it needs of its router.
 //! Units: bytes. Errors name the disk and what was seen.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -26,6 +28,7 @@ use super::INTERRUPTED;
 use super::workload_host::{Reading, Told, WorkloadHost};
 use crate::config::defaults::Defaults;
 use crate::config::disk::DiskConfig;
+use crate::config::link::{LinkConfig, pseudowire_link};
 use crate::config::model::HiArgs;
 use crate::config::server::{DriverChoice, MEMORY_PER_SHARD_MIN, Server};
 use crate::config::uri::DiskUri;
@@ -231,6 +234,7 @@ fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiAr
         });
         names.push(volume);
     }
+    take_pseudowires(opening.config, &defaults, &mut args)?;
     Ok((args, names))
 }
 
@@ -300,6 +304,52 @@ fn take_volume(
     }
     into.volumes.push(volume.clone());
     Ok(name.to_owned())
+}
+
+/// Copies what the pseudowires need by which disks are reached out of a configuration: their router
+/// runs here as long as the disks are open.
+fn take_pseudowires(
+    config: Option<&Path>,
+    defaults: &Defaults,
+    into: &mut HiArgs,
+) -> miette::Result<()> {
+    let names: BTreeSet<&str> = into.disks.iter().filter_map(DiskConfig::pseudowire).collect();
+    let Some(first) = names.first() else { return Ok(()) };
+    let Some(path) = config else {
+        return Err(miette::miette!(
+            help = "name it with --config router.toml",
+            "{}: expected the configuration that has this pseudowire, seen none",
+            pseudowire_link(first)
+        ));
+    };
+    // Its warnings are for who serves it.
+    let args = crate::config::load(path, defaults)?.args;
+    let ends: BTreeSet<&str> = args.routing.ends().map(|one| one.name.as_str()).collect();
+    if let Some(name) = names.difference(&ends).next() {
+        let expected = match ends.is_empty() {
+            true => "one without a circuit, of which there is none".to_owned(),
+            false => format!("one of {}", ends.iter().copied().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(miette::miette!(
+            "{} has no pseudowire {name} that ends in this process: expected {expected}",
+            path.display()
+        ));
+    }
+    if control::Client::new(&args.server.control).status().is_ok() {
+        return Err(miette::miette!(
+            help = "have that server reach the disk, as a [[disk]] of its file, or stop it",
+            "{}: a server on {} has this pseudowire",
+            pseudowire_link(first),
+            args.server.control.display()
+        ));
+    }
+    let routing = args.routing.of_ends(&names.into_iter().collect::<Vec<_>>());
+    into.routing = routing.expect("all of them are there");
+    let is_port = |link: &LinkConfig| into.routing.ports.iter().any(|port| port.link == link.name);
+    into.links = args.links.into_iter().filter(is_port).collect();
+    // By which this process has the address on the pseudowire that the server has.
+    into.server.state = args.server.state;
+    Ok(())
 }
 
 /// Whether SIGINT or SIGTERM came. Once that was noticed, the next one ends the process at once;

@@ -18,6 +18,7 @@ use super::resolve::Resolver;
 use super::text::quoted;
 use super::thing::{Change, Configured, SIZE_KEY, Thing};
 use super::uri::{DiskUri, UriError};
+use crate::protocols::pseudowire_title;
 
 table! {
     LowDisk = "[[disk]]" {
@@ -72,9 +73,17 @@ impl Configured for DiskConfig {
         vec![(SIZE_KEY, size), (POLL_KEY, self.poll.to_string())]
     }
 
+    fn stands_on(&self) -> Vec<String> {
+        self.pseudowire().map(pseudowire_title).into_iter().collect()
+    }
+
     fn excludes(&self, other: &Thing) -> bool {
-        let Thing::Disk(other) = other else { return false };
-        self.name == other.name || self.uri.same_backing(&other.uri)
+        match other {
+            Thing::Disk(other) => self.name == other.name || self.uri.same_backing(&other.uri),
+            // One that is where it is reached.
+            Thing::Export(other) => other.excludes(&Thing::Disk(self.clone())),
+            _ => false,
+        }
     }
 
     fn change(&self, to: &Thing) -> Result<Change, Refused> {
@@ -131,6 +140,14 @@ impl DiskConfig {
     /// A disk of which nothing is said but its name and where its blocks are.
     pub(crate) fn plain(name: String, uri: DiskUri) -> Self {
         Self { name, uri, required: false, poll: Poll::default(), read_only: false }
+    }
+
+    /// The pseudowire of this process behind which it is.
+    pub(crate) fn pseudowire(&self) -> Option<&str> {
+        match self.uri.innermost() {
+            DiskUri::Remote(uri) => uri.pseudowire(),
+            _ => None,
+        }
     }
 
     /// Whether it is the same disk in memory as another, whenever either takes the memory.

@@ -153,6 +153,11 @@ impl LinkConfig {
     }
 }
 
+/// What the link of a pseudowire is called.
+pub(crate) fn pseudowire_link(name: &str) -> String {
+    format!("{PSEUDOWIRE_PREFIX}{name}")
+}
+
 /// What a link is called in steps.
 pub(crate) fn link_title(name: &str) -> String {
     match name.strip_prefix(PSEUDOWIRE_PREFIX) {
@@ -219,6 +224,8 @@ pub(crate) struct Links {
     pub(crate) in_udp: Names,
     /// The links of pseudowires that end in this process.
     pub(crate) pseudowires: Names,
+    /// What those would be that have a circuit.
+    pub(crate) wired: Names,
     /// Of links that nobody wrote.
     pub(crate) poll: Poll,
 }

@@ -57,11 +57,11 @@ impl HiArgs {
         let hosts = self.hosts.iter().cloned().map(Thing::Host);
         let exports = self.exports.iter().cloned().map(Thing::Export);
         let metrics = self.metrics.iter().cloned().map(Thing::Metrics);
-        disks
+        links
+            .chain(routing)
+            .chain(disks)
             .chain(volumes)
             .chain(listeners)
-            .chain(links)
-            .chain(routing)
             .chain(hosts)
             .chain(exports)
             .chain(metrics)

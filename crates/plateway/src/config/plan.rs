@@ -1,6 +1,6 @@
 //! The difference between two configurations, as steps in the order in which they are carried out.
 //!
-//! New things come from the bottom up: disks, volumes, listeners, links, exports; old things go
+//! New things come from the bottom up: links, routers, disks, volumes, listeners, exports; old things go
 //! from the top down. What is new comes first, so that a step that fails leaves what was served
 //! untouched, unless something new excludes something old (by a disk, an address, a namespace):
 //! then all removals come first. A thing that cannot be changed in place (another disk under the

@@ -52,7 +52,8 @@ pub(crate) fn resolve(
     resolver.named.clone_from(&hosts);
     let exports = resolver.exports(low, &volume_names, &volumes, &mut links);
     resolver.warn_of_shared_secrets(&hosts, &exports);
-    let routing = protocols::finish_routing(&mut resolver, routing, &links, &exports);
+    let users = (disks.as_slice(), exports.as_slice());
+    let routing = protocols::finish_routing(&mut resolver, routing, &links, users);
     let links = links.list.into_iter().map(|(link, _)| link).collect();
     let places = resolver.places;
     let broken = mistakes.iter().any(|mistake| mistake.severity == Severity::Error);

@@ -1,4 +1,4 @@
-//! What a configuration consists of: disks, volumes, listeners, links, routers with what they have,
+//! What a configuration consists of: links, routers with what they have, disks, volumes, listeners,
 //! hosts, exports and where metrics are read; and a step, which adds, removes or changes one.
 //!
 //! Each kind says of itself ([`Configured`]) what it is called, what it stands on, which others
@@ -80,11 +80,11 @@ pub(crate) enum Change {
 /// One thing of a configuration. The kinds come in this order, and go in the opposite one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Thing {
+    Link(LinkConfig),
+    Routed(Routed),
     Disk(DiskConfig),
     Volume(VolumeConfig),
     Listener(ListenerConfig),
-    Link(LinkConfig),
-    Routed(Routed),
     Host(HostConfig),
     Export(ExportConfig),
     Metrics(MetricsConfig),
@@ -94,11 +94,12 @@ impl Thing {
     /// Its kind's place among the kinds.
     pub(crate) fn kind(&self) -> usize {
         match self {
-            Thing::Disk(_) => 0,
-            Thing::Volume(_) => 1,
-            Thing::Listener(_) => 2,
-            Thing::Link(_) => 3,
-            Thing::Routed(one) => 4 + one.kind(),
+            Thing::Link(_) => 0,
+            Thing::Routed(one) => 1 + one.kind(),
+            // One may be behind a pseudowire.
+            Thing::Disk(_) => 1 + Routed::KINDS,
+            Thing::Volume(_) => 2 + Routed::KINDS,
+            Thing::Listener(_) => 3 + Routed::KINDS,
             Thing::Host(_) => 4 + Routed::KINDS,
             Thing::Export(_) => 5 + Routed::KINDS,
             Thing::Metrics(_) => 6 + Routed::KINDS,

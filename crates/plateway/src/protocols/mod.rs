@@ -16,7 +16,7 @@ pub(crate) mod mpls;
 pub(crate) mod nvme_tcp;
 mod remote;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 
@@ -56,6 +56,7 @@ pub(crate) use self::remote::{DiscoveryTarget, IntakeOf, Remote, RemoteUri, pars
 use crate::checks::round_trip;
 use crate::commands::dissect::Said;
 use crate::config::address::HostPort;
+use crate::config::disk::DiskConfig;
 #[cfg(test)]
 use crate::config::file::Written;
 use crate::config::file::{LowArgs, TableReader};
@@ -323,16 +324,23 @@ pub(crate) fn resolve_exports(
     nvme.chain(iscsi).chain(aoe.map(ExportConfig::Aoe)).collect()
 }
 
-/// What can be said of routers only once all links and exports are known.
+/// What can be said of routers only once all links, and all who may be on them, are known.
 pub(crate) fn finish_routing(
     resolver: &mut Resolver<'_>,
     resolved: mpls::Resolved,
     links: &Links,
-    exports: &[ExportConfig],
+    (disks, exports): (&[DiskConfig], &[ExportConfig]),
 ) -> Routing {
-    let on: BTreeSet<&String> =
-        exports.iter().filter_map(ExportConfig::as_aoe).flat_map(|one| &one.links).collect();
-    mpls::finish(resolver, resolved, links, |link| on.contains(&link.to_owned()))
+    let on = |one: &ExportConfig| one.as_aoe().map(|aoe| (aoe.links.clone(), one.title()));
+    let users = mpls::ends::Users {
+        exports: exports
+            .iter()
+            .filter_map(on)
+            .flat_map(|(links, title)| links.into_iter().map(move |link| (link, title.clone())))
+            .collect(),
+        disks: disks.iter().filter(|disk| disk.pseudowire().is_some()).collect(),
+    };
+    mpls::finish(resolver, resolved, links, &users)
 }
 
 /// Warns where there are exports of a protocol on connections, and no listener of it; one that is

@@ -44,6 +44,12 @@ pub(crate) trait Remote: fmt::Display {
         None
     }
 
+    /// The pseudowire of this process behind which it is, which has a link on its router's shard
+    /// alone.
+    fn pseudowire(&self) -> Option<&str> {
+        None
+    }
+
     /// Where its target listens, if it does; the name of that host is looked up.
     fn listener(&self) -> Option<&HostPort> {
         None

@@ -532,8 +532,16 @@ impl Running {
         if disk.is_remote() {
             // The shards know what they told.
             let facts = self.shards.event_log().remote_facts(disk.id);
-            let changed = facts.filter(|facts| *facts != disk.facts);
-            return Ok(changed.map(|facts| disk.facts = facts).is_some());
+            let Some(facts) = facts.filter(|facts| *facts != disk.facts) else {
+                return Ok(false);
+            };
+            disk.facts = facts.clone();
+            let (id, is_told_by_one) = (disk.id, disk.config.pseudowire().is_some());
+            if is_told_by_one {
+                let follow = || Order::FollowDisk { disk: id, facts: facts.clone() };
+                self.order(&format!("follow disk {name}"), follow)?;
+            }
+            return Ok(true);
         }
         let Some(local) = &disk.local else { return Ok(false) };
         let facts = local.refresh().map_err(|error| {

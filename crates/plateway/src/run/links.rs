@@ -10,6 +10,7 @@
 
 use std::fs;
 
+use block::ShardId;
 use contract::{EtherType, Intake, LinkId, Poll, Takes};
 use reactor::{Interface, LinkOptions, SwitchedOff, look_at_interface, may_open_links};
 
@@ -157,6 +158,10 @@ impl Running {
         uri: &RemoteUri,
         poll: Poll,
     ) -> Result<Vec<LinkId>, RunError> {
+        if let Some(name) = uri.pseudowire() {
+            // It is its router's, and there as long as the router has it.
+            return self.end_of(name).map(|(link, _)| vec![link]);
+        }
         let mut ids = Vec::new();
         let Some((ethernets, intake)) = uri.links() else { return Ok(ids) };
         let intake = intake(self.shards.handle().shards());
@@ -181,6 +186,13 @@ impl Running {
             }
         }
         Ok(ids)
+    }
+
+    /// The link of a pseudowire that ends here, and the shard that has it.
+    pub(super) fn end_of(&self, pseudowire: &str) -> Result<(LinkId, ShardId), RunError> {
+        let found = self.pseudowire_end(pseudowire);
+        // Unrecorded: a disk comes after its pseudowire.
+        found.ok_or_else(|| RunError::new(format!("pseudowire {pseudowire} is not there")))
     }
 
     /// A remote disk is gone: what nobody else is reached on is closed.

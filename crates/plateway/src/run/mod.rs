@@ -277,24 +277,17 @@ impl Running {
         let bell = running.shards.bell().clone();
         stop::wake_by(move || bell.ring());
         running.restore_paths()?;
+        let is_link = |step: &Step| matches!(step.thing(), Thing::Link(_) | Thing::Routed(_));
+        let (links, others) = steps.split_at(steps.iter().take_while(|one| is_link(one)).count());
         running.ask_for_next_hops(args);
-        running.begin_remote(&steps)?;
+        running.begin(links, args, &mut warnings)?;
+        if !stop::is_stopped() {
+            running.begin_remote(others)?;
+        }
         // Most are there at once, and then what stands on them is shown with the rest.
         running.wait_for_remote(Instant::now() + PATIENCE);
         running.failed.reached_for().for_each(Event::tell);
-        for step in &steps {
-            if matches!(step, Step::Add(Thing::Disk(disk)) if matches!(disk.uri, DiskUri::Remote(_)))
-            {
-                continue;
-            }
-            if stop::is_stopped() {
-                break;
-            }
-            let told = running.carry_out_or_fail(step, args)?;
-            if !running.failed.contains(&step.thing().title()) {
-                warnings.extend(told);
-            }
-        }
+        running.begin(others, args, &mut warnings)?;
         running.overwrite.clear();
         // They were logged when they were given up.
         running.overwritten.clear();
@@ -304,6 +297,29 @@ impl Running {
         running.failed.events().for_each(Event::tell);
         running.order("complete the configuration", || Order::ConfigurationComplete)?;
         Ok((running, warnings))
+    }
+
+    /// Carries out steps of a start, but those of remote disks, until the process is to end.
+    fn begin(
+        &mut self,
+        steps: &[Step],
+        to: &HiArgs,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), RunError> {
+        for step in steps {
+            if matches!(step, Step::Add(Thing::Disk(disk)) if matches!(disk.uri, DiskUri::Remote(_)))
+            {
+                continue;
+            }
+            if stop::is_stopped() {
+                break;
+            }
+            let told = self.carry_out_or_fail(step, to)?;
+            if !self.failed.contains(&step.thing().title()) {
+                warnings.extend(told);
+            }
+        }
+        Ok(())
     }
 
     /// Lets somebody work on volumes, on one shard.

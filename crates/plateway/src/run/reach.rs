@@ -1,5 +1,5 @@
 //! Remote disks that are being reached: the name of the host is looked up, then every shard
-//! connects. Several are reached side by side, and nobody waits for them who does not want to.
+//! connects; or the one that has the link of the disk's pseudowire, by which the others ask it. Several are reached side by side, and nobody waits for them who does not want to.
 //!
 //! ```text
 //!   begin_reaching --> Name --addresses--> Shards --all answered--> OpenDisk, or an error: none keeps it
@@ -41,7 +41,13 @@ pub(super) struct Reaching {
 #[derive(Debug)]
 enum Stage {
     Name(Lookup),
-    Shards { disk: DiskId, settings: Box<ImportSettings>, pending: Pending },
+    Shards {
+        disk: DiskId,
+        settings: Box<ImportSettings>,
+        /// The shard that reaches it for all, if each cannot by itself.
+        by: Option<ShardId>,
+        pending: Pending,
+    },
 }
 
 /// How far it is.
@@ -116,9 +122,13 @@ impl Running {
             .map_err(|error| error.within(&format!("disk {name}")))
             .inspect_err(|_| self.close_import_links(name))?;
         let settings = Box::new(settings);
-        let pending =
-            self.shards.begin_order(|| Order::AddImport { disk, settings: settings.clone() });
-        Ok(Stage::Shards { disk, settings, pending })
+        let by = match uri.pseudowire() {
+            Some(name) => Some(self.end_of(name)?.1),
+            None => None,
+        };
+        let order = || Order::AddImport { disk, settings: settings.clone(), by };
+        let pending = self.shards.begin_order(order);
+        Ok(Stage::Shards { disk, settings, by, pending })
     }
 
     /// Goes on as far as that is possible now. After an error nothing of it is left.
@@ -133,8 +143,8 @@ impl Running {
         }
         let is_late = reaching.begun.elapsed() > reaching.limit();
         let ended = match &reaching.stage {
-            Stage::Shards { disk, settings, pending } if pending.is_answered() => {
-                self.imported(*disk, &reaching, settings, pending.answers())
+            Stage::Shards { disk, settings, by, pending } if pending.is_answered() => {
+                self.imported((*disk, *by), &reaching, settings, pending.answers())
             }
             _ if is_late => Err(reaching.silence()),
             _ => return Ok(Reached::NotYet(reaching)),
@@ -175,7 +185,7 @@ impl Running {
     /// What shards found of a disk that they were to reach.
     fn imported(
         &self,
-        id: DiskId,
+        (id, by): (DiskId, Option<ShardId>),
         Reaching { config, uri, .. }: &Reaching,
         settings: &ImportSettings,
         answers: Vec<Answer>,
@@ -194,10 +204,15 @@ impl Running {
                         .transient()
                         .help(uri.who_answers(settings)));
                 }
+                Answer::Done if by.is_some_and(|by| by != shard) => {}
                 other => unreachable!("disk {}: {other:?}", config.name),
             }
         }
-        let facts = reached.expect("a server has a shard");
+        let facts = reached.expect("a shard reaches it");
+        if by.is_some() {
+            let order = || Order::AddReached { disk: id, facts: facts.clone() };
+            self.order(&format!("add disk {}", config.name), order)?;
+        }
         let (backing, config) = (identity::backing(&config.uri), config.clone());
         self.protect_again(id, &config.name, backing.as_deref())?;
         Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats: Vec::new() })

@@ -36,7 +36,7 @@ use shard::{Answer, Order};
 use super::Running;
 use super::error::RunError;
 use super::shards::ORDER_LIMIT;
-use crate::config::link::{Ethernet, LinkAccess, PSEUDOWIRE_PREFIX};
+use crate::config::link::{Ethernet, LinkAccess, PSEUDOWIRE_PREFIX, pseudowire_link};
 use crate::config::model::HiArgs;
 use crate::config::thing::Configured;
 use crate::protocols::mpls::{
@@ -199,12 +199,7 @@ fn circuit_key(config: &CircuitConfig) -> String {
 }
 
 fn virtual_key(router: &str, pseudowire: &str) -> String {
-    format!("{} of {router}", virtual_name(pseudowire))
-}
-
-/// What the link of a pseudowire that ends here is called.
-fn virtual_name(pseudowire: &str) -> String {
-    format!("{PSEUDOWIRE_PREFIX}{pseudowire}")
+    format!("{} of {router}", pseudowire_link(pseudowire))
 }
 
 /// The key of a path that a label goes on by; those of paths with a name begin otherwise.
@@ -473,8 +468,14 @@ impl Running {
 
     /// The link of a pseudowire that ends in this process, by the name of exports.
     pub(super) fn pseudowire_link(&self, name: &str) -> Option<LinkId> {
-        let name = name.strip_prefix(PSEUDOWIRE_PREFIX)?;
-        self.routers.circuit_of(self.routers.pseudowires.get(name)?)
+        self.pseudowire_end(name.strip_prefix(PSEUDOWIRE_PREFIX)?).map(|(link, _)| link)
+    }
+
+    /// The link of a pseudowire that ends in this process, and the one shard that has it.
+    pub(super) fn pseudowire_end(&self, name: &str) -> Option<(LinkId, ShardId)> {
+        let config = self.routers.pseudowires.get(name).filter(|one| one.circuit.is_none())?;
+        let router = self.routers.id(&config.router).ok()?;
+        Some((self.routers.circuit_of(config)?, self.shard_of(router)))
     }
 
     /// The links that routers have open, and where.

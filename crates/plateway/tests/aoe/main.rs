@@ -4,6 +4,7 @@
 //! Where namespaces may not be made the tests say so and pass; what needs no Ethernet is tested
 //! with the configuration.
 
+mod behind;
 mod captured;
 #[path = "../common/client.rs"]
 mod client;

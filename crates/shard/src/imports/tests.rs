@@ -21,7 +21,7 @@ fn add(imports: &mut Imports, number: u64) {
     let host = nqn("nqn.2014-08.org.nvmexpress:uuid:1");
     let subsystem = nqn("nqn.2026-11.net.plateway:a");
     let settings = Settings::new(address, subsystem, 1, host, [1; 16]);
-    imports.add(START, DISK, number, ImportSettings::NvmeTcp(settings), SHARD);
+    imports.add(START, DISK, number, ImportSettings::NvmeTcp(settings), (SHARD, 1));
 }
 
 fn asked(imports: &mut Imports) -> Vec<u64> {

@@ -65,12 +65,21 @@ impl Shard {
     ) {
         match order {
             Order::AddDisk { disk, facts } => self.volumes.add_disk(disk, facts),
-            Order::AddImport { disk, settings } => {
-                self.imports.add(now, disk, number, *settings, self.settings);
+            Order::AddImport { disk, by: Some(by), .. } if by != self.settings.shard => {
+                self.elsewhere.add(disk, by);
+            }
+            Order::AddImport { disk, settings, by } => {
+                let sharers = if by.is_some() { 1 } else { self.settings.shards };
+                self.imports.add(now, disk, number, *settings, (self.settings, sharers));
                 for (link, facts) in self.frames.links.iter() {
                     self.imports.handle_link(now, link, Some(*facts));
                 }
                 return;
+            }
+            Order::AddReached { disk, facts } => {
+                if self.elsewhere.has(disk) {
+                    self.volumes.add_disk(disk, facts);
+                }
             }
             Order::FollowDisk { disk, facts } => self.volumes.follow_disk(disk, facts),
             Order::RenewDisk { disk, facts } => self.volumes.renew_disk(disk, facts),
@@ -80,6 +89,7 @@ impl Shard {
             Order::RemoveDisk(disk) => {
                 self.volumes.remove_disk(disk);
                 self.imports.close(disk);
+                self.elsewhere.remove(disk);
             }
             Order::AddVolume { volume, layout, reservation } => {
                 self.add_volume(volume, layout, reservation);
@@ -235,7 +245,8 @@ impl Shard {
     /// Whether a shard that drains has finished.
     fn is_drained(&self) -> bool {
         let is_quiet = self.protocols.is_quiet() || planted("stop-forgets-frames");
-        self.places.is_empty() && self.imports.is_quiet() && is_quiet
+        let are_quiet = self.imports.is_quiet() && self.elsewhere.is_quiet();
+        self.places.is_empty() && are_quiet && is_quiet
     }
 
     /// How connections are, in the order of their places.

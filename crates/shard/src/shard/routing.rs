@@ -6,8 +6,8 @@
 //! is there: a session stays until nothing of it is below.
 
 use block::{
-    ByteCount, Class, Completion, DiskId, Extent, Instant, Memory, Operation, Request, Slot,
-    Submit, Ticket, VolumeId,
+    ByteCount, Class, Completion, DiskId, Extent, Failure, Instant, Memory, Operation, Outcome,
+    Request, ShardId, Slot, Submit, Ticket, VolumeId,
 };
 use contract::{ConnectionId, Effect, Next, Receive, TargetContext};
 use reservation::{Access, InForce, PathGroup, Paths, Registrant};
@@ -17,7 +17,7 @@ use volume::{Layout, Notice, Volumes};
 use super::proposers::Proposer;
 use super::{Place, Shard};
 use crate::machine;
-use crate::mail::{Answer, Mail, News};
+use crate::mail::{Answer, DiskMessage, Mail, News};
 use crate::protocols::{Context, Protocols, Session};
 
 /// The volumes, as targets see them.
@@ -157,6 +157,9 @@ impl Shard {
         if !self.imports.is_empty() {
             self.ask_imports(now);
         }
+        if !self.elsewhere.is_empty() {
+            self.ask_elsewhere();
+        }
     }
 
     /// Takes what is for imports out of what disks are to be asked; a driver never sees it.
@@ -170,6 +173,43 @@ impl Shard {
             }
             None => true,
         });
+    }
+
+    /// Sends what is for disks that other shards reach.
+    #[cold]
+    fn ask_elsewhere(&mut self) {
+        let (elsewhere, effects) = (&mut self.elsewhere, &mut self.effects);
+        elsewhere.take(&mut self.volumes.outbox.submit, |to, message| {
+            effects.push_back(Effect::Mail { to, mail: Mail::Disk(Box::new(message)) });
+        });
+    }
+
+    /// Another shard asks a disk that this one reaches, or answered what this one asked.
+    pub(super) fn handle_disk_mail(
+        &mut self,
+        now: Instant,
+        message: DiskMessage,
+        memory: &mut dyn Memory,
+    ) {
+        match message {
+            DiskMessage::Ask(disk, mut request) => match self.imports.get_mut(disk) {
+                Some(import) => import.handle_request(now, &mut request),
+                None => {
+                    let asker = request.ticket.shard;
+                    let completion = request.complete(Outcome::NotDone(Failure::Removed));
+                    self.send_disk_mail(asker, DiskMessage::Done(completion));
+                }
+            },
+            DiskMessage::Done(completion) => {
+                self.elsewhere.answered();
+                self.handle_completion(now, completion, memory);
+                self.route_outbox(now, memory);
+            }
+        }
+    }
+
+    fn send_disk_mail(&mut self, to: ShardId, message: DiskMessage) {
+        self.effects.push_back(Effect::Mail { to, mail: Mail::Disk(Box::new(message)) });
     }
 
     /// A disk answered. For nearly all requests what follows is that their asker is told.
@@ -333,7 +373,12 @@ impl Shard {
         let mut answers = core::mem::take(&mut self.answers);
         self.imports.take_completions(&mut answers);
         for completion in answers.drain(..) {
-            self.handle_completion(now, completion, memory);
+            let asker = completion.ticket.shard;
+            if asker == self.settings.shard {
+                self.handle_completion(now, completion, memory);
+            } else {
+                self.send_disk_mail(asker, DiskMessage::Done(completion));
+            }
         }
         self.answers = answers;
         self.ask_imports(now);

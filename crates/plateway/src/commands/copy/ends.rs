@@ -35,6 +35,10 @@ pub(super) fn name_of(uri: &DiskUri, config: Option<&Path>) -> Option<String> {
         (DiskUri::Volume { name }, Some(config)) => {
             Some(format!("volume:{name} of {}", one_name(config).display()))
         }
+        // A pseudowire is another one's in another configuration.
+        (DiskUri::Remote(remote), Some(config)) if remote.pseudowire().is_some() => {
+            Some(format!("{} of {}", remote.backing(), one_name(config).display()))
+        }
         (DiskUri::File { path, tail, .. }, _) => {
             let path = one_name(path);
             identity::backing(&DiskUri::File { path, create_bytes: None, tail: *tail })

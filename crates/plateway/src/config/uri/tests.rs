@@ -8,7 +8,7 @@ use super::parse::NESTING_MAX;
 use super::*;
 use crate::config::address::HostPort;
 use crate::config::tests::judge;
-use crate::protocols::aoe::uri::{TargetOptions, TargetUri};
+use crate::protocols::aoe::uri::{Over, TargetOptions, TargetUri};
 use crate::protocols::iscsi::uri::{Mutual, Portal, UnitUri};
 use crate::protocols::nvme_tcp::nqn::Nqn;
 use crate::protocols::nvme_tcp::uri::{NamespaceUri, TCP_PORT};
@@ -111,6 +111,9 @@ fn a_target_for_discovery_has_a_default_port() {
     let both = vec!["eth1".to_owned(), "eth,2".to_owned()];
     assert_eq!(links("aoe://eth1,eth%2C2/?vlan=5"), (both, Some(5)));
     assert!(parse_target("aoe://").unwrap_err().to_string().contains("the name of an interface"));
+    let error = parse_target("aoe://pw:p").unwrap_err().to_string();
+    let words = "column 7: discover asks on interfaces, and a pseudowire ends in the process that has it (a disk is tried by: plateway bench aoe://pw:p/7.0 --config FILE)";
+    assert_eq!(error, format!("\"aoe://pw:p\", {words}"));
     for (text, address) in
         [("nvme+tcp://10.0.0.1", "10.0.0.1:4420"), ("nvme+tcp://[::1]:8009/", "[::1]:8009")]
     {
@@ -171,6 +174,7 @@ fn canonical_spellings() {
             "iscsi://h:3260/iqn.2026-11.net.plateway:v0/0?depth=32",
         ),
         ("aoe://eth1,br%2d0/07.3?vlan=5&window=64", "aoe://eth1,br-0/7.3?vlan=5"),
+        ("aoe://pw:to-ler2/7.03?window=32&quiesce_ms=10000", "aoe://pw:to-ler2/7.3?window=32"),
     ] {
         assert_eq!(parse(text).to_string(), canonical);
     }
@@ -239,11 +243,16 @@ impl Draw {
         const NAMES: [&str; 5] = ["eth1", "br-0.5", "a,b", "100%?", "ö"];
         let first = self.below(5) as usize;
         let interfaces = (0..=self.below(3) as usize).map(|i| NAMES[(first + i) % 5].to_owned());
-        let interfaces = interfaces.collect();
+        let over = match self.below(4) {
+            0 => Over::Pseudowire(["p", "to-ler2", "a_1.b"][first % 3].to_owned()),
+            _ => Over::Interfaces(interfaces.collect()),
+        };
         let address = Address::new(self.below(65_535) as u16, self.below(255) as u8);
         let options = TargetOptions::default();
-        let mut uri = TargetUri { interfaces, address, options };
-        uri.options.vlan = self.below(2) as u16 * (1 + self.below(4_094) as u16);
+        let mut uri = TargetUri { over, address, options };
+        if let Over::Interfaces(_) = uri.over {
+            uri.options.vlan = self.below(2) as u16 * (1 + self.below(4_094) as u16);
+        }
         uri.options.window = 63 + self.below(3) as u16;
         uri.options.deadline_s = 59 + self.below(3) as u32;
         uri.options.quiesce_ms = 9_999 + self.below(3) as u32;
@@ -309,7 +318,7 @@ fn every_value_prints_and_parses_back() {
 
 #[test]
 fn no_text_panics_the_parser() {
-    let pieces = "aoe:// eth1 /7.0 vlan=5 ram: file: // / ? & create= % 2F , delay: 1 nvme+tcp: [ ] : \
+    let pieces = "aoe:// eth1 pw: /7.0 vlan=5 ram: file: // / ? & create= % 2F , delay: 1 nvme+tcp: [ ] : \
                   nqn.2026-11.a: ö faulty: GiB iscsi:// me@ h /iqn.2026-11.a:b /0 secret_file=";
     let pieces: Vec<&str> = pieces.split_whitespace().collect();
     let mut draw = Draw(2);
@@ -340,4 +349,8 @@ fn the_same_bytes_are_recognised_through_instruments() {
     assert!(same("aoe://eth1/7.0?window=8", "aoe://eth2,eth1/7.0"));
     assert!(!same("aoe://eth1/7.0", "aoe://eth2/7.0"));
     assert!(!same("aoe://eth1/7.0", "aoe://eth1/7.0?vlan=5"));
+    assert!(same("aoe://pw:p/7.0?window=8", "aoe://pw:p/7.0"));
+    assert!(!same("aoe://pw:p/7.0", "aoe://pw:q/7.0"));
+    assert!(!same("aoe://pw:p/7.0", "aoe://pw:p/7.1"));
+    assert!(!same("aoe://pw:p/7.0", "aoe://p/7.0"));
 }

@@ -16,7 +16,7 @@ use wire::ethernet::MacAddress;
 
 use crate::config::export::{HostWords, Hosts};
 use crate::config::file::{Low, LowArgs, LowWords, NUMBER, table};
-use crate::config::link::{Ethernet, LinkConfig, Links, link_title};
+use crate::config::link::{Ethernet, LinkConfig, Links, link_title, pseudowire_link};
 use crate::config::mistake::{Mistake, Span};
 use crate::config::plan::Refused;
 use crate::config::resolve::Resolver;
@@ -78,9 +78,17 @@ impl Configured for TargetConfig {
     /// What initiators set of it (its config string, its mask) is kept by address and volume, and
     /// so is the export.
     fn excludes(&self, other: &Thing) -> bool {
-        let Thing::Export(ExportConfig::Aoe(other)) = other else { return false };
-        self.address == other.address
-            && (self.volume == other.volume || self.links.iter().any(|l| other.links.contains(l)))
+        match other {
+            Thing::Export(ExportConfig::Aoe(other)) => {
+                let shares = self.links.iter().any(|link| other.links.contains(link));
+                self.address == other.address && (self.volume == other.volume || shares)
+            }
+            // A pseudowire has one of them at its end.
+            Thing::Disk(disk) => {
+                disk.pseudowire().is_some_and(|name| self.links.contains(&pseudowire_link(name)))
+            }
+            _ => false,
+        }
     }
 
     fn change(&self, to: &Thing) -> Result<Change, Refused> {
@@ -221,6 +229,10 @@ impl Resolver<'_> {
                 let message = format!("link {} is in UDP, and AoE needs Ethernet", word.get_ref());
                 let help = "name a link with ethernet, or a pseudowire by it: link = \"pw:NAME\"";
                 resolver.push(Mistake::error(word.span(), message).help(help));
+                return None;
+            }
+            if known.wired.has(word.get_ref()) {
+                resolver.ends_elsewhere(word.span(), word.get_ref());
                 return None;
             }
             if !known.has(word.get_ref()) {

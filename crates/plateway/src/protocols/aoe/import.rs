@@ -9,7 +9,7 @@ use ::aoe::limits::WINDOW_MAX;
 use contract::{LinkId, Poll};
 use shard::ImportSettings;
 
-use super::uri::{TargetOptions, TargetUri};
+use super::uri::{Over, TargetOptions, TargetUri};
 use crate::config::link::Ethernet;
 use crate::protocols::{IntakeOf, Remote, RemoteUri};
 use crate::run::RunError;
@@ -20,20 +20,38 @@ impl Remote for TargetUri {
     /// the disk.
     fn same_backing(&self, other: &RemoteUri) -> bool {
         let RemoteUri::Aoe(other) = other else { return false };
-        let shares = self.interfaces.iter().any(|name| other.interfaces.contains(name));
+        let shares = match (&self.over, &other.over) {
+            (Over::Interfaces(one), Over::Interfaces(other)) => {
+                one.iter().any(|name| other.contains(name))
+            }
+            (one, other) => one == other,
+        };
         self.address == other.address && self.options.vlan == other.options.vlan && shares
     }
 
     /// The first interface: others are more ways to it.
     fn backing(&self) -> String {
-        let interfaces = self.interfaces.first().cloned().into_iter().collect();
+        let over = match &self.over {
+            Over::Interfaces(names) => {
+                Over::Interfaces(names.first().cloned().into_iter().collect())
+            }
+            wire @ Over::Pseudowire(_) => wire.clone(),
+        };
         let options = TargetOptions { vlan: self.options.vlan, ..TargetOptions::default() };
-        Self { interfaces, options, ..self.clone() }.to_string()
+        Self { over, options, ..self.clone() }.to_string()
     }
 
     fn links(&self) -> Option<(Vec<Ethernet>, IntakeOf)> {
+        let Over::Interfaces(interfaces) = &self.over else { return None };
         let vlan = (self.options.vlan > 0).then_some(self.options.vlan);
-        Some((Ethernet::each(&self.interfaces, vlan).collect(), filter::importing))
+        Some((Ethernet::each(interfaces, vlan).collect(), filter::importing))
+    }
+
+    fn pseudowire(&self) -> Option<&str> {
+        match &self.over {
+            Over::Interfaces(_) => None,
+            Over::Pseudowire(name) => Some(name),
+        }
     }
 
     fn settings(
@@ -53,10 +71,15 @@ impl Remote for TargetUri {
     }
 
     fn who_answers(&self, _: &ImportSettings) -> String {
-        format!(
-            "plateway discover aoe://{} shows who answers there; targets are silent to MAC addresses that their hosts do not name",
-            self.interfaces.join(",")
-        )
+        let look = match &self.over {
+            Over::Interfaces(_) => {
+                format!("plateway discover aoe://{} shows who answers there", self.over)
+            }
+            Over::Pseudowire(name) => {
+                format!("plateway route show says of a server whether pseudowire {name} is up")
+            }
+        };
+        format!("{look}; targets are silent to MAC addresses that their hosts do not name")
     }
 
     fn widened(&self, connections: u16, depth: u16) -> RemoteUri {

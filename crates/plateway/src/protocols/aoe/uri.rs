@@ -1,7 +1,9 @@
-//! `aoe://INTERFACE[,INTERFACE...]/SHELF.SLOT`: a target of AoE.
+//! `aoe://INTERFACE[,INTERFACE...]/SHELF.SLOT`: a target of AoE; `aoe://pw:NAME/SHELF.SLOT`: one behind
+//! a pseudowire that ends in this process.
 //!
-//! `?window=N&vlan=N&deadline_s=N&quiesce_ms=N` may follow. In the name of an interface, `,` is
-//! written as `%XX`, too. Units: what the option's name ends in.
+//! `?window=N&vlan=N&deadline_s=N&quiesce_ms=N` may follow, `vlan` not behind a pseudowire. In the name
+//! of an interface, `,` is written as `%XX`, too; none has a `:`. Units: what the option's name ends
+//! in.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,23 +11,32 @@ use std::ops::Range;
 use ::aoe::limits::WINDOW_MAX;
 use wire::aoe::Address;
 
-use crate::config::uri::{Encoded, Parser, UriError, VLANS, check_interface, options};
+use crate::config::link::PSEUDOWIRE_PREFIX;
+use crate::config::uri::{Encoded, Parser, UriError, VLANS, check_interface, check_name, options};
 
 pub(crate) const SCHEME: &str = "aoe";
 
 /// How to reach a target of AoE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TargetUri {
-    /// The interfaces on which it is; one or more, each once.
-    pub(crate) interfaces: Vec<String>,
+    pub(crate) over: Over,
     /// Shelf and slot, no wildcard.
     pub(crate) address: Address,
     pub(crate) options: TargetOptions,
 }
 
+/// By what a target is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// One or more, each once.
+    Interfaces(Vec<String>),
+    /// By its name.
+    Pseudowire(String),
+}
+
 options! {
     TargetOptions {
-        /// Commands in flight on each shard, and together no more than the target holds: as many as
+        /// Commands in flight on each shard (behind a pseudowire on all together), and together no more than the target holds: as many as
         /// the Linux driver has in flight.
         window: u16 = 64, 1..=WINDOW_MAX.into();
         /// The VLAN on all interfaces; 0 is frames without a tag.
@@ -39,19 +50,23 @@ options! {
 
 impl fmt::Display for TargetUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_interfaces(f, &self.interfaces)?;
-        write!(f, "/{}{}", self.address, self.options)
+        write!(f, "aoe://{}/{}{}", self.over, self.address, self.options)
     }
 }
 
-/// `aoe://eth1,eth2`
-fn write_interfaces(f: &mut fmt::Formatter<'_>, interfaces: &[String]) -> fmt::Result {
-    f.write_str("aoe://")?;
-    for (index, interface) in interfaces.iter().enumerate() {
-        let comma = if index == 0 { "" } else { "," };
-        write!(f, "{comma}{}", Encoded(interface.as_bytes(), "?,"))?;
+/// `eth1,eth2` or `pw:p`
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let interfaces = match self {
+            Over::Interfaces(interfaces) => interfaces,
+            Over::Pseudowire(name) => return write!(f, "{PSEUDOWIRE_PREFIX}{name}"),
+        };
+        for (index, interface) in interfaces.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{}", Encoded(interface.as_bytes(), "?,"))?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Parses what follows the scheme.
@@ -65,16 +80,20 @@ pub(crate) fn parse(parser: &Parser<'_>, at: Range<usize>) -> Result<TargetUri, 
     let [names, address_at] = parts.as_slice() else {
         return Err(parser.expected(whole, &format!("an interface and shelf.slot: {FORM}")));
     };
-    let interfaces = interfaces(parser, names.clone())?;
+    let over = over(parser, names.clone())?;
     let address = parser.uri[address_at.clone()].parse::<Address>().map_err(|_| {
         let what = "a shelf of 0 to 65534, a dot and a slot of 0 to 254";
         parser.expected(address_at.clone(), what)
     })?;
     let mut options = TargetOptions::default();
     for (key, value) in parser.options(query, TargetOptions::KEYS)? {
+        if let ("vlan", Over::Pseudowire(_)) = (key, &over) {
+            let message = "vlan is for interfaces: frames in a pseudowire have no tag that this process looks at";
+            return Err(parser.fail(value, message));
+        }
         options.take(parser, key, value)?;
     }
-    Ok(TargetUri { interfaces, address, options })
+    Ok(TargetUri { over, address, options })
 }
 
 /// Parses whom `discover` asks: `aoe://INTERFACE[,INTERFACE...][?vlan=N]`.
@@ -84,12 +103,38 @@ pub(crate) fn parse_target(
 ) -> Result<(Vec<String>, Option<u16>), UriError> {
     let (names, query) = parser.split_query(at);
     let names = parser.without_path(names, "aoe://INTERFACE[,INTERFACE...]")?;
+    if let Over::Pseudowire(name) = over(parser, names.clone())? {
+        let message =
+            "discover asks on interfaces, and a pseudowire ends in the process that has it";
+        let mut error = parser.fail(names, message);
+        error.help = Some(format!(
+            "a disk is tried by: plateway bench aoe://{PSEUDOWIRE_PREFIX}{name}/7.0 --config FILE"
+        ));
+        return Err(error);
+    }
     let interfaces = interfaces(parser, names)?;
     let mut vlan = None;
     for (key, value) in parser.options(query, &["vlan"])? {
         vlan = Some(parser.number(value, key, VLANS)? as u16);
     }
     Ok((interfaces, vlan))
+}
+
+/// A pseudowire, or interfaces.
+fn over(parser: &Parser<'_>, at: Range<usize>) -> Result<Over, UriError> {
+    let parts = parser.split(at.clone(), ',');
+    let wire = |part: &Range<usize>| parser.uri[part.clone()].strip_prefix(PSEUDOWIRE_PREFIX);
+    let Some((part, name)) = parts.iter().find_map(|part| Some((part, wire(part)?))) else {
+        return Ok(Over::Interfaces(interfaces(parser, at)?));
+    };
+    if parts.len() > 1 {
+        let message = "a pseudowire stands alone: it has second paths of its own, and interfaces are none of them";
+        return Err(parser.fail(at, message));
+    }
+    match check_name(name) {
+        Ok(()) => Ok(Over::Pseudowire(name.to_owned())),
+        Err(what) => Err(parser.expected(part.end - name.len()..part.end, what)),
+    }
 }
 
 /// Names of interfaces with commas between them: one at least, each once.

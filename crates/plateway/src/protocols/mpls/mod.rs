@@ -10,7 +10,7 @@
 //!   [[neighbour]] --> [[link]] mpls = true     by its session the backup of an [[ilm]] or [[lsp]] is taken
 //! ```
 //! Each table is a room: `router`, `port` (of a `[[link]]`) and `udp` (of one without Ethernet), `circuit`, `ilm`, `lsp`, `pseudowire`,
-//! `tunnel`, `neighbour`; `backup` and `watch` (BFD) are parts of several, `split` is how a circuit's frames go several ways, `words` has what they have in common,
+//! `tunnel`, `neighbour`; `backup` and `watch` (BFD) are parts of several, `ends` is who is at the end of a pseudowire in this process, `split` is how a circuit's frames go several ways, `words` has what they have in common,
 //! `reuse` what a label may not become, `loops` what goes around for ever, `status` how it all is.
 //! Here is a thing of any of these kinds, and all of them. Ports come before what names them, then
 //! labels by which packets come, paths, and at last pseudowires, tunnels and neighbours, so that no frame is sent
@@ -20,6 +20,7 @@
 pub(crate) mod backup;
 pub(crate) mod bins;
 pub(crate) mod circuit;
+pub(crate) mod ends;
 pub(crate) mod ilm;
 pub(crate) mod loops;
 pub(crate) mod lsp;
@@ -62,7 +63,7 @@ use split::ClassConfig;
 use words::Hop;
 
 use crate::config::file::LowArgs;
-use crate::config::link::{Links, PSEUDOWIRE_PREFIX};
+use crate::config::link::Links;
 use crate::config::mistake::{Mistake, Span};
 use crate::config::resolve::Resolver;
 use crate::config::thing::{Configured, Thing};
@@ -224,12 +225,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs, links: &mut Li
         lsps: lsps.iter().map(|(one, _)| (&*one.name, &*one.router)).collect(),
     };
     let (pseudowires, names) = resolver.pseudowires(low, &around);
-    let ends_here = low.pseudowires.iter().filter(|one| one.circuit.is_none());
-    let ends_here: BTreeSet<&str> =
-        ends_here.filter_map(|one| Some(one.name.as_ref()?.get_ref().as_str())).collect();
-    for (name, span) in names.list.iter().filter(|(name, _)| ends_here.contains(name.as_str())) {
-        links.pseudowires.push(&format!("{PSEUDOWIRE_PREFIX}{name}"), span.clone());
-    }
+    ends::note(low, &names, links);
     let taken = pseudowires.iter().filter_map(|(one, _)| {
         Some(((one.circuit.as_deref()?, one.class.map(ClassConfig::key)), one.title()))
     });
@@ -263,28 +259,16 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs, links: &mut Li
     Resolved { routing, circuits }
 }
 
-/// What can be said of routers only once all links are known; `is_used` says whether an export is on
-/// a link.
+/// What can be said of routers only once all links are known, and who is on them.
 pub(crate) fn finish(
     resolver: &mut Resolver<'_>,
     resolved: Resolved,
     links: &Links,
-    is_used: impl Fn(&str) -> bool,
+    users: &ends::Users<'_>,
 ) -> Routing {
     let Resolved { routing, circuits } = resolved;
     resolver.circuits_are_alone(&circuits, links);
-    for one in routing.pseudowires.iter().filter(|one| one.circuit.is_none()) {
-        let link = format!("{PSEUDOWIRE_PREFIX}{}", one.name);
-        if !is_used(&link) {
-            let span = resolver.place_of(&one.title(), "");
-            let message =
-                format!("pseudowire {} ends here, and nothing is exported on it", one.name);
-            let help = format!(
-                "add [[export]] aoe = {{ link = {link:?}, ... }}, or circuit = the name of a [[circuit]]"
-            );
-            resolver.push(Mistake::warning(span, message).help(help));
-        }
-    }
+    resolver.who_is_at_ends(&routing, links, users);
     routing
 }
 

@@ -16,7 +16,8 @@ use wire::clamp::Clamp;
 use wire::ethernet::MacAddress;
 
 use super::labels::{self, Asks, Former, Holder};
-use super::{RunError, backup_of, path_named, path_of, virtual_key, virtual_name};
+use super::{RunError, backup_of, path_named, path_of, virtual_key};
+use crate::config::link::pseudowire_link;
 use crate::config::thing::Configured;
 use crate::protocols::mpls::ilm::IlmAction;
 use crate::protocols::mpls::pseudowire::Way;
@@ -271,7 +272,7 @@ impl Running {
         };
         let gone = Change::RemovePort(link);
         let port = Change::SetPort(link, PortKind::Virtual { mac });
-        self.shards.event_log().name_link(link, &virtual_name(&config.name));
+        self.shards.event_log().name_link(link, &pseudowire_link(&config.name));
         self.route(router, &title, &port, Some(&gone))
             .and_then(|()| self.set_pseudowire(config))
             .inspect_err(|_| {

@@ -13,6 +13,7 @@ use wire::ethernet::MacAddress;
 
 use super::labels::place_in;
 use super::{Routers, RunError, path_named, path_of};
+use crate::config::link::pseudowire_link;
 use crate::config::thing::Configured;
 use crate::control::{Keyed, counted};
 use crate::protocols::mpls::pseudowire::{Way, sequence_word};
@@ -101,8 +102,8 @@ impl<'a> View<'a> {
         let ports = routers.ports.values().map(|(link, one)| (link.0, one.link.clone()));
         let circuits = routers.circuits.values().map(|(link, one)| (link.0, one.name.clone()));
         let wires = routers.pseudowires.values().filter(|one| one.circuit.is_none());
-        let wires = wires
-            .filter_map(|one| Some((routers.circuit_of(one)?.0, super::virtual_name(&one.name))));
+        let wires =
+            wires.filter_map(|one| Some((routers.circuit_of(one)?.0, pseudowire_link(&one.name))));
         let tunnels = routers.tunnels.values();
         let tunnels =
             tunnels.filter_map(|one| Some((routers.tunnel_port(one)?.0, one.way.title())));

@@ -4,6 +4,8 @@
 //! Each test is a small world: shards with one disk in memory that answers at once, mail that is
 //! carried in order, one Ethernet segment.
 
+mod elsewhere;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -49,7 +51,9 @@ const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// A host's shards on an Ethernet.
 struct Host {
     now: Instant,
-    shards: Vec<(Shard, Pages)>,
+    shards: Vec<Shard>,
+    /// All of them have their pages of one arena, as in a process.
+    memory: Pages,
     disk: Vec<u8>,
     mail: VecDeque<(ShardId, ShardId, Mail)>,
     control: Vec<(ShardId, Mail)>,
@@ -74,11 +78,12 @@ impl Host {
                 seed: 5,
                 secret: [7; 32],
             };
-            (Shard::new(Instant::ZERO, settings), Pages::default())
+            Shard::new(Instant::ZERO, settings)
         };
         let mut host = Host {
             now: Instant(1_000_000),
             shards: (0..count).map(shard).collect(),
+            memory: Pages::default(),
             disk: vec![0; SIZE as usize],
             mail: VecDeque::new(),
             control: Vec::new(),
@@ -166,13 +171,13 @@ impl Host {
     }
 
     fn tell(&mut self, shard: usize, event: Event<Mail>) {
-        let (machine, memory) = &mut self.shards[shard];
+        let (machine, memory) = (&mut self.shards[shard], &mut self.memory);
         machine.handle_event(self.now, event, memory);
         self.turn(shard);
     }
 
     fn frame(&mut self, shard: usize, bytes: &[u8]) {
-        let (machine, memory) = &mut self.shards[shard];
+        let (machine, memory) = (&mut self.shards[shard], &mut self.memory);
         machine.handle_frame(self.now, InFrame { link: LINK, tag: None, bytes }, memory);
         self.turn(shard);
         self.carry();
@@ -181,7 +186,7 @@ impl Host {
     /// Settles a shard and does what it wants; mail waits for [`carry`](Self::carry).
     fn turn(&mut self, shard: usize) {
         loop {
-            let (machine, memory) = &mut self.shards[shard];
+            let (machine, memory) = (&mut self.shards[shard], &mut self.memory);
             machine.settle(self.now, memory);
             let mut asks: Vec<Ask> = Vec::new();
             machine.take_requests(&mut asks);
@@ -227,7 +232,7 @@ impl Host {
         let settings = ImportSettings::Aoe(aoe::initiator::Settings::new(&[link], ADDRESS));
         for shard in 0..self.shards.len() {
             let settings = Box::new(settings.clone());
-            self.order_one(shard, 77, Order::AddImport { disk: DISK, settings });
+            self.order_one(shard, 77, Order::AddImport { disk: DISK, settings, by: None });
         }
     }
 
@@ -248,8 +253,7 @@ impl Host {
     /// Lets the disk answer what waits.
     fn answer_below(&mut self) {
         for (shard, request) in core::mem::take(&mut self.below) {
-            let memory = &mut self.shards[shard].1;
-            let completion = perform(&mut self.disk, request, Outcome::Done, memory);
+            let completion = perform(&mut self.disk, request, Outcome::Done, &mut self.memory);
             self.tell(shard, Event::Completed(completion));
         }
         self.carry();
@@ -330,8 +334,9 @@ fn a_write_and_a_read_go_through() {
     assert_eq!(host.disk[8 * 512..9 * 512], [0xab; 512]);
     host.frame(0, &ata(OTHER, 6, 0x24, 8, &[]));
     assert_eq!(answer(&mut host)[36..], [0xab; 512]);
-    for (shard, memory) in &host.shards {
-        assert_eq!((shard.pages_used(), memory.held(), shard.in_flight()), (0, 0, 0));
+    assert_eq!(host.memory.held(), 0);
+    for shard in &host.shards {
+        assert_eq!((shard.pages_used(), shard.in_flight()), (0, 0));
     }
 }
 
@@ -404,7 +409,7 @@ fn a_reservation_of_a_resumed_volume_awaits_what_was_below_before() {
     // One that was forgotten is added.
     host.order(|| Order::QuiesceVolume(VOLUME));
     host.order(|| Order::ForgetVolume(VOLUME));
-    assert!(host.shards.iter().all(|(shard, _)| shard.report().reservations.is_empty()));
+    assert!(host.shards.iter().all(|shard| shard.report().reservations.is_empty()));
     host.resume_volume(reserved_by_other());
     host.frame(0, &ata(ONE, 3, 0x34, 0, &[1; 512]));
     assert_eq!(answer(&mut host)[15], 6, "reserved");
@@ -464,7 +469,7 @@ fn an_order_frees_a_volume_once_that_is_stored_and_in_force() {
     for shard in 0..2 {
         host.frame(shard, &ata(ONE, 2, 0x24, 0, &[]));
         assert_eq!(answer(&mut host)[27], 0x40);
-        assert!(host.shards[shard].0.report().reservations.is_empty());
+        assert!(host.shards[shard].report().reservations.is_empty());
     }
     host.begin(|| Order::ClearReservation(VOLUME));
     assert_eq!(host.answers(), ["Done", "Done"], "nothing is to be stored");
@@ -500,7 +505,7 @@ fn a_stored_reservation_is_in_force_from_the_start_and_whatever_is_exported() {
         host.frame(0, &ata(ONE, tag, 0x24, 0, &[]));
         assert_eq!(answer(&mut host)[15], 6, "reserved");
         host.order(|| Order::RemoveExport(ExportKey::Aoe(EXPORT)));
-        assert_eq!(host.shards[0].0.report().reservations, held);
+        assert_eq!(host.shards[0].report().reservations, held);
         host.frame(0, &ata(ONE, tag, 0x24, 0, &[]));
         assert!(host.sent.is_empty(), "nothing answers there");
         host.export(LINK, Control::default());
@@ -514,8 +519,7 @@ fn an_import_reaches_an_export_of_another_host_and_each_shard_hears_its_own_answ
     client.import(LINK);
     meet(&mut client, &mut target);
     client.is_connected();
-    let waits = |(shard, _): &(Shard, Pages)| shard.poll_timeout();
-    let waiting: Vec<Instant> = client.shards.iter().filter_map(waits).collect();
+    let waiting: Vec<Instant> = client.shards.iter().filter_map(Machine::poll_timeout).collect();
     assert!(waiting.is_empty(), "an import that has nothing to do wakes nobody: {waiting:?}");
 }
 
@@ -558,7 +562,7 @@ fn what_is_for_nobody_reaches_no_protocol_and_is_counted() {
     host.frame(0, &with(0, 0x01));
     host.frame(0, &with(6, 0x03));
     assert!(host.sent.is_empty());
-    let report = host.shards[0].0.report();
+    let report = host.shards[0].report();
     let expected = Misfits {
         runt: 1,
         other_vlan: 1,
@@ -581,13 +585,16 @@ impl Host {
     fn with_pipe(mac: [u8; 6]) -> Host {
         let mut host = Host::new(mac, 1);
         host.order(|| Order::SetVirtualLinks(Box::<Pseudowire>::default()));
-        host.raise(mac);
+        host.raise(mac, 0);
         host
     }
 
-    /// The same, and the virtual link is a pseudowire of a router, to one like it.
-    fn with_pseudowire(mac: [u8; 6], other: [u8; 6]) -> Host {
-        let mut host = Host::new(mac, 1);
+    /// The same, and the virtual link is a pseudowire of a router, to one like it. That one is on one
+    /// shard, and so is its link.
+    fn with_pseudowire(mac: [u8; 6], other: [u8; 6], shards: u16, router: usize) -> Host {
+        let mut host = Host::new(mac, shards);
+        let others = (0..host.shards.len()).filter(|shard| *shard != router);
+        others.for_each(|shard| host.tell(shard, Event::LinkDown { link: LINK }));
         let label = Label::new(100).unwrap();
         let pseudowire = mpls::Pseudowire {
             fec: Fec::all_of(WIRED),
@@ -614,28 +621,49 @@ impl Host {
         ] {
             host.order(|| Order::Route(RouterId(0), Box::new(change.clone())));
         }
-        host.raise(mac);
+        host.raise(mac, router);
         host
     }
 
-    fn raise(&mut self, mac: [u8; 6]) {
+    fn raise(&mut self, mac: [u8; 6], shard: usize) {
         let facts = LinkFacts { mtu: 36 + 1024 + 17, vlan: Some(7), ..facts(mac) };
-        self.tell(0, Event::LinkUp { link: LINK, facts });
+        self.tell(shard, Event::LinkUp { link: LINK, facts });
     }
 
     /// Lets time pass until it wants to be called.
     fn pass(&mut self) {
-        let (shard, memory) = &mut self.shards[0];
-        self.now = self.now.max(shard.poll_timeout().expect("it waits for something"));
-        shard.handle_timeout(self.now, memory);
-        self.turn(0);
+        self.pass_on(0);
+    }
+
+    fn pass_on(&mut self, shard: usize) {
+        let (machine, memory) = (&mut self.shards[shard], &mut self.memory);
+        self.now = self.now.max(machine.poll_timeout().expect("it waits for something"));
+        machine.handle_timeout(self.now, memory);
+        self.turn(shard);
+        self.carry();
+    }
+
+    /// Lets time pass until something has come to be.
+    fn pass_until(&mut self, shard: usize, mut is_so: impl FnMut(&mut Host) -> bool) {
+        for _ in 0..1000 {
+            if is_so(self) {
+                return;
+            }
+            self.pass_on(shard);
+        }
+        panic!("it never is");
     }
 
     /// Has an internal client ask the volume; what it is answered comes here.
     fn visit(&mut self, operation: Operation) -> Answered {
+        self.visit_on(0, operation)
+    }
+
+    fn visit_on(&mut self, shard: usize, operation: Operation) -> Answered {
         let answered = Answered::default();
         let visit = Visit { operation: Some(operation), answer: answered.clone(), is_over: false };
-        self.order_one(0, 78, Order::AddClient(Box::new(visit)));
+        self.order_one(shard, 78, Order::AddClient(Box::new(visit)));
+        self.control.retain(|(_, mail)| !matches!(mail, Mail::Answer { number: 78, .. }));
         answered
     }
 }
@@ -684,15 +712,15 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
 
 #[test]
 fn they_live_on_a_pseudowire_of_a_router_as_on_any_link() {
-    let target = Host::with_pseudowire(TARGET, ONE);
-    let client = Host::with_pseudowire(ONE, TARGET);
+    let target = Host::with_pseudowire(TARGET, ONE, 1, 0);
+    let client = Host::with_pseudowire(ONE, TARGET, 1, 0);
     // A label of 100 at the bottom with TTL 255, and the first half of a control word.
     live_on(target, client, WIRED, &[0x88, 0x47, 0, 6, 0x41, 255, 0, 0]);
 }
 
 #[test]
 fn a_router_refuses_what_does_not_fit_and_tells_how_things_are() {
-    let mut host = Host::with_pseudowire(ONE, TARGET);
+    let mut host = Host::with_pseudowire(ONE, TARGET, 1, 0);
     let label = Label::new(100).unwrap();
     let taken =
         Change::SetLabel { space: Space::Platform, label, fec: FecId(1), action: Action::Pop };
@@ -706,7 +734,7 @@ fn a_router_refuses_what_does_not_fit_and_tells_how_things_are() {
     // What came to its port and has no labels is counted with all that nobody took.
     let tagged = [&ONE[..], &TARGET, &[0x81, 0, 0, 7, 0x88, 0xa2], &[0; 46]].concat();
     host.frame(0, &tagged);
-    assert_eq!(host.shards[0].0.report().misfits.other_type, 1);
+    assert_eq!(host.shards[0].report().misfits.other_type, 1);
 }
 
 /// Writes and reads through a link that is inside the real one, behind a tag and these bytes.
@@ -720,20 +748,20 @@ fn live_on(mut target: Host, mut client: Host, inside: LinkId, around: &[u8]) {
     let extent = Extent::new(512, 8192);
     let bytes: Vec<u8> = (0..8192_u32).map(|at| (at / 5) as u8).collect();
     let mut buffer = Buffer::reserved(8192, 512);
-    client.shards[0].1.write(&mut buffer, 0, &bytes);
+    client.memory.write(&mut buffer, 0, &bytes);
     let writing = client.visit(Operation::Write { extent, buffer, durable: false });
     // All that is on the wire is in the real link's VLAN, and labelled.
     let is_labelled =
         |frame: &Vec<u8>| frame[12..16] == [0x81, 0, 0, 7] && frame[16..].starts_with(around);
     assert!(!client.sent.is_empty() && client.sent.iter().all(is_labelled));
     meet(&mut client, &mut target);
-    client.shards[0].1.release(done(&writing));
+    client.memory.release(done(&writing));
     assert_eq!(target.disk[512..512 + 8192], bytes);
     let reading = client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
     meet(&mut client, &mut target);
     let read = done(&reading);
-    assert_eq!(client.shards[0].1.bytes(&read), bytes);
-    client.shards[0].1.release(read);
+    assert_eq!(client.memory.bytes(&read), bytes);
+    client.memory.release(read);
     // A sector a frame, which is what the virtual link carries; from where it lies, behind what was
     // put in front.
     for host in [&client, &target] {
@@ -745,7 +773,7 @@ fn live_on(mut target: Host, mut client: Host, inside: LinkId, around: &[u8]) {
             (frame.link, frame.data_length) == (LINK, 512) && prefix >= 16 + around.len()
         };
         assert!(with_data.iter().all(is_carried), "{with_data:?}");
-        let (shard, memory) = &host.shards[0];
+        let (shard, memory) = (&host.shards[0], &host.memory);
         assert_eq!((memory.held(), shard.pages_used()), (0, 0));
     }
     // Without the real link there is no virtual one, and with it there is again.
@@ -753,15 +781,15 @@ fn live_on(mut target: Host, mut client: Host, inside: LinkId, around: &[u8]) {
     let reading = client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
     meet(&mut client, &mut target);
     assert!(reading.lock().unwrap().is_none());
-    target.raise(TARGET);
+    target.raise(TARGET, 0);
     meet(&mut client, &mut target);
-    while client.shards[0].0.in_flight() > 0 {
+    while client.shards[0].in_flight() > 0 {
         client.pass();
         meet(&mut client, &mut target);
     }
     let read = done(&reading);
-    assert_eq!(client.shards[0].1.bytes(&read), bytes);
-    client.shards[0].1.release(read);
+    assert_eq!(client.memory.bytes(&read), bytes);
+    client.memory.release(read);
 }
 
 /// Carries nothing, and says hello on a link every second, by one batch.
