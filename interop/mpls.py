@@ -8,6 +8,7 @@ other, and between them a switch of ours and the guest's kernel (mpls_router). T
     to ler2:  ler1 100 lsr 101 guest 102 ler2     backup: ler1 120 lsr 121 ler2
     to ler1:  ler2 110 guest 111 lsr 112 ler1     backup: ler2 130 lsr 131 ler1
     or by a tunnel: serv  ler1 === 10.77.2.1 (br2)  GRE or L2TPv3  10.77.2.2 (eth2) guest: its gretap or l2tpeth, and the driver there
+    or Linux's tc ends it: serv  ler1 100 lsr (pops)  eth2 guest: mpls pop, and back: mpls mac_push 1001, 111 lsr 112 ler1
     or in UDP: ler1 100, 10.77.2.1 (br2)  10.77.2.2 (eth2), guest 102 ler2 and back: ler2 110 guest 112, 10.77.2.2  10.77.2.1, ler1
 
     400 and 410 are not ours: with them the guest's kernel sends IP to itself, by lsr between eth2 and eth4.
@@ -63,9 +64,10 @@ class Network(Lan):
 class Routed(Target):
     """A target that is all of our routers: `penultimate` says whether labels are taken off before an edge, `protected` whether the
     pseudowire has a backup and BFD watches it; `in_udp` whether the labels of the target's edge go to the guest in UDP; `tunnel` has the
-    keys of a tunnel to the guest, by which the target's circuit goes then."""
+    keys of a tunnel to the guest, by which the target's circuit goes then; `by_tc` whether the guest ends the pseudowire of that circuit,
+    without a control word, which Linux's tc knows nothing of."""
 
-    penultimate = protected = in_udp = False
+    penultimate = protected = in_udp = by_tc = False
     tunnel = None
 
     def routers(self):
@@ -90,6 +92,8 @@ class Routed(Target):
                 lines.append(f'from = [{first}, {{ link = "{backup[0]}", tunnel = {backup[1]}, backup = true }}]')
             else:
                 lines.append(f"from = {first}")
+            if self.by_tc and circuit == "serv":
+                lines.append("control_word = false")
 
         for router, ports in PORTS.items():
             table("router", name=router)
@@ -104,7 +108,7 @@ class Routed(Target):
         table("lsp", name="to-ler2-around", link="ler1-lsr", next_hop=MAC["lsr-ler1"], labels=[120])
         table("lsp", name="to-ler1", link="br3", next_hop=GUEST[3], labels=[110])
         table("lsp", name="to-ler1-around", link="ler2-lsr", next_hop=MAC["lsr-ler2"], labels=[130])
-        swap(100, "br2", GUEST[2], 101)
+        swap(100, "br2", GUEST[2], *([] if self.by_tc else [101]))
         swap(111, "lsr-ler1", MAC["ler1-lsr"], *([] if self.penultimate else [112]))
         swap(120, "lsr-ler2", MAC["ler2-lsr"], 121)
         swap(130, "lsr-ler1", MAC["ler1-lsr"], 131)
@@ -152,7 +156,7 @@ class Routed(Target):
 
     def do_protect(self):
         """Labels lead from edge to edge again, and the pseudowire has a backup."""
-        self.penultimate, self.protected, self.in_udp, self.tunnel = False, True, False, None
+        self.penultimate, self.protected, self.in_udp, self.by_tc, self.tunnel = False, True, False, False, None
         self.apply()
 
     def do_in_udp(self):
@@ -172,6 +176,17 @@ class Routed(Target):
         self.tunnel = {"gre": "gre = { key = 7 }",
                        "l2tp": 'l2tp = { session_in = 7, session_out = 8, cookie_in = "5eed1234", cookie_out = "0123456789abcdef" }'}[kind]
         self.apply()
+
+    def do_by_tc(self):
+        """The target is behind a pseudowire whose other end is the guest's tc."""
+        self.tunnel, self.by_tc = None, True
+        self.apply()
+
+    def do_came_by_tc(self):
+        """That frames of that pseudowire came and went, and none was wrong."""
+        seen = self.shown("ler1")["pseudowires"][0]
+        if min(seen["sent"], seen["delivered"]) < 1000 or seen["drops"]:
+            raise Broken(f"by tc: {seen}")
 
     def do_tunnelled(self):
         """That frames of a tunnel came and went, and none was lost: the kernel numbers what it sends."""

@@ -167,7 +167,7 @@ impl Play {
             match event {
                 Event::Up => assert!(!core::mem::replace(&mut seen.is_up, true)),
                 Event::Down(_) => assert!(core::mem::replace(&mut seen.is_up, false)),
-                Event::DiscriminatorChanged => {}
+                Event::FirstHeard | Event::DiscriminatorChanged => {}
             }
         }
         while let Some((carrier, bytes)) = self.sessions.poll_transmit(now) {

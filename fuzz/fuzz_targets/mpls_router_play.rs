@@ -14,8 +14,8 @@ use contract::{Counters, LinkId, MacAddress};
 use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUARANTINE_DEFAULT;
 use mpls::{
-    Action, Adjacency, Circuit, Core, DropReason, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId, Reach,
-    Origin, Over, Owner, Pseudowire, PseudowireId, Refused, Role, Router, Sequencing, Space,
+    Action, Adjacency, Circuit, Core, DropReason, Fec, FecId, Labels, NextHop, Nhlfe, NhlfeId,
+    Origin, Over, Owner, Pseudowire, PseudowireId, Reach, Refused, Role, Router, Sequencing, Space,
     Verdict, Way, ilm,
 };
 use plateway_fuzz::{Choices, one_line};

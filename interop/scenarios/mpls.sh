@@ -86,15 +86,19 @@ reload() {
     local interface=$1
     load_aoe
 }
+# used DEVICE: the driver uses a disk behind it.
+used() {
+    ip link set "$1" mtu 1500 up || die "no interface $1"
+    reload "$1"
+    wait_for "e7.3" found 3
+    settle "$(disk 3)"
+    verify "$(disk 3)" 24M 4M || { cat /tmp/fio.log; die "fio read back wrong data"; }
+}
 # tunnelled KIND DEVICE: the driver uses a disk through a tunnel of the kernel's.
 tunnelled() {
     say "$1"
     ask tunnel "$1"
-    ip link set "$2" mtu 1500 up || die "no interface $2"
-    reload "$2"
-    wait_for "e7.3" found 3
-    settle "$(disk 3)"
-    verify "$(disk 3)" 24M 4M || { cat /tmp/fio.log; die "fio read back wrong data"; }
+    used "$2"
     ask tunnelled
     pass "Linux ends our tunnel of $1, with $2"
 }
@@ -104,8 +108,24 @@ tunnelled gre gre1
 ip l2tp add tunnel tunnel_id 1 peer_tunnel_id 1 encap udp local 10.77.2.2 remote 10.77.2.1 udp_sport 1701 udp_dport 1701 || die "l2tp tunnel"
 ip l2tp add session name l2tp1 tunnel_id 1 session_id 8 peer_session_id 7 cookie 5eed1234 peer_cookie 0123456789abcdef seq both || die "l2tp session"
 tunnelled l2tp l2tp1
+
+say "a pseudowire by tc"
+modprobe -a sch_ingress cls_flower cls_matchall act_mpls act_vlan act_mirred || die "no tc"
+ip link add pw1 type veth peer name pw1end && ip link set pw1end mtu 1500 up || die "veth"
+tc qdisc add dev pw1end clsact && tc qdisc add dev eth2 clsact || die "clsact"
+# Ethernet of the link | 111 | 1001 S | the driver's frame, and off again.
+tc filter add dev pw1end ingress matchall action mpls mac_push label 1001 ttl 64 \
+    action vlan push_eth dst_mac "$(ip neigh get 10.77.2.1 dev eth2 | grep -o '..:..:..:..:..:..')" src_mac "$(cat /sys/class/net/eth2/address)" \
+    action mpls push label 111 ttl 64 action mirred egress redirect dev eth2 || die "mac_push"
+tc filter add dev eth2 ingress protocol mpls_uc flower mpls_label 1002 \
+    action vlan pop_eth action mpls pop protocol teb action mirred egress redirect dev pw1end || die "mpls pop"
+ask by_tc
+used pw1
+ask came_by_tc
+pass "Linux ends our pseudowire without a control word, with tc"
 rmmod aoe
 ip link del gre1
+tc qdisc del dev eth2 clsact
 
 say "a silent cut in mid-write"
 route 101 "as 102" $ler2

@@ -89,7 +89,7 @@ fn iscsi_crosses_a_pseudowire_once_hosts_leave_nothing_to_hardware() {
         "--bs",
         "64k",
         "--time",
-        "3s",
+        "9s",
         "--verify",
         "--overwrite",
     ];
