@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn a_failure_is_heard_whatever_its_colours_and_kept_without() {
-        let text = "\x1b[1m\x1b[38;5;9merror\x1b[0m\x1b[1m: no such thing\x1b[0m\n1\n2\n3\n4\n";
-        assert_eq!(heard(text.as_bytes()), ["error: no such thing", "2", "3", "4"]);
+        let text = "\x1b[1m\x1b[38;5;9merror\x1b[0m\x1b[1m: no such thing\x1b[0m\n1\n2\n";
+        assert_eq!(heard(text.as_bytes()), ["error: no such thing", "1", "2"]);
         assert_eq!(without_colours("a\x1b[2Kb\x1b[mc\x1b["), "a\x1b[2Kbc\x1b[");
     }
 
@@ -259,12 +259,17 @@ mod tests {
         let text: String = (0..100).map(|number| format!("FAIL {number}\n")).collect();
         let expected = [0, 1, 2, 97, 98, 99].map(|number| format!("FAIL {number}"));
         assert_eq!(heard(text.as_bytes()), expected);
+        // And of what else was said the last.
+        let text: String = (0..100).map(|number| format!("{number}\n")).collect();
+        let expected: Vec<_> =
+            (100 - LastWords::LAST_MAX..100).map(|line| line.to_string()).collect();
+        assert_eq!(heard(text.as_bytes()), expected);
     }
 
     #[test]
     fn a_panic_is_kept_with_its_message() {
         let text = "thread 'it' panicked at src/a.rs:1:2:\nleft is not right\nnote\n1\n2\n3\n";
         let panic = ["thread 'it' panicked at src/a.rs:1:2:", "left is not right"];
-        assert_eq!(heard(text.as_bytes()), [&panic[..], &["1", "2", "3"]].concat());
+        assert_eq!(heard(text.as_bytes()), [&panic[..], &["note", "1", "2", "3"]].concat());
     }
 }
