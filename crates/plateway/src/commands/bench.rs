@@ -44,8 +44,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Measures.
 pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
-    let session = open(args)?;
-    let Measured { report, tally, stopped } = match measure(&session, args) {
+    let mut session = open(args)?;
+    let Measured { report, tally, stopped } = match measure(&mut session, args) {
         Ok(measured) => measured,
         Err(error) => {
             // It says why nothing was measured; what closing says comes of the same.
@@ -103,8 +103,8 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
 }
 
 /// Measures an open disk.
-fn measure(session: &Session, args: &BenchArgs) -> miette::Result<Measured> {
-    let volume = &session.volumes()[0];
+fn measure(session: &mut Session, args: &BenchArgs) -> miette::Result<Measured> {
+    let volume = session.volumes()[0].clone();
     check_size(args, volume.bytes, volume.block_size)?;
     let rest = volume.bytes - args.offset;
     let workload = Workload {
@@ -165,7 +165,11 @@ struct Run {
 }
 
 /// Sends the jobs to the shards and watches them.
-fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> miette::Result<Run> {
+fn carry(
+    session: &mut Session,
+    plan: Plan,
+    target: Option<&control::Client>,
+) -> miette::Result<Run> {
     let shards = usize::from(session.shards());
     let shares: Vec<Arc<Progress>> = (0..shards).map(|_| Arc::default()).collect();
     let loads = shares

@@ -82,8 +82,8 @@ pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
     let in_flight = 2 * u64::from(args.iodepth) * args.bs.max(4096);
     let opening =
         Opening { disks: &disks, config: config.as_deref(), state: None, shards: 1, in_flight };
-    let session = Session::open(&opening)?;
-    let begun = begin(&session, args, names, looks, journal, &records);
+    let mut session = Session::open(&opening)?;
+    let begun = begin(&mut session, args, names, looks, journal, &records);
     let Begun { source, destination, from, keeper, interrupted } = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -230,7 +230,7 @@ struct Begun {
 
 /// Judges whether and from where it may be copied, and begins the journal.
 fn begin(
-    session: &Session,
+    session: &mut Session,
     args: &CopyArgs,
     names: [Option<String>; 2],
     looks: [Look; 2],
@@ -265,7 +265,7 @@ fn begin(
 }
 
 fn copy(
-    session: Session,
+    mut session: Session,
     args: &CopyArgs,
     [source, destination]: [&OpenEnd; 2],
     from: u64,
@@ -282,7 +282,7 @@ fn copy(
     let compare = verify.range(from, size);
     let plan = plan(args, size, from, compare.clone(), source.holes(size));
     let began = Instant::now();
-    let copier = carry(&session, plan, keeper.as_mut(), interrupted)?;
+    let copier = carry(&mut session, plan, keeper.as_mut(), interrupted)?;
     let closed = session.close();
     let ending = match copier.failed() {
         None if copier.is_complete() && closed.is_ok() => Ending::Whole,
@@ -443,7 +443,7 @@ fn start_of(journal: &Journal, seen: [(&OpenEnd, &Look); 2]) -> Result<Start, St
 
 /// Looks whether the destination still holds what a copy left there that did not end in order.
 fn check(
-    session: &Session,
+    session: &mut Session,
     args: &CopyArgs,
     start: Start,
     records: &Records,
@@ -472,7 +472,7 @@ fn check(
 
 /// Lets a copier work, shows how far it is and keeps its journal.
 fn carry(
-    session: &Session,
+    session: &mut Session,
     plan: Plan,
     mut keeper: Option<&mut Keeper>,
     interrupted: &Interrupt,

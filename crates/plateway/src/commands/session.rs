@@ -132,9 +132,9 @@ impl Session {
 
     /// Sends a guest to each shard, from shard 0 on, and waits until all are done. `watch` is
     /// called at every tick, and with every reading; where it breaks, nobody is waited for any
-    /// longer.
+    /// longer. Meanwhile the next hops of pseudowires are followed.
     pub(crate) fn run<G: Guest + Debug + Send + 'static>(
-        &self,
+        &mut self,
         guests: Vec<G>,
         mut watch: impl FnMut(Option<&Reading>) -> ControlFlow<()>,
     ) -> miette::Result<Outcome<G>> {
@@ -150,6 +150,7 @@ impl Session {
         let (mut readings, mut done) = (Vec::new(), Vec::new());
         let mut flow = ControlFlow::Continue(());
         while left > 0 && flow.is_continue() {
+            self.running.follow_next_hops();
             match told.recv_timeout(TICK) {
                 Ok(Told::Phase(reading)) => {
                     flow = watch(Some(&reading));
@@ -171,7 +172,7 @@ impl Session {
     }
 
     /// Whether a disk is blank; what was found where it is not.
-    pub(crate) fn probe(&self, place: u8) -> miette::Result<Verdict> {
+    pub(crate) fn probe(&mut self, place: u8) -> miette::Result<Verdict> {
         let size = self.volumes[usize::from(place)].bytes;
         let probe = Probe::new(Place(place), size);
         let outcome = self.run(vec![probe], |_| ControlFlow::Continue(()))?;
@@ -180,7 +181,7 @@ impl Session {
     }
 
     /// An error unless the disk is blank or may be overwritten.
-    pub(crate) fn refuse_data(&self, place: u8, disk: &DiskUri) -> miette::Result<()> {
+    pub(crate) fn refuse_data(&mut self, place: u8, disk: &DiskUri) -> miette::Result<()> {
         let seen = match self.probe(place)? {
             Verdict::Blank => return Ok(()),
             Verdict::Data(at) => format!("a byte that is not zero at offset {at}"),

@@ -1,5 +1,6 @@
 //! Remote disks that are being reached: the name of the host is looked up, then every shard
-//! connects; or the one that has the link of the disk's pseudowire, by which the others ask it. Several are reached side by side, and nobody waits for them who does not want to.
+//! connects; or the one that has the link of the disk's pseudowire, by which the others ask it. Several
+//! are reached side by side, and nobody waits for them who does not want to.
 //!
 //! ```text
 //!   begin_reaching --> Name --addresses--> Shards --all answered--> OpenDisk, or an error: none keeps it
@@ -133,6 +134,8 @@ impl Running {
 
     /// Goes on as far as that is possible now. After an error nothing of it is left.
     pub(super) fn go_on(&mut self, mut reaching: Reaching) -> Result<Reached, RunError> {
+        // It may be behind a next hop that is found only now.
+        self.follow_next_hops();
         let Reaching { config, uri, begun, .. } = &reaching;
         if let (Stage::Name(lookup), Some(address)) = (&reaching.stage, uri.listener()) {
             let Some(found) = looked_up(lookup, address, begun.elapsed()) else {

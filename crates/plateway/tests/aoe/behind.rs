@@ -7,12 +7,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::common::{Server, flat, text, write};
 use crate::lan::must;
+use crate::next_hops::{THERE, answer, move_it, number};
 use crate::routed::{Network, address, wait_for};
 use crate::{MIB, SUBSYSTEM, bytes, file};
 
@@ -100,7 +102,7 @@ fn a_disk_behind_a_pseudowire_is_served_on_and_outlives_a_cut() {
     load.args(["bench", &uri, "--rw", "randrw=50", "--numjobs", "4", "--time", "6s"]);
     load.args(["--verify", "--overwrite"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let load = load.spawn().expect("it runs");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     // What lsr1 sends to ler2 is lost, and both interfaces stay up.
     let cut = network.at("lsr1");
     must(&format!("netns exec {cut} nft add table netdev cut"));
@@ -215,4 +217,45 @@ fn a_command_reaches_a_disk_by_a_pseudowire_of_its_configuration() {
             .unwrap_or_else(|log| panic!("{log}"));
     refused(&[&["bench", disk][..], &of].concat(), "has this pseudowire");
     server.stop();
+}
+
+#[test]
+fn a_command_finds_its_next_hop_and_follows_it() {
+    let Some(network) = Network::make(1500) else { return };
+    number(&network);
+    let home = tempfile::tempdir().unwrap();
+    let _beyond = beyond(&network, home.path());
+    let folder = home.path().join("ler1");
+    fs::create_dir(&folder).unwrap();
+    let own = |key: &str| folder.join(key).display().to_string();
+    let server =
+        format!("[server]\nstate = \"{}\"\ncontrol = \"{}\"\n", own("state"), own("ler1.sock"));
+    let by_ip = near().replace(&address("lsr1", "ler1"), THERE);
+    let config = write(&folder, &(server + &by_ip));
+    let line = ["bench", "aoe://pw:far/7.0", "--rw", "randrw=50", "--time", "4s", "--verify"];
+    let begin = || {
+        let mut command = network.plateway("ler1");
+        command.args(line).args(["--overwrite", "--config", &config]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+    };
+    let ends_well = |bench: Child| {
+        let output = bench.wait_with_output().expect("it ends");
+        let said = (text(&output.stdout), flat(&output.stderr));
+        assert!(output.status.success() && said.0.contains(" 0 wrong"), "{said:?}");
+        said.1
+    };
+    // Nobody answers when it begins, and then somebody does.
+    answer(&network, false);
+    let bench = begin();
+    std::thread::sleep(Duration::from_secs(5));
+    answer(&network, true);
+    let said = ends_well(bench);
+    let hop = format!("next hop {THERE} on lsr1");
+    assert!(said.contains(&format!("{hop} is not resolved")), "{said}");
+    // It moves while it is used.
+    let bench = begin();
+    std::thread::sleep(Duration::from_secs(2));
+    move_it(&network);
+    let said = ends_well(bench);
+    assert!(said.contains(&format!("{hop} is at")), "{said}");
 }

@@ -15,11 +15,11 @@ use crate::lan::{must, wait_until};
 use crate::routed::{Network, SERVED, address, load, round_trip, shown};
 
 /// The first router of the way there, as ler1 sees it, and where it moves.
-const THERE: &str = "10.0.1.2";
+pub(crate) const THERE: &str = "10.0.1.2";
 const MOVED: &str = "02:00:00:00:00:77";
 
 /// The interfaces between routers have these addresses.
-fn number(network: &Network) {
+pub(crate) fn number(network: &Network) {
     for (router, interface, address) in [
         ("ler1", "lsr1", "10.0.1.1/24"),
         ("lsr1", "ler1", "10.0.1.2/24"),
@@ -103,8 +103,15 @@ fn ended_well(load: Child) {
     assert!(output.status.success() && said.0.contains(" 0 wrong"), "{said:?}");
 }
 
+/// The first router moves, and says so to all on the link.
+pub(crate) fn move_it(network: &Network) {
+    let at = network.at("lsr1");
+    must(&format!("netns exec {at} sysctl -qw net.ipv4.conf.ler1.arp_notify=1"));
+    must(&format!("-n {at} link set ler1 address {MOVED}"));
+}
+
 /// Has an interface of the first router answer for its address or not.
-fn answer(network: &Network, does: bool) {
+pub(crate) fn answer(network: &Network, does: bool) {
     let (at, word) = (network.at("lsr1"), if does { 0 } else { 8 });
     must(&format!("netns exec {at} sysctl -qw net.ipv4.conf.ler1.arp_ignore={word}"));
 }
@@ -115,7 +122,7 @@ fn a_next_hop_that_moves_is_followed_in_mid_write_and_one_that_is_lost_is_found_
     number(&network);
     let home = tempfile::tempdir().unwrap();
     let _others = others(&network, home.path());
-    let (ler1, lsr1) = (network.at("ler1"), network.at("lsr1"));
+    let ler1 = network.at("ler1");
     let was = address("lsr1", "ler1");
     let router = network.router(home.path(), "ler1", &near(&was, ""));
     let _target = network.serve(home.path(), "serv1", &SERVED);
@@ -131,9 +138,7 @@ fn a_next_hop_that_moves_is_followed_in_mid_write_and_one_that_is_lost_is_found_
     assert_eq!((&one["next_hop"], &one["next_hop_mac"]), (&THERE.into(), &was.clone().into()));
     assert_eq!((unresolved(&router), &one["up"]), (0, &true.into()));
 
-    // It moves, and says so to all on the link.
-    must(&format!("netns exec {lsr1} sysctl -qw net.ipv4.conf.ler1.arp_notify=1"));
-    must(&format!("-n {lsr1} link set ler1 address {MOVED}"));
+    move_it(&network);
     wait_until("it is followed", || is_at(&router, MOVED));
     let before = path(&router)["packets"].as_u64();
     wait_until("it goes on", || path(&router)["packets"].as_u64() > before.map(|was| was + 1_000));

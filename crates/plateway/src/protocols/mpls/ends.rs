@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use toml::Spanned;
 
-use super::{LowPseudowire, NeighbourConfig, PseudowireConfig, Routing};
+use super::{LowPseudowire, LspConfig, NeighbourConfig, PseudowireConfig, Routing};
 use crate::config::disk::DiskConfig;
 use crate::config::file::LowArgs;
 use crate::config::link::{Links, PSEUDOWIRE_PREFIX, pseudowire_link};
@@ -43,7 +43,7 @@ pub(super) fn note(low: &LowArgs, names: &Names, links: &mut Links) {
 impl Resolver<'_> {
     /// A link that is named by a pseudowire which has a circuit.
     pub(in crate::protocols) fn ends_elsewhere(&mut self, at: Span, link: &str) {
-        let name = link.trim_start_matches(PSEUDOWIRE_PREFIX);
+        let name = link.strip_prefix(PSEUDOWIRE_PREFIX).unwrap_or(link);
         let message = format!("pseudowire {name} does not end in this process: it has a circuit");
         let help = "name one without a circuit, which both ends have for this alone";
         self.push(Mistake::error(at, message).help(help));
@@ -62,7 +62,8 @@ impl Resolver<'_> {
             } else if !links.pseudowires.has(&link) {
                 let mut names = Names::default();
                 for (link, span) in &links.pseudowires.list {
-                    names.push(link.trim_start_matches(PSEUDOWIRE_PREFIX), span.clone());
+                    let name = link.strip_prefix(PSEUDOWIRE_PREFIX).unwrap_or(link);
+                    names.push(name, span.clone());
                 }
                 self.unknown_name(&Spanned::new(at, name.to_owned()), "pseudowire", &names);
             } else if let Some(export) = users.exports.get(&link) {
@@ -75,7 +76,7 @@ impl Resolver<'_> {
                 self.push(Mistake::error(at, message).first(&first).help(help));
             }
         }
-        for one in routing.pseudowires.iter().filter(|one| one.circuit.is_none()) {
+        for one in routing.ends() {
             let link = pseudowire_link(&one.name);
             if users.exports.contains_key(&link) || used.contains(&one.name.as_str()) {
                 continue;
@@ -109,17 +110,14 @@ impl Routing {
             pseudowires.iter().any(|one| one.lsp == lsp || one.backup.as_deref() == Some(lsp))
         };
         let lsps: Vec<_> = self.lsps.iter().filter(|one| by(&one.name)).cloned().collect();
-        let hops = lsps.iter().flat_map(|one| [Some(&one.hop), one.backup.as_ref()]);
-        let out = hops.flatten().map(|hop| hop.link.as_str());
+        let out = lsps.iter().flat_map(LspConfig::hops).map(|hop| hop.link.as_str());
         let back = pseudowires.iter().flat_map(|one| &one.from).map(|way| way.link.as_str());
         let ports: Vec<&str> = out.chain(back).collect();
         let ports = |link: &str| ports.contains(&link);
-        // By its session a backup is taken.
+        // By its session a backup is taken; who it is only the kernel may know.
         let is_watched = |one: &NeighbourConfig| {
-            lsps.iter().any(|lsp| {
-                let is_next = lsp.hop.next_hop == Some(one.next_hop) && lsp.hop.link == one.link;
-                lsp.backup.is_some() && is_next
-            })
+            let mut with_backup = lsps.iter().filter(|lsp| lsp.backup.is_some());
+            with_backup.any(|lsp| one.is_of(&lsp.hop).unwrap_or(true))
         };
         let ways = || pseudowires.iter().flat_map(|one| &one.from);
         let of = |router: &str| pseudowires.iter().any(|one| one.router == router);

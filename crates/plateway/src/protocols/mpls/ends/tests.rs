@@ -90,6 +90,12 @@ fn a_command_has_of_a_router_what_its_pseudowire_needs() {
     let found = titles(&["store"]).expect("it ends here");
     assert_eq!(found[1..], alone, "and its router, which is first");
     assert!(found[0].starts_with("router "), "{found:?}");
+    // Whom the file knows by an address of IP may be the one that a path knows by its MAC address.
+    let by_ip = "next_hop = \"10.0.1.9\"\naddress = \"10.0.1.2\"";
+    let by_mac = "next_hop = \"02:00:00:00:00:02\"\naddress = \"10.0.1.2\"";
+    assert!(ROUTER.contains(by_mac));
+    let routing = good(&ROUTER.replace(by_mac, by_ip)).routing.of_ends(&["store"]);
+    assert_eq!(routing.expect("it ends here").neighbours.len(), 1);
     let both = titles(&["other", "store"]).expect("they end here");
     let added: Vec<&String> = both.iter().filter(|one| !found.contains(one)).collect();
     assert_eq!(added, ["port eth4", "ilm 301", "lsp b", "pseudowire other"]);
