@@ -18,8 +18,9 @@
 //!
 //! What a change says and what is known of links meets here: a path takes its port's own address,
 //! VLAN and MTU, and where the next router is, a circuit its MTU, and a virtual link is up while the
-//! path of its pseudowire has a port that is up and a next hop that is resolved. Which next hops are taken, and who finds out, is `neighbour`. Order of calls:
-//! [`VirtualLinks`]; [`Forwarder::change`] at any time.
+//! path of its pseudowire has a port that is up and a next hop that is resolved. Which next hops are
+//! taken, and who finds out, is `neighbour`. Order of calls: [`VirtualLinks`]; [`Forwarder::change`] at
+//! any time.
 //! Units: those of the tables. Errors: changes are refused; frames are dropped and counted.
 
 mod neighbour;

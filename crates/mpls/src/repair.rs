@@ -9,9 +9,10 @@
 //! ```
 //! Which one is taken is decided by the next hop, not by the NHLFE: one change moves however many
 //! share it, and while all next hops are Up a packet asks for nothing but that. Who knows that one is
-//! not is `forwarder::neighbour`; one whose address is not known now is Failed for as long as that. A backup whose own next hop is Failed, or that is not there, is not
-//! taken, and backups of backups are not looked at. Units: none. No errors. Spec: RFC 4090 clause 3.2
-//! (facility backup) and clause 6.4.3 (its labels), configured where that has RSVP.
+//! not is `forwarder::neighbour`; one whose address is not known now is Failed for as long as that. A
+//! backup whose own next hop is Failed, or that is not there, is not taken, and backups of backups are
+//! not looked at. Units: none. No errors. Spec: RFC 4090 clause 3.2 (facility backup) and clause 6.4.3
+//! (its labels), configured where that has RSVP.
 
 use block::{IdMap, planted};
 use contract::{LinkId, MacAddress};

@@ -127,7 +127,8 @@ impl Receiver {
         self.late_needed = RESYNC_FRAMES_DOUBTED;
     }
 
-    /// As [`begin_anew`](Self::begin_anew), and frames that wait are nobody's: they were for another circuit. Returns how many.
+    /// As [`begin_anew`](Self::begin_anew), and frames that wait are nobody's: they were for another
+    /// circuit. Returns how many.
     pub(crate) fn begin_for_another(&mut self, numbers: Numbers) -> u64 {
         self.begin_anew(numbers);
         self.waiting.forget()

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use ::volume::assemble::Found;
 use reactor::disk::probe::Identity;
+use reactor::look_at_interface;
 use reservation::{PathGroup, PathState};
 use serde::Serialize;
 use uuid::Uuid;
@@ -343,7 +344,7 @@ impl Walk<'_> {
         let link = links.iter().find(|link| link.name == config.link).expect("it has its link");
         let interface = &link.ethernet.interface;
         // One that is not there was told of, and so was one that only the server sees.
-        if routers::look_at_port(link, &self.checked.args.routing, self).mac.is_some() {
+        if look_at_interface(interface).is_ok() {
             self.told.extend(routers::look_at_neighbour(config, interface));
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! What lives here: the ways from bytes to sessions and from frames to targets, of requests to
 //! volumes and of completions back; the line of those who wait for memory; timers; imports
-//! (initiators that stand in for disks, here or on another shard); mail between shards and orders of the control thread. What
-//! does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and
+//! (initiators that stand in for disks, here or on another shard); mail between shards and orders of
+//! the control thread. What does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and
 //! clocks (`reactor`, `sim`). Read [`shard`] first, then `mail`. Which protocols there are is said
 //! in [`protocols`] and, for disks that are reached by one, in `remote`; who carries frames of
 //! others, in `carriers`.

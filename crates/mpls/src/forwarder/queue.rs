@@ -78,11 +78,10 @@ impl Queue {
     fn release(&mut self, now: Instant, link: LinkId) -> bool {
         let Self { waiting, shaper: Some(shaper), recording, .. } = self else { return false };
         let mut has_left = false;
-        let leave = |parts: [&[u8]; 2]| {
+        let mut leave = |parts: [&[u8]; 2]| {
             waiting.push_whole(link, parts);
             recorded(recording, now, parts[0].len() + parts[1].len());
         };
-        let mut leave = leave;
         while shaper.take(now, &mut leave) {
             has_left = true;
         }

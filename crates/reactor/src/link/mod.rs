@@ -48,7 +48,7 @@ use contract::{Intake, LinkFacts, Poll};
 pub use counters::{LinkCounters, LinkStats};
 pub use datagram::{Datagrams, PeerOptions, is_of_a_host, is_of_a_link};
 pub use interface::Interface;
-pub use neighbours::{Found, Stations, look_at_station};
+pub use neighbours::{Found, Stations, look_at_stations};
 pub use queueing::delays_what_is_first;
 pub use quiet::SwitchedOff;
 

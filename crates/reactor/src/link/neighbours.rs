@@ -77,11 +77,17 @@ impl Found {
     }
 }
 
-/// Looks where a station is on an interface, which takes no right and asks nobody.
-pub fn look_at_station(interface: &str, address: IpAddr) -> io::Result<Found> {
-    let Some(index) = up(interface) else { return Ok(Found::Away) };
-    let table = table()?;
-    Ok(Found::of(table.get(&(index, address))))
+/// Looks where stations are on an interface, in their order, which takes no right and asks nobody.
+pub fn look_at_stations(interface: &str, addresses: &[IpAddr]) -> io::Result<Vec<Found>> {
+    let index = up(interface);
+    let table = match index.filter(|_| !addresses.is_empty()) {
+        Some(_) => table()?,
+        None => BTreeMap::new(),
+    };
+    let found = |address: &IpAddr| {
+        index.map_or(Found::Away, |index| Found::of(table.get(&(index, *address))))
+    };
+    Ok(addresses.iter().map(found).collect())
 }
 
 /// The number of an interface, if it is up.
@@ -152,7 +158,7 @@ impl Stations {
         if let Some(known) = lock(&self.shared.wanted).get(&key) {
             return Ok(known.told);
         }
-        let told = look_at_station(interface, address)?;
+        let told = look_at_stations(interface, &[address])?[0];
         lock(&self.shared.wanted).entry(key).or_insert(Wanted { told, was_used: false });
         ring(&self.shared.bell);
         Ok(told)

@@ -2,7 +2,7 @@
 //!
 //! What is urgent has a priority of its own (`SO_PRIORITY`), which some disciplines let go first and
 //! others do not look at. The one at the root decides; one that has a queue for each of the interface's
-//! (`mq`, `mqprio`) leaves it to those below.
+//! (`mq`, `multiq`) leaves it to those below.
 //!
 //! ```text
 //!   tcmsg      family (1) | pad (3) | index of the interface (4) | handle (4) | parent (4) | info (4)

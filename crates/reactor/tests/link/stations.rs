@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 
-use reactor::{Found, Stations, look_at_station};
+use reactor::{Found, Stations, look_at_stations};
 
 use super::*;
 use net::{be_impatient, forget_neighbour, give_address, rename, set_neighbour, without_net_admin};
@@ -51,7 +51,7 @@ fn a_station_is_asked_for_found_followed_and_lost() {
         let (tell, told) = mpsc::channel();
         let stations = Stations::start(move || tell.send(()).unwrap_or_default()).unwrap();
         let is = |found: Found| move |stations: &Stations| stations.find(ONE, THERE) == found;
-        assert_eq!(look_at_station(ONE, THERE).unwrap(), Found::Unknown);
+        assert_eq!(look_at_stations(ONE, &[THERE]).unwrap(), [Found::Unknown]);
         assert_eq!(stations.follow(ONE, THERE).unwrap(), Found::Unknown);
         // The kernel asks, since it was told to, and nobody answers, however often.
         wait("nobody answers", || is(Found::Failed)(&stations));
@@ -59,7 +59,7 @@ fn a_station_is_asked_for_found_followed_and_lost() {
         told.recv_timeout(HANG).expect("it was told");
         set_neighbour(ONE, ADDRESS, MAC, libc::NUD_REACHABLE);
         wait("it is found", || is(Found::At(MAC))(&stations));
-        assert_eq!(look_at_station(ONE, THERE).unwrap(), Found::At(MAC));
+        assert_eq!(look_at_stations(ONE, &[THERE]).unwrap(), [Found::At(MAC)]);
         // What is in doubt is probed, and is nowhere else until that failed.
         set_neighbour(ONE, ADDRESS, MAC, libc::NUD_STALE);
         std::thread::sleep(Duration::from_millis(100));

@@ -36,8 +36,8 @@ pub(crate) enum Over {
 
 options! {
     TargetOptions {
-        /// Commands in flight on each shard (behind a pseudowire on all together), and together no more than the target holds: as many as
-        /// the Linux driver has in flight.
+        /// Commands in flight on each shard (behind a pseudowire on all together), and together no
+        /// more than the target holds: as many as the Linux driver has in flight.
         window: u16 = 64, 1..=WINDOW_MAX.into();
         /// The VLAN on all interfaces; 0 is frames without a tag.
         vlan: u16 = 0, VLANS;
@@ -103,16 +103,15 @@ pub(crate) fn parse_target(
 ) -> Result<(Vec<String>, Option<u16>), UriError> {
     let (names, query) = parser.split_query(at);
     let names = parser.without_path(names, "aoe://INTERFACE[,INTERFACE...]")?;
-    if let Over::Pseudowire(name) = over(parser, names.clone())? {
+    let over = over(parser, names.clone())?;
+    let Over::Interfaces(interfaces) = over else {
         let message =
             "discover asks on interfaces, and a pseudowire ends in the process that has it";
         let mut error = parser.fail(names, message);
-        error.help = Some(format!(
-            "a disk is tried by: plateway bench aoe://{PSEUDOWIRE_PREFIX}{name}/7.0 --config FILE"
-        ));
+        error.help =
+            Some(format!("a disk is tried by: plateway bench aoe://{over}/7.0 --config FILE"));
         return Err(error);
-    }
-    let interfaces = interfaces(parser, names)?;
+    };
     let mut vlan = None;
     for (key, value) in parser.options(query, &["vlan"])? {
         vlan = Some(parser.number(value, key, VLANS)? as u16);

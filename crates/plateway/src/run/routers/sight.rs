@@ -14,7 +14,7 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
 use reactor::{
     Interface, delays_what_is_first, is_of_a_link, look_at_interface, look_at_peer,
-    look_at_station, may_open_links,
+    look_at_stations, may_open_links,
 };
 use wire::ethernet::{HEADER_SIZE, MacAddress};
 
@@ -66,11 +66,10 @@ pub(crate) fn look_at_port(
         }
         None => "its interface is not there",
     };
-    let hops = next_hops::named_on(routing, &link.name).into_iter().filter(|_| facts.is_some());
-    let hops = hops.filter_map(|address| {
-        let found = look_at_station(interface, address).ok()?;
-        Some(next_hops::shown(address, found, interface))
-    });
+    let named = next_hops::named_on(routing, &link.name);
+    let found = facts.and_then(|_| look_at_stations(interface, &named).ok()).unwrap_or_default();
+    let hops = named.iter().zip(found);
+    let hops = hops.map(|(address, found)| next_hops::shown(*address, found, interface));
     let words = [words.to_owned()].into_iter().chain(hops).collect::<Vec<_>>().join("; ");
     let told = facts.filter(|_| sends_bfd(link, routing)).and_then(|_| delay_of_bfd(link));
     RoutedSight::of(words, facts, told)

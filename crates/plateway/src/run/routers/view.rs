@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use contract::LinkId;
 use mpls::ilm::State;
 use mpls::{
-    Action, HopState, LabelReport, NhlfeId, Over, PortKind, Proof, PseudowireId, PseudowireReport,
+    Action, HopState, LabelReport, Over, PortKind, Proof, PseudowireId, PseudowireReport,
     RouterReport, Space, TunnelReport, Via, WatchReport,
 };
 use wire::ethernet::MacAddress;
@@ -246,14 +246,11 @@ impl<'a> View<'a> {
     /// Which of itself and its backup a path's packets take; one whose port was never up takes the
     /// backup, if that is there.
     fn way_of(&self, key: &str) -> mpls::Way {
-        let at = self.routers.paths.of(key).and_then(|number| self.paths.get(&number));
-        at.map_or(mpls::Way::Backup, |at| self.report.nhlfes[*at].way)
+        self.report_of(key).map_or(mpls::Way::Backup, |report| report.way)
     }
 
     fn path(&self, name: String, key: &str, hop: &Hop) -> PathStatus {
-        let number = self.routers.paths.of(key).map(NhlfeId);
-        let at = number.and_then(|id| self.paths.get(&id.0));
-        let report = at.map(|at| &self.report.nhlfes[*at]);
+        let report = self.report_of(key);
         let port = self.routers.port(&self.config.name, &hop.link).ok();
         PathStatus {
             name,
@@ -271,7 +268,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The address of the next router: as it was configured, or that of the host to which a port in UDP leads.
+    /// The address of the next router: as it was configured, or that of the host to which a port in
+    /// UDP leads.
     fn next_hop(&self, hop: &Hop) -> String {
         let peer = || Some(self.routers.ports.get(&hop.link)?.1.udp?.peer.to_string());
         hop.next_hop.map(|via| via.to_string()).or_else(peer).unwrap_or_default()
@@ -313,6 +311,7 @@ impl<'a> View<'a> {
         taken.is_none_or(|one| !one.nhlfe.next_hop.is_unresolved())
     }
 
+    /// How a path is; `None`: its port was never up.
     fn report_of(&self, key: &str) -> Option<&mpls::NhlfeReport> {
         let at = self.paths.get(&self.routers.paths.of(key)?)?;
         Some(&self.report.nhlfes[*at])
