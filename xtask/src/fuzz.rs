@@ -21,8 +21,9 @@ use serde_json::Value;
 
 use crate::tree::{self, Tree};
 
-/// What cargo-fuzz passes to rustc for a build without a sanitizer.
-const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
+/// What cargo-fuzz passes to rustc for a build without a sanitizer, but for one unit of code for each
+/// crate, which would have one core compile alone.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";

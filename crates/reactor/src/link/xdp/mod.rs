@@ -9,8 +9,10 @@
 //! which the kernel copies from: its copying mode, which every driver has.
 //!
 //! ```text
-//!   memory of a queue, chunks of 4 KiB:   | 512 to receive into: 3,840 bytes of a frame each | 512 to send from (first queue) |
+//!   memory of a queue, in chunks:   | 512 to receive into: all but 256 bytes of each are a frame's | 512 to send from (first queue) |
 //! ```
+//! A chunk has 2 KiB where a frame of the interface's MTU fits into it, else 4 KiB: frames all begin at
+//! the same place of their chunk, so that the smaller it is, the more of them a cache holds.
 //!
 //! An interface that takes VLAN tags off hides them from programs: frames of every VLAN would pass
 //! for frames of none. So that is switched off before a link is opened ([`interface::leave_tags`]),
@@ -22,6 +24,7 @@ mod program;
 mod rings;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,7 +51,8 @@ use crate::memory::mapping::Mapping;
 use program::{Attached, Failed, TAG, TYPE_AT, tried};
 use rings::Ring;
 
-const CHUNK: u32 = 4096;
+/// Bytes of a chunk, as the kernel takes them: the least, and the most that a page has.
+const CHUNKS: [u32; 2] = [2048, 4096];
 /// What the kernel leaves free in front of a received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: u32 = 256;
 /// Chunks to receive into: as much memory as a packet ring has.
@@ -87,6 +91,8 @@ struct Queue {
     socket: Arc<OwnedFd>,
     /// Behind the socket, which uses it.
     memory: Mapping,
+    /// Bytes of a chunk of it.
+    chunk: u32,
 }
 
 /// The sending half of a queue.
@@ -113,7 +119,8 @@ pub(super) fn open(
     let station = Station::new(interface, options);
     let (shard, counters) = &counters[0];
     let count = interface::receive_queues(&options.interface)?;
-    let needs_pieces = interface.mtu + HEADER > CHUNK - HEADROOM;
+    let chunk = chunk_for(interface.mtu);
+    let needs_pieces = interface.mtu + HEADER > chunk - HEADROOM;
     let open = |pieces| Xdp::open(options, interface, &station, count, pieces);
     // Frames of several pieces need Linux 6.6; where one chunk is enough, it goes without.
     let xdp = match open(true) {
@@ -148,15 +155,16 @@ impl Xdp {
         // its frames go to the stack.
         let program = packet::program(&options.intake.spread, 0);
         let attached = Attached::new(interface.index, count, station, program, pieces)?;
+        let chunk = chunk_for(interface.mtu);
         let queues: Vec<Queue> = (0..count)
-            .map(|number| Queue::open(interface.index, number, pieces))
+            .map(|number| Queue::open(interface.index, number, chunk, pieces))
             .collect::<io::Result<_>>()
             .map_err(tried("opening an AF_XDP socket"))?;
         for (number, queue) in (0..).zip(&queues) {
             let served = attached.serve(number, &queue.socket);
             served.map_err(tried("giving a queue its socket"))?;
         }
-        let chunks = (interface.mtu + HEADER).div_ceil(CHUNK - HEADROOM);
+        let chunks = (interface.mtu + HEADER).div_ceil(chunk - HEADROOM);
         Ok(Xdp {
             queues,
             first: 0,
@@ -252,7 +260,7 @@ impl Xdp {
 }
 
 impl Queue {
-    fn open(interface: i32, number: u32, pieces: bool) -> io::Result<Queue> {
+    fn open(interface: i32, number: u32, chunk: u32, pieces: bool) -> io::Result<Queue> {
         let (family, kind) = (AddressFamily::XDP, SocketType::RAW);
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None);
         let socket = socket.map_err(|errno| program::explain(errno.into()))?;
@@ -260,16 +268,17 @@ impl Queue {
         let sends = number == 0;
         let chunks = RECEIVE_CHUNKS + if sends { SEND_CHUNKS } else { 0 };
         let both = ProtFlags::READ | ProtFlags::WRITE;
-        let memory = Mapping::anonymous((chunks * CHUNK) as usize, both, MapFlags::empty())?;
+        let memory = Mapping::anonymous((chunks * chunk) as usize, both, MapFlags::empty())?;
         let region = XdpUmemReg {
             addr: memory.base() as u64,
             len: memory.len() as u64,
-            chunk_size: CHUNK,
+            chunk_size: chunk,
             headroom: 0,
             flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         };
-        sockopt::set_xdp_umem_reg(&socket, region).map_err(too_much)?;
+        sockopt::set_xdp_umem_reg(&socket, region)
+            .map_err(|errno| too_much(errno, chunks * chunk))?;
         let at = sockopt::xdp_mmap_offsets(&socket)?;
         sockopt::set_xdp_umem_fill_ring_size(&socket, RECEIVE_CHUNKS)?;
         // The kernel wants this ring of every socket.
@@ -281,7 +290,7 @@ impl Queue {
         let sending = if sends {
             sockopt::set_xdp_tx_ring_size(&socket, SEND_CHUNKS)?;
             let send = Ring::new(&socket, xdp::XDP_PGOFF_TX_RING, &at.tx, SEND_CHUNKS)?;
-            let free = (RECEIVE_CHUNKS..chunks).map(|chunk| u64::from(chunk * CHUNK)).collect();
+            let free = (RECEIVE_CHUNKS..chunks).map(|number| u64::from(number * chunk)).collect();
             // Both make calls fewer; the chunks bound what is sent anyway.
             let _ = packet::set_option(fd, libc::SOL_XDP, SEND_BUDGET_OPTION, &SEND_CHUNKS);
             packet::set_send_buffer(fd)?;
@@ -289,10 +298,10 @@ impl Queue {
         } else {
             None
         };
-        (0..RECEIVE_CHUNKS).for_each(|chunk| fill.write(u64::from(chunk * CHUNK)));
+        (0..RECEIVE_CHUNKS).for_each(|number| fill.write(u64::from(number * chunk)));
         fill.publish();
         bind_when_free(&socket, interface, number, pieces)?;
-        Ok(Queue { fill, receive, sending, socket: Arc::new(socket), memory })
+        Ok(Queue { fill, receive, sending, socket: Arc::new(socket), memory, chunk })
     }
 
     /// Shows the frames that wait now, at most so many, and gives their chunks back when all were
@@ -300,38 +309,47 @@ impl Queue {
     fn receive(&mut self, most: u32, whole: &mut Vec<u8>, show: &mut impl FnMut(Frame<'_>)) -> u32 {
         let waiting = self.receive.waiting();
         let (mut count, mut taken) = (0, 0);
-        while count < most {
-            let is_last = |at: &u32| self.receive.peek(*at).options & libc::XDP_PKT_CONTD == 0;
-            let Some(last) = (taken..waiting).find(is_last) else { break };
+        while count < most && taken < waiting {
             if taken + AHEAD < waiting {
                 let piece = self.receive.peek(taken + AHEAD);
                 fetch_frame(self.memory.at(piece.addr, piece.len), piece.len);
             }
             let first = self.receive.peek(taken);
-            if last == taken {
+            let pieces = if is_last(&first) {
                 show(untagged(self.bytes(&first)));
+                1
             } else {
-                whole.clear();
-                for at in taken..=last {
-                    let piece = self.receive.peek(at);
-                    let bytes = self.bytes(&piece);
-                    if whole.len() + bytes.len() <= FRAME_MAX {
-                        whole.extend_from_slice(bytes);
-                    }
-                }
+                let Some(pieces) = self.put_together(taken..waiting, whole) else { break };
                 show(untagged(whole));
-            }
-            for at in taken..=last {
+                pieces
+            };
+            for at in taken..taken + pieces {
                 let address = self.receive.peek(at).addr;
-                self.fill.write(address - address % u64::from(CHUNK));
+                self.fill.write(address & !u64::from(self.chunk - 1));
             }
-            (count, taken) = (count + 1, last + 1);
+            (count, taken) = (count + 1, taken + pieces);
         }
         if taken > 0 {
             self.receive.take(taken);
             self.fill.publish();
         }
         count
+    }
+
+    /// Copies the frame that begins these descriptors and lies in several chunks. Returns in how many;
+    /// `None`: its last one has not come.
+    #[cold]
+    fn put_together(&mut self, waiting: Range<u32>, whole: &mut Vec<u8>) -> Option<u32> {
+        let last = waiting.clone().find(|at| is_last(&self.receive.peek(*at)))?;
+        whole.clear();
+        for at in waiting.start..=last {
+            let piece = self.receive.peek(at);
+            let bytes = self.bytes(&piece);
+            if whole.len() + bytes.len() <= FRAME_MAX {
+                whole.extend_from_slice(bytes);
+            }
+        }
+        Some(last + 1 - waiting.start)
     }
 
     /// What was received into a chunk, where it lies.
@@ -351,9 +369,9 @@ impl Queue {
     /// # Safety
     /// The vectors name memory that can be read.
     unsafe fn push(&mut self, vectors: &[libc::iovec]) -> bool {
-        let sending = self.sending.as_mut().expect("the first queue sends");
+        let (sending, size) = (self.sending.as_mut().expect("the first queue sends"), self.chunk);
         let length: usize = vectors.iter().map(|vector| vector.iov_len).sum();
-        let chunks = length.div_ceil(CHUNK as usize).max(1);
+        let chunks = length.div_ceil(size as usize).max(1);
         if sending.free.len() < chunks {
             sending.collect();
         }
@@ -365,13 +383,13 @@ impl Queue {
         for vector in vectors {
             let mut at = 0;
             while at < vector.iov_len {
-                if filled == CHUNK {
+                if filled == size {
                     left -= filled as usize;
                     let options = libc::XDP_PKT_CONTD;
                     sending.send.write(xdp_desc { addr: chunk, len: filled, options });
                     (chunk, filled) = (sending.free.pop().expect("it is there"), 0);
                 }
-                let step = (vector.iov_len - at).min((CHUNK - filled) as usize);
+                let step = (vector.iov_len - at).min((size - filled) as usize);
                 // SAFETY: the caller vouches for the vector; the chunk is free, so nobody else
                 // looks at it, and lies within the memory.
                 unsafe {
@@ -418,6 +436,18 @@ impl Sending {
         self.free.extend((0..waiting).map(|behind| self.done.peek(behind)));
         self.done.take(waiting);
     }
+}
+
+/// Whether a frame ends with this piece.
+#[inline]
+fn is_last(piece: &xdp_desc) -> bool {
+    piece.options & libc::XDP_PKT_CONTD == 0
+}
+
+/// Bytes of a chunk for frames of this MTU.
+fn chunk_for(mtu: u32) -> u32 {
+    let [least, most] = CHUNKS;
+    if mtu + HEADER <= least - HEADROOM { least } else { most }
 }
 
 /// Takes a tag off a frame that has one, of 802.1Q, which the door lets in alone: the addresses move
@@ -475,11 +505,11 @@ fn bind(socket: &OwnedFd, interface: i32, queue: u32, pieces: bool) -> io::Resul
 }
 
 /// Says what to do when memory may not be locked.
-fn too_much(errno: Errno) -> io::Error {
+fn too_much(errno: Errno, bytes: u32) -> io::Error {
     if errno != Errno::NOBUFS {
         return program::explain(errno.into());
     }
-    let mebibytes = ((RECEIVE_CHUNKS + SEND_CHUNKS) * CHUNK) >> 20;
+    let mebibytes = bytes >> 20;
     let text = format!(
         "AF_XDP locks {mebibytes} MiB of memory for each receive queue, more than this process may: raise the limit (`ulimit -l`, or LimitMEMLOCK in a systemd unit), or use packet sockets"
     );
