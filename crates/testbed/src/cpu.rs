@@ -3,8 +3,9 @@
 //!
 //! Two looks and their difference: [`CpuLook::until`] says of a window how busy a CPU was, what its
 //! host took of it, and which tasks ran there. What interrupts did beside tasks, and what tasks did
-//! that ended before the second look, is in `busy` and in no task ([`CpuUse::without_tasks`]). A task
-//! is said to have run on the CPU on which it ran last; so it did if it was pinned. Units: shares of
+//! that ended before the second look, is in `busy` and in no task ([`CpuUse::without_tasks`]); so is
+//! what this process is not shown, as in a container. A task is said to have run on the CPU on which
+//! it ran last; so it did if it was pinned. Units: shares of
 //! a CPU, from 0 to 1; nanoseconds. `/proc/stat` counts in hundredths of a second, so a window of a
 //! second is good for one in a hundred. Errors: no such CPU, or no time between the looks; a process
 //! that ended has used nothing.

@@ -34,7 +34,7 @@ pub fn run(mut command: Command, seconds: f64, slack: Duration) -> Result<Done> 
     let start = Instant::now();
     let limit = Duration::from_secs_f64(seconds) + slack;
     let (first, second) = (seconds * 0.4, seconds * 0.8);
-    let mut looks: Vec<(Instant, u64, Vec<u64>)> = Vec::new();
+    let mut looks = Vec::new();
     let lost = |source| Error::System { doing: "look after a load".into(), source };
     let status = loop {
         if let Some(status) = child.try_wait().map_err(lost)? {
@@ -43,7 +43,8 @@ pub fn run(mut command: Command, seconds: f64, slack: Duration) -> Result<Done> 
         let spent = start.elapsed();
         let due = [first, second].get(looks.len()).copied();
         if due.is_some_and(|due| spent.as_secs_f64() >= due) {
-            looks.push((Instant::now(), cpu::run_time(child.id()), cpu::idle_ns()));
+            let (ran, idle) = (cpu::run_time(child.id()), cpu::idle_ns());
+            looks.push(Look { at: Instant::now(), ran, idle });
         }
         if spent > limit {
             child.kill().map_err(lost)?;
@@ -54,15 +55,24 @@ pub fn run(mut command: Command, seconds: f64, slack: Duration) -> Result<Done> 
     };
     let [printed, errors] =
         readers.map(|reader| reader.and_then(|reader| reader.join().ok()).unwrap_or_default());
-    let (cpu_share, idle) = match &looks[..] {
-        [(from, a, idle_a), (to, b, idle_b)] => {
-            let time = (*to - *from).as_nanos() as f64;
-            let share = |(a, b): (&u64, &u64)| b.saturating_sub(*a) as f64 / time;
-            (share((a, b)), idle_a.iter().zip(idle_b).map(share).collect())
-        }
-        _ => (f64::NAN, Vec::new()),
-    };
+    let (cpu_share, idle) = shares(&looks);
     Ok(Done { status, printed, errors, cpu_share, idle })
+}
+
+/// What a load ran and its CPUs were idle until some time, in nanoseconds.
+struct Look {
+    at: Instant,
+    ran: u64,
+    idle: Vec<u64>,
+}
+
+/// The load's share of a CPU, and each CPU's idle share, between two looks.
+fn shares(looks: &[Look]) -> (f64, Vec<f64>) {
+    let [first, second] = looks else { return (f64::NAN, Vec::new()) };
+    let time = (second.at - first.at).as_nanos() as f64;
+    let share = |(a, b): (&u64, &u64)| b.saturating_sub(*a) as f64 / time;
+    let idle = first.idle.iter().zip(&second.idle).map(share).collect();
+    (share((&first.ran, &second.ran)), idle)
 }
 
 #[cfg(test)]
@@ -90,9 +100,16 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_runs_through_is_looked_at_twice() {
-        let done = run(shell("exec sleep 1"), 0.3, Duration::from_secs(60)).unwrap();
-        assert!((0.0..0.5).contains(&done.cpu_share), "{}", done.cpu_share);
-        assert!(!done.idle.is_empty());
+    fn shares_are_what_came_between_two_looks() {
+        let at = Instant::now();
+        let look = |ms: u64, ran: u64, idle: [u64; 2]| Look {
+            at: at + Duration::from_millis(ms),
+            ran: ran * 1_000_000,
+            idle: idle.map(|ms| ms * 1_000_000).to_vec(),
+        };
+        let looks = [look(100, 30, [10, 90]), look(300, 80, [210, 90])];
+        assert_eq!(shares(&looks), (0.25, vec![1.0, 0.0]));
+        let (none, idle) = shares(&looks[..1]);
+        assert!(none.is_nan() && idle.is_empty());
     }
 }

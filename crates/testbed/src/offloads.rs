@@ -26,9 +26,9 @@ pub struct Offloads {
     pub tx_checksum: bool,
 }
 
-/// Each with what `ethtool -K` and what `ethtool -k` call it; in the order in which they are
-/// switched, so that what needs another goes first.
+/// What `ethtool -K` calls an offload, what `ethtool -k` calls it, and its field.
 type Name = (&'static str, &'static str, fn(&mut Offloads) -> &mut bool);
+/// In the order in which they are switched: what needs another goes first.
 const NAMES: [Name; 6] = [
     ("tso", "tcp-segmentation-offload", |all| &mut all.tso),
     ("gso", "generic-segmentation-offload", |all| &mut all.gso),
