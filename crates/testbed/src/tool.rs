@@ -90,9 +90,11 @@ mod tests {
     fn a_missing_program_is_told_with_its_package() {
         let missing = Error::Missing { program: "ethtool".into() };
         assert_eq!(missing.to_string(), "`ethtool` is not on PATH (Debian package ethtool)");
-        let error = run("plateway-no-such-program", &[]).unwrap_err();
-        assert_eq!(error.to_string(), "`plateway-no-such-program` is not on PATH");
-        assert!(needs("plateway-no-such-program").is_err() && needs("true").is_ok());
+        let other = Error::Missing { program: "tool".into() };
+        assert_eq!(other.to_string(), "`tool` is not on PATH");
+        // By a path: where a folder of PATH may not be searched, a missing name is a refused one.
+        assert!(matches!(run("/no/such/tool", &[]), Err(Error::Missing { .. })));
+        assert!(needs("/no/such/tool").is_err() && needs("true").is_ok());
     }
 
     #[test]
