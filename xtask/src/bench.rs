@@ -5,10 +5,11 @@
 //! round, and a figure is the median of the ratios within a round. What is compared stands in
 //! `bench/cases.toml` (read by `cases.rs` and `matrix.rs`, its figures in `figure.rs`). Servers are
 //! described in `plan.rs`, of iSCSI in `iscsi.rs`, of AoE in `aoe.rs` and routers in `mpls.rs`
-//! (networks of several below it, in `mpls/`), with their namespaces in `lan.rs`; loads in `load.rs`; `process.rs` runs both. `measure.rs` goes through the rounds, `judge.rs` makes figures of them,
-//! `report.rs` the table and the JSON; `against.rs` compares two commits. A benchmark, not a test:
-//! figures below what is wanted are shown and change no exit code. Times: seconds unless named
-//! otherwise.
+//! (networks of several below it, in `mpls/`), with who is on which LAN in `lan.rs`; loads in
+//! `load.rs`; `process.rs` runs both, on namespaces, cables and CPUs of the `testbed` crate.
+//! `measure.rs` goes through the rounds, `judge.rs` makes figures of them, `report.rs` the table and
+//! the JSON; `against.rs` compares two commits. A benchmark, not a test: figures below what is
+//! wanted are shown and change no exit code. Times: seconds unless named otherwise.
 
 mod against;
 mod aoe;

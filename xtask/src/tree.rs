@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+pub(crate) use testbed::words;
 
 /// The paths that the chores share.
 #[derive(Debug)]
@@ -212,15 +213,6 @@ pub(crate) fn must_succeed(command: &mut Command) -> Result<()> {
         bail!("{} ended with {status}", words(command));
     }
     Ok(())
-}
-
-/// The command as one would type it, near enough to read.
-pub(crate) fn words(command: &Command) -> String {
-    std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 #[cfg(test)]

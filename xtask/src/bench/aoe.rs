@@ -13,8 +13,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
+use testbed::namespaces::{SHARED_MEMORY, own_name};
 
-use super::lan::{LOAD, Lan, PREFIX, SHARED_MEMORY, Softirq, TARGET};
+use super::lan::{LOAD, Lan, PREFIX, Softirq, TARGET};
 use super::plan::{VOLUME, VOLUME_MIB, server_table, single, volume};
 use super::process::{Bench, Place, Server, output};
 use crate::tree;
@@ -81,7 +82,7 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     let cpus = bench.target_cpu.to_string();
     let command = match plan.program {
         Program::Ceiling => {
-            let mut command = bench.command_in(&lan.at_target(), &cpus, &bench.yardstick);
+            let mut command = bench.command_at(lan.at_target(), &cpus, &bench.yardstick);
             command.args(["ceiling-aoe", "--interface", TARGET]);
             command.args(["--address", ADDRESS, "--size", VOLUME]);
             command.args(["--spin-us", &plan.spin_us.to_string()]);
@@ -90,13 +91,13 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
         Program::Plateway => {
             let file = own.join("plateway.toml");
             fs::write(&file, configuration(plan, &cpus, &own))?;
-            let mut command = bench.command_in(&lan.at_target(), &cpus, &bench.plateway);
+            let mut command = bench.command_at(lan.at_target(), &cpus, &bench.plateway);
             command.arg("serve").arg("--config").arg(file);
             command
         }
         Program::Vblade => {
             let (shelf, slot) = ADDRESS.split_once('.').context("the address has two parts")?;
-            let mut command = bench.command_in(&lan.at_target(), &cpus, Path::new("vblade"));
+            let mut command = bench.command_at(lan.at_target(), &cpus, Path::new("vblade"));
             command
                 .args(["-b", &BUFFERS.to_string(), shelf, slot, TARGET])
                 .arg(memory_file(bench)?);
@@ -106,11 +107,11 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     let log = own.join("server.log");
     let text = tree::words(&command);
     let started = Instant::now();
-    let mut server = Server::start(command, Place::Lan(lan), cpus, log)?;
+    let mut server = Server::start(command, Place::Lan(lan), cpus, &log)?;
     server.counts_core = plan.softirq == Softirq::Own;
     let found = client(bench, &server, &plan.last(), &["--window=0", "--warm-up=0"], 0.0);
-    server.is_up(&text)?;
-    found.with_context(|| format!("{text}: {}", server.words()))?;
+    server.process.is_up(&text)?;
+    found.with_context(|| format!("{text}: {}", server.process.words()))?;
     server.start_seconds = started.elapsed().as_secs_f64();
     Ok(server)
 }
@@ -125,11 +126,11 @@ pub(super) fn client(
 ) -> Result<Value> {
     let lan = server.lan().context("the server has no LAN")?;
     let cpu = bench.load_cpu.to_string();
-    let mut command = bench.command_in(&lan.at_load(), &cpu, &bench.yardstick);
+    let mut command = bench.command_at(lan.at_load(), &cpu, &bench.yardstick);
     command
         .args(["client-aoe", "--json", "--interface", LOAD, "--address", address])
         .args(["--seconds", &seconds.to_string()])
-        .args(["--target-pid", &server.child.id().to_string()])
+        .args(["--target-pid", &server.process.pid().to_string()])
         .args(["--target-cpus", &server.cpus])
         .args(args);
     if server.counts_core {
@@ -145,7 +146,7 @@ pub(super) fn client(
 pub(super) fn initiator(bench: &Bench, server: &Server) -> Result<Command> {
     let lan = server.lan().context("the server has no LAN")?;
     let cpu = bench.load_cpu.to_string();
-    let mut command = bench.command_in(&lan.at_load(), &cpu, &bench.plateway);
+    let mut command = bench.command_at(lan.at_load(), &cpu, &bench.plateway);
     command.arg("bench").arg(format!("aoe://{LOAD}/{ADDRESS}?window=128"));
     Ok(command)
 }
@@ -154,7 +155,7 @@ pub(super) fn initiator(bench: &Bench, server: &Server) -> Result<Command> {
 pub(super) fn memory_file(bench: &Bench) -> Result<PathBuf> {
     let shared = Path::new(SHARED_MEMORY);
     let dir = if shared.is_dir() { shared.to_owned() } else { bench.fresh("vblade")? };
-    let path = dir.join(format!("{PREFIX}{}", std::process::id()));
+    let path = dir.join(own_name(PREFIX));
     let len = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     if len != VOLUME_BYTES as u64 {
         let mut file = fs::File::create(&path)?;

@@ -94,8 +94,8 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     };
     let text = words(&command);
     let place = Place::Iscsi { address, target, luns: plan.luns() };
-    let mut server = Server::start(command, place, cpus, own.join("server.log"))?;
-    server.listens(address, &text)?;
+    let mut server = Server::start(command, place, cpus, &own.join("server.log"))?;
+    server.process.listens(address, &text, START)?;
     if plan.program == Program::Tgt {
         order(bench, &mut server, &own).with_context(|| format!("orders to {text}"))?;
     }
@@ -141,7 +141,7 @@ fn order(bench: &Bench, server: &mut Server, own: &Path) -> Result<()> {
     ] {
         // It may listen to initiators before it listens to orders.
         while let Err(error) = tgtadm(own, words) {
-            server.is_up("tgtd")?;
+            server.process.is_up("tgtd")?;
             ensure!(Instant::now() < deadline, "{error:#}");
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -11,20 +11,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
+use testbed::process::read_all;
 
 use super::aoe;
 use super::mpls::{self, roads::Road};
 use super::plan::{server_table, volume};
-use super::process::{Bench, Place, Server, output, read_all, run_time};
+use super::process::{Bench, Place, Server, output};
 
 impl Bench {
     /// Waits until what came before has been cleared away by the server: it uses no CPU any more.
     pub(super) fn settle(&self, server: &Server) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
-            let before = run_time(server.child.id());
+            let before = server.process.run_time();
             std::thread::sleep(Duration::from_millis(60));
-            let spent = run_time(server.child.id()).saturating_sub(before);
+            let spent = server.process.run_time().saturating_sub(before);
             if spent < 600_000 || Instant::now() > deadline {
                 return Ok(());
             }
@@ -56,7 +57,7 @@ impl Bench {
         command
             .arg("--json")
             .args(["--seconds", &seconds.to_string()])
-            .args(["--target-pid", &server.child.id().to_string()])
+            .args(["--target-pid", &server.process.pid().to_string()])
             .args(["--target-cpus", &server.cpus])
             .args(args);
         let mut value = output(command, seconds).map_err(|error| server.blame(error))?.value;

@@ -11,16 +11,14 @@
 //! Linux bridge (which has no process: something sleeps in its place) and `plateway route` are
 //! started alike. The router is pinned to the target's CPU, and what its first link receives is
 //! dealt with there, too ([`super::lan::Lan::for_router`]); all that this CPU does counts. What an
-//! edge is told stands in [`edge`]. Networks of several routers: [`network`] makes namespaces and
-//! cables, [`config`] what each router is told, [`roads`] starts them with a target at one end and a
-//! load at the other; [`cuts`] cuts cables under that load, [`idle`] looks at who does nothing.
+//! edge is told stands in [`edge`]. Networks of several routers: [`config`] is what each router is
+//! told, [`roads`] lays cables and starts them with a target at one end and a load at the other; [`cuts`] cuts cables under that load, [`idle`] looks at who does nothing.
 //! Errors: a binary without the command `route`, which is said as "skipped".
 
 mod config;
 pub(super) mod cuts;
 mod edge;
 pub(super) mod idle;
-mod network;
 pub(super) mod roads;
 
 use std::fmt::Write as _;
@@ -135,7 +133,7 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     let started = Instant::now();
     let frames = edge::frames(plan);
     let place = Place::Router { lan, to: plan.to(), frames };
-    let mut server = Server::start(command, place, cpus, own.join("router.log"))?;
+    let mut server = Server::start(command, place, cpus, &own.join("router.log"))?;
     server.counts_core = true;
     let labels = format!("--labels={}", plan.labels);
     let mut args = vec!["--in-flight=1", "--warm-up=0"];
@@ -143,8 +141,8 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
         args.push(&labels);
     }
     let found = client(bench, &server, &args, 0.0);
-    server.is_up(&text)?;
-    found.with_context(|| format!("{text}: {}", server.words()))?;
+    server.process.is_up(&text)?;
+    found.with_context(|| format!("{text}: {}", server.process.words()))?;
     server.start_seconds = started.elapsed().as_secs_f64();
     if plan.access == Access::Xdp
         && plan.program != Program::Bridge
@@ -158,7 +156,7 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
 /// The command line of a router.
 fn command(bench: &Bench, plan: &Plan, lan: &Lan, own: &Path) -> Result<Command> {
     let cpus = bench.target_cpu.to_string();
-    let command_of = |program: &Path| bench.command_in(&lan.at_target(), &cpus, program);
+    let command_of = |program: &Path| bench.command_at(lan.at_target(), &cpus, program);
     Ok(match plan.program {
         Program::Plateway => {
             let file = own.join("router.toml");
@@ -189,11 +187,11 @@ fn command(bench: &Bench, plan: &Plan, lan: &Lan, own: &Path) -> Result<Command>
 pub(super) fn client(bench: &Bench, server: &Server, args: &[&str], seconds: f64) -> Result<Value> {
     let Place::Router { lan, to, frames } = &server.place else { bail!("no router is there") };
     let cpu = bench.load_cpu.to_string();
-    let mut command = bench.command_in(&lan.at_load(), &cpu, &bench.yardstick);
+    let mut command = bench.command_at(lan.at_load(), &cpu, &bench.yardstick);
     command
         .args(["generate", "--json", "--out", GENERATOR, "--sink", SINK, "--to", to])
         .args(["--seconds", &seconds.to_string()])
-        .args(["--target-pid", &server.child.id().to_string()])
+        .args(["--target-pid", &server.process.pid().to_string()])
         .args(["--target-cpus", &server.cpus, "--target-core"])
         .args(*frames)
         .args(args);

@@ -14,7 +14,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use super::process::{Bench, Place, Scraper, Server};
+use super::process::{Bench, Place, START, Scraper, Server};
 use super::{aoe, iscsi, mpls};
 use crate::tree::words;
 
@@ -168,11 +168,11 @@ pub(super) fn serve(bench: &Bench, plan: &NvmePlan) -> Result<Server> {
     };
     let text = words(&command);
     let place = Place::Nvme { address, subsystem };
-    let mut server = Server::start(command, place, cpus.clone(), own.join("server.log"))?;
+    let mut server = Server::start(command, place, cpus.clone(), &own.join("server.log"))?;
     if plan.cores == Cores::Shared {
         server.load_cpus = Some(cpus);
     }
-    server.listens(address, &text)?;
+    server.process.listens(address, &text, START)?;
     server.scraper = metrics.map(Scraper::start);
     Ok(server)
 }

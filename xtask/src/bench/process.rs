@@ -1,24 +1,24 @@
-//! The processes of a benchmark: servers that run, loads with their time limits. How a server is
-//! configured stands in [`super::plan`], [`super::iscsi`], [`super::aoe`] and [`super::mpls`], what the loads are in [`super::load`].
+//! The processes of a benchmark: servers with their places, loads with the JSON that they print. How
+//! a server is configured stands in [`super::plan`], [`super::iscsi`], [`super::aoe`] and
+//! [`super::mpls`], what the loads are in [`super::load`].
 //!
-//! Servers end with the bench: by SIGKILL to their own process when dropped, and by the
-//! parent-death signal (`setpriv`) should the bench itself be killed. Every load has a time limit.
-//! CPU time of a load comes from `/proc/PID/task/*/schedstat`, looked at twice in mid-run. Errors
-//! name the program, and carry what it wrote to standard error.
+//! How they are run, pinned and ended is the testbed's ([`testbed::process`], [`testbed::load`]).
+//! Errors name the program, and carry what it wrote to standard error.
 
 use std::cell::{OnceCell, RefCell};
 use std::fs;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
+use testbed::{Namespace, load, process};
 
 use super::lan::Lan;
 use super::mpls::roads::{self, Road};
@@ -35,13 +35,13 @@ const SLACK: Duration = Duration::from_secs(150);
 
 /// A server that runs.
 pub(super) struct Server {
-    pub(super) child: Child,
+    /// It ends before its place does.
+    pub(super) process: testbed::Server,
     pub(super) place: Place,
     pub(super) scraper: Option<Scraper>,
     pub(super) cpus: String,
     /// CPUs of its load, where these are not the usual one.
     pub(super) load_cpus: Option<String>,
-    log: PathBuf,
     /// Whether all that its CPUs do counts, and not its threads alone.
     pub(super) counts_core: bool,
     /// From its start to its first answer.
@@ -71,14 +71,6 @@ pub(super) enum Place {
     Road(Road),
     /// A router in somebody's network.
     OnRoad,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended on its own; then there is nothing to end.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Where the programs are, and a directory for what they leave.
@@ -148,16 +140,17 @@ impl Bench {
 
     /// A program on the given CPUs that does not outlive the bench.
     pub(super) fn command(&self, cpus: &str, program: &Path) -> Command {
-        self.command_in(&[], cpus, program)
+        self.command_in(None, cpus, program)
     }
 
-    /// The same, entered by way of another program that becomes it.
-    pub(super) fn command_in(&self, way: &[&str], cpus: &str, program: &Path) -> Command {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).args(way).args(["taskset", "--cpu-list", cpus]);
-        command.arg(program).current_dir(&self.root).stdin(Stdio::null());
-        // An error is one line in the table; a backtrace would bury it.
-        command.env_remove("RUST_BACKTRACE");
+    /// The same in a namespace.
+    pub(super) fn command_at(&self, at: &Namespace, cpus: &str, program: &Path) -> Command {
+        self.command_in(Some(at), cpus, program)
+    }
+
+    fn command_in(&self, at: Option<&Namespace>, cpus: &str, program: &Path) -> Command {
+        let mut command = process::command(at, cpus, program);
+        command.current_dir(&self.root);
         command
     }
 
@@ -174,44 +167,19 @@ impl Bench {
 }
 
 impl Server {
-    pub(super) fn start(
-        mut command: Command,
-        place: Place,
-        cpus: String,
-        log: PathBuf,
-    ) -> Result<Self> {
-        command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+    pub(super) fn start(command: Command, place: Place, cpus: String, log: &Path) -> Result<Self> {
         let text = words(&command);
-        let child = command.spawn().with_context(|| format!("cannot start {text}"))?;
+        let process =
+            testbed::Server::start(command, log).with_context(|| format!("cannot start {text}"))?;
         Ok(Self {
-            child,
+            process,
             place,
             scraper: None,
             cpus,
             load_cpus: None,
-            log,
             counts_core: false,
             start_seconds: f64::NAN,
         })
-    }
-
-    /// Waits until it listens.
-    pub(super) fn listens(&mut self, address: SocketAddr, text: &str) -> Result<()> {
-        let deadline = Instant::now() + START;
-        while TcpStream::connect(address).is_err() {
-            self.is_up(text)?;
-            ensure!(Instant::now() < deadline, "{text} does not listen: {}", self.words());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-
-    /// An error if it has ended.
-    pub(super) fn is_up(&mut self, text: &str) -> Result<()> {
-        match self.child.try_wait()? {
-            Some(status) => bail!("{text} ended with {status}: {}", self.words()),
-            None => Ok(()),
-        }
     }
 
     /// Whether who is to read its metrics still does.
@@ -241,17 +209,10 @@ impl Server {
 
     /// An error of a load with what the server said.
     pub(super) fn blame(&self, error: anyhow::Error) -> anyhow::Error {
-        match self.words() {
+        match self.process.words() {
             words if words.is_empty() => error,
             words => error.context(format!("the server says: {words}")),
         }
-    }
-
-    /// The end of what it wrote to standard error.
-    pub(super) fn words(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(5)..].join(" | ")
     }
 }
 
@@ -302,90 +263,20 @@ pub(super) fn output_of_failed(command: Command, seconds: f64) -> Result<Done> {
     finish(command, seconds, true)
 }
 
-fn finish(mut command: Command, seconds: f64, may_fail: bool) -> Result<Done> {
+fn finish(command: Command, seconds: f64, may_fail: bool) -> Result<Done> {
     let text = words(&command);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {text}"))?;
-    let readers = [child.stdout.take().map(read_all), child.stderr.take().map(read_all)];
-    let start = Instant::now();
-    let limit = Duration::from_secs_f64(seconds) + SLACK;
-    let (first, second) = (seconds * 0.4, seconds * 0.8);
-    let mut looks: Vec<(Instant, u64, Vec<u64>)> = Vec::new();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        let spent = start.elapsed();
-        let due = [first, second].get(looks.len()).copied();
-        if due.is_some_and(|due| spent.as_secs_f64() >= due) {
-            looks.push((Instant::now(), run_time(child.id()), idle_ticks()));
-        }
-        if spent > limit {
-            child.kill()?;
-            child.wait()?;
-            bail!("{text} did not end within {limit:?}");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    let [printed, errors] =
-        readers.map(|reader| reader.and_then(|reader| reader.join().ok()).unwrap_or_default());
-    let begin = printed.find('{');
+    let done = load::run(command, seconds, SLACK)?;
+    let begin = done.printed.find('{');
     ensure!(
-        status.success() || may_fail && begin.is_some(),
-        "{} ({status} of: {text})",
-        errors.trim().trim_start_matches("Error: ").replace('\n', " ")
+        done.status.success() || may_fail && begin.is_some(),
+        "{} ({} of: {text})",
+        done.errors.trim().trim_start_matches("Error: ").replace('\n', " "),
+        done.status
     );
-    let (cpu_share, idle) = match &looks[..] {
-        [(from, a, idle_a), (to, b, idle_b)] => {
-            let time = (*to - *from).as_nanos() as f64;
-            let share = |(a, b): (&u64, &u64)| b.saturating_sub(*a) as f64 * TICK_NS / time;
-            (b.saturating_sub(*a) as f64 / time, idle_a.iter().zip(idle_b).map(share).collect())
-        }
-        _ => (f64::NAN, Vec::new()),
-    };
     let begin = begin.with_context(|| format!("{text} prints no JSON"))?;
-    let value = serde_json::from_str(printed[begin..].trim())
+    let value = serde_json::from_str(done.printed[begin..].trim())
         .with_context(|| format!("the JSON of {text}"))?;
-    Ok(Done { value, cpu_share, idle })
-}
-
-/// In nanoseconds, what `/proc/stat` counts (USER_HZ is 100 everywhere).
-const TICK_NS: f64 = 1e7;
-
-/// How long each CPU was idle so far, in ticks.
-fn idle_ticks() -> Vec<u64> {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let cpus = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
-    // Idle, and idle while a disk works: the fourth and the fifth behind the name.
-    let idle = |line: &str| {
-        let columns = line.split_whitespace().skip(4).take(2);
-        columns.filter_map(|column| column.parse::<u64>().ok()).sum()
-    };
-    cpus.map(idle).collect()
-}
-
-pub(super) fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What was read up to an error is all that can be shown of it.
-        let _ = pipe.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
-}
-
-/// Run time of all threads of a process, in nanoseconds.
-pub(super) fn run_time(pid: u32) -> u64 {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return 0;
-    };
-    threads
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
-        .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
-        .sum()
+    Ok(Done { value, cpu_share: done.cpu_share, idle: done.idle })
 }
 
 #[cfg(test)]

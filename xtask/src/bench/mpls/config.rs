@@ -1,7 +1,7 @@
 //! What the routers of a network are told: one configuration each, put together from what is done
 //! with a label. Text in the product's own format comes out.
 
-use super::network::address;
+use testbed::network::address;
 
 /// The configuration of a router, as it grows.
 pub(super) struct Config {

@@ -186,7 +186,7 @@ fn one(
 /// A tool of the measure at a node, on the load's CPU.
 fn tool(bench: &Bench, road: &Road, node: &str, name: &str) -> Command {
     let cpu = bench.load_cpu.to_string();
-    let mut command = road.network.command(bench, node, &cpu, &bench.yardstick);
+    let mut command = bench.command_at(road.network.at(node), &cpu, &bench.yardstick);
     command.args([name, "--json"]);
     command
 }
@@ -252,7 +252,7 @@ fn prepare(road: &Road, node: &str, towards: &str) -> Result<()> {
 }
 
 fn nft(road: &Road, node: &str, args: &[&str]) -> Result<()> {
-    let output = road.network.tool(node, "nft").args(args).output()?;
+    let output = road.network.at(node).tool("nft").args(args).output()?;
     ensure!(
         output.status.success(),
         "nft {}: {} (Debian package nftables)",
@@ -270,7 +270,7 @@ struct Cutter {
 
 impl Cutter {
     fn start(road: &Road, node: &str, towards: &str) -> Result<Self> {
-        let mut command: Command = road.network.tool(node, "nft");
+        let mut command: Command = road.network.at(node).tool("nft");
         command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
         let child = command.spawn().context("cannot start nft")?;
         Ok(Self { child, line: format!("add rule netdev cut {towards} drop\n") })

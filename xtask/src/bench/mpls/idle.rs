@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use testbed::cpu::run_time;
 
 use super::roads::EDGES;
-use crate::bench::process::{Place, Server, run_time};
+use crate::bench::process::{Place, Server};
 
 /// What comes with a start is over: labels, paths, how large a frame they carry.
 const BEFORE: Duration = Duration::from_secs(3);
@@ -23,17 +24,20 @@ pub(in crate::bench) fn look(server: &Server, seconds: f64) -> Result<Value> {
     let (pid, ports) = match &server.place {
         Place::Road(road) => {
             let edge = road.router(EDGES[0].0)?;
-            (edge.server.child.id(), Some((&road.network, &edge.ports)))
+            (edge.server.process.pid(), Some((&road.network, &edge.ports)))
         }
-        _ => (server.child.id(), None),
+        _ => (server.process.pid(), None),
     };
     let frames = || match ports {
-        Some((network, ports)) => network.frames(EDGES[0].0, ports),
-        None => Ok(0),
+        Some((network, ports)) => {
+            let counters = network.at(EDGES[0].0).counters(ports)?;
+            Ok(counters.iter().map(|one| one.rx_packets + one.tx_packets).sum::<u64>())
+        }
+        None => anyhow::Ok(0),
     };
     std::thread::sleep(BEFORE);
     let (frames_before, from, before) = (frames()?, Instant::now(), run_time(pid));
-    ensure!(before > 0, "the router has ended: {}", server.words());
+    ensure!(before > 0, "the router has ended: {}", server.process.words());
     std::thread::sleep(Duration::from_secs_f64(seconds.max(SECONDS_MIN)));
     let (spent, time) = (run_time(pid) - before, from.elapsed());
     let frames = frames()? - frames_before;

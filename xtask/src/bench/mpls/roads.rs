@@ -19,16 +19,17 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
+use testbed::{Cable, End, Network};
 
 use super::config::Config;
 use super::needs_route;
-use super::network::{Cable, End, Network, needs};
 use crate::bench::aoe::ADDRESS;
+use crate::bench::lan::PREFIX;
 use crate::bench::plan::{server_table, volume};
-use crate::bench::process::{Bench, Place, START, Server, output, run_time};
+use crate::bench::process::{Bench, Place, START, Server, output};
 use crate::tree;
 
 /// The interface of both stations.
@@ -159,7 +160,7 @@ pub(super) struct Router {
 
 /// Starts it all and waits until the target answers at the other end.
 pub(in crate::bench) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
-    needs("ethtool", "ethtool")?;
+    testbed::needs("ethtool").map_err(|error| anyhow!("skipped: {error}"))?;
     if plan.way != Way::Direct {
         needs_route(bench)?;
     }
@@ -176,7 +177,7 @@ pub(in crate::bench) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     let cpus = [bench.target_cpu, bench.load_cpu];
     let mut server = start_target(bench, Road { routers, network, cpus })?;
     let found = server.road()?.find(bench);
-    server.is_up("the target")?;
+    server.process.is_up("the target")?;
     found.map_err(|error| server.blame(error))?;
     if plan.way == Way::Redundant {
         server.road()?.settle(bench)?;
@@ -186,21 +187,22 @@ pub(in crate::bench) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
 
 /// Makes nodes and cables.
 fn lay(plan: &Plan) -> Result<Network> {
-    let network = Network::make(plan.way.nodes())?;
+    let network = Network::make(PREFIX, plan.way.nodes())?;
     let rate = plan.rate.as_deref();
-    let core = Cable { mtu: plan.mtu + CORE_MORE, rate };
-    let cable = Cable { mtu: plan.mtu, rate };
+    let core = Cable { mtu: plan.mtu + CORE_MORE, rate, offloads: false };
+    let cable = Cable { mtu: plan.mtu, ..core };
     for ends in plan.way.core() {
         network.core_cable(*ends, core)?;
     }
-    let ends = STATIONS.map(|(node, mac)| End { node, interface: INTERFACE, mac });
+    let ends = STATIONS.map(|(node, mac)| End { node, interface: INTERFACE, mac: Some(mac) });
     if plan.way == Way::Direct {
         network.cable(ends, cable)?;
         return Ok(network);
     }
     for (end, (edge, station)) in ends.into_iter().zip(EDGES) {
         let mac = network.address(edge, station);
-        network.cable([end, End { node: edge, interface: station, mac: &mac }], cable)?;
+        let other = End { node: edge, interface: station, mac: Some(&mac) };
+        network.cable([end, other], cable)?;
     }
     Ok(network)
 }
@@ -215,9 +217,9 @@ fn start_target(bench: &Bench, road: Road) -> Result<Server> {
     );
     let file = own.join("plateway.toml");
     fs::write(&file, server_table(&cpus, &own) + &volume(&[DISK.to_owned()]) + &export)?;
-    let mut command = road.network.command(bench, TARGET, &cpus, &bench.plateway);
+    let mut command = bench.command_at(road.network.at(TARGET), &cpus, &bench.plateway);
     command.arg("serve").arg("--config").arg(file);
-    Server::start(command, Place::Road(road), cpus, own.join("server.log"))
+    Server::start(command, Place::Road(road), cpus, &own.join("server.log"))
 }
 
 impl Router {
@@ -226,14 +228,14 @@ impl Router {
         let (file, control) = (own.join("router.toml"), own.join("control.sock"));
         let cpus = cpu.to_string();
         fs::write(&file, server_table(&cpus, &own) + &config.text)?;
-        let mut command = network.command(bench, config.name, &cpus, &bench.plateway);
+        let mut command = bench.command_at(network.at(config.name), &cpus, &bench.plateway);
         command.args(["route", "--config"]).arg(file);
         let text = tree::words(&command);
-        let mut server = Server::start(command, Place::OnRoad, cpus, own.join("router.log"))?;
+        let mut server = Server::start(command, Place::OnRoad, cpus, &own.join("router.log"))?;
         let end = Instant::now() + START;
         while !control.exists() {
-            server.is_up(&text)?;
-            ensure!(Instant::now() < end, "{text} does not run: {}", server.words());
+            server.process.is_up(&text)?;
+            ensure!(Instant::now() < end, "{text} does not run: {}", server.process.words());
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(Self { name: config.name, ports: config.ports().to_vec(), server, control })
@@ -290,7 +292,7 @@ impl Road {
                 let words: Vec<String> = self
                     .routers
                     .iter()
-                    .map(|router| format!("{}: {}", router.name, router.server.words()))
+                    .map(|router| format!("{}: {}", router.name, router.server.process.words()))
                     .collect();
                 bail!("the paths are not up: {wires:?}; {}", words.join("; "));
             }
@@ -301,7 +303,7 @@ impl Road {
     /// Waits until the target answers the bare client.
     fn find(&self, bench: &Bench) -> Result<()> {
         let cpu = bench.load_cpu.to_string();
-        let mut command = self.network.command(bench, LOAD, &cpu, &bench.yardstick);
+        let mut command = bench.command_at(self.network.at(LOAD), &cpu, &bench.yardstick);
         command.args(["client-aoe", "--json", "--interface", INTERFACE, "--address", ADDRESS]);
         command.args(["--seconds=0", "--warm-up=0", "--window=0"]);
         output(command, 0.0).map(|_| ())
@@ -310,14 +312,14 @@ impl Road {
     /// `plateway bench` of the target, at the other end.
     pub(in crate::bench) fn initiator(&self, bench: &Bench) -> Command {
         let cpu = bench.load_cpu.to_string();
-        let mut command = self.network.command(bench, LOAD, &cpu, &bench.plateway);
+        let mut command = bench.command_at(self.network.at(LOAD), &cpu, &bench.plateway);
         command.arg("bench").arg(format!("aoe://{INTERFACE}/{ADDRESS}?window=128"));
         command
     }
 
     /// Run time of each router's threads so far, in nanoseconds.
     pub(in crate::bench) fn run_times(&self) -> Vec<(&'static str, u64)> {
-        let of = |router: &Router| (router.name, run_time(router.server.child.id()));
+        let of = |router: &Router| (router.name, router.server.process.run_time());
         self.routers.iter().map(of).collect()
     }
 

@@ -1,0 +1,346 @@
+//! Who used how much of a CPU: the machine's CPUs by `/proc/stat`, processes and tasks by
+//! `/proc/PID/task/*/schedstat`.
+//!
+//! Two looks and their difference: [`CpuLook::until`] says of a window how busy a CPU was, what its
+//! host took of it, and which tasks ran there. What interrupts did beside tasks, and what tasks did
+//! that ended before the second look, is in `busy` and in no task ([`CpuUse::without_tasks`]); so is
+//! what this process is not shown, as in a container. A task is said to have run on the CPU on which
+//! it ran last; so it did if it was pinned. Units: shares of
+//! a CPU, from 0 to 1; nanoseconds. `/proc/stat` counts in hundredths of a second, so a window of a
+//! second is good for one in a hundred. Errors: no such CPU, or no time between the looks; a process
+//! that ended has used nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// In nanoseconds, what `/proc/stat` counts (USER_HZ is 100 everywhere).
+const TICK_NS: u64 = 10_000_000;
+
+/// Run time of all threads of a process, in nanoseconds; 0 if there is none.
+pub fn run_time(pid: u32) -> u64 {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return 0;
+    };
+    threads.flatten().filter_map(|thread| task_run_time(&thread.path())).sum()
+}
+
+/// How long each CPU was idle so far, in nanoseconds, by its number.
+pub fn idle_ns() -> Vec<u64> {
+    let cpus = cpu_times(&fs::read_to_string("/proc/stat").unwrap_or_default());
+    let count = cpus.keys().next_back().map_or(0, |last| last + 1);
+    (0..count).map(|cpu| cpus.get(&cpu).map_or(0, |times| times.idle * TICK_NS)).collect()
+}
+
+/// What all CPUs and all tasks have done so far.
+#[derive(Clone, Debug)]
+pub struct CpuLook {
+    at: Instant,
+    cpus: BTreeMap<usize, CpuTimes>,
+    tasks: BTreeMap<TaskId, Task>,
+}
+
+/// What became of a CPU in a window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CpuUse {
+    /// The share of the window in which something ran: tasks and interrupts.
+    pub busy: f64,
+    /// The share in which something was to run, and the machine's host ran something else.
+    pub steal: f64,
+    /// Who ran, most first.
+    pub by_task: Vec<TaskUse>,
+}
+
+/// What a task did in a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskUse {
+    pub pid: u32,
+    /// The thread's own number; the first thread has its process's.
+    pub task: u32,
+    /// The thread's name, as it was at last.
+    pub name: String,
+    /// The share of the window in which it ran.
+    pub share: f64,
+}
+
+impl CpuLook {
+    /// Looks at all that there is. What a task is doing at present may be missing by a tick of the
+    /// kernel's.
+    pub fn now() -> Result<Self> {
+        let system = |source| Error::System { doing: "read /proc".into(), source };
+        let cpus = cpu_times(&fs::read_to_string("/proc/stat").map_err(system)?);
+        let at = Instant::now();
+        let numbers = |folder: &Path| -> Vec<u32> {
+            // A process may end meanwhile: then it has no threads any more.
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+        };
+        let mut tasks = BTreeMap::new();
+        for pid in numbers(Path::new("/proc")) {
+            let folder = Path::new("/proc").join(pid.to_string()).join("task");
+            for task in numbers(&folder) {
+                let at = folder.join(task.to_string());
+                let stat = fs::read_to_string(at.join("stat")).unwrap_or_default();
+                let Some((stat, ran)) = TaskStat::parse(&stat).zip(task_run_time(&at)) else {
+                    continue;
+                };
+                let id = TaskId { pid, task, started: stat.started };
+                tasks.insert(id, Task { name: stat.name.to_owned(), cpu: stat.cpu, ran });
+            }
+        }
+        Ok(Self { at, cpus, tasks })
+    }
+
+    /// What became of a CPU between this look and a later one.
+    pub fn until(&self, later: &Self, cpu: usize) -> Result<CpuUse> {
+        let unexpected = |expected, seen: String| Error::Unexpected {
+            what: "the use of a CPU".into(),
+            expected,
+            seen,
+        };
+        let times = |look: &Self| look.cpus.get(&cpu).copied();
+        let (before, after) = times(self)
+            .zip(times(later))
+            .ok_or_else(|| unexpected("a CPU of this machine", cpu.to_string()))?;
+        let window = later.at.saturating_duration_since(self.at);
+        let busy = after.busy.saturating_sub(before.busy);
+        let steal = after.steal.saturating_sub(before.steal);
+        let ticks = busy + steal + after.idle.saturating_sub(before.idle);
+        if ticks == 0 {
+            return Err(unexpected("some hundredths of a second", format!("{window:?}")));
+        }
+        let share = |part: u64| part as f64 / ticks as f64;
+        let by_task = self.tasks_until(later, cpu, window);
+        Ok(CpuUse { busy: share(busy), steal: share(steal), by_task })
+    }
+
+    fn tasks_until(&self, later: &Self, cpu: usize, window: Duration) -> Vec<TaskUse> {
+        let mut seen: Vec<TaskUse> = Vec::new();
+        for (id, task) in later.tasks.iter().filter(|(_, task)| task.cpu == cpu) {
+            // One that was not there before has done all of it since.
+            let before = self.tasks.get(id).map_or(0, |task| task.ran);
+            let ran = task.ran.saturating_sub(before);
+            if ran > 0 {
+                let share = ran as f64 / window.as_nanos() as f64;
+                let name = task.name.clone();
+                seen.push(TaskUse { pid: id.pid, task: id.task, name, share });
+            }
+        }
+        seen.sort_by(|a, b| b.share.total_cmp(&a.share));
+        seen
+    }
+}
+
+impl CpuUse {
+    /// The share that no task ran: interrupts, and tasks that ended within the window.
+    pub fn without_tasks(&self) -> f64 {
+        let tasks: f64 = self.by_task.iter().map(|task| task.share).sum();
+        (self.busy - tasks).max(0.0)
+    }
+
+    /// How much busier it was than when nobody did anything for us.
+    pub fn busy_beyond(&self, idle: &Self) -> f64 {
+        (self.busy - idle.busy).max(0.0)
+    }
+
+    /// The share that the threads of a process ran.
+    pub fn of_process(&self, pid: u32) -> f64 {
+        self.by_task.iter().filter(|task| task.pid == pid).map(|task| task.share).sum()
+    }
+}
+
+/// What a CPU has done so far, in hundredths of a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct CpuTimes {
+    busy: u64,
+    idle: u64,
+    steal: u64,
+}
+
+/// A task; its number may be given to another one later, which began at another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TaskId {
+    pid: u32,
+    task: u32,
+    started: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    name: String,
+    /// On which CPU it ran last.
+    cpu: usize,
+    /// Nanoseconds so far.
+    ran: u64,
+}
+
+/// Reads `/proc/stat`, which has a line for each CPU: `cpu0` and, each since the machine began, the
+/// times of user, nice, system, idle, iowait, irq, softirq and steal; guests' are in the first two.
+fn cpu_times(text: &str) -> BTreeMap<usize, CpuTimes> {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        let numbers: Option<Vec<u64>> = words.take(8).map(|word| word.parse().ok()).collect();
+        let &[user, nice, system, idle, iowait, irq, softirq, steal] = numbers?.as_slice() else {
+            return None;
+        };
+        // Idle while a disk works is idle.
+        let times =
+            CpuTimes { busy: user + nice + system + irq + softirq, idle: idle + iowait, steal };
+        Some((cpu, times))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// What a task ran so far, in nanoseconds, by its folder below `/proc`.
+fn task_run_time(folder: &Path) -> Option<u64> {
+    parse_schedstat(&fs::read_to_string(folder.join("schedstat")).ok()?)
+}
+
+/// Reads a `schedstat`: the time that a task ran, that it waited, and how often it did.
+fn parse_schedstat(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// What we read of `/proc/PID/stat`, or that of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskStat<'a> {
+    name: &'a str,
+    /// When it began; only to be compared.
+    started: u64,
+    /// On which CPU it ran last.
+    cpu: usize,
+    priority: u32,
+    policy: u32,
+}
+
+impl<'a> TaskStat<'a> {
+    /// The second field is the name, in parentheses, and may hold anything.
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let (front, behind) = text.rsplit_once(')')?;
+        let name = front.split_once('(')?.1;
+        let fields: Vec<&str> = behind.split_whitespace().collect();
+        // As proc(5) counts them, from 1; the third is the first behind the name.
+        let field = |number: usize| fields.get(number - 3);
+        Some(Self {
+            name,
+            started: field(22)?.parse().ok()?,
+            cpu: field(39)?.parse().ok()?,
+            priority: field(40)?.parse().ok()?,
+            policy: field(41)?.parse().ok()?,
+        })
+    }
+
+    /// At which real-time priority it runs, first come, first served, if it does.
+    pub(crate) fn real_time_priority(&self) -> Option<u32> {
+        const FIFO: u32 = 1;
+        (self.policy == FIFO).then_some(self.priority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(name: &str, started: u64, cpu: usize, [priority, policy]: [u32; 2]) -> String {
+        let words = |from: usize, to: usize| {
+            (from..to).map(|field| (field + 100).to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let (first, second) = (words(4, 22), words(23, 39));
+        format!("7 ({name}) S {first} {started} {second} {cpu} {priority} {policy} 0 0\n")
+    }
+
+    #[test]
+    fn a_task_is_read_behind_any_name() {
+        let text = stat("a) S 1 (b", 9, 3, [0, 0]);
+        let seen = TaskStat::parse(&text).unwrap();
+        assert_eq!((seen.name, seen.started, seen.cpu), ("a) S 1 (b", 9, 3));
+        assert_eq!(seen.real_time_priority(), None);
+        let text = stat("a", 9, 3, [3, 1]);
+        assert_eq!(TaskStat::parse(&text).unwrap().real_time_priority(), Some(3));
+        let cut = text.rsplit_once(" 3 1 0").unwrap().0;
+        assert_eq!([TaskStat::parse(""), TaskStat::parse(cut)], [None, None]);
+    }
+
+    #[test]
+    fn cpus_are_read_by_their_numbers_and_waiting_for_a_disk_is_idle() {
+        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 4 8 16 32 64 128 1 2\n\
+                    cpu2 0 0 0 7 0 0 0 0 0 0\ncpu3 1 2\nintr 5\ncpux 1 1 1 1 1 1 1 1\n";
+        let seen = cpu_times(text);
+        assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(seen[&0], CpuTimes { busy: 103, idle: 24, steal: 128 });
+        assert_eq!(seen[&2], CpuTimes { busy: 0, idle: 7, steal: 0 });
+    }
+
+    #[test]
+    fn run_time_is_the_first_number() {
+        assert_eq!(parse_schedstat("1596305 3721669 3\n"), Some(1_596_305));
+        assert_eq!([parse_schedstat(""), parse_schedstat("x 1 2")], [None, None]);
+        assert!(run_time(std::process::id()) > 0);
+        assert_eq!(run_time(u32::MAX), 0);
+    }
+
+    type Seen = (u32, u64, usize, u64);
+
+    fn look(at: Instant, times: CpuTimes, tasks: &[Seen]) -> CpuLook {
+        let task = |&(task, started, cpu, ran): &Seen| {
+            let id = TaskId { pid: task / 10, task, started };
+            (id, Task { name: format!("t{task}"), cpu, ran })
+        };
+        CpuLook { at, cpus: BTreeMap::from([(1, times)]), tasks: tasks.iter().map(task).collect() }
+    }
+
+    #[test]
+    fn a_window_is_what_came_between_two_looks() {
+        let at = Instant::now();
+        let before = look(
+            at,
+            CpuTimes { busy: 100, idle: 50, steal: 10 },
+            &[(10, 1, 1, 500), (11, 1, 1, 7), (12, 1, 0, 7), (13, 1, 1, 900_000_000)],
+        );
+        let after = look(
+            at + Duration::from_secs(2),
+            CpuTimes { busy: 250, idle: 80, steal: 30 },
+            // One ran, one did not, one ran elsewhere, one has another's number, one is new.
+            &[
+                (10, 1, 1, 500 + 600_000_000),
+                (11, 1, 1, 7),
+                (12, 1, 0, 1_000_000_000),
+                (13, 2, 1, 200_000_000),
+                (20, 1, 1, 400_000_000),
+            ],
+        );
+        let seen = before.until(&after, 1).unwrap();
+        assert_eq!((seen.busy, seen.steal), (0.75, 0.1));
+        let tasks: Vec<_> = seen.by_task.iter().map(|one| (one.task, one.share)).collect();
+        assert_eq!(tasks, [(10, 0.3), (20, 0.2), (13, 0.1)]);
+        assert_eq!((seen.by_task[1].pid, seen.by_task[1].name.as_str()), (2, "t20"));
+        assert!((seen.of_process(1) - 0.4).abs() < 1e-9);
+        assert!((seen.without_tasks() - 0.15).abs() < 1e-9);
+        let idle = CpuUse { busy: 0.05, ..CpuUse::default() };
+        assert!((seen.busy_beyond(&idle) - 0.7).abs() < 1e-9);
+        assert_eq!(idle.busy_beyond(&seen), 0.0);
+        let none = before.until(&after, 0).unwrap_err().to_string();
+        assert_eq!(none, "the use of a CPU: expected a CPU of this machine, found \"0\"");
+        let error = before.until(&before, 1).unwrap_err().to_string();
+        assert!(error.contains("expected some hundredths of a second, found \"0ns\""), "{error}");
+    }
+
+    #[test]
+    fn who_runs_is_seen() {
+        let before = CpuLook::now().unwrap();
+        let own = (std::process::id(), run_time(std::process::id()));
+        let end = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        let after = CpuLook::now().unwrap();
+        assert!(run_time(own.0) > own.1 && !idle_ns().is_empty());
+        let cpus = after.cpus.keys().filter_map(|cpu| before.until(&after, *cpu).ok());
+        let shares: f64 = cpus.map(|seen| seen.of_process(own.0)).sum();
+        assert!(shares > 0.0, "{shares}");
+    }
+}

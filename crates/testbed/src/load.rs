@@ -1,0 +1,115 @@
+//! A load: a program that runs for so many seconds and prints what it saw.
+//!
+//! In: a command and how long it means to run. Out: all that it wrote, the share of a CPU that its
+//! threads used in mid-run (looked at twice, after four and after eight tenths of its time), and
+//! each CPU's idle share then. Errors: it could not be started, or did not end in time. How it ended
+//! is the caller's to judge.
+
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cpu;
+use crate::error::{Error, Result};
+use crate::process::{LOOK, read_all, spawn};
+use crate::tool::words;
+
+/// What became of a load.
+#[derive(Debug)]
+pub struct Done {
+    pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub printed: String,
+    /// What it wrote to standard error.
+    pub errors: String,
+    /// Of a CPU, in mid-run; not a number if it ended before it was looked at twice.
+    pub cpu_share: f64,
+    /// Of each CPU, by its number; none if there were no two looks.
+    pub idle: Vec<f64>,
+}
+
+/// Runs a load that means to take so many seconds to its end, or until the slack beyond them is over.
+pub fn run(mut command: Command, seconds: f64, slack: Duration) -> Result<Done> {
+    let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let readers = [child.stdout.take().map(read_all), child.stderr.take().map(read_all)];
+    let start = Instant::now();
+    let limit = Duration::from_secs_f64(seconds) + slack;
+    let (first, second) = (seconds * 0.4, seconds * 0.8);
+    let mut looks = Vec::new();
+    let lost = |source| Error::System { doing: "look after a load".into(), source };
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(lost)? {
+            break status;
+        }
+        let spent = start.elapsed();
+        let due = [first, second].get(looks.len()).copied();
+        if due.is_some_and(|due| spent.as_secs_f64() >= due) {
+            let (ran, idle) = (cpu::run_time(child.id()), cpu::idle_ns());
+            looks.push(Look { at: Instant::now(), ran, idle });
+        }
+        if spent > limit {
+            child.kill().map_err(lost)?;
+            child.wait().map_err(lost)?;
+            return Err(Error::Late { command: words(&command), limit });
+        }
+        std::thread::sleep(LOOK);
+    };
+    let [printed, errors] =
+        readers.map(|reader| reader.and_then(|reader| reader.join().ok()).unwrap_or_default());
+    let (cpu_share, idle) = shares(&looks);
+    Ok(Done { status, printed, errors, cpu_share, idle })
+}
+
+/// What a load ran and its CPUs were idle until some time, in nanoseconds.
+struct Look {
+    at: Instant,
+    ran: u64,
+    idle: Vec<u64>,
+}
+
+/// The load's share of a CPU, and each CPU's idle share, between two looks.
+fn shares(looks: &[Look]) -> (f64, Vec<f64>) {
+    let [first, second] = looks else { return (f64::NAN, Vec::new()) };
+    let time = (second.at - first.at).as_nanos() as f64;
+    let share = |(a, b): (&u64, &u64)| b.saturating_sub(*a) as f64 / time;
+    let idle = first.idle.iter().zip(&second.idle).map(share).collect();
+    (share((&first.ran, &second.ran)), idle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn what_a_load_said_is_collected_however_it_ended() {
+        let done = run(shell("echo out; echo err >&2; exit 3"), 0.0, Duration::from_secs(60));
+        let done = done.unwrap();
+        assert_eq!((done.printed.as_str(), done.errors.as_str()), ("out\n", "err\n"));
+        assert_eq!(done.status.code(), Some(3));
+    }
+
+    #[test]
+    fn a_load_that_does_not_end_is_ended() {
+        let error = run(shell("exec sleep 600"), 0.0, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.to_string(), "sh -c exec sleep 600 did not end within 50ms");
+    }
+
+    #[test]
+    fn shares_are_what_came_between_two_looks() {
+        let at = Instant::now();
+        let look = |ms: u64, ran: u64, idle: [u64; 2]| Look {
+            at: at + Duration::from_millis(ms),
+            ran: ran * 1_000_000,
+            idle: idle.map(|ms| ms * 1_000_000).to_vec(),
+        };
+        let looks = [look(100, 30, [10, 90]), look(300, 80, [210, 90])];
+        assert_eq!(shares(&looks), (0.25, vec![1.0, 0.0]));
+        let (none, idle) = shares(&looks[..1]);
+        assert!(none.is_nan() && idle.is_empty());
+    }
+}

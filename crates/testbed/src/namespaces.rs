@@ -1,0 +1,245 @@
+//! Network namespaces that end with us: when their value is dropped, when this process ends, and
+//! also when it is killed.
+//!
+//! In: a prefix and the names of the ends. A namespace is called by the prefix, our process's
+//! number, a number and the end, as in `plateway-bench-4711-0-target`. Who removes them is a shell
+//! in a session of its own, the sweeper, which waits for the end of a pipe from us: so they go even
+//! if this process is killed in a way that it cannot see. Should the sweeper be killed as well, what
+//! is left goes when the next one begins ([`remove_leftovers`]): what has the prefix and the number
+//! of a process that is no more, and nothing else. Files in shared memory that are called so are
+//! leftovers, too. Errors: no right to make namespaces, or no `ip`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::Result;
+use crate::interface::Interface;
+use crate::network::{Cable, End, Network};
+use crate::tool::{self, ip};
+
+/// Where files live in memory.
+pub const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Some namespaces, which are removed with the value or with this process.
+#[derive(Debug)]
+pub struct Namespaces {
+    ends: Vec<String>,
+    /// In the order of the ends.
+    made: Vec<Namespace>,
+    /// Waits for the end of its standard input, and removes them.
+    sweeper: Child,
+}
+
+impl Namespaces {
+    /// Makes one for each of these ends. The prefix says whose they are, and ends with `-`.
+    pub fn make(prefix: &str, ends: &[&str]) -> Result<Self> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        assert!(prefix.ends_with('-'), "{prefix:?} does not end with '-'");
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let own = own_name(prefix);
+        let name = |end: &&str| Namespace { name: format!("{own}-{number}-{end}") };
+        let made: Vec<Namespace> = ends.iter().map(name).collect();
+        // A session of its own: what is typed at the terminal ends us and not this.
+        let script = "trap '' INT TERM HUP; cat > /dev/null; \
+                      for name; do ip netns delete \"$name\"; done";
+        let mut sweeper = Command::new("setsid");
+        sweeper.args(["sh", "-c", script, "sh"]).args(made.iter().map(Namespace::name));
+        sweeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let sweeper = sweeper.spawn().map_err(|error| tool::not_started("setsid", error))?;
+        let ends = ends.iter().map(|end| (*end).to_owned()).collect();
+        let namespaces = Self { ends, made, sweeper };
+        for namespace in &namespaces.made {
+            ip(&["netns", "add", namespace.name()])?;
+        }
+        Ok(namespaces)
+    }
+
+    /// The ends that there are.
+    pub fn ends(&self) -> &[String] {
+        &self.ends
+    }
+
+    /// The namespace of an end.
+    pub fn at(&self, end: &str) -> &Namespace {
+        let at = self.ends.iter().position(|other| other == end);
+        &self.made[at.unwrap_or_else(|| panic!("{end} is no end; there are {:?}", self.ends))]
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        // The interfaces go with their namespaces.
+        drop(self.sweeper.stdin.take());
+        let _ = self.sweeper.wait();
+    }
+}
+
+/// One of them, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// As `ip netns` lists it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A program inside, on any CPU; it may outlive us.
+    pub fn tool(&self, program: &str) -> Command {
+        let [enter, way @ ..] = self.way();
+        let mut command = Command::new(enter);
+        command.args(way).arg(program);
+        command
+    }
+
+    /// Runs a program inside to its end; what it wrote to standard output.
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
+        let mut command = self.tool(program);
+        command.args(args);
+        tool::finish(command)
+    }
+
+    /// `ip` with these arguments, on what is inside.
+    pub fn ip(&self, args: &[&str]) -> Result<()> {
+        ip(&[&["-netns", &self.name], args].concat())
+    }
+
+    /// An interface inside, of which nothing is asked yet.
+    pub fn interface<'a>(&'a self, name: &'a str) -> Interface<'a> {
+        Interface::new(self, name)
+    }
+
+    /// What comes before a program that is to run inside.
+    pub(crate) fn way(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.name]
+    }
+}
+
+/// Whether namespaces and interfaces may be made here; if not, why. Leftovers of the prefix are
+/// removed first.
+pub fn allowed(prefix: &str) -> Result<()> {
+    remove_leftovers(prefix);
+    let network = Network::make(prefix, &["a", "b"])?;
+    let ends = [("a", "left"), ("b", "right")];
+    let ends = ends.map(|(node, interface)| End { node, interface, mac: None });
+    network.cable(ends, Cable::of(1500))?;
+    network.at("a").interface("left").steer(0)?;
+    network.at("b").run("true", &[]).map(|_| ())
+}
+
+/// How everything of this process is called; a file in shared memory may be called so as it is.
+pub fn own_name(prefix: &str) -> String {
+    format!("{prefix}{}", std::process::id())
+}
+
+/// Removes what processes left behind that have ended without doing so: namespaces, and files in
+/// shared memory.
+pub fn remove_leftovers(prefix: &str) {
+    let alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
+    // Without `ip` there are none that we made.
+    let namespaces = tool::run("ip", &["netns", "list"]).unwrap_or_default();
+    for name in leftovers(prefix, &namespaces, alive) {
+        // Somebody else may be doing the same: what is gone already is as good.
+        let _ = ip(&["netns", "delete", &name]);
+    }
+    let files = fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten();
+    let names: Vec<String> =
+        files.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    for name in leftovers(prefix, &names.join("\n"), alive) {
+        let _ = fs::remove_file(Path::new(SHARED_MEMORY).join(name));
+    }
+}
+
+/// Those of our names among lines that begin with one (as in `ip netns list`) whose process is no
+/// longer alive.
+fn leftovers(prefix: &str, list: &str, alive: impl Fn(u32) -> bool) -> Vec<String> {
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| {
+            let pid = name.strip_prefix(prefix).and_then(|rest| rest.split('-').next());
+            pid.and_then(|pid| pid.parse().ok()).is_some_and(|pid: u32| !alive(pid))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::tests::PREFIX;
+
+    /// Set for a process that is to be killed.
+    const VICTIM: &str = "TESTBED_VICTIM";
+    /// Only guards against hanging.
+    const HANG: Duration = Duration::from_secs(60);
+
+    fn exists(name: &str) -> bool {
+        tool::run("ip", &["netns", "list"]).unwrap().split_whitespace().any(|word| word == name)
+    }
+
+    #[test]
+    fn only_what_ended_processes_left_is_a_leftover() {
+        let list = "plateway-bench-12-0-target (id: 3)\nplateway-bench-13-0-load\nother\nplateway-bench-x-1\nplateway-lab-12-0-a\n";
+        let found = leftovers("plateway-bench-", list, |pid| pid == 13);
+        assert_eq!(found, ["plateway-bench-12-0-target"]);
+        assert_eq!(leftovers("plateway-", list, |_| false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_namespace_goes_with_its_value() {
+        let Some(network) = crate::tests::pair() else { return };
+        let name = network.at("l").name().to_owned();
+        assert!(exists(&name));
+        drop(network);
+        assert!(!exists(&name));
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_removed_and_what_a_living_one_has_is_not() {
+        let Some(network) = crate::tests::pair() else { return };
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let left = format!("{PREFIX}{}-0-left", ended.id());
+        let file = Path::new(SHARED_MEMORY).join(format!("{PREFIX}{}", ended.id()));
+        ip(&["netns", "add", &left]).unwrap();
+        let has_file = fs::write(&file, "left").is_ok();
+        remove_leftovers(PREFIX);
+        assert!(!exists(&left) && exists(network.at("r").name()));
+        assert!(!has_file || !file.exists());
+    }
+
+    #[test]
+    fn a_namespace_goes_when_its_process_is_killed() {
+        if std::env::var_os(VICTIM).is_some() {
+            let namespaces = Namespaces::make(PREFIX, &["killed"]).unwrap();
+            println!("\nname={}", namespaces.at("killed").name());
+            std::thread::sleep(HANG);
+            return;
+        }
+        if let Err(why) = allowed(PREFIX) {
+            return testkit::skipped(why);
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let this = "namespaces::tests::a_namespace_goes_when_its_process_is_killed";
+        command.args([this, "--exact", "--nocapture"]).env(VICTIM, "1").stdout(Stdio::piped());
+        let mut victim = command.spawn().unwrap();
+        let said = BufReader::new(victim.stdout.take().unwrap());
+        let mut lines = said.lines().map(|line| line.unwrap());
+        let name = lines.find_map(|line| Some(line.strip_prefix("name=")?.to_owned())).unwrap();
+        assert!(exists(&name));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let end = Instant::now() + HANG;
+        while exists(&name) {
+            assert!(Instant::now() < end, "{name} is still there");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
