@@ -12,6 +12,7 @@ pub mod copier;
 pub mod guest;
 pub mod journal;
 pub mod load;
+pub mod plan;
 pub mod probe;
 pub mod report;
 pub mod stamp;
