@@ -15,6 +15,8 @@ use super::model::{Cell, Column, Experiment, Group, Load, Picture};
 use super::names::{comparison_name, group_name};
 use crate::statistics::{Comparison, Plan};
 
+/// A family of more is corrected until nothing can be shown.
+const COMPARISONS_MAX: usize = 200;
 /// Systems of a group, `null` among them: a round is not to take an hour.
 const SYSTEMS_MAX: usize = 16;
 
@@ -29,7 +31,7 @@ pub(super) struct WantedCompare {
     pub(super) measures: Vec<(Measure, Span)>,
     pub(super) difference: f64,
     pub(super) margin: f64,
-    /// Whether it asks for a difference or margin of its own.
+    /// Whether its difference and margin are not those of the plan.
     pub(super) is_own: bool,
     pub(super) primary: bool,
 }
@@ -81,12 +83,13 @@ impl Wanted {
         let comparisons: usize = self.compares.iter().map(compare).sum();
         let picture = |one: &WantedPicture| one.paths.len() * one.loads.len() * one.systems.len();
         let cells: usize = self.pictures.iter().map(picture).sum();
-        for (count, what, span) in [
-            (comparisons, "comparisons", low.compares.as_ref().map(Spanned::span)),
-            (cells, "cells of pictures", low.pictures.as_ref().map(Spanned::span)),
+        let (compares, pictures) = (low.compares.as_ref(), low.pictures.as_ref());
+        for (count, most, what, span) in [
+            (comparisons, COMPARISONS_MAX, "comparisons", compares.map(Spanned::span)),
+            (cells, COMBINATIONS_MAX, "cells of pictures", pictures.map(Spanned::span)),
         ] {
-            if count > COMBINATIONS_MAX {
-                let message = format!("expected {COMBINATIONS_MAX} {what} at most, seen {count}");
+            if count > most {
+                let message = format!("expected {most} {what} at most, seen {count}");
                 let mistake = Mistake::new(span.unwrap_or(0..0), message);
                 mistakes.push(mistake.help("make some lists shorter, or several plans of it"));
             }

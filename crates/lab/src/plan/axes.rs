@@ -14,7 +14,7 @@ use super::model::{Arrivals, Load, Pace};
 use super::reader::{Low, Many, Scalar};
 use super::words::{self, Bytes, Expected, Pattern};
 
-/// The combinations of one table, and the cells and comparisons of a plan.
+/// The combinations of one table, and the cells of all pictures.
 pub(super) const COMBINATIONS_MAX: usize = 1_000;
 const JOBS_MAX: u64 = 128;
 const DEPTH_MAX: u64 = 1_024;

@@ -80,7 +80,7 @@ impl Checker<'_> {
         &mut self,
         low: &LowCompare,
         usual: &LowLoad,
-        (has_difference, difference, margin): (bool, Option<f64>, Option<f64>),
+        (has_difference, usual_difference, usual_margin): (bool, Option<f64>, Option<f64>),
     ) -> Option<WantedCompare> {
         let title = "this [[compare]]";
         let known = self.system_names();
@@ -122,8 +122,10 @@ impl Checker<'_> {
         for (measure, span) in &measures {
             self.countable(*measure, span, &loads, &paths);
         }
-        let difference = own_difference.or(difference)?;
-        let margin = own_margin.or(if low.difference.is_some() { None } else { margin });
+        let difference = own_difference.or(usual_difference)?;
+        let asked = usual_difference.map(|usual| (usual, usual_margin.unwrap_or(usual)));
+        let usual_margin = usual_margin.filter(|_| low.difference.is_none());
+        let margin = own_margin.or(usual_margin).unwrap_or(difference);
         Some(WantedCompare {
             span: low.span.clone(),
             name: low.name.as_ref().map(|name| name.get_ref().clone()),
@@ -133,8 +135,8 @@ impl Checker<'_> {
             loads,
             measures,
             difference,
-            margin: margin.unwrap_or(difference),
-            is_own,
+            margin,
+            is_own: asked != Some((difference, margin)),
             primary,
         })
     }

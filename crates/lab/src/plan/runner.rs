@@ -173,7 +173,7 @@ impl<'e> Runner<'e> {
     /// Takes what the trial came to that `poll_trial` gave, and how long it took with all that is
     /// around it: starting, stopping, warming up.
     pub fn handle_trial(&mut self, outcome: TrialOutcome, took: Duration) {
-        self.spent += took;
+        self.spent = self.spent.saturating_add(took);
         // One that was running when all was stopped.
         let Some(Trial { cell, purpose }) = self.running.take() else { return };
         self.trials_done += 1;
