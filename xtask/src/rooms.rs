@@ -98,16 +98,7 @@ const ROOMS: &[Room] = &[
     ),
     Room::impure(
         "lab",
-        &[
-            "block",
-            "contract",
-            "hdrhistogram",
-            "serde",
-            "serde_json",
-            "statrs",
-            "strsim",
-            "toml",
-        ],
+        &["block", "contract", "hdrhistogram", "serde", "serde_json", "statrs", "strsim", "toml"],
     ),
     Room::with_unsafe(
         "yardstick",

@@ -269,36 +269,37 @@ impl<'e> Runner<'e> {
         }
         self.is_sized = true;
         let primaries = self.experiment.primaries();
-        let most = |rounds: &Rounds<'_>| rounds.group.plan.rounds_max;
-        let is_over = |rounds: &&mut Rounds<'_>| rounds.schedule.pilots_are_over();
-        let wanted: f64 = self
-            .groups
-            .iter()
-            .filter(|rounds| rounds.schedule.pilots_are_over())
-            .map(|rounds| {
-                let sizing = rounds.schedule.size(primaries, most(rounds));
-                rounds.round_time(self.experiment).as_secs_f64() * sizing.rounds as f64
-            })
-            .sum();
-        let share = self.experiment.time.map_or(1.0, |time| {
-            let left = time.saturating_sub(self.spent + self.pictures_left()).as_secs_f64();
-            (left / (wanted * TIME_RESERVE)).min(1.0)
-        });
+        let share = self.share_that_fits(primaries);
         let mut groups = Vec::new();
-        for rounds in self.groups.iter_mut().filter(is_over) {
-            let mut sizing = rounds.schedule.size(primaries, most(rounds));
-            if share < 1.0 {
-                let fit = (sizing.rounds as f64 * share) as usize;
-                rounds.schedule.set_rounds(primaries, fit.max(ROUNDS_MIN));
-            } else {
-                rounds.schedule.set_rounds(primaries, most(rounds));
+        for rounds in &mut self.groups {
+            if !rounds.schedule.pilots_are_over() {
+                continue;
             }
-            sizing = rounds.schedule.sizing().copied().unwrap_or(sizing);
-            groups.push((rounds.group.name.clone(), sizing));
+            let mut most = rounds.group.plan.rounds_max;
+            if share < 1.0 {
+                let wanted = rounds.schedule.size(primaries, most).rounds;
+                most = ((wanted as f64 * share) as usize).max(ROUNDS_MIN);
+            }
+            rounds.schedule.set_rounds(primaries, most);
+            let sizing = rounds.schedule.sizing().expect("it was set just now");
+            groups.push((rounds.group.name.clone(), *sizing));
         }
         if !groups.is_empty() {
             self.sized = Some(Sized { groups, left: self.left() });
         }
+    }
+
+    /// Which part of the rounds that the groups need fits into the time that is left.
+    fn share_that_fits(&self, primaries: usize) -> f64 {
+        let Some(time) = self.experiment.time else { return 1.0 };
+        let over = self.groups.iter().filter(|rounds| rounds.schedule.pilots_are_over());
+        let seconds = |rounds: &Rounds<'_>| {
+            let sizing = rounds.schedule.size(primaries, rounds.group.plan.rounds_max);
+            rounds.round_time(self.experiment).as_secs_f64() * sizing.rounds as f64
+        };
+        let wanted: f64 = over.map(seconds).sum();
+        let left = time.saturating_sub(self.spent + self.pictures_left()).as_secs_f64();
+        (left / (wanted * TIME_RESERVE)).min(1.0)
     }
 
     fn pictures_left(&self) -> Duration {

@@ -376,6 +376,25 @@ mod tests {
     }
 
     #[test]
+    fn a_schedule_among_others_is_sized_with_all_of_them_once_its_pilots_are_over() {
+        let mut schedule = Schedule::new(plan(2)).expect("a good plan");
+        for value in [0.9, 1.1, 1.0, 1.2, 0.8] {
+            assert!(!schedule.pilots_are_over());
+            schedule.poll_round().expect("a pilot");
+            let trials = Trials { values: vec![1.0, value], unsteady: Vec::new() };
+            schedule.handle_round(trials).expect("positive values");
+        }
+        assert!(schedule.pilots_are_over() && schedule.sizing().is_none());
+        let (alone, among) = (schedule.size(1, 1000), schedule.size(10, 1000));
+        assert!(among.rounds_needed > alone.rounds_needed);
+        schedule.set_rounds(10, 8);
+        let sizing = schedule.sizing().expect("set");
+        assert_eq!((sizing.rounds, sizing.rounds_needed), (8, among.rounds_needed));
+        assert_eq!(schedule.rounds_left(), 8);
+        assert!(!schedule.pilots_are_over());
+    }
+
+    #[test]
     fn the_orders_of_planned_rounds_are_balanced() {
         let (all, _) = run(|_| Vec::new());
         let firsts = all[PILOTS..].iter().filter(|round| round.order[0] == 0).count();

@@ -2,7 +2,7 @@
 
 use super::super::measure::Measure;
 use super::*;
-use crate::statistics::Verdict;
+use crate::statistics::{Analysis, Verdict, analyse};
 
 /// Two systems and a third way to reach one of them, at two depths.
 const PLAN: &str = r#"
@@ -296,4 +296,41 @@ fn a_machine_that_moved_is_told_by_null() {
     let json = serde_json::to_value(&results).expect("JSON");
     assert_eq!(json["groups"][0]["columns"][0]["measure"], "iops");
     assert!(json["spent_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
+}
+
+/// Plans of four depths without any difference: how many of 400 show one, with one family and, as a
+/// wrong analysis would, with one for each depth.
+#[test]
+fn false_verdicts_of_a_whole_plan_are_as_rare_as_those_of_one_comparison() {
+    let plan = plan(|plan| {
+        let plan = plan.split("[[picture]]").next().unwrap_or_default();
+        let first = plan.rfind("[[compare]]").unwrap_or_default();
+        plan[..first].replace("depth = [1, 8]", "depth = [1, 2, 4, 8]")
+    });
+    let (mut together, mut apart) = (0, 0);
+    let is_false = |analysis: &Analysis| analysis.findings[0].verdict.is_difference();
+    for seed in 0..400 {
+        let mut experiment = plan.clone();
+        for group in &mut experiment.groups {
+            group.plan.seed ^= seed;
+        }
+        let mut machine = Machine::new([1.0, 1.0, 9.0], 0.03);
+        machine.random = Random::new(seed);
+        let (_, results) = run(&experiment, &mut machine, |_, _| None);
+        together += u32::from(results.groups.iter().any(|group| is_false(&group.analysis)));
+        let alone = results.groups.iter().zip(&experiment.groups).any(|(results, group)| {
+            let taken = Taken {
+                rounds: results.rounds.clone(),
+                unsteady_rounds: Vec::new(),
+                unsteady_trials: vec![0; group.cells.len()],
+                run: results.rounds.len(),
+                sizing: results.sizing,
+                withheld: None,
+            };
+            is_false(&analyse(&group.plan, &taken))
+        });
+        apart += u32::from(alone);
+    }
+    assert!(together <= 24, "{together} of 400 plans, more than 6%");
+    assert!(apart > 36, "{apart} of 400 plans: that should have been too many");
 }
