@@ -28,6 +28,22 @@ struct Where<'l> {
     size: Option<Span>,
 }
 
+/// What the plan asks of all comparisons.
+struct Usual {
+    /// Whether it says a difference, if only a wrong one.
+    is_said: bool,
+    difference: Option<f64>,
+    margin: Option<f64>,
+}
+
+/// What a comparison asks for.
+struct Asked {
+    difference: f64,
+    margin: f64,
+    /// Whether that is not what the plan asks of all.
+    is_own: bool,
+}
+
 impl Checker<'_> {
     /// Checks systems, paths and loads, and what is asked of them.
     pub(super) fn wanted(&mut self, low: &LowPlan) -> Wanted {
@@ -38,15 +54,16 @@ impl Checker<'_> {
         let none = LowLoad::default();
         let usual = low.load.as_ref().map_or(&none, |load| load.get_ref());
         self.defaults(usual);
-        let difference = self.fraction(&low.difference, "difference");
-        let margin = self.fraction(&low.equal_within, "equal-within");
+        let asked = Usual {
+            is_said: low.difference.is_some() || low.refused.contains(&"difference"),
+            difference: self.fraction(&low.difference, "difference"),
+            margin: self.fraction(&low.equal_within, "equal-within"),
+        };
         let mut wanted = Wanted::default();
         let mut names = Vec::new();
         for compare in all(&low.compares) {
             self.title(&compare.name, "comparison", &mut names);
-            let is_said = low.difference.is_some() || low.refused.contains(&"difference");
-            let defaults = (is_said, difference, margin);
-            wanted.compares.extend(self.compare(compare, usual, defaults));
+            wanted.compares.extend(self.compare(compare, usual, &asked));
         }
         names.clear();
         for picture in all(&low.pictures) {
@@ -80,7 +97,7 @@ impl Checker<'_> {
         &mut self,
         low: &LowCompare,
         usual: &LowLoad,
-        (has_difference, usual_difference, usual_margin): (bool, Option<f64>, Option<f64>),
+        asked: &Usual,
     ) -> Option<WantedCompare> {
         let title = "this [[compare]]";
         let known = self.system_names();
@@ -93,21 +110,8 @@ impl Checker<'_> {
         let reference = low.reference.as_ref().and_then(|low| self.place(low, "system", &known));
         let measures = low.of.as_ref().and_then(|low| self.measures(low.get_ref()));
         let loads = self.loads(&low.load, usual, false);
-        let own_difference = self.fraction(&low.difference, "difference");
-        let own_margin = self.fraction(&low.equal_within, "equal-within");
-        let is_said = low.difference.is_some() || low.refused.contains(&"difference");
-        if !is_said && !has_difference {
-            let message = "this [[compare]] has no difference that it wants to see";
-            let help = "add difference = \"10%\" to it, or above all tables for all";
-            self.push(Mistake::new(low.span.clone(), message).help(help));
-        }
-        let is_own = low.difference.is_some() || low.equal_within.is_some();
         let primary = low.exploratory.as_ref().is_none_or(|secondary| !secondary.get_ref());
-        if is_own && !primary {
-            let message = "exploratory: difference and equal-within are of primary comparisons, by which rounds are chosen";
-            let span = low.exploratory.as_ref().map_or(low.span.clone(), Spanned::span);
-            self.push(Mistake::new(span, message).help("leave them out"));
-        }
+        let asked = if primary { self.asked(low, asked) } else { self.asked_of_secondary(low) };
         let (subjects, reference, loads) = (subjects?, reference?, loads?);
         let all: Vec<usize> =
             subjects.iter().map(|(subject, _)| *subject).chain([reference]).collect();
@@ -122,10 +126,7 @@ impl Checker<'_> {
         for (measure, span) in &measures {
             self.countable(*measure, span, &loads, &paths);
         }
-        let difference = own_difference.or(usual_difference)?;
-        let asked = usual_difference.map(|usual| (usual, usual_margin.unwrap_or(usual)));
-        let usual_margin = usual_margin.filter(|_| low.difference.is_none());
-        let margin = own_margin.or(usual_margin).unwrap_or(difference);
+        let Asked { difference, margin, is_own } = asked?;
         Some(WantedCompare {
             span: low.span.clone(),
             name: low.name.as_ref().map(|name| name.get_ref().clone()),
@@ -136,9 +137,38 @@ impl Checker<'_> {
             measures,
             difference,
             margin,
-            is_own: asked != Some((difference, margin)),
+            is_own,
             primary,
         })
+    }
+
+    /// What a primary comparison wants to see: by itself, or as the plan says for all.
+    fn asked(&mut self, low: &LowCompare, usual: &Usual) -> Option<Asked> {
+        let own = self.fraction(&low.difference, "difference");
+        let own_margin = self.fraction(&low.equal_within, "equal-within");
+        let is_said = low.difference.is_some() || low.refused.contains(&"difference");
+        if !is_said && !usual.is_said {
+            let message = "this [[compare]] has no difference that it wants to see";
+            let help = "add difference = \"10%\" to it, or above all tables for all";
+            self.push(Mistake::new(low.span.clone(), message).help(help));
+        }
+        let difference = own.or(usual.difference)?;
+        // The plan's margin goes with the plan's difference.
+        let usual_margin = usual.margin.filter(|_| low.difference.is_none());
+        let margin = own_margin.or(usual_margin).unwrap_or(difference);
+        let of_plan = usual.difference.map(|one| (one, usual.margin.unwrap_or(one)));
+        Some(Asked { difference, margin, is_own: of_plan != Some((difference, margin)) })
+    }
+
+    /// An exploratory comparison takes what the primary ones of its rounds have.
+    fn asked_of_secondary(&mut self, low: &LowCompare) -> Option<Asked> {
+        if low.difference.is_some() || low.equal_within.is_some() {
+            let message = "exploratory: difference and equal-within are of primary comparisons, by which rounds are chosen";
+            let span = low.exploratory.as_ref().map_or(low.span.clone(), Spanned::span);
+            self.push(Mistake::new(span, message).help("leave them out"));
+            return None;
+        }
+        Some(Asked { difference: 0.0, margin: 0.0, is_own: false })
     }
 
     fn picture(&mut self, low: &LowPicture, usual: &LowLoad) -> Option<WantedPicture> {
