@@ -57,9 +57,10 @@ impl Sizing {
         let alpha = ALPHA / primaries as f64;
         let rounds_needed = rounds_needed(deviation_upper, difference, alpha);
         let block = block_rounds(plan.systems);
-        let whole = |rounds: usize| rounds.next_multiple_of(block);
-        let most = (rounds_max / block * block).max(rounds_max.min(block));
-        let rounds = whole(rounds_needed).min(most);
+        // Whole blocks, unless those are fewer rounds than a plan has at least.
+        let whole_max = rounds_max / block * block;
+        let most = if whole_max < ROUNDS_MIN { rounds_max } else { whole_max };
+        let rounds = rounds_needed.next_multiple_of(block).min(most);
         Sizing { deviation, deviation_upper, rounds_needed, rounds }
     }
 
@@ -157,6 +158,15 @@ mod tests {
         assert!(said.starts_with("18 rounds: pilots differ by 17%, 32% are reckoned"), "{said}");
         assert!(said.contains("; the difference asked for needs"), "{said}");
         assert!(!free.to_string().contains("needs"), "{free}");
+    }
+
+    #[test]
+    fn there_are_never_fewer_rounds_than_a_plan_has_at_least() {
+        for systems in [2, 4, 5] {
+            let pilots = vec![vec![1.0; systems]; 5];
+            let plan = Plan { rounds_max: ROUNDS_MIN, ..plan(systems) };
+            assert_eq!(Sizing::of(&plan, &pilots).rounds, ROUNDS_MIN, "{systems} systems");
+        }
     }
 
     #[test]
