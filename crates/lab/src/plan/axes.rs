@@ -302,31 +302,39 @@ impl Axes {
     }
 
     fn combine(&self) -> Vec<Load> {
-        let mut loads = Vec::with_capacity(self.count());
-        for &block_bytes in &self.blocks {
-            for &pattern in &self.patterns {
-                for &pace in &self.paces {
-                    for &jobs in &self.jobs {
-                        let jobs = jobs as u32;
-                        for &size in &self.sizes {
-                            for &sync in &self.syncs {
-                                loads.extend(self.flushes.iter().map(|&fsync| Load {
-                                    block_bytes,
-                                    pattern,
-                                    pace,
-                                    jobs,
-                                    size,
-                                    sync,
-                                    fsync,
-                                }));
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        loads
+        // Every axis replaces its field; what stands here is none of them.
+        let first = Load {
+            block_bytes: 0,
+            pattern: self.patterns[0],
+            pace: self.paces[0],
+            jobs: 0,
+            size: None,
+            sync: false,
+            fsync: None,
+        };
+        let loads = vec![first];
+        let loads = across(&loads, &self.blocks, |load, block| load.block_bytes = block);
+        let loads = across(&loads, &self.patterns, |load, pattern| load.pattern = pattern);
+        let loads = across(&loads, &self.paces, |load, pace| load.pace = pace);
+        let loads = across(&loads, &self.jobs, |load, jobs| load.jobs = jobs as u32);
+        let loads = across(&loads, &self.sizes, |load, size| load.size = size);
+        let loads = across(&loads, &self.syncs, |load, sync| load.sync = sync);
+        across(&loads, &self.flushes, |load, fsync| load.fsync = fsync)
     }
+}
+
+/// Each load with each value.
+fn across<T: Copy>(loads: &[Load], values: &[T], set: impl Fn(&mut Load, T)) -> Vec<Load> {
+    let with = |load: &Load, value: T| {
+        let mut load = *load;
+        set(&mut load, value);
+        load
+    };
+    loads
+        .iter()
+        .flat_map(|load| values.iter().map(move |value| (load, *value)))
+        .map(|(load, value)| with(load, value))
+        .collect()
 }
 
 fn block_size(text: &str) -> Result<u32, Expected> {
