@@ -622,6 +622,58 @@ WORDS = [
     "18446744073709551615", "[::]:4420", "localhost:0", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6",
     "nqn.2014-08.org.nvmexpress.discovery", "nqn.2026-11.net.plateway:v0", "256M", "ramm:1", "iscsi://x", "delay:1,delay:1,x",
 ]
+PLAN = """name = "roads"
+difference = "10%"
+time = "2h"
+[[system]]
+name = "a"
+serve = { protocol = "nvme", disk = "ram:512MiB", poll = "50us", digests = "both" }
+[[system]]
+name = "b"
+target = { start = ["tgtd", "-f"], stop = ["true"], uri = "iscsi://h/x" }
+backing = "ram"
+durable = false
+[[path]]
+name = "lan"
+mtu = 9000
+rate = "10Gbit"
+[load]
+block-size = "4k"
+[[compare]]
+systems = ["b"]
+reference = "a"
+depth = [1, 32]
+of = ["iops", "p99"]
+[[compare]]
+systems = ["b"]
+reference = "a"
+of = "cpu-per-op"
+exploratory = true
+"""
+PICTURE = """name = "surface"
+window = "2s"
+[[system]]
+name = "a"
+disk = "delay:200,null:1GiB"
+[[picture]]
+name = "p"
+systems = ["a"]
+pattern = ["randrw", "rw"]
+read-share = ["70%", 0.5]
+rate = [500, "10k"]
+arrivals = ["fixed", "poisson"]
+size = "64m"
+"""
+PLANS = {
+    "compare": PLAN,
+    "picture": PICTURE,
+    "both": PLAN + PICTURE.split("\n", 2)[2],
+    "unfair": PLAN.replace('backing = "ram"', 'backing = "file"'),
+    "mistakes": PLAN.replace("depth = [1, 32]", 'depth = [1, 1]\nrate = 0\nread-share = "0.5%"').replace('"lan"', '"l n"'),
+    "no-toml": "[[system]\nname = ",
+}
+for name, text in PLANS.items():
+    seed("plan", name, text.encode())
 for name, text in CONFIGURATIONS.items():
     seed("configuration", name, text.encode())
 for number, text in enumerate(WORDS):

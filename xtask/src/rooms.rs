@@ -96,7 +96,10 @@ const ROOMS: &[Room] = &[
             "wire",
         ],
     ),
-    Room::impure("lab", &["block", "contract", "hdrhistogram", "serde", "serde_json", "statrs"]),
+    Room::impure(
+        "lab",
+        &["block", "contract", "hdrhistogram", "serde", "serde_json", "statrs", "strsim", "toml"],
+    ),
     Room::with_unsafe(
         "yardstick",
         &[

@@ -28,7 +28,7 @@ pub mod sizing;
 pub mod steady;
 pub mod verdict;
 
-pub use analysis::{Analysis, Estimate, Finding, analyse};
+pub use analysis::{Analysis, Estimate, Finding, analyse, analyse_together};
 pub use apart::{Apart, Referred, compare_apart};
 pub use moved::{Moved, moved};
 pub use plan::{BadPlan, Better, Comparison, Plan};

@@ -16,7 +16,9 @@ use serde::Serialize;
 
 use super::sample::{Precision, Sample};
 use super::serial::Serial;
-use super::{ALPHA, Interval, LogRatio, Plan, Taken, Verdict, Withheld, bootstrap, holm, sizing};
+use super::{
+    ALPHA, Comparison, Interval, LogRatio, Plan, Taken, Verdict, Withheld, bootstrap, holm, sizing,
+};
 
 /// All comparisons of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,22 +70,51 @@ pub struct Estimate {
 
 /// Analyses what a schedule took.
 pub fn analyse(plan: &Plan, taken: &Taken) -> Analysis {
-    analyse_with(plan, taken, true)
+    analyse_together(&[(plan, taken)]).remove(0)
+}
+
+/// Analyses what several schedules took whose primary comparisons are one family: a false
+/// difference among all of them is as rare as in one plan alone.
+pub fn analyse_together(parts: &[(&Plan, &Taken)]) -> Vec<Analysis> {
+    analyse_with(parts, true)
 }
 
 /// As well; without the bootstrap where nobody looks at it, and its time counts.
-pub(super) fn analyse_with(plan: &Plan, taken: &Taken, with_bootstrap: bool) -> Analysis {
+pub(super) fn analyse_with(parts: &[(&Plan, &Taken)], with_bootstrap: bool) -> Vec<Analysis> {
+    let series: Vec<Vec<Vec<f64>>> = parts.iter().map(|(plan, taken)| leads(plan, taken)).collect();
+    let sample = |series: &Vec<Vec<f64>>| series.iter().map(|logs| Sample::of(logs)).collect();
+    let samples: Vec<Vec<Option<Sample>>> = series.iter().map(sample).collect();
+    let alphas = alphas(parts, &samples);
+    let each = parts.iter().zip(&series).zip(samples.iter().zip(&alphas));
+    each.map(|(((plan, taken), series), (samples, alphas))| {
+        part(plan, taken, series, samples, alphas, with_bootstrap)
+    })
+    .collect()
+}
+
+/// Of each comparison the logarithms of the rounds that its intervals are of.
+fn leads(plan: &Plan, taken: &Taken) -> Vec<Vec<f64>> {
     let mut rounds: Vec<&Vec<f64>> = taken.rounds.iter().collect();
     if taken.withheld == Some(Withheld::Unsteady) {
         rounds.extend(&taken.unsteady_rounds);
     }
-    let series: Vec<Vec<f64>> = plan
-        .comparisons
-        .iter()
-        .map(|comparison| rounds.iter().map(|values| comparison.lead(values).0).collect())
-        .collect();
-    let samples: Vec<Option<Sample>> = series.iter().map(|logs| Sample::of(logs)).collect();
-    let alphas = alphas(plan, &samples);
+    let lead = |comparison: &Comparison| {
+        rounds.iter().map(|values| comparison.lead(values).0).collect::<Vec<f64>>()
+    };
+    plan.comparisons.iter().map(lead).collect()
+}
+
+/// The analysis of one plan, whose comparisons are drawn at the levels `alphas`.
+fn part(
+    plan: &Plan,
+    taken: &Taken,
+    series: &[Vec<f64>],
+    samples: &[Option<Sample>],
+    alphas: &[f64],
+    with_bootstrap: bool,
+) -> Analysis {
+    let unsteady =
+        if taken.withheld == Some(Withheld::Unsteady) { &*taken.unsteady_rounds } else { &[] };
     let mut random = Random::new(plan.seed).fork();
     let finding = |at: usize| {
         let comparison = &plan.comparisons[at];
@@ -98,24 +129,34 @@ pub(super) fn analyse_with(plan: &Plan, taken: &Taken, with_bootstrap: bool) -> 
         findings: (0..series.len()).map(finding).collect(),
         rounds_planned: taken.sizing.map(|sizing| sizing.rounds),
         rounds_run: taken.run,
-        rounds_used: rounds.len(),
+        rounds_used: taken.rounds.len() + unsteady.len(),
         rounds_unsteady: taken.unsteady_rounds.len(),
         unsteady_trials: taken.unsteady_trials.clone(),
     }
 }
 
-/// The level at which each comparison is drawn.
-fn alphas(plan: &Plan, samples: &[Option<Sample>]) -> Vec<f64> {
-    let is_primary = |at: &usize| plan.comparisons[*at].primary && samples[*at].is_some();
-    let primaries: Vec<usize> = (0..samples.len()).filter(is_primary).collect();
-    let known: Vec<Precision> =
-        primaries.iter().filter_map(|at| Some(samples[*at]?.guarded())).collect();
-    let p_values: Vec<f64> = known.iter().map(Precision::p_value).collect();
-    let levels =
-        holm::levels(&p_values, ALPHA, |of, alpha| known[of].interval(alpha).excludes_equal());
-    let mut alphas = vec![ALPHA; samples.len()];
-    for (at, level) in primaries.into_iter().zip(levels) {
-        alphas[at] = level;
+/// The level at which each comparison of each plan is drawn. Plans without a verdict beside others
+/// with one keep their share and show nothing: who stopped them may have seen how they went.
+fn alphas(parts: &[(&Plan, &Taken)], samples: &[Vec<Option<Sample>>]) -> Vec<Vec<f64>> {
+    let is_withheld = |part: usize| parts[part].1.withheld.is_some();
+    let is_alone = (0..parts.len()).all(is_withheld);
+    let of_part = |part: usize| (0..samples[part].len()).map(move |at| (part, at));
+    let is_primary = |(part, at): &(usize, usize)| parts[*part].0.comparisons[*at].primary;
+    let primaries: Vec<(usize, usize)> =
+        (0..parts.len()).flat_map(of_part).filter(is_primary).collect();
+    let known = |(part, at): &(usize, usize)| {
+        let is_judged = is_alone || !is_withheld(*part);
+        samples[*part][*at].filter(|_| is_judged).map(|sample| sample.guarded())
+    };
+    let known: Vec<Option<Precision>> = primaries.iter().map(known).collect();
+    let p_value = |precision: &Option<Precision>| precision.map_or(1.0, |one| one.p_value());
+    let p_values: Vec<f64> = known.iter().map(p_value).collect();
+    let levels = holm::levels(&p_values, ALPHA, |of, alpha| {
+        known[of].is_some_and(|one| one.interval(alpha).excludes_equal())
+    });
+    let mut alphas: Vec<Vec<f64>> = samples.iter().map(|part| vec![ALPHA; part.len()]).collect();
+    for ((part, at), level) in primaries.into_iter().zip(levels) {
+        alphas[part][at] = level;
     }
     alphas
 }

@@ -141,7 +141,7 @@ struct Said {
 /// What is said of each comparison.
 fn judge(plan: &Plan, simulated: &Simulated, analyst: Analyst) -> Vec<Said> {
     if analyst == Analyst::Rounds {
-        let analysis = analyse_with(plan, &simulated.taken, false);
+        let analysis = analyse_with(&[(plan, &simulated.taken)], false).remove(0);
         let say = |finding: &super::Finding| {
             let estimate = finding.estimate.expect("rounds");
             let (interval, corrected) = (estimate.interval, estimate.corrected);

@@ -45,6 +45,8 @@ pub struct Trials {
 pub enum Stop {
     Interrupted,
     OutOfTime,
+    /// A trial failed, and did so again.
+    Failed,
 }
 
 /// A value that has no logarithm: that trial measured nothing.
@@ -131,17 +133,36 @@ impl Schedule {
     /// known before the first one that counts.
     pub fn poll_round(&mut self) -> Option<Round> {
         assert!(self.running.is_none(), "a round was polled while {:?} runs", self.running);
-        if self.waiting.is_empty() && self.phase == Phase::Pilots {
-            if self.pilots.len() < PILOTS_STEADY_MIN {
-                self.pilots.append(&mut self.unsteady_pilots);
-            }
-            let sizing = Sizing::of(&self.plan, &self.pilots);
-            self.waiting = rounds(self.plan.systems, sizing.rounds, false, &mut self.random);
-            self.taken.sizing = Some(sizing);
-            self.phase = Phase::Counted;
+        if self.pilots_are_over() {
+            self.set_rounds(self.plan.primaries(), self.plan.rounds_max);
         }
         self.running = self.waiting.pop_front();
         self.running.clone()
+    }
+
+    /// Whether all pilots came to something, and the number of rounds is not set yet.
+    pub fn pilots_are_over(&self) -> bool {
+        self.phase == Phase::Pilots && self.waiting.is_empty() && self.running.is_none()
+    }
+
+    /// The number of rounds that would be set now, where `primaries` comparisons are corrected
+    /// together in all schedules and there is time for `rounds_max` rounds of this one.
+    pub fn size(&self, primaries: usize, rounds_max: usize) -> Sizing {
+        let mut pilots = self.pilots.clone();
+        if pilots.len() < PILOTS_STEADY_MIN {
+            pilots.extend(self.unsteady_pilots.iter().cloned());
+        }
+        Sizing::among(&self.plan, &pilots, primaries, rounds_max)
+    }
+
+    /// Sets that number, once the pilots are over; `poll_round` does it for a schedule that stands
+    /// alone.
+    pub fn set_rounds(&mut self, primaries: usize, rounds_max: usize) {
+        assert!(self.pilots_are_over(), "rounds are set in {:?}", self.phase);
+        let sizing = self.size(primaries, rounds_max);
+        self.waiting = rounds(self.plan.systems, sizing.rounds, false, &mut self.random);
+        self.taken.sizing = Some(sizing);
+        self.phase = Phase::Counted;
     }
 
     /// Takes what the round came to that `poll_round` gave. A round that measured nothing stays
@@ -186,6 +207,7 @@ impl Schedule {
         self.taken.withheld = Some(match stop {
             Stop::Interrupted => Withheld::Interrupted,
             Stop::OutOfTime => Withheld::OutOfTime,
+            Stop::Failed => Withheld::Failed,
         });
     }
 
@@ -307,9 +329,11 @@ mod tests {
 
     #[test]
     fn a_stop_ends_it_without_a_verdict_and_loses_the_round_that_runs() {
-        for (stop, withheld) in
-            [(Stop::Interrupted, Withheld::Interrupted), (Stop::OutOfTime, Withheld::OutOfTime)]
-        {
+        for (stop, withheld) in [
+            (Stop::Interrupted, Withheld::Interrupted),
+            (Stop::OutOfTime, Withheld::OutOfTime),
+            (Stop::Failed, Withheld::Failed),
+        ] {
             let mut schedule = Schedule::new(plan(2)).expect("a good plan");
             for _ in 0..PILOTS + 2 {
                 schedule.poll_round().expect("a round");
@@ -349,6 +373,25 @@ mod tests {
         let mut bad = plan(2);
         bad.systems = 1;
         assert_eq!(Schedule::new(bad).err(), Some(BadPlan::OneSystem));
+    }
+
+    #[test]
+    fn a_schedule_among_others_is_sized_with_all_of_them_once_its_pilots_are_over() {
+        let mut schedule = Schedule::new(plan(2)).expect("a good plan");
+        for value in [0.9, 1.1, 1.0, 1.2, 0.8] {
+            assert!(!schedule.pilots_are_over());
+            schedule.poll_round().expect("a pilot");
+            let trials = Trials { values: vec![1.0, value], unsteady: Vec::new() };
+            schedule.handle_round(trials).expect("positive values");
+        }
+        assert!(schedule.pilots_are_over() && schedule.sizing().is_none());
+        let (alone, among) = (schedule.size(1, 1000), schedule.size(10, 1000));
+        assert!(among.rounds_needed > alone.rounds_needed);
+        schedule.set_rounds(10, 8);
+        let sizing = schedule.sizing().expect("set");
+        assert_eq!((sizing.rounds, sizing.rounds_needed), (8, among.rounds_needed));
+        assert_eq!(schedule.rounds_left(), 8);
+        assert!(!schedule.pilots_are_over());
     }
 
     #[test]

@@ -39,20 +39,28 @@ pub struct Sizing {
 impl Sizing {
     /// From the values of pilot rounds.
     pub fn of(plan: &Plan, pilots: &[Vec<f64>]) -> Sizing {
-        let primaries = plan.comparisons.iter().filter(|comparison| comparison.primary);
-        let deviations = primaries.map(|comparison| {
+        Sizing::among(plan, pilots, plan.primaries(), plan.rounds_max)
+    }
+
+    /// As well, of a plan that is one of several: `primaries` are corrected together in all of
+    /// them, and there is time for `rounds_max` rounds of this one.
+    pub fn among(plan: &Plan, pilots: &[Vec<f64>], primaries: usize, rounds_max: usize) -> Sizing {
+        let rounds_max = rounds_max.min(plan.rounds_max).max(ROUNDS_MIN);
+        let compared = plan.comparisons.iter().filter(|comparison| comparison.primary);
+        let deviations = compared.map(|comparison| {
             let logs: Vec<f64> = pilots.iter().map(|values| comparison.lead(values).0).collect();
             Sample::of(&logs).expect("two pilots or more").deviation
         });
         let deviation = deviations.fold(0.0, f64::max);
         let deviation_upper = deviation * upper_factor(pilots.len());
         let difference = LogRatio::of_fraction(plan.difference).0;
-        let alpha = ALPHA / plan.primaries() as f64;
+        let alpha = ALPHA / primaries as f64;
         let rounds_needed = rounds_needed(deviation_upper, difference, alpha);
         let block = block_rounds(plan.systems);
-        let whole = |rounds: usize| rounds.next_multiple_of(block);
-        let most = (plan.rounds_max / block * block).max(plan.rounds_max.min(block));
-        let rounds = whole(rounds_needed).min(most);
+        // Whole blocks, unless those are fewer rounds than a plan has at least.
+        let whole_max = rounds_max / block * block;
+        let most = if whole_max < ROUNDS_MIN { rounds_max } else { whole_max };
+        let rounds = rounds_needed.next_multiple_of(block).min(most);
         Sizing { deviation, deviation_upper, rounds_needed, rounds }
     }
 
@@ -150,6 +158,15 @@ mod tests {
         assert!(said.starts_with("18 rounds: pilots differ by 17%, 32% are reckoned"), "{said}");
         assert!(said.contains("; the difference asked for needs"), "{said}");
         assert!(!free.to_string().contains("needs"), "{free}");
+    }
+
+    #[test]
+    fn there_are_never_fewer_rounds_than_a_plan_has_at_least() {
+        for systems in [2, 4, 5] {
+            let pilots = vec![vec![1.0; systems]; 5];
+            let plan = Plan { rounds_max: ROUNDS_MIN, ..plan(systems) };
+            assert_eq!(Sizing::of(&plan, &pilots).rounds, ROUNDS_MIN, "{systems} systems");
+        }
     }
 
     #[test]

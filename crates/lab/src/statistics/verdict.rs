@@ -53,6 +53,8 @@ pub enum Withheld {
     Interrupted,
     /// The time for it was over before its rounds were.
     OutOfTime,
+    /// A trial of it failed, however often it was tried.
+    Failed,
     /// More than a third of the rounds never became steady.
     Unsteady,
     /// Fewer than two rounds count. No schedule ends so.
@@ -106,6 +108,7 @@ impl fmt::Display for Withheld {
         f.write_str(match self {
             Withheld::Interrupted => "it was stopped before its last round",
             Withheld::OutOfTime => "its time was over before its last round",
+            Withheld::Failed => "a trial of it failed again and again",
             Withheld::Unsteady => "more than a third of its rounds never became steady",
             Withheld::FewRounds => "there are fewer than two steady rounds",
         })
@@ -150,6 +153,7 @@ mod tests {
         for (reason, words) in [
             (Withheld::Interrupted, "stopped"),
             (Withheld::OutOfTime, "time was over"),
+            (Withheld::Failed, "failed"),
             (Withheld::Unsteady, "a third"),
         ] {
             let shown = show(Verdict::Withheld { reason });

@@ -133,3 +133,32 @@ fn json_has_ratios_and_a_verdict_by_name() {
     assert_eq!(first["estimate"]["ratio"], first["verdict"]["ratio"]);
     assert_eq!(json["findings"][1]["verdict"]["kind"], "equal");
 }
+
+#[test]
+fn plans_that_are_analysed_together_share_one_family() {
+    let plan = plan(3);
+    let weak = taken(&around(0.025, 0.03), &around(0.0, 0.03));
+    let strong = taken(&around(0.3, 0.03), &around(0.3, 0.03));
+    let levels = |others: &[&Taken]| {
+        let mut parts = vec![(&plan, &weak)];
+        parts.extend(others.iter().map(|other| (&plan, *other)));
+        let first = analyse_together(&parts).remove(0);
+        first.findings[0].estimate.expect("ten rounds").corrected.level
+    };
+    assert!((levels(&[]) - 0.975).abs() < 1e-9, "of two");
+    assert!((levels(&[&weak]) - 0.9875).abs() < 1e-9, "of four, none of which is shown");
+    assert!((levels(&[&strong]) - 0.975).abs() < 1e-9, "of two that are left");
+}
+
+#[test]
+fn who_was_stopped_shows_nothing_beside_those_who_were_not() {
+    let plan = plan(3);
+    let weak = taken(&around(0.0225, 0.03), &around(0.0, 0.03));
+    let mut stopped = taken(&around(0.3, 0.03), &around(0.3, 0.03));
+    stopped.withheld = Some(Withheld::Interrupted);
+    let both = analyse_together(&[(&plan, &weak), (&plan, &stopped)]);
+    let level = |part: usize| both[part].findings[0].estimate.expect("ten rounds").corrected.level;
+    assert!((level(0) - 0.9875).abs() < 1e-9 && (level(1) - 0.9875).abs() < 1e-9);
+    assert!(!both[0].findings[0].verdict.is_difference());
+    assert!(both[1].findings[0].to_string().contains("no verdict"));
+}

@@ -1,0 +1,378 @@
+//! What a plan compares and draws, table by table: who and over what, and whether each pair is fair.
+//!
+//! A pair is fair if what holds the blocks, durability and sizes are the same: then only the roads
+//! to them differ. Payload and client caches are the same by construction, since a comparison has
+//! one load. What comes of all tables together is in `arrange`.
+
+use std::time::Duration;
+
+use toml::Spanned;
+
+use super::arrange::{Wanted, WantedCompare, WantedPicture};
+use super::check::{Checker, FRACTIONS, Table};
+use super::low::{LowCompare, LowLoad, LowPicture, LowPlan};
+use super::measure::Measure;
+use super::mistake::{Mistake, Span};
+use super::model::{Access, Backing, Load, Means, Pace, Protocol, System};
+use super::reader::{Low, Many, Scalar, Tables};
+use super::words::{self, Bytes};
+
+/// Beyond any disk: operations a second.
+const IOPS_FAR: f64 = 1e7;
+
+/// Where a table's systems, paths and load stand.
+struct Where<'l> {
+    title: &'static str,
+    span: &'l Span,
+    path: &'l Low<Many<String>>,
+    size: Option<Span>,
+}
+
+/// What the plan asks of all comparisons.
+struct Usual {
+    /// Whether it says a difference, if only a wrong one.
+    is_said: bool,
+    difference: Option<f64>,
+    margin: Option<f64>,
+}
+
+/// What a comparison asks for.
+struct Asked {
+    difference: f64,
+    margin: f64,
+    /// Whether that is not what the plan asks of all.
+    is_own: bool,
+}
+
+impl Checker<'_> {
+    /// Checks systems, paths and loads, and what is asked of them.
+    pub(super) fn wanted(&mut self, low: &LowPlan) -> Wanted {
+        fn all<T>(low: &Low<Tables<T>>) -> &[T] {
+            low.as_ref().map_or(&[], |tables| &tables.get_ref().0)
+        }
+        self.things(all(&low.systems), all(&low.paths));
+        let none = LowLoad::default();
+        let usual = low.load.as_ref().map_or(&none, |load| load.get_ref());
+        self.defaults(usual);
+        let asked = Usual {
+            is_said: low.difference.is_some() || low.refused.contains(&"difference"),
+            difference: self.fraction(&low.difference, "difference"),
+            margin: self.fraction(&low.equal_within, "equal-within"),
+        };
+        let mut wanted = Wanted::default();
+        let mut names = Vec::new();
+        for compare in all(&low.compares) {
+            self.title(&compare.name, "comparison", &mut names);
+            wanted.compares.extend(self.compare(compare, usual, &asked));
+        }
+        names.clear();
+        for picture in all(&low.pictures) {
+            self.title(&picture.name, "picture", &mut names);
+            wanted.pictures.extend(self.picture(picture, usual));
+        }
+        wanted.check_count(low, self.mistakes);
+        wanted
+    }
+
+    fn fraction(&mut self, low: &Low<Scalar>, key: &str) -> Option<f64> {
+        self.scalar(low, key, |text| words::part(text, FRACTIONS))
+    }
+
+    /// A name in whatever words; none twice.
+    pub(super) fn title(&mut self, low: &Low<String>, what: &str, taken: &mut Vec<(String, Span)>) {
+        let Some(low) = low else { return };
+        let name = low.get_ref();
+        if name.trim().is_empty() || name.len() > 100 || name.chars().any(char::is_control) {
+            let message = format!("name: expected a line of 1 to 100 bytes, seen {name:?}");
+            self.push(Mistake::new(low.span(), message));
+        } else if let Some((_, first)) = taken.iter().find(|(other, _)| other == name) {
+            let message = format!("there is a {what} {name:?} already");
+            let mistake = Mistake::new(low.span(), message).first(first);
+            self.push(mistake.help("give each a name of its own"));
+        }
+        taken.push((name.clone(), low.span()));
+    }
+
+    fn compare(
+        &mut self,
+        low: &LowCompare,
+        usual: &LowLoad,
+        asked: &Usual,
+    ) -> Option<WantedCompare> {
+        let title = "this [[compare]]";
+        let known = self.system_names();
+        let table = Table { title, span: low.span.clone(), refused: &low.refused };
+        self.needed(&low.systems, &table, "systems = [\"...\"]");
+        self.needed(&low.reference, &table, "reference = \"...\"");
+        self.needed(&low.of, &table, "of = \"iops\"");
+        let subjects = low.systems.as_ref();
+        let subjects = subjects.and_then(|low| self.places(low.get_ref(), "system", &known));
+        let reference = low.reference.as_ref().and_then(|low| self.place(low, "system", &known));
+        let measures = low.of.as_ref().and_then(|low| self.measures(low.get_ref()));
+        let loads = self.loads(&low.load, usual, false);
+        let primary = low.exploratory.as_ref().is_none_or(|secondary| !secondary.get_ref());
+        let asked = if primary { self.asked(low, asked) } else { self.asked_of_secondary(low) };
+        let (subjects, reference, loads) = (subjects?, reference?, loads?);
+        let all: Vec<usize> =
+            subjects.iter().map(|(subject, _)| *subject).chain([reference]).collect();
+        let size = pick_size(&low.load, usual);
+        let place = Where { title, span: &low.span, path: &low.path, size };
+        let paths = self.over(&all, &place)?;
+        self.fit(&all, &loads, &place);
+        for (subject, span) in &subjects {
+            self.fair(*subject, reference, &loads, span);
+        }
+        let measures = measures?;
+        for (measure, span) in &measures {
+            self.countable(*measure, span, &loads, &paths);
+        }
+        let Asked { difference, margin, is_own } = asked?;
+        Some(WantedCompare {
+            span: low.span.clone(),
+            name: low.name.as_ref().map(|name| name.get_ref().clone()),
+            subjects,
+            reference,
+            paths,
+            loads,
+            measures,
+            difference,
+            margin,
+            is_own,
+            primary,
+        })
+    }
+
+    /// What a primary comparison wants to see: by itself, or as the plan says for all.
+    fn asked(&mut self, low: &LowCompare, usual: &Usual) -> Option<Asked> {
+        let own = self.fraction(&low.difference, "difference");
+        let own_margin = self.fraction(&low.equal_within, "equal-within");
+        let is_said = low.difference.is_some() || low.refused.contains(&"difference");
+        if !is_said && !usual.is_said {
+            let message = "this [[compare]] has no difference that it wants to see";
+            let help = "add difference = \"10%\" to it, or above all tables for all";
+            self.push(Mistake::new(low.span.clone(), message).help(help));
+        }
+        let difference = own.or(usual.difference)?;
+        // The plan's margin goes with the plan's difference.
+        let usual_margin = usual.margin.filter(|_| low.difference.is_none());
+        let margin = own_margin.or(usual_margin).unwrap_or(difference);
+        let of_plan = usual.difference.map(|one| (one, usual.margin.unwrap_or(one)));
+        Some(Asked { difference, margin, is_own: of_plan != Some((difference, margin)) })
+    }
+
+    /// An exploratory comparison takes what the primary ones of its rounds have.
+    fn asked_of_secondary(&mut self, low: &LowCompare) -> Option<Asked> {
+        if low.difference.is_some() || low.equal_within.is_some() {
+            let message = "exploratory: difference and equal-within are of primary comparisons, by which rounds are chosen";
+            let span = low.exploratory.as_ref().map_or(low.span.clone(), Spanned::span);
+            self.push(Mistake::new(span, message).help("leave them out"));
+            return None;
+        }
+        Some(Asked { difference: 0.0, margin: 0.0, is_own: false })
+    }
+
+    fn picture(&mut self, low: &LowPicture, usual: &LowLoad) -> Option<WantedPicture> {
+        let title = "this [[picture]]";
+        let known = self.system_names();
+        let table = Table { title, span: low.span.clone(), refused: &low.refused };
+        let name = self.needed(&low.name, &table, "name = \"...\"").cloned();
+        let systems = self.needed(&low.systems, &table, "systems = [\"...\"]");
+        let systems = systems.and_then(|low| self.places(low, "system", &known));
+        let loads = self.loads(&low.load, usual, false)?;
+        let systems: Vec<usize> = systems?.into_iter().map(|(system, _)| system).collect();
+        let size = pick_size(&low.load, usual);
+        let place = Where { title, span: &low.span, path: &low.path, size };
+        let paths = self.over(&systems, &place)?;
+        self.fit(&systems, &loads, &place);
+        Some(WantedPicture { name: name?, systems, paths, loads })
+    }
+
+    fn system_names(&self) -> Vec<String> {
+        self.systems.iter().map(|named| named.name.clone()).collect()
+    }
+
+    fn measures(&mut self, low: &Many<String>) -> Option<Vec<(Measure, Span)>> {
+        let known = Measure::ALL.map(|measure| (measure.word(), measure));
+        let mut measures: Vec<(Measure, Span)> = Vec::new();
+        for word in &low.0 {
+            let measure = self.word(word, "of", &known)?;
+            if let Some((_, first)) = measures.iter().find(|(other, _)| *other == measure) {
+                let message = format!("of: {} stands twice in the list", word.get_ref());
+                let mistake = Mistake::new(word.span(), message).first(&first.clone());
+                self.push(mistake.help("leave out one of them"));
+                return None;
+            }
+            measures.push((measure, word.span()));
+        }
+        Some(measures)
+    }
+
+    /// Over which paths these systems are reached: those that are named, the only one, or none
+    /// where none needs one.
+    fn over(&mut self, systems: &[usize], place: &Where<'_>) -> Option<Vec<Option<usize>>> {
+        let known: Vec<String> = self.paths.iter().map(|path| path.name.clone()).collect();
+        let needs_path = |at: &&usize| {
+            self.systems[**at].thing.as_ref().is_some_and(|system| system.means.needs_path())
+        };
+        let served = systems.iter().find(needs_path).map(|at| self.systems[*at].name.clone());
+        let is_known = systems.iter().all(|at| self.systems[*at].thing.is_some());
+        let paths = match (place.path, served) {
+            (None, None) => return Some(vec![None]),
+            (None, Some(_)) if known.len() == 1 => vec![(0, place.span.clone())],
+            (None, Some(served)) => {
+                let message =
+                    format!("{served:?} is reached over a path, and {} has none", place.title);
+                let help = match known.first() {
+                    Some(first) => format!("add path = {first:?}, or another one of the plan"),
+                    None => "add a [[path]] with name = \"lan\", and path = \"lan\"".to_owned(),
+                };
+                self.push(Mistake::new(place.span.clone(), message).help(help));
+                return None;
+            }
+            (Some(low), None) if is_known => {
+                let message =
+                    "path: expected a system that the lab starts, seen disks that their URIs reach";
+                self.push(Mistake::new(low.span(), message).help("leave it out"));
+                return None;
+            }
+            (Some(low), _) => self.places(low.get_ref(), "path", &known)?,
+        };
+        for (path, span) in &paths {
+            self.shaped(*path, systems, span);
+        }
+        Some(paths.into_iter().map(|(path, _)| Some(path)).collect())
+    }
+
+    /// Refuses a rate on a link that passes the shaper by.
+    fn shaped(&mut self, path: usize, systems: &[usize], span: &Span) {
+        let path = self.paths[path].thing.as_ref().filter(|path| path.rate.is_some());
+        let is_xdp = |system: &&System| match &system.means {
+            Means::Serve(serve) => {
+                serve.protocol == Protocol::Aoe && serve.access == Some(Access::Xdp)
+            }
+            Means::Disk { .. } | Means::Target(_) => false,
+        };
+        let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
+        if let Some((path, xdp)) = path.zip(systems.find(is_xdp)) {
+            let (path, xdp) = (&path.name, &xdp.name);
+            let message = format!(
+                "path {path:?} has a rate, and what {xdp:?} sends by AF_XDP would pass it by"
+            );
+            self.push(Mistake::new(span.clone(), message).help("take a path without a rate"));
+        }
+    }
+
+    /// Refuses loads that are larger than a disk of which the size is known.
+    fn fit(&mut self, systems: &[usize], loads: &[Load], place: &Where<'_>) {
+        for at in systems {
+            let Some(system) = &self.systems[*at].thing else { continue };
+            let Some(bytes) = system.bytes else { continue };
+            let wanted = loads.iter().map(|load| load.size.unwrap_or(u64::from(load.block_bytes)));
+            if let Some(most) = wanted.max().filter(|most| *most > bytes) {
+                let (name, bytes, most) = (&system.name, Bytes(bytes), Bytes(most));
+                let message = format!(
+                    "size: expected {bytes} at most, which is all of {name:?}, seen {most}"
+                );
+                let span = place.size.clone().unwrap_or(place.span.clone());
+                self.push(Mistake::new(span, message).help("a smaller size, or a larger disk"));
+            }
+        }
+    }
+
+    /// Refuses a pair that differs in more than the road to its blocks.
+    fn fair(&mut self, subject: usize, reference: usize, loads: &[Load], span: &Span) {
+        if subject == reference {
+            let name = &self.systems[subject].name;
+            let message = format!("{name:?} is compared with itself");
+            let help = "leave it out of systems; the same twice, to see what chance does, is two [[system]] with two names";
+            self.push(Mistake::new(span.clone(), message).help(help));
+            return;
+        }
+        let things = (&self.systems[subject].thing, &self.systems[reference].thing);
+        let (Some(subject), Some(reference)) = things else { return };
+        let silent: Vec<&System> = [subject, reference]
+            .into_iter()
+            .filter(|system| system.backing.is_none() || system.durable.is_none())
+            .collect();
+        if !silent.is_empty() {
+            for name in silent.into_iter().map(|system| system.name.clone()).collect::<Vec<_>>() {
+                let message = format!(
+                    "nothing says what holds the blocks of {name:?}, so nobody knows whether the pair is fair"
+                );
+                let help = "add backing = \"ram\", \"file\", \"device\" or \"null\" and durable = true or false to its [[system]]";
+                self.push(Mistake::new(span.clone(), message).help(help));
+            }
+            return;
+        }
+        if let Some(differs) = differs(subject, reference, loads) {
+            let (subject, reference) = (&subject.name, &reference.name);
+            let message = format!("{subject:?} and {reference:?} are no fair pair: {differs}");
+            let help = "same backing, durability, payload, sizes and client caches in a pair, or the lab refuses it; a [[picture]] may have both";
+            self.push(Mistake::new(span.clone(), message).help(help));
+        }
+    }
+
+    /// Refuses a percentile that no trial can have enough operations for.
+    fn countable(
+        &mut self,
+        measure: Measure,
+        span: &Span,
+        loads: &[Load],
+        paths: &[Option<usize>],
+    ) {
+        let wanted = measure.operations_min();
+        let rates = paths.iter().map(|path| {
+            let path = path.and_then(|at| self.paths[at].thing.as_ref());
+            path.and_then(|path| path.rate).unwrap_or(u64::MAX)
+        });
+        let bits = rates.min().unwrap_or(u64::MAX);
+        let most = |load: &Load| match load.pace {
+            Pace::Open { rate, .. } => rate as f64,
+            Pace::Closed { .. } => (bits as f64 / 8.0 / f64::from(load.block_bytes)).min(IOPS_FAR),
+        };
+        let rate = loads.iter().map(most).fold(f64::INFINITY, f64::min);
+        let seconds = self.counted.as_secs_f64();
+        if rate * seconds < wanted as f64 {
+            let (word, rate, counted) =
+                (measure.word(), rate as u64, words::Span(Duration::from_secs_f64(seconds)));
+            let seen = (rate as f64 * seconds) as u64;
+            let message = format!(
+                "of: {word} needs {wanted} operations in each trial, seen {seen} at most: {rate} a second for {counted}"
+            );
+            let help = "a lower percentile, a longer window, or more operations a second";
+            self.push(Mistake::new(span.clone(), message).help(help));
+        }
+    }
+}
+
+fn pick_size(own: &LowLoad, usual: &LowLoad) -> Option<Span> {
+    own.size.as_ref().or(usual.size.as_ref()).map(Spanned::span)
+}
+
+/// In what two systems differ, beside the road to their blocks.
+fn differs(subject: &System, reference: &System, loads: &[Load]) -> Option<String> {
+    let word = |backing: Option<Backing>| backing.map_or("unknown", Backing::word);
+    if subject.backing != reference.backing {
+        let (one, other) = (word(subject.backing), word(reference.backing));
+        return Some(format!("one stands on {one}, the other on {other}"));
+    }
+    if subject.durable != reference.durable {
+        let (durable, other) = match subject.durable {
+            Some(true) => (subject, reference),
+            _ => (reference, subject),
+        };
+        let (durable, other) = (&durable.name, &other.name);
+        return Some(format!(
+            "what {durable:?} has flushed is durable, and of {other:?} it is not"
+        ));
+    }
+    let is_whole = loads.iter().any(|load| load.size.is_none());
+    let sizes = subject.bytes.zip(reference.bytes).filter(|(one, other)| is_whole && one != other);
+    sizes.map(|(one, other)| {
+        format!(
+            "one has {}, the other {}, and the load works on all of it",
+            Bytes(one),
+            Bytes(other)
+        )
+    })
+}

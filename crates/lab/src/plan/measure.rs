@@ -1,0 +1,152 @@
+//! What trials are judged by: the measures of a plan, their names, and how many operations a
+//! percentile needs.
+//!
+//! Values: operations and bytes a second, nanoseconds of latency, microseconds of processor time an
+//! operation; a comparison of ratios does not care.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::report::Counted;
+use crate::statistics::Better;
+
+/// What a trial is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    Iops,
+    /// Bytes of payload a second.
+    Throughput,
+    LatencyMean,
+    P50,
+    P75,
+    P90,
+    P95,
+    P99,
+    P99_9,
+    P99_99,
+    /// Processor time of both ends together.
+    CpuPerOp,
+}
+
+/// What a trial came to, by measure. What it did not measure is absent.
+pub type Measures = BTreeMap<Measure, f64>;
+
+impl Measure {
+    /// Every measure, in the order of the documentation.
+    pub const ALL: [Measure; 11] = [
+        Measure::Iops,
+        Measure::Throughput,
+        Measure::LatencyMean,
+        Measure::P50,
+        Measure::P75,
+        Measure::P90,
+        Measure::P95,
+        Measure::P99,
+        Measure::P99_9,
+        Measure::P99_99,
+        Measure::CpuPerOp,
+    ];
+
+    /// As a plan writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Measure::Iops => "iops",
+            Measure::Throughput => "throughput",
+            Measure::LatencyMean => "latency-mean",
+            Measure::P50 => "p50",
+            Measure::P75 => "p75",
+            Measure::P90 => "p90",
+            Measure::P95 => "p95",
+            Measure::P99 => "p99",
+            Measure::P99_9 => "p99.9",
+            Measure::P99_99 => "p99.99",
+            Measure::CpuPerOp => "cpu-per-op",
+        }
+    }
+
+    pub fn better(self) -> Better {
+        match self {
+            Measure::Iops | Measure::Throughput => Better::Higher,
+            _ => Better::Lower,
+        }
+    }
+
+    /// How many operations a trial must have for it: of a percentile, ten that are slower. The mean
+    /// of fewer than ten would say as little.
+    pub fn operations_min(self) -> u64 {
+        // Of ten thousand operations, how many are slower.
+        let slower = match self {
+            Measure::P50 => 5_000,
+            Measure::P75 => 2_500,
+            Measure::P90 => 1_000,
+            Measure::P95 => 500,
+            Measure::P99 => 100,
+            Measure::P99_9 => 10,
+            Measure::P99_99 => 1,
+            _ => 10_000,
+        };
+        100_000 / slower
+    }
+
+    /// What a trial counted, of which a percentile is told only if its operations are enough;
+    /// `cpu_us` is of both ends, an operation.
+    pub fn of(counted: &Counted, cpu_us: Option<f64>) -> Measures {
+        let all = &counted.all;
+        let value = |measure: Measure| match measure {
+            Measure::Iops => Some(all.iops),
+            Measure::Throughput => Some(all.bytes_per_second),
+            Measure::LatencyMean => Some(all.latency_ns.mean),
+            Measure::CpuPerOp => cpu_us,
+            percentile => Some(all.latency_ns.percentile(percentile.word()) as f64),
+        };
+        let is_told = |measure: &Measure| counted.requests >= measure.operations_min();
+        let told = Measure::ALL.into_iter().filter(is_told);
+        told.filter_map(|measure| Some((measure, value(measure)?))).collect()
+    }
+}
+
+/// As results say it: "p99 latency".
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Measure::Iops => f.write_str("IOPS"),
+            Measure::Throughput => f.write_str("throughput"),
+            Measure::LatencyMean => f.write_str("mean latency"),
+            Measure::CpuPerOp => f.write_str("CPU per operation"),
+            percentile => write!(f, "{} latency", percentile.word()),
+        }
+    }
+}
+
+impl Serialize for Measure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Tally;
+
+    #[test]
+    fn a_percentile_needs_ten_operations_beyond_it() {
+        assert_eq!(Measure::P50.operations_min(), 20);
+        assert_eq!(Measure::P99.operations_min(), 1_000);
+        assert_eq!(Measure::P99_99.operations_min(), 100_000);
+        assert_eq!(Measure::Iops.operations_min(), 10);
+    }
+
+    #[test]
+    fn what_was_counted_too_seldom_is_not_told() {
+        let mut counted = Counted::of(&Tally::default());
+        counted.requests = 999;
+        let measures = Measure::of(&counted, None);
+        assert!(measures.contains_key(&Measure::P95) && measures.contains_key(&Measure::Iops));
+        assert!(
+            !measures.contains_key(&Measure::P99) && !measures.contains_key(&Measure::CpuPerOp)
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Mistakes in a plan file: collected, not thrown, and told each at its line and column.
+//!
+//! A [`Mistake`] holds a span of the file's text, so that whoever has a terminal can draw the place;
+//! [`Mistakes`] is all of them in the order of the text, and displays a line for each, as compilers
+//! do. Units: spans are byte offsets; lines and columns count from 1, columns in characters.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
+
+/// Bytes of the file's text.
+pub type Span = Range<usize>;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    pub span: Span,
+    /// What is wrong: the thing, what was expected, what was seen.
+    pub message: String,
+    /// A second place that explains the first: the other of two duplicates.
+    pub first: Option<Span>,
+    /// What was meant, or what to do.
+    pub help: Option<String>,
+}
+
+impl Mistake {
+    pub(super) fn new(span: Span, message: impl Into<String>) -> Mistake {
+        Mistake { span, message: message.into(), first: None, help: None }
+    }
+
+    /// Adds the place where the same was written first.
+    pub(super) fn first(self, span: &Span) -> Mistake {
+        Mistake { first: Some(span.clone()), ..self }
+    }
+
+    /// Adds what was meant or what to do.
+    pub(super) fn help(self, help: impl Into<String>) -> Mistake {
+        Mistake { help: Some(help.into()), ..self }
+    }
+
+    /// Adds the known word that was probably meant, or all that there are.
+    pub(super) fn meant<'a>(
+        self,
+        word: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+        what: &str,
+    ) -> Mistake {
+        match nearest(word, known.clone()) {
+            Some(meant) => self.help(format!("did you mean {meant}?")),
+            None => {
+                let all: Vec<&str> = known.collect();
+                let all = if all.is_empty() { "none" } else { &all.join(", ") };
+                self.help(format!("{what}: {all}"))
+            }
+        }
+    }
+}
+
+/// Everything found wrong with one plan file, in the order of its text; never empty.
+#[derive(Clone, Debug)]
+pub struct Mistakes {
+    name: String,
+    text: String,
+    list: Vec<Mistake>,
+}
+
+impl Mistakes {
+    pub(super) fn new(name: &str, text: &str, mut list: Vec<Mistake>) -> Mistakes {
+        list.sort_by_key(|mistake| (mistake.span.start, mistake.span.end));
+        // What [load] has is looked at again for each table.
+        let mut seen = BTreeSet::new();
+        list.retain(|one| seen.insert((one.span.start, one.span.end, one.message.clone())));
+        Mistakes { name: name.to_owned(), text: text.to_owned(), list }
+    }
+
+    /// Each with its place, for whoever draws them.
+    pub fn list(&self) -> &[Mistake] {
+        &self.list
+    }
+
+    /// One line for each: `plan.toml:12:8: error: message (help)`.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.list.iter().map(|mistake| {
+            let (line, column) = self.place(mistake.span.start);
+            let first = mistake.first.as_ref().map(|span| self.place(span.start).0);
+            let first = first.map(|line| format!("first in line {line}"));
+            let notes: Vec<&str> =
+                mistake.help.as_deref().into_iter().chain(first.as_deref()).collect();
+            let notes =
+                if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+            format!("{}:{line}:{column}: error: {}{notes}", self.name, mistake.message)
+        })
+    }
+
+    fn place(&self, at: usize) -> (usize, usize) {
+        let before = self.text.get(..at).unwrap_or(&self.text);
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        (line, before[line_start..].chars().count() + 1)
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.lines().collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+/// The candidate that was probably meant: the fewest edits away, and no more than a third of the
+/// word (at least one). The rule of the configuration.
+fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let length = word.chars().count();
+    let limit = if length < 2 { 0 } else { (length / 3).max(1) };
+    candidates
+        .map(|candidate| (strsim::osa_distance(&word.to_lowercase(), candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_told_at_its_line_and_column() {
+        let text = "# täglich\nname = 7\n";
+        let list = vec![
+            Mistake::new(18..19, "name: expected a text, seen 7").help("put it in quotes"),
+            Mistake::new(2..5, "odd").first(&(11..15)),
+        ];
+        let found = Mistakes::new("p.toml", text, list);
+        let lines: Vec<String> = found.lines().collect();
+        assert_eq!(lines[0], "p.toml:1:3: error: odd (first in line 2)");
+        let second = "p.toml:2:8: error: name: expected a text, seen 7 (put it in quotes)";
+        assert_eq!(lines[1], second);
+        assert_eq!(found.to_string(), lines.join("\n"));
+    }
+
+    #[test]
+    fn only_near_names_are_offered() {
+        let offered =
+            |word| Mistake::new(0..0, "").meant(word, ["depth", "jobs"].into_iter(), "known");
+        assert_eq!(offered("dept").help.as_deref(), Some("did you mean depth?"));
+        assert_eq!(offered("zebra").help.as_deref(), Some("known: depth, jobs"));
+    }
+}

@@ -1,0 +1,302 @@
+//! What a plan means: values that cannot be nonsense, with systems and paths by their places.
+//!
+//! Units: bytes, bits a second of a path, operations a second of a load. Whatever comes in several
+//! of a plan is in the order of its file, so that cells and names are the same each time.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use contract::Poll;
+
+use super::measure::Measure;
+use super::words::Pattern;
+use crate::statistics::Plan;
+use crate::workload::Workload;
+
+/// A plan that was checked.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    pub name: String,
+    pub about: Option<String>,
+    pub seed: u64,
+    /// How long all of it may take.
+    pub time: Option<Duration>,
+    /// How long a trial runs before its first window, at least.
+    pub warm_up: Duration,
+    /// The length of all windows, where the plan sets it.
+    pub window: Option<Duration>,
+    /// Those of the plan, and `null` behind them where the plan has none.
+    pub systems: Vec<System>,
+    /// Which system is the reference that every round holds.
+    pub null: usize,
+    pub paths: Vec<Path>,
+    pub groups: Vec<Group>,
+    pub pictures: Vec<Picture>,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct System {
+    pub name: String,
+    pub means: Means,
+    /// What holds its blocks, if that is known.
+    pub backing: Option<Backing>,
+    /// Whether what is flushed survives a loss of power, if that is known.
+    pub durable: Option<bool>,
+    /// Its size, if its URI says so.
+    pub bytes: Option<u64>,
+}
+
+/// How a system comes to be there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Means {
+    /// It is, and is reached as its URI says.
+    Disk { uri: String },
+    /// The lab starts a Plateway at the far end of a path.
+    Serve(Serve),
+    /// Commands start it at the far end of a path.
+    Target(Target),
+}
+
+impl Means {
+    /// Whether it is reached over a path of the plan.
+    pub fn needs_path(&self) -> bool {
+        !matches!(self, Means::Disk { .. })
+    }
+}
+
+/// A Plateway that the lab starts. What is absent is its default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Serve {
+    pub protocol: Protocol,
+    /// The URI of what it serves.
+    pub disk: String,
+    pub poll: Option<Poll>,
+    pub shards: Option<u16>,
+    pub driver: Option<Driver>,
+    pub digests: Digests,
+    pub access: Option<Access>,
+}
+
+/// Declares an enum whose variants are words of the plan.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl $name {
+            /// Every word, in the order of the documentation.
+            pub const WORDS: &'static [(&'static str, $name)] = &[$(($word, $name::$variant)),*];
+
+            /// As a plan writes it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)*
+                }
+            }
+        }
+    };
+}
+
+words! {
+    Protocol {
+        Aoe = "aoe",
+        Iscsi = "iscsi",
+        Nvme = "nvme",
+    }
+}
+
+words! {
+    /// By what a Plateway does its I/O.
+    Driver {
+        Auto = "auto",
+        IoUring = "io_uring",
+        Epoll = "epoll",
+    }
+}
+
+words! {
+    /// What frames and payloads carry digests of.
+    Digests {
+        None = "none",
+        Header = "header",
+        Data = "data",
+        Both = "both",
+    }
+}
+
+words! {
+    /// How AoE takes its frames.
+    Access {
+        Packet = "packet",
+        Xdp = "xdp",
+    }
+}
+
+words! {
+    /// What holds a system's blocks.
+    Backing {
+        /// Nothing: what is written is gone.
+        Null = "null",
+        Ram = "ram",
+        File = "file",
+        Device = "device",
+    }
+}
+
+words! {
+    /// Of which kind a path is. More are to come.
+    PathKind {
+        /// One link, without anything between.
+        Direct = "direct",
+    }
+}
+
+words! {
+    /// When the requests of an open loop leave.
+    Arrivals {
+        /// At even distances.
+        Fixed = "fixed",
+        /// Independently of each other, so many a second on average.
+        Poisson = "poisson",
+    }
+}
+
+/// A target by its own commands, each with its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    pub start: Vec<String>,
+    pub ready: Option<Vec<String>>,
+    pub stop: Option<Vec<String>>,
+    /// The disk, as it is reached then.
+    pub uri: String,
+}
+
+/// What is between a client and systems at its far end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path {
+    pub name: String,
+    pub kind: PathKind,
+    pub mtu: Option<u32>,
+    pub offloads: bool,
+    /// Bits a second that it carries at most.
+    pub rate: Option<u64>,
+}
+
+/// How a cell is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    pub block_bytes: u32,
+    pub pattern: Pattern,
+    pub pace: Pace,
+    /// Jobs, each with a connection of its own.
+    pub jobs: u32,
+    /// How much of the disk is worked on, from its start; all of it if absent.
+    pub size: Option<u64>,
+    /// Whether each write is to be durable when it is completed.
+    pub sync: bool,
+    /// After how many writes a job flushes.
+    pub fsync: Option<u32>,
+}
+
+/// When requests leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As soon as one comes back: each job keeps so many in flight.
+    Closed { depth: u32 },
+    /// By a schedule, so many a second of all jobs together.
+    Open { rate: u64, arrivals: Arrivals },
+}
+
+impl Load {
+    /// The requests of it on a disk of so many bytes.
+    pub fn workload(&self, disk_bytes: u64) -> Workload {
+        Workload {
+            random: self.pattern.random,
+            read_percent: self.pattern.read_percent,
+            trim_percent: self.pattern.trim_percent,
+            block_bytes: self.block_bytes,
+            offset_bytes: 0,
+            range_bytes: self.size.map_or(disk_bytes, |size| size.min(disk_bytes)),
+        }
+    }
+}
+
+/// What a trial measures: a system, over a path where it needs one, under a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Its place in [`Experiment::systems`].
+    pub system: usize,
+    /// Its place in [`Experiment::paths`].
+    pub path: Option<usize>,
+    pub load: Load,
+}
+
+/// Comparisons that share their rounds: those of one path and load, for the same difference.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What results call it: its path and its load.
+    pub name: String,
+    /// The cell of each of its systems; `systems` of the plan are places in here.
+    pub cells: Vec<Cell>,
+    /// Which of them is the reference that every round holds.
+    pub null: usize,
+    /// What a round has a value of.
+    pub columns: Vec<Column>,
+    /// The comparisons, by their columns.
+    pub plan: Plan,
+}
+
+/// One measure of one system of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Column {
+    /// Its place in the group's cells.
+    pub system: usize,
+    pub measure: Measure,
+}
+
+/// Cells that are drawn together.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    pub name: String,
+    pub cells: Vec<Cell>,
+}
+
+impl Experiment {
+    /// Every cell once: those of comparisons first, in the order of the file.
+    pub fn cells(&self) -> Vec<Cell> {
+        let of_groups = self.groups.iter().flat_map(|group| &group.cells);
+        let of_pictures = self.pictures.iter().flat_map(|picture| &picture.cells);
+        let mut cells: Vec<Cell> = Vec::new();
+        for cell in of_groups.chain(of_pictures) {
+            if !cells.contains(cell) {
+                cells.push(*cell);
+            }
+        }
+        cells
+    }
+
+    /// How many comparisons are corrected together.
+    pub fn primaries(&self) -> usize {
+        self.groups.iter().map(|group| group.plan.primaries()).sum()
+    }
+
+    /// How long a window of a cell is: what the plan says, or by what is below, 60 s of files and
+    /// devices and 1 s of memory and networks.
+    pub fn window_of(&self, cell: &Cell) -> Duration {
+        let usual = match self.systems[cell.system].backing {
+            Some(Backing::File | Backing::Device) => WINDOW_DEVICE,
+            Some(Backing::Null | Backing::Ram) | None => WINDOW_MEMORY,
+        };
+        self.window.unwrap_or(usual)
+    }
+}
+
+/// Of memory and networks.
+pub(super) const WINDOW_MEMORY: Duration = Duration::from_secs(1);
+/// SNIA's rounds of a device.
+const WINDOW_DEVICE: Duration = Duration::from_secs(60);

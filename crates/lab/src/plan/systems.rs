@@ -1,0 +1,270 @@
+//! The systems and paths of a plan: what each is, and what is known of what holds its blocks.
+//!
+//! URIs stay opaque. Their scheme says what holds the blocks, if anything does: memory, a file, a
+//! device, or nothing; `delay:` and `faulty:` stand before another URI, and what a URI of another
+//! target has below must be said. Whether two systems are a fair pair is judged in `compare`.
+
+use toml::Spanned;
+
+use super::check::{Checker, NULL, Named, Table};
+use super::low::{LowPath, LowServe, LowSystem, LowTarget};
+use super::mistake::{Mistake, Span};
+use super::model::{
+    Access, Backing, Digests, Driver, Means, Path, PathKind, Protocol, Serve, System, Target,
+};
+use super::reader::{Low, Many};
+use super::words;
+
+/// What a URI says of what holds its blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Below {
+    backing: Option<Backing>,
+    bytes: Option<u64>,
+}
+
+impl Checker<'_> {
+    /// Takes all systems and paths; those that are wrong keep their names.
+    pub(super) fn things(&mut self, systems: &[LowSystem], paths: &[LowPath]) {
+        self.has_nameless = paths.iter().any(|path| path.name.is_none())
+            || systems.iter().any(|system| system.name.is_none());
+        for low in paths {
+            let thing = self.path(low);
+            self.paths.extend(named(&low.name, &low.span, thing));
+        }
+        for low in systems {
+            let thing = self.system(low);
+            self.systems.extend(named(&low.name, &low.span, thing));
+        }
+        let is_null =
+            |means: &Means| matches!(means, Means::Disk { uri } if uri.starts_with("null:"));
+        let other = self.systems.iter().find(|named| {
+            named.name == NULL && named.thing.as_ref().is_some_and(|system| !is_null(&system.means))
+        });
+        if let Some(span) = other.map(|named| named.span.clone()) {
+            let message = "name: \"null\" is what the reference of every round is called";
+            self.push(
+                Mistake::new(span, message).help("give it another name, or disk = \"null:1GiB\""),
+            );
+        }
+    }
+
+    fn system(&mut self, low: &LowSystem) -> Option<System> {
+        let table =
+            Table { title: "this [[system]]", span: low.span.clone(), refused: &low.refused };
+        let name = self.needed(&low.name, &table, "name = \"...\"").cloned();
+        let taken: Vec<(String, Span)> =
+            self.systems.iter().map(|named| (named.name.clone(), named.span.clone())).collect();
+        let is_named = low.name.as_ref().is_none_or(|name| self.name(name, "system", &taken));
+        let means = self.means(low);
+        let backing = low.backing.as_ref().map(|word| self.word(word, "backing", Backing::WORDS));
+        let (means, below) = means?;
+        let mut declared = |key: &str, span: Option<Span>| {
+            if let Some(span) = span.filter(|_| below.backing.is_some()) {
+                let message = format!("{key} of [[system]] follows from its disk");
+                self.push(Mistake::new(span, message).help("leave it out"));
+            }
+        };
+        declared("backing", low.backing.as_ref().map(Spanned::span));
+        declared("durable", low.durable.as_ref().map(Spanned::span));
+        let durable = match below.backing {
+            Some(backing) => Some(matches!(backing, Backing::File | Backing::Device)),
+            None => low.durable.as_ref().map(|durable| *durable.get_ref()),
+        };
+        // A word that is none was told already.
+        let backing = below.backing.or(backing.flatten());
+        if low.backing.is_some() && backing.is_none() || !low.refused.is_empty() {
+            return None;
+        }
+        let bytes = below.bytes;
+        is_named.then_some(System { name: name?, means, backing, durable, bytes })
+    }
+
+    /// How it comes to be there, which is said in one way exactly.
+    fn means(&mut self, low: &LowSystem) -> Option<(Means, Below)> {
+        let ways = [
+            ("disk", low.disk.as_ref().map(Spanned::span)),
+            ("serve", low.serve.as_ref().map(Spanned::span)),
+            ("target", low.target.as_ref().map(Spanned::span)),
+        ];
+        let mut said = ways.into_iter().filter_map(|(key, span)| Some((key, span?)));
+        let (first, second) = (said.next(), said.next());
+        match (first, second) {
+            (None, _)
+                if !low.refused.iter().any(|key| ["disk", "serve", "target"].contains(key)) =>
+            {
+                let message = "this [[system]] has none of disk, serve and target";
+                let help = "add disk = \"ram:512MiB\" or serve = { protocol = \"nvme\", disk = \"ram:512MiB\" }";
+                self.push(Mistake::new(low.span.clone(), message).help(help));
+                return None;
+            }
+            (Some((first, span)), Some((second, other))) => {
+                let message = format!(
+                    "{second}: expected one of disk, serve and target in a [[system]], seen {first} as well"
+                );
+                self.push(Mistake::new(other, message).first(&span).help("leave out one of them"));
+                return None;
+            }
+            _ => {}
+        }
+        if let Some(disk) = &low.disk {
+            let below = self.uri(disk, "disk")?;
+            return Some((Means::Disk { uri: disk.get_ref().clone() }, below));
+        }
+        if let Some(serve) = &low.serve {
+            return self.serve(serve.get_ref()).map(|(serve, below)| (Means::Serve(serve), below));
+        }
+        let target = self.target(low.target.as_ref()?.get_ref())?;
+        // Whatever its URI says is how it is reached.
+        Some((Means::Target(target), Below::default()))
+    }
+
+    fn serve(&mut self, low: &LowServe) -> Option<(Serve, Below)> {
+        let table =
+            Table { title: "serve of [[system]]", span: low.span.clone(), refused: &low.refused };
+        self.needed(&low.protocol, &table, "protocol = \"nvme\"");
+        self.needed(&low.disk, &table, "disk = \"ram:512MiB\"");
+        let protocol =
+            low.protocol.as_ref().and_then(|word| self.word(word, "protocol", Protocol::WORDS));
+        let driver = low.driver.as_ref().and_then(|word| self.word(word, "driver", Driver::WORDS));
+        let shards = self.number(&low.shards, "shards", 1..=block::limits::SHARDS_MAX as u64);
+        let poll = low.poll.as_ref().and_then(|poll| match poll.get_ref().parse() {
+            Ok(read) => Some(read),
+            Err(error) => {
+                self.push(Mistake::new(poll.span(), format!("poll: {error}")));
+                None
+            }
+        });
+        let digests =
+            low.digests.as_ref().and_then(|word| self.word(word, "digests", Digests::WORDS));
+        let access = low.access.as_ref().and_then(|word| self.word(word, "access", Access::WORDS));
+        let below = low.disk.as_ref().and_then(|disk| self.uri(disk, "disk"));
+        let digests = digests.unwrap_or(Digests::None);
+        let protocol = protocol?;
+        if let Some(low) = low.digests.as_ref().filter(|_| digests != Digests::None)
+            && protocol == Protocol::Aoe
+        {
+            let message = "digests: AoE has none, expected protocol iscsi or nvme with them";
+            self.push(Mistake::new(low.span(), message).help("leave it out"));
+        }
+        if let Some(low) = low.access.as_ref().filter(|_| protocol != Protocol::Aoe) {
+            let seen = protocol.word();
+            let message =
+                format!("access: expected protocol aoe, of whose frames it is, seen {seen}");
+            self.push(Mistake::new(low.span(), message).help("leave it out"));
+        }
+        let disk = low.disk.as_ref()?.get_ref().clone();
+        let shards = shards.map(|shards| shards as u16);
+        Some((Serve { protocol, disk, poll, shards, driver, digests, access }, below?))
+    }
+
+    fn target(&mut self, low: &LowTarget) -> Option<Target> {
+        let table =
+            Table { title: "target of [[system]]", span: low.span.clone(), refused: &low.refused };
+        self.needed(&low.start, &table, "start = [\"COMMAND\", \"ARGUMENT\"]");
+        self.needed(&low.uri, &table, "uri = \"iscsi://...\"");
+        let start = self.command(&low.start, "start");
+        let (ready, stop) = (self.command(&low.ready, "ready"), self.command(&low.stop, "stop"));
+        let uri = low.uri.as_ref().filter(|uri| self.uri(uri, "uri").is_some());
+        Some(Target { start: start?, ready, stop, uri: uri?.get_ref().clone() })
+    }
+
+    /// A command with its arguments, of which only the arguments may be empty.
+    fn command(&mut self, low: &Low<Many<String>>, key: &str) -> Option<Vec<String>> {
+        let words = &low.as_ref()?.get_ref().0;
+        let first = words.first()?;
+        if first.get_ref().trim().is_empty() {
+            let message =
+                format!("{key}: expected the name of a command first, seen {:?}", first.get_ref());
+            self.push(Mistake::new(first.span(), message));
+            return None;
+        }
+        Some(words.iter().map(|word| word.get_ref().clone()).collect())
+    }
+
+    /// What a URI says of what is below it; only its scheme is looked at.
+    fn uri(&mut self, written: &Spanned<String>, key: &str) -> Option<Below> {
+        let below = below(written.get_ref());
+        if below.is_none() {
+            let message = format!(
+                "{key}: expected a disk such as \"ram:512MiB\", \"/dev/sdb\" or \"nvme+tcp://...\", seen {:?}",
+                written.get_ref()
+            );
+            self.push(Mistake::new(written.span(), message));
+        }
+        below
+    }
+
+    fn path(&mut self, low: &LowPath) -> Option<Path> {
+        let table = Table { title: "this [[path]]", span: low.span.clone(), refused: &low.refused };
+        let name = self.needed(&low.name, &table, "name = \"...\"").cloned();
+        let taken: Vec<(String, Span)> =
+            self.paths.iter().map(|named| (named.name.clone(), named.span.clone())).collect();
+        let is_named = low.name.as_ref().is_none_or(|name| self.name(name, "path", &taken));
+        let kind = low.kind.as_ref().map(|word| self.word(word, "kind", PathKind::WORDS));
+        let mtu = self.number(&low.mtu, "mtu", MTU_MIN..=65_535);
+        let rate = self.scalar(&low.rate, "rate", words::bit_rate);
+        let offloads = low.offloads.as_ref().is_some_and(|offloads| *offloads.get_ref());
+        let kind = kind.unwrap_or(Some(PathKind::Direct))?;
+        let mtu = mtu.map(|mtu| mtu as u32);
+        is_named.then_some(Path { name: name?, kind, mtu, offloads, rate })
+    }
+}
+
+/// What every host must take (RFC 791); with less there is no room for a block of AoE.
+const MTU_MIN: u64 = 576;
+
+fn named<T>(name: &Low<String>, span: &Span, thing: Option<T>) -> Option<Named<T>> {
+    let name = name.as_ref()?;
+    let span = if name.get_ref().is_empty() { span.clone() } else { name.span() };
+    Some(Named { name: name.get_ref().clone(), span, thing })
+}
+
+/// What a URI says of what is below it; nothing where it has no scheme that a URI could have.
+fn below(mut uri: &str) -> Option<Below> {
+    while let Some(wrapped) = uri.strip_prefix("delay:").or(uri.strip_prefix("faulty:")) {
+        uri = wrapped.split_once(',')?.1;
+    }
+    if uri.starts_with("/dev/") {
+        return Some(Below { backing: Some(Backing::Device), bytes: None });
+    }
+    let (scheme, rest) = uri.split_once(':')?;
+    let is_scheme = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'+';
+    if !scheme.starts_with(|first: char| first.is_ascii_lowercase())
+        || !scheme.bytes().all(is_scheme)
+        || rest.is_empty()
+    {
+        return None;
+    }
+    let size = |text: &str| words::size(text.split('?').next()?, 512..=u64::MAX).ok();
+    Some(match scheme {
+        "ram" => Below { backing: Some(Backing::Ram), bytes: size(rest) },
+        "null" => Below { backing: Some(Backing::Null), bytes: size(rest) },
+        "file" => {
+            let created = rest.split_once("?create=").and_then(|(_, created)| size(created));
+            Below { backing: Some(Backing::File), bytes: created }
+        }
+        _ => Below::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_says_what_holds_the_blocks() {
+        let ram = Some(Below { backing: Some(Backing::Ram), bytes: Some(1 << 20) });
+        assert_eq!(below("ram:1MiB"), ram);
+        assert_eq!(below("ram:1MiB?touch=1"), ram);
+        assert_eq!(below("delay:5,faulty:7,ram:1MiB"), ram);
+        let backing = |uri| below(uri).expect("a URI").backing;
+        assert_eq!(backing("file:/srv/a"), Some(Backing::File));
+        assert_eq!(below("file:/srv/a?create=1MiB").expect("a URI").bytes, Some(1 << 20));
+        assert_eq!(backing("/dev/sdb"), Some(Backing::Device));
+        assert_eq!(backing("null:1GiB"), Some(Backing::Null));
+        assert_eq!(backing("nvme+tcp://h:4420/nqn.x/1"), None);
+        for wrong in ["", "ram", "/srv/a", "Ram:1MiB", ":x", "ram:", "delay:5", "7x:1", "a b:c"] {
+            assert_eq!(below(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Plans as people write them: what is said of each mistake (`tests/mistakes.txt`), what a good one
+//! means, and that docs/plans.md explains what there is.
+
+use std::time::Duration;
+
+use super::*;
+
+const GOOD: &str = include_str!("tests/good.toml");
+const MISTAKES: &str = include_str!("tests/mistakes.txt");
+const DOCUMENTATION: &str = include_str!("../../../../docs/plans.md");
+
+/// What a text that must be good means.
+pub(super) fn good(text: &str) -> Experiment {
+    Experiment::parse("plan.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+/// `GOOD` with lines replaced by what stands behind `@` and their number and below, or a text of
+/// its own behind `@alone`.
+fn text_of(case: &str) -> String {
+    if let Some(alone) = case.strip_prefix("@alone\n") {
+        return alone.to_owned();
+    }
+    let mut lines: Vec<String> = GOOD.lines().chain([""]).map(str::to_owned).collect();
+    let mut at = 0;
+    for line in case.lines() {
+        match line.strip_prefix('@') {
+            Some(start) => {
+                let (number, text) = start.split_once(' ').unwrap_or((start, ""));
+                at = number.parse::<usize>().expect("the number of a line") - 1;
+                text.clone_into(&mut lines[at]);
+            }
+            None => lines[at] += &format!("\n{line}"),
+        }
+    }
+    lines.join("\n")
+}
+
+/// Every error of a text, without the name of the file.
+fn said(text: &str) -> Vec<String> {
+    let told = |line: String| line.strip_prefix("p.toml:").expect("the file's name").to_owned();
+    match Experiment::parse("p.toml", text) {
+        Ok(_) => vec!["nothing".to_owned()],
+        Err(mistakes) => mistakes.lines().map(told).collect(),
+    }
+}
+
+#[test]
+fn mistakes_are_said_as_the_table_has_them() {
+    let (mut rule, mut wrong) = ("", Vec::new());
+    for part in MISTAKES.split("\n\n").skip_while(|part| !part.starts_with("## ")) {
+        if part.starts_with("## ") {
+            rule = part;
+            continue;
+        }
+        let (case, expected) = part.split_once("\n    ").unwrap_or((part, ""));
+        let said = said(&text_of(case.trim_end())).join("\n    ");
+        if said != expected.trim_end() {
+            wrong.push(format!("{rule}\n\n{case}\n    {said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "other things are said:\n\n{}", wrong.join("\n\n"));
+    assert!(rule.starts_with("## "), "no case was judged");
+}
+
+#[test]
+fn cells_and_comparisons_have_names_that_say_what_they_are() {
+    let plan = good(GOOD);
+    let cells: Vec<String> = plan.cells().iter().map(|cell| plan.cell_name(cell)).collect();
+    assert_eq!(
+        cells[..6],
+        [
+            "iscsi over lan, 4KiB randread, depth 32",
+            "nvme over lan, 4KiB randread, depth 32",
+            "null, 4KiB randread, depth 32",
+            "iscsi over lan, 4KiB randread, depth 1",
+            "nvme over lan, 4KiB randread, depth 1",
+            "far over lan, 4KiB randread, depth 1",
+        ]
+    );
+    assert_eq!(cells.len(), 3 + 2 * 4 + 2 * 6 - 2, "two of the picture are compared as well");
+    let first = &plan.groups[0].plan.comparisons[0];
+    assert_eq!(first.name, "IOPS of nvme against iscsi over lan, 4KiB randread, depth 32");
+    assert_eq!(plan.groups[1].plan.comparisons.len(), 4);
+    assert_eq!(plan.primaries(), 9);
+}
+
+#[test]
+fn what_shares_path_and_load_shares_its_rounds_and_holds_null() {
+    let plan = good(GOOD);
+    let group = &plan.groups[1];
+    let names = |cell: &Cell| plan.systems[cell.system].name.as_str();
+    assert_eq!(group.cells.iter().map(names).collect::<Vec<_>>(), ["iscsi", "nvme", "far", "null"]);
+    assert_eq!(group.name, "over lan, 4KiB randread, depth 1");
+    assert_eq!((group.null, group.columns.len(), group.plan.systems), (3, 8, 4));
+    assert!(plan.groups.iter().all(|group| group.plan.check().is_ok()));
+    let mut seeds: Vec<u64> = plan.groups.iter().map(|group| group.plan.seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    assert_eq!(seeds.len(), plan.groups.len(), "each has an order of its own");
+    let null = &plan.systems[plan.null];
+    assert_eq!(null.means, Means::Disk { uri: "null:1GiB".to_owned() });
+}
+
+#[test]
+fn another_difference_has_rounds_of_its_own() {
+    let text = format!(
+        "{GOOD}\n[[compare]]\nname = \"fine\"\nsystems = [\"far\"]\nreference = \"iscsi\"\nof = \"iops\"\ndifference = \"2%\"\n"
+    );
+    let plan = good(&text);
+    let fine = plan.groups.last().expect("groups");
+    assert_eq!((fine.plan.difference, fine.plan.margin), (0.02, 0.02));
+    assert_eq!(fine.plan.comparisons[0].name, "fine");
+    assert!(fine.name.ends_with("depth 32, for 2.0% and equal within 2.0%"), "{}", fine.name);
+}
+
+#[test]
+fn a_null_of_the_plan_is_the_reference() {
+    let text = "name = \"planted\"\ndifference = 0.03\n\
+        [[system]]\nname = \"still\"\ndisk = \"null:1GiB\"\n\
+        [[system]]\nname = \"late\"\ndisk = \"delay:200,null:1GiB\"\n\
+        [[compare]]\nsystems = [\"late\"]\nreference = \"still\"\nof = \"p50\"\ndepth = 1\n";
+    let plan = good(text);
+    assert_eq!((plan.null, plan.systems.len()), (0, 2));
+    assert_eq!((plan.groups[0].null, plan.groups[0].cells.len()), (0, 2));
+    assert_eq!(plan.groups[0].name, "4KiB randread, depth 1");
+}
+
+#[test]
+fn a_plan_says_how_long_it_takes_at_least_and_at_most() {
+    let plan = good(GOOD);
+    let estimate = plan.estimate();
+    // Trials of 7 s: 11 rounds of 3 systems, 11 to 13 of 4 twice (blocks of 6 and of 4), 12 cells.
+    assert_eq!(estimate.trials_min, 3 * 11 + 2 * 4 * 13 + 12);
+    assert_eq!(estimate.least, Duration::from_secs(7) * estimate.trials_min as u32);
+    assert_eq!(estimate.trials_max, (3 + 2 * 4) * 2 * 65 + 12);
+    assert!(estimate.most > estimate.least * 10);
+}
+
+#[test]
+fn files_and_devices_have_longer_windows() {
+    let text = "name = \"file\"\n[[system]]\nname = \"f\"\ndisk = \"file:/srv/a\"\n\
+        [[picture]]\nname = \"p\"\nsystems = [\"f\"]\ndepth = [1, 4]\n";
+    let window = |text: &str| {
+        let plan = good(text);
+        plan.window_of(&plan.cells()[0])
+    };
+    assert_eq!(window(text), Duration::from_secs(60));
+    assert_eq!(window(&format!("window = \"2s\"\n{text}")), Duration::from_secs(2));
+}
+
+#[test]
+fn the_documentation_explains_every_key_and_no_other() {
+    for (table, keys) in low::tables() {
+        let heading = match table {
+            "the plan" => "### The plan".to_owned(),
+            table => format!("### `{table}`"),
+        };
+        let section = DOCUMENTATION.split_once(&heading);
+        let section = section.unwrap_or_else(|| panic!("{heading} is missing")).1;
+        let section = section.split("\n##").next().expect("a section");
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        let explained: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+        assert_eq!(explained, keys, "{table}");
+    }
+}
+
+#[test]
+fn the_example_of_the_documentation_is_right() {
+    let blocks = DOCUMENTATION.split("```toml\n").skip(1).map(|rest| rest.split("```").next());
+    let plans: Vec<Experiment> = blocks.map(|block| good(block.expect("a block"))).collect();
+    assert!(!plans.is_empty() && plans.iter().all(|plan| !plan.groups.is_empty()));
+}
+
+#[test]
+fn every_measure_of_the_documentation_is_known() {
+    for measure in Measure::ALL {
+        let word = format!("`{}`", measure.word());
+        assert!(DOCUMENTATION.contains(&word), "{word} is missing");
+    }
+}
