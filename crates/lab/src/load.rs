@@ -1,7 +1,7 @@
 //! The load: jobs that ask a volume for blocks, and the clock that decides what counts.
 //!
 //! *Closed loop*: each job keeps `depth` requests in flight. *Open loop* (`rate`): each job has a
-//! schedule, and a request that finds no free slot leaves late; its latency counts from the
+//! schedule, even or drawn ([`Arrivals`]), and a request that finds no free slot leaves late; its latency counts from the
 //! scheduled start either way, so a stall of the target is seen by every request that was due in it
 //! and not only by those that happened to be in flight ("coordinated omission", Tene). Latency ends
 //! when the completion reaches the job.
@@ -22,7 +22,7 @@ mod tally;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{Account, Buffer, Extent, Instant, Operation, Outcome};
+use block::{Account, Buffer, Extent, Instant, Operation, Outcome, Random};
 
 use crate::guest::{Desk, Guest, Phase, Place, Progress};
 use crate::stamp;
@@ -47,6 +47,8 @@ pub struct Plan {
     pub depth: u32,
     /// Requests a second of all jobs together: an open loop.
     pub rate: Option<u64>,
+    /// How those of an open loop are spread.
+    pub arrivals: Arrivals,
     /// How long nothing counts at first.
     pub warm_up: Duration,
     /// How long it counts then.
@@ -57,8 +59,20 @@ pub struct Plan {
     pub fsync: Option<u32>,
     /// Whether to check what is read.
     pub verify: bool,
+    /// Whether every byte of a write is its own, also where nothing is checked; else its first ones.
+    pub whole: bool,
     /// Decides what is drawn, and marks what is written.
     pub seed: u64,
+}
+
+/// When requests of an open loop are due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At even distances.
+    #[default]
+    Fixed,
+    /// Independently of each other, so many a second on average: distances are exponential.
+    Poisson,
 }
 
 impl Plan {
@@ -106,8 +120,55 @@ struct Job {
     ledger: Option<Ledger>,
     /// Writes since the last flush.
     unflushed: u32,
-    /// Of an open loop: the next request's place in the schedule, which all jobs share.
-    due_index: u64,
+    due: Due,
+}
+
+/// When a job's next request of an open loop is due.
+#[derive(Debug)]
+struct Due {
+    /// Its place in the schedule, which all jobs share, where arrivals are fixed.
+    index: u64,
+    /// Nanoseconds since the load began, where they are not: a job has a schedule of its own, and all
+    /// of them together are one of the whole rate.
+    drawn_ns: f64,
+    random: Random,
+}
+
+impl Due {
+    fn new(plan: &Plan, number: u32, seed: u64) -> Due {
+        // Of neighbouring seeds, and unlike the stream's.
+        let random = Random::new(!seed);
+        let mut due = Due { index: number.into(), drawn_ns: 0.0, random };
+        due.draw(plan);
+        due
+    }
+
+    /// The moment, for a load that began then and has a rate.
+    #[inline]
+    fn at(&self, plan: &Plan, began: Instant, rate: u64) -> Instant {
+        let ns = match plan.arrivals {
+            Arrivals::Fixed => self.index as f64 * (1e9 / rate as f64),
+            Arrivals::Poisson => self.drawn_ns,
+        };
+        Instant(began.0 + ns as u64)
+    }
+
+    /// Goes on to the request after that.
+    #[inline]
+    fn advance(&mut self, plan: &Plan) {
+        // Jobs take the places of the common schedule in turn.
+        self.index += u64::from(plan.jobs);
+        self.draw(plan);
+    }
+
+    #[inline]
+    fn draw(&mut self, plan: &Plan) {
+        if let (Some(rate), Arrivals::Poisson) = (plan.rate, plan.arrivals) {
+            // 53 bits, and never 0.
+            let uniform = ((self.random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+            self.drawn_ns -= uniform.ln() * f64::from(plan.jobs) * 1e9 / rate as f64;
+        }
+    }
 }
 
 /// A request that may be in flight.
@@ -229,7 +290,7 @@ impl Load {
             let job = &mut self.jobs[index];
             let began = match self.plan.rate {
                 None => now,
-                Some(rate) => due_at(self.tally.began, job.due_index, rate),
+                Some(rate) => job.due.at(&self.plan, self.tally.began, rate),
             };
             if began > now {
                 return;
@@ -246,7 +307,7 @@ impl Load {
                 return;
             }
             let job = &mut self.jobs[index];
-            job.due_index += u64::from(self.plan.jobs);
+            job.due.advance(&self.plan);
             job.unflushed += u32::from(draw.kind == Kind::Write);
             if let Some(ledger) = &mut job.ledger {
                 ledger.begin(draw.block);
@@ -308,8 +369,11 @@ impl Load {
         buffer: &mut Buffer,
     ) {
         let memory = desk.memory();
-        if let Some(ledger) = &self.jobs[index].ledger {
-            let generation = ledger.generation(block) + 1;
+        let generation = match &self.jobs[index].ledger {
+            Some(ledger) => Some(ledger.generation(block) + 1),
+            None => self.plan.whole.then_some(self.requests),
+        };
+        if let Some(generation) = generation {
             stamp::fill(&mut self.scratch, offset, generation, self.plan.seed);
             memory.write(buffer, 0, &self.scratch);
         } else {
@@ -473,7 +537,7 @@ impl Guest for Load {
         }
         let rate = self.plan.rate;
         let waiting = self.jobs.iter().filter(|job| rate.is_some() && !job.free.is_empty());
-        let due = waiting.map(|job| due_at(self.tally.began, job.due_index, rate.unwrap_or(1)));
+        let due = waiting.map(|job| job.due.at(&self.plan, self.tally.began, rate.unwrap_or(1)));
         due.chain([self.phase_ends, self.turned + BEAT]).min()
     }
 
@@ -493,9 +557,8 @@ impl Job {
             held: None,
             free: Vec::with_capacity(plan.depth as usize),
             ledger: plan.verify.then(|| Ledger::new(part.count)),
-            // Jobs take the places of the common schedule in turn.
             unflushed: 0,
-            due_index: u64::from(number),
+            due: Due::new(plan, number, seed),
         }
     }
 
@@ -522,12 +585,6 @@ impl Job {
 
 /// Tries to find a block that is not in use.
 const DRAWS: u32 = 16;
-
-/// When the request at place `index` of a schedule of `rate` a second is due.
-#[inline]
-fn due_at(began: Instant, index: u64, rate: u64) -> Instant {
-    Instant(began.0 + (index as f64 * (1e9 / rate as f64)) as u64)
-}
 
 #[cfg(test)]
 mod tests;

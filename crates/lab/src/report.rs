@@ -43,6 +43,9 @@ pub struct Report {
     /// Requests a second that were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
+    /// Whether these came independently of each other, and not at even distances.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub poisson: bool,
     /// Whether each write was to be durable when it was completed.
     pub sync: bool,
     /// After how many writes a job flushed.
@@ -55,6 +58,9 @@ pub struct Report {
     pub seed: u64,
     #[serde(flatten)]
     pub counted: Counted,
+    /// Of one that was to last until it is steady.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steady: Option<Steady>,
     /// Processor time for each request.
     pub cpu_us_per_io: CpuPerIo,
     /// Of one CPU, how much each thread of the bench itself used: 1 is all of it.
@@ -120,6 +126,21 @@ pub struct Part {
     pub bytes_per_second: f64,
     /// Their latencies.
     pub latency_ns: Latency,
+}
+
+/// What a measurement came to that was to last until it is steady.
+#[derive(Clone, Debug, Serialize)]
+pub struct Steady {
+    /// Whether it was, in the end.
+    pub is_steady: bool,
+    /// Length of each window.
+    pub window_seconds: f64,
+    /// Requests a second in the last five windows, or in what there was of them.
+    pub iops: f64,
+    /// Requests a second of each window.
+    pub windows: Vec<f64>,
+    /// When the first of them began and when each ended, in seconds since 1970.
+    pub edges_unix: Vec<f64>,
 }
 
 /// Processor time in microseconds for each request, user and system of all threads.
@@ -300,7 +321,10 @@ impl fmt::Display for Report {
         let plural = if *jobs == 1 { "" } else { "s" };
         write!(f, "{disk}\n{pattern}, {}, ", ByteCount(u64::from(*block_bytes)))?;
         match self.rate {
-            Some(rate) => write!(f, "open loop at {} a second", Grouped(rate))?,
+            Some(rate) => {
+                let how = if self.poisson { " on average" } else { "" };
+                write!(f, "open loop at {} a second{how}", Grouped(rate))?;
+            }
             None => write!(f, "closed loop")?,
         }
         match (self.sync, self.fsync) {
@@ -323,6 +347,13 @@ impl fmt::Display for Report {
             let (iops, megabytes) =
                 (Grouped(part.iops.round() as u64), part.bytes_per_second / 1e6);
             line(name, format!("{iops:>11}    {megabytes:>9.1} MB/s"))?;
+        }
+        if let Some(Steady { is_steady, window_seconds, iops, windows, .. }) = &self.steady {
+            let (word, count) = (if *is_steady { "after" } else { "not in" }, windows.len());
+            let last = Grouped(iops.round() as u64);
+            let text =
+                format!("{word} {count} windows of {window_seconds} s; the last five: {last} IOPS");
+            line("steady", text)?;
         }
         line("latency", columns(&all.latency_ns).0)?;
         for (name, part) in parts {

@@ -19,7 +19,8 @@ use serde_json::Value;
 fn bench(directory: &Path, args: &[&str]) -> Output {
     let mut command = plateway();
     command.current_dir(directory).env("XDG_STATE_HOME", directory);
-    command.arg("bench").args(args).args(["--time", "1", "--warmup", "0"]);
+    let time: &[&str] = if args.contains(&"--steady") { &[] } else { &["--time", "1"] };
+    command.arg("bench").args(args).args(time).args(["--warmup", "0"]);
     command.output().expect("it runs")
 }
 
@@ -257,12 +258,78 @@ fn a_target_that_goes_away_ends_it_with_what_came_until_then() {
 }
 
 #[test]
+fn requests_that_come_by_chance_come_as_often_as_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = ["null:1GiB", "--rate", "20k", "--poisson", "--iodepth", "256"];
+    let seen = report(directory.path(), &args);
+    assert_eq!((seen["poisson"].as_bool(), seen["rate"].as_u64()), (Some(true), Some(20_000)));
+    // A machine under load may be late, and is never early.
+    let iops = seen["iops"].as_f64().unwrap();
+    assert!(iops > 0.0 && iops < 22_000.0, "{iops}");
+    let table = bench(directory.path(), &args);
+    assert!(flat(&table.stdout).contains("open loop at 20,000 a second on average"));
+    let alone = bench(directory.path(), &["null:1GiB", "--poisson"]);
+    assert!(!alone.status.success() && flat(&alone.stderr).contains("--rate"));
+}
+
+#[test]
+fn every_block_is_written_before_it_is_measured_and_nobody_s_data_are() {
+    let directory = tempfile::tempdir().unwrap();
+    // Not a multiple of what is written at once.
+    let disk = "file:filled?create=3141632";
+    let args = ["--bs", "512", "--fill", "--rw", "randread", "--numjobs", "2"];
+    let seen = report(directory.path(), &[&[disk], &args[..]].concat());
+    assert_eq!(seen["range_bytes"], 3_141_632);
+    let filled = fs::read(directory.path().join("filled")).unwrap();
+    assert!(
+        filled.chunks(512).all(|block| block.iter().any(|byte| *byte != 0)),
+        "a block is empty"
+    );
+
+    let again = bench(directory.path(), &[&[disk], &args[..]].concat());
+    let why = flat(&again.stderr);
+    assert!(!again.status.success() && why.contains("holds data"), "{why}");
+    assert!(fs::read(directory.path().join("filled")).unwrap() == filled);
+    let part = ["--size", "4096", "--offset", "4096", "--bs", "4k", "--overwrite", "--fill"];
+    report(directory.path(), &[&[disk], &part[..]].concat());
+    let changed = fs::read(directory.path().join("filled")).unwrap();
+    assert!(changed[..4096] == filled[..4096] && changed[8192..] == filled[8192..]);
+    assert!(changed[4096..8192] != filled[4096..8192]);
+}
+
+#[test]
+fn a_measurement_that_is_to_be_steady_ends_by_itself_and_says_whether_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let seen = report(directory.path(), &["null:1GiB", "--steady", "200ms"]);
+    let steady = &seen["steady"];
+    let windows = steady["windows"].as_array().unwrap();
+    let is_steady = steady["is_steady"].as_bool().unwrap();
+    assert!((5..=25).contains(&windows.len()) && (is_steady || windows.len() == 25), "{steady}");
+    assert_eq!(steady["window_seconds"], 0.2);
+    let last = windows[windows.len() - 5..].iter().map(|window| window.as_f64().unwrap());
+    let mean = last.sum::<f64>() / 5.0;
+    assert!((steady["iops"].as_f64().unwrap() / mean - 1.0).abs() < 1e-9, "{steady}");
+    // What counts is all of it, which ends with the last window.
+    let seconds = seen["seconds"].as_f64().unwrap();
+    assert!(seconds >= 0.2 * windows.len() as f64, "{seconds} s for {} windows", windows.len());
+    assert_eq!(seen["notes"].to_string().contains("did not become steady"), !is_steady, "{seen}");
+
+    let both = bench(directory.path(), &["null:1GiB", "--steady", "1s", "--time", "1s"]);
+    let why = flat(&both.stderr);
+    assert!(!both.status.success() && why.contains("cannot be used with"), "{why}");
+}
+
+#[test]
 fn a_signal_ends_it_with_what_was_measured_and_a_code_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
-    for signal in [Signal::INT, Signal::TERM] {
+    let hour = ("--time", "3600", " s of 3600.0 s were");
+    let steady = ("--steady", "1h", "interrupted before it was steady: ");
+    for (signal, (option, time, words)) in
+        [(Signal::INT, hour), (Signal::TERM, hour), (Signal::INT, steady)]
+    {
         let mut command = plateway();
         command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
-        command.args(["bench", "null:1GiB", "--time", "3600", "--warmup", "0"]);
+        command.args(["bench", "null:1GiB", option, time, "--warmup", "0"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = Pid::from_child(&child);
         let until = Instant::now() + common::HANG;
@@ -273,7 +340,7 @@ fn a_signal_ends_it_with_what_was_measured_and_a_code_of_its_own() {
         let output = child.wait_with_output().unwrap();
         let (said, why) = (flat(&output.stdout), flat(&output.stderr));
         assert_eq!(output.status.code(), Some(130), "{why}");
-        assert!(why.contains("interrupted: ") && why.contains(" s of 3600.0 s were"), "{why}");
+        assert!(why.contains("interrupted") && why.contains(words), "{why}");
         assert!(said.contains("IOPS") && said.contains("it was interrupted"), "{said}");
     }
 }

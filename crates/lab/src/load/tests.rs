@@ -17,6 +17,8 @@ fn plan(random: bool, read_percent: u8, verify: bool) -> Plan {
         time: Duration::from_millis(2),
         sync: false,
         fsync: None,
+        arrivals: Arrivals::Fixed,
+        whole: false,
         verify,
         seed: 42,
     }
@@ -149,6 +151,53 @@ fn a_load_that_only_fails_ends_early() {
     plan.time = Duration::from_secs(3600);
     let load = run(&mut bench, plan);
     assert!((100..200).contains(&load.tally().errors), "{}", load.tally().errors);
+}
+
+#[test]
+fn arrivals_that_are_drawn_have_exponential_distances_and_the_whole_rate() {
+    for jobs in [1, 3] {
+        let plan = Plan {
+            jobs,
+            rate: Some(100_000),
+            arrivals: Arrivals::Poisson,
+            ..plan(true, 100, false)
+        };
+        let mut all = Vec::new();
+        for number in 0..jobs {
+            let mut due = Due::new(&plan, number, plan.seed + u64::from(number));
+            for _ in 0..30_000 {
+                all.push(due.at(&plan, Instant(5), 100_000).0);
+                due.advance(&plan);
+            }
+        }
+        all.sort_unstable();
+        // Behind the first job's end the others are alone.
+        all.truncate(29_000 * jobs as usize);
+        let gaps: Vec<f64> = all.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let squares = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>();
+        let deviation = (squares / gaps.len() as f64).sqrt();
+        assert!((mean / 10_000.0 - 1.0).abs() < 0.03, "{jobs} jobs: every {mean} ns");
+        // Of an exponential distribution both are the same; of even distances one is 0.
+        assert!((deviation / mean - 1.0).abs() < 0.03, "{jobs} jobs: {deviation} of {mean}");
+        let later = gaps.iter().filter(|gap| **gap > 20_000.0).count() as f64 / gaps.len() as f64;
+        assert!((later - (-2.0_f64).exp()).abs() < 0.01, "{jobs} jobs: {later}");
+    }
+}
+
+#[test]
+fn a_load_of_drawn_arrivals_asks_for_as_many_as_it_says() {
+    let mut bench = Bench::new(&[1 << 20]);
+    bench.service_ns = 1_000;
+    let plan = Plan {
+        rate: Some(10_000),
+        arrivals: Arrivals::Poisson,
+        time: Duration::from_secs(5),
+        ..plan(true, 100, false)
+    };
+    let load = run(&mut bench, plan);
+    let iops = load.tally().requests() as f64 / load.tally().window().as_secs_f64();
+    assert!((iops / 10_000.0 - 1.0).abs() < 0.03, "{iops} a second");
 }
 
 #[test]

@@ -45,18 +45,27 @@ pub(crate) struct BenchArgs {
     /// How long to measure: 10s, 2m, 1h, 500ms
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = |text: &str| time(text, 1))]
     pub(crate) time: Duration,
+    /// Measure until five windows of this length are steady (SNIA's criterion), in 25 at most, in place of --time
+    #[arg(long, value_name = "TIME", conflicts_with = "time", value_parser = |text: &str| time(text, 100))]
+    pub(crate) steady: Option<Duration>,
     /// How long to run before measuring
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| time(text, 0))]
     pub(crate) warmup: Duration,
     /// Requests a second (10k is 10,000), of all jobs together, whether or not earlier ones have come back
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) rate: Option<u64>,
+    /// Of --rate: requests start independently of each other, and not at even distances
+    #[arg(long, requires = "rate")]
+    pub(crate) poisson: bool,
     /// Where on the disk to begin
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_fio_size)]
     pub(crate) offset: u64,
     /// Bytes of the disk to work on [default: all behind the offset]
     #[arg(long, value_name = "SIZE", value_parser = parse_fio_size)]
     pub(crate) size: Option<u64>,
+    /// Write every block first, so that none is read that never was
+    #[arg(long, conflicts_with = "verify")]
+    pub(crate) fill: bool,
     /// Each write is durable when it is completed (FUA)
     #[arg(long)]
     pub(crate) sync: bool,

@@ -8,8 +8,10 @@
 //! Exit codes: 1 an error, a request that failed or did not come back, or data that were wrong; 130
 //! an interruption.
 
-mod environment;
+pub(super) mod environment;
+mod filling;
 mod picture;
+mod settling;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use block::ByteCount;
 use indicatif::ProgressBar;
-use lab::load::{Load, Plan, Tally, Verified};
+use lab::load::{Arrivals, Load, Plan, Tally, Verified};
 use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
 use lab::workload::Workload;
 use lab::{Phase, Place, Progress};
@@ -33,6 +35,7 @@ use crate::config::uri::DiskUri;
 use crate::control;
 
 use environment::environment;
+use settling::Settling;
 
 /// From here on a thread of the bench may be what limits: the rest goes to waiting between turns.
 const BUSY: f64 = 0.9;
@@ -92,9 +95,11 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
         }
         local => local.clone(),
     };
-    let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
+    let measured = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
+    let filled = if args.fill { u64::from(filling::DEPTH) * filling::BLOCK } else { 0 };
+    let in_flight = measured.max(filled);
     Session::open(&Opening {
-        disks: &[(disk, !args.rw.writes())],
+        disks: &[(disk, !args.rw.writes() && !args.fill)],
         state: None,
         config: args.config.as_deref(),
         shards,
@@ -121,7 +126,7 @@ fn measure(session: &mut Session, args: &BenchArgs) -> miette::Result<Measured> 
     if args.rw.trim_percent > 0 && !volume.discards {
         return Err(miette::miette!("{} takes no trims", args.disk));
     }
-    if workload.writes() {
+    if workload.writes() || args.fill {
         if volume.read_only {
             return Err(miette::miette!("{} is read-only", args.disk));
         }
@@ -134,14 +139,21 @@ fn measure(session: &mut Session, args: &BenchArgs) -> miette::Result<Measured> 
         jobs: args.numjobs,
         depth: args.iodepth,
         rate: args.rate,
+        arrivals: if args.poisson { Arrivals::Poisson } else { Arrivals::Fixed },
         warm_up: args.warmup,
-        time: args.time,
+        time: args.steady.map_or(args.time, Settling::time_max),
         sync: args.sync,
         fsync: args.fsync,
         verify: args.verify,
+        whole: false,
         seed: seed(),
     };
-    let run = carry(session, plan, target(args).as_ref())?;
+    let interrupt = Interrupt::watch()?;
+    if args.fill {
+        filling::fill(session, &plan, &interrupt)?;
+    }
+    let settling = args.steady.map(Settling::new);
+    let run = carry(session, plan, settling, &interrupt, target(args).as_ref())?;
     Ok(report(session, args, plan, run))
 }
 
@@ -159,6 +171,7 @@ struct Run {
     /// Of each shard, what was counted until the window closed.
     measured: Vec<(Tally, Verified)>,
     target_ns: Option<u64>,
+    settling: Option<Settling>,
     stopped: bool,
     /// Nothing came back for a long time while it was measured.
     silent: bool,
@@ -168,6 +181,8 @@ struct Run {
 fn carry(
     session: &mut Session,
     plan: Plan,
+    mut settling: Option<Settling>,
+    interrupted: &Interrupt,
     target: Option<&control::Client>,
 ) -> miette::Result<Run> {
     let shards = usize::from(session.shards());
@@ -176,7 +191,6 @@ fn carry(
         .iter()
         .enumerate()
         .map(|(index, progress)| Load::new(plan, Place(0), index as u32, shards, progress.clone()));
-    let interrupted = Interrupt::watch()?;
     let mut line = Line::new(plan);
     let cpu_ns = || Some(target?.status().ok()?.cpu_ns);
     let (mut opened, mut closed) = (None, None);
@@ -185,7 +199,17 @@ fn carry(
         if interrupted.is_raised() {
             shares.iter().for_each(|progress| progress.stop());
         }
-        match reading.map(|reading| reading.phase) {
+        let requests = shares.iter().map(|one| one.requests()).sum();
+        let phase = reading.map(|reading| reading.phase);
+        if let Some(settling) = &mut settling {
+            if phase == Some(Phase::Measuring) {
+                settling.begin(Instant::now(), requests);
+            }
+            if settling.is_over(Instant::now(), requests) {
+                shares.iter().for_each(|progress| progress.stop());
+            }
+        }
+        match phase {
             Some(Phase::Measuring) if opened.is_none() => opened = cpu_ns(),
             // Where nothing is in flight at the window's end, there is nothing to drain.
             Some(Phase::Draining | Phase::Verifying | Phase::Done) if closed.is_none() => {
@@ -194,7 +218,7 @@ fn carry(
             _ => {}
         }
         line.tell(&shares, reading);
-        let silence = heard.silence(shares.iter().map(|one| one.requests()).sum(), reading);
+        let silence = heard.silence(requests, reading);
         match shares.iter().all(|progress| progress.measured().is_some()) {
             true if silence > DRAIN_MAX => return ControlFlow::Break(()),
             false if silence > SILENCE_MAX && !silent => {
@@ -213,7 +237,8 @@ fn carry(
             outcome.guests.iter().map(|load| (load.tally().clone(), *load.verified())).collect()
         }
     };
-    Ok(Run { outcome, measured, target_ns, stopped: interrupted.is_raised(), silent })
+    let stopped = interrupted.is_raised();
+    Ok(Run { outcome, measured, target_ns, settling, stopped, silent })
 }
 
 /// When something came back last, or a phase began.
@@ -240,7 +265,7 @@ impl Heard {
 
 /// The report of a load.
 fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Measured {
-    let Run { outcome, measured, target_ns, stopped, silent } = run;
+    let Run { outcome, measured, target_ns, settling, stopped, silent } = run;
     let mut tally = Tally::default();
     let mut verified = Verified::default();
     for (one, checked) in &measured {
@@ -266,12 +291,14 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Measured
         shards: session.shards(),
         closed_or_open_loop: if plan.rate.is_some() { "open" } else { "closed" },
         rate: plan.rate,
+        poisson: plan.rate.is_some() && plan.arrivals == Arrivals::Poisson,
         sync: plan.sync,
         fsync: plan.fsync,
         offset_bytes: plan.workload.offset_bytes,
         range_bytes,
         seed: plan.seed,
         counted,
+        steady: settling.map(Settling::report),
         cpu_us_per_io,
         bench_thread_busy: busy(&outcome.readings, session.shards()),
         verify: plan.verify.then(|| Verify::of(&verified)),
@@ -294,6 +321,8 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
     let mut notes = Vec::new();
     if stopped {
         notes.push("it was interrupted: the window is shorter than asked".to_owned());
+    } else if report.steady.as_ref().is_some_and(|steady| !steady.is_steady) {
+        notes.push("it did not become steady: another run may give other figures".to_owned());
     }
     let busiest = report.bench_thread_busy.iter().copied().fold(0.0, f64::max);
     if busiest > BUSY {
@@ -329,7 +358,10 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
 /// Why the exit code is 130.
 fn what_was_left(report: &Report, args: &BenchArgs) -> String {
     let (seconds, wanted) = (report.counted.seconds, args.time.as_secs_f64());
-    format!("interrupted: {seconds:.1} s of {wanted:.1} s were measured")
+    match args.steady {
+        Some(_) => format!("interrupted before it was steady: {seconds:.1} s were measured"),
+        None => format!("interrupted: {seconds:.1} s of {wanted:.1} s were measured"),
+    }
 }
 
 /// Why the exit code is 1.

@@ -1,0 +1,96 @@
+//! `--fill`: every block that is worked on is written before anything is measured, so that none is
+//! read that never was.
+//!
+//! One job writes from the first block to the last; it is asked to stop once as many requests came
+//! back as there are blocks, and by then each has been asked for and is waited for. A line on a
+//! terminal says how far it is. Errors: a write that failed, a disk that does not answer any more, an
+//! interruption.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lab::load::{Arrivals, Load, Plan};
+use lab::report::Counted;
+use lab::workload::Workload;
+use lab::{Place, Progress};
+
+use super::{Heard, SILENCE_MAX};
+use crate::commands::session::{Interrupt, Session};
+use crate::commands::{Ended, INTERRUPTED};
+use crate::config::text::Count;
+
+/// Bytes of a write, where the range has a multiple of it.
+pub(super) const BLOCK: u64 = 128 << 10;
+/// Writes in flight.
+pub(super) const DEPTH: u32 = 8;
+/// Longer than any fill takes.
+const EVER: Duration = Duration::from_secs(30 * 86_400);
+
+/// Writes the range of a load.
+pub(super) fn fill(
+    session: &mut Session,
+    measured: &Plan,
+    interrupt: &Interrupt,
+) -> miette::Result<()> {
+    let Workload { offset_bytes, block_bytes, .. } = measured.workload;
+    // What is left behind the last whole block is never asked for.
+    let range_bytes = measured.range_bytes() / u64::from(block_bytes) * u64::from(block_bytes);
+    let block_bytes = BLOCK.min(1 << range_bytes.trailing_zeros());
+    let workload = Workload {
+        random: false,
+        read_percent: 0,
+        trim_percent: 0,
+        block_bytes: block_bytes as u32,
+        offset_bytes,
+        range_bytes,
+    };
+    let plan = Plan {
+        workload,
+        jobs: 1,
+        depth: DEPTH,
+        rate: None,
+        arrivals: Arrivals::Fixed,
+        warm_up: Duration::ZERO,
+        time: EVER,
+        sync: false,
+        fsync: None,
+        verify: false,
+        whole: true,
+        seed: !measured.seed,
+    };
+    let blocks = range_bytes / block_bytes;
+    let progress: Arc<Progress> = Arc::default();
+    let load = Load::new(plan, Place(0), 0, 1, progress.clone());
+    let bar = crate::commands::progress_bar(blocks, "{bar:24} every block is written, {eta} left");
+    let mut heard = Heard::default();
+    let outcome = session.run(vec![load], |reading| {
+        let written = progress.requests();
+        bar.set_position(written.min(blocks));
+        if written >= blocks || interrupt.is_raised() {
+            progress.stop();
+        }
+        match heard.silence(written, reading) > SILENCE_MAX {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    bar.finish_and_clear();
+    let counted = outcome.guests.first().map(|load| Counted::of(load.tally()));
+    let written = progress.requests();
+    match counted {
+        _ if interrupt.is_raised() => {
+            let words = format!("interrupted: {written} of {blocks} blocks were filled");
+            Err(Ended::new(INTERRUPTED, words).into())
+        }
+        None => Err(miette::miette!("it did not answer any more while it was filled")),
+        Some(Counted { errors, first_error, .. }) if errors > 0 => {
+            let (many, first) = (Count(errors, "write"), first_error.unwrap_or_default());
+            Err(miette::miette!("{many} failed while it was filled; first: {first}"))
+        }
+        Some(_) if written < blocks => {
+            Err(miette::miette!("expected {blocks} blocks to be filled, seen {written}"))
+        }
+        Some(_) => Ok(()),
+    }
+}
