@@ -5,6 +5,7 @@
 //! each CPU's idle share then. Errors: it could not be started, or did not end in time. How it ended
 //! is the caller's to judge.
 
+use std::ops::ControlFlow;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,36 +28,64 @@ pub struct Done {
     pub idle: Vec<f64>,
 }
 
+/// What a load wrote, and how it ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub printed: String,
+    /// What it wrote to standard error.
+    pub errors: String,
+}
+
 /// Runs a load that means to take so many seconds to its end, or until the slack beyond them is over.
-pub fn run(mut command: Command, seconds: f64, slack: Duration) -> Result<Done> {
+pub fn run(command: Command, seconds: f64, slack: Duration) -> Result<Done> {
+    let due = [seconds * 0.4, seconds * 0.8];
+    let mut looks = Vec::new();
+    let limit = Duration::from_secs_f64(seconds) + slack;
+    let ended = watch(command, limit, |pid, spent| {
+        if due.get(looks.len()).is_some_and(|due| spent.as_secs_f64() >= *due) {
+            let (ran, idle) = (cpu::run_time(pid), cpu::idle_ns());
+            looks.push(Look { at: Instant::now(), ran, idle });
+        }
+        ControlFlow::Continue(())
+    })?;
+    let (cpu_share, idle) = shares(&looks);
+    let Ended { status, printed, errors } = ended;
+    Ok(Done { status, printed, errors, cpu_share, idle })
+}
+
+/// Runs a load to its end, or until its time is over. Meanwhile `look` is called, some fifty times a
+/// second, with the number of its process and the time since its start; where that breaks, the load
+/// is ended.
+pub fn watch(
+    mut command: Command,
+    limit: Duration,
+    mut look: impl FnMut(u32, Duration) -> ControlFlow<()>,
+) -> Result<Ended> {
     let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let readers = [child.stdout.take().map(read_all), child.stderr.take().map(read_all)];
     let start = Instant::now();
-    let limit = Duration::from_secs_f64(seconds) + slack;
-    let (first, second) = (seconds * 0.4, seconds * 0.8);
-    let mut looks = Vec::new();
     let lost = |source| Error::System { doing: "look after a load".into(), source };
     let status = loop {
         if let Some(status) = child.try_wait().map_err(lost)? {
             break status;
         }
         let spent = start.elapsed();
-        let due = [first, second].get(looks.len()).copied();
-        if due.is_some_and(|due| spent.as_secs_f64() >= due) {
-            let (ran, idle) = (cpu::run_time(child.id()), cpu::idle_ns());
-            looks.push(Look { at: Instant::now(), ran, idle });
-        }
-        if spent > limit {
+        let flow = look(child.id(), spent);
+        if flow.is_break() || spent > limit {
             child.kill().map_err(lost)?;
-            child.wait().map_err(lost)?;
+            let status = child.wait().map_err(lost)?;
+            if flow.is_break() {
+                break status;
+            }
             return Err(Error::Late { command: words(&command), limit });
         }
         std::thread::sleep(LOOK);
     };
     let [printed, errors] =
         readers.map(|reader| reader.and_then(|reader| reader.join().ok()).unwrap_or_default());
-    let (cpu_share, idle) = shares(&looks);
-    Ok(Done { status, printed, errors, cpu_share, idle })
+    Ok(Ended { status, printed, errors })
 }
 
 /// What a load ran and its CPUs were idle until some time, in nanoseconds.
@@ -97,6 +126,24 @@ mod tests {
     fn a_load_that_does_not_end_is_ended() {
         let error = run(shell("exec sleep 600"), 0.0, Duration::from_millis(50)).unwrap_err();
         assert_eq!(error.to_string(), "sh -c exec sleep 600 did not end within 50ms");
+    }
+
+    #[test]
+    fn a_load_is_looked_at_until_it_ends_or_the_look_ends_it() {
+        let mut looks = 0;
+        let ended = watch(shell("echo on; exec sleep 600"), Duration::from_secs(60), |_, _| {
+            looks += 1;
+            if looks == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let ended = ended.unwrap();
+        assert_eq!((looks, ended.status.code()), (3, None));
+        let mut seen = Duration::ZERO;
+        let ended = watch(shell("sleep 0.1; echo on"), Duration::from_secs(60), |_, spent| {
+            assert!(spent >= seen);
+            seen = spent;
+            ControlFlow::Continue(())
+        });
+        assert!(seen > Duration::ZERO && ended.unwrap().printed == "on\n");
     }
 
     #[test]
