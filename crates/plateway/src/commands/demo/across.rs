@@ -3,7 +3,7 @@
 //! made for it.
 //!
 //! ```text
-//!   namespace plateway-demo-PID-t                       namespace plateway-demo-PID-i
+//!   namespace plateway-demo-PID-0-t                     namespace plateway-demo-PID-0-i
 //!   serve: nvme and iscsi 127.0.0.1, aoe veth0  --veth--  copy and bench: aoe://veth0/7.0
 //!   copy and bench: nvme+tcp://127.0.0.1, iscsi://127.0.0.1
 //! ```
@@ -21,6 +21,8 @@ use std::process::Command;
 use lab::report::Grouped;
 use serde::Serialize;
 use serde_json::Value;
+
+use testbed::Namespace;
 
 use super::lan::{INTERFACE, Lan, MTU};
 use super::{Case, Home, Interrupt, carry_out, measure, program, rows, stop_if};
@@ -80,7 +82,7 @@ struct Way {
     protocol: &'static str,
     uri: String,
     /// The namespace from which it is gone.
-    namespace: Option<String>,
+    namespace: Option<Namespace>,
 }
 
 impl Way {
@@ -100,7 +102,7 @@ pub(super) fn show(home: &Home, interrupted: &Interrupt) -> miette::Result<Shown
         Err(why) => (None, Some(why)),
     };
     let file = configure(home, lan.is_some())?;
-    let inside = lan.as_ref().map(|lan| lan.target.clone());
+    let inside = lan.as_ref().map(|lan| lan.target().clone());
     let mut command = match &inside {
         Some(namespace) => Lan::command(namespace)?,
         None => Command::new(program()?),
@@ -113,7 +115,7 @@ pub(super) fn show(home: &Home, interrupted: &Interrupt) -> miette::Result<Shown
     let mut ways = vec![way("NVMe/TCP", nvme, inside.clone()), way("iSCSI", iscsi, inside.clone())];
     if let Some(lan) = &lan {
         let uri = format!("aoe://{INTERFACE}/{ADDRESS}");
-        ways.push(way("AoE", uri, Some(lan.initiator.clone())));
+        ways.push(way("AoE", uri, Some(lan.initiator().clone())));
     }
     let mut shown = Shown { lan_skipped, ..Shown::default() };
     for writer in 0..ways.len() {
