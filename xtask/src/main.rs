@@ -55,6 +55,12 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Build the static release binary and run `plateway lab` with the arguments that follow.
+    Lab {
+        /// Arguments of `plateway lab`, for instance `run plans/quick.toml`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Measure against the ceiling and print a table (docs/performance.md says what it means).
     Bench(bench::Options),
     /// Replay the stored corpora, then fuzz each target for a while.
@@ -104,6 +110,10 @@ fn run(chore: Chore) -> Result<bool> {
         Chore::Demo { args } => {
             let binary = release::build(&tree)?;
             tree::succeeds(tree.command(binary).arg("demo").args(args))
+        }
+        Chore::Lab { args } => {
+            let binary = release::build(&tree)?;
+            tree::succeeds(tree.command(binary).arg("lab").args(args))
         }
         Chore::Bench(options) => bench::run(&tree, &options),
         Chore::Fuzz(options) => fuzz::run(&tree, &options),

@@ -16,6 +16,7 @@
 //! and the way out. For users: docs/plans.md. Read `low` for the keys, then `model`, `check` for
 //! what is refused, `arrange` for what shares rounds, `runner` for what runs when.
 
+mod apart;
 mod arrange;
 mod axes;
 mod check;
@@ -32,6 +33,7 @@ mod runner;
 mod systems;
 mod words;
 
+pub use apart::{Pair, SCHEMA_VERSION, compare_results};
 pub use estimate::Estimate;
 pub use measure::{Measure, Measures};
 pub use mistake::{Mistake, Mistakes, Span};

@@ -4,6 +4,7 @@
 //! [`crate::config::quick`]. Sizes of `bench` and `copy` speak fio's dialect, as do `--rw` and
 //! `--bs`. Errors: clap's, with exit code 2; a disk URI says its column.
 
+mod lab;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use lab::{LabAction, LabArgs, LabCompareArgs, LabRunArgs};
 pub(crate) use server::{
     ConnectArgs, DisksAction, DisksArgs, GroupAction, GroupArgs, HostAction, HostArgs,
     ReservationAction, ReservationArgs, RouteAction, RouteArgs, ServerArgs, SessionAction,
@@ -101,6 +103,8 @@ pub(crate) enum Command {
     Group(GroupArgs),
     /// Measure a disk: IOPS, MB/s, latency percentiles, CPU per I/O
     Bench(BenchArgs),
+    /// Compare systems by a plan: rounds from fresh starts, intervals, and whether a difference is real
+    Lab(LabArgs),
     /// Copy one disk to another, verified
     Copy(CopyArgs),
     /// Ask a target which subsystems or targets it has, or an Ethernet which targets of AoE answer there

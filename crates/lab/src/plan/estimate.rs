@@ -4,9 +4,11 @@
 //! windows a trial, the most rounds, and each of them once more. Where in between is known once the
 //! pilots are over; a runner's progress tells it then.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::model::{Cell, Experiment, Group};
+use super::words::Span;
 use crate::statistics::order::block_rounds;
 use crate::statistics::plan::ROUNDS_MIN;
 use crate::statistics::sizing::PILOTS;
@@ -23,6 +25,15 @@ pub struct Estimate {
     pub least: Duration,
     pub trials_max: u64,
     pub most: Duration,
+}
+
+/// `at least 60 trials in 6min 30s, at most 2400 in 5h`.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Estimate { trials_min, least, trials_max, most } = *self;
+        let (least, most) = (Span(least), Span(most));
+        write!(f, "at least {trials_min} trials in {least}, at most {trials_max} in {most}")
+    }
 }
 
 impl Experiment {

@@ -35,6 +35,14 @@ fn text_of(case: &str) -> String {
     lines.join("\n")
 }
 
+#[test]
+fn the_plans_of_the_repository_are_good() {
+    let quick = good(include_str!("../../../../plans/quick.toml"));
+    // What is printed before it begins, and what bounds it.
+    assert!(quick.estimate().least < quick.time.unwrap() && quick.time.unwrap().as_secs() <= 300);
+    assert_eq!((quick.primaries(), quick.systems.len(), quick.pictures.len()), (2, 4, 1));
+}
+
 /// Every error of a text, without the name of the file.
 fn said(text: &str) -> Vec<String> {
     let told = |line: String| line.strip_prefix("p.toml:").expect("the file's name").to_owned();

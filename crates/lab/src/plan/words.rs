@@ -117,6 +117,18 @@ pub struct Pattern {
     pub trim_percent: u8,
 }
 
+impl Pattern {
+    /// Whether some of its requests read.
+    pub fn reads(self) -> bool {
+        self.read_percent > 0
+    }
+
+    /// Whether some of its requests change what is there.
+    pub fn writes(self) -> bool {
+        self.read_percent < 100
+    }
+}
+
 impl FromStr for Pattern {
     type Err = Expected;
 

@@ -15,6 +15,7 @@ pub(crate) mod dissect;
 mod edit;
 mod group;
 mod init;
+mod lab;
 mod pages;
 mod reservation;
 mod route;
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Reservation(args) => reservation::run(&args),
         Command::Group(args) => group::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::Discover(args) => args.target.discover(&args),
         Command::Demo(args) => demo::run(&args),

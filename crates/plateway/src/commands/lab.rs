@@ -1,0 +1,203 @@
+//! `plateway lab`: compares systems by a plan, and says whether a difference is real.
+//!
+//! What a plan says, in which order trials run and what they say in the end is `lab`'s, which is
+//! pure; what touches the machine is `testbed`'s. Here both meet: a plan is checked, also against
+//! this machine, its trials are run, each by a process of its own ([`trial`], with the far end in
+//! [`far`]), and what came of it is printed and kept ([`picture`]). Nothing is touched before the
+//! whole plan was found to be possible. Exit codes: 1 a mistake, or trials that failed; 130 an
+//! interruption, after which what was measured is told all the same.
+
+mod far;
+mod machine;
+mod picture;
+mod trial;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lab::plan::{Experiment, Purpose, Runner, TrialOutcome};
+use lab::statistics::Stop;
+
+use super::session::Interrupt;
+use super::{Ended, INTERRUPTED, print, print_json, show};
+use crate::cli::{LabAction, LabArgs, LabCompareArgs, LabRunArgs};
+
+use picture::{Kept, Told};
+use trial::{Idle, Lab};
+
+const NVME_PORT: u16 = 4420;
+const ISCSI_PORT: u16 = 3260;
+/// How long an idle machine is looked at first.
+const IDLE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
+    match &args.action {
+        LabAction::Run(args) => run_plan(args),
+        LabAction::Compare(args) => compare(args),
+        LabAction::Check(args) => {
+            let (_, experiment) = read(&args.plan)?;
+            let ends = Ends::of_this_machine();
+            machine::check(&experiment, &ends, &args.plan)?;
+            print(&picture::outline(&experiment, &ends))
+        }
+    }
+}
+
+/// Holds a result file against another.
+fn compare(args: &LabCompareArgs) -> miette::Result<()> {
+    let read = |file: &Path| -> miette::Result<serde_json::Value> {
+        let tell = |error: &dyn std::fmt::Display| {
+            miette::miette!("cannot read the result file {}: {error}", file.display())
+        };
+        let text = std::fs::read(file).map_err(|error| tell(&error))?;
+        serde_json::from_slice(&text).map_err(|error| tell(&error))
+    };
+    let pairs = lab::plan::compare_results(&read(&args.first)?, &read(&args.second)?)
+        .map_err(|why| miette::miette!("{why}"))?;
+    show(args.json, &pairs, || {
+        pairs.iter().map(|pair| format!("{}: {}\n", pair.name, pair.apart)).collect()
+    })
+}
+
+/// CPUs of both ends.
+#[derive(Clone, Debug)]
+struct Ends {
+    near: Vec<usize>,
+    far: Vec<usize>,
+}
+
+impl Ends {
+    /// The first half of what this process may use is the far end's, the other the near end's; of
+    /// one alone, both use it.
+    fn of_this_machine() -> Ends {
+        let cpus = reactor::allowed_cpus();
+        match cpus.split_at(cpus.len() / 2) {
+            ([], all) => Ends { near: all.to_vec(), far: all.to_vec() },
+            (far, near) => Ends { near: near.to_vec(), far: far.to_vec() },
+        }
+    }
+
+    /// Whether an end's CPUs are its own.
+    fn are_apart(&self) -> bool {
+        self.near != self.far
+    }
+}
+
+/// CPUs as `taskset` takes them.
+fn list(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// This program.
+fn program() -> miette::Result<PathBuf> {
+    std::env::current_exe().map_err(|error| miette::miette!("cannot find this program: {error}"))
+}
+
+/// Reads a plan; every mistake of it at its line.
+fn read(file: &Path) -> miette::Result<(String, Experiment)> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| miette::miette!("cannot read the plan {}: {error}", file.display()))?;
+    let experiment = Experiment::parse(&file.display().to_string(), &text)
+        .map_err(|mistakes| miette::miette!("{mistakes}"))?;
+    Ok((text, experiment))
+}
+
+fn run_plan(args: &LabRunArgs) -> miette::Result<()> {
+    let (text, experiment) = read(&args.plan)?;
+    let ends = Ends::of_this_machine();
+    machine::check(&experiment, &ends, &args.plan)?;
+    let file = args.result.clone().unwrap_or_else(|| args.plan.with_extension("result.json"));
+    picture::may_be_made(&file, args.overwrite)?;
+    // Before the first trial: from here on a signal ends it in order.
+    let interrupt = Interrupt::watch()?;
+    let home = Home::make()?;
+    let idle = Idle::measure(&ends, IDLE)?;
+    machine::check_idle(&experiment, idle)?;
+    let ours = RefCell::new(BTreeSet::new());
+    let lab =
+        Lab { experiment: &experiment, ends, home: &home.0, interrupt: &interrupt, idle, ours };
+    let (results, trials) = run_trials(&lab);
+    let was_stopped = interrupt.is_raised();
+    let kept = Kept::new(&text, &lab, &results, &trials);
+    picture::keep(&file, &kept)?;
+    match args.json {
+        true => print_json(&kept)?,
+        false => print(&picture::table(&experiment, &results, &trials, &file))?,
+    }
+    if was_stopped {
+        let words = format!("interrupted: what was measured is in {}", file.display());
+        return Err(Ended::new(INTERRUPTED, words).into());
+    }
+    match results.failures.first() {
+        None => Ok(()),
+        Some(first) => {
+            let count = results.failures.len();
+            Err(miette::miette!("{count} of {} trials failed; first: {first}", trials.len()))
+        }
+    }
+}
+
+/// Runs all trials, telling how far it is.
+fn run_trials(lab: &Lab<'_>) -> (lab::plan::Results, Vec<Told>) {
+    let mut runner = Runner::new(lab.experiment);
+    let mut trials: Vec<Told> = Vec::new();
+    let line = picture::Line::new();
+    while let Some(trial) = runner.poll_trial() {
+        if let Some(sized) = runner.poll_sized() {
+            line.say(&sized.to_string());
+        }
+        line.show(lab.experiment, &trial, &runner.progress());
+        let began = Instant::now();
+        let (outcome, seen) = lab.run(&trial.cell, trials.len());
+        if lab.interrupt.is_raised() {
+            runner.handle_stop(Stop::Interrupted);
+            break;
+        }
+        if let TrialOutcome::Failed { why } = &outcome {
+            line.say(&format!("failed: {}: {why}", lab.experiment.cell_name(&trial.cell)));
+        }
+        let round = match &trial.purpose {
+            Purpose::Round { round, .. } => Some(round.clone()),
+            Purpose::Picture { .. } => None,
+        };
+        trials.push(Told::new(lab.experiment, &trial.cell, round.as_ref(), &outcome, seen));
+        runner.handle_trial(outcome, began.elapsed());
+    }
+    line.end();
+    (runner.finish(), trials)
+}
+
+/// A folder for what trials leave, which goes with the value.
+struct Home(PathBuf);
+
+impl Home {
+    fn make() -> miette::Result<Home> {
+        remove_leftovers(&std::env::temp_dir());
+        let path = std::env::temp_dir().join(format!("{}{}", far::PREFIX, std::process::id()));
+        std::fs::create_dir(&path)
+            .map_err(|error| miette::miette!("cannot make {}: {error}", path.display()))?;
+        Ok(Home(path))
+    }
+}
+
+/// Removes the folders of labs that were killed.
+fn remove_leftovers(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let pid = name.strip_prefix(far::PREFIX).and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            // Somebody else's may not be removed by us.
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // What cannot be removed is in a folder that the system clears.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,226 @@
+//! The far end of a path: the network, and the Plateway that the lab starts there.
+//!
+//! ```text
+//!   namespace plateway-lab-PID-N-near               namespace plateway-lab-PID-N-far
+//!   bench  ->  lab-near 10.77.0.2  ===veth===  lab-far 10.77.0.1  ->  serve
+//! ```
+//! Each end receives on its own CPUs (RPS), so that what an end's CPUs did is what that end cost.
+//! Both end with the value, and with this process however it ends. Errors: those of the testbed, and
+//! a server that does not come up, with its last words.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lab::plan;
+use lab::plan::{Digests, Protocol, Serve, Target};
+use rustix::process::{Pid, Signal, kill_process};
+use testbed::network::{Cable, End};
+use testbed::{Namespace, Network, Server, load, process};
+
+use super::Ends;
+use super::trial::tell;
+use crate::config::text::quoted;
+
+/// The names of all that the lab makes begin so.
+pub(super) const PREFIX: &str = "plateway-lab-";
+pub(super) const NEAR: &str = "lab-near";
+pub(super) const FAR: &str = "lab-far";
+const NEAR_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const FAR_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// Of an Ethernet, where the plan does not say.
+const MTU: u32 = 1500;
+/// How long a server may take to listen.
+pub(super) const START: Duration = Duration::from_secs(30);
+/// How soon it is asked again.
+const AGAIN: Duration = Duration::from_millis(20);
+
+const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:lab";
+const TARGET_NAME: &str = "iqn.2026-11.net.plateway:lab";
+
+/// Makes a path: two namespaces with a cable between them.
+pub(super) fn lay(path: &plan::Path, ends: &Ends) -> testbed::Result<Network> {
+    let network = Network::make(PREFIX, &["near", "far"])?;
+    let rate = path.rate.map(|bits| format!("{bits}bit"));
+    let cable =
+        Cable { mtu: path.mtu.unwrap_or(MTU), rate: rate.as_deref(), offloads: path.offloads };
+    let end = |node, interface| End { node, interface, mac: None };
+    network.cable([end("near", NEAR), end("far", FAR)], cable)?;
+    for (node, interface, address, cpus) in
+        [("near", NEAR, NEAR_ADDRESS, &ends.near), ("far", FAR, FAR_ADDRESS, &ends.far)]
+    {
+        network.at(node).interface("lo").up()?;
+        let interface = network.at(node).interface(interface);
+        interface.add_address(&format!("{address}/24"))?;
+        interface.steer(cpus[0])?;
+    }
+    Ok(network)
+}
+
+/// Starts what a plan has the lab serve, and waits until it listens.
+pub(super) fn serve(
+    serve: &Serve,
+    at: &Namespace,
+    ends: &Ends,
+    home: &Path,
+) -> miette::Result<Server> {
+    let file = home.join("plateway.toml");
+    fs::write(&file, configuration(serve, ends, home))
+        .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))?;
+    let program = super::program()?;
+    let mut command = process::command(Some(at), &super::list(&ends.far), &program);
+    command.arg("serve").arg("--config").arg(&file);
+    // Nobody asks this one for what it did before.
+    command.env("XDG_STATE_HOME", home);
+    let log = home.join("serve.log");
+    let mut server = Server::start(command, &log).map_err(tell)?;
+    wait_until_ready(&mut server, home)?;
+    Ok(server)
+}
+
+/// A target that a plan starts by its own commands, in the foreground or not.
+pub(super) struct Foreign {
+    at: Namespace,
+    stop: Option<Command>,
+    server: Server,
+}
+
+impl Foreign {
+    /// Starts it at the far end, and waits until its own command says that it is ready.
+    pub(super) fn start(
+        target: &Target,
+        at: Namespace,
+        ends: &Ends,
+        home: &Path,
+    ) -> miette::Result<Foreign> {
+        let command = |words: &Vec<String>| {
+            let program = Path::new(&words[0]);
+            let mut command = process::command(Some(&at), &super::list(&ends.far), program);
+            command.args(&words[1..]).current_dir(home);
+            command
+        };
+        let name = &target.start[0];
+        let server =
+            Server::start(command(&target.start), &home.join("target.log")).map_err(tell)?;
+        let stop = target.stop.as_ref().map(command);
+        let mut foreign = Foreign { at: at.clone(), stop, server };
+        let end = Instant::now() + START;
+        while let Some(ready) = &target.ready {
+            let asked = load::watch(command(ready), START, |_, _| ControlFlow::Continue(()));
+            let asked = asked.map_err(tell)?;
+            if asked.status.success() {
+                break;
+            }
+            foreign.is_up(name)?;
+            if Instant::now() > end {
+                let said = asked.errors.trim().replace('\n', " ");
+                let words = foreign.server.words();
+                return Err(miette::miette!("{name} is not ready: {said} {words}"));
+            }
+            std::thread::sleep(AGAIN);
+        }
+        Ok(foreign)
+    }
+
+    /// An error if it failed; one that has ended well runs in the background.
+    pub(super) fn is_up(&mut self, name: &str) -> miette::Result<()> {
+        match self.server.is_up(name) {
+            Err(testbed::Error::Ended { status, .. }) if status.success() => Ok(()),
+            other => other.map_err(tell),
+        }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = load::watch(stop, START, |_, _| ControlFlow::Continue(()));
+        }
+        // What went into the background and was not stopped is the namespace's last.
+        let left = self.at.run("ip", &["netns", "pids", self.at.name()]).unwrap_or_default();
+        for pid in left.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            if let Some(pid) = Pid::from_raw(pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// A server answers on its control socket once all of it is there.
+fn wait_until_ready(server: &mut Server, home: &Path) -> miette::Result<()> {
+    let client = crate::control::Client::new(&home.join("control.sock"));
+    let end = Instant::now() + START;
+    while client.status().is_err() {
+        server.is_up("plateway serve").map_err(tell)?;
+        if Instant::now() > end {
+            return Err(miette::miette!("plateway serve does not answer: {}", server.words()));
+        }
+        std::thread::sleep(AGAIN);
+    }
+    Ok(())
+}
+
+/// What it is told.
+fn configuration(serve: &Serve, ends: &Ends, home: &Path) -> String {
+    let Serve { protocol, disk, poll, shards, driver, access, .. } = serve;
+    let shards = ends.far.iter().take(shards.unwrap_or(1).into()).map(usize::to_string);
+    let shards = shards.collect::<Vec<_>>().join(", ");
+    let path = |name: &str| quoted(&home.join(name).display().to_string());
+    let mut text = format!(
+        "[server]\nshards = [{shards}]\ncontrol = {}\nstate = {}\n",
+        path("control.sock"),
+        path("state")
+    );
+    if let Some(driver) = driver {
+        text += &format!("driver = {}\n", quoted(driver.word()));
+    }
+    text += &format!(
+        "[[disk]]\nname = \"d0\"\nuri = {}\n[[volume]]\nname = \"v0\"\nlayout = \"single\"\ndisks = [\"d0\"]\n",
+        quoted(disk)
+    );
+    let polls = poll.map(|poll| format!("poll = {}\n", quoted(&poll.to_string())));
+    let polls = polls.unwrap_or_default();
+    let address = |port| quoted(&SocketAddr::from((FAR_ADDRESS, port)).to_string());
+    let export = match protocol {
+        Protocol::Nvme => {
+            text += &format!("[[listener]]\nnvme = {}\n{polls}", address(super::NVME_PORT));
+            format!("nvme = {{ subsystem = {}, nsid = 1, hosts = \"any\" }}", quoted(SUBSYSTEM))
+        }
+        Protocol::Iscsi => {
+            text += &format!("[[listener]]\niscsi = {}\n{polls}", address(super::ISCSI_PORT));
+            format!("iscsi = {{ target = {}, lun = 0, hosts = \"any\" }}", quoted(TARGET_NAME))
+        }
+        Protocol::Aoe => {
+            let access = access.map(|access| format!("access = {}\n", quoted(access.word())));
+            let access = access.unwrap_or_default();
+            text += &format!("[[link]]\nethernet = {}\n{access}{polls}", quoted(FAR));
+            format!("aoe = {{ interface = {}, shelf = 7, slot = 0, hosts = \"any\" }}", quoted(FAR))
+        }
+    };
+    text + &format!("[[export]]\nvolume = \"v0\"\n{export}\n")
+}
+
+/// How it is reached from the near end.
+pub(super) fn uri(serve: &Serve) -> String {
+    let (header, data) = match serve.digests {
+        Digests::None => (0, 0),
+        Digests::Header => (1, 0),
+        Digests::Data => (0, 1),
+        Digests::Both => (1, 1),
+    };
+    let digests = format!("hdgst={header}&ddgst={data}");
+    match serve.protocol {
+        Protocol::Nvme => {
+            let address = SocketAddr::from((FAR_ADDRESS, super::NVME_PORT));
+            format!("nvme+tcp://{address}/{SUBSYSTEM}/1?{digests}")
+        }
+        Protocol::Iscsi => {
+            let address = SocketAddr::from((FAR_ADDRESS, super::ISCSI_PORT));
+            format!("iscsi://{address}/{TARGET_NAME}/0?{digests}")
+        }
+        Protocol::Aoe => format!("aoe://{NEAR}/7.0"),
+    }
+}

@@ -1,0 +1,267 @@
+//! What people see of a plan, and what is kept of it: a line while it runs, a table of what its
+//! systems did, the verdicts, and the result file.
+//!
+//! The result file is JSON with `schema_version`; its fields are described in docs/plans.md. Units
+//! are in the names. Errors: a file that cannot be written, or is there already.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use comfy_table::CellAlignment;
+use indicatif::ProgressBar;
+use lab::plan::{Cell, Experiment, Measure, Measures, Progress, Results, Trial, TrialOutcome};
+use lab::report::{Environment, Grouped, Nanoseconds};
+use lab::statistics::Round;
+use serde::Serialize;
+
+use super::Ends;
+use super::trial::{Lab, Seen};
+use crate::commands::bench::environment::environment;
+
+/// All that is kept of a plan that ran.
+#[derive(Debug, Serialize)]
+pub(super) struct Kept<'a> {
+    schema_version: u64,
+    environment: Environment,
+    /// CPUs of each end.
+    near_cpus: Vec<usize>,
+    far_cpus: Vec<usize>,
+    /// The plan's file, word for word.
+    plan: &'a str,
+    results: &'a Results,
+    trials: &'a [Told],
+}
+
+impl<'a> Kept<'a> {
+    pub(super) fn new(
+        plan: &'a str,
+        lab: &Lab<'_>,
+        results: &'a Results,
+        trials: &'a [Told],
+    ) -> Kept<'a> {
+        Kept {
+            schema_version: lab::plan::SCHEMA_VERSION,
+            environment: environment("as each trial says".to_owned()),
+            near_cpus: lab.ends.near.clone(),
+            far_cpus: lab.ends.far.clone(),
+            plan,
+            results,
+            trials,
+        }
+    }
+}
+
+/// One trial.
+#[derive(Debug, Serialize)]
+pub(super) struct Told {
+    cell: String,
+    /// Of a picture's there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round: Option<RoundTold>,
+    measures: Measures,
+    is_steady: bool,
+    /// Why it measured nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
+    #[serde(flatten)]
+    seen: Seen,
+    #[serde(skip)]
+    of: Cell,
+}
+
+#[derive(Debug, Serialize)]
+struct RoundTold {
+    number: usize,
+    is_pilot: bool,
+    is_repeat: bool,
+}
+
+impl Told {
+    pub(super) fn new(
+        experiment: &Experiment,
+        cell: &Cell,
+        round: Option<&Round>,
+        outcome: &TrialOutcome,
+        seen: Seen,
+    ) -> Told {
+        let (measures, is_steady, failed) = match outcome {
+            TrialOutcome::Measured { measures, is_steady } => (measures.clone(), *is_steady, None),
+            TrialOutcome::Failed { why } => (Measures::new(), false, Some(why.clone())),
+        };
+        let round = round.map(|round| {
+            let Round { number, is_pilot, is_repeat, .. } = *round;
+            RoundTold { number, is_pilot, is_repeat }
+        });
+        let name = experiment.cell_name(cell);
+        Told { cell: name, round, measures, is_steady, failed, seen, of: *cell }
+    }
+
+    /// Whether its values count: no pilot's do.
+    fn counts(&self) -> bool {
+        self.failed.is_none() && !self.round.as_ref().is_some_and(|round| round.is_pilot)
+    }
+}
+
+/// An error if a result file may not be made.
+pub(super) fn may_be_made(file: &Path, overwrites: bool) -> miette::Result<()> {
+    let both = [file.to_owned(), page_of(file)];
+    if let Some(there) = both.iter().find(|file| file.exists())
+        && !overwrites
+    {
+        return Err(miette::miette!(
+            help = "name another with --result, or say --overwrite if it may be lost",
+            "{}: expected no such file, for what comes of the plan, and it is there",
+            there.display()
+        ));
+    }
+    if file == page_of(file) {
+        return Err(miette::miette!(
+            "--result {}: expected another ending than .html, which the page has",
+            file.display()
+        ));
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.is_none_or(Path::is_dir) {
+        true => Ok(()),
+        false => Err(miette::miette!("{}: there is no such folder", file.display())),
+    }
+}
+
+/// Writes the result file, and the page beside it.
+pub(super) fn keep(file: &Path, kept: &Kept<'_>) -> miette::Result<()> {
+    let tell = |error: &dyn std::fmt::Display| {
+        miette::miette!("cannot write what came of it to {}: {error}", file.display())
+    };
+    let value = serde_json::to_value(kept).map_err(|error| tell(&error))?;
+    let text = serde_json::to_string_pretty(&value).map_err(|error| tell(&error))?;
+    write(file, text + "\n")?;
+    let page = page::page(&value).map_err(|error| tell(&error))?;
+    write(&page_of(file), page.html)
+}
+
+/// The page of a result file.
+pub(super) fn page_of(file: &Path) -> PathBuf {
+    file.with_extension("html")
+}
+
+/// Writes a file, whole or not at all.
+fn write(file: &Path, text: String) -> miette::Result<()> {
+    let tell = |error: &dyn std::fmt::Display| {
+        miette::miette!("cannot write what came of it to {}: {error}", file.display())
+    };
+    let beside = file.with_extension(format!("part-{}", std::process::id()));
+    std::fs::write(&beside, text + "\n").and_then(|()| std::fs::rename(&beside, file)).map_err(
+        |error| {
+            // Half a file is nobody's.
+            let _ = std::fs::remove_file(&beside);
+            tell(&error)
+        },
+    )
+}
+
+/// What a plan would do.
+pub(super) fn outline(experiment: &Experiment, ends: &Ends) -> String {
+    let mut text = format!("{}\n", experiment.name);
+    for cell in experiment.cells() {
+        let _ = writeln!(text, "  {}", experiment.cell_name(&cell));
+    }
+    let [near, far] = [&ends.near, &ends.far].map(|cpus| super::list(cpus));
+    let _ = writeln!(text, "the near end has CPU {near}, the far end CPU {far}");
+    let _ = writeln!(text, "{}", experiment.estimate());
+    text
+}
+
+/// How far a plan is, on a terminal; elsewhere the lines alone.
+pub(super) struct Line {
+    bar: ProgressBar,
+}
+
+impl Line {
+    pub(super) fn new() -> Line {
+        Line { bar: crate::commands::progress_bar(1, "{bar:24} {msg}") }
+    }
+
+    pub(super) fn show(&self, experiment: &Experiment, trial: &Trial, progress: &Progress) {
+        let Progress { trials_done, trials_left, left, is_sized, .. } = progress;
+        self.bar.set_length((trials_done + trials_left) as u64);
+        self.bar.set_position(*trials_done as u64);
+        let (cell, seconds) = (experiment.cell_name(&trial.cell), left.as_secs());
+        let about = if *is_sized { "" } else { "at least " };
+        let left = format!("{about}{}:{:02} left", seconds / 60, seconds % 60);
+        self.bar.set_message(format!("{left}  {cell}"));
+    }
+
+    /// Lines that stay.
+    pub(super) fn say(&self, text: &str) {
+        for line in text.lines() {
+            self.bar.suspend(|| crate::log::Event::info(line).tell());
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// What each cell did, and what is said of it.
+pub(super) fn table(
+    experiment: &Experiment,
+    results: &Results,
+    trials: &[Told],
+    file: &Path,
+) -> String {
+    let heads = ["", "IOPS", "MB/s", "p50", "p99", "CPU near", "CPU far", "B/op on the wire"];
+    let mut table = crate::control::table(&heads);
+    for cell in experiment.cells() {
+        let its = || trials.iter().filter(|told| told.of == cell && told.counts());
+        let of = |measure: Measure| {
+            median(its().filter_map(|told| told.measures.get(&measure).copied()))
+        };
+        let seen =
+            |value: fn(&Seen) -> Option<f64>| median(its().filter_map(|told| value(&told.seen)));
+        let time = |ns: Option<f64>| ns.map(|ns| Nanoseconds(ns).to_string());
+        let micros = |us: Option<f64>| us.map(|us| format!("{us:.1} us"));
+        let row = [
+            Some(experiment.cell_name(&cell)),
+            of(Measure::Iops).map(|iops| Grouped(iops.round() as u64).to_string()),
+            of(Measure::Throughput).map(|bytes| format!("{:.0}", bytes / 1e6)),
+            time(of(Measure::P50)),
+            time(of(Measure::P99)),
+            micros(seen(|seen| seen.near.as_ref()?.cpu_us_per_op)),
+            micros(seen(|seen| seen.far.as_ref()?.cpu_us_per_op)),
+            seen(|seen| seen.wire_bytes_per_op).map(|bytes| format!("{bytes:.0}")),
+        ];
+        table.add_row(row.map(|text| text.unwrap_or_else(|| "-".to_owned())));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text =
+        format!("\n{table}\n\nMedians of the rounds that count; CPU is for each operation.\n");
+    let _ = writeln!(text, "\n{results}");
+    for ((cell, note), (count, all)) in notes(trials) {
+        let _ = writeln!(text, "note: {cell}: {note} ({count} of {all} trials)");
+    }
+    let _ = writeln!(text, "\nkept: {}, page: {}", file.display(), page_of(file).display());
+    text
+}
+
+/// Each note once for each cell, with how many of its trials have it, and of how many.
+fn notes(trials: &[Told]) -> BTreeMap<(&str, &str), (usize, usize)> {
+    let mut notes = BTreeMap::new();
+    for told in trials {
+        for note in &told.seen.notes {
+            let all = || trials.iter().filter(|other| other.cell == told.cell).count();
+            notes.entry((&*told.cell, note.as_str())).or_insert_with(|| (0, all())).0 += 1;
+        }
+    }
+    notes
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values[low] + values[high]) / 2.0)
+}

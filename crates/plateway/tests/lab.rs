@@ -1,0 +1,185 @@
+//! `plateway lab`: a plan is refused at its line or by what this machine lacks, before anything is
+//! touched; what differs is found, and what was interrupted is kept.
+
+#[allow(unreachable_pub)]
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use common::{flat, plateway, text};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn lab(directory: &Path, args: &[&str]) -> Command {
+    let mut command = plateway();
+    command.current_dir(directory).env("XDG_STATE_HOME", directory).arg("lab").args(args);
+    command
+}
+
+fn run(directory: &Path, args: &[&str]) -> Output {
+    lab(directory, args).output().expect("it runs")
+}
+
+fn kept(file: &Path) -> Value {
+    serde_json::from_slice(&fs::read(file).unwrap()).expect("JSON")
+}
+
+/// Two disks of this process, of which one takes so many microseconds longer.
+fn plan(delay: &str, more: &str) -> String {
+    format!(
+        "name = \"delayed\"\ndifference = \"50%\"\nwindow = \"100ms\"\nwarm-up = \"0\"\n{more}\n\
+         [[system]]\nname = \"plain\"\ndisk = \"ram:4MiB\"\n\
+         [[system]]\nname = \"other\"\ndisk = \"{delay}ram:4MiB\"\n\
+         [load]\nblock-size = \"4k\"\npattern = \"randread\"\ndepth = 1\n\
+         [[compare]]\nsystems = [\"other\"]\nreference = \"plain\"\nof = \"p50\"\n"
+    )
+}
+
+#[test]
+fn a_mistake_is_told_at_its_line_and_nothing_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("a.toml"), plan("", "sead = 3")).unwrap();
+    for action in ["check", "run"] {
+        let output = run(directory.path(), &[action, "a.toml"]);
+        let why = flat(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(why.contains("a.toml:5:1") && why.contains("seed"), "{why}");
+    }
+    fs::write(at("b.toml"), plan("delay:x,", "")).unwrap();
+    let why = flat(&run(directory.path(), &["run", "b.toml"]).stderr);
+    assert!(why.contains("cannot be run on this machine") && why.contains("system other"), "{why}");
+    fs::write(at("b.toml"), plan("", "").replace("ram:4MiB", "volume:v0")).unwrap();
+    let why = flat(&run(directory.path(), &["run", "b.toml"]).stderr);
+    assert!(why.contains("expected a disk that needs no configuration"), "{why}");
+    let why = flat(&run(directory.path(), &["run", "c.toml"]).stderr);
+    assert!(why.contains("cannot read the plan c.toml"), "{why}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "something was made");
+}
+
+#[test]
+fn what_a_plan_would_run_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.toml"), plan("delay:200,", "")).unwrap();
+    let output = run(directory.path(), &["check", "a.toml"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(said.contains("other") && said.contains("at least ") && said.contains("CPU"), "{said}");
+}
+
+#[test]
+fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.toml"), plan("delay:500,", "")).unwrap();
+    let output = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        said.contains("slower by") && said.contains("kept: seen.json, page: seen.html"),
+        "{said}"
+    );
+    let page = fs::read_to_string(directory.path().join("seen.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("slower by") && page.contains("delay:500"));
+    let kept = kept(&directory.path().join("seen.json"));
+    assert_eq!((&kept["schema_version"], &kept["results"]["plan"]), (&1.into(), &"delayed".into()));
+    let trials = kept["trials"].as_array().unwrap();
+    let of = |name: &'static str| {
+        trials.iter().filter(move |trial| trial["cell"].as_str().unwrap().contains(name))
+    };
+    // Five pilots and six rounds at least, of those two and of what shows whether the machine moved.
+    assert!(trials.len() >= 33 && of("other").count() >= 11, "{} trials", trials.len());
+    for trial in of("other") {
+        let p50 = trial["measures"]["p50"].as_f64().unwrap();
+        assert!(p50 >= 500_000.0, "{trial}");
+        assert!(trial["near"]["busy"].is_number() && trial["far"].is_null(), "{trial}");
+        assert!(trial["windows"].as_array().unwrap().len() >= 5, "{trial}");
+    }
+    assert!(kept["plan"].as_str().unwrap().contains("delay:500"));
+
+    let both = run(directory.path(), &["compare", "seen.json", "seen.json"]);
+    let told = text(&both.stdout);
+    assert!(
+        told.contains("p50 latency of other") && told.contains("no difference shown"),
+        "{told}"
+    );
+    let both = run(directory.path(), &["compare", "seen.json", "seen.json", "--json"]);
+    let pairs: Value = serde_json::from_slice(&both.stdout).expect("JSON");
+    assert_eq!(pairs.as_array().map(Vec::len), Some(2), "{pairs}");
+    let none = run(directory.path(), &["compare", "seen.json", "a.toml"]);
+    assert!(flat(&none.stderr).contains("cannot read the result file a.toml"));
+
+    let again = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
+    let why = flat(&again.stderr);
+    assert!(!again.status.success() && why.contains("--overwrite"), "{why}");
+    let odd = run(directory.path(), &["run", "a.toml", "--result", "new.html"]);
+    assert!(!odd.status.success() && flat(&odd.stderr).contains("expected another ending"));
+}
+
+#[test]
+fn what_was_measured_before_an_interruption_is_kept_without_a_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.toml"), plan("", "")).unwrap();
+    fs::write(directory.path().join("a.result.json"), "old").unwrap();
+    let mut command = lab(directory.path(), &["run", "a.toml", "--overwrite", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    let until = Instant::now() + common::HANG;
+    // A trial leaves a folder while it runs.
+    let home = std::env::temp_dir().join(format!("plateway-lab-{}", child.id()));
+    while !home.join("trial-4").exists() {
+        assert!(Instant::now() < until, "it never comes so far");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{why}");
+    assert!(why.contains("interrupted: what was measured is in a.result.json"), "{why}");
+    assert!(!home.exists());
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let kept = kept(&directory.path().join("a.result.json"));
+    assert_eq!(printed, kept);
+    assert!((3..=5).contains(&kept["trials"].as_array().unwrap().len()), "{kept}");
+}
+
+#[test]
+fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = "name = \"roads\"\nwindow = \"200ms\"\nwarm-up = \"100ms\"\n\
+        [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:4MiB\" }\n\
+        [[system]]\nname = \"iscsi\"\nserve = { protocol = \"iscsi\", disk = \"ram:4MiB\", digests = \"both\" }\n\
+        [[system]]\nname = \"nvme\"\nserve = { protocol = \"nvme\", disk = \"ram:4MiB\", poll = \"never\" }\n\
+        [[path]]\nname = \"lan\"\nmtu = 9000\n\
+        [load]\nblock-size = \"4k\"\npattern = \"randrw=70\"\ndepth = 4\n\
+        [[picture]]\nname = \"all\"\nsystems = [\"aoe\", \"iscsi\", \"nvme\"]\n";
+    fs::write(directory.path().join("a.toml"), plan).unwrap();
+    let output = run(directory.path(), &["run", "a.toml"]);
+    let why = flat(&output.stderr);
+    if why.contains("network namespaces need root") || why.contains("expected two CPUs") {
+        return testkit::skipped(why);
+    }
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{why}\n{said}");
+    let kept = kept(&directory.path().join("a.result.json"));
+    for name in ["aoe", "iscsi", "nvme"] {
+        let mut trials = kept["trials"].as_array().unwrap().iter();
+        let trial = trials.rfind(|trial| trial["cell"].as_str().unwrap().contains(name));
+        let trial = trial.unwrap_or_else(|| panic!("no trial of {name}: {kept}"));
+        let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{trial}"));
+        assert!(number(&trial["measures"]["iops"]) > 0.0);
+        // 4 KiB and some headers cross the wire with each operation, some in a frame together; how many
+        // operations there were between two looks is their mean's, so a part in twenty may be missing.
+        let bytes = number(&trial["wire_bytes_per_op"]);
+        assert!((3900.0..6000.0).contains(&bytes), "{name}: {bytes} bytes\n{trial}");
+        assert!(number(&trial["frames_per_op"]) > 0.5, "{trial}");
+        assert!(number(&trial["far"]["busy"]) > 0.0, "{trial}");
+        // Where others work beside it, what is ours cannot be told, and is not.
+        let cost = trial["measures"].get("cpu-per-op").map(number);
+        assert!(cost.is_some_and(|cost| cost > 0.0) != why.contains("is not told"), "{why}{trial}");
+    }
+    let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    assert!(!text(&left.stdout).contains("plateway-lab-"), "{}", text(&left.stdout));
+}
