@@ -119,6 +119,48 @@ fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
 }
 
 #[test]
+fn data_that_are_not_ours_are_read_as_they_are_and_never_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let plan = |systems: &str, pattern: &str| {
+        format!(
+            "name = \"found\"\nwindow = \"100ms\"\nwarm-up = \"0\"\n{systems}\
+             [load]\nblock-size = \"4k\"\npattern = \"{pattern}\"\n\
+             [[picture]]\nname = \"all\"\nsystems = [\"one\", \"other\"]\n"
+        )
+    };
+    let system =
+        |name: &str, disk: &str| format!("[[system]]\nname = \"{name}\"\ndisk = \"{disk}\"\n");
+    let data = vec![7; 1 << 20];
+    fs::write(at("data"), &data).unwrap();
+    let both = system("one", "file:data") + &system("other", "ram:1MiB");
+    fs::write(at("read.toml"), plan(&both, "randread")).unwrap();
+    let output = run(directory.path(), &["run", "read.toml"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(said.contains("it holds data, and was read as it was found (1 of 1 trials)"), "{said}");
+    for pattern in ["randwrite", "randrw"] {
+        fs::write(at("write.toml"), plan(&both, pattern)).unwrap();
+        let output = run(directory.path(), &["run", "write.toml", "--overwrite"]);
+        let why = flat(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(
+            why.contains("1 of 2 trials failed") && why.contains("file:data holds data"),
+            "{why}"
+        );
+    }
+    assert!(fs::read(at("data")).unwrap() == data);
+    // What an earlier trial wrote is ours, whichever system it is below.
+    let both = system("one", "file:new?create=1MiB") + &system("other", "file:new?create=1MiB");
+    for pattern in ["randwrite", "randrw"] {
+        fs::write(at("ours.toml"), plan(&both, pattern)).unwrap();
+        let output = run(directory.path(), &["run", "ours.toml", "--overwrite"]);
+        assert!(output.status.success(), "{pattern}: {}", text(&output.stderr));
+        fs::remove_file(at("new")).unwrap();
+    }
+}
+
+#[test]
 fn what_was_measured_before_an_interruption_is_kept_without_a_verdict() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("a.toml"), plan("", "")).unwrap();

@@ -30,6 +30,8 @@ use crate::commands::session::Interrupt;
 
 /// How much longer than its windows a load may take: to connect, and to wait for an answer.
 const SLACK: Duration = Duration::from_secs(90);
+/// How bench refuses to write what is not blank.
+const HOLDS_DATA: &str = "holds data";
 /// A trial from whose CPUs the machine's host took more than this is unsteady.
 const STEAL_MAX: f64 = 0.02;
 /// Above this share of a CPU, others work on an end's CPUs.
@@ -84,8 +86,8 @@ pub(super) struct Lab<'a> {
     pub(super) interrupt: &'a Interrupt,
     /// What each end's CPUs do while nobody does anything for us.
     pub(super) idle: Idle,
-    /// Systems whose data are ours, by their places.
-    pub(super) ours: RefCell<BTreeSet<usize>>,
+    /// Disks whose data are ours, as the plan names them: several systems may be over one.
+    pub(super) ours: RefCell<BTreeSet<String>>,
 }
 
 /// The share of its CPUs that an end uses by itself.
@@ -205,21 +207,28 @@ impl Lab<'_> {
         near: Option<&Namespace>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let system = &self.experiment.systems[cell.system];
-        let fills = cell.load.pattern.reads() && system.backing != Some(Backing::Null);
-        if !fills {
-            return self.measure(cell, uri, near, false);
-        }
-        match self.measure(cell, uri, near, true) {
-            Err(why) if why.to_string().contains("holds data") && !cell.load.pattern.writes() => {
+        let pattern = cell.load.pattern;
+        let fills = pattern.reads() && system.backing != Some(Backing::Null);
+        let done = match self.measure(cell, uri, near, fills) {
+            Err(why) if fills && !pattern.writes() && why.to_string().contains(HOLDS_DATA) => {
                 let (outcome, mut seen) = self.measure(cell, uri, near, false)?;
                 seen.notes.push("it holds data, and was read as it was found".to_owned());
-                Ok((outcome, seen))
+                return Ok((outcome, seen));
             }
-            Ok(done) => {
-                self.ours.borrow_mut().insert(cell.system);
-                Ok(done)
-            }
-            other => other,
+            other => other?,
+        };
+        if fills || pattern.writes() {
+            self.ours.borrow_mut().insert(self.disk(cell).to_owned());
+        }
+        Ok(done)
+    }
+
+    /// What holds the blocks of a cell, as the plan names it.
+    fn disk(&self, cell: &Cell) -> &str {
+        match &self.experiment.systems[cell.system].means {
+            Means::Disk { uri } => uri,
+            Means::Serve(serve) => &serve.disk,
+            Means::Target(target) => &target.uri,
         }
     }
 
@@ -227,7 +236,7 @@ impl Lab<'_> {
     fn bench(&self, cell: &Cell, uri: &str, near: Option<&Namespace>) -> miette::Result<Command> {
         let mut command = process::command(near, &super::list(&self.ends.near), &super::program()?);
         command.args(["bench", uri, "--json"]);
-        if self.ours.borrow().contains(&cell.system) {
+        if self.ours.borrow().contains(self.disk(cell)) {
             command.arg("--overwrite");
         }
         Ok(command)
@@ -248,9 +257,8 @@ impl Lab<'_> {
             }
         })
         .map_err(tell)?;
-        let last = ended.errors.lines().rev().find(|line| !line.trim().is_empty());
         if !ended.status.success() {
-            return Err(miette::miette!("{}", last.unwrap_or("bench ended without a word").trim()));
+            return Err(miette::miette!("{}", complaint(&ended.errors)));
         }
         serde_json::from_str(&ended.printed)
             .map_err(|error| miette::miette!("bench printed no JSON: {error}"))
@@ -336,6 +344,18 @@ impl Lab<'_> {
         seen.windows = windows.iops;
         seen.bench = said;
         Ok((TrialOutcome::Measured { measures, is_steady }, seen))
+    }
+}
+
+/// What a command of ours complained of, in a line: what stands behind `Error:`, with its help.
+fn complaint(errors: &str) -> String {
+    let begin = errors.find("Error:").map_or(0, |at| at + "Error:".len());
+    let words = errors[begin..].split_whitespace();
+    // A mark, and lines that lead to causes, are for terminals.
+    let words: Vec<&str> = words.filter(|word| word.chars().any(|c| c.is_ascii())).collect();
+    match words.as_slice() {
+        [] => "it ended without a word".to_owned(),
+        words => words.join(" "),
     }
 }
 
@@ -475,6 +495,14 @@ pub(super) fn tell(error: testbed::Error) -> miette::Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_complaint_is_a_line_with_its_help() {
+        let errors = "plateway: disk null: connected\nError:   × file:a holds data: expected zeros\n  │ seen 1\n  help: say so\n\n";
+        assert_eq!(complaint(errors), "file:a holds data: expected zeros seen 1 help: say so");
+        assert_eq!(complaint("killed\n"), "killed");
+        assert_eq!(complaint(" \n"), "it ended without a word");
+    }
 
     #[test]
     fn operations_between_two_moments_are_those_of_the_windows_there() {
