@@ -52,7 +52,14 @@ fn a_mistake_is_told_at_its_line_and_nothing_is_made() {
     fs::write(at("b.toml"), plan("delay:x,", "")).unwrap();
     let why = flat(&run(directory.path(), &["run", "b.toml"]).stderr);
     assert!(why.contains("cannot be run on this machine") && why.contains("system other"), "{why}");
-    fs::write(at("b.toml"), plan("", "").replace("ram:4MiB", "volume:v0")).unwrap();
+    fs::write(
+        at("b.toml"),
+        plan("", "").replace(
+            "disk = \"ram:4MiB\"",
+            "disk = \"volume:v0\"\nbacking = \"ram\"\ndurable = false",
+        ),
+    )
+    .unwrap();
     let why = flat(&run(directory.path(), &["run", "b.toml"]).stderr);
     assert!(why.contains("expected a disk that needs no configuration"), "{why}");
     let why = flat(&run(directory.path(), &["run", "c.toml"]).stderr);

@@ -250,11 +250,15 @@ fn a_request_that_does_not_come_back_is_told_by_whoever_waits_for_it() {
     let (tell, told) = std::sync::mpsc::channel();
     let read = access::Request::Read(Extent::new(0, 4096));
     running.add_client(ShardId(0), access::Access::new(whole, read, tell));
-    // It is begun in the turn in which it gets its memory.
+    // It is begun at the end of the turn in which it gets its memory. What comes before that turn ends
+    // finds it not begun yet, and has it refused, which would be told.
     let until = Instant::now() + HANG;
     while running.shards.reports().unwrap().iter().all(|one| one.pool.pool_used_bytes == 0) {
         assert!(Instant::now() < until, "the read never gets its memory");
     }
+    let early = told.recv_timeout(Duration::from_millis(50));
+    assert!(early.is_err(), "{early:?}");
+    running.shards.reports().unwrap();
     let quiesce = || Order::QuiesceVolume(whole);
     let error =
         running.shards.order("quiesce d0", Duration::from_millis(100), quiesce).unwrap_err();
