@@ -26,7 +26,7 @@ pub use counters::Counters;
 pub use cpu::{CpuLook, CpuUse};
 pub use error::{Error, Result};
 pub use interface::Interface;
-pub use namespaces::{Namespace, Namespaces, allowed};
+pub use namespaces::{Folder, Namespace, Namespaces, allowed};
 pub use network::{Cable, End, Network};
 pub use offloads::Offloads;
 pub use process::Server;

@@ -4,17 +4,19 @@
 //! In: a prefix and the names of the ends. A namespace is called by the prefix, our process's
 //! number, a number and the end, as in `plateway-bench-4711-0-target`. Who removes them is a shell
 //! in a session of its own, the sweeper, which waits for the end of a pipe from us: so they go even
-//! if this process is killed in a way that it cannot see. Should the sweeper be killed as well, what
+//! if this process is killed in a way that it cannot see, and with them whatever still runs in them,
+//! such as what went into the background. Should the sweeper be killed as well, what
 //! is left goes when the next one begins ([`remove_leftovers`]): what has the prefix and the number
-//! of a process that is no more, and nothing else. Files in shared memory that are called so are
-//! leftovers, too. Errors: no right to make namespaces, or no `ip`.
+//! of a process that is no more, and nothing else. Files in shared memory that are called so
+//! are leftovers, too, and so is a temporary [`Folder`] to the next one. Errors: no right to make namespaces, or no `ip`.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interface::Interface;
 use crate::network::{Cable, End, Network};
 use crate::tool::{self, ip};
@@ -42,8 +44,8 @@ impl Namespaces {
         let name = |end: &&str| Namespace { name: format!("{own}-{number}-{end}") };
         let made: Vec<Namespace> = ends.iter().map(name).collect();
         // A session of its own: what is typed at the terminal ends us and not this.
-        let script = "trap '' INT TERM HUP; cat > /dev/null; \
-                      for name; do ip netns delete \"$name\"; done";
+        let script = "trap '' INT TERM HUP; cat > /dev/null; for name; do \
+                      kill -KILL $(ip netns pids \"$name\"); ip netns delete \"$name\"; done";
         let mut sweeper = Command::new("setsid");
         sweeper.args(["sh", "-c", script, "sh"]).args(made.iter().map(Namespace::name));
         sweeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -136,21 +138,61 @@ pub fn own_name(prefix: &str) -> String {
     format!("{prefix}{}", std::process::id())
 }
 
-/// Removes what processes left behind that have ended without doing so: namespaces, and files in
-/// shared memory.
+/// Removes what processes left behind that have ended without doing so: namespaces with what runs in
+/// them, and files in shared memory.
 pub fn remove_leftovers(prefix: &str) {
-    let alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
     // Without `ip` there are none that we made.
     let namespaces = tool::run("ip", &["netns", "list"]).unwrap_or_default();
-    for name in leftovers(prefix, &namespaces, alive) {
+    for name in leftovers(prefix, &namespaces, is_alive) {
         // Somebody else may be doing the same: what is gone already is as good.
+        let left = tool::run("ip", &["netns", "pids", &name]).unwrap_or_default();
+        let script = "kill -KILL \"$@\"";
+        let pids: Vec<&str> = left.split_whitespace().collect();
+        let _ = tool::run("sh", &[&["-c", script, "sh"], &pids[..]].concat());
         let _ = ip(&["netns", "delete", &name]);
     }
-    let files = fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten();
+    remove_leftovers_in(Path::new(SHARED_MEMORY), prefix);
+}
+
+/// The same of the files and folders in a folder.
+fn remove_leftovers_in(folder: &Path, prefix: &str) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names: Vec<String> =
-        files.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    for name in leftovers(prefix, &names.join("\n"), alive) {
-        let _ = fs::remove_file(Path::new(SHARED_MEMORY).join(name));
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    for name in leftovers(prefix, &names.join("\n"), is_alive) {
+        let left = folder.join(name);
+        // One of the two it is, or another user's, who removes it.
+        let _ = fs::remove_file(&left).or_else(|_| fs::remove_dir_all(&left));
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// A folder of this process's for temporary files, which goes with the value; that of a process which
+/// was killed goes when the next one is made.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes it, for its owner alone; there is one of each prefix.
+    pub fn make(prefix: &str) -> Result<Self> {
+        remove_leftovers_in(&std::env::temp_dir(), prefix);
+        let path = std::env::temp_dir().join(own_name(prefix));
+        let made = fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|source| Error::System { doing: format!("make {}", path.display()), source })?;
+        Ok(Self(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -199,6 +241,40 @@ mod tests {
         assert!(exists(&name));
         drop(network);
         assert!(!exists(&name));
+    }
+
+    #[test]
+    fn what_went_into_the_background_goes_with_its_namespace() {
+        let Some(network) = crate::tests::pair() else { return };
+        let script = "sleep 600 > /dev/null 2>&1 & echo $!";
+        let pid = network.at("l").run("sh", &["-c", script]).unwrap();
+        let process = Path::new("/proc").join(pid.trim());
+        assert!(process.exists());
+        drop(network);
+        let end = Instant::now() + HANG;
+        // Whoever inherited it has to take note of its end.
+        let runs =
+            || fs::read_to_string(process.join("stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        while runs() {
+            assert!(Instant::now() < end, "{} still runs", process.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    #[test]
+    fn a_folder_goes_with_its_value_and_one_of_a_dead_process_with_the_next() {
+        let prefix = "plateway-testbed-folder-";
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let left = std::env::temp_dir().join(format!("{prefix}{}", ended.id()));
+        fs::create_dir_all(left.join("inside")).unwrap();
+        let folder = Folder::make(prefix).unwrap();
+        assert!(!left.exists() && folder.path().is_dir());
+        let again = Folder::make(prefix).unwrap_err().to_string();
+        assert!(again.contains(&folder.path().display().to_string()), "{again}");
+        let path = folder.path().to_owned();
+        drop(folder);
+        assert!(!path.exists());
     }
 
     #[test]
