@@ -8,6 +8,7 @@
 //!   `pseudowire`: virtual links.
 //! - `agreement`: values that all shards hold copies of, on a host of one shard.
 //! - `aoe`: a station that asks over AoE.
+//! - `cases`: tables of what is said in which case.
 //! - `nvme`: the host's side of NVMe/TCP, bytes in and bytes out; `iscsi`: an initiator's of iSCSI.
 //!
 //! It shares no logic with what it tests: of the product it knows `block`, `contract`,
@@ -16,6 +17,7 @@
 
 pub mod agreement;
 pub mod aoe;
+pub mod cases;
 pub mod iscsi;
 pub mod nvme;
 pub mod oracle;

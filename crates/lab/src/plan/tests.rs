@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::*;
+use testkit::cases::{judge, text_of};
 
 const GOOD: &str = include_str!("tests/good.toml");
 const MISTAKES: &str = include_str!("tests/mistakes.txt");
@@ -12,27 +13,6 @@ const DOCUMENTATION: &str = include_str!("../../../../docs/plans.md");
 /// What a text that must be good means.
 pub(super) fn good(text: &str) -> Experiment {
     Experiment::parse("plan.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
-}
-
-/// `GOOD` with lines replaced by what stands behind `@` and their number and below, or a text of
-/// its own behind `@alone`.
-fn text_of(case: &str) -> String {
-    if let Some(alone) = case.strip_prefix("@alone\n") {
-        return alone.to_owned();
-    }
-    let mut lines: Vec<String> = GOOD.lines().chain([""]).map(str::to_owned).collect();
-    let mut at = 0;
-    for line in case.lines() {
-        match line.strip_prefix('@') {
-            Some(start) => {
-                let (number, text) = start.split_once(' ').unwrap_or((start, ""));
-                at = number.parse::<usize>().expect("the number of a line") - 1;
-                text.clone_into(&mut lines[at]);
-            }
-            None => lines[at] += &format!("\n{line}"),
-        }
-    }
-    lines.join("\n")
 }
 
 #[test]
@@ -54,20 +34,7 @@ fn said(text: &str) -> Vec<String> {
 
 #[test]
 fn mistakes_are_said_as_the_table_has_them() {
-    let (mut rule, mut wrong) = ("", Vec::new());
-    for part in MISTAKES.split("\n\n").skip_while(|part| !part.starts_with("## ")) {
-        if part.starts_with("## ") {
-            rule = part;
-            continue;
-        }
-        let (case, expected) = part.split_once("\n    ").unwrap_or((part, ""));
-        let said = said(&text_of(case.trim_end())).join("\n    ");
-        if said != expected.trim_end() {
-            wrong.push(format!("{rule}\n\n{case}\n    {said}"));
-        }
-    }
-    assert!(wrong.is_empty(), "other things are said:\n\n{}", wrong.join("\n\n"));
-    assert!(rule.starts_with("## "), "no case was judged");
+    judge(MISTAKES, |case| said(&text_of(GOOD, case.trim_end())));
 }
 
 #[test]
