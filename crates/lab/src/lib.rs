@@ -4,9 +4,10 @@
 //! and when they were written), [`load`] (jobs that keep queues full or keep a schedule, and
 //! count), [`copier`] and its [`journal`], [`probe`] (is a disk blank), [`report`] (what is printed
 //! and stored), [`statistics`] (rounds in, verdicts out: when to run what, and whether a difference is
-//! real), [`plan`] (a plan file in, trials to run and verdicts out). What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a
-//! [`Guest`]: it is carried by a shard, asks for buffers and submits requests at a [`Desk`], and is
-//! told the time. Read [`guest`] first, then `load`.
+//! real), [`plan`] (a plan file in, trials to run and verdicts out), [`words`] (how people write a load).
+//! What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a [`Guest`]: it is
+//! carried by a shard, asks for buffers and submits requests at a [`Desk`], and is told the time. Read
+//! [`guest`] first, then `load`.
 
 pub mod copier;
 pub mod guest;
@@ -17,6 +18,7 @@ pub mod probe;
 pub mod report;
 pub mod stamp;
 pub mod statistics;
+pub mod words;
 pub mod workload;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The load: jobs that ask a volume for blocks, and the clock that decides what counts.
 //!
 //! *Closed loop*: each job keeps `depth` requests in flight. *Open loop* (`rate`): each job has a
-//! schedule, even or drawn ([`Arrivals`]), and a request that finds no free slot leaves late; its latency counts from the
-//! scheduled start either way, so a stall of the target is seen by every request that was due in it
-//! and not only by those that happened to be in flight ("coordinated omission", Tene). Latency ends
-//! when the completion reaches the job.
+//! schedule, even or drawn ([`Arrivals`]), and a request that finds no free slot leaves late; its
+//! latency counts from the scheduled start either way, so a stall of the target is seen by every
+//! request that was due in it and not only by those that happened to be in flight ("coordinated
+//! omission", Tene). Latency ends when the completion reaches the job.
 //!
 //! ```text
 //!   Warming --warm_up--> Measuring --time--> Draining --(verify: flush)--> Verifying --> Done

@@ -43,7 +43,6 @@ pub use model::{
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub use runner::{Progress, Purpose, Runner, Sized, Trial, TrialOutcome};
-pub use words::Pattern;
 
 impl Experiment {
     /// Reads and checks the text of a plan file; `name` is what messages call it.

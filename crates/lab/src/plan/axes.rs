@@ -12,7 +12,8 @@ use super::low::LowLoad;
 use super::mistake::{Mistake, Span};
 use super::model::{Arrivals, Load, Pace};
 use super::reader::{Low, Many, Scalar};
-use super::words::{self, Bytes, Expected, Pattern};
+use super::words::{self, Bytes, Expected};
+use crate::words::Pattern;
 
 /// The combinations of one table, and the cells of all pictures.
 pub(super) const COMBINATIONS_MAX: usize = 1_000;
@@ -27,6 +28,9 @@ struct Written {
     span: Span,
     values: usize,
 }
+
+const PATTERNS: &str =
+    "read, write, trim, randread, randwrite, randtrim, or a mix such as rw=75 or randrw=70,10";
 
 impl LowLoad {
     fn written(&self) -> Vec<Written> {
@@ -199,9 +203,10 @@ impl Checker<'_> {
         for word in written.iter().flat_map(|low| &low.get_ref().0) {
             match word.get_ref().parse::<Pattern>() {
                 Ok(pattern) => patterns.push((word.get_ref().as_str(), pattern)),
-                Err(expected) => {
-                    let message =
-                        format!("pattern: expected {expected}, seen {:?}", word.get_ref());
+                // In a plan all of the word is told, whatever part of it is wrong.
+                Err(_) => {
+                    let seen = word.get_ref();
+                    let message = format!("pattern: expected {PATTERNS}, seen {seen:?}");
                     self.push(Mistake::new(word.span(), message));
                 }
             }

@@ -9,7 +9,6 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::report::Counted;
 use crate::statistics::Better;
 
 /// What a trial is judged by.
@@ -90,18 +89,10 @@ impl Measure {
         100_000 / slower
     }
 
-    /// What a trial counted, of which a percentile is told only if its operations are enough;
-    /// `cpu_us` is of both ends, an operation.
-    pub fn of(counted: &Counted, cpu_us: Option<f64>) -> Measures {
-        let all = &counted.all;
-        let value = |measure: Measure| match measure {
-            Measure::Iops => Some(all.iops),
-            Measure::Throughput => Some(all.bytes_per_second),
-            Measure::LatencyMean => Some(all.latency_ns.mean),
-            Measure::CpuPerOp => cpu_us,
-            percentile => Some(all.latency_ns.percentile(percentile.word()) as f64),
-        };
-        let is_told = |measure: &Measure| counted.requests >= measure.operations_min();
+    /// What a trial of so many operations came to, by what it says of each measure; one for which there
+    /// were too few is not told.
+    pub fn of(operations: u64, value: impl Fn(Measure) -> Option<f64>) -> Measures {
+        let is_told = |measure: &Measure| operations >= measure.operations_min();
         let told = Measure::ALL.into_iter().filter(is_told);
         told.filter_map(|measure| Some((measure, value(measure)?))).collect()
     }
@@ -129,7 +120,6 @@ impl Serialize for Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Tally;
 
     #[test]
     fn a_percentile_needs_ten_operations_beyond_it() {
@@ -141,9 +131,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_too_seldom_is_not_told() {
-        let mut counted = Counted::of(&Tally::default());
-        counted.requests = 999;
-        let measures = Measure::of(&counted, None);
+        let measures = Measure::of(999, |measure| (measure != Measure::CpuPerOp).then_some(1.0));
         assert!(measures.contains_key(&Measure::P95) && measures.contains_key(&Measure::Iops));
         assert!(
             !measures.contains_key(&Measure::P99) && !measures.contains_key(&Measure::CpuPerOp)

@@ -10,9 +10,8 @@ use serde::Serialize;
 use contract::Poll;
 
 use super::measure::Measure;
-use super::words::Pattern;
 use crate::statistics::Plan;
-use crate::workload::Workload;
+use crate::words::Pattern;
 
 /// A plan that was checked.
 #[derive(Clone, Debug)]
@@ -210,20 +209,6 @@ pub enum Pace {
     Closed { depth: u32 },
     /// By a schedule, so many a second of all jobs together.
     Open { rate: u64, arrivals: Arrivals },
-}
-
-impl Load {
-    /// The requests of it on a disk of so many bytes.
-    pub fn workload(&self, disk_bytes: u64) -> Workload {
-        Workload {
-            random: self.pattern.random,
-            read_percent: self.pattern.read_percent,
-            trim_percent: self.pattern.trim_percent,
-            block_bytes: self.block_bytes,
-            offset_bytes: 0,
-            range_bytes: self.size.map_or(disk_bytes, |size| size.min(disk_bytes)),
-        }
-    }
 }
 
 /// What a trial measures: a system, over a path where it needs one, under a load.

@@ -6,8 +6,9 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 use std::time::Duration;
+
+use crate::words;
 
 /// What was expected in place of a word.
 pub(super) type Expected = String;
@@ -53,31 +54,13 @@ pub(super) fn number(text: &str, range: RangeInclusive<u64>) -> Result<u64, Expe
 
 /// A number of at least one, with `k` for thousands and `m` for millions.
 pub(super) fn count(text: &str, most: u64) -> Result<u64, Expected> {
-    let lower = text.to_ascii_lowercase();
-    let (number, factor) = match (lower.strip_suffix('k'), lower.strip_suffix('m')) {
-        (Some(number), _) => (number, 1_000),
-        (_, Some(number)) => (number, 1_000_000),
-        _ => (&*lower, 1),
-    };
-    let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    let number = number.filter(|number| (1..=most).contains(number));
+    let number = words::count(text).filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| format!("a number from 1 to {most}, such as 500 or 10k"))
 }
 
 /// A time: a number of seconds, or one with a unit.
 pub(super) fn time(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, Expected> {
-    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "ms" => Some(1e-3),
-        "" | "s" => Some(1.0),
-        "m" | "min" => Some(60.0),
-        "h" => Some(3600.0),
-        _ => None,
-    };
-    let seconds = number.parse::<f64>().ok().zip(seconds).map(|(number, unit)| number * unit);
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| range.contains(time)).ok_or_else(|| {
+    words::time(text).filter(|time| range.contains(time)).ok_or_else(|| {
         let (least, most) = (Span(*range.start()), Span(*range.end()));
         format!("a time from {least} to {most}, such as 500ms, 10s or 2m")
     })
@@ -104,72 +87,6 @@ pub(super) fn bit_rate(text: &str) -> Result<u64, Expected> {
         .and_then(|(number, factor)| number.trim_end().parse::<u64>().ok()?.checked_mul(*factor));
     let bits = bits.filter(|bits| (64_000..=400_000_000_000).contains(bits));
     bits.ok_or_else(|| "a rate from 64kbit to 400Gbit, such as 1Gbit".to_owned())
-}
-
-/// What a job does: in order or at random, and which share of it reads. `bench`'s words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pattern {
-    /// Whether offsets are drawn at random.
-    pub random: bool,
-    /// Of a hundred requests, how many read.
-    pub read_percent: u8,
-    /// Of a hundred requests, how many trim; the rest writes.
-    pub trim_percent: u8,
-}
-
-impl Pattern {
-    /// Whether some of its requests read.
-    pub fn reads(self) -> bool {
-        self.read_percent > 0
-    }
-
-    /// Whether some of its requests change what is there.
-    pub fn writes(self) -> bool {
-        self.read_percent < 100
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = Expected;
-
-    fn from_str(text: &str) -> Result<Pattern, Expected> {
-        let expected = || {
-            "read, write, trim, randread, randwrite, randtrim, or a mix such as rw=75 or randrw=70,10"
-                .to_owned()
-        };
-        let (word, share) =
-            text.split_once('=').map_or((text, None), |(word, share)| (word, Some(share)));
-        let word = if word == "readwrite" { "rw" } else { word };
-        let (random, word) = word.strip_prefix("rand").map_or((false, word), |rest| (true, rest));
-        let (read_percent, trim_percent) = match (word, share) {
-            ("read", None) => (100, 0),
-            ("write", None) => (0, 0),
-            ("trim", None) => (0, 100),
-            ("rw", None) => (50, 0),
-            ("rw", Some(share)) => {
-                let (reads, trims) = share.split_once(',').unwrap_or((share, "0"));
-                let percent =
-                    |text: &str| text.parse::<u8>().ok().filter(|percent| *percent <= 100);
-                let both = percent(reads).zip(percent(trims));
-                both.filter(|(reads, trims)| reads + trims <= 100).ok_or_else(expected)?
-            }
-            _ => return Err(expected()),
-        };
-        Ok(Pattern { random, read_percent, trim_percent })
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let random = if self.random { "rand" } else { "" };
-        match (self.read_percent, self.trim_percent) {
-            (100, _) => write!(f, "{random}read"),
-            (_, 100) => write!(f, "{random}trim"),
-            (0, 0) => write!(f, "{random}write"),
-            (reads, 0) => write!(f, "{random}rw={reads}"),
-            (reads, trims) => write!(f, "{random}rw={reads},{trims}"),
-        }
-    }
 }
 
 /// Bytes as the largest binary unit that divides them: `64KiB`, `1536MiB`.
@@ -242,18 +159,6 @@ mod tests {
         assert_eq!(bit_rate("1Gbit"), Ok(1_000_000_000));
         assert_eq!(bit_rate("100 Mbit"), Ok(100_000_000));
         assert!(bit_rate("1G").is_err() && bit_rate("1bit").is_err());
-    }
-
-    #[test]
-    fn patterns_are_written_as_they_are_read() {
-        for text in ["read", "randwrite", "trim", "randtrim", "rw=75", "randrw=70,10"] {
-            assert_eq!(text.parse::<Pattern>().expect(text).to_string(), text);
-        }
-        assert_eq!("randrw".parse::<Pattern>().expect("a mix").read_percent, 50);
-        assert_eq!("readwrite=75".parse::<Pattern>(), "rw=75".parse());
-        for wrong in ["", "rand", "randreadwrite", "randread=5", "rw=101", "rw=60,50", "rw=1,2,3"] {
-            assert!(wrong.parse::<Pattern>().is_err(), "{wrong}");
-        }
     }
 
     #[test]
