@@ -8,7 +8,6 @@
 //! Exit codes: 1 an error, a request that failed or did not come back, or data that were wrong; 130
 //! an interruption.
 
-pub(super) mod environment;
 mod filling;
 mod picture;
 mod settling;
@@ -25,6 +24,7 @@ use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
 use lab::workload::Workload;
 use lab::{Phase, Place, Progress};
 
+use super::environment::environment;
 use super::session::{Interrupt, Opening, Outcome, Session};
 use super::workload_host::Reading;
 use super::{Ended, INTERRUPTED};
@@ -34,7 +34,6 @@ use crate::config::text::Count;
 use crate::config::uri::DiskUri;
 use crate::control;
 
-use environment::environment;
 use settling::Settling;
 
 /// From here on a thread of the bench may be what limits: the rest goes to waiting between turns.

@@ -13,6 +13,7 @@ mod demo;
 mod disks;
 pub(crate) mod dissect;
 mod edit;
+mod environment;
 mod group;
 mod init;
 mod lab;

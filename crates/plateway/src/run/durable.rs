@@ -35,10 +35,18 @@ pub(super) fn replace<F: Files>(files: &F, path: &Path, text: &str) -> io::Resul
     let directory = above(path);
     make_directory(files, directory)?;
     let beside = path.with_added_extension("new");
-    let file = files.create(&beside, text)?;
-    files.sync(&file)?;
-    files.rename(&beside, path)?;
+    let written = files.create(&beside, text).and_then(|file| files.sync(&file));
+    if let Err(error) = written.and_then(|()| files.rename(&beside, path)) {
+        // Half a file is nobody's.
+        let _ = files.remove(&beside);
+        return Err(error);
+    }
     files.sync_directory(directory)
+}
+
+/// The same, of the file system's own files.
+pub(crate) fn replace_file(path: &Path, text: &str) -> io::Result<()> {
+    replace(&System, path, text)
 }
 
 /// What a file holds, if it is there, and is there to stay.
