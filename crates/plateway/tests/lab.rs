@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{flat, plateway, text};
 use rustix::process::{Pid, Signal, kill_process};
@@ -180,7 +180,7 @@ fn what_was_measured_before_an_interruption_is_kept_without_a_verdict() {
     let home = std::env::temp_dir().join(format!("plateway-lab-{}", child.id()));
     while !home.join("trial-4").exists() {
         assert!(Instant::now() < until, "it never comes so far");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     kill_process(pid, Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -194,6 +194,167 @@ fn what_was_measured_before_an_interruption_is_kept_without_a_verdict() {
     assert!((3..=5).contains(&kept["trials"].as_array().unwrap().len()), "{kept}");
 }
 
+/// A plan that draws two disks of this process, each once.
+const DRAWN: &str = "name = \"drawn\"\nwindow = \"100ms\"\nwarm-up = \"0\"\n\
+    [[system]]\nname = \"one\"\ndisk = \"ram:1MiB\"\n\
+    [[system]]\nname = \"other\"\ndisk = \"null:1MiB\"\n\
+    [[picture]]\nname = \"both\"\nsystems = [\"one\", \"other\"]\n";
+
+#[test]
+fn what_is_no_file_of_results_is_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("a.toml"), DRAWN).unwrap();
+    fs::write(at("precious"), "precious").unwrap();
+    std::os::unix::fs::symlink("precious", at("link.json")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
+    fs::create_dir_all(at("page.html")).unwrap();
+    for (result, words) in [
+        ("a.toml", "it is the plan"),
+        ("pipe", "a device, a folder or a link"),
+        ("link.json", "a device, a folder or a link"),
+        ("page.json", "page.html: expected a file or none"),
+        ("nowhere/a.json", "nowhere: there is no such folder"),
+    ] {
+        let output = run(directory.path(), &["run", "a.toml", "--result", result, "--overwrite"]);
+        let why = flat(&output.stderr);
+        assert!(output.status.code() == Some(1) && why.contains(words), "{result}: {why}");
+        assert!(text(&output.stdout).is_empty(), "something was measured for {result}");
+    }
+    assert_eq!(fs::read_to_string(at("a.toml")).unwrap(), DRAWN);
+    assert_eq!(fs::read_to_string(at("precious")).unwrap(), "precious");
+}
+
+#[test]
+fn what_was_measured_is_told_where_it_cannot_be_kept_and_kept_where_it_cannot_be_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = directory.path().join("small");
+    fs::create_dir(&small).unwrap();
+    fs::write(directory.path().join("a.toml"), DRAWN).unwrap();
+    let mounts = "mount -t tmpfs -o size=4k tmpfs \"$0\"";
+    if let Some(mut command) = common::mounted(mounts, &small) {
+        command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+        command.args(["lab", "run", "a.toml", "--result", "small/a.json"]);
+        let output = command.output().unwrap();
+        let (said, why) = (text(&output.stdout), flat(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(why.contains("small/a.json: No space left on device"), "{why}");
+        assert!(
+            said.contains("IOPS") && said.contains("one, 4KiB") && !said.contains("kept:"),
+            "{said}"
+        );
+    }
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = lab(directory.path(), &["run", "a.toml"]).stdout(full).output().unwrap();
+    let why = flat(&output.stderr);
+    assert!(!output.status.success() && why.contains("No space left on device"), "{why}");
+    assert_eq!(
+        kept(&directory.path().join("a.result.json"))["trials"].as_array().unwrap().len(),
+        2
+    );
+}
+
+#[test]
+fn two_run_at_once_and_what_a_killed_one_left_goes_with_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    // Of the folder that a run leaves: not where others' runs have theirs.
+    let temporary = directory.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    fs::write(directory.path().join("a.toml"), DRAWN).unwrap();
+    let begin = |result: &str| {
+        let mut command = lab(directory.path(), &["run", "a.toml", "--result", result]);
+        command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let folders = || fs::read_dir(&temporary).unwrap().count();
+    let until = Instant::now() + common::HANG;
+    let mut killed = begin("killed.json");
+    while folders() == 0 {
+        assert!(Instant::now() < until, "it never begins");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(folders(), 1, "who is killed removes nothing");
+    let mut both = [begin("one.json"), begin("other.json")];
+    assert!(both.iter_mut().all(|run| run.wait().unwrap().success()));
+    assert_eq!(folders(), 0, "what was left is still there");
+    for name in ["one.json", "other.json", "one.html", "other.html"] {
+        assert!(directory.path().join(name).exists(), "{name}");
+    }
+    assert!(!directory.path().join("killed.json").exists());
+}
+
+/// A plan that draws a target which its own commands start, at the far end.
+fn of_target(target: &str) -> String {
+    format!(
+        "name = \"own\"\nwindow = \"100ms\"\nwarm-up = \"0\"\n\
+         [[system]]\nname = \"own\"\nbacking = \"ram\"\ndurable = false\ntarget = {{ {target} }}\n\
+         [[path]]\nname = \"lan\"\n[[picture]]\nname = \"own\"\nsystems = [\"own\"]\n"
+    )
+}
+
+#[test]
+fn a_target_is_started_by_its_own_commands_and_ends_with_its_trial() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = plateway();
+    let program = program.get_program().to_str().unwrap();
+    // One that stays in the foreground, and one that goes into the background and is never stopped.
+    let serve = format!("{program} serve ram:4MiB --nvme 10.77.0.1:4420 --hosts any");
+    let words = serve.split(' ').map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
+    let background = format!("\"sh\", \"-c\", \"{serve} > /dev/null 2>&1 &\"");
+    let uri = "uri = \"nvme+tcp://10.77.0.1:4420/nqn.2026-11.net.plateway:v0/1\"";
+    for start in [words, background] {
+        let plan = of_target(&format!("start = [{start}], {uri}"));
+        fs::write(directory.path().join("a.toml"), plan).unwrap();
+        let mut command = lab(directory.path(), &["run", "a.toml", "--overwrite"]);
+        let output = command.env("STATE_DIRECTORY", directory.path()).output().unwrap();
+        let why = flat(&output.stderr);
+        if why.contains("network namespaces need root") {
+            return testkit::skipped(why);
+        }
+        assert!(output.status.success(), "{start}: {why}");
+        let kept = kept(&directory.path().join("a.result.json"));
+        assert!(kept["trials"][0]["measures"]["iops"].as_f64().unwrap() > 0.0, "{kept}");
+    }
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let commands = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+    let is_its = |command: &Vec<u8>| flat(command).contains("--nvme\u{0}10.77.0.1:4420");
+    assert_eq!(commands.filter(is_its).count(), 0, "it still runs");
+}
+
+#[test]
+fn a_target_that_never_is_ready_keeps_nobody_who_wants_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let asked = directory.path().join("asked");
+    let plan = of_target(&format!(
+        "start = [\"sleep\", \"600\"], ready = [\"sh\", \"-c\", \"echo >> {}; false\"], uri = \"iscsi://10.77.0.1/iqn.2026-11.a:b/0\"",
+        asked.display()
+    ));
+    fs::write(directory.path().join("a.toml"), plan).unwrap();
+    let mut command = lab(directory.path(), &["run", "a.toml"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let home = std::env::temp_dir().join(format!("plateway-lab-{}", child.id()));
+    let until = Instant::now() + common::HANG;
+    let times = || fs::read(&asked).map_or(0, |lines| lines.len());
+    while times() == 0 {
+        if !home.exists() && fs::read_link(format!("/proc/{}/exe", child.id())).is_err() {
+            let why = flat(&child.wait_with_output().unwrap().stderr);
+            assert!(why.contains("network namespaces need root"), "{why}");
+            return testkit::skipped(why);
+        }
+        assert!(Instant::now() < until, "it never comes so far");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let before = times();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
+    // It is asked many times a second, for half a minute.
+    assert!(times() <= before + 3, "asked {} times more", times() - before);
+    assert!(!home.exists());
+}
+
 #[test]
 fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
     let directory = tempfile::tempdir().unwrap();
@@ -201,9 +362,10 @@ fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
         [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:4MiB\" }\n\
         [[system]]\nname = \"iscsi\"\nserve = { protocol = \"iscsi\", disk = \"ram:4MiB\", digests = \"both\" }\n\
         [[system]]\nname = \"nvme\"\nserve = { protocol = \"nvme\", disk = \"ram:4MiB\", poll = \"never\" }\n\
+        [[system]]\nname = \"door\"\nserve = { protocol = \"aoe\", disk = \"ram:4MiB\", access = \"xdp\" }\n\
         [[path]]\nname = \"lan\"\nmtu = 9000\n\
         [load]\nblock-size = \"4k\"\npattern = \"randrw=70\"\ndepth = 4\n\
-        [[picture]]\nname = \"all\"\nsystems = [\"aoe\", \"iscsi\", \"nvme\"]\n";
+        [[picture]]\nname = \"all\"\nsystems = [\"aoe\", \"iscsi\", \"nvme\", \"door\"]\n";
     fs::write(directory.path().join("a.toml"), plan).unwrap();
     let output = run(directory.path(), &["run", "a.toml"]);
     let why = flat(&output.stderr);
@@ -213,7 +375,7 @@ fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
     let said = text(&output.stdout);
     assert!(output.status.success(), "{why}\n{said}");
     let kept = kept(&directory.path().join("a.result.json"));
-    for name in ["aoe", "iscsi", "nvme"] {
+    for name in ["aoe", "iscsi", "nvme", "door"] {
         let mut trials = kept["trials"].as_array().unwrap().iter();
         let trial = trials.rfind(|trial| trial["cell"].as_str().unwrap().contains(name));
         let trial = trial.unwrap_or_else(|| panic!("no trial of {name}: {kept}"));

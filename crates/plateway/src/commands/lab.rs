@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use lab::plan::{Experiment, Purpose, Runner, TrialOutcome};
 use lab::statistics::Stop;
+use testbed::Folder;
 
 use super::session::Interrupt;
 use super::{Ended, INTERRUPTED, print, print_json, show};
@@ -109,22 +110,28 @@ fn run_plan(args: &LabRunArgs) -> miette::Result<()> {
     let ends = Ends::of_this_machine();
     machine::check(&experiment, &ends, &args.plan)?;
     let file = args.result.clone().unwrap_or_else(|| args.plan.with_extension("result.json"));
-    picture::may_be_made(&file, args.overwrite)?;
+    picture::may_be_made(&file, &args.plan, args.overwrite)?;
     // Before the first trial: from here on a signal ends it in order.
     let interrupt = Interrupt::watch()?;
-    let home = Home::make()?;
+    let home = Folder::make(far::PREFIX).map_err(trial::tell)?;
     let idle = Idle::measure(&ends, IDLE)?;
     machine::check_idle(&experiment, idle)?;
     let ours = RefCell::new(BTreeSet::new());
     let lab =
-        Lab { experiment: &experiment, ends, home: &home.0, interrupt: &interrupt, idle, ours };
+        Lab { experiment: &experiment, ends, home: home.path(), interrupt: &interrupt, idle, ours };
     let (results, trials) = run_trials(&lab);
     let was_stopped = interrupt.is_raised();
     let kept = Kept::new(&text, &lab, &results, &trials);
-    picture::keep(&file, &kept)?;
-    match args.json {
-        true => print_json(&kept)?,
-        false => print(&picture::table(&experiment, &results, &trials, &file))?,
+    // What took so long to measure is told also where it cannot be kept, and kept where it cannot be told.
+    let is_kept = picture::keep(&file, &kept);
+    let told = match args.json {
+        true => print_json(&kept),
+        false => print(&picture::table(&experiment, &results, &trials)),
+    };
+    is_kept.and(told)?;
+    if !args.json {
+        let page = picture::page_of(&file);
+        print(&format!("\nkept: {}, page: {}\n", file.display(), page.display()))?;
     }
     if was_stopped {
         let words = format!("interrupted: what was measured is in {}", file.display());
@@ -167,37 +174,4 @@ fn run_trials(lab: &Lab<'_>) -> (lab::plan::Results, Vec<Told>) {
     }
     line.end();
     (runner.finish(), trials)
-}
-
-/// A folder for what trials leave, which goes with the value.
-struct Home(PathBuf);
-
-impl Home {
-    fn make() -> miette::Result<Home> {
-        remove_leftovers(&std::env::temp_dir());
-        let path = std::env::temp_dir().join(format!("{}{}", far::PREFIX, std::process::id()));
-        std::fs::create_dir(&path)
-            .map_err(|error| miette::miette!("cannot make {}: {error}", path.display()))?;
-        Ok(Home(path))
-    }
-}
-
-/// Removes the folders of labs that were killed.
-fn remove_leftovers(folder: &Path) {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()) {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let pid = name.strip_prefix(far::PREFIX).and_then(|pid| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            // Somebody else's may not be removed by us.
-            let _ = std::fs::remove_dir_all(&path);
-        }
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        // What cannot be removed is in a folder that the system clears.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -375,6 +375,11 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// To go on, or not once it came, which is noticed by this.
+    pub(crate) fn flow(&self) -> ControlFlow<()> {
+        if self.is_raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
     /// Whether it came, which is noticed by this.
     pub(crate) fn is_raised(&self) -> bool {
         let raised = self.raised.load(Relaxed);

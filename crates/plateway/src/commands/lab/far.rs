@@ -16,13 +16,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::plan;
-use lab::plan::{Digests, Protocol, Serve, Target};
-use rustix::process::{Pid, Signal, kill_process};
+use lab::plan::{Access, Digests, Protocol, Serve, Target};
 use testbed::network::{Cable, End};
 use testbed::{Namespace, Network, Server, load, process};
 
 use super::Ends;
 use super::trial::tell;
+use crate::commands::session::Interrupt;
 use crate::config::text::quoted;
 
 /// The names of all that the lab makes begin so.
@@ -66,6 +66,7 @@ pub(super) fn serve(
     at: &Namespace,
     ends: &Ends,
     home: &Path,
+    interrupt: &Interrupt,
 ) -> miette::Result<Server> {
     let file = home.join("plateway.toml");
     fs::write(&file, configuration(serve, ends, home))
@@ -77,13 +78,17 @@ pub(super) fn serve(
     command.env("XDG_STATE_HOME", home);
     let log = home.join("serve.log");
     let mut server = Server::start(command, &log).map_err(tell)?;
-    wait_until_ready(&mut server, home)?;
+    wait_until_ready(&mut server, home, interrupt)?;
+    if serve.access == Some(Access::Xdp) {
+        // A program at the door runs before frames are steered, on the sender's CPU unless the interface
+        // has a thread of its own.
+        at.interface(FAR).thread_on(ends.far[0]).map_err(tell)?;
+    }
     Ok(server)
 }
 
 /// A target that a plan starts by its own commands, in the foreground or not.
 pub(super) struct Foreign {
-    at: Namespace,
     stop: Option<Command>,
     server: Server,
 }
@@ -92,13 +97,14 @@ impl Foreign {
     /// Starts it at the far end, and waits until its own command says that it is ready.
     pub(super) fn start(
         target: &Target,
-        at: Namespace,
+        at: &Namespace,
         ends: &Ends,
         home: &Path,
+        interrupt: &Interrupt,
     ) -> miette::Result<Foreign> {
         let command = |words: &Vec<String>| {
             let program = Path::new(&words[0]);
-            let mut command = process::command(Some(&at), &super::list(&ends.far), program);
+            let mut command = process::command(Some(at), &super::list(&ends.far), program);
             command.args(&words[1..]).current_dir(home);
             command
         };
@@ -106,10 +112,10 @@ impl Foreign {
         let server =
             Server::start(command(&target.start), &home.join("target.log")).map_err(tell)?;
         let stop = target.stop.as_ref().map(command);
-        let mut foreign = Foreign { at: at.clone(), stop, server };
+        let mut foreign = Foreign { stop, server };
         let end = Instant::now() + START;
         while let Some(ready) = &target.ready {
-            let asked = load::watch(command(ready), START, |_, _| ControlFlow::Continue(()));
+            let asked = load::watch(command(ready), START, |_, _| interrupt.flow());
             let asked = asked.map_err(tell)?;
             if asked.status.success() {
                 break;
@@ -120,7 +126,7 @@ impl Foreign {
                 let words = foreign.server.words();
                 return Err(miette::miette!("{name} is not ready: {said} {words}"));
             }
-            std::thread::sleep(AGAIN);
+            pause(interrupt)?;
         }
         Ok(foreign)
     }
@@ -136,21 +142,15 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
+        // What it does not stop ends with its namespace.
         if let Some(stop) = self.stop.take() {
             let _ = load::watch(stop, START, |_, _| ControlFlow::Continue(()));
-        }
-        // What went into the background and was not stopped is the namespace's last.
-        let left = self.at.run("ip", &["netns", "pids", self.at.name()]).unwrap_or_default();
-        for pid in left.split_whitespace().filter_map(|pid| pid.parse().ok()) {
-            if let Some(pid) = Pid::from_raw(pid) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
         }
     }
 }
 
 /// A server answers on its control socket once all of it is there.
-fn wait_until_ready(server: &mut Server, home: &Path) -> miette::Result<()> {
+fn wait_until_ready(server: &mut Server, home: &Path, interrupt: &Interrupt) -> miette::Result<()> {
     let client = crate::control::Client::new(&home.join("control.sock"));
     let end = Instant::now() + START;
     while client.status().is_err() {
@@ -158,8 +158,17 @@ fn wait_until_ready(server: &mut Server, home: &Path) -> miette::Result<()> {
         if Instant::now() > end {
             return Err(miette::miette!("plateway serve does not answer: {}", server.words()));
         }
-        std::thread::sleep(AGAIN);
+        pause(interrupt)?;
     }
+    Ok(())
+}
+
+/// A moment until somebody is asked again; an error once the lab is to end.
+pub(super) fn pause(interrupt: &Interrupt) -> miette::Result<()> {
+    if interrupt.is_raised() {
+        return Err(miette::miette!("interrupted"));
+    }
+    std::thread::sleep(AGAIN);
     Ok(())
 }
 

@@ -81,13 +81,14 @@ fn systems(experiment: &Experiment, ends: &Ends) -> Vec<String> {
     for system in &experiment.systems {
         let name = &system.name;
         let mut disk = |uri: &str| {
-            match uri.parse::<DiskUri>() {
-            Err(why) => lines.push(format!("system {name}: {uri}: {why}")),
-            Ok(disk) if matches!(disk.innermost(), DiskUri::Volume { .. }) => lines.push(format!(
-                "system {name}: {uri}: expected a disk that needs no configuration, seen a volume of one (name what is below it)"
-            )),
-            Ok(_) => {}
-        }
+            let why = match uri.parse::<DiskUri>() {
+                Ok(disk) if matches!(disk.innermost(), DiskUri::Volume { .. }) => {
+                    "expected a disk that needs no configuration, seen a volume of one (name what is below it)".to_owned()
+                }
+                Ok(_) => return,
+                Err(why) => why.to_string(),
+            };
+            lines.push(format!("system {name}: {uri}: {why}"));
         };
         match &system.means {
             Means::Disk { uri } => disk(uri),

@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use super::Ends;
 use super::trial::{Lab, Seen};
-use crate::commands::bench::environment::environment;
+use crate::commands::environment::environment;
+use crate::run::replace_file;
 
 /// All that is kept of a plan that ran.
 #[derive(Debug, Serialize)]
@@ -103,61 +104,66 @@ impl Told {
     }
 }
 
-/// An error if a result file may not be made.
-pub(super) fn may_be_made(file: &Path, overwrites: bool) -> miette::Result<()> {
-    let both = [file.to_owned(), page_of(file)];
-    if let Some(there) = both.iter().find(|file| file.exists())
-        && !overwrites
-    {
-        return Err(miette::miette!(
-            help = "name another with --result, or say --overwrite if it may be lost",
-            "{}: expected no such file, for what comes of the plan, and it is there",
-            there.display()
-        ));
-    }
-    if file == page_of(file) {
+/// An error if the result file of a plan, and the page beside it, may not be made: found before an
+/// hour was measured.
+pub(super) fn may_be_made(file: &Path, plan: &Path, overwrites: bool) -> miette::Result<()> {
+    let page = page_of(file);
+    if *file == page {
         return Err(miette::miette!(
             "--result {}: expected another ending than .html, which the page has",
             file.display()
         ));
     }
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder.is_none_or(Path::is_dir) {
-        true => Ok(()),
-        false => Err(miette::miette!("{}: there is no such folder", file.display())),
+    for one in [file, &page] {
+        let name = one.display();
+        let known = |path: &Path| path.canonicalize().ok();
+        if known(one).is_some_and(|one| known(plan) == Some(one)) {
+            return Err(miette::miette!(
+                "{name}: expected a file for what comes of the plan, and it is the plan"
+            ));
+        }
+        match one.symlink_metadata() {
+            Ok(seen) if !seen.is_file() => {
+                return Err(miette::miette!(
+                    "{name}: expected a file or none, and it is a device, a folder or a link"
+                ));
+            }
+            Ok(_) if !overwrites => {
+                return Err(miette::miette!(
+                    help = "name another with --result, or say --overwrite if it may be lost",
+                    "{name}: expected no such file, for what comes of the plan, and it is there"
+                ));
+            }
+            _ => {}
+        }
     }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(miette::miette!("{}: there is no such folder", folder.display()));
+    }
+    // Whether it may be written is known by doing it.
+    let tried = file.with_added_extension(format!("try-{}", std::process::id()));
+    std::fs::write(&tried, "").and_then(|()| std::fs::remove_file(&tried)).map_err(|error| {
+        miette::miette!("cannot write what comes of it to {}: {error}", file.display())
+    })
 }
 
-/// Writes the result file, and the page beside it.
+/// Writes the result file, and the page beside it, each whole or not at all.
 pub(super) fn keep(file: &Path, kept: &Kept<'_>) -> miette::Result<()> {
     let tell = |error: &dyn std::fmt::Display| {
         miette::miette!("cannot write what came of it to {}: {error}", file.display())
     };
     let value = serde_json::to_value(kept).map_err(|error| tell(&error))?;
     let text = serde_json::to_string_pretty(&value).map_err(|error| tell(&error))?;
-    write(file, text + "\n")?;
+    replace_file(file, &(text + "\n")).map_err(|error| tell(&error))?;
     let page = page::page(&value).map_err(|error| tell(&error))?;
-    write(&page_of(file), page.html)
+    replace_file(&page_of(file), &page.html).map_err(|error| tell(&error))
 }
 
 /// The page of a result file.
 pub(super) fn page_of(file: &Path) -> PathBuf {
     file.with_extension("html")
-}
-
-/// Writes a file, whole or not at all.
-fn write(file: &Path, text: String) -> miette::Result<()> {
-    let tell = |error: &dyn std::fmt::Display| {
-        miette::miette!("cannot write what came of it to {}: {error}", file.display())
-    };
-    let beside = file.with_extension(format!("part-{}", std::process::id()));
-    std::fs::write(&beside, text + "\n").and_then(|()| std::fs::rename(&beside, file)).map_err(
-        |error| {
-            // Half a file is nobody's.
-            let _ = std::fs::remove_file(&beside);
-            tell(&error)
-        },
-    )
 }
 
 /// What a plan would do.
@@ -205,12 +211,7 @@ impl Line {
 }
 
 /// What each cell did, and what is said of it.
-pub(super) fn table(
-    experiment: &Experiment,
-    results: &Results,
-    trials: &[Told],
-    file: &Path,
-) -> String {
+pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told]) -> String {
     let heads = ["", "IOPS", "MB/s", "p50", "p99", "CPU near", "CPU far", "B/op on the wire"];
     let mut table = crate::control::table(&heads);
     for cell in experiment.cells() {
@@ -243,7 +244,6 @@ pub(super) fn table(
     for ((cell, note), (count, all)) in notes(trials) {
         let _ = writeln!(text, "note: {cell}: {note} ({count} of {all} trials)");
     }
-    let _ = writeln!(text, "\nkept: {}, page: {}", file.display(), page_of(file).display());
     text
 }
 

@@ -11,7 +11,6 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -154,12 +153,14 @@ impl Lab<'_> {
         let uri = match (&system.means, &network) {
             (Means::Disk { uri }, _) => uri.clone(),
             (Means::Serve(serve), Some(network)) => {
-                server = Some(far::serve(serve, network.at("far"), &self.ends, &home)?);
+                let far = network.at("far");
+                server = Some(far::serve(serve, far, &self.ends, &home, self.interrupt)?);
                 far::uri(serve)
             }
             (Means::Target(target), Some(network)) => {
-                let far = network.at("far").clone();
-                let mut running = far::Foreign::start(target, far, &self.ends, &home)?;
+                let far = network.at("far");
+                let mut running =
+                    far::Foreign::start(target, far, &self.ends, &home, self.interrupt)?;
                 if target.ready.is_none() {
                     self.try_until_there(cell, &mut running, target, near)?;
                 }
@@ -192,9 +193,7 @@ impl Lab<'_> {
                 Err(why) if Instant::now() > end => return Err(why),
                 Err(_) => running.is_up(&target.start[0])?,
             }
-            if self.interrupt.is_raised() {
-                return Err(miette::miette!("interrupted"));
-            }
+            far::pause(self.interrupt)?;
         }
     }
 
@@ -251,10 +250,7 @@ impl Lab<'_> {
     ) -> miette::Result<Value> {
         let ended = load::watch(command, limit, |_, spent| {
             look(spent);
-            match self.interrupt.is_raised() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            self.interrupt.flow()
         })
         .map_err(tell)?;
         if !ended.status.success() {
@@ -386,17 +382,14 @@ fn asked(command: &mut Command, load: &plan::Load) {
 /// What a trial is judged by. Operations and bytes a second are those of the last five windows, the
 /// rest is of all that was measured.
 fn measures(said: &Value, iops: f64, cpu_us: Option<f64>) -> Measures {
-    let requests = said["requests"].as_u64().unwrap_or(0);
     let latency = &said["latency_ns"];
-    let value = |measure: Measure| match measure {
+    Measure::of(said["requests"].as_u64().unwrap_or(0), |measure| match measure {
         Measure::Iops => Some(iops),
         Measure::Throughput => Some(iops * said["block_bytes"].as_f64()?),
         Measure::LatencyMean => latency["mean"].as_f64(),
         Measure::CpuPerOp => cpu_us,
         percentile => latency[percentile.word()].as_f64(),
-    };
-    let told = Measure::ALL.into_iter().filter(|measure| requests >= measure.operations_min());
-    told.filter_map(|measure| Some((measure, value(measure)?))).collect::<BTreeMap<_, _>>()
+    })
 }
 
 /// What bench itself says of its figures, and whether it was the limit.
@@ -470,13 +463,15 @@ impl Windows {
 /// What some CPUs did between two looks.
 fn used(before: &CpuLook, after: &CpuLook, cpus: &[usize]) -> miette::Result<End> {
     const TASKS: usize = 8;
+    let own = std::process::id();
     let mut end = End::default();
     let mut tasks: BTreeMap<String, f64> = BTreeMap::new();
     for cpu in cpus {
         let seen = before.until(after, *cpu).map_err(tell)?;
-        end.busy += seen.busy;
+        // Who looks is not what is looked at.
+        end.busy += (seen.busy - seen.of_process(own)).max(0.0);
         end.steal += seen.steal;
-        for task in &seen.by_task {
+        for task in seen.by_task.iter().filter(|task| task.pid != own) {
             *tasks.entry(task.name.clone()).or_default() += task.share;
         }
         *tasks.entry("interrupts".to_owned()).or_default() += seen.without_tasks();
