@@ -298,6 +298,33 @@ fn every_block_is_written_before_it_is_measured_and_nobody_s_data_are() {
 }
 
 #[test]
+fn a_disk_that_does_not_answer_ends_a_fill_and_keeps_nobody_who_wants_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let begin = || {
+        let mut command = plateway();
+        command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+        // An hour: it is not waited for.
+        command.args(["bench", "delay:3600000000,ram:1MiB", "--fill", "--overwrite"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let (waits, stopped) = (begin(), begin());
+    let pid = Pid::from_child(&stopped);
+    let until = Instant::now() + common::HANG;
+    while !catches(pid, Signal::INT) {
+        assert!(Instant::now() < until, "it never watches signals");
+    }
+    kill_process(pid, Signal::INT).unwrap();
+    let output = stopped.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{why}");
+    assert!(why.contains("interrupted: 0 of 8 blocks were filled"), "{why}");
+    let output = waits.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("did not answer any more while it was filled"), "{why}");
+}
+
+#[test]
 fn a_measurement_that_is_to_be_steady_ends_by_itself_and_says_whether_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let seen = report(directory.path(), &["null:1GiB", "--steady", "200ms"]);

@@ -50,15 +50,22 @@ pub(super) struct Checker<'m> {
     pub(super) paths: Vec<Named<Path>>,
     /// Whether some system or path has no name, so that others may seem to be missing.
     pub(super) has_nameless: bool,
+    /// Systems of which was told that they do not say what holds their blocks.
+    pub(super) silent: Vec<usize>,
     /// How long the windows are that a trial of memory or `null` counts.
     pub(super) counted: Duration,
 }
 
 /// Checks a plan; nothing if any mistake was found, now or before.
 pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experiment> {
-    let (systems, paths) = (Vec::new(), Vec::new());
-    let mut checker =
-        Checker { mistakes, systems, paths, has_nameless: false, counted: Duration::ZERO };
+    let mut checker = Checker {
+        mistakes,
+        systems: Vec::new(),
+        paths: Vec::new(),
+        has_nameless: false,
+        silent: Vec::new(),
+        counted: Duration::ZERO,
+    };
     let table = Table { title: "the plan", span: at_start(low), refused: &low.refused };
     let name = checker.needed(&low.name, &table, "name = \"...\"").cloned();
     checker.title(&low.name, "plan", &mut Vec::new());

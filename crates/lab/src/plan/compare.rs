@@ -288,14 +288,19 @@ impl Checker<'_> {
             self.push(Mistake::new(span.clone(), message).help(help));
             return;
         }
+        let is_silent = |at: &usize| {
+            let system = self.systems[*at].thing.as_ref();
+            system.is_some_and(|system| system.backing.is_none() || system.durable.is_none())
+        };
+        let silent: Vec<usize> = [subject, reference].into_iter().filter(is_silent).collect();
         let things = (&self.systems[subject].thing, &self.systems[reference].thing);
         let (Some(subject), Some(reference)) = things else { return };
-        let silent: Vec<&System> = [subject, reference]
-            .into_iter()
-            .filter(|system| system.backing.is_none() || system.durable.is_none())
-            .collect();
         if !silent.is_empty() {
-            for name in silent.into_iter().map(|system| system.name.clone()).collect::<Vec<_>>() {
+            // Once of each, however often it is compared.
+            for at in silent.into_iter().filter(|at| !self.silent.contains(at)).collect::<Vec<_>>()
+            {
+                self.silent.push(at);
+                let name = self.systems[at].name.clone();
                 let message = format!(
                     "nothing says what holds the blocks of {name:?}, so nobody knows whether the pair is fair"
                 );

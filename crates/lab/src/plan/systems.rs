@@ -219,7 +219,10 @@ fn named<T>(name: &Low<String>, span: &Span, thing: Option<T>) -> Option<Named<T
     Some(Named { name: name.get_ref().clone(), span, thing })
 }
 
-/// What a URI says of what is below it; nothing where it has no scheme that a URI could have.
+/// Schemes of disks that do not say what is below them.
+const ELSEWHERE: [&str; 4] = ["aoe", "iscsi", "nvme+tcp", "volume"];
+
+/// What a URI says of what is below it; nothing where it has no scheme of a disk.
 fn below(mut uri: &str) -> Option<Below> {
     while let Some(wrapped) = uri.strip_prefix("delay:").or(uri.strip_prefix("faulty:")) {
         uri = wrapped.split_once(',')?.1;
@@ -228,11 +231,7 @@ fn below(mut uri: &str) -> Option<Below> {
         return Some(Below { backing: Some(Backing::Device), bytes: None });
     }
     let (scheme, rest) = uri.split_once(':')?;
-    let is_scheme = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'+';
-    if !scheme.starts_with(|first: char| first.is_ascii_lowercase())
-        || !scheme.bytes().all(is_scheme)
-        || rest.is_empty()
-    {
+    if rest.is_empty() {
         return None;
     }
     let size = |text: &str| words::size(text.split('?').next()?, 512..=u64::MAX).ok();
@@ -243,7 +242,8 @@ fn below(mut uri: &str) -> Option<Below> {
             let created = rest.split_once("?create=").and_then(|(_, created)| size(created));
             Below { backing: Some(Backing::File), bytes: created }
         }
-        _ => Below::default(),
+        scheme if ELSEWHERE.contains(&scheme) => Below::default(),
+        _ => return None,
     })
 }
 
@@ -263,7 +263,9 @@ mod tests {
         assert_eq!(backing("/dev/sdb"), Some(Backing::Device));
         assert_eq!(backing("null:1GiB"), Some(Backing::Null));
         assert_eq!(backing("nvme+tcp://h:4420/nqn.x/1"), None);
-        for wrong in ["", "ram", "/srv/a", "Ram:1MiB", ":x", "ram:", "delay:5", "7x:1", "a b:c"] {
+        for wrong in
+            ["", "ram", "/srv/a", "Ram:1MiB", ":x", "ram:", "delay:5", "7x:1", "a b:c", "ramm:1MiB"]
+        {
             assert_eq!(below(wrong), None, "{wrong}");
         }
     }

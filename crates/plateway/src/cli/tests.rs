@@ -100,6 +100,7 @@ fn wrong_lines_say_what_was_expected() {
         ("bench ram:1GiB --rw rw=70,x", "expected trims of 0 to 100 percent"),
         ("bench ram:1GiB --time 0", "expected a time such as 10s"),
         ("bench ram:1GiB --time 2d", "expected a time such as 10s"),
+        ("bench ram:1GiB --steady 50ms", "500ms, from 100ms up to 24h, seen"),
         ("bench ram:1GiB --rate 0", "expected a number such as 500 or 10k"),
         ("bench ram:1GiB --rate many", "expected a number such as 500 or 10k"),
         ("bench ram:1GiB --rw randread=5", "only rw and randrw take a percentage"),

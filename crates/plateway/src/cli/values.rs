@@ -24,7 +24,8 @@ pub(super) fn size_or_all(text: &str) -> Result<AllOr, String> {
 pub(super) fn time(text: &str, least_ms: u64) -> Result<Duration, String> {
     let range = Duration::from_millis(least_ms)..=Duration::from_secs(86_400);
     words::time(text).filter(|time| range.contains(time)).ok_or_else(|| {
-        format!("expected a time such as 10s, 2m or 500ms, up to 24h, seen {text:?}")
+        let least = if least_ms > 1 { format!("from {least_ms}ms ") } else { String::new() };
+        format!("expected a time such as 10s, 2m or 500ms, {least}up to 24h, seen {text:?}")
     })
 }
 

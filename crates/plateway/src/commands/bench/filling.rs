@@ -15,7 +15,7 @@ use lab::report::Counted;
 use lab::workload::Workload;
 use lab::{Place, Progress};
 
-use super::{Heard, SILENCE_MAX};
+use super::{DRAIN_MAX, Heard, SILENCE_MAX};
 use crate::commands::session::{Interrupt, Session};
 use crate::commands::{Ended, INTERRUPTED};
 use crate::config::text::Count;
@@ -70,7 +70,8 @@ pub(super) fn fill(
         if written >= blocks || interrupt.is_raised() {
             progress.stop();
         }
-        match heard.silence(written, reading) > SILENCE_MAX {
+        let most = if progress.is_stopped() { DRAIN_MAX } else { SILENCE_MAX };
+        match heard.silence(written, reading) > most {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
