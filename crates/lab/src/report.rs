@@ -8,7 +8,7 @@ use std::fmt;
 
 use block::ByteCount;
 use hdrhistogram::Histogram;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::load::{Side, Tally, Verified};
 
@@ -168,7 +168,7 @@ pub struct Verify {
 }
 
 /// Where and with what it was measured.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Environment {
     /// Version of this program.
     pub version: String,

@@ -17,6 +17,7 @@ mod bootstrap;
 #[cfg(test)]
 mod calibration;
 mod holm;
+pub mod median;
 pub mod moved;
 pub mod order;
 pub mod plan;
@@ -30,6 +31,7 @@ pub mod verdict;
 
 pub use analysis::{Analysis, Estimate, Finding, analyse, analyse_together};
 pub use apart::{Apart, Referred, compare_apart};
+pub use median::median;
 pub use moved::{Moved, moved};
 pub use plan::{BadPlan, Better, Comparison, Plan};
 pub use ratio::{Interval, LogRatio};

@@ -3,12 +3,14 @@
 //!
 //! In: the JSON of result files (docs/plans.md). Out: for each measure of each system that both have
 //! under the same path and load, what [`compare_apart`] says. Errors: a file of another kind or
-//! version, or two that have nothing in common, with what each has.
+//! version, one with a place that is not there, or two that have nothing in common, with what each
+//! has.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::measure::Measure;
+use super::model::Column;
+use super::results::{GroupResults, Results};
 use crate::statistics::{Apart, Better, LogRatio, Referred, compare_apart};
 
 /// The version of result files that is known.
@@ -24,31 +26,10 @@ pub struct Pair {
     pub apart: Apart,
 }
 
+/// What is read of a file.
 #[derive(Deserialize)]
 struct File {
-    schema_version: u64,
     results: Results,
-}
-
-#[derive(Deserialize)]
-struct Results {
-    groups: Vec<Group>,
-}
-
-/// What is read of a group; see [`super::GroupResults`].
-#[derive(Deserialize)]
-struct Group {
-    name: String,
-    systems: Vec<String>,
-    null: usize,
-    columns: Vec<Column>,
-    rounds: Vec<Vec<f64>>,
-}
-
-#[derive(Deserialize, PartialEq)]
-struct Column {
-    system: usize,
-    measure: String,
 }
 
 /// A measure of a system in a file: its name, and its rounds.
@@ -84,22 +65,27 @@ pub fn compare_results(first: &Value, second: &Value) -> Result<Vec<Pair>, Strin
 
 /// All of a file.
 fn series(file: &Value) -> Result<Vec<Series>, String> {
-    let File { schema_version, results } = File::deserialize(file)
-        .map_err(|error| format!("expected a result file of the lab: {error}"))?;
-    if schema_version != SCHEMA_VERSION {
-        return Err(format!("schema_version: expected {SCHEMA_VERSION}, seen {schema_version}"));
+    // First of all, since another version may have anything.
+    match file.get("schema_version") {
+        Some(seen) if *seen == SCHEMA_VERSION => {}
+        Some(seen) => {
+            return Err(format!("schema_version: expected {SCHEMA_VERSION}, seen {seen}"));
+        }
+        None => {
+            return Err("expected a result file of the lab, seen no schema_version".to_owned());
+        }
     }
+    let File { results } = File::deserialize(file)
+        .map_err(|error| format!("expected a result file of the lab: {error}"))?;
+    results.check()?;
     Ok(results.groups.iter().flat_map(of_group).collect())
 }
 
-fn of_group(group: &Group) -> Vec<Series> {
+fn of_group(group: &GroupResults) -> Vec<Series> {
     let mut all = Vec::new();
     for (at, column) in group.columns.iter().enumerate() {
-        let null = Column { system: group.null, measure: column.measure.clone() };
-        let known = Measure::ALL.into_iter().find(|measure| measure.word() == column.measure);
-        let (Some(measure), Some(system)) = (known, group.systems.get(column.system)) else {
-            continue;
-        };
+        let (measure, system) = (column.measure, &group.systems[column.system]);
+        let null = Column { system: group.null, measure };
         let Some(null) = group.columns.iter().position(|other| *other == null) else { continue };
         if null == at {
             continue;
@@ -110,7 +96,7 @@ fn of_group(group: &Group) -> Vec<Series> {
             Better::Lower => LogRatio(-value.ln()),
         };
         let referred = |values: &Vec<f64>| {
-            let (system, reference) = (*values.get(at)?, *values.get(null)?);
+            let (system, reference) = (values[at], values[null]);
             let is_one = |value: f64| value.is_finite() && value > 0.0;
             (is_one(system) && is_one(reference))
                 .then(|| Referred { system: speed(system), reference: speed(reference) })
@@ -136,10 +122,10 @@ mod tests {
             })
             .collect();
         let measure = if latency { "p99" } else { "iops" };
-        json!({ "schema_version": 1, "results": { "groups": [{
+        json!({ "schema_version": 1, "results": { "plan": "a", "seed": 1, "groups": [{
             "name": "over lan, depth 1", "systems": ["nvme", "null"], "null": 1,
             "columns": [{"system": 0, "measure": measure}, {"system": 1, "measure": measure}],
-            "rounds": rounds,
+            "rounds": rounds, "analysis": { "findings": [] },
         }]}})
     }
 
@@ -171,5 +157,35 @@ mod tests {
         let mut short = file(1.0, 1.0, false);
         short["results"]["groups"][0]["rounds"] = json!([[100.0, 1000.0], [0.0, 7.0], [1.0]]);
         assert!(compare_results(&short, &file(1.0, 1.0, false)).is_err(), "one round is none");
+        short["results"]["groups"][0]["rounds"] = json!([[100.0, 1000.0], [0.0, 7.0]]);
+        let error = compare_results(&short, &file(1.0, 1.0, false)).unwrap_err();
+        assert!(error.contains("two rounds or more in both files"), "what is 0 is none: {error}");
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_is_refused() {
+        let refused = |place: &str, value: Value| {
+            let mut broken = file(1.0, 1.0, false);
+            *broken.pointer_mut(&format!("/results/groups/0/{place}")).unwrap() = value;
+            let whole = file(1.0, 1.0, false);
+            let error = compare_results(&broken, &whole).unwrap_err();
+            assert_eq!(compare_results(&whole, &broken).unwrap_err(), error);
+            error
+        };
+        for place in ["null", "columns/0/system", "columns/1/system"] {
+            let error = refused(place, json!(2));
+            assert!(error.ends_with("expected the place of one of 2 systems, seen 2"), "{error}");
+        }
+        assert!(refused("systems", json!([])).ends_with("one of 0 systems, seen 0"));
+        assert!(refused("rounds/3", json!([1.0])).ends_with("2 values of each round, seen 1"));
+        let error = refused("columns/0/measure", json!("speed"));
+        assert!(error.contains("expected a measure, one of iops, "), "{error}");
+    }
+
+    #[test]
+    fn a_newer_file_is_told_from_one_of_another_kind_whatever_it_holds() {
+        let newer = json!({ "schema_version": 2, "results": "elsewhere" });
+        let error = compare_results(&newer, &newer).unwrap_err();
+        assert_eq!(error, "schema_version: expected 1, seen 2");
     }
 }

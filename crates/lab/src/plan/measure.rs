@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::statistics::Better;
 
@@ -117,6 +118,17 @@ impl Serialize for Measure {
     }
 }
 
+impl<'de> Deserialize<'de> for Measure {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Measure, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        let known = Measure::ALL.into_iter().find(|measure| measure.word() == word);
+        known.ok_or_else(|| {
+            let words = Measure::ALL.map(Measure::word).join(", ");
+            D::Error::custom(format!("expected a measure, one of {words}, seen {word:?}"))
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +139,19 @@ mod tests {
         assert_eq!(Measure::P99.operations_min(), 1_000);
         assert_eq!(Measure::P99_99.operations_min(), 100_000);
         assert_eq!(Measure::Iops.operations_min(), 10);
+    }
+
+    #[test]
+    fn every_measure_is_read_as_it_is_written() {
+        let all: Measures = Measure::ALL.into_iter().zip((1..).map(f64::from)).collect();
+        let json = serde_json::to_string(&all).expect("words and numbers");
+        assert_eq!(serde_json::from_str::<Measures>(&json).expect("what was written"), all);
+        let error = serde_json::from_str::<Measure>("\"p42\"").unwrap_err().to_string();
+        assert!(
+            error.contains("one of iops, throughput, ")
+                && error.contains("cpu-per-op, seen \"p42\""),
+            "{error}"
+        );
     }
 
     #[test]

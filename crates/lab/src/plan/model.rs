@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use contract::Poll;
 
@@ -237,7 +237,7 @@ pub struct Group {
 }
 
 /// One measure of one system of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Column {
     /// Its place in the group's cells.
     pub system: usize,

@@ -12,7 +12,7 @@
 use std::fmt;
 
 use block::Random;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::sample::{Precision, Sample};
 use super::serial::Serial;
@@ -21,24 +21,28 @@ use super::{
 };
 
 /// All comparisons of a plan.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Analysis {
     pub findings: Vec<Finding>,
     /// Rounds that were planned; absent if it ended among the pilots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds_planned: Option<usize>,
     /// Counted rounds that were run, repeats included.
+    #[serde(default)]
     pub rounds_run: usize,
     /// Rounds that the intervals are of.
+    #[serde(default)]
     pub rounds_used: usize,
     /// Rounds that never became steady, of those that were planned.
+    #[serde(default)]
     pub rounds_unsteady: usize,
     /// How often each system's trial was not steady: whose fault that is.
+    #[serde(default)]
     pub unsteady_trials: Vec<usize>,
 }
 
 /// One comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Finding {
     pub name: String,
     pub primary: bool,
@@ -49,7 +53,7 @@ pub struct Finding {
 }
 
 /// What the rounds of a comparison come to.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Estimate {
     /// How many times as fast the subject was: the geometric mean of the rounds.
     pub ratio: LogRatio,
@@ -209,23 +213,34 @@ fn verdict(
     Verdict::Undecided { more_rounds: needed.saturating_sub(sample.rounds).max(1) }
 }
 
+impl Finding {
+    /// What is compared, labelled if it is exploratory.
+    pub fn label(&self) -> String {
+        let label = if self.primary { "" } else { "exploratory: " };
+        format!("{label}{}", self.name)
+    }
+
+    /// What is said of it: the verdict, and what casts doubt on it.
+    pub fn said(&self) -> String {
+        let mut said = self.verdict.to_string();
+        let Some(estimate) = &self.estimate else { return said };
+        if estimate.serial.is_shown() {
+            said += &format!(
+                "; rounds that followed each other were alike, so {:.0} of them say all",
+                estimate.rounds_effective
+            );
+        }
+        if estimate.bootstrap_disagrees {
+            said += &format!("; a bootstrap says {}, so look at the rounds", estimate.bootstrap);
+        }
+        said
+    }
+}
+
 /// "IOPS of nvme against iscsi: faster by 12% (8.1% to 16%)".
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let label = if self.primary { "" } else { "exploratory: " };
-        write!(f, "{label}{}: {}", self.name, self.verdict)?;
-        let Some(estimate) = &self.estimate else { return Ok(()) };
-        if estimate.serial.is_shown() {
-            write!(
-                f,
-                "; rounds that followed each other were alike, so {:.0} of them say all",
-                estimate.rounds_effective
-            )?;
-        }
-        if estimate.bootstrap_disagrees {
-            write!(f, "; a bootstrap says {}, so look at the rounds", estimate.bootstrap)?;
-        }
-        Ok(())
+        write!(f, "{}: {}", self.label(), self.said())
     }
 }
 

@@ -6,7 +6,8 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A ratio's natural logarithm: 0 where both are equal.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -18,14 +19,15 @@ impl LogRatio {
         LogRatio(fraction.ln_1p())
     }
 
-    /// The ratio itself.
+    /// The ratio itself, or the nearest that a number can be: JSON has no infinity, and what is
+    /// read again is no 0. A few wild rounds at a strict level have intervals that wide.
     pub fn ratio(self) -> f64 {
-        self.0.exp()
+        self.0.exp().clamp(f64::MIN_POSITIVE, f64::MAX)
     }
 
-    /// Its distance from equal: 0.05 for 1.05 and for 0.95.
+    /// Its distance from equal: 0.05 for 1.05 and for 0.95. A number as well, however far.
     pub fn fraction(self) -> f64 {
-        self.0.exp_m1().abs()
+        self.0.exp_m1().abs().min(f64::MAX)
     }
 }
 
@@ -35,8 +37,18 @@ impl Serialize for LogRatio {
     }
 }
 
+impl<'de> Deserialize<'de> for LogRatio {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LogRatio, D::Error> {
+        let ratio = f64::deserialize(deserializer)?;
+        if ratio > 0.0 && ratio.is_finite() {
+            return Ok(LogRatio(ratio.ln()));
+        }
+        Err(D::Error::invalid_value(Unexpected::Float(ratio), &"a ratio above 0"))
+    }
+}
+
 /// Where a ratio is, with a confidence.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Interval {
     pub low: LogRatio,
     pub high: LogRatio,
@@ -134,5 +146,37 @@ mod tests {
     fn json_has_the_ratio() {
         let json = serde_json::to_string(&LogRatio(0.0)).expect("a number");
         assert_eq!(json, "1.0");
+    }
+
+    #[test]
+    fn what_json_has_of_a_ratio_comes_back() {
+        for ratio in [0.8, 0.9996, 1.0, 1.12, 1.25] {
+            let kept = LogRatio(f64::ln(ratio));
+            let json = serde_json::to_value(kept).expect("a number");
+            assert_eq!(json, ratio);
+            assert_eq!(serde_json::from_value::<LogRatio>(json).expect("a ratio"), kept);
+        }
+    }
+
+    #[test]
+    fn a_ratio_too_far_for_a_number_is_kept_as_the_farthest() {
+        for log in [-1e3, -740.0, 740.0, 1e3] {
+            let json = serde_json::to_value(LogRatio(log)).expect("a number");
+            let read: LogRatio = serde_json::from_value(json).expect("a ratio");
+            assert!(read.0.signum() == log.signum() && read.0.abs() > 700.0, "{log}: {read:?}");
+            assert!(LogRatio(log).fraction().is_finite());
+        }
+    }
+
+    #[test]
+    fn what_is_no_ratio_is_refused() {
+        let refused = |json: &str| serde_json::from_str::<LogRatio>(json).unwrap_err().to_string();
+        for (json, seen) in [("0.0", "`0.0`"), ("-0.0", "`-0.0`"), ("-1.5", "`-1.5`")] {
+            let error = refused(json);
+            assert!(error.contains(seen) && error.contains("expected a ratio above 0"), "{error}");
+        }
+        assert!(refused("null").contains("invalid type: null, expected f64"));
+        assert!(refused("\"1.0\"").contains("invalid type: string \"1.0\", expected f64"));
+        assert!(refused("1e999").contains("number out of range"));
     }
 }

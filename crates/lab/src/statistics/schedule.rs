@@ -14,20 +14,22 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use block::Random;
+use serde::{Deserialize, Serialize};
 
 use super::order;
 use super::sizing::PILOTS;
 use super::{BadPlan, Plan, Sizing, Withheld};
 
 /// A round to be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Round {
     /// Its number among the pilots or among the planned rounds, from 0.
     pub number: usize,
     pub is_pilot: bool,
     /// Whether it was run before and was not steady.
     pub is_repeat: bool,
-    /// The systems, first to last.
+    /// The systems, first to last. Files that were written before it was kept have none.
+    #[serde(default)]
     pub order: Vec<usize>,
 }
 
@@ -265,6 +267,16 @@ mod tests {
             all.push(round);
         }
         (all, schedule.finish())
+    }
+
+    #[test]
+    fn a_round_is_read_again_and_an_old_one_has_no_order() {
+        let round = Round { number: 3, is_pilot: true, is_repeat: false, order: vec![1, 0] };
+        let json = serde_json::to_value(&round).expect("numbers");
+        assert_eq!(serde_json::from_value::<Round>(json).expect("what was written"), round);
+        let old = serde_json::json!({ "number": 3, "is_pilot": true, "is_repeat": false });
+        let read: Round = serde_json::from_value(old).expect("all that old files have");
+        assert_eq!(read, Round { order: Vec::new(), ..round });
     }
 
     #[test]

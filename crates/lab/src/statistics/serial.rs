@@ -9,11 +9,11 @@
 //! second is this ratio, of residuals of a regression that is not made here. Half of what it lacks
 //! to 2 is the correlation of neighbours, without the bias that the usual estimate has in few rounds.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use statrs::distribution::{Beta, ContinuousCDF};
 
 /// How alike neighbours of a series are.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Serial {
     /// Von Neumann's.
     pub ratio: f64,

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal};
 
 use super::order::block_rounds;
@@ -24,7 +24,7 @@ pub const PILOTS: usize = 5;
 const CONFIDENCE: f64 = 0.85;
 
 /// The number of rounds, and what it follows from.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Sizing {
     /// The largest standard deviation of per-round logarithms among the primary comparisons.
     pub deviation: f64,

@@ -8,13 +8,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ratio::{Between, Percent};
 use super::{Interval, LogRatio};
 
 /// What a comparison came to. Fractions: 0.05 is "5%".
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Verdict {
     /// The subject was so many times as fast.
@@ -46,7 +46,7 @@ pub enum Verdict {
 }
 
 /// Why there is no verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Withheld {
     /// Somebody stopped it, and may have seen how it went.

@@ -162,3 +162,32 @@ fn who_was_stopped_shows_nothing_beside_those_who_were_not() {
     assert!(!both[0].findings[0].verdict.is_difference());
     assert!(both[1].findings[0].to_string().contains("no verdict"));
 }
+
+#[test]
+fn what_casts_doubt_on_a_finding_is_said_too() {
+    let range = Interval { low: LogRatio(0.5_f64.ln()), high: LogRatio(0.8_f64.ln()), level: 0.95 };
+    let finding = Finding {
+        name: "p99 latency of a against b".to_owned(),
+        primary: false,
+        estimate: Some(Estimate {
+            ratio: LogRatio(0.6_f64.ln()),
+            interval: range,
+            corrected: range,
+            bootstrap: range,
+            bootstrap_disagrees: true,
+            serial: Serial { ratio: 0.8, correlation: 0.6, p_value: 0.01 },
+            rounds_effective: 4.2,
+            detectable: 0.3,
+        }),
+        verdict: Verdict::Undecided { more_rounds: 3 },
+    };
+    assert_eq!(
+        finding.to_string(),
+        "exploratory: p99 latency of a against b: undecided: needs about 3 more rounds; \
+         rounds that followed each other were alike, so 4 of them say all; \
+         a bootstrap says -50% to -20%, so look at the rounds"
+    );
+    let (name, said) = (finding.label(), finding.said());
+    assert_eq!(name, "exploratory: p99 latency of a against b");
+    assert!(said.starts_with("undecided: needs about 3 more rounds; "), "{said}");
+}
