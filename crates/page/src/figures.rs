@@ -13,7 +13,7 @@ mod windows;
 use std::collections::BTreeSet;
 
 use crate::Figure;
-use crate::kept::Kept;
+use crate::kept::{Kept, measures};
 use crate::scene::{Colours, scenes};
 use crate::svg::{self, Anchor, Panel};
 use crate::table::Table;
@@ -42,7 +42,7 @@ pub(crate) fn all(kept: &Kept) -> Vec<Drawing> {
         let planned = experiment
             .as_ref()
             .and_then(|plan| plan.groups.iter().find(|planned| planned.name == group.name));
-        for measure in group.measures() {
+        for measure in measures(group) {
             drawings.extend(compare::draw(kept, group, measure, planned, &colours));
         }
     }

@@ -7,13 +7,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use lab::plan::{GroupResults, Measure, SystemMoved};
+use lab::statistics::{Moved, median};
+
 use crate::figures::{Drawing, provenance};
-use crate::kept::{Group, Kept, Trial};
+use crate::kept::{Kept, Trial};
 use crate::scene::{Runs, scenes, system_of};
 use crate::svg::{RULES, WIDTH};
 use crate::table::Table;
-use crate::verdict;
-use crate::words::{escaped, median, percent_encoded};
+use crate::words::{escaped, percent_encoded};
 
 const PAGE_RULES: &str = include_str!("page.css");
 
@@ -44,7 +46,7 @@ fn header(kept: &Kept) -> String {
         let _ = writeln!(text, "<p class=\"about\">{}</p>", escaped(&about));
     }
     let rounds = kept.results.groups.iter().map(|group| group.analysis.rounds_used).max();
-    let spent = spent(kept.results.spent_seconds);
+    let spent = spent(kept.results.spent.as_secs_f64());
     let _ = writeln!(
         text,
         "<p class=\"quiet\">{} · took {spent}</p>",
@@ -58,7 +60,7 @@ fn verdicts(kept: &Kept) -> String {
     let groups = kept.results.groups.iter();
     let mut items = String::new();
     for finding in groups.flat_map(|group| &group.analysis.findings) {
-        let (name, said) = verdict::parted(finding);
+        let (name, said) = (finding.label(), finding.said());
         let _ = writeln!(items, "<li>{} <b>{}</b></li>", escaped(&name), escaped(&said));
     }
     if items.is_empty() {
@@ -140,18 +142,18 @@ fn cell_row(cell: &str, trials: &[&Trial]) -> Vec<crate::table::Datum> {
         is_null: false,
         trials: trials.to_vec(),
     };
-    let of = |measure: &str, unit: f64| median(&runs.values(measure)).map(|v| rounded(v / unit));
+    let of = |measure: Measure, unit: f64| median(&runs.values(measure)).map(|v| rounded(v / unit));
     let end = |value: Option<f64>| value.map(rounded);
     vec![
         cell.into(),
         (trials.len() as f64).into(),
-        of("iops", 1.0).map(f64::round).into(),
-        of("throughput", 1e6).into(),
-        of("latency-mean", 1e3).into(),
-        of("p50", 1e3).into(),
-        of("p99", 1e3).into(),
-        of("p99.9", 1e3).into(),
-        of("cpu-per-op", 1.0).into(),
+        of(Measure::Iops, 1.0).map(f64::round).into(),
+        of(Measure::Throughput, 1e6).into(),
+        of(Measure::LatencyMean, 1e3).into(),
+        of(Measure::P50, 1e3).into(),
+        of(Measure::P99, 1e3).into(),
+        of(Measure::P99_9, 1e3).into(),
+        of(Measure::CpuPerOp, 1.0).into(),
         end(runs.median(|trial| trial.near.as_ref()?.cpu_us_per_op)).into(),
         end(runs.median(|trial| trial.far.as_ref()?.cpu_us_per_op)).into(),
         end(runs.median(|trial| trial.frames_per_op)).into(),
@@ -181,7 +183,7 @@ fn notes(kept: &Kept) -> String {
     )
 }
 
-fn notes_of(group: &Group) -> Vec<String> {
+fn notes_of(group: &GroupResults) -> Vec<String> {
     let analysis = &group.analysis;
     let mut notes = vec![format!(
         "{}: {} of {} planned rounds count; {} were run, repeats included, and {} never became steady",
@@ -199,11 +201,11 @@ fn notes_of(group: &Group) -> Vec<String> {
     if !unsteady.is_empty() {
         notes.push(format!("{}: trials that were not steady: {}", group.name, unsteady.join(", ")));
     }
-    for moved in group.moved.iter().filter(|moved| moved.moved != crate::kept::Moved::Neither) {
-        let system = &group.systems[moved.column.system];
-        let measure = crate::words::measure_name(&moved.column.measure);
-        let said = verdict::moved(moved.moved);
-        notes.push(format!("{}: {measure} of {system}: {said}", group.name));
+    for SystemMoved { column, moved } in &group.moved {
+        if *moved != Moved::Neither {
+            let system = &group.systems[column.system];
+            notes.push(format!("{}: {} of {system}: {moved}", group.name, column.measure));
+        }
     }
     notes
 }

@@ -15,11 +15,11 @@ mod kept;
 mod scene;
 mod svg;
 mod table;
-mod verdict;
 mod words;
 
 use std::fmt;
 
+use lab::plan::SCHEMA_VERSION;
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -53,9 +53,6 @@ pub enum Error {
     Shape { why: String },
 }
 
-/// The version of result files that is read.
-const SCHEMA_VERSION: u64 = 1;
-
 /// Draws the page of what was kept of a plan.
 pub fn page(kept: &Value) -> Result<Page, Error> {
     match kept.get("schema_version").and_then(Value::as_u64) {
@@ -67,7 +64,7 @@ pub fn page(kept: &Value) -> Result<Page, Error> {
     }
     let kept =
         kept::Kept::deserialize(kept).map_err(|error| Error::Shape { why: error.to_string() })?;
-    kept.check().map_err(|why| Error::Shape { why })?;
+    kept.results.check().map_err(|why| Error::Shape { why })?;
     let drawings = figures::all(&kept);
     let html = html::page(&kept, &drawings);
     let figures = drawings.into_iter().map(figures::Drawing::finish).collect();

@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kept::{Kept, Round, Trial};
-use crate::words::median;
+use lab::plan::Measure;
+use lab::statistics::{Round, median};
+
+use crate::kept::{Kept, Trial};
 
 /// What ran over one path under one load.
 #[derive(Debug)]
@@ -29,8 +31,8 @@ pub(crate) struct Runs<'k> {
 
 impl Runs<'_> {
     /// The values of a measure, trial by trial.
-    pub(crate) fn values(&self, measure: &str) -> Vec<f64> {
-        self.trials.iter().filter_map(|trial| trial.measures.get(measure).copied()).collect()
+    pub(crate) fn values(&self, measure: Measure) -> Vec<f64> {
+        self.trials.iter().filter_map(|trial| trial.measures.get(&measure).copied()).collect()
     }
 
     pub(crate) fn median(&self, value: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
@@ -58,23 +60,28 @@ pub(crate) fn scenes(kept: &Kept) -> Vec<Scene<'_>> {
     scenes
 }
 
+/// What tells rounds of one load apart that are no pilots: the number, and whether it is a repeat.
+type Key = (usize, bool);
+
 /// Trials that are no pilots and did not fail, by cell.
 struct Counted<'k> {
     cells: BTreeMap<&'k str, Vec<&'k Trial>>,
     /// Rounds in which a trial did not settle, with their load.
-    unsteady: BTreeSet<(Round, &'k str)>,
+    unsteady: BTreeSet<(Key, &'k str)>,
 }
 
 impl<'k> Counted<'k> {
     fn of(kept: &'k Kept) -> Counted<'k> {
         let mut counted = Counted { cells: BTreeMap::new(), unsteady: BTreeSet::new() };
         for trial in &kept.trials {
-            let Some(round) = trial.round.filter(|round| !round.is_pilot) else { continue };
+            let Some(round) = trial.round.as_ref().filter(|round| !round.is_pilot) else {
+                continue;
+            };
             if trial.failed.is_none() {
                 counted.cells.entry(&trial.cell).or_default().push(trial);
             }
             if !trial.is_steady {
-                counted.unsteady.insert((round, load_of(&trial.cell)));
+                counted.unsteady.insert((key(round), load_of(&trial.cell)));
             }
         }
         counted
@@ -89,13 +96,17 @@ impl<'k> Counted<'k> {
         let cell = if self.cells.contains_key(by_path.as_str()) { by_path } else { bare };
         let all = self.cells.get(cell.as_str()).cloned().unwrap_or_default();
         let is_settled = |trial: &&Trial| {
-            let round = trial.round.map(|round| (round, load_of(&trial.cell)));
+            let round = trial.round.as_ref().map(|round| (key(round), load_of(&trial.cell)));
             round.is_some_and(|round| !self.unsteady.contains(&round))
         };
         let settled: Vec<&Trial> = all.iter().copied().filter(is_settled).collect();
         let trials = if settled.is_empty() { all } else { settled };
         Runs { system, cell, is_null, trials }
     }
+}
+
+fn key(round: &Round) -> Key {
+    (round.number, round.is_repeat)
 }
 
 /// "4KiB randread, depth 32", of a cell or a group over a path.

@@ -150,6 +150,29 @@ fn a_file_of_another_kind_is_refused() {
     assert!(refused(kept).contains("expected 4 values of each round, seen 1"));
 }
 
+#[test]
+fn a_value_that_is_none_is_refused() {
+    let refused = |place: &str, value: Value| {
+        let mut kept = three_roads();
+        *kept.pointer_mut(place).expect(place) = value;
+        page(&kept).expect_err("it cannot be drawn").to_string()
+    };
+    let finding = "/results/groups/0/analysis/findings/0";
+    for none in [json!(0.0), json!(-1.0)] {
+        let error = refused(&format!("{finding}/estimate/ratio"), none.clone());
+        assert!(error.contains(&format!("`{none}`, expected a ratio above 0")), "{error}");
+    }
+    let error = refused(&format!("{finding}/verdict/interval/high"), json!("1.5"));
+    assert!(error.contains("string \"1.5\", expected f64"), "{error}");
+    assert!(refused("/results/groups/0/rounds/0/0", json!(null)).contains("null, expected f64"));
+    let error = refused("/results/groups/0/columns/0/measure", json!("speed"));
+    assert!(error.contains("expected a measure, one of iops, "), "{error}");
+    for place in ["null", "moved/0/column/system"] {
+        let error = refused(&format!("/results/groups/0/{place}"), json!(4));
+        assert!(error.ends_with("expected the place of one of 4 systems, seen 4"), "{error}");
+    }
+}
+
 /// Whatever was not measured is not drawn, and strange values break nothing.
 #[test]
 fn a_run_that_measured_little_has_a_page() {
@@ -177,7 +200,10 @@ fn a_run_that_measured_little_has_a_page() {
         for round in kept["results"]["groups"][0]["rounds"].as_array_mut().expect("rounds") {
             round[0] = strange.clone();
         }
-        kept["results"]["groups"][0]["analysis"]["findings"][0]["estimate"]["ratio"] = strange;
+        // Of a ratio what is not above 0 is refused before anything is drawn.
+        if strange.as_f64() > Some(0.0) {
+            kept["results"]["groups"][0]["analysis"]["findings"][0]["estimate"]["ratio"] = strange;
+        }
         let html = page(&kept).expect("a result file").html;
         assert!(!html.contains("NaN") && !html.contains("\"inf"), "a place that is none");
     }

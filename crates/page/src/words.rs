@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use lab::plan::Measure;
 use lab::report::Nanoseconds;
 
 /// As text within HTML and SVG, and within double quotes of their attributes. Characters that XML
@@ -82,29 +83,23 @@ pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// What a measure is called: as the lab's results say it.
-pub(crate) fn measure_name(measure: &str) -> String {
-    let known = lab::plan::Measure::ALL.into_iter().find(|known| known.word() == measure);
-    known.map_or_else(|| measure.to_owned(), |known| known.to_string())
-}
-
 /// A value of a measure with its unit.
-pub(crate) fn quantity(measure: &str, value: f64) -> String {
+pub(crate) fn quantity(measure: Measure, value: f64) -> String {
     match measure {
-        "iops" => thousands(value),
-        "throughput" => format!("{}B/s", thousands_apart(value)),
-        "cpu-per-op" => microseconds(value),
+        Measure::Iops => thousands(value),
+        Measure::Throughput => format!("{}B/s", thousands_apart(value)),
+        Measure::CpuPerOp => microseconds(value),
         _ => Nanoseconds(value).to_string(),
     }
 }
 
 /// The unit of an axis, where [`quantity`] does not say it.
-pub(crate) fn axis_name(measure: &str) -> String {
+pub(crate) fn axis_name(measure: Measure) -> String {
     match measure {
-        "iops" => "operations a second".to_owned(),
-        "throughput" => "bytes of payload a second".to_owned(),
-        "cpu-per-op" => "processor time an operation, both ends".to_owned(),
-        other => measure_name(other),
+        Measure::Iops => "operations a second".to_owned(),
+        Measure::Throughput => "bytes of payload a second".to_owned(),
+        Measure::CpuPerOp => "processor time an operation, both ends".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -145,13 +140,6 @@ pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (low, high) = (sorted.get((sorted.len().max(1) - 1) / 2)?, sorted.get(sorted.len() / 2)?);
-    Some(low.midpoint(*high))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,16 +156,9 @@ mod tests {
         assert_eq!(thousands(2_963_968.0), "2.96M");
         assert_eq!(thousands(999_900.0), "1M");
         assert_eq!(thousands(250.0), "250");
-        assert_eq!(quantity("throughput", 481_090_123.0), "481 MB/s");
-        assert_eq!(quantity("p99", 509_439.0), "509 us");
-        assert_eq!(quantity("cpu-per-op", 6.263), "6.26 us");
-    }
-
-    #[test]
-    fn a_median_of_an_even_count_lies_between_two() {
-        assert_eq!(median(&[3.0, 1.0]), Some(2.0));
-        assert_eq!(median(&[3.0, 1.0, 9.0]), Some(3.0));
-        assert_eq!(median(&[]), None);
+        assert_eq!(quantity(Measure::Throughput, 481_090_123.0), "481 MB/s");
+        assert_eq!(quantity(Measure::P99, 509_439.0), "509 us");
+        assert_eq!(quantity(Measure::CpuPerOp, 6.263), "6.26 us");
     }
 
     #[test]

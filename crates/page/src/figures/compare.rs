@@ -4,15 +4,15 @@
 //! Right, for each comparison the ratio with the interval that its verdict is read off, and the
 //! verdict. Ratios are of how fast: above one is better, whatever the measure.
 
-use lab::plan::Group as Planned;
+use lab::plan::{Group as Planned, GroupResults, Measure};
+use lab::statistics::{Finding, Interval, LogRatio};
 
 use super::{CROWD, Drawing, NAME_MAX, capital, names_width, provenance, upright_grid};
-use crate::kept::{Finding, Group, Interval, Kept};
+use crate::kept::{Kept, measures, values};
 use crate::scene::Colours;
 use crate::svg::{Anchor, Panel, Scale, WIDTH};
 use crate::table::Table;
-use crate::verdict;
-use crate::words::{axis_name, mean, measure_name, quantity, shortened, three_digits, wrapped};
+use crate::words::{axis_name, mean, quantity, shortened, three_digits, wrapped};
 
 /// Differences that may stand below an axis, in percent, nearest to equal first.
 const SLOWER: [f64; 11] =
@@ -30,8 +30,8 @@ struct Compared<'k> {
 /// `planned` is the group of the plan, if this version reads it.
 pub(super) fn draw(
     kept: &Kept,
-    group: &Group,
-    measure: &str,
+    group: &GroupResults,
+    measure: Measure,
     planned: Option<&Planned>,
     colours: &Colours<'_>,
 ) -> Option<Drawing> {
@@ -48,7 +48,7 @@ pub(super) fn draw(
     };
     let all: Vec<(usize, Vec<f64>)> = (0..group.columns.len())
         .filter(|column| group.columns[*column].measure == measure)
-        .map(|column| (group.columns[column].system, group.values(column)))
+        .map(|column| (group.columns[column].system, values(group, column)))
         .filter(|(_, values)| !values.is_empty())
         .collect();
     let shown: Vec<&(usize, Vec<f64>)> =
@@ -67,10 +67,10 @@ pub(super) fn draw(
             group.systems[group.null]
         );
     }
-    let said = compared.iter().map(|one| verdict::finding(one.finding).to_string());
+    let said = compared.iter().map(|one| one.finding.to_string());
     Some(Drawing {
         name: String::new(),
-        title: format!("{} {}", capital(&measure_name(measure)), group.name),
+        title: format!("{} {}", capital(&measure.to_string()), group.name),
         caption,
         spoken: said.collect::<Vec<_>>().join(". "),
         provenance: provenance(kept, Some(group.analysis.rounds_used)),
@@ -83,22 +83,23 @@ pub(super) fn draw(
 }
 
 /// The comparisons of a measure: by the plan, or if that cannot be read, by how their names begin.
-fn compared<'k>(group: &'k Group, measure: &str, planned: Option<&Planned>) -> Vec<Compared<'k>> {
+fn compared<'k>(
+    group: &'k GroupResults,
+    measure: Measure,
+    planned: Option<&Planned>,
+) -> Vec<Compared<'k>> {
     let findings = group.analysis.findings.iter();
-    let first = group.measures().first().copied().unwrap_or_default();
+    let measures = measures(group);
     let each = findings.filter_map(|finding| {
         let pair = planned.and_then(|planned| {
             let pair = planned.plan.comparisons.iter().find(|pair| pair.name == finding.name)?;
             Some((group.columns.get(pair.subject)?, group.columns.get(pair.reference)?))
         });
         let Some((subject, reference)) = pair else {
-            let begins =
-                |measure: &str| finding.name.starts_with(&format!("{} of ", measure_name(measure)));
-            let is_here = match group.measures().into_iter().find(|measure| begins(measure)) {
-                Some(found) => found == measure,
-                None => measure == first,
-            };
-            return is_here.then(|| Compared { label: finding.name.clone(), finding });
+            let begins = |of: &&Measure| finding.name.starts_with(&format!("{of} of "));
+            let found = measures.iter().find(begins).or(measures.first());
+            return (found == Some(&measure))
+                .then(|| Compared { label: finding.name.clone(), finding });
         };
         let (one, other) = (&group.systems[subject.system], &group.systems[reference.system]);
         let label = format!("{one} against {other}");
@@ -108,8 +109,8 @@ fn compared<'k>(group: &'k Group, measure: &str, planned: Option<&Planned>) -> V
 }
 
 fn bars(
-    group: &Group,
-    measure: &str,
+    group: &GroupResults,
+    measure: Measure,
     shown: &[&(usize, Vec<f64>)],
     colours: &Colours<'_>,
 ) -> Panel {
@@ -154,7 +155,7 @@ fn forest(compared: &[Compared<'_>], margin: Option<f64>) -> Panel {
     panel.text((0.0, 14.0), Anchor::Start, "soft", "How much slower or faster");
     let estimates = compared.iter().filter_map(|one| one.finding.estimate);
     let widest = estimates.flat_map(|one| [one.corrected.low, one.corrected.high, one.ratio]);
-    let far = widest.map(|ratio| ratio.ln().abs()).filter(|far| far.is_finite());
+    let far = widest.map(|ratio| ratio.0.abs());
     let shown_margin = margin.map(f64::ln_1p).filter(|margin| *margin < 1.0).unwrap_or(0.0);
     let far = far.fold(shown_margin.max(0.02), f64::max) * 1.12;
     let scale = Scale::log((-far).exp(), far.exp(), 12.0, WIDTH - 22.0);
@@ -174,12 +175,17 @@ fn forest(compared: &[Compared<'_>], margin: Option<f64>) -> Panel {
             let hint = format!(
                 "{}: {}, an interval at {:.4}%",
                 one.label,
-                verdict::interval(estimate.corrected),
+                estimate.corrected,
                 estimate.corrected.level * 100.0
             );
             interval(&mut panel, &scale, y + 16.0, estimate.ratio, estimate.corrected);
             let class = if one.finding.primary { "mark" } else { "mark hollow" };
-            panel.rect((scale.place(estimate.ratio) - 4.5, y + 11.5), (9.0, 9.0), class, &hint);
+            panel.rect(
+                (scale.place(estimate.ratio.ratio()) - 4.5, y + 11.5),
+                (9.0, 9.0),
+                class,
+                &hint,
+            );
         }
         y += 34.0;
     }
@@ -188,9 +194,8 @@ fn forest(compared: &[Compared<'_>], margin: Option<f64>) -> Panel {
 
 /// A label, and what is said of it, in lines.
 fn row_words(one: &Compared<'_>) -> (Vec<String>, Vec<String>) {
-    let (_, said) = verdict::parted(one.finding);
     let label = if one.finding.primary { "" } else { "exploratory: " };
-    (wrapped(&format!("{label}{}", one.label), 60), wrapped(&said, 62))
+    (wrapped(&format!("{label}{}", one.label), 60), wrapped(&one.finding.said(), 62))
 }
 
 /// Words that lines of the grid do not cross.
@@ -200,8 +205,9 @@ fn backed(panel: &mut Panel, at: (f64, f64), words: &str, class: &str) {
     panel.text(at, Anchor::Start, class, words);
 }
 
-fn interval(panel: &mut Panel, scale: &Scale, y: f64, ratio: f64, range: Interval) {
-    let (low, high) = (scale.place(range.low.min(ratio)), scale.place(range.high.max(ratio)));
+fn interval(panel: &mut Panel, scale: &Scale, y: f64, ratio: LogRatio, range: Interval) {
+    let (low, high) = (range.low.0.min(ratio.0), range.high.0.max(ratio.0));
+    let (low, high) = (scale.place(LogRatio(low).ratio()), scale.place(LogRatio(high).ratio()));
     panel.line((low, y), (high, y), "whisker");
     for end in [low, high] {
         panel.line((end, y - 6.0), (end, y + 6.0), "whisker");
@@ -257,8 +263,8 @@ fn percent(fraction: f64) -> String {
 
 /// Each round of each system, then each comparison.
 fn table(
-    group: &Group,
-    measure: &str,
+    group: &GroupResults,
+    measure: Measure,
     all: &[(usize, Vec<f64>)],
     compared: &[Compared<'_>],
 ) -> Table {
@@ -280,7 +286,7 @@ fn table(
         for (round, value) in values.iter().enumerate() {
             let mut row = vec![
                 group.systems[*system].clone().into(),
-                measure.into(),
+                measure.word().into(),
                 (round as f64 + 1.0).into(),
                 (*value).into(),
             ];
@@ -290,20 +296,19 @@ fn table(
     }
     for Compared { finding, .. } in compared {
         let of = finding.estimate;
-        let words = verdict::verdict(finding.verdict).to_string();
         table.push([
             finding.name.as_str().into(),
-            measure.into(),
+            measure.word().into(),
             None.into(),
             None.into(),
-            of.map(|of| of.ratio).into(),
-            of.map(|of| of.corrected.low).into(),
-            of.map(|of| of.corrected.high).into(),
+            of.map(|of| of.ratio.ratio()).into(),
+            of.map(|of| of.corrected.low.ratio()).into(),
+            of.map(|of| of.corrected.high.ratio()).into(),
             of.map(|of| of.corrected.level).into(),
-            of.map(|of| of.interval.low).into(),
-            of.map(|of| of.interval.high).into(),
+            of.map(|of| of.interval.low.ratio()).into(),
+            of.map(|of| of.interval.high.ratio()).into(),
             of.map(|of| of.rounds_effective).into(),
-            words.into(),
+            finding.verdict.to_string().into(),
         ]);
     }
     table

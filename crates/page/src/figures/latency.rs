@@ -3,27 +3,30 @@
 //! Across, percentiles by how rare what is slower is, so that the tail has room; upwards, latency
 //! with equal ratios equally high. An area has all rounds, from the least to the most.
 
+use lab::plan::Measure;
+use lab::statistics::median;
+
 use super::{Drawing, provenance};
 use crate::kept::Kept;
 use crate::scene::{Colours, Runs, Scene};
 use crate::svg::{Anchor, Panel, Scale, WIDTH, spread};
 use crate::table::Table;
-use crate::words::{median, quantity, shortened};
+use crate::words::{quantity, shortened};
 
 /// With the part of requests that is slower.
-const PERCENTILES: [(&str, f64); 7] = [
-    ("p50", 0.5),
-    ("p75", 0.25),
-    ("p90", 0.1),
-    ("p95", 0.05),
-    ("p99", 0.01),
-    ("p99.9", 0.001),
-    ("p99.99", 0.0001),
+const PERCENTILES: [(Measure, f64); 7] = [
+    (Measure::P50, 0.5),
+    (Measure::P75, 0.25),
+    (Measure::P90, 0.1),
+    (Measure::P95, 0.05),
+    (Measure::P99, 0.01),
+    (Measure::P99_9, 0.001),
+    (Measure::P99_99, 0.0001),
 ];
 
 /// What the rounds of one system say of a percentile.
 struct Point {
-    name: &'static str,
+    percentile: Measure,
     slower: f64,
     low: f64,
     middle: f64,
@@ -41,7 +44,7 @@ pub(super) fn draw(kept: &Kept, scene: &Scene<'_>, colours: &Colours<'_>) -> Opt
         for point in points {
             table.push([
                 runs.system.into(),
-                point.name.into(),
+                point.percentile.word().into(),
                 point.middle.into(),
                 point.low.into(),
                 point.high.into(),
@@ -63,13 +66,13 @@ pub(super) fn draw(kept: &Kept, scene: &Scene<'_>, colours: &Colours<'_>) -> Opt
 }
 
 fn points(runs: &Runs<'_>) -> Vec<Point> {
-    let point = |(name, slower): (&'static str, f64)| {
-        let values = runs.values(name);
+    let point = |(percentile, slower): (Measure, f64)| {
+        let values = runs.values(percentile);
         // Where a trial had too few requests for it, the others would be a choice.
         let middle = median(&values).filter(|_| values.len() == runs.trials.len())?;
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(0.0, f64::max);
-        (low > 0.0).then_some(Point { name, slower, low, middle, high })
+        (low > 0.0).then_some(Point { percentile, slower, low, middle, high })
     };
     PERCENTILES.into_iter().filter_map(point).collect()
 }
@@ -78,7 +81,9 @@ fn spoken(lines: &[(&Runs<'_>, Vec<Point>)]) -> String {
     let one = |(runs, points): &(&Runs<'_>, Vec<Point>)| {
         let told: Vec<String> = points
             .iter()
-            .map(|point| format!("{} {}", point.name, quantity(point.name, point.middle)))
+            .map(|point| {
+                format!("{} {}", point.percentile.word(), quantity(point.percentile, point.middle))
+            })
             .collect();
         format!("{}: {}", runs.system, told.join(", "))
     };
@@ -103,11 +108,12 @@ fn panel(lines: &[(&Runs<'_>, Vec<Point>)], colours: &Colours<'_>) -> Panel {
         panel.line((LEFT, y), (RIGHT, y), "grid");
         panel.text((LEFT - 6.0, y + 4.0), Anchor::End, "soft small", &short_time(tick));
     }
-    for (name, slower) in PERCENTILES.into_iter().filter(|(_, slower)| *slower >= rarest) {
+    for (percentile, slower) in PERCENTILES.into_iter().filter(|(_, slower)| *slower >= rarest) {
         let x = across.place(1.0 / slower);
         panel.line((x, BOTTOM), (x, BOTTOM + 4.0), "axis");
         // Three quarters has no room beside its neighbours.
-        if name != "p75" && name != "p95" {
+        if !matches!(percentile, Measure::P75 | Measure::P95) {
+            let name = percentile.word();
             panel.text((x, BOTTOM + 18.0), Anchor::Middle, "soft small", name);
         }
     }
@@ -124,8 +130,8 @@ fn panel(lines: &[(&Runs<'_>, Vec<Point>)], colours: &Colours<'_>) -> Panel {
         let way: Vec<_> = points.iter().map(|point| place(point.slower, point.middle)).collect();
         panel.path(&way, false, &format!("l{suffix} thick{dash}"));
         for (point, at) in points.iter().zip(way) {
-            let told = quantity(point.name, point.middle);
-            let hint = format!("{}, {}: {told}", runs.system, point.name);
+            let told = quantity(point.percentile, point.middle);
+            let hint = format!("{}, {}: {told}", runs.system, point.percentile.word());
             panel.dot(at, 3.5, &format!("f{suffix} edge"), &hint);
         }
     }

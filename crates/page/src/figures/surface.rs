@@ -5,15 +5,16 @@
 //! are those of cividis (Nuñez, Anderton, Renslow 2018), dark for little and light for much, with
 //! equal ratios equally far apart. Every cell ran once: there are no intervals and no verdicts.
 
+use lab::plan::{Measure, PictureResult};
 use serde_json::Value;
 
 use super::latency::short_time;
 use super::{Drawing, capital, provenance};
-use crate::kept::{Kept, PictureCell};
+use crate::kept::Kept;
 use crate::scene::{Colours, system_of};
 use crate::svg::{Anchor, Panel, Scale, WIDTH};
 use crate::table::Table;
-use crate::words::{axis_name, measure_name, quantity, shortened, thousands, three_digits};
+use crate::words::{axis_name, quantity, shortened, thousands, three_digits};
 
 /// Keys with an order, as `bench` prints them and as they are called.
 const AXES: [(&str, &str); 4] =
@@ -23,7 +24,7 @@ const KINDS: [&str; 4] = ["pattern", "range_bytes", "sync", "fsync"];
 
 /// A cell with what places it.
 struct Spot<'k> {
-    cell: &'k PictureCell,
+    cell: &'k PictureResult,
     path: &'k str,
     load: &'k Value,
 }
@@ -55,10 +56,10 @@ fn picture(kept: &Kept, name: &str, spots: &[Spot<'_>], colours: &Colours<'_>) -
         AXES.into_iter().filter(|(key, _)| levels(spots.iter(), key).len() > 1).collect();
     let axes = &varying[..varying.len().min(2)];
     let facets = facets(spots, axes);
-    let has = |measure: &&str| spots.iter().any(|spot| spot.cell.measures.contains_key(*measure));
-    let everywhere = spots.iter().all(|spot| spot.cell.measures.contains_key("p99"));
-    let latency = if everywhere { "p99" } else { "latency-mean" };
-    let measures = ["iops", latency].into_iter().filter(has);
+    let has = |measure: &Measure| spots.iter().any(|spot| spot.cell.measures.contains_key(measure));
+    let everywhere = spots.iter().all(|spot| spot.cell.measures.contains_key(&Measure::P99));
+    let latency = if everywhere { Measure::P99 } else { Measure::LatencyMean };
+    let measures = [Measure::Iops, latency].into_iter().filter(has);
     let each = measures.map(|measure| {
         let panels = match axes {
             [across, upward] => {
@@ -75,11 +76,11 @@ fn picture(kept: &Kept, name: &str, spots: &[Spot<'_>], colours: &Colours<'_>) -
         };
         Drawing {
             name: String::new(),
-            title: format!("{}: {}", capital(name), measure_name(measure)),
+            title: format!("{}: {}", capital(name), measure),
             caption: format!(
                 "Every cell ran once, in an order drawn by the seed: no intervals, no verdicts.{note}"
             ),
-            spoken: format!("{} cells of {}", spots.len(), measure_name(measure)),
+            spoken: format!("{} cells of {}", spots.len(), measure),
             provenance: provenance(kept, None),
             panels,
             table: table(spots),
@@ -89,7 +90,7 @@ fn picture(kept: &Kept, name: &str, spots: &[Spot<'_>], colours: &Colours<'_>) -
 }
 
 impl<'k> Spot<'k> {
-    fn of(kept: &'k Kept, cell: &'k PictureCell) -> Spot<'k> {
+    fn of(kept: &'k Kept, cell: &'k PictureResult) -> Spot<'k> {
         // A trial of a round has the same load, should the picture's own be missing.
         let mut trials = kept.trials.iter().filter(|trial| trial.cell == cell.cell);
         let load = trials.find(|trial| trial.bench.is_object()).map_or(&Value::Null, |t| &t.bench);
@@ -142,14 +143,14 @@ fn facets<'s, 'k>(spots: &'s [Spot<'k>], axes: &[(&str, &str)]) -> Vec<Facet<'s,
 }
 
 /// The least and the most of a measure.
-fn range(spots: &[Spot<'_>], measure: &str) -> (f64, f64) {
-    let values = || spots.iter().filter_map(|spot| spot.cell.measures.get(measure).copied());
+fn range(spots: &[Spot<'_>], measure: Measure) -> (f64, f64) {
+    let values = || spots.iter().filter_map(|spot| spot.cell.measures.get(&measure).copied());
     (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max))
 }
 
 fn heat_map(
     facet: &Facet<'_, '_>,
-    measure: &str,
+    measure: Measure,
     across: (&str, &str),
     upward: (&str, &str),
     spots: &[Spot<'_>],
@@ -188,7 +189,7 @@ fn heat_map(
         }) else {
             continue;
         };
-        let Some(value) = spot.cell.measures.get(measure) else { continue };
+        let Some(value) = spot.cell.measures.get(&measure) else { continue };
         let part = if low < high { shade.place(*value) } else { 0.5 };
         let (fill, ink) = cividis(part);
         let x = LEFT + width * column as f64;
@@ -212,7 +213,7 @@ const RIGHT: f64 = WIDTH - 16.0;
 /// One line each facet, over what varies; equally far apart, whatever the steps.
 fn lines(
     facets: &[Facet<'_, '_>],
-    measure: &str,
+    measure: Measure,
     axis: Option<(&str, &str)>,
     spots: &[Spot<'_>],
     colours: &Colours<'_>,
@@ -235,7 +236,7 @@ fn lines(
         for spot in &facet.spots {
             let level = axis.and_then(|(key, _)| spot.level(key));
             let column = columns.iter().position(|column| Some(*column) == level).unwrap_or(0);
-            let Some(value) = spot.cell.measures.get(measure) else { continue };
+            let Some(value) = spot.cell.measures.get(&measure) else { continue };
             let star = if spot.cell.is_steady { "" } else { ", never steady" };
             let hint = format!("{}: {}{star}", spot.cell.cell, quantity(measure, *value));
             points.push((place(column), upward.place(*value), hint));
@@ -260,13 +261,13 @@ fn lines(
 }
 
 /// The grid of lines, with what it measures.
-fn frame(panel: &mut Panel, measure: &str, upward: &Scale) {
+fn frame(panel: &mut Panel, measure: Measure, upward: &Scale) {
     panel.text((0.0, 14.0), Anchor::Start, "soft", &capital(&axis_name(measure)));
     for tick in upward.ticks(5) {
         let y = upward.place(tick);
         panel.line((LEFT, y), (RIGHT, y), "grid");
         let name = match measure {
-            "iops" => thousands(tick),
+            Measure::Iops => thousands(tick),
             _ => short_time(tick),
         };
         panel.text((LEFT - 6.0, y + 4.0), Anchor::End, "soft small", &name);
@@ -324,19 +325,19 @@ fn table(spots: &[Spot<'_>]) -> Table {
     ]);
     for spot in spots {
         let level = |key: &str| spot.level(key).map(|level| level as f64).into();
-        let value = |measure: &str| spot.cell.measures.get(measure).copied().into();
+        let value = |measure: Measure| spot.cell.measures.get(&measure).copied().into();
         table.push([
             spot.cell.cell.as_str().into(),
             level("queue_depth"),
             level("jobs"),
             level("block_bytes"),
             level("rate"),
-            value("iops"),
-            value("throughput"),
-            value("latency-mean"),
-            value("p50"),
-            value("p99"),
-            value("cpu-per-op"),
+            value(Measure::Iops),
+            value(Measure::Throughput),
+            value(Measure::LatencyMean),
+            value(Measure::P50),
+            value(Measure::P99),
+            value(Measure::CpuPerOp),
             (if spot.cell.is_steady { "yes" } else { "no" }).into(),
         ]);
     }

@@ -3,6 +3,8 @@
 //! A trial ends when it is steady, so lines are of different lengths; a window of a trial is never a
 //! value of its own in what is compared.
 
+use lab::plan::Measure;
+
 use super::latency::labelled;
 use super::{CROWD, Drawing, provenance};
 use crate::kept::Kept;
@@ -22,7 +24,7 @@ pub(super) fn draw(kept: &Kept, scene: &Scene<'_>, colours: &Colours<'_>) -> Opt
     let mut table = Table::new(["system", "round", "window", "operations_per_second"]);
     for runs in &all {
         for trial in &runs.trials {
-            let round = trial.round.map_or(0, |round| round.number + 1);
+            let round = trial.round.as_ref().map_or(0, |round| round.number + 1);
             for (at, value) in trial.windows.iter().enumerate() {
                 let window = at as f64 + 1.0;
                 table.push([
@@ -38,7 +40,7 @@ pub(super) fn draw(kept: &Kept, scene: &Scene<'_>, colours: &Colours<'_>) -> Opt
     let length = seconds.map_or(String::new(), |seconds| format!(" of {seconds} s"));
     let rounds = shown.iter().map(|runs| runs.trials.len()).max();
     let levels = shown.iter().filter_map(|runs| {
-        let value = mean(&runs.values("iops"))?;
+        let value = mean(&runs.values(Measure::Iops))?;
         Some(format!("{} about {} a second", runs.system, thousands(value)))
     });
     Some(Drawing {
