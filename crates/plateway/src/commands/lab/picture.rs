@@ -12,7 +12,7 @@ use comfy_table::CellAlignment;
 use indicatif::ProgressBar;
 use lab::plan::{Cell, Experiment, Measure, Measures, Progress, Results, Trial, TrialOutcome};
 use lab::report::{Environment, Grouped, Nanoseconds};
-use lab::statistics::Round;
+use lab::statistics::{Round, median};
 use serde::Serialize;
 
 use super::Ends;
@@ -59,7 +59,7 @@ pub(super) struct Told {
     cell: String,
     /// Of a picture's there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    round: Option<RoundTold>,
+    round: Option<Round>,
     measures: Measures,
     is_steady: bool,
     /// Why it measured nothing.
@@ -69,13 +69,6 @@ pub(super) struct Told {
     seen: Seen,
     #[serde(skip)]
     of: Cell,
-}
-
-#[derive(Debug, Serialize)]
-struct RoundTold {
-    number: usize,
-    is_pilot: bool,
-    is_repeat: bool,
 }
 
 impl Told {
@@ -90,10 +83,7 @@ impl Told {
             TrialOutcome::Measured { measures, is_steady } => (measures.clone(), *is_steady, None),
             TrialOutcome::Failed { why } => (Measures::new(), false, Some(why.clone())),
         };
-        let round = round.map(|round| {
-            let Round { number, is_pilot, is_repeat, .. } = *round;
-            RoundTold { number, is_pilot, is_repeat }
-        });
+        let round = round.cloned();
         let name = experiment.cell_name(cell);
         Told { cell: name, round, measures, is_steady, failed, seen, of: *cell }
     }
@@ -217,10 +207,12 @@ pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told])
     for cell in experiment.cells() {
         let its = || trials.iter().filter(|told| told.of == cell && told.counts());
         let of = |measure: Measure| {
-            median(its().filter_map(|told| told.measures.get(&measure).copied()))
+            let values = its().filter_map(|told| told.measures.get(&measure).copied());
+            median(&values.collect::<Vec<_>>())
         };
-        let seen =
-            |value: fn(&Seen) -> Option<f64>| median(its().filter_map(|told| value(&told.seen)));
+        let seen = |value: fn(&Seen) -> Option<f64>| {
+            median(&its().filter_map(|told| value(&told.seen)).collect::<Vec<_>>())
+        };
         let time = |ns: Option<f64>| ns.map(|ns| Nanoseconds(ns).to_string());
         let micros = |us: Option<f64>| us.map(|us| format!("{us:.1} us"));
         let row = [
@@ -257,11 +249,4 @@ fn notes(trials: &[Told]) -> BTreeMap<(&str, &str), (usize, usize)> {
         }
     }
     notes
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-    Some((values[low] + values[high]) / 2.0)
 }
