@@ -1,14 +1,14 @@
 //! `cargo xtask bench`: Plateway against a ceiling, in operations a second and what they cost in CPU.
 //!
 //! The target is pinned to one CPU and the load to another. A case has a subject and references (or
-//! a subject and a limit); within a round all sides run one after the other, the order turning each
-//! round, and a figure is the median of the ratios within a round. What is compared stands in
+//! a subject and a limit); rounds, their order, ratios with their intervals and what is said of them
+//! are the lab's ([`lab::statistics`]). What is compared stands in
 //! `bench/cases.toml` (read by `cases.rs` and `matrix.rs`, its figures in `figure.rs`). Servers are
 //! described in `plan.rs`, of iSCSI in `iscsi.rs`, of AoE in `aoe.rs` and routers in `mpls.rs`
 //! (networks of several below it, in `mpls/`), with who is on which LAN in `lan.rs`; loads in
 //! `load.rs`; `process.rs` runs both, on namespaces, cables and CPUs of the `testbed` crate.
-//! `measure.rs` goes through the rounds, `judge.rs` makes figures of them, `report.rs` the table and
-//! the JSON; `against.rs` compares two commits. A benchmark, not a test: figures below what is
+//! `measure.rs` runs the rounds, `judge.rs` says what they are compared by, `report.rs` makes the table
+//! and the JSON; `against.rs` compares two commits. A benchmark, not a test: figures below what is
 //! wanted are shown and change no exit code. Times: seconds unless named otherwise.
 
 mod against;
@@ -41,11 +41,12 @@ use report::Row;
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds of each case.
-    #[arg(long, default_value_t = 5)]
+    /// Rounds of each case, in each of which every side runs once from a fresh start; with --against
+    /// the most rounds, of which five pilots choose the number.
+    #[arg(long, default_value_t = 6)]
     rounds: usize,
     /// Seconds of each measured window.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// One round of a fifth of a second: to see that everything works, not to quote.
     #[arg(long)]

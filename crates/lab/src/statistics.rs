@@ -14,6 +14,7 @@
 pub mod analysis;
 pub mod apart;
 mod bootstrap;
+pub mod bound;
 #[cfg(test)]
 mod calibration;
 mod holm;
@@ -31,6 +32,7 @@ pub mod verdict;
 
 pub use analysis::{Analysis, Estimate, Finding, analyse, analyse_together};
 pub use apart::{Apart, Referred, compare_apart};
+pub use bound::{Bound, Held};
 pub use median::median;
 pub use moved::{Moved, moved};
 pub use plan::{BadPlan, Better, Comparison, Plan};

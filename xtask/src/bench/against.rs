@@ -1,44 +1,44 @@
 //! `cargo xtask bench --against COMMIT`: is this tree slower than that commit was?
 //!
-//! Both are built the same way, and each cell runs the commit, this tree, and the commit once more
-//! as a control, one after the other in every round, the order turning. A cell's ratio is this
-//! tree's figure by the geometric mean of the commit's two, taken within a round; the interval is
-//! that of the median of these ratios, by order statistics, so nothing is assumed of their
-//! distribution. The control is the commit by itself: where its median is not between 0.97 and 1.03
-//! the machine was too restless to say anything, and the cell gets more rounds, until it is or the
-//! time is up. Ratios above 1 are better for every figure.
+//! Both are built the same way. A cell is a plan of the lab ([`lab::statistics`]): in each round the
+//! commit, this tree and the commit once more run from fresh starts, in a balanced order; five pilots
+//! set the number of rounds; this tree's figure is held against the geometric mean of the commit's
+//! two, and all cells are corrected together. The commit by itself is the control: where its own
+//! interval leaves no room for "equal" the machine was too restless to say anything, and the cell is
+//! measured anew, all of it, until it is or the time is up; what this tree did is not looked at for
+//! that. Ratios above 1 are better for every figure.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use lab::statistics::plan::ROUNDS_MIN;
+use lab::statistics::sizing::PILOTS;
+use lab::statistics::{
+    Analysis, Better, Comparison, Estimate, Plan, Schedule, Taken, Trials, Verdict, analyse,
+    analyse_together, median,
+};
 use serde_json::{Value, json};
 
 use super::cases::{Case, Extent};
 use super::figure::Figure;
-use super::judge;
-use super::measure::Running;
+use super::measure::{Seat, run_round, told};
 use super::process::Bench;
 use super::progress::{Piece, Progress};
 use super::report::Row;
 use crate::tree::{self, Tree};
 
-/// Between these the control has to lie.
-const CONTROL: core::ops::RangeInclusive<f64> = 0.97..=1.03;
 /// What the geometric mean of all cells has to reach.
 const MEAN_MIN: f64 = 0.99;
-/// No cell may lie below this with its whole interval.
-const CELL_MIN: f64 = 0.97;
-/// With fewer rounds the median has no interval of 95%: of six, lowest and highest hold it in 96.9%
-/// of cases.
-const ROUNDS_MIN: usize = 6;
+/// What a cell's rounds are to show, if it is there.
+const DIFFERENCE: f64 = 0.03;
 /// The cells that are compared when none is named; those that need a minute before they can be
 /// measured are not among them.
 const CELLS: [&str; 4] = ["4k-", "128k-read", "128k-write", "aoe-"];
 
 /// The headings of the table.
 pub(super) const HEAD: [&str; 6] =
-    ["case", "commit", "this tree", "ratio: median (95%)", "control: median (95%)", "verdict"];
+    ["case", "commit", "this tree", "ratio (95% of all)", "control (95%)", "verdict"];
 
 /// Builds `plateway` as it was at a commit; its full name and the binary.
 pub(super) fn build(tree: &Tree, commit: &str) -> Result<(String, PathBuf)> {
@@ -79,29 +79,47 @@ pub(super) fn choose(cases: &mut Vec<Case>, named: bool) {
     });
 }
 
-/// A case and what its rounds gave: the commit, this tree, the commit again.
+/// Columns of a round: what the commit, this tree, and the commit again did.
+const BEFORE: usize = 0;
+const NOW: usize = 1;
+const AGAIN: usize = 2;
+/// What the commit did on average.
+const COMMIT: usize = 3;
+
+/// A case and what its rounds gave.
 struct Cell<'a> {
     case: &'a Case,
-    rounds: Vec<[f64; 3]>,
+    plan: Plan,
+    /// Absent until it was measured.
+    taken: Option<Taken>,
+    /// What was printed, in the order in which it was.
     raw: Vec<Value>,
     /// Why it was not measured.
     trouble: Option<String>,
 }
 
-impl Cell<'_> {
-    /// This tree by the commit, a round each; above 1 is better.
-    fn ratios(&self) -> Vec<f64> {
-        let ratio = |[before, now, again]: &[f64; 3]| now / (before * again).sqrt();
-        self.rounds.iter().map(ratio).map(|ratio| self.better(ratio)).collect()
-    }
-
-    /// The commit by itself, a round each.
-    fn control(&self) -> Vec<f64> {
-        self.rounds.iter().map(|[before, _, again]| self.better(again / before)).collect()
-    }
-
-    fn better(&self, ratio: f64) -> f64 {
-        if self.figure().is_cost() { 1.0 / ratio } else { ratio }
+impl<'a> Cell<'a> {
+    fn new(case: &'a Case, rounds_max: usize) -> Self {
+        let better = if case.figures[0].of.is_cost() { Better::Lower } else { Better::Higher };
+        let compare = |name: &str, subject, reference, primary| {
+            let name = format!("{}: {name}", case.name);
+            Comparison { name, subject, reference, better, primary }
+        };
+        let comparisons = vec![
+            compare("this tree against the commit", NOW, COMMIT, true),
+            compare("the commit against itself", AGAIN, BEFORE, false),
+        ];
+        let (difference, seed) = (DIFFERENCE, 1);
+        let plan = Plan {
+            systems: 3,
+            columns: 4,
+            comparisons,
+            difference,
+            margin: difference,
+            rounds_max,
+            seed,
+        };
+        Self { case, plan, taken: None, raw: Vec::new(), trouble: None }
     }
 
     /// What is compared: the first of the case's figures.
@@ -109,67 +127,93 @@ impl Cell<'_> {
         self.case.figures[0].of
     }
 
+    /// Whether the commit was as fast as itself.
     fn is_calm(&self) -> bool {
-        self.trouble.is_some() || CONTROL.contains(&judge::median(&self.control()))
+        let alone = self.taken.as_ref().map(|taken| analyse(&self.plan, taken));
+        let control = alone.and_then(|analysis| analysis.findings[1].estimate);
+        control.is_none_or(|estimate| !estimate.corrected.excludes_equal())
     }
 
     /// About how many seconds as many rounds take of the commit, this tree, and the commit again.
     fn estimate(&self, asked: Extent) -> f64 {
+        let rounds = self.plan.rounds_max + PILOTS;
+        let asked = Extent { rounds, ..asked };
         self.case.estimate(asked) * 3.0 / self.case.sides().count() as f64
     }
 
-    /// Some more rounds with servers of their own.
+    /// All its rounds; what an earlier try came to is lost.
     fn measure(&mut self, benches: [&Bench; 3], asked: Extent, progress: &Progress) {
-        let (figure, extent) = (self.figure(), self.case.extent(asked));
-        let rounds = extent.rounds;
-        let (mut found, mut raw) = (Vec::new(), Vec::new());
-        let done = (|| -> Result<()> {
-            let mut sides = Vec::new();
-            for bench in benches {
-                sides.push(Running::start(bench, &self.case.subject)?);
-            }
-            for round in 0..rounds {
-                progress.show(&format!("round {} of {rounds}", round + 1));
-                let mut seen = [0.0; 3];
-                for turn in 0..sides.len() {
-                    // The order turns, so that a drift of the machine favours no side.
-                    let which = (turn + round) % sides.len();
-                    let printed = sides[which].run(benches[which], self.case, extent)?;
-                    let value = figure.of(&printed).filter(|value| value.is_finite());
-                    seen[which] = value.with_context(|| {
-                        format!("{figure:?} is not in what was printed: {printed}")
-                    })?;
-                    raw.push(json!({"side": which, "seen": printed}));
-                }
-                found.push(seen);
-            }
-            Ok(())
-        })();
-        self.trouble = done.err().map(|error| format!("{error:#}"));
-        self.rounds.append(&mut found);
-        self.raw.append(&mut raw);
+        self.raw.clear();
+        self.taken = None;
+        match self.try_to_measure(benches, asked, progress) {
+            Ok(taken) => (self.taken, self.trouble) = (Some(taken), None),
+            Err(error) => self.trouble = Some(format!("{error:#}")),
+        }
     }
 
-    fn row(&self) -> Row {
+    fn try_to_measure(
+        &mut self,
+        benches: [&Bench; 3],
+        asked: Extent,
+        progress: &Progress,
+    ) -> Result<Taken> {
+        let (case, figure) = (self.case, self.figure());
+        let extent = case.extent(asked);
+        let mut seats = benches.map(|bench| Seat::new(bench, &case.subject));
+        let mut schedule = Schedule::new(self.plan.clone())?;
+        while let Some(round) = schedule.poll_round() {
+            progress.show(&told(&round, &schedule));
+            let ran = run_round(&mut seats, &round, case, extent)?;
+            let mut values = Vec::new();
+            for printed in &ran.seen {
+                let value = figure.of(printed).filter(|value| value.is_finite());
+                values.push(value.with_context(|| {
+                    format!("{figure:?} is not in what was printed: {printed}")
+                })?);
+            }
+            values.push((values[BEFORE] * values[AGAIN]).sqrt());
+            schedule.handle_round(Trials { values, unsteady: ran.unsteady })?;
+            self.raw.push(json!({"round": round, "seen": ran.seen}));
+        }
+        Ok(schedule.finish())
+    }
+
+    fn row(&self, analysis: Option<&Analysis>) -> Row {
         let figure = self.figure();
-        let show = |side: usize| {
-            let values: Vec<f64> = self.rounds.iter().map(|round| round[side]).collect();
-            figure.show(judge::median(&values))
+        let show = |column: usize| {
+            let rounds = self.taken.iter().flat_map(|taken| &taken.rounds);
+            let values: Vec<f64> = rounds.map(|round| round[column]).collect();
+            median(&values).map_or_else(|| "-".to_owned(), |value| figure.show(value))
         };
-        let (ratios, control) = (self.ratios(), self.control());
-        let verdict = match &self.trouble {
-            Some(_) => "not measured",
-            None if interval(&ratios).1 < CELL_MIN => "slower",
-            None if !self.is_calm() => "restless",
-            None => "ok",
+        let of = |at: usize| analysis.map(|analysis| &analysis.findings[at]);
+        let ratio = |at: usize| {
+            let estimate = of(at).and_then(|finding| finding.estimate);
+            estimate.map_or_else(|| "-".to_owned(), |estimate| written(&estimate))
+        };
+        let verdict = match of(0) {
+            None => "not measured".to_owned(),
+            Some(_) if !self.is_calm() => "restless".to_owned(),
+            Some(finding) => short(&finding.verdict).to_owned(),
         };
         let json = json!({
             "case": self.case.name, "about": self.case.about, "figure": format!("{figure:?}"),
-            "ratios": ratios, "control": control, "verdict": verdict, "error": self.trouble,
-            "rounds": self.rounds, "raw": self.raw,
+            "analysis": analysis, "verdict": verdict, "error": self.trouble, "raw": self.raw,
+            "rounds": self.taken.as_ref().map(|taken| &taken.rounds),
         });
-        let cells = [show(0), show(1), written(&ratios), written(&control), verdict.to_owned()];
+        let cells = [show(COMMIT), show(NOW), ratio(0), ratio(1), verdict];
         Row::of(&self.case.name, cells, self.trouble.clone(), json)
+    }
+}
+
+/// A verdict in a word of the table.
+fn short(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster { .. } => "faster",
+        Verdict::Slower { .. } => "slower",
+        Verdict::Equal { .. } => "equal",
+        Verdict::NoDifferenceShown { .. } => "none shown",
+        Verdict::Undecided { .. } => "undecided",
+        Verdict::Withheld { .. } => "no verdict",
     }
 }
 
@@ -180,10 +224,9 @@ pub(super) fn run(
     asked: Extent,
     most: Duration,
 ) -> (Vec<Row>, String) {
-    let asked = Extent { rounds: asked.rounds.max(ROUNDS_MIN), ..asked };
+    let rounds_max = asked.rounds.max(ROUNDS_MIN);
     let until = Instant::now() + most;
-    let cell = |case| Cell { case, rounds: Vec::new(), raw: Vec::new(), trouble: None };
-    let mut cells: Vec<Cell<'_>> = cases.iter().map(cell).collect();
+    let mut cells: Vec<Cell<'_>> = cases.iter().map(|case| Cell::new(case, rounds_max)).collect();
     for pass in 0.. {
         let waits = |cell: &&mut Cell<'_>| pass == 0 || !cell.is_calm();
         let restless: Vec<&mut Cell<'_>> = cells.iter_mut().filter(waits).collect();
@@ -203,75 +246,73 @@ pub(super) fn run(
             progress.end();
         }
     }
-    let verdict = verdict(&cells);
-    (cells.iter().map(Cell::row).collect(), verdict)
+    let analyses = analyses(&cells);
+    let verdict = verdict(&cells, &analyses);
+    let rows = cells.iter().zip(&analyses).map(|(cell, analysis)| cell.row(analysis.as_ref()));
+    (rows.collect(), verdict)
+}
+
+/// All cells that were measured, corrected together.
+fn analyses(cells: &[Cell<'_>]) -> Vec<Option<Analysis>> {
+    let parts: Vec<(&Plan, &Taken)> =
+        cells.iter().filter_map(|cell| Some((&cell.plan, cell.taken.as_ref()?))).collect();
+    let mut analysed = analyse_together(&parts).into_iter();
+    cells.iter().map(|cell| cell.taken.as_ref().and_then(|_| analysed.next())).collect()
 }
 
 /// The line below the table.
-fn verdict(cells: &[Cell<'_>]) -> String {
-    let measured: Vec<_> = cells.iter().filter(|cell| !cell.rounds.is_empty()).collect();
-    let mean = |of: &dyn Fn(&Cell<'_>) -> Vec<f64>| {
-        let logarithms: f64 = measured.iter().map(|cell| judge::median(&of(cell)).ln()).sum();
-        (logarithms / measured.len() as f64).exp()
+fn verdict(cells: &[Cell<'_>], analyses: &[Option<Analysis>]) -> String {
+    let mean = |at: usize| {
+        let found = analyses.iter().flatten().filter_map(|one| one.findings[at].estimate);
+        let logs: Vec<f64> = found.map(|estimate| estimate.ratio.0).collect();
+        (logs.iter().sum::<f64>() / logs.len() as f64).exp()
     };
-    let (ratio, control) = (mean(&|cell| cell.ratios()), mean(&|cell| cell.control()));
-    let slower = |cell: &&&Cell<'_>| interval(&cell.ratios()).1 < CELL_MIN;
-    let slow: Vec<&str> = measured.iter().filter(slower).map(|cell| &*cell.case.name).collect();
-    let restless = measured.iter().filter(|cell| !cell.is_calm()).count();
-    let missing = cells.len() - measured.len();
+    let each = || cells.iter().zip(analyses);
+    let is_slower = |(cell, analysis): &(&Cell<'_>, &Option<Analysis>)| {
+        let verdict = analysis.as_ref().map(|analysis| analysis.findings[0].verdict);
+        cell.is_calm() && matches!(verdict, Some(Verdict::Slower { .. }))
+    };
+    let slow: Vec<&str> = each().filter(is_slower).map(|(cell, _)| &*cell.case.name).collect();
+    let restless = cells.iter().filter(|cell| !cell.is_calm()).count();
+    let missing = analyses.iter().filter(|analysis| analysis.is_none()).count();
+    let (ratio, control) = (mean(0), mean(1));
     let judged = if ratio >= MEAN_MIN && slow.is_empty() && missing == 0 { "no" } else { "yes" };
     format!(
         "geometric mean of {} cells: {ratio:.3} (wanted >= {MEAN_MIN}), control {control:.3}; \
-         cells wholly below {CELL_MIN}: {}; restless: {restless}; not measured: {missing}. Slower: {judged}.",
-        measured.len(),
+         cells that are slower: {}; restless: {restless}; not measured: {missing}. Slower: {judged}.",
+        cells.len() - missing,
         if slow.is_empty() { "none".to_owned() } else { slow.join(", ") },
     )
 }
 
-fn written(ratios: &[f64]) -> String {
-    let (low, high) = interval(ratios);
-    format!("{:.3} ({low:.3}..{high:.3})", judge::median(ratios))
-}
-
-/// Between which the true median lies in at least 95% of cases; everything, if there are too few
-/// values.
-///
-/// Each value is above the true median with probability 1/2, so how many are is binomial: the
-/// interval leaves out as many values at each end as keep both tails below 2.5%.
-fn interval(values: &[f64]) -> (f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let count = sorted.len();
-    let mut tail = 0.5_f64.powi(count as i32);
-    if tail > 0.025 {
-        return (0.0, f64::INFINITY);
-    }
-    let (mut left_out, mut term) = (0, tail);
-    loop {
-        term *= (count - left_out) as f64 / (left_out + 1) as f64;
-        tail += term;
-        if tail > 0.025 {
-            return (sorted[left_out], sorted[count - 1 - left_out]);
-        }
-        left_out += 1;
-    }
+fn written(estimate: &Estimate) -> String {
+    let seen = estimate.corrected;
+    let [ratio, low, high] = [estimate.ratio, seen.low, seen.high].map(|log| log.ratio());
+    format!("{ratio:.3} ({low:.3}..{high:.3})")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_interval_of_a_median_is_that_of_the_tables() {
-        let values = |count: u32| (1..=count).map(f64::from).collect::<Vec<_>>();
-        assert_eq!(interval(&values(5)), (0.0, f64::INFINITY), "too few");
-        assert_eq!(interval(&values(6)), (1.0, 6.0));
-        assert_eq!(interval(&values(9)), (2.0, 8.0));
-        assert_eq!(interval(&values(20)), (6.0, 15.0));
+    /// A cell whose rounds were each like this, but for a per mille of noise.
+    fn cell(case: &Case, rounds: usize, seen: [f64; 3]) -> Cell<'_> {
+        let mut cell = Cell::new(case, ROUNDS_MIN);
+        let mut schedule = Schedule::fixed(cell.plan.clone(), rounds);
+        for round in 0..rounds {
+            schedule.poll_round().unwrap();
+            // None of the three moves with another.
+            let noise = |side: usize| 1.0 + 0.001 * (((round * 7 + side * 5) % 3) as f64 - 1.0);
+            let [before, now, again] = [0, 1, 2].map(|side| seen[side] * noise(side));
+            let values = vec![before, now, again, (before * again).sqrt()];
+            schedule.handle_round(Trials { values, unsteady: Vec::new() }).unwrap();
+        }
+        cell.taken = (rounds > 0).then(|| schedule.finish());
+        cell
     }
 
-    fn cell(case: &Case, rounds: usize, seen: [f64; 3]) -> Cell<'_> {
-        Cell { case, rounds: vec![seen; rounds], raw: Vec::new(), trouble: None }
+    fn said(cells: &[Cell<'_>]) -> String {
+        verdict(cells, &analyses(cells))
     }
 
     fn case(figure: Figure) -> Case {
@@ -283,30 +324,34 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_wholly_below_the_bound_is_slower_and_so_is_a_mean_below_its_own() {
+    fn a_cell_that_is_shown_to_be_slower_is_and_so_is_a_mean_below_its_bound() {
         let speed = case(Figure::OpsPerCpu);
-        let even = cell(&speed, 6, [100.0, 100.0, 100.0]);
-        let slow = cell(&speed, 6, [100.0, 96.0, 100.0]);
-        assert!(verdict(&[cell(&speed, 6, [100.0, 99.5, 100.0])]).ends_with("Slower: no."));
-        let text = verdict(&[even, slow]);
+        let even = || cell(&speed, 6, [100.0, 100.0, 100.0]);
+        let slow = || cell(&speed, 6, [100.0, 96.0, 100.0]);
+        assert!(said(&[even()]).ends_with("Slower: no."), "{}", said(&[even()]));
+        let text = said(&[even(), slow(), even(), even(), even(), even(), even()]);
         assert!(text.contains(&speed.name) && text.ends_with("Slower: yes."), "{text}");
-        let few = cell(&speed, 5, [100.0, 96.0, 100.0]);
-        assert!(verdict(&[few]).contains("wholly below 0.97: none"), "no interval of five");
+        let analysis = analyses(&[slow()]).remove(0);
+        assert_eq!(slow().row(analysis.as_ref()).verdict(), "slower");
     }
 
     #[test]
     fn a_cost_that_falls_is_better() {
         let cost = case(Figure::LoadCpu);
-        assert_eq!(cell(&cost, 6, [4.0, 2.0, 4.0]).ratios(), [2.0; 6]);
+        let cells = [cell(&cost, 6, [4.0, 2.0, 4.0])];
+        let found = analyses(&cells)[0].as_ref().unwrap().findings[0].clone();
+        assert!((found.estimate.unwrap().ratio.ratio() - 2.0).abs() < 0.01);
+        assert!(matches!(found.verdict, Verdict::Faster { .. }));
     }
 
     #[test]
-    fn a_control_that_drifts_is_restless_and_what_was_not_measured_is_no_pass() {
+    fn a_control_that_moves_is_restless_and_what_was_not_measured_is_no_pass() {
         let speed = case(Figure::OpsPerCpu);
-        assert!(!cell(&speed, 6, [100.0, 100.0, 106.0]).is_calm());
-        assert!(cell(&speed, 6, [100.0, 50.0, 102.0]).is_calm(), "only the control counts");
-        let even = cell(&speed, 6, [100.0, 100.0, 100.0]);
-        let text = verdict(&[even, cell(&speed, 0, [0.0; 3])]);
+        let restless = cell(&speed, 6, [100.0, 50.0, 106.0]);
+        assert!(!restless.is_calm());
+        assert!(said(&[restless]).contains("slower: none; restless: 1"));
+        assert!(cell(&speed, 6, [100.0, 50.0, 100.0]).is_calm(), "only the control counts");
+        let text = said(&[cell(&speed, 6, [100.0; 3]), cell(&speed, 0, [0.0; 3])]);
         assert!(text.contains("not measured: 1") && text.ends_with("Slower: yes."), "{text}");
     }
 }

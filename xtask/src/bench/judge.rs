@@ -1,20 +1,193 @@
-//! What the rounds of a case come to: which reference counts, ratios within a round, medians.
+//! What the rounds of a case come to: which reference counts, ratios with intervals, medians.
 //!
-//! Pure: what the loads printed comes in, numbers go out. A round is a list of what each side saw:
-//! the references, the subject, and what stands beside, as [`Case::sides`] has them.
+//! Rounds, their order and their analysis are the lab's ([`lab::statistics`]): a case is a plan whose
+//! comparisons are its figures against each of its references. What the loads printed comes in,
+//! numbers go out; nothing is run here. A round is a list of what each side saw: the references, the
+//! subject, and what stands beside, as [`Case::sides`] has them.
 
+use anyhow::{Context as _, Result, ensure};
+use lab::statistics::{
+    Analysis, Better, Comparison, Estimate, Held, Plan, Taken, analyse, median as middle,
+};
 use serde_json::Value;
 
 use super::cases::{Bound, By, Case};
 use super::figure::Figure;
 
+/// From how large a difference on a plan's own verdicts speak; a bench reads intervals alone.
+const DIFFERENCE: f64 = 0.05;
+
+/// What is compared in each round.
+#[derive(Clone)]
+pub(super) struct Pairs {
+    pairs: Vec<Pair>,
+    references: usize,
+    sides: usize,
+}
+
+/// A figure of one side by that of another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pair {
+    of: Figure,
+    subject: usize,
+    by: Reference,
+    /// Whether the case is judged by it.
+    judges: bool,
+}
+
+/// By whose figure another is divided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Reference {
+    Side(usize),
+    /// By that of all references together.
+    Sum,
+}
+
+impl Pairs {
+    /// Those of a case with so many sides.
+    pub(super) fn of(case: &Case, sides: usize) -> Pairs {
+        let references = case.references.len();
+        let by: Vec<Reference> = match case.by {
+            By::Sum => vec![Reference::Sum],
+            By::Best => (0..references).map(Reference::Side).collect(),
+        };
+        let judged = case.figures.iter().filter(|bound| !bound.own);
+        let mut pairs: Vec<Pair> = judged
+            .flat_map(|bound| by.iter().map(|by| (bound.of, *by)))
+            .map(|(of, by)| Pair { of, subject: references, by, judges: true })
+            .collect();
+        if sides > references + 1 {
+            let by = Reference::Side(references + 1);
+            let beside = [0, references].map(|subject| {
+                let of = case.figures[0].of;
+                Pair { of, subject, by, judges: false }
+            });
+            pairs.extend(beside);
+        }
+        Pairs { pairs, references, sides }
+    }
+
+    /// As a plan of the lab: two columns for each.
+    pub(super) fn plan(&self, rounds: usize) -> Plan {
+        let comparison = |(at, pair): (usize, &Pair)| Comparison {
+            name: format!("{} of side {} by {:?}", pair.of.name(), pair.subject, pair.by),
+            subject: 2 * at,
+            reference: 2 * at + 1,
+            // Bounds are on the ratio itself, whichever way is good.
+            better: Better::Higher,
+            primary: pair.judges,
+        };
+        Plan {
+            systems: self.sides,
+            columns: 2 * self.pairs.len(),
+            comparisons: self.pairs.iter().enumerate().map(comparison).collect(),
+            difference: DIFFERENCE,
+            margin: DIFFERENCE,
+            rounds_max: rounds,
+            seed: 1,
+        }
+    }
+
+    /// A round's columns.
+    pub(super) fn values(&self, seen: &[Value]) -> Result<Vec<f64>> {
+        let figure = |of: Figure, side: usize| -> Result<f64> {
+            let raw = seen.get(side).context("a side that was not run")?;
+            let value = of.of(raw);
+            let value =
+                value.with_context(|| format!("{of:?} is not in what was printed: {raw}"))?;
+            ensure!(value.is_finite() && value > 0.0, "{of:?} came out as {value}");
+            Ok(value)
+        };
+        let mut values = Vec::new();
+        for pair in &self.pairs {
+            values.push(figure(pair.of, pair.subject)?);
+            values.push(match pair.by {
+                Reference::Side(side) => figure(pair.of, side)?,
+                Reference::Sum => {
+                    (0..self.references).map(|side| figure(pair.of, side)).sum::<Result<f64>>()?
+                }
+            });
+        }
+        Ok(values)
+    }
+}
+
 /// What the rounds of a case saw.
 #[derive(Default)]
 pub(super) struct Rounds {
-    /// A round each, a side each within it.
+    /// A round each, a side each within it: those that count, in the order in which they were run.
     pub(super) seen: Vec<Vec<Value>>,
     /// Why nothing stood beside, where something should.
     pub(super) alone: Option<String>,
+    /// Why less is to be believed of them than of others.
+    pub(super) doubt: Option<String>,
+    /// What was compared, of a case with references.
+    pub(super) compared: Option<Compared>,
+}
+
+/// What comparing came to.
+pub(super) struct Compared {
+    pairs: Pairs,
+    values: Vec<Vec<f64>>,
+    pub(super) analysis: Analysis,
+}
+
+impl Compared {
+    pub(super) fn new(pairs: Pairs, plan: &Plan, taken: &Taken) -> Compared {
+        let values = taken.rounds.iter().chain(&taken.unsteady_rounds).cloned().collect();
+        Compared { analysis: analyse(plan, taken), pairs, values }
+    }
+
+    /// The place of a pair.
+    fn at(&self, of: Figure, subject: usize, by: Reference) -> Option<usize> {
+        let is_it = |pair: &Pair| (pair.of, pair.subject, pair.by) == (of, subject, by);
+        self.pairs.pairs.iter().position(is_it)
+    }
+
+    /// A figure of one side by another's.
+    pub(super) fn ratio(&self, of: Figure, subject: usize, by: Reference) -> Option<Ratio> {
+        let at = self.at(of, subject, by)?;
+        let values = self.values.iter().map(|round| round[2 * at] / round[2 * at + 1]).collect();
+        Some(Ratio { values, estimate: self.analysis.findings[at].estimate })
+    }
+}
+
+/// A ratio.
+pub(super) struct Ratio {
+    /// In each round.
+    pub(super) values: Vec<f64>,
+    /// Absent with fewer than two rounds.
+    pub(super) estimate: Option<Estimate>,
+}
+
+impl Ratio {
+    /// The geometric mean of the rounds.
+    pub(super) fn value(&self) -> f64 {
+        match (&self.estimate, self.values.as_slice()) {
+            (Some(estimate), _) => estimate.ratio.ratio(),
+            (None, [one]) => *one,
+            (None, _) => f64::NAN,
+        }
+    }
+
+    /// Whether a bound is kept: by the interval, and of a single round by that round.
+    pub(super) fn held(&self, bound: lab::statistics::Bound) -> Held {
+        match &self.estimate {
+            Some(estimate) => bound.held(estimate),
+            None if bound.keeps(self.value()) => Held::Met,
+            None => Held::Missed,
+        }
+    }
+}
+
+/// The mean with its interval.
+impl std::fmt::Display for Ratio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.3}", self.value())?;
+        let Some(estimate) = &self.estimate else { return Ok(()) };
+        let seen = estimate.corrected;
+        write!(f, " ({:.3}..{:.3})", seen.low.ratio(), seen.high.ratio())
+    }
 }
 
 /// A figure of a case by its bound.
@@ -23,14 +196,19 @@ pub(super) struct Judged {
     pub(super) reference: Option<f64>,
     /// The subject's.
     pub(super) subject: f64,
-    /// What is compared with the bound, a round each.
-    pub(super) values: Vec<f64>,
+    /// The subject by the reference, if there is one.
+    pub(super) ratio: Option<Ratio>,
 }
 
 impl Judged {
-    /// What counts.
-    pub(super) fn value(&self) -> f64 {
-        median(&self.values)
+    /// Whether what is wanted is so, if anything is.
+    pub(super) fn held(&self, bound: &Bound) -> Option<Held> {
+        let wanted = bound.limit()?;
+        Some(match &self.ratio {
+            Some(ratio) => ratio.held(wanted),
+            None if wanted.keeps(self.subject) => Held::Met,
+            None => Held::Missed,
+        })
     }
 }
 
@@ -51,9 +229,8 @@ impl Rounds {
     /// A side's medians.
     pub(super) fn speed(&self, side: usize) -> Speed {
         let of = |figure| {
-            let values: Vec<f64> =
-                self.of(side, figure).into_iter().filter(|value| *value > 0.0).collect();
-            (!values.is_empty()).then(|| median(&values))
+            let values = self.of(side, figure).into_iter().filter(|value| *value > 0.0);
+            middle(&values.collect::<Vec<_>>())
         };
         Speed {
             iops: of(Figure::Iops),
@@ -62,68 +239,49 @@ impl Rounds {
         }
     }
 
-    /// Which sides make up the reference of a case: the one that did the most operations a second
-    /// by its median over the rounds, or all.
-    pub(super) fn chosen(&self, case: &Case) -> Vec<usize> {
-        let sides = 0..case.references.len();
+    /// By what the subject of a case is divided: by the reference that did the most operations a
+    /// second by its median over the rounds, or by all; by nothing in a case without references.
+    pub(super) fn chosen(&self, case: &Case) -> Option<Reference> {
+        if case.references.is_empty() {
+            return None;
+        }
+        let speed = |side: &usize| median(&self.of(*side, Figure::Iops));
         match case.by {
-            By::Sum => sides.collect(),
+            By::Sum => Some(Reference::Sum),
             By::Best => {
-                let speed = |side: &usize| median(&self.of(*side, Figure::Iops));
                 // Of equals, and where nobody counts operations, the first.
-                sides.rev().max_by(|a, b| speed(a).total_cmp(&speed(b))).into_iter().collect()
+                let sides = (0..case.references.len()).rev();
+                sides.max_by(|a, b| speed(a).total_cmp(&speed(b))).map(Reference::Side)
             }
         }
     }
 
     /// A figure by its bound; `chosen` is what [`Rounds::chosen`] says.
-    pub(super) fn judge(&self, case: &Case, bound: &Bound, chosen: &[usize]) -> Judged {
+    pub(super) fn judge(&self, case: &Case, bound: &Bound, chosen: Option<Reference>) -> Judged {
         let subject = case.references.len();
-        let with = if bound.own { &[] } else { chosen };
-        let (mut references, mut subjects, mut values) = (Vec::new(), Vec::new(), Vec::new());
-        for round in &self.seen {
-            let figure = |side: usize| round.get(side).and_then(|raw| bound.of.of(raw));
-            let Some(own) = figure(subject) else { continue };
-            let sum: Option<f64> = with.iter().map(|side| figure(*side)).sum();
-            subjects.push(own);
-            match sum.filter(|_| !with.is_empty()) {
-                Some(sum) => {
-                    references.push(sum);
-                    values.push(own / sum);
-                }
-                None => values.push(own),
+        let by = chosen.filter(|_| !bound.own);
+        let reference = by.map(|by| match by {
+            Reference::Side(side) => median(&self.of(side, bound.of)),
+            Reference::Sum => {
+                let sum = |round: &Vec<Value>| -> Option<f64> {
+                    round[..subject].iter().map(|raw| bound.of.of(raw)).sum()
+                };
+                median(&self.seen.iter().filter_map(sum).collect::<Vec<_>>())
             }
-        }
-        let reference = (!references.is_empty()).then(|| median(&references));
-        Judged { reference, subject: median(&subjects), values }
+        });
+        let ratio = by.and_then(|by| self.compared.as_ref()?.ratio(bound.of, subject, by));
+        Judged { reference, subject: median(&self.of(subject, bound.of)), ratio }
     }
 }
 
-/// Pair by pair, the first by the second.
-pub(super) fn ratios(of: &[f64], by: &[f64]) -> Vec<f64> {
-    of.iter().zip(by).map(|(of, by)| of / by).collect()
-}
-
-/// The median with the lowest and the highest.
-pub(super) fn spread(values: &[f64]) -> String {
-    let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = values.iter().copied().fold(0.0, f64::max);
-    format!("{:.3} ({lowest:.3}..{highest:.3})", median(values))
-}
-
-/// The median; the mean of the middle two of an even number, NaN of none.
+/// The median; NaN of none.
 pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => sorted[odd / 2],
-        even => (sorted[even / 2 - 1] + sorted[even / 2]) / 2.0,
-    }
+    middle(values).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use lab::statistics::{Schedule, Trials};
     use serde_json::json;
 
     use super::*;
@@ -139,31 +297,64 @@ pub(super) mod tests {
                "target": {"ops_per_cpu_second": 2.0 * iops}})
     }
 
+    /// Rounds of a case, of what each side printed in each.
+    pub(in super::super) fn rounds_of(case: &Case, seen: Vec<Vec<Value>>) -> Rounds {
+        let pairs = Pairs::of(case, seen[0].len());
+        let plan = pairs.plan(seen.len());
+        let mut schedule = Schedule::fixed(plan.clone(), seen.len());
+        for round in &seen {
+            schedule.poll_round().unwrap();
+            let values = pairs.values(round).unwrap();
+            schedule.handle_round(Trials { values, unsteady: Vec::new() }).unwrap();
+        }
+        let compared = Some(Compared::new(pairs, &plan, &schedule.finish()));
+        Rounds { seen, compared, ..Rounds::default() }
+    }
+
     /// Rounds of operations a second, a side each.
-    pub(in super::super) fn rounds(iops: &[&[f64]]) -> Rounds {
+    pub(in super::super) fn rounds(case: &Case, iops: &[&[f64]]) -> Rounds {
         let round = |sides: &&[f64]| sides.iter().map(|iops| seen(*iops)).collect();
-        Rounds { seen: iops.iter().map(round).collect(), alone: None }
+        rounds_of(case, iops.iter().map(round).collect())
     }
 
     #[test]
     fn the_reference_is_the_faster_one_by_its_median_whatever_single_rounds_say() {
         let case = case("4k-read-1");
-        let rounds = rounds(&[&[100.0, 900.0, 1.0], &[100.0, 90.0, 1.0], &[100.0, 90.0, 1.0]]);
-        assert_eq!(rounds.chosen(&case), [0], "one lucky round of the other changes nothing");
-        let other = super::tests::rounds(&[&[90.0, 100.0, 95.0]]);
-        assert_eq!(other.chosen(&case), [1]);
-        let equal = super::tests::rounds(&[&[90.0, 90.0, 95.0]]);
-        assert_eq!(equal.chosen(&case), [0]);
+        let lucky =
+            rounds(&case, &[&[100.0, 900.0, 1.0], &[100.0, 90.0, 1.0], &[100.0, 90.0, 1.0]]);
+        let chosen = Some(Reference::Side(0));
+        assert_eq!(lucky.chosen(&case), chosen, "one lucky round of the other changes nothing");
+        let other = rounds(&case, &[&[90.0, 100.0, 95.0]]);
+        assert_eq!(other.chosen(&case), Some(Reference::Side(1)));
+        let equal = rounds(&case, &[&[90.0, 90.0, 95.0]]);
+        assert_eq!(equal.chosen(&case), Some(Reference::Side(0)));
     }
 
     #[test]
-    fn the_ratio_is_taken_within_a_round_and_then_the_median() {
+    fn the_ratio_is_taken_within_a_round_and_a_bound_is_held_against_its_interval() {
         let case = case("shared-1x1");
-        let rounds = rounds(&[&[100.0, 1.0, 90.0], &[10.0, 1.0, 9.5], &[1000.0, 1.0, 850.0]]);
-        let chosen = rounds.chosen(&case);
-        let judged = rounds.judge(&case, &case.figures[0], &chosen);
-        assert!((judged.value() - 0.9).abs() < 1e-9, "{:?}", judged.values);
-        assert_eq!((judged.reference, judged.subject), (Some(100.0), 90.0));
+        let judge = |iops: &[&[f64]]| {
+            let rounds = rounds(&case, iops);
+            rounds.judge(&case, &case.figures[0], rounds.chosen(&case))
+        };
+        let wild = judge(&[&[100.0, 1.0, 90.0], &[10.0, 1.0, 9.5], &[1000.0, 1.0, 850.0]]);
+        let ratio = wild.ratio.as_ref().unwrap();
+        assert!((ratio.value() - (0.9 * 0.95 * 0.85_f64).cbrt()).abs() < 1e-9);
+        assert_eq!((wild.reference, wild.subject), (Some(100.0), 90.0));
+        assert_eq!(wild.held(&case.figures[0]), Some(Held::Open), "{ratio} of 0.95");
+        let even = judge(&[&[100.0, 1.0, 90.0], &[10.0, 1.0, 9.01], &[1000.0, 1.0, 900.0]]);
+        assert_eq!(even.held(&case.figures[0]), Some(Held::Missed));
+        let good = judge(&[&[100.0, 1.0, 99.0], &[10.0, 1.0, 9.91], &[1000.0, 1.0, 991.0]]);
+        assert_eq!(good.held(&case.figures[0]), Some(Held::Met));
+    }
+
+    #[test]
+    fn a_single_round_has_no_interval_and_is_only_a_look() {
+        let case = case("shared-1x1");
+        let rounds = rounds(&case, &[&[100.0, 1.0, 96.0]]);
+        let judged = rounds.judge(&case, &case.figures[0], rounds.chosen(&case));
+        assert_eq!(judged.ratio.as_ref().unwrap().to_string(), "0.960");
+        assert_eq!(judged.held(&case.figures[0]), Some(Held::Met));
     }
 
     #[test]
@@ -172,35 +363,31 @@ pub(super) mod tests {
         let seen = |[fio, ram, file]: [f64; 3]| {
             [fio, ram, file].map(|us| json!({"iops": 1.0, "latency_us": {"mean": us}})).to_vec()
         };
-        let rounds = Rounds {
-            seen: [[80.0, 20.0, 115.0], [160.0, 40.0, 220.0], [40.0, 10.0, 60.0]]
-                .map(seen)
-                .to_vec(),
-            alone: None,
-        };
-        let chosen = rounds.chosen(&case);
-        let judged = rounds.judge(&case, &case.figures[0], &chosen);
-        assert_eq!(judged.values, [1.15, 1.1, 1.2]);
-        assert_eq!((judged.value(), judged.reference), (1.15, Some(100.0)));
-        assert_eq!(case.figures[0].met(judged.value()), Some(true));
-        assert_eq!(case.figures[0].met(1.151), Some(false));
+        let all = [[80.0, 20.0, 115.0], [160.0, 40.0, 220.0], [40.0, 10.0, 60.0]];
+        let rounds = rounds_of(&case, all.map(seen).to_vec());
+        let judged = rounds.judge(&case, &case.figures[0], rounds.chosen(&case));
+        let ratio = judged.ratio.unwrap();
+        assert_eq!(ratio.values, [1.15, 1.1, 1.2]);
+        assert_eq!((judged.subject, judged.reference), (115.0, Some(100.0)));
     }
 
     #[test]
     fn an_own_figure_is_not_divided() {
         let case = case("idle-100");
         let seen = |busy: f64, switches: u32| json!({"keep_alives": 100, "target": {"busy": busy, "voluntary_switches": switches}});
-        let rounds = Rounds { seen: vec![vec![seen(0.01, 50), seen(0.011, 101)]], alone: None };
-        let chosen = rounds.chosen(&case);
-        let value = |at: usize| rounds.judge(&case, &case.figures[at], &chosen).value();
-        assert!((value(0) - 1.1).abs() < 1e-9);
-        assert!((value(1) - 1.01).abs() < 1e-9);
+        let rounds = rounds_of(&case, vec![vec![seen(0.01, 50), seen(0.011, 101)]]);
+        let judged = |at: usize| rounds.judge(&case, &case.figures[at], rounds.chosen(&case));
+        assert!((judged(0).ratio.unwrap().value() - 1.1).abs() < 1e-9);
+        assert!(judged(1).ratio.is_none() && (judged(1).subject - 1.01).abs() < 1e-9);
     }
 
     #[test]
-    fn median_of_odd_even_and_none() {
-        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
-        assert!(median(&[]).is_nan());
+    fn what_printed_nothing_is_said_by_its_figure() {
+        let case = case("initiator");
+        let none = Pairs::of(&case, 2).values(&[json!({}), json!({})]).unwrap_err().to_string();
+        assert!(none.contains("LoadCpu is not in what was printed"), "{none}");
+        let zero = json!({"load_cpu_us_per_op": 0.0});
+        let zero = Pairs::of(&case, 2).values(&[zero.clone(), zero]).unwrap_err().to_string();
+        assert!(zero.contains("LoadCpu came out as 0"), "{zero}");
     }
 }

@@ -126,10 +126,22 @@ impl Bench {
         self.fio(&names, &[args, &["--readonly"]].concat(), seconds)
     }
 
-    /// fio on the file that a server exports.
+    /// fio on the file that servers export.
     pub(super) fn fio_on_file(&self, args: &[&str], seconds: f64) -> Result<Value> {
         has_fio()?;
-        self.fio(&[self.exported_file()?], args, seconds)
+        self.fio(&[self.work_file()?.to_owned()], args, seconds)
+    }
+
+    /// `plateway bench` on that file.
+    pub(super) fn initiator_on_file(&self, args: &[&str], seconds: f64) -> Result<Value> {
+        let mut command = self.command(&self.target_cpu.to_string(), &self.plateway);
+        command.arg("bench").arg(format!("file:{}", self.work_file()?.display()));
+        // What is there is of this bench's own making.
+        command.arg("--overwrite");
+        let whole = seconds.ceil().max(2.0);
+        command.args(args).args(["--time", &whole.to_string(), "--json"]);
+        initiator_figures(&output(command, whole)?.value)
+            .context("plateway bench prints iops and latency_ns with mean and p50")
     }
 
     /// fio with the io_uring engine on some files, past the page cache.
@@ -140,7 +152,7 @@ impl Bench {
         let mut command = self.command(&self.target_cpu.to_string(), Path::new("fio"));
         command
             .args(["--name=files", "--ioengine=io_uring", "--direct=1", "--time_based"])
-            .args(["--output-format=json", "--allow_file_create=0"])
+            .args(["--output-format=json", "--allow_file_create=0", "--lat_percentiles=1"])
             .arg(format!("--filename={}", names.join(":")))
             .arg(format!("--runtime={whole}"))
             .args(args);
@@ -189,7 +201,16 @@ fn fio_figures(value: &Value) -> Option<Value> {
         .filter_map(|path| value.pointer(path))
         .find(|part| part["iops"].as_f64().is_some_and(|iops| iops > 0.0))?;
     let mean_ns = part.pointer("/lat_ns/mean")?.as_f64()?;
-    Some(json!({"iops": part["iops"], "latency_us": {"mean": mean_ns / 1e3}}))
+    let p50_ns = part.pointer("/lat_ns/percentile/50.000000").and_then(Value::as_f64);
+    let p50 = p50_ns.map(|ns| ns / 1e3);
+    Some(json!({"iops": part["iops"], "latency_us": {"mean": mean_ns / 1e3, "p50": p50}}))
+}
+
+/// What `plateway bench` prints, by the same names.
+fn initiator_figures(value: &Value) -> Option<Value> {
+    let us = |name: &str| Some(value["latency_ns"][name].as_f64()? / 1e3);
+    let latency = json!({"mean": us("mean")?, "p50": us("p50")?});
+    Some(json!({"iops": value["iops"].as_f64()?, "latency_us": latency, "printed": value}))
 }
 
 /// A hog on the target's CPU; it ends when it is dropped.

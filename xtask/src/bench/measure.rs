@@ -1,17 +1,19 @@
-//! Measuring a case: its sides are started, and run one after the other in every round.
+//! Measuring a case: in every round each of its sides runs once, from a fresh start.
 //!
-//! The order turns each round, so that a drift of the machine favours no side. What comes out is
-//! what the loads printed; [`super::judge`] says what that means. Errors: a side that does not
+//! Rounds, their number, their order and their repeats are the lab's ([`Schedule`]). What comes out
+//! is what the loads printed; [`super::judge`] says what that means. Errors: a side that does not
 //! start or run, or whose load does not print what the case is judged by.
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
+use lab::statistics::{Round, Schedule, Taken, Trials};
 use serde_json::Value;
+use testbed::CpuLook;
 
-use super::cases::{self, By, Case, Extent, Load, Side};
+use super::cases::{self, Case, Extent, Load, Side};
 use super::figure::Figure;
-use super::judge::Rounds;
+use super::judge::{Compared, Pairs, Rounds};
 use super::load::Hog;
 use super::mpls::{cuts, idle};
 use super::plan::Plan;
@@ -22,6 +24,9 @@ use super::progress::Progress;
 /// and a disk that was asked is looked after for five.
 pub(super) const CLEARED_UP: Duration = Duration::from_secs(6);
 
+/// A window from whose CPUs the machine's host took more than this share is unsteady.
+const STEAL_MAX: f64 = 0.02;
+
 /// Measures one case.
 pub(super) fn measure(
     bench: &Bench,
@@ -30,53 +35,131 @@ pub(super) fn measure(
     progress: &Progress,
 ) -> Result<Rounds> {
     let extent = case.extent(asked);
-    let mut rounds = Rounds::default();
-    let say = |round: usize| progress.show(&format!("round {} of {}", round + 1, extent.rounds));
     if case.references.is_empty() {
-        for round in 0..extent.rounds {
-            say(round);
-            let mut running = Running::start(bench, &case.subject)?;
-            let raw = running.run(bench, case, extent)?;
-            check(case, 0, &raw)?;
-            rounds.seen.push(vec![raw]);
+        return look(bench, case, extent, progress);
+    }
+    let mut sides: Vec<&Side> = case.references.iter().chain([&case.subject]).collect();
+    let mut rounds = Rounds::default();
+    if let Some(beside) = &case.beside {
+        match Running::start(bench, beside) {
+            Ok(_) => sides.push(beside),
+            // It is no part of the case: the others are measured without it.
+            Err(error) => rounds.alone = Some(format!("nothing beside: {error:#}")),
         }
-        return Ok(rounds);
     }
-    let mut sides = Vec::new();
-    for side in case.references.iter().chain([&case.subject]) {
-        sides.push(Running::start(bench, side)?);
+    let mut seats: Vec<_> = sides.into_iter().map(|side| Seat::new(bench, side)).collect();
+    let pairs = Pairs::of(case, seats.len());
+    let plan = pairs.plan(extent.rounds);
+    let mut schedule = Schedule::fixed(plan.clone(), extent.rounds);
+    while let Some(round) = schedule.poll_round() {
+        progress.show(&told(&round, &schedule));
+        let Ran { seen, unsteady } = run_round(&mut seats, &round, case, extent)?;
+        let counts = unsteady.is_empty() || round.is_repeat;
+        schedule.handle_round(Trials { values: pairs.values(&seen)?, unsteady })?;
+        if counts {
+            rounds.seen.push(seen);
+        }
     }
-    match case.beside.as_ref().map(|beside| Running::start(bench, beside)) {
-        Some(Ok(running)) => sides.push(running),
-        // It is no part of the case: the others are measured without it.
-        Some(Err(error)) => rounds.alone = Some(format!("nothing beside: {error:#}")),
-        None => {}
-    }
+    let taken = schedule.finish();
+    rounds.doubt = doubt(case, &taken);
+    rounds.compared = Some(Compared::new(pairs, &plan, &taken));
+    Ok(rounds)
+}
+
+/// A case of which there is nothing to compare: its subject is looked at a few times.
+fn look(bench: &Bench, case: &Case, extent: Extent, progress: &Progress) -> Result<Rounds> {
+    let mut rounds = Rounds::default();
     for round in 0..extent.rounds {
-        say(round);
-        let mut seen = vec![Value::Null; sides.len()];
-        for turn in 0..sides.len() {
-            let side = (turn + round) % sides.len();
-            seen[side] = sides[side].run(bench, case, extent)?;
-            check(case, side, &seen[side])?;
+        progress.show(&format!("look {} of {}", round + 1, extent.rounds));
+        let raw = Running::start(bench, &case.subject)?.run(bench, case, extent)?;
+        for bound in &case.figures {
+            let value = bound.of.of(&raw).filter(|value| value.is_finite());
+            value.with_context(|| format!("{:?} is not in what was printed: {raw}", bound.of))?;
         }
-        rounds.seen.push(seen);
+        rounds.seen.push(vec![raw]);
     }
     Ok(rounds)
 }
 
-/// Whether a side's load printed all that the case asks of it.
-fn check(case: &Case, side: usize, raw: &Value) -> Result<()> {
-    let is_reference = side < case.references.len();
-    let judged = case.figures.iter().filter(|bound| !(is_reference && bound.own));
-    let chosen_by = is_reference && case.by == By::Best && case.references.len() > 1;
-    for figure in judged.map(|bound| bound.of).chain(chosen_by.then_some(Figure::Iops)) {
-        let value = figure.of(raw);
-        let value =
-            value.with_context(|| format!("{figure:?} is not in what was printed: {raw}"))?;
-        ensure!(value.is_finite(), "{figure:?} came out as {value}");
+/// Where a round is, in words.
+pub(super) fn told(round: &Round, schedule: &Schedule) -> String {
+    let kind = if round.is_pilot { "pilot" } else { "round" };
+    let again = if round.is_repeat { " again" } else { "" };
+    format!("{kind} {}{again}, {} left", round.number + 1, schedule.rounds_left())
+}
+
+/// Why less is to be believed of these rounds than of others.
+fn doubt(case: &Case, taken: &Taken) -> Option<String> {
+    let unsteady = taken.unsteady_rounds.len();
+    let all = taken.planned;
+    match (unsteady, case.stays()) {
+        (0, false) => None,
+        (0, true) => Some("one start of each server: the interval is of its windows".to_owned()),
+        _ => Some(format!(
+            "the machine's host took more than {:.0}% of a CPU in {unsteady} of {all} rounds, twice",
+            STEAL_MAX * 100.0
+        )),
     }
-    Ok(())
+}
+
+/// A side, who runs it, and its server where that stays.
+pub(super) struct Seat<'a> {
+    bench: &'a Bench,
+    side: &'a Side,
+    stays: Option<Running<'a>>,
+}
+
+impl<'a> Seat<'a> {
+    pub(super) fn new(bench: &'a Bench, side: &'a Side) -> Self {
+        Self { bench, side, stays: None }
+    }
+
+    /// One window, from a fresh start unless the case's servers stay.
+    fn run(&mut self, case: &Case, extent: Extent) -> Result<Value> {
+        if !case.stays() {
+            return Running::start(self.bench, self.side)?.run(self.bench, case, extent);
+        }
+        if self.stays.is_none() {
+            self.stays = Some(Running::start(self.bench, self.side)?);
+        }
+        let running = self.stays.as_mut().context("a server that stays")?;
+        running.run(self.bench, case, extent)
+    }
+}
+
+/// What a round came to.
+pub(super) struct Ran {
+    /// What each side printed, in the order of the sides.
+    pub(super) seen: Vec<Value>,
+    /// The sides from which the machine's host took CPU.
+    pub(super) unsteady: Vec<usize>,
+}
+
+/// Runs every side once, in the round's order.
+pub(super) fn run_round(
+    seats: &mut [Seat<'_>],
+    round: &Round,
+    case: &Case,
+    extent: Extent,
+) -> Result<Ran> {
+    let mut seen = vec![Value::Null; seats.len()];
+    let mut unsteady = Vec::new();
+    for side in &round.order {
+        let seat = &mut seats[*side];
+        let before = CpuLook::now()?;
+        seen[*side] = seat.run(case, extent)?;
+        let after = CpuLook::now()?;
+        let mut steal: f64 = 0.0;
+        for cpu in [seat.bench.target_cpu, seat.bench.load_cpu] {
+            steal = steal.max(before.until(&after, cpu)?.steal);
+        }
+        seen[*side]["steal"] = steal.into();
+        if steal > STEAL_MAX {
+            unsteady.push(*side);
+        }
+    }
+    unsteady.sort_unstable();
+    Ok(Ran { seen, unsteady })
 }
 
 /// A side with its server, if it has one.
@@ -144,6 +227,7 @@ impl<'a> Running<'a> {
             (Load::Initiator(_), server) => bench.initiator(server.as_ref(), &args, seconds),
             (Load::Fio(_), _) => bench.fio_on_stripe(&args, seconds),
             (Load::FioFile(_), _) => bench.fio_on_file(&args, seconds),
+            (Load::InitiatorFile(_), _) => bench.initiator_on_file(&args, seconds),
             (Load::Client(_), None) => anyhow::bail!("a client needs a server"),
         }
     }

@@ -7,8 +7,9 @@
 //! [`super::mpls`].
 
 use std::fs;
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,7 +26,7 @@ pub(super) const VOLUME: &str = "512MiB";
 pub(super) const VOLUME_MIB: u32 = 512;
 const MEMBER: &str = "128MiB";
 /// Bytes of an exported file.
-const FILE: &str = "256MiB";
+const FILE_MIB: u32 = 256;
 
 /// A server to start.
 #[derive(Clone, Deserialize)]
@@ -153,17 +154,18 @@ pub(super) fn serve(bench: &Bench, plan: &NvmePlan) -> Result<Server> {
         if let Some(metrics) = metrics {
             text += &format!("metrics = \"{metrics}\"\n");
         }
-        if plan.disks == Disks::File {
-            bench.take_file(&own.join("exported"))?;
-        }
+        let file = match plan.disks {
+            Disks::File => Some(bench.work_file()?),
+            _ => None,
+        };
         let poll = match &plan.poll {
             Some(poll) => poll_line(poll, knows_poll(bench))?,
             None => String::new(),
         };
-        let file = own.join("plateway.toml");
-        fs::write(&file, text + &volume(&disks(plan, &own)) + &exported(address, &poll))?;
+        let told = own.join("plateway.toml");
+        fs::write(&told, text + &volume(&disks(plan, file)) + &exported(address, &poll))?;
         let mut command = bench.command(&cpus, &bench.plateway);
-        command.arg("serve").arg("--config").arg(file);
+        command.arg("serve").arg("--config").arg(told);
         (command, SUBSYSTEM)
     };
     let text = words(&command);
@@ -218,12 +220,12 @@ pub(super) fn server_table(cpus: &str, own: &Path) -> String {
     )
 }
 
-/// The disks of a plan; `own` is where a file of it lies.
-fn disks(plan: &NvmePlan, own: &Path) -> Vec<String> {
+/// The disks of a plan; `file` is the one that is exported, if one is.
+fn disks(plan: &NvmePlan, file: Option<&Path>) -> Vec<String> {
     match plan.disks {
         Disks::Stripe => (0..4).map(|_| format!("ram:{MEMBER}")).collect(),
         Disks::Null => vec![format!("null:{VOLUME}")],
-        Disks::File => vec![format!("file:{}/exported?create={FILE}", own.display())],
+        Disks::File => file.iter().map(|file| format!("file:{}", file.display())).collect(),
         Disks::Ram | Disks::Ceiling => vec![format!("ram:{VOLUME}")],
     }
 }
@@ -261,9 +263,29 @@ fn exported(address: SocketAddr, poll: &str) -> String {
 }
 
 impl Bench {
-    /// Remembers the file that is exported last, on which fio then works; an error if its file
-    /// system has no O_DIRECT, with which both are to work.
-    fn take_file(&self, path: &Path) -> Result<()> {
+    /// The file on which servers, fio and our own engine work, one after the other, every block of it
+    /// written; an error if its file system has no O_DIRECT, with which all are to work.
+    pub(super) fn work_file(&self) -> Result<&Path> {
+        if let Some(path) = self.file.get() {
+            return Ok(path);
+        }
+        let path = self.fresh("file")?.join("exported");
+        self.takes_direct(&path)?;
+        let mut file = fs::File::create(&path)?;
+        // Every block is like no other, as far as anybody below could tell.
+        let mut random = block::Random::new(1);
+        let mut mebibyte = vec![0; 1 << 20];
+        for _ in 0..FILE_MIB {
+            for word in mebibyte.chunks_exact_mut(8) {
+                word.copy_from_slice(&random.next_u64().to_le_bytes());
+            }
+            file.write_all(&mebibyte)?;
+        }
+        file.sync_all()?;
+        Ok(self.file.get_or_init(|| path))
+    }
+
+    fn takes_direct(&self, path: &Path) -> Result<()> {
         let probe = path.with_extension("probe");
         let mut command = self.command(&self.target_cpu.to_string(), Path::new("dd"));
         command.args(["if=/dev/zero", "bs=4096", "count=1", "oflag=direct", "status=none"]);
@@ -275,13 +297,7 @@ impl Bench {
             "skipped: the file system refuses O_DIRECT: {}",
             String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ")
         );
-        *self.file.borrow_mut() = Some(path.to_owned());
         Ok(())
-    }
-
-    /// The file that was exported last.
-    pub(super) fn exported_file(&self) -> Result<PathBuf> {
-        self.file.borrow().clone().context("no server exports a file")
     }
 }
 
@@ -295,11 +311,11 @@ mod tests {
 
     #[test]
     fn a_stripe_names_all_its_disks_and_a_single_disk_has_no_chunk() {
-        let text = |words| volume(&disks(&plan(words), Path::new("/own")));
+        let text = |words| volume(&disks(&plan(words), Some(Path::new("/own"))));
         let stripe = text("disks = \"stripe\"");
         assert!(stripe.contains("disks = [\"d0\", \"d1\", \"d2\", \"d3\"]\nchunk = \"64KiB\""));
         assert!(!text("disks = \"ram\"").contains("chunk"));
-        assert!(text("disks = \"file\"").contains("uri = \"file:/own/exported?create=256MiB\""));
+        assert!(text("disks = \"file\"").contains("uri = \"file:/own\""));
         assert!(server_table("0,1", Path::new("/own")).contains("shards = [0,1]"));
     }
 

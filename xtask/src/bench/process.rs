@@ -80,8 +80,8 @@ pub(super) struct Bench {
     pub(super) plateway: PathBuf,
     pub(super) dir: PathBuf,
     elsewhere: RefCell<Vec<PathBuf>>,
-    /// The file that is exported last.
-    pub(super) file: RefCell<Option<PathBuf>>,
+    /// The file on which servers and fio work; empty until one does.
+    pub(super) file: OnceCell<PathBuf>,
     /// Whether `plateway` knows the key `poll`; empty until it was asked.
     pub(super) knows_poll: OnceCell<bool>,
     /// Whether it has the command `route`; empty until it was asked.
@@ -116,7 +116,7 @@ impl Bench {
             plateway,
             dir,
             elsewhere: RefCell::new(Vec::new()),
-            file: RefCell::new(None),
+            file: OnceCell::new(),
             knows_poll: OnceCell::new(),
             knows_route: OnceCell::new(),
             target_cpu,

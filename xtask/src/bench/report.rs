@@ -12,10 +12,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use comfy_table::{Table, presets};
+use lab::statistics::{Bound as Limit, Held};
 use serde_json::{Value, json};
 
-use super::cases::{Bound, By, Case};
-use super::judge::{Judged, Rounds, Speed, median, ratios, spread};
+use super::cases::{Bound, Case};
+use super::judge::{Judged, Reference, Rounds, Speed, median};
 use super::plan::Plan;
 use crate::tree::Tree;
 
@@ -25,6 +26,8 @@ const CLIENT_LIMITS: f64 = 0.97;
 const BUSY: &str = " *";
 /// What says that a CPU was hardly idle, where the links are to be what limits.
 const BOUND: &str = " +";
+/// What says that there is a reason to doubt the interval, which stands below.
+const DOUBT: &str = " ?";
 
 /// The rows of a case.
 pub(super) struct Row {
@@ -69,33 +72,42 @@ impl Row {
         let (busy, bound_by_cpu) = (is_client_busy(&rounds), is_cpu_bound(&rounds));
         let mut figures = Vec::new();
         for (at, bound) in case.figures.iter().enumerate() {
-            let judged = rounds.judge(case, bound, &chosen);
+            let judged = rounds.judge(case, bound, chosen);
             let [reference, subject] = match at {
-                0 => first_cells(case, &rounds, &chosen, bound, &judged),
+                0 => first_cells(case, &rounds, chosen, bound, &judged),
                 _ => further_cells(bound, &judged),
             };
             let alone = judged.reference.is_none();
-            let ratio = if alone { "-".to_owned() } else { spread(&judged.values) };
-            let verdict = verdict(bound, judged.value());
-            let mark = [(busy, BUSY), (bound_by_cpu, BOUND)];
+            let ratio = judged.ratio.as_ref();
+            let shown_ratio = ratio.map_or_else(|| "-".to_owned(), ToString::to_string);
+            let verdict = judged.held(bound).map_or_else(String::new, |held| held.to_string());
+            let mark = [(busy, BUSY), (bound_by_cpu, BOUND), (rounds.doubt.is_some(), DOUBT)];
             let mark: String = mark.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
             let shown = format!("{verdict}{mark}");
-            row.lines.push([reference, subject, ratio, bound.wanted(alone), shown]);
+            row.lines.push([reference, subject, shown_ratio, bound.wanted(alone), shown]);
             figures.push(json!({
                 "figure": format!("{:?}", bound.of), "wanted": bound.wanted(alone),
                 "reference": judged.reference, "subject": judged.subject,
-                "judged": {"median": judged.value(), "values": judged.values},
-                "verdict": verdict,
+                "ratios": ratio.map(|ratio| &ratio.values),
+                "estimate": ratio.and_then(|ratio| ratio.estimate),
+                "verdict": verdict, "rounds_to_settle": to_settle(bound, &judged),
             }));
         }
-        row.tell(case, &rounds, &chosen, figures);
+        row.tell(case, &rounds, chosen, figures);
+        row.json["doubt"] = rounds.doubt.clone().into();
         row.json["client_busy"] = busy.into();
         row.json["cpu_bound"] = bound_by_cpu.into();
         row
     }
 
     /// What is stored of a case that was measured.
-    fn tell(&mut self, case: &Case, rounds: &Rounds, chosen: &[usize], figures: Vec<Value>) {
+    fn tell(
+        &mut self,
+        case: &Case,
+        rounds: &Rounds,
+        chosen: Option<Reference>,
+        figures: Vec<Value>,
+    ) {
         let name = |side: usize| match case.references.get(side) {
             Some(reference) => reference.name.as_deref().unwrap_or("reference"),
             None if side == case.references.len() => {
@@ -109,26 +121,47 @@ impl Row {
             json!({"side": name(side), "iops": iops, "latency_us": latency_us,
                    "target_cpu_us_per_op": cpu_us})
         };
-        let short = figures.iter().any(|figure| figure["verdict"] == "short");
-        self.json["verdict"] = if short { "short" } else { "ok" }.into();
-        self.json["reference"] = chosen.iter().map(|side| name(*side)).collect();
+        let any = |verdict: &str| figures.iter().any(|figure| figure["verdict"] == verdict);
+        let worst = ["short", "open"].into_iter().find(|verdict| any(verdict));
+        self.json["verdict"] = worst.unwrap_or("ok").into();
+        self.json["reference"] = by(case, chosen).map(name).collect();
         self.json["sides"] = sides.map(told).collect();
         self.json["figures"] = figures.into();
         self.json["rounds"] = json!(rounds.seen);
+    }
+
+    /// Why its interval is to be doubted.
+    fn doubt(&self) -> Option<&str> {
+        self.json["doubt"].as_str()
     }
 
     /// A row of another table: what stands behind its name, and what is stored of it.
     pub(super) fn of(name: &str, cells: [String; 5], trouble: Option<String>, json: Value) -> Self {
         Self { name: name.to_owned(), lines: vec![cells], trouble, beside: None, json }
     }
+
+    /// What is said of its first line.
+    #[cfg(test)]
+    pub(super) fn verdict(&self) -> &str {
+        &self.lines[0][4]
+    }
 }
 
-fn verdict(bound: &Bound, value: f64) -> &'static str {
-    match bound.met(value) {
-        None => "",
-        Some(true) => "ok",
-        Some(false) => "short",
+/// The sides that a subject is divided by.
+fn by(case: &Case, chosen: Option<Reference>) -> core::ops::Range<usize> {
+    match chosen {
+        Some(Reference::Side(side)) => side..side + 1,
+        Some(Reference::Sum) => 0..case.references.len(),
+        None => 0..0,
     }
+}
+
+/// About how many rounds would decide what is open.
+fn to_settle(bound: &Bound, judged: &Judged) -> Option<usize> {
+    let ratio = judged.ratio.as_ref()?;
+    let estimate = ratio.estimate.as_ref()?;
+    let is_open = judged.held(bound) == Some(Held::Open);
+    bound.limit().filter(|_| is_open)?.rounds_to_settle(estimate, ratio.values.len())
 }
 
 /// Whether the load was busy in any window.
@@ -147,7 +180,7 @@ fn is_cpu_bound(rounds: &Rounds) -> bool {
 fn first_cells(
     case: &Case,
     rounds: &Rounds,
-    chosen: &[usize],
+    chosen: Option<Reference>,
     bound: &Bound,
     judged: &Judged,
 ) -> [String; 2] {
@@ -160,11 +193,11 @@ fn first_cells(
         if parts.is_empty() { "-".to_owned() } else { parts.join(" ") }
     };
     let names: Vec<&str> =
-        chosen.iter().filter_map(|side| case.references.get(*side)?.name.as_deref()).collect();
-    let of_reference = match (case.by, chosen) {
-        (By::Best, [side]) => rounds.speed(*side).to_string(),
-        (By::Sum, _) => judged.reference.map_or_else(String::new, |sum| bound.of.show(sum)),
-        _ => String::new(),
+        by(case, chosen).filter_map(|side| case.references.get(side)?.name.as_deref()).collect();
+    let of_reference = match chosen {
+        Some(Reference::Side(side)) => rounds.speed(side).to_string(),
+        Some(Reference::Sum) => judged.reference.map_or_else(String::new, |sum| bound.of.show(sum)),
+        None => String::new(),
     };
     let of_subject = rounds.speed(case.references.len()).to_string();
     let own = case.subject.name.as_deref().unwrap_or_default();
@@ -188,20 +221,20 @@ fn compared(case: &Case, rounds: &Rounds) -> Option<String> {
     let Some(side) = case.beside.as_ref().filter(|_| !beside.is_empty()) else {
         return rounds.alone.clone();
     };
-    let reference = ratios(&rounds.of(0, figure), &beside);
-    let subject = ratios(&rounds.of(subject, figure), &beside);
+    let ratio = |side: usize| {
+        rounds.compared.as_ref()?.ratio(figure, side, Reference::Side(case.references.len() + 1))
+    };
+    let (reference, subject) = (ratio(0)?, ratio(subject)?);
     let wanted = case.beside_at_least.map_or_else(String::new, |bound| {
-        let verdict = if median(&reference) >= bound { "ok" } else { "short" };
+        let verdict = reference.held(Limit::AtLeast(bound));
         format!(" (wanted >= {bound:.2}: {verdict})")
     });
     let bare = case.references.first().and_then(|side| side.server.as_ref());
     let bare = bare.map_or("the reference", Plan::bare);
     Some(format!(
-        "{} {}; {bare} {} of it{wanted}, plateway {}",
+        "{} {}; {bare} {reference} of it{wanted}, plateway {subject}",
         side.name.as_deref().unwrap_or("beside"),
         figure.show(median(&beside)),
-        spread(&reference),
-        spread(&subject),
     ))
 }
 
@@ -238,10 +271,11 @@ fn micros(value: f64) -> String {
 
 /// The headings of the table, where the ceiling is the reference.
 pub(super) const HEAD: [&str; 6] =
-    ["case", "reference", "plateway", "ratio (min..max)", "wanted", "verdict"];
+    ["case", "reference", "plateway", "ratio (95%)", "wanted", "verdict"];
 
 /// What the columns of [`HEAD`] have.
-const LEGEND: &str = "Of each side: operations a second, mean latency, CPU of the target an operation. Ratios: medians.";
+const LEGEND: &str = "Of each side, medians: operations a second, mean latency, CPU of the target an operation. Ratios: geometric means\n\
+                      with intervals. ok: all of the interval keeps what is wanted; short: none of it does; open: more rounds would tell.";
 
 /// The table for a terminal or for docs/performance.md.
 pub(super) fn table(head: [&str; 6], rows: &[Row], environment: &Value, markdown: bool) -> String {
@@ -275,6 +309,9 @@ pub(super) fn table(head: [&str; 6], rows: &[Row], environment: &Value, markdown
         if let Some(trouble) = &row.trouble {
             text += &format!("\n{}: {trouble}\n", row.name);
         }
+    }
+    for (name, doubt) in rows.iter().filter_map(|row| Some((&row.name, row.doubt()?))) {
+        text += &format!("\n{name}?: {doubt}\n");
     }
     for row in rows {
         if let Some(beside) = &row.beside {
@@ -332,7 +369,7 @@ pub(super) fn store(
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::tests::{case, rounds};
+    use super::super::judge::tests::{case, rounds, rounds_of};
     use super::*;
 
     #[test]
@@ -348,21 +385,22 @@ mod tests {
 
     #[test]
     fn a_row_says_how_fast_both_are_and_names_the_reference() {
-        let rounds = rounds(&[&[400_000.0, 800_000.0, 760_000.0], &[1.0, 800_000.0, 700_000.0]]);
         let case = case("4k-read-32");
-        let row = Row::new(&case, Ok(rounds));
+        let seen: [&[f64]; 2] = [&[400_000.0, 800_000.0, 760_000.0], &[1.0, 800_000.0, 750_000.0]];
+        let row = Row::new(&case, Ok(rounds(&case, &seen)));
         assert_eq!(row.json["reference"], json!(["spin50"]));
-        assert_eq!(row.json["sides"][2]["iops"], 730_000.0);
-        assert_eq!(row.json["figures"][1]["verdict"], "ok");
+        assert_eq!(row.json["sides"][2]["iops"], 755_000.0);
+        assert_eq!(row.json["figures"][1]["verdict"], "open", "of two rounds: {}", row.json);
+        assert_eq!(row.json["verdict"], "open");
         let text = table(HEAD, &[row], &Value::Null, false);
         assert!(text.contains("spin50 800k 1.25us"), "{text}");
-        assert!(text.contains("0.912 (0.875..0.950)") && text.contains("iops >= 0.90"), "{text}");
+        assert!(text.contains("0.944 (") && text.contains("iops >= 0.90"), "{text}");
     }
 
     #[test]
     fn the_table_of_all_cases_fits_a_terminal() {
         let seen = json!({
-            "ops": 100, "iops": 123_456.0, "latency_us": {"mean": 1234.0}, "load_cpu_us_per_op": 2.34,
+            "ops": 100, "iops": 123_456.0, "latency_us": {"mean": 1234.0, "p50": 1234.0}, "load_cpu_us_per_op": 2.34,
             "mb_per_second": 1234.0, "start_seconds": 12.34, "forwarded_share": 0.1, "flood_by_peak": 2.0, "idle_connections": 1, "hog_loops": 1234.0,
             "to_backup_ms": {"median": 123.4, "max": 1234.5}, "stall_more_ms": {"max": 123.4}, "errors": 0, "moves": 0,
             "early": 0, "cpu_us_per_frame": 12.3, "overload_share": 0.1, "after_share": 0.1, "keep_alives": 100, "client_busy": 1.0,
@@ -377,7 +415,10 @@ mod tests {
                 seen["iops"] = Value::Null;
             }
             let round = vec![seen; case.sides().count()];
-            Row::new(case, Ok(Rounds { seen: vec![round], alone: None }))
+            if case.references.is_empty() {
+                return Row::new(case, Ok(Rounds { seen: vec![round], ..Rounds::default() }));
+            }
+            Row::new(case, Ok(rounds_of(case, vec![round; 6])))
         };
         let mut rows: Vec<Row> = cases.iter().map(row).collect();
         rows.extend(cases.iter().map(|case| Row::new(case, Err(anyhow::anyhow!("no")))));
@@ -390,8 +431,9 @@ mod tests {
     #[test]
     fn a_sum_stands_in_the_place_of_the_reference() {
         let seen = |us: f64| json!({"iops": 1e6 / us, "latency_us": {"mean": us}});
-        let rounds = Rounds { seen: vec![[80.0, 20.0, 120.0].map(seen).to_vec()], alone: None };
-        let row = Row::new(&case("file-4k-read-1"), Ok(rounds));
+        let case = case("file-4k-read-1");
+        let rounds = rounds_of(&case, vec![[80.0, 20.0, 120.0].map(seen).to_vec()]);
+        let row = Row::new(&case, Ok(rounds));
         assert_eq!(row.lines[0][..2], ["fio+RAM 100.00us", "8.33k 120us -"]);
         assert_eq!(row.lines[0][4], "short");
     }
@@ -414,20 +456,20 @@ mod tests {
 
     #[test]
     fn what_stands_beside_judges_nobody_where_nothing_is_wanted_of_it() {
-        let sides = rounds(&[&[200e3, 90e3, 190e3, 100e3]]);
-        let text = compared(&case("iscsi-4k-read-32"), &sides).expect("something beside");
-        let wanted =
-            "tgt 200.0 k/cpu-s; the bare responder 2.000 (2.000..2.000) of it, plateway 1.900";
+        let case = case("iscsi-4k-read-32");
+        let sides = rounds(&case, &[&[200e3, 90e3, 190e3, 100e3]]);
+        let text = compared(&case, &sides).expect("something beside");
+        let wanted = "tgt 200.0 k/cpu-s; the bare responder 2.000 of it, plateway 1.900";
         assert!(text.starts_with(wanted), "{text}");
     }
 
     #[test]
     fn what_stands_beside_is_compared_within_a_round_too() {
         let case = case("aoe-1k-read-8");
-        let sides = rounds(&[&[200e3, 90e3, 190e3, 100e3], &[20e3, 9e3, 18e3, 10e3]]);
-        let text = compared(&case, &sides).expect("something beside");
+        let seen: [&[f64]; 2] = [&[200e3, 90e3, 190e3, 100e3], &[20e3, 9e3, 19e3, 10e3]];
+        let text = compared(&case, &rounds(&case, &seen)).expect("something beside");
         assert!(text.contains("2.000 (2.000..2.000) of it (wanted >= 1.80: ok)"), "{text}");
-        assert!(text.ends_with("plateway 1.850 (1.800..1.900)"), "{text}");
-        assert_eq!(compared(&case, &rounds(&[&[200e3, 90e3, 190e3]])), None);
+        assert!(text.ends_with("plateway 1.900 (1.900..1.900)"), "{text}");
+        assert_eq!(compared(&case, &rounds(&case, &[&[200e3, 90e3, 190e3]])), None);
     }
 }

@@ -131,7 +131,7 @@ fn part(
     };
     Analysis {
         findings: (0..series.len()).map(finding).collect(),
-        rounds_planned: taken.sizing.map(|sizing| sizing.rounds),
+        rounds_planned: (taken.planned > 0).then_some(taken.planned),
         rounds_run: taken.run,
         rounds_used: taken.rounds.len() + unsteady.len(),
         rounds_unsteady: taken.unsteady_rounds.len(),

@@ -226,7 +226,7 @@ impl Tally {
         let last = said[said.len() - 1].verdict;
         self.equal += u32::from(matches!(last, Verdict::Equal { .. }));
         self.withheld += u32::from(matches!(last, Verdict::Withheld { .. }));
-        let planned = simulated.taken.sizing.expect("pilots are over").rounds;
+        let planned = simulated.taken.planned;
         self.rounds.push(planned);
         self.run += simulated.taken.run;
         self.repeated += simulated.taken.run - planned;

@@ -5,6 +5,7 @@
 //! choose results. The number is fixed before the first counted round, and nothing here looks at
 //! what counted rounds came to. Pilots that were not steady are repeated as well, at the end of the
 //! pilots; those that stay unsteady say nothing of the spread, unless there are too few others.
+//! Where somebody else has named the number ([`Schedule::fixed`]), there are no pilots.
 //!
 //! Order of calls: `poll_round` says what to run; `handle_round` takes what it came to, before the
 //! next `poll_round`; `handle_stop` at any time, after which there is no round any more; `finish`
@@ -78,6 +79,9 @@ pub struct Taken {
     pub unsteady_trials: Vec<usize>,
     /// How many counted rounds were run, repeats included.
     pub run: usize,
+    /// How many rounds were planned: none while pilots run.
+    pub planned: usize,
+    /// What that number follows from, where pilots set it.
     pub sizing: Option<Sizing>,
     /// Why there can be no verdict.
     pub withheld: Option<Withheld>,
@@ -109,26 +113,39 @@ enum Phase {
 impl Schedule {
     pub fn new(plan: Plan) -> Result<Schedule, BadPlan> {
         plan.check()?;
+        Ok(Schedule::begin(plan, Phase::Pilots, PILOTS))
+    }
+
+    /// So many rounds, without pilots. What they come to may decide nothing but what it is asked for:
+    /// whoever names the number does so before the first round.
+    pub fn fixed(plan: Plan, rounds: usize) -> Schedule {
+        let mut schedule = Schedule::begin(plan, Phase::Counted, rounds);
+        schedule.taken.planned = rounds;
+        schedule
+    }
+
+    fn begin(plan: Plan, phase: Phase, count: usize) -> Schedule {
         let mut random = Random::new(plan.seed);
-        let waiting = rounds(plan.systems, PILOTS, true, &mut random);
+        let waiting = rounds(plan.systems, count, phase == Phase::Pilots, &mut random);
         let taken = Taken {
             rounds: Vec::new(),
             unsteady_rounds: Vec::new(),
             unsteady_trials: vec![0; plan.systems],
             run: 0,
+            planned: 0,
             sizing: None,
             withheld: None,
         };
-        Ok(Schedule {
+        Schedule {
             plan,
             random,
-            phase: Phase::Pilots,
+            phase,
             waiting,
             running: None,
             pilots: Vec::new(),
             unsteady_pilots: Vec::new(),
             taken,
-        })
+        }
     }
 
     /// The next round, or nothing if all is done. The number of rounds ([`Schedule::sizing`]) is
@@ -163,6 +180,7 @@ impl Schedule {
         assert!(self.pilots_are_over(), "rounds are set in {:?}", self.phase);
         let sizing = self.size(primaries, rounds_max);
         self.waiting = rounds(self.plan.systems, sizing.rounds, false, &mut self.random);
+        self.taken.planned = sizing.rounds;
         self.taken.sizing = Some(sizing);
         self.phase = Phase::Counted;
     }
@@ -228,8 +246,7 @@ impl Schedule {
         if !self.waiting.is_empty() || self.running.is_some() || self.phase == Phase::Pilots {
             self.handle_stop(Stop::Interrupted);
         }
-        let planned = self.taken.sizing.map_or(0, |sizing| sizing.rounds);
-        if 3 * self.taken.unsteady_rounds.len() > planned {
+        if 3 * self.taken.unsteady_rounds.len() > self.taken.planned {
             self.taken.withheld.get_or_insert(Withheld::Unsteady);
         }
         self.taken

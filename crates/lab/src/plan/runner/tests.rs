@@ -324,6 +324,7 @@ fn false_verdicts_of_a_whole_plan_are_as_rare_as_those_of_one_comparison() {
                 unsteady_rounds: Vec::new(),
                 unsteady_trials: vec![0; group.cells.len()],
                 run: results.rounds.len(),
+                planned: results.rounds.len(),
                 sizing: results.sizing,
                 withheld: None,
             };

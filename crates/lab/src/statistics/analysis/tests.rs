@@ -11,6 +11,7 @@ fn taken(second: &[f64], third: &[f64]) -> Taken {
         unsteady_rounds: Vec::new(),
         unsteady_trials: vec![0; 3],
         run: second.len(),
+        planned: second.len(),
         sizing: None,
         withheld: None,
     }

@@ -1,0 +1,153 @@
+//! What is wanted of a ratio, and whether the rounds say that it is so.
+//!
+//! A bound is on the ratio itself (0.9: at least nine tenths of the reference). It is met where the
+//! whole interval keeps it, missed where none of it does, and open in between: what is open needs
+//! more rounds, and nobody may say that it was met. The interval is the corrected one, which a
+//! verdict would be read off.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Estimate, LogRatio};
+
+/// What a ratio is to be.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+    /// No further from equal than this in either direction: 0.1 is from 1/1.1 to 1.1.
+    Within(f64),
+}
+
+/// Whether it is.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    Met,
+    Missed,
+    Open,
+}
+
+impl Bound {
+    /// Whether one ratio keeps it.
+    pub fn keeps(self, ratio: f64) -> bool {
+        let (low, high) = self.ends();
+        low <= ratio.ln() && ratio.ln() <= high
+    }
+
+    /// What rounds say of it.
+    pub fn held(self, estimate: &Estimate) -> Held {
+        let (low, high) = self.ends();
+        let seen = estimate.corrected;
+        if low <= seen.low.0 && seen.high.0 <= high {
+            Held::Met
+        } else if seen.high.0 < low || high < seen.low.0 {
+            Held::Missed
+        } else {
+            Held::Open
+        }
+    }
+
+    /// About how many rounds in all would leave it open no longer, after so many, if their mean stays;
+    /// `None` where it lies so near to an end that no number would.
+    pub fn rounds_to_settle(self, estimate: &Estimate, rounds: usize) -> Option<usize> {
+        let (low, high) = self.ends();
+        let mean = estimate.ratio.0;
+        let half_width = (estimate.corrected.high.0 - estimate.corrected.low.0) / 2.0;
+        let distance = (mean - low).abs().min((high - mean).abs());
+        let factor = (half_width / distance).powi(2);
+        // A mean that is known ten times as well is still where it is.
+        (factor.is_finite() && factor <= 100.0).then(|| (rounds as f64 * factor).ceil() as usize)
+    }
+
+    /// The logarithms between which it is kept.
+    fn ends(self) -> (f64, f64) {
+        match self {
+            Bound::AtLeast(ratio) => (ratio.ln(), f64::INFINITY),
+            Bound::AtMost(ratio) => (f64::NEG_INFINITY, ratio.ln()),
+            Bound::Within(fraction) => {
+                let far = LogRatio::of_fraction(fraction).0;
+                (-far, far)
+            }
+        }
+    }
+}
+
+/// `ok`, `short`, `open`.
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Held::Met => "ok",
+            Held::Missed => "short",
+            Held::Open => "open",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Better, Comparison, Plan, Schedule, Trials, analyse};
+    use super::*;
+
+    /// What rounds with these ratios come to.
+    fn estimate(ratios: &[f64]) -> Estimate {
+        let comparison = Comparison {
+            name: "a against b".to_owned(),
+            subject: 0,
+            reference: 1,
+            better: Better::Higher,
+            primary: true,
+        };
+        let plan = Plan {
+            systems: 2,
+            columns: 2,
+            comparisons: vec![comparison],
+            difference: 0.05,
+            margin: 0.05,
+            rounds_max: ratios.len(),
+            seed: 1,
+        };
+        let mut schedule = Schedule::fixed(plan.clone(), ratios.len());
+        for ratio in ratios {
+            schedule.poll_round().expect("a round for each ratio");
+            schedule.handle_round(Trials { values: vec![*ratio, 1.0], unsteady: vec![] }).unwrap();
+        }
+        assert!(schedule.poll_round().is_none());
+        analyse(&plan, &schedule.finish()).findings[0].estimate.expect("two rounds or more")
+    }
+
+    #[test]
+    fn a_bound_is_met_by_the_whole_interval_alone() {
+        let even = estimate(&[0.94, 0.95, 0.96, 0.95, 0.94, 0.96]);
+        assert_eq!(Bound::AtLeast(0.9).held(&even), Held::Met);
+        assert_eq!(Bound::AtLeast(0.95).held(&even), Held::Open, "the mean lies on it");
+        assert_eq!(Bound::AtLeast(0.99).held(&even), Held::Missed);
+        assert_eq!(Bound::AtMost(0.9).held(&even), Held::Missed);
+        assert_eq!(Bound::AtMost(1.0).held(&even), Held::Met);
+        assert_eq!(Bound::Within(0.1).held(&even), Held::Met);
+        assert_eq!(Bound::Within(0.01).held(&even), Held::Missed);
+        let wild = estimate(&[0.8, 1.1, 0.9, 1.2, 0.7, 1.0]);
+        assert_eq!(Bound::AtLeast(0.9).held(&wild), Held::Open, "by its mean it would be met");
+        assert_eq!(Bound::Within(0.1).held(&wild), Held::Open);
+    }
+
+    #[test]
+    fn rounds_that_would_settle_it_grow_with_the_square_of_how_near_it_is() {
+        let wild = estimate(&[0.8, 1.1, 0.9, 1.2, 0.7, 1.0]);
+        let far = Bound::AtLeast(0.5).rounds_to_settle(&wild, 6).unwrap();
+        let near = Bound::AtLeast(0.8).rounds_to_settle(&wild, 6).unwrap();
+        assert!(far <= 6 && near > 6 && near < 60, "{far} {near}");
+        let on_it = estimate(&[0.8, 1.25, 0.8, 1.25]);
+        assert_eq!(Bound::AtLeast(1.0).rounds_to_settle(&on_it, 4), None);
+    }
+
+    #[test]
+    fn one_ratio_keeps_it_or_does_not() {
+        assert!(Bound::AtLeast(0.9).keeps(0.9) && !Bound::AtLeast(0.9).keeps(0.89));
+        assert!(Bound::AtMost(0.0).keeps(0.0) && !Bound::AtMost(0.0).keeps(0.1));
+        assert!(Bound::Within(0.1).keeps(1.099) && Bound::Within(0.1).keeps(1.0 / 1.099));
+        assert!(!Bound::Within(0.1).keeps(0.9), "that is further than 1.1 is");
+    }
+}
