@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use block::ShardId;
 use block::limits::PAGES_PER_TRANSFER;
 use contract::{ConnectionId, DiskId, ListenerId, Poll};
-use reactor::disk::{Disk, OpenSpec};
+use reactor::disk::{Disk, Instrument, OpenSpec};
 use reactor::memory::Arena;
 use reactor::{Config, ConnectionLimits, Handle, ListenOptions, ShardStats};
 use tempfile::TempDir;
@@ -138,7 +138,10 @@ fn files_answer_each_request_once() {
 fn a_delay_is_not_cut_short() {
     on_each(&two_shards(), |bench| {
         let inner = Box::new(OpenSpec::Ram { bytes: 1 << 20 });
-        let _disk = bench.open(1, &OpenSpec::Delay { us: 2_000, inner });
+        let _disk = bench.open(
+            1,
+            &OpenSpec::Instrumented { instrument: Instrument::Delay { us: 2_000 }, inner },
+        );
         let begin = Instant::now();
         bench.blocks(ShardId(1), 1, 10);
         // Writes, then reads: twice the delay.
@@ -154,7 +157,13 @@ fn memory_is_cleared_over_many_turns() {
     on_each(&two_shards(), |bench| {
         let ram = || OpenSpec::Ram { bytes: SIZE };
         let _disk = bench.open(1, &ram());
-        let _delayed = bench.open(2, &OpenSpec::Delay { us: 1, inner: Box::new(ram()) });
+        let _delayed = bench.open(
+            2,
+            &OpenSpec::Instrumented {
+                instrument: Instrument::Delay { us: 1 },
+                inner: Box::new(ram()),
+            },
+        );
         for disk in [1, 2] {
             bench.blocks(ShardId(0), disk, 500);
             let turns = || bench.handle.stats()[0].turns;

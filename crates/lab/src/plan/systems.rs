@@ -1,7 +1,7 @@
 //! The systems and paths of a plan: what each is, and what is known of what holds its blocks.
 //!
 //! URIs stay opaque. Their scheme says what holds the blocks, if anything does: memory, a file, a
-//! device, or nothing; `delay:` and `faulty:` stand before another URI, and what a URI of another
+//! device, or nothing; `delay:`, `burn:` and `faulty:` stand before another URI, and what a URI of another
 //! target has below must be said. Whether two systems are a fair pair is judged in `compare`.
 
 use toml::Spanned;
@@ -224,7 +224,9 @@ const ELSEWHERE: [&str; 4] = ["aoe", "iscsi", "nvme+tcp", "volume"];
 
 /// What a URI says of what is below it; nothing where it has no scheme of a disk.
 fn below(mut uri: &str) -> Option<Below> {
-    while let Some(wrapped) = uri.strip_prefix("delay:").or(uri.strip_prefix("faulty:")) {
+    while let Some(wrapped) =
+        ["delay:", "burn:", "faulty:"].iter().find_map(|around| uri.strip_prefix(around))
+    {
         uri = wrapped.split_once(',')?.1;
     }
     if uri.starts_with("/dev/") {
@@ -256,7 +258,7 @@ mod tests {
         let ram = Some(Below { backing: Some(Backing::Ram), bytes: Some(1 << 20) });
         assert_eq!(below("ram:1MiB"), ram);
         assert_eq!(below("ram:1MiB?touch=1"), ram);
-        assert_eq!(below("delay:5,faulty:7,ram:1MiB"), ram);
+        assert_eq!(below("delay:5,burn:1,faulty:7,ram:1MiB"), ram);
         let backing = |uri| below(uri).expect("a URI").backing;
         assert_eq!(backing("file:/srv/a"), Some(Backing::File));
         assert_eq!(below("file:/srv/a?create=1MiB").expect("a URI").bytes, Some(1 << 20));

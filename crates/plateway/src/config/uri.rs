@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! ram:SIZE[?touch=1]    null:SIZE    file:PATH[?create=SIZE|?tail=ignore]    /dev/...    volume:NAME
-//! delay:US,URI    faulty:SEED,URI
+//! delay:US,URI    burn:US,URI    faulty:SEED,URI
 //! nvme+tcp://...    aoe://...    (each in the room of its protocol)
 //! ```
 //!
 //! Odd characters: in a path, an NQN or the name of an interface, `%XX` is the byte XX. `%` and `?`
 //! must be written so (in an NQN also `/` and `&`, in an interface also `,`); everything else may
-//! stand as it is, blanks and commas included, since `delay:` and `faulty:` end at their first
+//! stand as it is, blanks and commas included, since instruments end at their first
 //! comma and their inner URI takes the rest. `Display` is the canonical spelling, which parses back
 //! to the same value; options at their default are left out. Units: bytes, microseconds, or what
 //! the option's name ends in. Errors: what was expected, what was seen, and the column. Parsing is
@@ -21,7 +21,7 @@ use std::ops::{Range, RangeInclusive};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use reactor::disk::Tail;
+use reactor::disk::{Instrument, Tail};
 
 use super::size::Size;
 use crate::protocols::RemoteUri;
@@ -111,17 +111,9 @@ pub(crate) enum DiskUri {
         /// Such as `/dev/nvme0n1` or a link below `/dev/disk/by-id`.
         path: PathBuf,
     },
-    /// A disk whose completions come later.
-    Delay {
-        /// Added to each completion, in microseconds.
-        delay_us: u64,
-        /// The disk that does the work.
-        inner: Box<DiskUri>,
-    },
-    /// A disk that fails by a seed.
-    Faulty {
-        /// Draws the faults; the same seed and requests give the same faults.
-        seed: u64,
+    /// A disk whose completions come later, whose requests cost CPU, or that fails by a seed.
+    Instrumented {
+        instrument: Instrument,
         /// The disk that does the work.
         inner: Box<DiskUri>,
     },
@@ -161,10 +153,10 @@ impl fmt::Display for UriError {
 impl std::error::Error for UriError {}
 
 impl DiskUri {
-    /// The disk inside all instruments: itself, unless it is a `delay:` or `faulty:`.
+    /// The disk inside all instruments: itself, unless it is an instrument.
     pub(crate) fn innermost(&self) -> &DiskUri {
         match self {
-            DiskUri::Delay { inner, .. } | DiskUri::Faulty { inner, .. } => inner.innermost(),
+            DiskUri::Instrumented { inner, .. } => inner.innermost(),
             other => other,
         }
     }
@@ -188,28 +180,21 @@ impl DiskUri {
             DiskUri::File { path, tail, .. } => {
                 DiskUri::File { path: path.clone(), create_bytes: None, tail: *tail }
             }
-            DiskUri::Delay { delay_us, inner } => {
-                DiskUri::Delay { delay_us: *delay_us, inner: Box::new(inner.as_it_is()) }
-            }
-            DiskUri::Faulty { seed, inner } => {
-                DiskUri::Faulty { seed: *seed, inner: Box::new(inner.as_it_is()) }
+            DiskUri::Instrumented { instrument, inner } => {
+                DiskUri::Instrumented { instrument: *instrument, inner: Box::new(inner.as_it_is()) }
             }
             other => other.clone(),
         }
     }
 
-    /// Whether two URIs have the same `delay:` and `faulty:` around their disks.
+    /// Whether two URIs have the same instruments around their disks.
     pub(crate) fn same_instruments(&self, other: &DiskUri) -> bool {
         match (self, other) {
             (
-                DiskUri::Delay { delay_us: x, inner: a },
-                DiskUri::Delay { delay_us: y, inner: b },
+                DiskUri::Instrumented { instrument: x, inner: a },
+                DiskUri::Instrumented { instrument: y, inner: b },
             ) => x == y && a.same_instruments(b),
-            (DiskUri::Faulty { seed: x, inner: a }, DiskUri::Faulty { seed: y, inner: b }) => {
-                x == y && a.same_instruments(b)
-            }
-            (DiskUri::Delay { .. } | DiskUri::Faulty { .. }, _)
-            | (_, DiskUri::Delay { .. } | DiskUri::Faulty { .. }) => false,
+            (DiskUri::Instrumented { .. }, _) | (_, DiskUri::Instrumented { .. }) => false,
             _ => true,
         }
     }
@@ -283,8 +268,11 @@ impl fmt::Display for DiskUri {
                 }
             }
             DiskUri::BlockDevice { path } => write_path(f, path),
-            DiskUri::Delay { delay_us, inner } => write!(f, "delay:{delay_us},{inner}"),
-            DiskUri::Faulty { seed, inner } => write!(f, "faulty:{seed},{inner}"),
+            DiskUri::Instrumented { instrument, inner } => match instrument {
+                Instrument::Delay { us } => write!(f, "delay:{us},{inner}"),
+                Instrument::Burn { us } => write!(f, "burn:{us},{inner}"),
+                Instrument::Faulty { seed } => write!(f, "faulty:{seed},{inner}"),
+            },
             DiskUri::Remote(uri) => uri.fmt(f),
             DiskUri::Volume { name } => write!(f, "volume:{name}"),
         }

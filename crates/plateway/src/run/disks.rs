@@ -151,10 +151,9 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
         DiskUri::BlockDevice { path } => {
             sight.see(config, inventory, path, Probe::device(path), None)?;
         }
-        DiskUri::Remote(_)
-        | DiskUri::Volume { .. }
-        | DiskUri::Delay { .. }
-        | DiskUri::Faulty { .. } => unreachable!("it leads to a disk of this machine"),
+        DiskUri::Remote(_) | DiskUri::Volume { .. } | DiskUri::Instrumented { .. } => {
+            unreachable!("it leads to a disk of this machine")
+        }
     }
     Ok(sight)
 }

@@ -314,7 +314,7 @@ pub(crate) fn backing(uri: &DiskUri) -> Option<String> {
         }
         device @ DiskUri::BlockDevice { .. } => Some(device.to_string()),
         DiskUri::Remote(remote) => Some(remote.backing()),
-        DiskUri::Delay { .. } | DiskUri::Faulty { .. } => None,
+        DiskUri::Instrumented { .. } => None,
     }
 }
 

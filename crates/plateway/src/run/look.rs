@@ -116,12 +116,10 @@ impl Served {
                 let (create_bytes, tail) = (*create_bytes, *tail);
                 DiskUri::File { path: self.directory.join(path), create_bytes, tail }
             }
-            DiskUri::Delay { delay_us, inner } => {
-                DiskUri::Delay { delay_us: *delay_us, inner: Box::new(self.located(inner)) }
-            }
-            DiskUri::Faulty { seed, inner } => {
-                DiskUri::Faulty { seed: *seed, inner: Box::new(self.located(inner)) }
-            }
+            DiskUri::Instrumented { instrument, inner } => DiskUri::Instrumented {
+                instrument: *instrument,
+                inner: Box::new(self.located(inner)),
+            },
             other => other.clone(),
         }
     }

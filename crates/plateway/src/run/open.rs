@@ -21,7 +21,7 @@ pub(crate) fn spec_of(disk: &DiskConfig) -> Result<OpenSpec, RunError> {
     spec(&disk.uri).ok_or_else(|| {
         let (name, inner) = (&disk.name, disk.uri.innermost());
         RunError::new(format!(
-            "disk {name}: expected ram:, null:, file: or a block device inside delay: and faulty:, seen {inner}"
+            "disk {name}: expected ram:, null:, file: or a block device inside delay:, burn: and faulty:, seen {inner}"
         ))
         .help("they stand around what this process opens itself, and other targets are reached by connections or frames: use it without them")
     })
@@ -68,11 +68,8 @@ fn spec(uri: &DiskUri) -> Option<OpenSpec> {
             OpenSpec::File { path: path.clone(), create: *create_bytes, tail: *tail }
         }
         DiskUri::BlockDevice { path } => OpenSpec::BlockDevice { path: path.clone() },
-        DiskUri::Delay { delay_us, inner: disk } => {
-            OpenSpec::Delay { us: *delay_us, inner: inner(disk)? }
-        }
-        DiskUri::Faulty { seed, inner: disk } => {
-            OpenSpec::Faulty { seed: *seed, inner: inner(disk)? }
+        DiskUri::Instrumented { instrument, inner: disk } => {
+            OpenSpec::Instrumented { instrument: *instrument, inner: inner(disk)? }
         }
         DiskUri::Remote(_) | DiskUri::Volume { .. } => return None,
     })
@@ -155,6 +152,8 @@ fn ask_system(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
 
 #[cfg(test)]
 mod tests {
+    use reactor::disk::Instrument;
+
     use super::*;
 
     fn spec(uri: &str) -> Result<OpenSpec, RunError> {
@@ -164,12 +163,17 @@ mod tests {
 
     #[test]
     fn instruments_stand_around_what_they_change() {
-        let Ok(OpenSpec::Delay { us: 5, inner }) = spec("delay:5,faulty:7,ram:1MiB") else {
+        let Ok(OpenSpec::Instrumented { instrument: Instrument::Delay { us: 5 }, inner }) =
+            spec("delay:5,faulty:7,ram:1MiB")
+        else {
             panic!()
         };
         assert_eq!(
             *inner,
-            OpenSpec::Faulty { seed: 7, inner: Box::new(OpenSpec::Ram { bytes: 1 << 20 }) }
+            OpenSpec::Instrumented {
+                instrument: Instrument::Faulty { seed: 7 },
+                inner: Box::new(OpenSpec::Ram { bytes: 1 << 20 })
+            }
         );
     }
 
@@ -192,7 +196,7 @@ mod tests {
     #[test]
     fn an_instrument_around_a_remote_disk_is_refused_by_name() {
         let error = spec("delay:5,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1").unwrap_err();
-        let words = "disk d0: expected ram:, null:, file: or a block device inside delay: and faulty:, seen nvme+tcp://127.0.0.1:4420/";
+        let words = "disk d0: expected ram:, null:, file: or a block device inside delay:, burn: and faulty:, seen nvme+tcp://127.0.0.1:4420/";
         assert!(error.line().starts_with(words), "{error}");
     }
 }

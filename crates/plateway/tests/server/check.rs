@@ -90,7 +90,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         "expected a regular file, found a directory",
         "`lsblk -p` lists the block devices",
         "512 KiB were asked for by create, but the file is there and has 1 MiB",
-        "expected ram:, null:, file: or a block device inside delay: and faulty:",
+        "expected ram:, null:, file: or a block device inside delay:, burn: and faulty:",
     ] {
         assert!(err.contains(part), "{part}: {err}");
     }

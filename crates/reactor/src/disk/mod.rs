@@ -3,8 +3,8 @@
 //! A [`Disk`] is opened once ([`Disk::open`]) and shared by all shards. A shard gives it a request
 //! with [`Disk::submit`]. RAM and null disks answer at once; a file or block device answers with
 //! [`Work`]: system calls that the driver has the kernel carry out, through a ring one by one or on
-//! a thread all together. `delay:` and `faulty:` are instruments around any of them: they hold an
-//! answer back or change it.
+//! a thread all together. `delay:`, `burn:` and `faulty:` are instruments around any of them: they
+//! hold an answer back, cost CPU, or change it.
 //!
 //! Read [`ram`] for the exchange of pages, [`work`] for how a request becomes system calls,
 //! [`file`] for how facts are found. Units: bytes; times as `Duration`. Errors: [`OpenError`] names
@@ -71,28 +71,38 @@ pub enum OpenSpec {
         /// Where it is.
         path: PathBuf,
     },
-    /// `delay:US,URI`: answers come later.
-    Delay {
-        /// By how many microseconds.
-        us: u64,
-        /// The disk that answers.
-        inner: Box<OpenSpec>,
-    },
-    /// `faulty:SEED,URI`: sometimes fails, sometimes is slow; see [`Faulty`](faulty) for the rates.
-    Faulty {
-        /// Decides when.
-        seed: u64,
-        /// The disk that answers otherwise.
+    /// An instrument around a disk.
+    Instrumented {
+        instrument: Instrument,
+        /// The disk that does the work.
         inner: Box<OpenSpec>,
     },
 }
+
+/// What stands around a disk, to see what somebody makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instrument {
+    /// `delay:US,URI`: every answer comes so many microseconds later than the disk gave it. What is
+    /// asked is carried out at once; the driver holds the answer back with its own timer. It stands
+    /// for a slower medium, and shows what queue depth hides.
+    Delay { us: u64 },
+    /// `burn:US,URI`: every request costs its shard so many microseconds of CPU, at most
+    /// [`BURN_MAX_US`]. It stands for work that is known, and shows whether whoever measures charges
+    /// it to whom it belongs.
+    Burn { us: u64 },
+    /// `faulty:SEED,URI`: sometimes fails, sometimes is slow; see [`Faulty`](faulty) for the rates.
+    Faulty { seed: u64 },
+}
+
+/// Nothing else has its turn while a request burns; nobody is to think that the shard hangs.
+pub const BURN_MAX_US: u64 = 10_000;
 
 /// An open disk.
 #[derive(Debug)]
 pub struct Disk {
     backing: Backing,
     /// From the outermost to the innermost.
-    instruments: Vec<Instrument>,
+    instruments: Vec<Fitted>,
 }
 
 #[derive(Debug)]
@@ -102,12 +112,11 @@ enum Backing {
     File(Arc<FileDisk>),
 }
 
+/// An [`Instrument`] around an open disk.
 #[derive(Debug)]
-enum Instrument {
-    /// Every answer comes so much later than the disk gave it. What is asked is carried out at
-    /// once; the driver holds the answer back with its own timer. It stands for a slower medium,
-    /// and shows what queue depth hides.
+enum Fitted {
     Delay(Duration),
+    Burn(Duration),
     Faulty(Faulty),
 }
 
@@ -129,11 +138,8 @@ impl OpenSpec {
     pub fn as_it_is(self) -> OpenSpec {
         match self {
             OpenSpec::File { path, tail, .. } => OpenSpec::File { path, create: None, tail },
-            OpenSpec::Delay { us, inner } => {
-                OpenSpec::Delay { us, inner: Box::new(inner.as_it_is()) }
-            }
-            OpenSpec::Faulty { seed, inner } => {
-                OpenSpec::Faulty { seed, inner: Box::new(inner.as_it_is()) }
+            OpenSpec::Instrumented { instrument, inner } => {
+                OpenSpec::Instrumented { instrument, inner: Box::new(inner.as_it_is()) }
             }
             other => other,
         }
@@ -157,12 +163,14 @@ impl Disk {
         let mut spec = spec;
         let backing = loop {
             match spec {
-                OpenSpec::Delay { us, inner } => {
-                    instruments.push(Instrument::Delay(Duration::from_micros(*us)));
-                    spec = inner;
-                }
-                OpenSpec::Faulty { seed, inner } => {
-                    instruments.push(Instrument::Faulty(Faulty::new(*seed)));
+                OpenSpec::Instrumented { instrument, inner } => {
+                    instruments.push(match *instrument {
+                        Instrument::Delay { us } => Fitted::Delay(Duration::from_micros(us)),
+                        Instrument::Burn { us } => {
+                            Fitted::Burn(Duration::from_micros(us.min(BURN_MAX_US)))
+                        }
+                        Instrument::Faulty { seed } => Fitted::Faulty(Faulty::new(seed)),
+                    });
                     spec = inner;
                 }
                 OpenSpec::Ram { bytes } => {
@@ -289,8 +297,9 @@ impl Disk {
         let mut verdict = None;
         for instrument in &self.instruments {
             match instrument {
-                Instrument::Delay(time) => after += *time,
-                Instrument::Faulty(faulty) => {
+                Fitted::Delay(time) => after += *time,
+                Fitted::Burn(time) => burn(*time),
+                Fitted::Faulty(faulty) => {
                     let (fate, slow) = faulty.fate(&request.operation);
                     after += slow;
                     match fate {
@@ -350,6 +359,20 @@ impl Disk {
             disk.prefetch_pages(extent, matches!(operation, Operation::Read { .. }));
         }
     }
+}
+
+/// Takes so much of this thread's CPU time, whoever else has its CPU meanwhile.
+fn burn(time: Duration) {
+    let end = thread_time() + time;
+    while thread_time() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// CPU time of this thread so far.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec as u32)
 }
 
 /// Why a disk of these facts refuses an operation without asking the kernel.

@@ -123,7 +123,13 @@ fn a_disk_as_it_is_makes_nothing() {
     let directory = Directory::everywhere().remove(0);
     let path = directory.file("a.img");
     let inner = Box::new(file_spec(&path, Some(1 << 20)));
-    let spec = OpenSpec::Delay { us: 1, inner: Box::new(OpenSpec::Faulty { seed: 1, inner }) };
+    let spec = OpenSpec::Instrumented {
+        instrument: Instrument::Delay { us: 1 },
+        inner: Box::new(OpenSpec::Instrumented {
+            instrument: Instrument::Faulty { seed: 1 },
+            inner,
+        }),
+    };
     assert!(Disk::open(&spec.clone().as_it_is(), memory.arena()).is_err());
     assert!(!path.exists());
     drop(open(&memory, &spec));
@@ -241,7 +247,10 @@ fn memory_lends_what_it_has_and_instruments_and_other_disks_have_to_be_asked() {
     let arena = Arc::new(Arena::new(1).unwrap());
     let mut memory = ShardMemory::new(&arena, 64).unwrap();
     let ram = OpenSpec::Ram { bytes: 8192 };
-    let delayed = OpenSpec::Delay { us: 1, inner: Box::new(ram.clone()) };
+    let delayed = OpenSpec::Instrumented {
+        instrument: Instrument::Delay { us: 1 },
+        inner: Box::new(ram.clone()),
+    };
     for (number, spec) in [ram, delayed, OpenSpec::Null { bytes: 8192 }].iter().enumerate() {
         let disk = Arc::new(Disk::open(spec, &arena).unwrap());
         assert_eq!(disk.as_ram().is_some(), number == 0);
@@ -300,7 +309,8 @@ fn facts_refuse_before_the_kernel_is_asked() {
 fn a_delay_holds_every_answer_back() {
     let mut memory = memory();
     let inner = Box::new(OpenSpec::Null { bytes: 1 << 20 });
-    let disk = open(&memory, &OpenSpec::Delay { us: 250, inner });
+    let disk =
+        open(&memory, &OpenSpec::Instrumented { instrument: Instrument::Delay { us: 250 }, inner });
     let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
     let Submitted::Later { completion, after } = disk.submit(&mut memory, request) else {
         panic!("answered at once")
@@ -309,11 +319,29 @@ fn a_delay_holds_every_answer_back() {
 }
 
 #[test]
+fn a_burn_keeps_its_thread_busy_for_each_request() {
+    let mut memory = memory();
+    let inner = Box::new(OpenSpec::Null { bytes: 1 << 20 });
+    let instrument = Instrument::Burn { us: 500 };
+    let disk = open(&memory, &OpenSpec::Instrumented { instrument, inner });
+    let before = thread_time();
+    for _ in 0..4 {
+        let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
+        let Submitted::Done(completion) = disk.submit(&mut memory, request) else {
+            panic!("it is answered at once")
+        };
+        assert_eq!(completion.outcome, Outcome::Done);
+    }
+    assert!(thread_time() - before >= Duration::from_millis(2));
+}
+
+#[test]
 fn a_delay_around_a_file_counts_from_its_answer() {
     let mut memory = memory();
     let directory = Directory::everywhere().remove(0);
     let inner = Box::new(file_spec(&directory.file("a.img"), Some(1 << 20)));
-    let disk = open(&memory, &OpenSpec::Delay { us: 250, inner });
+    let disk =
+        open(&memory, &OpenSpec::Instrumented { instrument: Instrument::Delay { us: 250 }, inner });
     let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
     let Submitted::Work(mut work) = disk.submit(&mut memory, request) else {
         panic!("a file was answered without work")
@@ -330,7 +358,10 @@ fn a_delay_around_a_file_counts_from_its_answer() {
 fn a_faulty_disk_fails_but_never_lies() {
     let mut memory = memory();
     let inner = Box::new(OpenSpec::Ram { bytes: 1 << 16 });
-    let disk = open(&memory, &OpenSpec::Faulty { seed: 5, inner });
+    let disk = open(
+        &memory,
+        &OpenSpec::Instrumented { instrument: Instrument::Faulty { seed: 5 }, inner },
+    );
     let mut possible = vec![vec![0u8]; 16];
     let (mut failed_reads, mut failed_writes) = (0, 0);
     for turn in 0..4000u64 {

@@ -10,14 +10,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use reactor::disk::Tail;
+use reactor::disk::{BURN_MAX_US, Instrument, Tail};
 
 use super::super::mistake::nearest;
 use super::super::size::parse_size;
 use super::{DiskUri, UriError, check_name};
 use crate::protocols::RemoteUri;
 
-/// How many instruments (`delay:`, `faulty:`) may stand around a disk.
+/// How many instruments (`delay:`, `burn:`, `faulty:`) may stand around a disk.
 pub(super) const NESTING_MAX: usize = 8;
 
 /// Sizes of disks are multiples of this many bytes, the smallest block.
@@ -25,7 +25,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// The schemes that are built in, as messages list them.
 fn schemes() -> Vec<&'static str> {
-    let local: &[&str] = &["ram:", "null:", "file:", "delay:", "faulty:"];
+    let local: &[&str] = &["ram:", "null:", "file:", "delay:", "burn:", "faulty:"];
     [local, &RemoteUri::SCHEMES, &["volume:"]].concat()
 }
 
@@ -80,12 +80,22 @@ impl Parser<'_> {
             "file" => self.file(body),
             "volume" => self.volume(body),
             "delay" => {
-                let (delay_us, inner) = self.instrument(body, "microseconds", nesting)?;
-                Ok(DiskUri::Delay { delay_us, inner })
+                let (us, inner) = self.instrument(body, "microseconds", nesting)?;
+                Ok(DiskUri::Instrumented { instrument: Instrument::Delay { us }, inner })
+            }
+            "burn" => {
+                let at = body.clone();
+                let (us, inner) = self.instrument(body, "microseconds", nesting)?;
+                if us > BURN_MAX_US {
+                    let most = format!("at most {BURN_MAX_US} microseconds of CPU a request");
+                    let number = self.uri[at.clone()].find(',').unwrap_or(0);
+                    return Err(self.expected(at.start..at.start + number, &most));
+                }
+                Ok(DiskUri::Instrumented { instrument: Instrument::Burn { us }, inner })
             }
             "faulty" => {
                 let (seed, inner) = self.instrument(body, "a seed", nesting)?;
-                Ok(DiskUri::Faulty { seed, inner })
+                Ok(DiskUri::Instrumented { instrument: Instrument::Faulty { seed }, inner })
             }
             scheme => match RemoteUri::parse(self, scheme, body) {
                 Some(uri) => uri.map(DiskUri::Remote),

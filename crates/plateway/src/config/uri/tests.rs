@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStringExt;
 
+use reactor::disk::BURN_MAX_US;
 use wire::aoe::Address;
 
 use super::parse::NESTING_MAX;
@@ -42,8 +43,11 @@ fn each_form_is_understood() {
     let cut = DiskUri::File { path, create_bytes: None, tail: Tail::Ignore };
     assert_eq!(parse("file:/srv/a.img?tail=ignore"), cut);
     let inner = Box::new(DiskUri::Ram { bytes: 512, touch: false });
-    let inner = Box::new(DiskUri::Faulty { seed: 255, inner });
-    assert_eq!(parse("delay:500,faulty:0xff,ram:512"), DiskUri::Delay { delay_us: 500, inner });
+    let around = |instrument, inner| DiskUri::Instrumented { instrument, inner: Box::new(inner) };
+    let faulty = around(Instrument::Faulty { seed: 255 }, *inner);
+    let burns = around(Instrument::Burn { us: 20 }, faulty);
+    let late = around(Instrument::Delay { us: 500 }, burns);
+    assert_eq!(parse("delay:500,burn:20,faulty:0xff,ram:512"), late);
 }
 
 #[test]
@@ -211,7 +215,7 @@ impl Draw {
     }
 
     fn disk(&mut self, nesting: usize) -> DiskUri {
-        match self.below(if nesting < NESTING_MAX { 10 } else { 8 }) {
+        match self.below(if nesting < NESTING_MAX { 11 } else { 8 }) {
             0 => DiskUri::Ram { bytes: self.sectors(), touch: self.below(2) == 1 },
             1 => DiskUri::Null { bytes: self.sectors() },
             2 => {
@@ -228,12 +232,12 @@ impl Draw {
             5 => DiskUri::Remote(RemoteUri::NvmeTcp(self.import())),
             6 => DiskUri::Remote(RemoteUri::Aoe(self.aoe())),
             7 => DiskUri::Remote(RemoteUri::Iscsi(self.unit())),
-            8 => DiskUri::Delay {
-                delay_us: self.below(u64::MAX),
-                inner: Box::new(self.disk(nesting + 1)),
-            },
-            _ => DiskUri::Faulty {
-                seed: self.below(u64::MAX),
+            around => DiskUri::Instrumented {
+                instrument: match around {
+                    8 => Instrument::Delay { us: self.below(u64::MAX) },
+                    9 => Instrument::Burn { us: self.below(BURN_MAX_US + 1) },
+                    _ => Instrument::Faulty { seed: self.below(u64::MAX) },
+                },
                 inner: Box::new(self.disk(nesting + 1)),
             },
         }
