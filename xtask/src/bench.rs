@@ -8,7 +8,7 @@
 //! (networks of several below it, in `mpls/`), with who is on which LAN in `lan.rs`; loads in
 //! `load.rs`; `process.rs` runs both, on namespaces, cables and CPUs of the `testbed` crate.
 //! `measure.rs` runs the rounds, `judge.rs` says what they are compared by, `report.rs` makes the table
-//! and the JSON; `against.rs` compares two commits. A benchmark, not a test: figures below what is
+//! and the JSON; `against.rs` compares two commits, `truth.rs` the lab with what is known. A benchmark, not a test: figures below what is
 //! wanted are shown and change no exit code. Times: seconds unless named otherwise.
 
 mod against;
@@ -26,6 +26,7 @@ mod plan;
 mod process;
 mod progress;
 mod report;
+mod truth;
 
 use std::time::Duration;
 
@@ -93,9 +94,12 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     if options.against.is_some() {
         against::choose(&mut chosen, !options.only.is_empty());
     }
-    ensure!(!chosen.is_empty(), "no case has such a name; --list shows them");
+    let is_asked = |name: &String| truth::NAME.starts_with(name.as_str());
+    let with_truth =
+        options.against.is_none() && (options.only.is_empty() || options.only.iter().any(is_asked));
+    ensure!(!chosen.is_empty() || with_truth, "no case has such a name; --list shows them");
     if options.list {
-        list(&chosen, asked);
+        list(&chosen, asked, with_truth);
         return Ok(true);
     }
     let left_out = lan::leave_out(&mut chosen)?;
@@ -124,15 +128,22 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         let (compared, line) = against::run(benches, &chosen, asked, most);
         (rows, head, verdict) = (compared, against::HEAD, Some(line));
     } else {
-        let pieces = chosen
-            .iter()
-            .map(|case| Piece { name: case.name.clone(), seconds: case.estimate(asked) });
-        let progress = Progress::new(pieces.collect());
+        let piece = |case: &Case| Piece { name: case.name.clone(), seconds: case.estimate(asked) };
+        let mut pieces: Vec<Piece> = chosen.iter().map(piece).collect();
+        if with_truth {
+            pieces.push(Piece { name: truth::NAME.to_owned(), seconds: truth::SECONDS });
+        }
+        let progress = Progress::new(pieces);
         for case in &chosen {
             progress.begin();
             let measured = measure::measure(&bench, case, asked, &progress);
             progress.end();
             rows.push(Row::new(case, measured));
+        }
+        if with_truth {
+            progress.begin();
+            rows.extend(truth::run(&bench));
+            progress.end();
         }
     }
     let environment = report::environment(tree);
@@ -146,13 +157,19 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
 }
 
 /// Prints each case with what is wanted of it and about how long it takes.
-fn list(cases: &[Case], asked: Extent) {
-    let mut whole = 0.0;
+fn list(cases: &[Case], asked: Extent, with_truth: bool) {
+    let mut whole = if with_truth { truth::SECONDS } else { 0.0 };
     for case in cases {
         let seconds = case.estimate(asked);
         whole += seconds;
         let takes = progress::duration(seconds);
         println!("{:<22} {takes:>7}  {:<32} {}", case.name, case.wanted(), case.about);
+    }
+    if with_truth {
+        let takes = progress::duration(truth::SECONDS);
+        let about =
+            "what the lab makes of a delay and of CPU time that are known (plans/truth.toml)";
+        println!("{:<22} {takes:>7}  {:<32} {about}", truth::NAME, "200 us +-3%, 20 us +-5%");
     }
     println!("{} cases, about {}", cases.len(), progress::duration(whole));
 }

@@ -124,6 +124,11 @@ impl Bench {
         })
     }
 
+    /// The repository.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// A new directory, which goes with the bench. No other bench of the process is given it.
     pub(super) fn fresh(&self, name: &str) -> Result<PathBuf> {
         static NUMBER: AtomicUsize = AtomicUsize::new(1);
