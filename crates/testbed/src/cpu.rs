@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,15 @@ pub struct CpuLook {
     at: Instant,
     cpus: BTreeMap<usize, CpuTimes>,
     tasks: BTreeMap<TaskId, Task>,
+    /// Of each process, whose child it is and in which network it is.
+    processes: BTreeMap<u32, Process>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Process {
+    parent: u32,
+    /// The number of its network namespace; `None` of what this process is not shown.
+    network: Option<u64>,
 }
 
 /// What became of a CPU in a window.
@@ -78,9 +88,15 @@ impl CpuLook {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
             entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
         };
-        let mut tasks = BTreeMap::new();
+        let (mut tasks, mut processes) = (BTreeMap::new(), BTreeMap::new());
         for pid in numbers(Path::new("/proc")) {
-            let folder = Path::new("/proc").join(pid.to_string()).join("task");
+            let home = Path::new("/proc").join(pid.to_string());
+            let stat = fs::read_to_string(home.join("stat")).unwrap_or_default();
+            if let Some(stat) = TaskStat::parse(&stat) {
+                let network = namespace_number(&home.join("ns/net"));
+                processes.insert(pid, Process { parent: stat.parent, network });
+            }
+            let folder = home.join("task");
             for task in numbers(&folder) {
                 let at = folder.join(task.to_string());
                 let stat = fs::read_to_string(at.join("stat")).unwrap_or_default();
@@ -91,7 +107,29 @@ impl CpuLook {
                 tasks.insert(id, Task { name: stat.name.to_owned(), cpu: stat.cpu, ran });
             }
         }
-        Ok(Self { at, cpus, tasks })
+        Ok(Self { at, cpus, tasks, processes })
+    }
+
+    /// Whether a process is this one, descends from it, is in one of these networks (by their numbers,
+    /// [`namespace_number`]), or is the kernel's: whatever else runs belongs to others. What ended
+    /// before the look is nobody's.
+    pub fn is_ours(&self, pid: u32, networks: &[u64]) -> bool {
+        /// The kernel's first thread, whose children all others of its threads are.
+        const KTHREADD: u32 = 2;
+        let own = std::process::id();
+        let mut at = pid;
+        // A chain of parents is no longer than there are processes.
+        for _ in 0..=self.processes.len() {
+            if at == own || at == KTHREADD {
+                return true;
+            }
+            let Some(process) = self.processes.get(&at) else { return at == pid };
+            if process.network.is_some_and(|network| networks.contains(&network)) {
+                return true;
+            }
+            at = process.parent;
+        }
+        false
     }
 
     /// What became of a CPU between this look and a later one.
@@ -195,6 +233,11 @@ fn cpu_times(text: &str) -> BTreeMap<usize, CpuTimes> {
     text.lines().filter_map(line).collect()
 }
 
+/// The number of a network namespace, by a file that stands for it.
+pub fn namespace_number(file: &Path) -> Option<u64> {
+    Some(fs::metadata(file).ok()?.ino())
+}
+
 /// What a task ran so far, in nanoseconds, by its folder below `/proc`.
 fn task_run_time(folder: &Path) -> Option<u64> {
     parse_schedstat(&fs::read_to_string(folder.join("schedstat")).ok()?)
@@ -209,6 +252,8 @@ fn parse_schedstat(text: &str) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskStat<'a> {
     name: &'a str,
+    /// The process whose child it is; 0 of the first.
+    parent: u32,
     /// When it began; only to be compared.
     started: u64,
     /// On which CPU it ran last.
@@ -227,6 +272,7 @@ impl<'a> TaskStat<'a> {
         let field = |number: usize| fields.get(number - 3);
         Some(Self {
             name,
+            parent: field(4)?.parse().ok()?,
             started: field(22)?.parse().ok()?,
             cpu: field(39)?.parse().ok()?,
             priority: field(40)?.parse().ok()?,
@@ -257,7 +303,7 @@ mod tests {
     fn a_task_is_read_behind_any_name() {
         let text = stat("a) S 1 (b", 9, 3, [0, 0]);
         let seen = TaskStat::parse(&text).unwrap();
-        assert_eq!((seen.name, seen.started, seen.cpu), ("a) S 1 (b", 9, 3));
+        assert_eq!((seen.name, seen.parent, seen.started, seen.cpu), ("a) S 1 (b", 104, 9, 3));
         assert_eq!(seen.real_time_priority(), None);
         let text = stat("a", 9, 3, [3, 1]);
         assert_eq!(TaskStat::parse(&text).unwrap().real_time_priority(), Some(3));
@@ -290,7 +336,12 @@ mod tests {
             let id = TaskId { pid: task / 10, task, started };
             (id, Task { name: format!("t{task}"), cpu, ran })
         };
-        CpuLook { at, cpus: BTreeMap::from([(1, times)]), tasks: tasks.iter().map(task).collect() }
+        CpuLook {
+            at,
+            cpus: BTreeMap::from([(1, times)]),
+            tasks: tasks.iter().map(task).collect(),
+            processes: BTreeMap::new(),
+        }
     }
 
     #[test]
@@ -327,6 +378,36 @@ mod tests {
         assert_eq!(none, "the use of a CPU: expected a CPU of this machine, found \"0\"");
         let error = before.until(&before, 1).unwrap_err().to_string();
         assert!(error.contains("expected some hundredths of a second, found \"0ns\""), "{error}");
+    }
+
+    #[test]
+    fn what_descends_from_us_or_is_in_our_networks_is_ours() {
+        let own = std::process::id();
+        let process = |parent, network| Process { parent, network: Some(network) };
+        let mut seen = look(Instant::now(), CpuTimes::default(), &[]);
+        // Numbers that no process has.
+        let [init, child, grandchild, stranger, daemon, thread] = [1, 2, 3, 4, 5, 6].map(|n| n << 24);
+        seen.processes = BTreeMap::from([
+            (init, process(0, 1)),
+            (own, process(init, 1)),
+            (child, process(own, 1)),
+            (grandchild, process(child, 1)),
+            (stranger, process(init, 1)),
+            (daemon, process(init, 7)),
+            (thread, process(2, 1)),
+        ]);
+        let ours = |pid| seen.is_ours(pid, &[7]);
+        assert!(ours(own) && ours(child) && ours(grandchild) && ours(daemon) && ours(thread));
+        assert!(!ours(stranger) && !ours(init) && !seen.is_ours(daemon, &[]));
+        assert!(ours(999 << 20), "what ended is nobody's");
+        let real = CpuLook::now().unwrap();
+        assert!(real.is_ours(own, &[]));
+        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        assert!(CpuLook::now().unwrap().is_ours(child.id(), &[]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let network = namespace_number(Path::new("/proc/self/ns/net"));
+        assert!(network.is_some() && real.processes[&own].network == network);
     }
 
     #[test]

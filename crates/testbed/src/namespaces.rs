@@ -16,11 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::cpu::namespace_number;
 use crate::error::{Error, Result};
 use crate::interface::Interface;
 use crate::network::{Cable, End, Network};
 use crate::tool::{self, ip};
 
+/// Where `ip netns` keeps a file for each.
+const FOLDER: &str = "/run/netns";
 /// Where files live in memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 
@@ -88,6 +91,11 @@ impl Namespace {
     /// As `ip netns` lists it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its number, by which a process is known to be in it; `None` once it is removed.
+    pub fn number(&self) -> Option<u64> {
+        namespace_number(&Path::new(FOLDER).join(&self.name))
     }
 
     /// A program inside, on any CPU; it may outlive us.
