@@ -17,6 +17,7 @@ mod bootstrap;
 pub mod bound;
 #[cfg(test)]
 mod calibration;
+pub mod change;
 mod holm;
 pub mod median;
 pub mod moved;
