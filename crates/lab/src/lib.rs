@@ -4,7 +4,8 @@
 //! and when they were written), [`load`] (jobs that keep queues full or keep a schedule, and
 //! count), [`copier`] and its [`journal`], [`probe`] (is a disk blank), [`report`] (what is printed
 //! and stored), [`statistics`] (rounds in, verdicts out: when to run what, and whether a difference is
-//! real), [`plan`] (a plan file in, trials to run and verdicts out), [`words`] (how people write a load).
+//! real), [`plan`] (a plan file in, trials to run and verdicts out), [`recommend`] (which road to take by them),
+//! [`watch`] (whether runs of a plan changed), [`words`] (how people write a load).
 //! What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a [`Guest`]: it is
 //! carried by a shard, asks for buffers and submits requests at a [`Desk`], and is told the time. Read
 //! [`guest`] first, then `load`.
@@ -15,9 +16,11 @@ pub mod journal;
 pub mod load;
 pub mod plan;
 pub mod probe;
+pub mod recommend;
 pub mod report;
 pub mod stamp;
 pub mod statistics;
+pub mod watch;
 pub mod words;
 pub mod workload;
 

@@ -33,7 +33,7 @@ mod runner;
 mod systems;
 mod words;
 
-pub use apart::{Pair, SCHEMA_VERSION, compare_results};
+pub use apart::{Pair, SCHEMA_VERSION, check_version, compare_results};
 pub use estimate::Estimate;
 pub use measure::{Measure, Measures};
 pub use mistake::{Mistake, Mistakes, Span};

@@ -63,18 +63,19 @@ pub fn compare_results(first: &Value, second: &Value) -> Result<Vec<Pair>, Strin
     ))
 }
 
+/// An error unless it is a result file of the version that is known. First of all, since another
+/// version may have anything.
+pub fn check_version(file: &Value) -> Result<(), String> {
+    match file.get("schema_version") {
+        Some(seen) if *seen == SCHEMA_VERSION => Ok(()),
+        Some(seen) => Err(format!("schema_version: expected {SCHEMA_VERSION}, seen {seen}")),
+        None => Err("expected a result file of the lab, seen no schema_version".to_owned()),
+    }
+}
+
 /// All of a file.
 fn series(file: &Value) -> Result<Vec<Series>, String> {
-    // First of all, since another version may have anything.
-    match file.get("schema_version") {
-        Some(seen) if *seen == SCHEMA_VERSION => {}
-        Some(seen) => {
-            return Err(format!("schema_version: expected {SCHEMA_VERSION}, seen {seen}"));
-        }
-        None => {
-            return Err("expected a result file of the lab, seen no schema_version".to_owned());
-        }
-    }
+    check_version(file)?;
     let File { results } = File::deserialize(file)
         .map_err(|error| format!("expected a result file of the lab: {error}"))?;
     results.check()?;

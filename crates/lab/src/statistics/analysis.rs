@@ -222,18 +222,23 @@ impl Finding {
 
     /// What is said of it: the verdict, and what casts doubt on it.
     pub fn said(&self) -> String {
-        let mut said = self.verdict.to_string();
-        let Some(estimate) = &self.estimate else { return said };
+        [vec![self.verdict.to_string()], self.doubts()].concat().join("; ")
+    }
+
+    /// What casts doubt on the verdict.
+    pub fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let Some(estimate) = &self.estimate else { return doubts };
         if estimate.serial.is_shown() {
-            said += &format!(
-                "; rounds that followed each other were alike, so {:.0} of them say all",
+            doubts.push(format!(
+                "rounds that followed each other were alike, so {:.0} of them say all",
                 estimate.rounds_effective
-            );
+            ));
         }
         if estimate.bootstrap_disagrees {
-            said += &format!("; a bootstrap says {}, so look at the rounds", estimate.bootstrap);
+            doubts.push(format!("a bootstrap says {}, so look at the rounds", estimate.bootstrap));
         }
-        said
+        doubts
     }
 }
 

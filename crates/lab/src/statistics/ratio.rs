@@ -88,7 +88,7 @@ impl fmt::Display for Interval {
 }
 
 /// In percent with two digits that count: "0.034%", "4.5%", "12%", "140%".
-pub(super) struct Percent(pub(super) f64);
+pub(crate) struct Percent(pub(crate) f64);
 
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,7 +105,7 @@ impl fmt::Display for Percent {
 }
 
 /// From the end that is nearer to equal to the other: "8.1% to 16%".
-pub(super) struct Between(pub(super) Interval);
+pub(crate) struct Between(pub(crate) Interval);
 
 impl fmt::Display for Between {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
