@@ -74,6 +74,8 @@ pub enum Sureness {
     Equal { margin: f64, exploratory: bool, with: Vec<String> },
     /// Of those that are left no difference to it, and no equality, is shown.
     Open { with: Vec<String> },
+    /// It was compared with `null` alone, which is no road.
+    Alone,
     /// There is no verdict to go by.
     Withheld { reason: Withheld },
     /// Each of them is shown to be behind another one.
@@ -145,6 +147,11 @@ impl Choice {
                 and(with),
                 self.decided_by()
             ),
+            Sureness::Alone => {
+                format!(
+                    "{take} is the only one: by {by} it was compared with null alone, which is no road"
+                )
+            }
             Sureness::Withheld { reason } => {
                 format!("nothing is recommended: no verdict by {by}: {reason}")
             }

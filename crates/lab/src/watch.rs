@@ -220,18 +220,16 @@ impl Memory {
             is_changed: false,
             change: None,
         };
-        // A run that does not count shows nothing new.
-        if told.last.is_some() {
-            let values: Vec<f64> = since.iter().map(|(_, point)| point.lead()).collect();
-            let split = test.split(&values);
-            told.p_value = split.map(|split| split.p_value);
-            if let Some(split) = split.filter(|split| split.p_value <= test.level())
-                && let Some(change) = Change::of(series, runs, since, split.at, split.p_value)
-            {
-                told.is_changed = true;
-                told.runs = change.runs_after;
-                self.changes.push(change);
-            }
+        // Where the last run does not count this shows what was shown before, or what nobody remembers.
+        let values: Vec<f64> = since.iter().map(|(_, point)| point.lead()).collect();
+        let split = test.split(&values);
+        told.p_value = split.map(|split| split.p_value);
+        if let Some(split) = split.filter(|split| split.p_value <= test.level())
+            && let Some(change) = Change::of(series, runs, since, split.at, split.p_value)
+        {
+            told.is_changed = true;
+            told.runs = change.runs_after;
+            self.changes.push(change);
         }
         told.change = self.last(&series.name).cloned();
         told
@@ -343,11 +341,11 @@ impl fmt::Display for Chance {
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.series.name)?;
-        if let Some(why) = &self.left_out {
-            return write!(f, "this run does not count: {why}");
-        }
         if let Some(change) = self.change.as_ref().filter(|_| self.is_changed) {
             return write!(f, "{change}");
+        }
+        if let Some(why) = &self.left_out {
+            return write!(f, "this run does not count: {why}");
         }
         let Told { runs, runs_needed, .. } = self;
         let since = match &self.change {

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use lab::{LabAction, LabArgs, LabCompareArgs, LabRunArgs};
+pub(crate) use lab::{
+    LabAction, LabArgs, LabCompareArgs, LabRecommendArgs, LabRunArgs, LabWatchArgs,
+};
 pub(crate) use server::{
     ConnectArgs, DisksAction, DisksArgs, GroupAction, GroupArgs, HostAction, HostArgs,
     ReservationAction, ReservationArgs, RouteAction, RouteArgs, ServerArgs, SessionAction,

@@ -3,6 +3,8 @@
 
 #[allow(unreachable_pub)]
 mod common;
+#[path = "lab/watch.rs"]
+mod watch;
 
 use std::fs;
 use std::path::Path;
@@ -117,6 +119,31 @@ fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
     assert_eq!(pairs.as_array().map(Vec::len), Some(2), "{pairs}");
     let none = run(directory.path(), &["compare", "seen.json", "a.toml"]);
     assert!(flat(&none.stderr).contains("cannot read the result file a.toml"));
+
+    let advice = run(directory.path(), &["recommend", "seen.json"]);
+    let told = text(&advice.stdout);
+    assert!(
+        told.contains("take plain: by p50 latency it is shown to be better than the others")
+            && told.contains("the blocks of plain and other were in memory"),
+        "{told}{}",
+        text(&advice.stderr)
+    );
+    let advice = run(directory.path(), &["recommend", "seen.json", "--by", "p50", "--json"]);
+    let advice: Value = serde_json::from_slice(&advice.stdout).expect("JSON");
+    assert_eq!(advice["choices"][0]["sureness"]["kind"], "shown", "{advice}");
+    fs::write(directory.path().join("newer.json"), "{\"schema_version\": 2}").unwrap();
+    let whole = fs::read_to_string(directory.path().join("seen.json")).unwrap();
+    fs::write(directory.path().join("half.json"), &whole[..whole.len() / 2]).unwrap();
+    for (args, words) in [
+        (&["recommend", "seen.json", "--by", "iops"][..], "one of p50, seen iops"),
+        (&["recommend", "newer.json"], "newer.json: schema_version: expected 1, seen 2"),
+        (&["recommend", "half.json"], "cannot read the result file half.json: EOF"),
+        (&["recommend", "none.json"], "cannot read the result file none.json: No such file"),
+    ] {
+        let output = run(directory.path(), args);
+        let why = flat(&output.stderr);
+        assert!(output.status.code() == Some(1) && why.contains(words), "{args:?}: {why}");
+    }
 
     let again = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
     let why = flat(&again.stderr);

@@ -104,7 +104,7 @@ impl<'a> Grouped<'a> {
         let candidate = |system: &usize| Candidate {
             system: self.name(*system),
             figures: self.figures[*system].clone(),
-            behind: self.order.ahead_of(*system).map(|other| self.name(other)),
+            behind: self.order.ahead_of(*system, &self.roads).map(|other| self.name(other)),
         };
         Choice {
             load: self.results.name.clone(),
@@ -122,12 +122,13 @@ impl<'a> Grouped<'a> {
         if let Some(reason) = self.withheld() {
             return (None, Sureness::Withheld { reason }, None);
         }
-        let is_left = |system: &usize| self.order.ahead_of(*system).is_none();
+        let is_left = |system: &usize| self.order.ahead_of(*system, &self.roads).is_none();
         let left: Vec<usize> = self.roads.iter().copied().filter(is_left).collect();
         match left.as_slice() {
             [] => (None, Sureness::Contradiction, None),
+            [one] if self.roads.len() == 1 => (Some(*one), Sureness::Alone, None),
             // Each other one has somebody ahead of it, and so, in the end, this one.
-            [one] if self.roads.len() > 1 => {
+            [one] => {
                 let mut others = self.roads.iter().filter(|other| *other != one);
                 let exploratory = others.any(|other| self.order.ahead(*one, *other) == Some(true));
                 (Some(*one), Sureness::Shown { exploratory }, None)

@@ -62,9 +62,9 @@ impl<'a> Order<'a> {
         self.ahead[one][other]
     }
 
-    /// Who is shown to be better than this one.
-    pub(super) fn ahead_of(&self, system: usize) -> Option<usize> {
-        (0..self.ahead.len()).find(|other| self.ahead[*other][system].is_some())
+    /// Who of these is shown to be better than this one.
+    pub(super) fn ahead_of(&self, system: usize, roads: &[usize]) -> Option<usize> {
+        roads.iter().copied().find(|other| self.ahead[*other][system].is_some())
     }
 
     /// What was said of these two, if they were compared.

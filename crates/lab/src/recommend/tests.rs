@@ -187,6 +187,16 @@ fn two_that_were_not_compared_with_each_other_are_not_ranked() {
 }
 
 #[test]
+fn one_alone_is_not_recommended_over_null() {
+    let alone = "name = \"alone\"\ndifference = \"10%\"\n\
+        [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"null:64MiB\" }\n\
+        [[system]]\nname = \"nothing\"\ndisk = \"null:64MiB\"\n[[path]]\nname = \"lan\"\n\
+        [[compare]]\nsystems = [\"aoe\"]\nreference = \"nothing\"\nof = \"iops\"\n";
+    let choice = only(recommend(&file(alone, 999, apart), None).unwrap());
+    assert!(choice.headline().starts_with("aoe is the only one"), "{}", choice.headline());
+}
+
+#[test]
 fn without_a_verdict_nothing_is_recommended() {
     let choice = only(recommend(&file(&plan(""), 30, apart), None).unwrap());
     assert_eq!((choice.take.as_ref(), choice.decided), (None, None));

@@ -274,8 +274,12 @@ fn verdicts(group: &Grouped<'_>, turns: &mut Vec<Turn>) {
 
 /// Pairs that nothing is known of. Whoever is out is out of the question.
 fn pairs(group: &Grouped<'_>, turns: &mut Vec<Turn>) {
-    let left: Vec<usize> =
-        group.roads.iter().copied().filter(|road| group.order.ahead_of(*road).is_none()).collect();
+    let left: Vec<usize> = group
+        .roads
+        .iter()
+        .copied()
+        .filter(|road| group.order.ahead_of(*road, &group.roads).is_none())
+        .collect();
     for (at, one) in left.iter().enumerate() {
         for other in &left[at + 1..] {
             if group.order.between(*one, *other).is_none() {

@@ -56,7 +56,7 @@ fn the_systems_of_primary_comparisons_are_watched_and_null_is_not() {
     let names: Vec<&str> = watched.iter().map(|one| &*one.name).collect();
     let of = |name: &str| format!("p50 latency of {name} 4KiB randread, depth 1");
     assert_eq!(names, [of("other"), of("one")]);
-    assert_eq!((watched[0].column, watched[1].column, watched[0].null), (1, 0, 2));
+    assert_eq!((watched[0].column, watched[1].column, watched[0].null), (1, 0, 4));
 }
 
 #[test]

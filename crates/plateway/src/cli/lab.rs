@@ -1,10 +1,14 @@
 //! `lab`: plans that compare systems.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use lab::plan::Measure;
 
-/// `lab run PLAN`, `lab check PLAN`
+use super::values;
+
+/// `lab run PLAN`, `lab check PLAN` and what is done with what they came to
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
@@ -30,6 +34,24 @@ pub(crate) enum LabAction {
         changed between the runs changed both alike. To know, put both into one plan."
     )]
     Compare(LabCompareArgs),
+    /// Say which system to take for each path and load of a result file, how sure that is, and what would
+    /// change it
+    #[command(after_help = "Examples:\n  \
+        plateway lab recommend three-roads.result.json\n  \
+        plateway lab recommend three-roads.result.json --by cpu-per-op\n\n\
+        Who is better is read off verdicts alone. Of those of whom none is shown to be better, CPU per\n\
+        operation decides, then bytes on the wire, then what changes nothing; that is said.\n\n\
+        Exit code 0: told, also where nothing can be recommended. 1: a file that cannot be read.")]
+    Recommend(LabRecommendArgs),
+    /// Run a plan again and again, keep what comes of it, and test whether it changed
+    #[command(after_help = "Examples:\n  \
+        plateway lab watch three-roads.toml\n  \
+        plateway lab watch three-roads.toml --every 1h --textfile /var/lib/prometheus/node-exporter/lab.prom\n\n\
+        Without --every it runs the plan once, for cron and systemd timers. How changes are found, and how\n\
+        often falsely, stands in docs/watch.md.\n\n\
+        Exit code 0: nothing changed. 1: a mistake, trials that failed, or results that could not be kept. 3: a\n\
+        change was found. 130: interrupted, whatever was found before.")]
+    Watch(LabWatchArgs),
     /// Check a plan, also against this machine, and say what it would run and for how long
     Check(LabCheckArgs),
 }
@@ -71,4 +93,51 @@ pub(crate) struct LabCompareArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `lab recommend RESULT`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabRecommendArgs {
+    /// The result file
+    #[arg(value_name = "RESULT")]
+    pub(crate) result: PathBuf,
+    /// The measure that counts, as plans call it, such as iops or p99 [default: the first primary one of
+    /// each path and load]
+    #[arg(long, value_name = "MEASURE", value_parser = measure)]
+    pub(crate) by: Option<Measure>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `lab watch PLAN`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabWatchArgs {
+    /// The plan, which is read once
+    #[arg(value_name = "PLAN")]
+    pub(crate) plan: PathBuf,
+    /// Run it again and again, so long from one start to the next; without it, once
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| values::time(text, 1_000))]
+    pub(crate) every: Option<Duration>,
+    /// How many runs; without it, until Ctrl-C
+    #[arg(long, value_name = "RUNS", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) times: Option<u64>,
+    /// The folder that keeps the results; it is made if it is not there [default: PLAN with .watch in place
+    /// of its ending]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) results: Option<PathBuf>,
+    /// Write metrics after each run, for the node exporter's textfile collector, which reads *.prom
+    #[arg(long, value_name = "FILE.prom")]
+    pub(crate) textfile: Option<PathBuf>,
+    /// Print what is said after each run as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn measure(text: &str) -> Result<Measure, String> {
+    let known = Measure::ALL.into_iter().find(|measure| measure.word() == text);
+    known.ok_or_else(|| {
+        let words = Measure::ALL.map(Measure::word).join(", ");
+        format!("expected a measure, one of {words}, seen {text:?}")
+    })
 }

@@ -60,6 +60,9 @@ fn the_lines_of_the_help_are_accepted() {
         "wire",
         "wire --mtu 9000 --block 64KiB",
         "wire --block 1k --json",
+        "lab recommend a.json --by p99.9 --json",
+        "lab watch a.toml",
+        "lab watch a.toml --every 1h --times 3 --results a --textfile b.prom --json",
     ] {
         assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
     }
@@ -113,6 +116,10 @@ fn wrong_lines_say_what_was_expected() {
         ("discover 127.0.0.1", "expected a target such as nvme+tcp://127.0.0.1:4420"),
         ("discover nvme+tcp://h --host-nqn me", "expected \"nqn.\""),
         ("wire --mtu 67", "68..=65535"),
+        ("lab recommend a.json --by speed", "expected a measure, one of iops, throughput"),
+        ("lab watch a.toml --every 1ms", "from 1000ms up to 24h"),
+        ("lab watch a.toml --times 2", "required arguments were not provided"),
+        ("lab watch a.toml --every 1h --times 0", "0 is not in 1.."),
         ("wire --block 1000", "expected a multiple of 512 bytes up to 1m"),
     ] {
         let error = parse(line).expect_err(line);

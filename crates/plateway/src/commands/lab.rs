@@ -3,21 +3,24 @@
 //! What a plan says, in which order trials run and what they say in the end is `lab`'s, which is
 //! pure; what touches the machine is `testbed`'s. Here both meet: a plan is checked, also against
 //! this machine, its trials are run, each by a process of its own ([`trial`], with the far end in
-//! [`far`]), and what came of it is printed and kept ([`picture`]). Nothing is touched before the
+//! [`far`]), and what came of it is printed and kept ([`picture`]). What it says of the road to take is
+//! told by [`recommend`], and whether runs of it change by [`watch`]. Nothing is touched before the
 //! whole plan was found to be possible. Exit codes: 1 a mistake, or trials that failed; 130 an
 //! interruption, after which what was measured is told all the same.
 
 mod far;
 mod machine;
 mod picture;
+mod recommend;
 mod trial;
+mod watch;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lab::plan::{Experiment, Purpose, Runner, TrialOutcome};
+use lab::plan::{Experiment, Purpose, Results, Runner, TrialOutcome};
 use lab::statistics::Stop;
 use testbed::Folder;
 
@@ -37,6 +40,8 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
     match &args.action {
         LabAction::Run(args) => run_plan(args),
         LabAction::Compare(args) => compare(args),
+        LabAction::Recommend(args) => recommend::run(args),
+        LabAction::Watch(args) => watch::run(args),
         LabAction::Check(args) => {
             let (_, experiment) = read(&args.plan)?;
             let ends = Ends::of_this_machine();
@@ -48,18 +53,21 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
 
 /// Holds a result file against another.
 fn compare(args: &LabCompareArgs) -> miette::Result<()> {
-    let read = |file: &Path| -> miette::Result<serde_json::Value> {
-        let tell = |error: &dyn std::fmt::Display| {
-            miette::miette!("cannot read the result file {}: {error}", file.display())
-        };
-        let text = std::fs::read(file).map_err(|error| tell(&error))?;
-        serde_json::from_slice(&text).map_err(|error| tell(&error))
-    };
-    let pairs = lab::plan::compare_results(&read(&args.first)?, &read(&args.second)?)
-        .map_err(|why| miette::miette!("{why}"))?;
+    let (first, second) = (read_result(&args.first)?, read_result(&args.second)?);
+    let pairs =
+        lab::plan::compare_results(&first, &second).map_err(|why| miette::miette!("{why}"))?;
     show(args.json, &pairs, || {
         pairs.iter().map(|pair| format!("{}: {}\n", pair.name, pair.apart)).collect()
     })
+}
+
+/// A result file, as JSON.
+fn read_result(file: &Path) -> miette::Result<serde_json::Value> {
+    let tell = |error: &dyn std::fmt::Display| {
+        miette::miette!("cannot read the result file {}: {error}", file.display())
+    };
+    let text = std::fs::read(file).map_err(|error| tell(&error))?;
+    serde_json::from_slice(&text).map_err(|error| tell(&error))
 }
 
 /// CPUs of both ends.
@@ -113,41 +121,65 @@ fn run_plan(args: &LabRunArgs) -> miette::Result<()> {
     picture::may_be_made(&file, &args.plan, args.overwrite)?;
     // Before the first trial: from here on a signal ends it in order.
     let interrupt = Interrupt::watch()?;
-    let home = Folder::make(far::PREFIX).map_err(trial::tell)?;
-    let idle = Idle::measure(&ends, IDLE)?;
-    machine::check_idle(&experiment, idle)?;
-    let ours = RefCell::new(BTreeSet::new());
-    let lab =
-        Lab { experiment: &experiment, ends, home: home.path(), interrupt: &interrupt, idle, ours };
-    let (results, trials) = run_trials(&lab);
-    let was_stopped = interrupt.is_raised();
-    let kept = Kept::new(&text, &lab, &results, &trials);
-    // What took so long to measure is told also where it cannot be kept, and kept where it cannot be told.
-    let is_kept = picture::keep(&file, &kept);
-    let told = match args.json {
-        true => print_json(&kept),
-        false => print(&picture::table(&experiment, &results, &trials)),
-    };
-    is_kept.and(told)?;
+    let carried = carry_out(
+        &text,
+        &experiment,
+        &ends,
+        &interrupt,
+        &file,
+        |kept, results, trials| match args.json {
+            true => print_json(kept),
+            false => print(&picture::table(&experiment, results, trials)),
+        },
+    )?;
+    carried.is_kept?;
     if !args.json {
         let page = picture::page_of(&file);
         print(&format!("\nkept: {}, page: {}\n", file.display(), page.display()))?;
     }
-    if was_stopped {
+    if interrupt.is_raised() {
         let words = format!("interrupted: what was measured is in {}", file.display());
         return Err(Ended::new(INTERRUPTED, words).into());
     }
-    match results.failures.first() {
-        None => Ok(()),
-        Some(first) => {
-            let count = results.failures.len();
-            Err(miette::miette!("{count} of {} trials failed; first: {first}", trials.len()))
-        }
-    }
+    carried.failed.map_or(Ok(()), |words| Err(miette::miette!("{words}")))
+}
+
+/// What became of a plan that was run.
+struct Carried {
+    /// Whether it could be kept, and told.
+    is_kept: miette::Result<()>,
+    /// Which trials failed, if some did.
+    failed: Option<String>,
+}
+
+/// Runs a plan, keeps what came of it, and has it told. What took so long to measure is told also where
+/// it cannot be kept, and kept where it cannot be told. An error is of before the first trial.
+fn carry_out(
+    text: &str,
+    experiment: &Experiment,
+    ends: &Ends,
+    interrupt: &Interrupt,
+    file: &Path,
+    tell: impl FnOnce(&Kept<'_>, &Results, &[Told]) -> miette::Result<()>,
+) -> miette::Result<Carried> {
+    let home = Folder::make(far::PREFIX).map_err(trial::tell)?;
+    let idle = Idle::measure(ends, IDLE)?;
+    machine::check_idle(experiment, idle)?;
+    let (ends, ours) = (ends.clone(), RefCell::new(BTreeSet::new()));
+    let lab = Lab { experiment, ends, home: home.path(), interrupt, idle, ours };
+    let (results, trials) = run_trials(&lab);
+    let kept = Kept::new(text, &lab, &results, &trials);
+    let is_kept = picture::keep(file, &kept);
+    let told = tell(&kept, &results, &trials);
+    let failed = results.failures.first().map(|first| {
+        let count = results.failures.len();
+        format!("{count} of {} trials failed; first: {first}", trials.len())
+    });
+    Ok(Carried { is_kept: is_kept.and(told), failed })
 }
 
 /// Runs all trials, telling how far it is.
-fn run_trials(lab: &Lab<'_>) -> (lab::plan::Results, Vec<Told>) {
+fn run_trials(lab: &Lab<'_>) -> (Results, Vec<Told>) {
     let mut runner = Runner::new(lab.experiment);
     let mut trials: Vec<Told> = Vec::new();
     let line = picture::Line::new();

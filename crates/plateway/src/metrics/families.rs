@@ -40,7 +40,8 @@ pub(crate) struct Family {
 #[derive(Debug)]
 enum Value {
     Count(u64),
-    Seconds(f64),
+    /// Of its family's unit.
+    Number(f64),
     Histogram(Box<Histogram>),
     Info,
 }
@@ -52,7 +53,12 @@ impl Family {
 
     /// Of nanoseconds.
     pub(crate) fn seconds(&mut self, labels: Labels, nanoseconds: u64) {
-        self.samples.push((labels, Value::Seconds(nanoseconds as f64 / 1e9)));
+        self.samples.push((labels, Value::Number(nanoseconds as f64 / 1e9)));
+    }
+
+    /// In the unit that the name has.
+    pub(crate) fn number(&mut self, labels: Labels, number: f64) {
+        self.samples.push((labels, Value::Number(number)));
     }
 
     pub(crate) fn histogram(&mut self, labels: Labels, histogram: Histogram) {
@@ -175,8 +181,8 @@ impl Value {
         match (self, kind) {
             (Value::Count(count), MetricType::Counter) => to.encode_counter(count, NONE),
             (Value::Count(count), _) => to.encode_gauge(count),
-            (Value::Seconds(seconds), MetricType::Counter) => to.encode_counter(seconds, NONE),
-            (Value::Seconds(seconds), _) => to.encode_gauge(seconds),
+            (Value::Number(number), MetricType::Counter) => to.encode_counter(number, NONE),
+            (Value::Number(number), _) => to.encode_gauge(number),
             (Value::Histogram(histogram), _) => {
                 let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
                 let end = |end: Option<u64>| end.map_or(f64::INFINITY, seconds);
