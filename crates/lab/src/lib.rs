@@ -5,12 +5,14 @@
 //! count), [`copier`] and its [`journal`], [`probe`] (is a disk blank), [`report`] (what is printed
 //! and stored), [`statistics`] (rounds in, verdicts out: when to run what, and whether a difference is
 //! real), [`plan`] (a plan file in, trials to run and verdicts out), [`recommend`] (which road to take by them),
-//! [`watch`] (whether runs of a plan changed), [`words`] (how people write a load).
+//! [`watch`] (whether runs of a plan changed), [`fio`] (a job file of fio in, loads out), [`words`] (how people
+//! write a load).
 //! What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a [`Guest`]: it is
 //! carried by a shard, asks for buffers and submits requests at a [`Desk`], and is told the time. Read
 //! [`guest`] first, then `load`.
 
 pub mod copier;
+pub mod fio;
 pub mod guest;
 pub mod journal;
 pub mod load;

@@ -12,11 +12,13 @@
 //!
 //! With `verify` jobs keep to parts of their own and never have two requests on one block in
 //! flight, so what a read must see is known exactly; every read is checked, and at the end each
-//! block that was written is read back. Units: bytes, nanoseconds of the shard clock. Errors: the
-//! first is kept and all are counted; a load that sees little else ends early. In the steady state
-//! nothing is allocated.
+//! block that was written is read back. A load ends when its time is over, or once each job has asked
+//! for as many bytes as it may. Loads that work beside each other on a shard are [`Several`]. Units:
+//! bytes, nanoseconds of the shard clock. Errors: the first is kept and all are counted; a load that
+//! sees little else ends early. In the steady state nothing is allocated.
 
 mod ledger;
+mod several;
 mod tally;
 
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use crate::stamp;
 use crate::workload::{Draw, Kind, Part, Stream, Workload};
 use ledger::{Judgement, Ledger};
 pub use ledger::{LEDGER_BLOCKS_MAX, Mismatch, Verified};
+pub use several::Several;
 pub use tally::{FirstError, Second, Side, Tally};
 
 /// How long it works at most without looking whether it is to stop.
@@ -37,7 +40,7 @@ const BEAT: Duration = Duration::from_secs(1);
 const ERRORS_ENOUGH: u64 = 100;
 
 /// What a load does; the same value for every shard that carries a part of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Which requests.
     pub workload: Workload,
@@ -53,6 +56,8 @@ pub struct Plan {
     pub warm_up: Duration,
     /// How long it counts then.
     pub time: Duration,
+    /// How many bytes a job asks for at most, those of the warm-up included; once all jobs did, it ends.
+    pub bytes_max: Option<u64>,
     /// Whether each write is to be durable when it is completed.
     pub sync: bool,
     /// After how many writes a job flushes.
@@ -61,8 +66,10 @@ pub struct Plan {
     pub verify: bool,
     /// Whether every byte of a write is its own, also where nothing is checked; else its first ones.
     pub whole: bool,
-    /// Decides what is drawn, and marks what is written.
+    /// Marks what is written, and decides what is drawn ...
     pub seed: u64,
+    /// ... unless that is to be the same each time.
+    pub draws: Option<u64>,
 }
 
 /// When requests of an open loop are due.
@@ -105,7 +112,11 @@ pub struct Load {
     verified: Verified,
     tally: Tally,
     progress: Arc<Progress>,
+    /// That came back, and their bytes.
     requests: u64,
+    bytes: u64,
+    /// Jobs that asked for all that they may.
+    spent: usize,
     /// The last turn.
     turned: Instant,
 }
@@ -120,6 +131,8 @@ struct Job {
     ledger: Option<Ledger>,
     /// Writes since the last flush.
     unflushed: u32,
+    /// Bytes that it may still ask for.
+    left: u64,
     due: Due,
 }
 
@@ -176,6 +189,7 @@ impl Due {
 struct Slot {
     began: Instant,
     offset: u64,
+    bytes: u32,
     job: u32,
     kind: Kind,
     account: Account,
@@ -208,17 +222,19 @@ impl Load {
             in_flight: 0,
             stalled: false,
             flushing: false,
-            scratch: vec![0; plan.workload.block_bytes as usize],
+            scratch: vec![0; plan.workload.request_bytes_max() as usize],
             verified: Verified::default(),
             tally: Tally::default(),
             progress,
             requests: 0,
+            bytes: 0,
+            spent: 0,
             turned: Instant::ZERO,
             jobs,
             plan,
         };
         for (index, job) in load.jobs.iter_mut().enumerate() {
-            for _ in 0..plan.depth {
+            for _ in 0..load.plan.depth {
                 job.free.push(load.slots.len() as u32);
                 load.slots.push(Slot { job: index as u32, ..Slot::default() });
             }
@@ -265,6 +281,7 @@ impl Load {
         if self.phase < Phase::Draining
             && ((self.phase == Phase::Measuring && now >= self.phase_ends)
                 || self.progress.is_stopped()
+                || (self.spent == self.jobs.len() && self.in_flight == 0)
                 || hopeless())
         {
             self.phase = Phase::Draining;
@@ -288,6 +305,9 @@ impl Load {
         let now = desk.now();
         while !self.jobs[index].free.is_empty() {
             let job = &mut self.jobs[index];
+            if job.left == 0 {
+                return;
+            }
             let began = match self.plan.rate {
                 None => now,
                 Some(rate) => job.due.at(&self.plan, self.tally.began, rate),
@@ -308,6 +328,8 @@ impl Load {
             }
             let job = &mut self.jobs[index];
             job.due.advance(&self.plan);
+            job.left = job.left.saturating_sub(u64::from(draw.bytes));
+            self.spent += usize::from(job.left == 0);
             job.unflushed += u32::from(draw.kind == Kind::Write);
             if let Some(ledger) = &mut job.ledger {
                 ledger.begin(draw.block);
@@ -319,10 +341,10 @@ impl Load {
     /// short.
     #[inline]
     fn submit(&mut self, desk: &mut dyn Desk, index: usize, draw: Draw, began: Instant) -> bool {
-        let Draw { kind, block } = draw;
-        let length = self.plan.workload.block_bytes;
+        let Draw { kind, bytes: length, block } = draw;
+        let Workload { offset_bytes, block_bytes, .. } = self.plan.workload;
         let job = &mut self.jobs[index];
-        let offset = self.plan.workload.offset_bytes + (job.part.first + block) * u64::from(length);
+        let offset = offset_bytes + (job.part.first + block) * u64::from(block_bytes);
         let number = *job.free.last().expect("the caller saw a free slot");
         let slot = &mut self.slots[number as usize];
         let extent = Extent::new(offset, u64::from(length));
@@ -330,7 +352,7 @@ impl Load {
         // once more, as soon as they are written.
         let place = self.place;
         if kind == Kind::Trim {
-            self.occupy(number, kind, offset, began);
+            self.occupy(number, kind, extent, began);
             desk.submit(place, number, Operation::Discard { extents: vec![extent] });
             return true;
         }
@@ -338,7 +360,7 @@ impl Load {
             (job.held, self.stalled) = (Some(draw), true);
             return false;
         };
-        self.occupy(number, kind, offset, began);
+        self.occupy(number, kind, extent, began);
         if kind == Kind::Read {
             desk.submit(place, number, Operation::Read { extent, buffer });
         } else {
@@ -352,9 +374,10 @@ impl Load {
 
     /// Takes a slot, the one that its job freed last, for a request that is submitted now.
     #[inline]
-    fn occupy(&mut self, number: u32, kind: Kind, offset: u64, began: Instant) {
+    fn occupy(&mut self, number: u32, kind: Kind, extent: Extent, began: Instant) {
         let slot = &mut self.slots[number as usize];
-        (slot.began, slot.offset, slot.kind) = (began, offset, kind);
+        (slot.began, slot.offset, slot.kind) = (began, extent.offset.0, kind);
+        slot.bytes = extent.length.0 as u32;
         self.jobs[slot.job as usize].free.pop();
         self.in_flight += 1;
     }
@@ -374,8 +397,9 @@ impl Load {
             None => self.plan.whole.then_some(self.requests),
         };
         if let Some(generation) = generation {
-            stamp::fill(&mut self.scratch, offset, generation, self.plan.seed);
-            memory.write(buffer, 0, &self.scratch);
+            let data = &mut self.scratch[..buffer.len() as usize];
+            stamp::fill(data, offset, generation, self.plan.seed);
+            memory.write(buffer, 0, data);
         } else {
             // Enough to make each write's data its own; the rest is what the pages held.
             memory.materialize(buffer);
@@ -390,18 +414,20 @@ impl Load {
         let number = job.free.pop().expect("the caller saw a free slot");
         job.unflushed = 0;
         let slot = &mut self.slots[number as usize];
-        (slot.began, slot.offset, slot.kind) = (began, 0, Kind::Flush);
+        (slot.began, slot.offset, slot.bytes, slot.kind) = (began, 0, 0, Kind::Flush);
         self.in_flight += 1;
         desk.submit(self.place, number, Operation::Flush);
     }
 
     /// Reads back the next blocks that were written, as many as may be in flight.
     fn read_back(&mut self, desk: &mut dyn Desk, index: usize) {
+        // With a record of each block, requests are of one size.
+        let bytes = self.plan.workload.block_bytes;
         while !self.jobs[index].free.is_empty() && !self.progress.is_stopped() {
             let job = &mut self.jobs[index];
             let written = || {
                 let block = job.ledger.as_mut()?.next_written()?;
-                Some(Draw { kind: Kind::Read, block })
+                Some(Draw { kind: Kind::Read, bytes, block })
             };
             let Some(draw) = job.held.take().or_else(written) else { return };
             let now = desk.now();
@@ -413,7 +439,8 @@ impl Load {
 
     /// Once all is back: flushes, begins to read back, or is done.
     fn drained(&mut self, desk: &mut dyn Desk) {
-        let read_back = self.plan.verify && self.plan.workload.writes();
+        // A load without a job has no slot for a flush either.
+        let read_back = self.plan.verify && self.plan.workload.writes() && !self.jobs.is_empty();
         match self.phase {
             Phase::Draining if read_back && !self.flushing && !self.progress.is_stopped() => {
                 // A read-back that the target's cache answers is worth less.
@@ -498,12 +525,9 @@ impl Guest for Load {
         if !buffer.is_empty() {
             desk.give(&mut slot.account, buffer);
         }
-        let index = slot.job as usize;
-        let bytes = match kind {
-            Kind::Flush => 0,
-            Kind::Read | Kind::Write | Kind::Trim => u64::from(self.plan.workload.block_bytes),
-        };
+        let (index, bytes) = (slot.job as usize, u64::from(slot.bytes));
         self.requests += u64::from(kind != Kind::Flush);
+        self.bytes += bytes;
         if !outcome.is_done() {
             self.tally.fail(now, kind, slot.offset, outcome);
         } else if self.phase == Phase::Measuring {
@@ -512,6 +536,9 @@ impl Guest for Load {
         }
         self.jobs[index].free.push(number);
         self.start(desk, index);
+        if self.in_flight == 0 && self.spent == self.jobs.len() {
+            self.move_on(now);
+        }
     }
 
     fn handle_turn(&mut self, desk: &mut dyn Desk) {
@@ -527,8 +554,7 @@ impl Guest for Load {
         if self.in_flight == 0 && self.phase >= Phase::Draining {
             self.drained(desk);
         }
-        self.progress
-            .tell(self.requests, self.requests * u64::from(self.plan.workload.block_bytes));
+        self.progress.tell(self.requests, self.bytes);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -536,7 +562,8 @@ impl Guest for Load {
             return None;
         }
         let rate = self.plan.rate;
-        let waiting = self.jobs.iter().filter(|job| rate.is_some() && !job.free.is_empty());
+        let can_ask = |job: &&Job| rate.is_some() && job.left > 0 && !job.free.is_empty();
+        let waiting = self.jobs.iter().filter(can_ask);
         let due = waiting.map(|job| job.due.at(&self.plan, self.tally.began, rate.unwrap_or(1)));
         due.chain([self.phase_ends, self.turned + BEAT]).min()
     }
@@ -550,14 +577,16 @@ impl Job {
     fn new(plan: &Plan, number: u32) -> Job {
         let part = plan.workload.part(number, plan.jobs, plan.verify);
         // Neighbouring seeds of SplitMix64 give unrelated streams.
-        let seed = plan.seed.wrapping_add(u64::from(number));
+        let shared = plan.draws.unwrap_or(plan.seed);
+        let seed = shared.wrapping_add(u64::from(number));
         Job {
             part,
-            stream: Stream::new(&plan.workload, part, seed),
+            stream: Stream::new(&plan.workload, part, seed, !shared),
             held: None,
             free: Vec::with_capacity(plan.depth as usize),
             ledger: plan.verify.then(|| Ledger::new(part.count)),
             unflushed: 0,
+            left: plan.bytes_max.unwrap_or(u64::MAX),
             due: Due::new(plan, number, seed),
         }
     }

@@ -4,6 +4,8 @@
 //! not measured is absent, never zero. Latency is from the intended start of a request to its
 //! completion at the job; an open loop's intended start is its place in the schedule.
 
+mod jobs;
+
 use std::fmt;
 
 use block::ByteCount;
@@ -11,6 +13,8 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::load::{Side, Tally, Verified};
+
+pub use jobs::{JobReport, JobsReport};
 
 /// The percentiles that are told, with their names.
 const PERCENTILES: [(&str, f64); 7] = [
@@ -316,8 +320,7 @@ impl fmt::Display for Grouped {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { disk, pattern, block_bytes, queue_depth, jobs, .. } = self;
-        let Counted { seconds, all, read, write, trim, flush, errors, first_error, .. } =
-            &self.counted;
+        let seconds = self.counted.seconds;
         let plural = if *jobs == 1 { "" } else { "s" };
         write!(f, "{disk}\n{pattern}, {}, ", ByteCount(u64::from(*block_bytes)))?;
         match self.rate {
@@ -334,56 +337,86 @@ impl fmt::Display for Report {
             (false, None) => {}
         }
         writeln!(f, ", {jobs} job{plural} x depth {queue_depth}, {seconds:.1} s\n")?;
-        let mut line = |name: &str, text: String| writeln!(f, "  {name:<12}{text}");
-        let parts = [
-            ("IOPS", Some(all)),
-            ("  reads", read.as_ref()),
-            ("  writes", write.as_ref()),
-            ("  trims", trim.as_ref()),
-            ("flushes", flush.as_ref()),
-        ];
-        let parts = parts.into_iter().filter_map(|(name, part)| Some((name, part?)));
-        for (name, part) in parts.clone() {
-            let (iops, megabytes) =
-                (Grouped(part.iops.round() as u64), part.bytes_per_second / 1e6);
-            line(name, format!("{iops:>11}    {megabytes:>9.1} MB/s"))?;
-        }
+        self.counted.rates(f)?;
+        let line = |f: &mut fmt::Formatter<'_>, name: &str, text: String| row(f, name, &text);
         if let Some(Steady { is_steady, window_seconds, iops, windows, .. }) = &self.steady {
             let (word, count) = (if *is_steady { "after" } else { "not in" }, windows.len());
             let last = Grouped(iops.round() as u64);
             let text =
                 format!("{word} {count} windows of {window_seconds} s; the last five: {last} IOPS");
-            line("steady", text)?;
+            line(f, "steady", text)?;
         }
-        line("latency", columns(&all.latency_ns).0)?;
-        for (name, part) in parts {
-            line(if name == "IOPS" { "" } else { name }, columns(&part.latency_ns).1)?;
-        }
+        self.counted.latencies(f)?;
         let mut cpu = format!("{:.2} us per I/O here", self.cpu_us_per_io.initiator);
         if let Some(target) = self.cpu_us_per_io.target {
             cpu.push_str(&format!(", {target:.2} us at the target"));
         }
-        line("CPU", cpu)?;
-        if let Some(verify) = &self.verify {
-            let Verify { checked, unchecked, wrong, .. } = verify;
-            let mut text = format!("{} blocks right, {wrong} wrong", Grouped(*checked));
-            if *unchecked > 0 {
-                text.push_str(&format!(", {} never written", Grouped(*unchecked)));
-            }
-            line("verified", text)?;
-            if let Some(first) = &verify.first {
-                line("", format!("first wrong: {first}"))?;
-            }
-        }
-        if *errors > 0 {
-            let first = first_error.as_deref().unwrap_or("unknown");
-            line("errors", format!("{errors}; first: {first}"))?;
-        }
+        line(f, "CPU", cpu)?;
+        checked(f, self.verify.as_ref())?;
+        self.counted.failed(f)?;
         for note in &self.notes {
-            line("note", note.clone())?;
+            line(f, "note", note.clone())?;
         }
         let Environment { version, kernel, cpu, driver, .. } = &self.environment;
         write!(f, "\n  plateway {version}, {kernel}, {cpu}, {driver}")
+    }
+}
+
+/// A line of a table: what it is, and what there is of it.
+fn row(f: &mut fmt::Formatter<'_>, name: &str, text: &str) -> fmt::Result {
+    writeln!(f, "  {name:<12}{text}")
+}
+
+impl Counted {
+    /// All requests, and the kinds of a mix.
+    fn parts(&self) -> impl Iterator<Item = (&'static str, &Part)> {
+        let parts = [
+            ("IOPS", Some(&self.all)),
+            ("  reads", self.read.as_ref()),
+            ("  writes", self.write.as_ref()),
+            ("  trims", self.trim.as_ref()),
+            ("flushes", self.flush.as_ref()),
+        ];
+        parts.into_iter().filter_map(|(name, part)| Some((name, part?)))
+    }
+
+    fn rates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, part) in self.parts() {
+            let (iops, megabytes) =
+                (Grouped(part.iops.round() as u64), part.bytes_per_second / 1e6);
+            row(f, name, &format!("{iops:>11}    {megabytes:>9.1} MB/s"))?;
+        }
+        Ok(())
+    }
+
+    fn latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        row(f, "latency", &columns(&self.all.latency_ns).0)?;
+        for (name, part) in self.parts() {
+            row(f, if name == "IOPS" { "" } else { name }, &columns(&part.latency_ns).1)?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.first_error.as_deref().unwrap_or("unknown");
+        match self.errors {
+            0 => Ok(()),
+            errors => row(f, "errors", &format!("{errors}; first: {first}")),
+        }
+    }
+}
+
+/// What checking came to, where anything was checked.
+fn checked(f: &mut fmt::Formatter<'_>, verify: Option<&Verify>) -> fmt::Result {
+    let Some(Verify { checked, unchecked, wrong, first }) = verify else { return Ok(()) };
+    let mut text = format!("{} blocks right, {wrong} wrong", Grouped(*checked));
+    if *unchecked > 0 {
+        text.push_str(&format!(", {} never written", Grouped(*unchecked)));
+    }
+    row(f, "verified", &text)?;
+    match first {
+        Some(first) => row(f, "", &format!("first wrong: {first}")),
+        None => Ok(()),
     }
 }
 

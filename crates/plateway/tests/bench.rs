@@ -380,3 +380,129 @@ fn catches(pid: Pid, signal: Signal) -> bool {
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }
+
+/// `plateway bench --fio` with a job file.
+fn jobs(directory: &Path, disk: &str, file: &str, args: &[&str]) -> Output {
+    fs::write(directory.join("jobs.fio"), file).unwrap();
+    let mut command = plateway();
+    command.current_dir(directory).env("XDG_STATE_HOME", directory).env("BLOCKS", "16k");
+    command.args(["bench", disk, "--fio", "jobs.fio"]).args(args);
+    command.output().expect("it runs")
+}
+
+#[test]
+fn a_job_file_asks_for_what_it_says_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    // Requests are counted, so that nothing depends on how fast the machine is.
+    let file = "; as fio has it\r\n[global]\nioengine=libaio\ndirect=1\nsize=1m\n\
+        [fresh]\nrw=randwrite\nbs=${BLOCKS}\nnumjobs=2\nverify=crc32c\n\
+        [scan]\nstonewall\nrw=read\nbs=4k,8k\nloops=2\nnumjobs=3\niodepth=4\n\
+        [hot]\nrw=randread\nbssplit=4k/50:8k/50\nrandom_distribution=zipf:1.2\noffset=1m\n";
+    let output =
+        jobs(here, "file:disk?create=4MiB", file, &["--json", "--log", "a.csv", "--svg", "a.svg"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let by_job = seen["by_job"].as_array().expect("jobs");
+    let figures =
+        |job: &Value| (job["name"].clone(), job["stage"].as_u64(), job["requests"].as_u64());
+    // Each clone asks for its size; the scan twice.
+    assert_eq!(figures(&by_job[0]), ("fresh".into(), Some(0), Some(2 * 64)));
+    assert_eq!(figures(&by_job[1]), ("scan".into(), Some(1), Some(3 * 2 * 256)));
+    assert_eq!(
+        (by_job[0]["verify"]["checked"].as_u64(), &by_job[0]["verify"]["wrong"]),
+        (Some(64), &0.into())
+    );
+    assert_eq!((&by_job[1]["block_bytes"], &by_job[1]["queue_depth"]), (&4096.into(), &4.into()));
+    assert_eq!((&by_job[2]["zipf"], &by_job[2]["sizes"]), (&1.2.into(), &"4k/50:8k/50".into()));
+    assert_eq!(
+        (&by_job[2]["range_bytes"], by_job[2].get("block_bytes")),
+        (&(1 << 20).into(), None)
+    );
+    let sum: u64 = by_job.iter().map(|job| job["requests"].as_u64().unwrap()).sum();
+    assert_eq!((seen["requests"].as_u64(), seen["stages"].as_u64()), (Some(sum), Some(2)));
+    assert_eq!((seen["jobs"].as_u64(), &seen["errors"]), (Some(6), &0.into()));
+    let notes = seen["notes"].to_string();
+    assert!(
+        notes.contains("direct means nothing here") && notes.contains("jobs.fio:10"),
+        "{notes}"
+    );
+    // What is not in the range was not written.
+    let bytes = fs::read(here.join("disk")).unwrap();
+    assert!(bytes[1 << 20..].iter().all(|byte| *byte == 0));
+    assert!(bytes[..1 << 20].chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));
+    assert!(fs::read_to_string(here.join("a.csv")).unwrap().starts_with("second,requests"));
+    assert!(fs::read_to_string(here.join("a.svg")).unwrap().contains("jobs.fio"));
+}
+
+#[test]
+fn a_job_file_that_writes_is_kept_from_data_and_fills_what_it_touches() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let mut data = vec![0; 4 << 20];
+    data[3 << 20] = 1;
+    fs::write(here.join("disk"), &data).unwrap();
+    let writes = "[j]\nrw=write\nsize=1m\n";
+    let output = jobs(here, "file:disk", writes, &[]);
+    let said = flat(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("--overwrite"), "{said}");
+    assert!(fs::read(here.join("disk")).unwrap() == data);
+    let reads = "[a]\nsize=512k\n[b]\nrw=randread\nsize=512k\noffset=256k\n";
+    let refused = jobs(here, "file:disk", reads, &["--fill"]);
+    assert!(flat(&refused.stderr).contains("--overwrite"), "{}", flat(&refused.stderr));
+    let output = jobs(here, "file:disk", reads, &["--fill", "--overwrite"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = flat(&output.stdout);
+    for words in ["a: read, 4k", "b: randread, 4k", "all together: 2 jobs in 1 stage", "CPU"] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+    let bytes = fs::read(here.join("disk")).unwrap();
+    assert!(bytes[..768 << 10].chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));
+    assert!(bytes[768 << 10..] == data[768 << 10..]);
+    let verified =
+        jobs(here, "file:disk", "[j]\nrw=write\nverify=md5\n", &["--fill", "--overwrite"]);
+    assert!(flat(&verified.stderr).contains("--fill: what a job verifies"));
+}
+
+#[test]
+fn a_job_file_that_is_not_understood_is_refused_at_its_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let refused = |file: &str, args: &[&str]| {
+        let output = jobs(here, "null:1GiB", file, args);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{file:?}");
+        flat(&output.stderr)
+    };
+    let said = refused("[j]\nrw=raed\nthinktime=5\n", &[]);
+    assert!(said.contains("jobs.fio:2:4: error: rw: expected read"), "{said}");
+    assert!(said.contains("jobs.fio:3:1: error: thinktime is a key of fio"), "{said}");
+    let said = refused("[j]\nsize=2g\n", &[]);
+    assert!(said.contains("jobs.fio:2:6: error") && said.contains("1073741824"), "{said}");
+    let said = refused("[j]\nrw=read\n", &["--rw", "write"]);
+    assert!(said.contains("cannot be used with"), "{said}");
+    let larger = format!("[j]\n{}", "#\n".repeat(1 << 19));
+    assert!(refused(&larger, &[]).contains("at most 1 MiB"));
+    // What is no file of text.
+    fs::write(here.join("latin"), b"[j]\n# caf\xe9\n").unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        here.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    for (file, why) in [
+        ("latin", "latin:2: expected UTF-8"),
+        (".", "no regular file"),
+        ("pipe", "no regular file"),
+        ("/dev/null", "no regular file"),
+        ("missing", "cannot read the job file missing"),
+    ] {
+        let mut command = plateway();
+        command.current_dir(here).env("XDG_STATE_HOME", here);
+        let output = command.args(["bench", "null:1GiB", "--fio", file]).output().unwrap();
+        let said = flat(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(why), "{file}: {said}");
+    }
+}

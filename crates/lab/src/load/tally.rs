@@ -169,6 +169,20 @@ impl Tally {
         self.reads.requests() + self.writes.requests() + self.trims.requests()
     }
 
+    /// Adds what was counted in a window that came later: as if it had followed at once, with its
+    /// first second behind this one's last.
+    pub fn follow(&mut self, later: &Tally) {
+        let window = self.window();
+        let whole = window.as_secs() + u64::from(window.subsec_nanos() > 0);
+        let mut series = std::mem::take(&mut self.series);
+        series.resize(whole as usize, Second::default());
+        series.extend_from_slice(&later.series);
+        self.add(&Tally { series: Vec::new(), ..later.clone() });
+        self.series = series;
+        (self.opened, self.closed) =
+            (Some(Instant::ZERO), Some(Instant::ZERO + window + later.window()));
+    }
+
     /// Adds what another shard counted in the same window.
     pub fn add(&mut self, other: &Tally) {
         self.reads.add(&other.reads);
@@ -226,6 +240,17 @@ mod tests {
         assert_eq!(all.series, [second(2, 8192, 0, 600, 300), second(5, 5 * 512, 2, 3500, 700)]);
         assert_eq!((all.errors, all.window()), (2, Duration::from_secs(2)));
         assert_eq!(all.first_error.map(|error| error.offset), Some(16_384), "of the first shard");
+    }
+
+    #[test]
+    fn what_was_counted_later_follows_what_was_before() {
+        let mut all = Tally::default();
+        all.follow(&counted(2));
+        all.follow(&counted(3));
+        assert_eq!((all.requests(), all.writes.requests(), all.errors), (7, 5, 2));
+        assert_eq!(all.window(), Duration::from_secs(4));
+        let requests: Vec<u64> = all.series.iter().map(|second| second.requests).collect();
+        assert_eq!(requests, [1, 2, 1, 3]);
     }
 
     #[test]

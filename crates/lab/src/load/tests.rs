@@ -3,11 +3,19 @@
 use super::*;
 use crate::fake::Bench;
 use crate::stamp::Finding;
+use crate::workload::{Order, Sharing};
 
 fn plan(random: bool, read_percent: u8, verify: bool) -> Plan {
-    let (trim_percent, block_bytes, offset_bytes, range_bytes) = (0, 4096, 0, 1 << 20);
-    let workload =
-        Workload { random, read_percent, trim_percent, block_bytes, offset_bytes, range_bytes };
+    let workload = Workload {
+        order: Order::of(random),
+        read_percent,
+        trim_percent: 0,
+        block_bytes: 4096,
+        sizes: None,
+        sharing: Sharing::Parts,
+        offset_bytes: 0,
+        range_bytes: 1 << 20,
+    };
     Plan {
         workload,
         jobs: 2,
@@ -15,12 +23,14 @@ fn plan(random: bool, read_percent: u8, verify: bool) -> Plan {
         rate: None,
         warm_up: Duration::from_micros(100),
         time: Duration::from_millis(2),
+        bytes_max: None,
         sync: false,
         fsync: None,
         arrivals: Arrivals::Fixed,
         whole: false,
         verify,
         seed: 42,
+        draws: None,
     }
 }
 
@@ -56,7 +66,7 @@ fn shards_share_the_jobs() {
     let mut bench = Bench::new(&[1 << 20]);
     let mut plan = plan(false, 100, false);
     plan.jobs = 5;
-    let first = Load::new(plan, Place(0), 0, 2, Arc::default());
+    let first = Load::new(plan.clone(), Place(0), 0, 2, Arc::default());
     let second = Load::new(plan, Place(0), 1, 2, Arc::default());
     assert_eq!((first.jobs.len(), second.jobs.len()), (3, 2));
     let mut sum = bench.run(first).tally().clone();
@@ -110,7 +120,7 @@ fn a_later_run_that_only_reads_checks_what_an_earlier_one_wrote() {
     let mut bench = Bench::new(&[1 << 20]);
     run(&mut bench, plan(false, 0, true));
     let again = Plan { seed: 43, ..plan(true, 100, true) };
-    let load = run(&mut bench, again);
+    let load = run(&mut bench, again.clone());
     assert_eq!((load.verified().wrong, load.verified().unchecked), (0, 0));
     bench.volumes[0][5 * 4096 + 1000] ^= 1;
     let load = run(&mut bench, again);
@@ -301,4 +311,113 @@ fn what_was_measured_is_there_while_requests_are_still_waited_for() {
     load.handle_turn(&mut bench);
     assert_eq!((load.phase(), load.in_flight), (Phase::Draining, 8));
     assert!(progress.measured().is_some());
+}
+
+#[test]
+fn a_job_asks_for_as_many_bytes_as_it_may_and_the_load_ends_with_the_last() {
+    for (jobs, warm_up) in [(1, 0), (3, 0), (3, 50)] {
+        let mut bench = Bench::new(&[1 << 20]);
+        let time = Duration::from_secs(3600);
+        let warm_up = Duration::from_micros(warm_up);
+        let plan = Plan { jobs, time, warm_up, bytes_max: Some(99_999), ..plan(true, 50, false) };
+        let load = run(&mut bench, plan);
+        // 25 requests of 4096 bytes reach 99,999.
+        assert_eq!(load.requests, 25 * u64::from(jobs));
+        let counted = load.tally().requests();
+        let warm = warm_up.as_micros() as u64;
+        assert!(counted.abs_diff(load.requests - warm) <= 1, "{counted} of {}", load.requests);
+        // One request a microsecond.
+        assert_eq!(load.tally().window(), Duration::from_micros(load.requests) - warm_up);
+    }
+}
+
+#[test]
+fn all_that_is_asked_before_anything_counts_is_not_counted() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let warm_up = Duration::from_secs(1);
+    let load = run(&mut bench, Plan { warm_up, bytes_max: Some(4096), ..plan(true, 100, false) });
+    assert_eq!((load.requests, load.tally().requests()), (2, 0));
+    assert_eq!(load.tally().window(), Duration::ZERO);
+}
+
+#[test]
+fn what_a_bounded_load_wrote_on_a_schedule_is_read_back() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let mut plan = Plan { bytes_max: Some(1 << 20), rate: Some(100_000), ..plan(true, 0, true) };
+    plan.workload.order = Order::Shuffled;
+    plan.time = Duration::from_secs(3600);
+    let load = run(&mut bench, plan);
+    // Both jobs went round their halves twice.
+    assert_eq!((load.verified().checked, load.verified().wrong), (256, 0));
+    assert_eq!(load.tally().writes.requests() + 10, 512, "ten in the warm-up");
+}
+
+#[test]
+fn the_same_draws_are_made_with_data_of_their_own() {
+    let written = |seed, draws| {
+        let mut bench = Bench::new(&[1 << 20]);
+        let bytes_max = Some(100 * 4096);
+        let plan = Plan { seed, draws, bytes_max, jobs: 1, ..plan(true, 0, false) };
+        run(&mut bench, plan);
+        let blocks = bench.volumes[0].chunks(4096).enumerate();
+        let touched: Vec<usize> = blocks
+            .filter(|(_, block)| block.iter().any(|byte| *byte != 0))
+            .map(|(at, _)| at)
+            .collect();
+        (touched, bench.volumes.remove(0))
+    };
+    let (one, other) = (written(1, Some(7)), written(2, Some(7)));
+    assert!(one.0 == other.0 && one.1 != other.1);
+    assert_ne!(written(1, None).0, written(2, None).0);
+}
+
+#[test]
+fn requests_of_several_sizes_are_counted_by_their_bytes() {
+    use crate::workload::{Sizes, Split};
+    let mut bench = Bench::new(&[1 << 20]);
+    let split = Split::new(&[(4096, 50), (16_384, 50)]);
+    let mut plan = plan(true, 50, false);
+    plan.workload.sizes = Some(Arc::new(Sizes::new([split.clone(), split.clone(), split])));
+    plan.whole = true;
+    let load = run(&mut bench, plan);
+    let mean = load.tally().writes.bytes as f64 / load.tally().writes.requests() as f64;
+    assert!((9_500.0..11_000.0).contains(&mean), "{mean} bytes a write");
+    let findings = bench.volumes[0]
+        .chunks(4096)
+        .enumerate()
+        .map(|(at, block)| stamp::examine(block, at as u64 * 4096));
+    let whole = |one: Finding| matches!(one, Finding::Stamped { seed: 42, .. } | Finding::Blank);
+    assert!(findings.into_iter().all(whole), "all that was written is whole");
+}
+
+#[test]
+fn loads_beside_each_other_are_each_as_if_alone() {
+    let mut bench = Bench::new(&[2 << 20]);
+    let beside = |offset_bytes, ms, read_percent, verify| {
+        let mut plan = plan(true, read_percent, verify);
+        plan.workload.offset_bytes = offset_bytes;
+        plan.time = Duration::from_millis(ms);
+        Load::new(plan, Place(0), 0, 1, Arc::default())
+    };
+    let empty = Load::new(plan(true, 0, true), Place(0), 7, 1, Arc::default());
+    let loads = vec![beside(0, 2, 0, true), empty, beside(1 << 20, 5, 100, false)];
+    let several = bench.run(Several::new(loads));
+    assert_eq!(bench.depth_seen, 16);
+    let [first, empty, second] = several.loads() else { panic!("three loads") };
+    assert!(first.verified().checked > 0 && first.verified().wrong == 0);
+    assert_eq!((first.tally().reads.requests(), second.tally().writes.requests()), (0, 0));
+    assert!(first.tally().writes.requests() > 500 && second.tally().reads.requests() > 2_000);
+    assert_eq!(first.tally().window(), Duration::from_millis(2));
+    assert_eq!(second.tally().window(), Duration::from_millis(5));
+    assert_eq!((empty.tally().requests(), empty.phase()), (0, Phase::Done));
+    // It measures until none does, and does not go back.
+    let phases: Vec<Phase> = bench.phases.iter().map(|(phase, _)| *phase).collect();
+    assert!(phases.is_sorted() && phases.contains(&Phase::Measuring), "{phases:?}");
+    let (ends, _) = bench
+        .phases
+        .iter()
+        .map(|(phase, at)| (at, phase))
+        .find(|(_, phase)| **phase > Phase::Measuring)
+        .expect("an end");
+    assert!(ends.0 >= 1_000_000 + 5_000_000, "{ends:?}");
 }

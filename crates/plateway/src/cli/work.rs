@@ -18,7 +18,8 @@ use crate::protocols::{DiscoverFlags, DiscoveryTarget, parse_target};
     plateway bench ram:1GiB --rw randrw=75 --numjobs 4 --time 10s --svg bench.svg --log bench.csv\n  \
     plateway bench file:/srv/a.img --rw randwrite --fsync 1 --offset 1g --size 4g --overwrite\n  \
     plateway bench volume:v0 --config plateway.toml --rw write --bs 128k --overwrite\n  \
-    plateway bench aoe://pw:store/7.0 --config router.toml --rw randread\n\n\
+    plateway bench aoe://pw:store/7.0 --config router.toml --rw randread\n  \
+    plateway bench file:/srv/a.img --fio jobs.fio --overwrite\n\n\
     --rate makes it an open loop: requests start on schedule, and latency counts from the schedule.\n\
     Sizes are fio's: 4k is 4096 bytes. Writes refuse a disk that holds data unless --overwrite is given.\n\
     Where nothing comes back for 30 s, or for 10 s at the end, it ends and tells what came, as on Ctrl-C.\n\n\
@@ -30,6 +31,12 @@ pub(crate) struct BenchArgs {
     /// The configuration that names the volume of volume:NAME, or the pseudowire of aoe://pw:NAME/7.0
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Run the jobs of a job file of fio; what is understood of it stands in docs/fio.md
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "rw", "bs", "iodepth", "numjobs", "time", "steady", "warmup", "rate", "poisson", "offset", "size", "sync",
+        "fsync", "verify",
+    ])]
+    pub(crate) fio: Option<PathBuf>,
     /// read, write, trim, randread, randwrite, randtrim, or a mix: rw=75 and randrw=75 read three quarters, and rw=70,10 trims a tenth, too
     #[arg(long, value_name = "PATTERN", default_value = "randread")]
     pub(crate) rw: Pattern,

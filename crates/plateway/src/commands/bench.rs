@@ -9,9 +9,11 @@
 //! an interruption.
 
 mod filling;
+mod job_file;
 mod picture;
 mod settling;
 
+use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use block::ByteCount;
 use indicatif::ProgressBar;
 use lab::load::{Arrivals, Load, Plan, Tally, Verified};
 use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
-use lab::workload::Workload;
-use lab::{Phase, Place, Progress};
+use lab::workload::{Order, Sharing, Workload};
+use lab::{Guest, Phase, Place, Progress};
 
 use super::environment::environment;
 use super::session::{Interrupt, Opening, Outcome, Session};
@@ -46,6 +48,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Measures.
 pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
+    if let Some(file) = &args.fio {
+        return job_file::run(args, file);
+    }
     let mut session = open(args)?;
     let Measured { report, tally, stopped } = match measure(&mut session, args) {
         Ok(measured) => measured,
@@ -74,7 +79,10 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
     match report.is_good() {
         true if stopped => Err(Ended::new(INTERRUPTED, what_was_left(&report, args)).into()),
         true => Ok(()),
-        false => Err(miette::miette!("{}", what_failed(&report))),
+        false => Err(miette::miette!(
+            "{}",
+            what_failed(&report.disk, &report.counted, report.verify.as_ref(), report.gave_up)
+        )),
     }
 }
 
@@ -112,10 +120,12 @@ fn measure(session: &mut Session, args: &BenchArgs) -> miette::Result<Measured> 
     check_size(args, volume.bytes, volume.block_size)?;
     let rest = volume.bytes - args.offset;
     let workload = Workload {
-        random: args.rw.random,
+        order: Order::of(args.rw.random),
         read_percent: args.rw.read_percent,
         trim_percent: args.rw.trim_percent,
         block_bytes: args.bs as u32,
+        sizes: None,
+        sharing: Sharing::Parts,
         offset_bytes: args.offset,
         range_bytes: args.size.map_or(rest, |size| size.min(rest)),
     };
@@ -141,19 +151,35 @@ fn measure(session: &mut Session, args: &BenchArgs) -> miette::Result<Measured> 
         arrivals: if args.poisson { Arrivals::Poisson } else { Arrivals::Fixed },
         warm_up: args.warmup,
         time: args.steady.map_or(args.time, Settling::time_max),
+        bytes_max: None,
         sync: args.sync,
         fsync: args.fsync,
         verify: args.verify,
         whole: false,
         seed: seed(),
+        draws: None,
     };
     let interrupt = Interrupt::watch()?;
     if args.fill {
         filling::fill(session, &plan, &interrupt)?;
     }
     let settling = args.steady.map(Settling::new);
-    let run = carry(session, plan, settling, &interrupt, target(args).as_ref())?;
-    Ok(report(session, args, plan, run))
+    let (shards, whole) = (session.shards(), plan.warm_up + plan.time);
+    let shares: Vec<Arc<Progress>> = (0..shards).map(|_| Arc::default()).collect();
+    let each = |(index, progress): (usize, &Arc<Progress>)| {
+        Load::new(plan.clone(), Place(0), index as u32, shards.into(), progress.clone())
+    };
+    let loads: Vec<Load> = shares.iter().enumerate().map(each).collect();
+    let work = Work { guests: loads, shares: &shares, whole };
+    let run = carry(session, work, settling, &interrupt, target(args).as_ref())?;
+    let measured = match run.outcome.gave_up {
+        true => shares.iter().filter_map(|progress| progress.measured().cloned()).collect(),
+        false => {
+            let loads = run.outcome.guests.iter();
+            loads.map(|load| (load.tally().clone(), *load.verified())).collect()
+        }
+    };
+    Ok(report(session, args, &plan, run, measured))
 }
 
 /// What was measured.
@@ -164,11 +190,19 @@ struct Measured {
     stopped: bool,
 }
 
+/// What is to be carried by the shards.
+struct Work<'a, G> {
+    /// One for each shard.
+    guests: Vec<G>,
+    /// What they tell.
+    shares: &'a [Arc<Progress>],
+    /// How long it takes, for the line.
+    whole: Duration,
+}
+
 /// What a load came to, with the figures of the target.
-struct Run {
-    outcome: Outcome<Load>,
-    /// Of each shard, what was counted until the window closed.
-    measured: Vec<(Tally, Verified)>,
+struct Run<G> {
+    outcome: Outcome<G>,
     target_ns: Option<u64>,
     settling: Option<Settling>,
     stopped: bool,
@@ -177,24 +211,19 @@ struct Run {
 }
 
 /// Sends the jobs to the shards and watches them.
-fn carry(
+fn carry<G: Guest + Debug + Send + 'static>(
     session: &mut Session,
-    plan: Plan,
+    work: Work<'_, G>,
     mut settling: Option<Settling>,
     interrupted: &Interrupt,
     target: Option<&control::Client>,
-) -> miette::Result<Run> {
-    let shards = usize::from(session.shards());
-    let shares: Vec<Arc<Progress>> = (0..shards).map(|_| Arc::default()).collect();
-    let loads = shares
-        .iter()
-        .enumerate()
-        .map(|(index, progress)| Load::new(plan, Place(0), index as u32, shards, progress.clone()));
-    let mut line = Line::new(plan);
+) -> miette::Result<Run<G>> {
+    let Work { guests, shares, whole } = work;
+    let mut line = Line::new(whole);
     let cpu_ns = || Some(target?.status().ok()?.cpu_ns);
     let (mut opened, mut closed) = (None, None);
     let (mut heard, mut silent) = (Heard::default(), false);
-    let outcome = session.run(loads.collect(), |reading| {
+    let outcome = session.run(guests, |reading| {
         if interrupted.is_raised() {
             shares.iter().for_each(|progress| progress.stop());
         }
@@ -216,7 +245,7 @@ fn carry(
             }
             _ => {}
         }
-        line.tell(&shares, reading);
+        line.tell(shares, reading);
         let silence = heard.silence(requests, reading);
         match shares.iter().all(|progress| progress.measured().is_some()) {
             true if silence > DRAIN_MAX => return ControlFlow::Break(()),
@@ -230,14 +259,8 @@ fn carry(
     })?;
     line.end();
     let target_ns = opened.zip(closed).map(|(opened, closed)| closed.saturating_sub(opened));
-    let measured = match outcome.gave_up {
-        true => shares.iter().filter_map(|progress| progress.measured().cloned()).collect(),
-        false => {
-            outcome.guests.iter().map(|load| (load.tally().clone(), *load.verified())).collect()
-        }
-    };
     let stopped = interrupted.is_raised();
-    Ok(Run { outcome, measured, target_ns, settling, stopped, silent })
+    Ok(Run { outcome, target_ns, settling, stopped, silent })
 }
 
 /// When something came back last, or a phase began.
@@ -263,8 +286,14 @@ impl Heard {
 }
 
 /// The report of a load.
-fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Measured {
-    let Run { outcome, measured, target_ns, settling, stopped, silent } = run;
+fn report(
+    session: &Session,
+    args: &BenchArgs,
+    plan: &Plan,
+    run: Run<Load>,
+    measured: Vec<(Tally, Verified)>,
+) -> Measured {
+    let Run { outcome, target_ns, settling, stopped, silent } = run;
     let mut tally = Tally::default();
     let mut verified = Verified::default();
     for (one, checked) in &measured {
@@ -316,20 +345,14 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Measured
 }
 
 /// What to know before believing the figures.
-fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<String> {
+fn notes(report: &Report, tally: &Tally, plan: &Plan, stopped: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if stopped {
         notes.push("it was interrupted: the window is shorter than asked".to_owned());
     } else if report.steady.as_ref().is_some_and(|steady| !steady.is_steady) {
         notes.push("it did not become steady: another run may give other figures".to_owned());
     }
-    let busiest = report.bench_thread_busy.iter().copied().fold(0.0, f64::max);
-    if busiest > BUSY {
-        let percent = busiest * 100.0;
-        notes.push(format!(
-            "a thread of the bench was busy for {percent:.0}% of the window: the bench itself was the limit"
-        ));
-    }
+    notes.extend(limit(&report.bench_thread_busy));
     if let Some(rate) = plan.rate
         && report.counted.seconds > 0.0
         && report.counted.all.iops < rate as f64 * 0.99
@@ -354,6 +377,16 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
     notes
 }
 
+/// Whether a thread of the bench may have been what limits.
+fn limit(busy: &[f64]) -> Option<String> {
+    let percent = busy.iter().copied().fold(0.0, f64::max) * 100.0;
+    (percent > BUSY * 100.0).then(|| {
+        format!(
+            "a thread of the bench was busy for {percent:.0}% of the window: the bench itself was the limit"
+        )
+    })
+}
+
 /// Why the exit code is 130.
 fn what_was_left(report: &Report, args: &BenchArgs) -> String {
     let (seconds, wanted) = (report.counted.seconds, args.time.as_secs_f64());
@@ -364,13 +397,13 @@ fn what_was_left(report: &Report, args: &BenchArgs) -> String {
 }
 
 /// Why the exit code is 1.
-fn what_failed(report: &Report) -> String {
-    let wrong = report.verify.as_ref().filter(|verify| verify.wrong > 0);
-    if report.gave_up && wrong.is_none() {
-        return format!("{} did not answer any more", report.disk);
+fn what_failed(disk: &str, counted: &Counted, verify: Option<&Verify>, gave_up: bool) -> String {
+    let wrong = verify.filter(|verify| verify.wrong > 0);
+    if gave_up && wrong.is_none() {
+        return format!("{disk} did not answer any more");
     }
-    let requests = Count(report.counted.errors, "request");
-    match (wrong, &report.counted.first_error) {
+    let requests = Count(counted.errors, "request");
+    match (wrong, &counted.first_error) {
         (Some(verify), _) => {
             let first = verify.first.as_deref().unwrap_or("unknown");
             let were = if verify.wrong == 1 { "was" } else { "were" };
@@ -471,8 +504,8 @@ struct Line {
 }
 
 impl Line {
-    fn new(plan: Plan) -> Line {
-        let whole = (plan.warm_up + plan.time).as_millis() as u64;
+    fn new(whole: Duration) -> Line {
+        let whole = whole.as_millis() as u64;
         let bar = super::progress_bar(whole, "{bar:24} {msg}");
         Line { bar, last: (Instant::now(), 0, 0), rate: (0.0, 0.0), word: "begins" }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use lab::load::{Arrivals, Load, Plan};
 use lab::report::Counted;
-use lab::workload::Workload;
+use lab::workload::{Order, Sharing, Workload};
 use lab::{Place, Progress};
 
 use super::{DRAIN_MAX, Heard, SILENCE_MAX};
@@ -36,12 +36,25 @@ pub(super) fn fill(
     let Workload { offset_bytes, block_bytes, .. } = measured.workload;
     // What is left behind the last whole block is never asked for.
     let range_bytes = measured.range_bytes() / u64::from(block_bytes) * u64::from(block_bytes);
+    fill_range(session, offset_bytes, range_bytes, measured.seed, interrupt)
+}
+
+/// Writes so many bytes from an offset on, a multiple of the volume's blocks.
+pub(super) fn fill_range(
+    session: &mut Session,
+    offset_bytes: u64,
+    range_bytes: u64,
+    seed: u64,
+    interrupt: &Interrupt,
+) -> miette::Result<()> {
     let block_bytes = BLOCK.min(1 << range_bytes.trailing_zeros());
     let workload = Workload {
-        random: false,
+        order: Order::Sequential,
         read_percent: 0,
         trim_percent: 0,
         block_bytes: block_bytes as u32,
+        sizes: None,
+        sharing: Sharing::Parts,
         offset_bytes,
         range_bytes,
     };
@@ -53,11 +66,13 @@ pub(super) fn fill(
         arrivals: Arrivals::Fixed,
         warm_up: Duration::ZERO,
         time: EVER,
+        bytes_max: None,
         sync: false,
         fsync: None,
         verify: false,
         whole: true,
-        seed: !measured.seed,
+        seed: !seed,
+        draws: None,
     };
     let blocks = range_bytes / block_bytes;
     let progress: Arc<Progress> = Arc::default();
