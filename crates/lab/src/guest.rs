@@ -82,6 +82,8 @@ pub struct Progress {
     requests: AtomicU64,
     bytes: AtomicU64,
     durable: AtomicU64,
+    /// How many windows began, for who counts by windows.
+    windows: AtomicU64,
     stop: AtomicBool,
     measured: OnceLock<(Tally, Verified)>,
 }
@@ -100,6 +102,16 @@ impl Progress {
     /// Of a copy, the end of what is durable at its destination.
     pub fn durable(&self) -> u64 {
         self.durable.load(Relaxed)
+    }
+
+    /// A window begins, and the one before it is over: a load keeps the latencies of the last few
+    /// apart ([`Tally::last_windows`]).
+    pub fn begin_window(&self) {
+        self.windows.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn windows(&self) -> u64 {
+        self.windows.load(Relaxed)
     }
 
     /// Asks the guest to begin nothing new.

@@ -32,7 +32,7 @@ use crate::workload::{Draw, Kind, Part, Stream, Workload};
 use ledger::{Judgement, Ledger};
 pub use ledger::{LEDGER_BLOCKS_MAX, Mismatch, Verified};
 pub use several::Several;
-pub use tally::{FirstError, Second, Side, Tally};
+pub use tally::{FirstError, Looked, Second, Side, Tally};
 
 /// How long it works at most without looking whether it is to stop.
 const BEAT: Duration = Duration::from_secs(1);
@@ -468,6 +468,17 @@ impl Load {
         }
     }
 
+    /// Looks whether a read found anything.
+    #[cold]
+    fn look(&mut self, desk: &mut dyn Desk, number: u32, outcome: Outcome, buffer: &Buffer) {
+        if outcome.is_done() {
+            let found = &mut self.scratch[..self.slots[number as usize].bytes as usize];
+            desk.memory().read(buffer, 0, found);
+            self.tally.looked.reads += 1;
+            self.tally.looked.zeros += u64::from(found.iter().all(|byte| *byte == 0));
+        }
+    }
+
     /// Compares what came with what must be there.
     fn check(&mut self, desk: &mut dyn Desk, number: u32, outcome: Outcome, buffer: &Buffer) {
         let slot = &self.slots[number as usize];
@@ -520,6 +531,8 @@ impl Guest for Load {
         let kind = self.slots[number as usize].kind;
         if self.plan.verify && kind != Kind::Flush {
             self.check(desk, number, outcome, &buffer);
+        } else if kind == Kind::Read && self.requests.is_multiple_of(LOOK_EVERY) {
+            self.look(desk, number, outcome, &buffer);
         }
         let slot = &mut self.slots[number as usize];
         if !buffer.is_empty() {
@@ -545,6 +558,10 @@ impl Guest for Load {
         let fresh = self.phase == Phase::New;
         self.turned = desk.now();
         self.advance(self.turned);
+        let windows = self.progress.windows();
+        if windows != self.tally.windows_begun() {
+            self.tally.begin_window(windows);
+        }
         if fresh || self.stalled || self.plan.rate.is_some() {
             self.start_all(desk);
         }
@@ -612,6 +629,8 @@ impl Job {
     }
 }
 
+/// So many requests lie between two of whose reads it is looked at what they found.
+const LOOK_EVERY: u64 = 256;
 /// Tries to find a block that is not in use.
 const DRAWS: u32 = 16;
 

@@ -12,7 +12,7 @@ use block::ByteCount;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::load::{Side, Tally, Verified};
+use crate::load::{Looked, Side, Tally, Verified};
 
 pub use jobs::{JobReport, JobsReport};
 
@@ -62,6 +62,8 @@ pub struct Report {
     pub seed: u64,
     #[serde(flatten)]
     pub counted: Counted,
+    /// Of a few reads, what they found; none of a load that checks all of them.
+    pub looked: Looked,
     /// Of one that was to last until it is steady.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steady: Option<Steady>,
@@ -145,6 +147,23 @@ pub struct Steady {
     pub windows: Vec<f64>,
     /// When the first of them began and when each ended, in seconds since 1970.
     pub edges_unix: Vec<f64>,
+    #[serde(flatten)]
+    pub last: LastWindows,
+}
+
+/// The last five windows, or what there was of them; flushes are not among their requests.
+#[derive(Clone, Debug, Serialize)]
+pub struct LastWindows {
+    pub requests: u64,
+    pub latency_ns: Latency,
+}
+
+impl LastWindows {
+    /// Of a load whose windows were told; of any other there are no requests.
+    pub fn of(tally: &Tally) -> LastWindows {
+        let latency = tally.last_windows();
+        LastWindows { requests: latency.len(), latency_ns: Latency::of(&latency) }
+    }
 }
 
 /// Processor time in microseconds for each request, user and system of all threads.

@@ -386,7 +386,8 @@ mod tests {
         let process = |parent, network| Process { parent, network: Some(network) };
         let mut seen = look(Instant::now(), CpuTimes::default(), &[]);
         // Numbers that no process has.
-        let [init, child, grandchild, stranger, daemon, thread] = [1, 2, 3, 4, 5, 6].map(|n| n << 24);
+        let [init, child, grandchild, stranger, daemon, thread] =
+            [1, 2, 3, 4, 5, 6].map(|n| n << 24);
         seen.processes = BTreeMap::from([
             (init, process(0, 1)),
             (own, process(init, 1)),

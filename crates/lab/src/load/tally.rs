@@ -1,4 +1,5 @@
-//! What a load counted: requests, bytes, latencies, errors; all together, and second by second.
+//! What a load counted: requests, bytes, latencies, errors; all together, and second by second. Where
+//! whoever watches counts by windows, the latencies of the last of them are kept apart.
 //!
 //! Units: nanoseconds, bytes. Latencies are kept in HDR histograms, three digits exact up to ten
 //! minutes; longer ones count as ten minutes.
@@ -7,11 +8,17 @@ use std::time::Duration;
 
 use block::{Instant, Outcome};
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
+use crate::statistics::steady::WINDOWS;
 use crate::workload::Kind;
 
 /// The longest latency that is told apart.
 const LATENCY_MAX_NS: u64 = 600_000_000_000;
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("bounds that a histogram takes")
+}
 
 /// Requests of one kind.
 #[derive(Clone, Debug)]
@@ -24,8 +31,7 @@ pub struct Side {
 
 impl Side {
     fn new() -> Side {
-        let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3);
-        Side { bytes: 0, latency: latency.expect("bounds that a histogram takes") }
+        Side { bytes: 0, latency: histogram() }
     }
 
     /// How many there were.
@@ -62,6 +68,29 @@ pub struct Second {
     pub latency_max_ns: u64,
 }
 
+/// Latencies of the last windows, without flushes.
+#[derive(Clone, Debug)]
+struct Windows {
+    /// How many began.
+    begun: u64,
+    /// A histogram each: the present window's, and those that count.
+    latency: Vec<Histogram<u64>>,
+}
+
+impl Windows {
+    fn present(&self) -> usize {
+        self.begun as usize % self.latency.len()
+    }
+}
+
+/// Reads that were looked at, whatever else came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Looked {
+    pub reads: u64,
+    /// That found nothing but zeros: what nobody wrote is read without the disk.
+    pub zeros: u64,
+}
+
 /// What a load counted in its window.
 #[derive(Clone, Debug)]
 pub struct Tally {
@@ -80,6 +109,10 @@ pub struct Tally {
     pub first_error: Option<FirstError>,
     /// Turns that ended with a job that lacked memory or a free block.
     pub stalls: u64,
+    /// Of a few reads, what they found.
+    pub looked: Looked,
+    /// Absent where nobody counts by windows.
+    windows: Option<Windows>,
     pub(super) began: Instant,
     opened: Option<Instant>,
     closed: Option<Instant>,
@@ -96,6 +129,8 @@ impl Default for Tally {
             errors: 0,
             first_error: None,
             stalls: 0,
+            looked: Looked::default(),
+            windows: None,
             began: Instant::ZERO,
             opened: None,
             closed: None,
@@ -125,6 +160,12 @@ impl Tally {
         };
         side.bytes += bytes;
         side.latency.saturating_record(latency_ns);
+        if let Some(windows) = &mut self.windows
+            && kind != Kind::Flush
+        {
+            let present = windows.present();
+            windows.latency[present].saturating_record(latency_ns);
+        }
         if kind != Kind::Flush
             && let Some(second) = self.second(now)
         {
@@ -133,6 +174,42 @@ impl Tally {
             second.latency_sum_ns += latency_ns;
             second.latency_max_ns = second.latency_max_ns.max(latency_ns);
         }
+    }
+
+    /// So many windows began: the one that began last is counted apart from now on, and takes the
+    /// place of the one that is too old to count.
+    #[cold]
+    pub(super) fn begin_window(&mut self, begun: u64) {
+        let windows = self.windows.get_or_insert_with(|| Windows {
+            begun: 0,
+            latency: (0..=WINDOWS).map(|_| histogram()).collect(),
+        });
+        // A shard that had no turn in a window counted nothing there.
+        let unseen = begun.saturating_sub(windows.begun).min(windows.latency.len() as u64);
+        for number in begun - unseen + 1..=begun {
+            windows.begun = number;
+            let present = windows.present();
+            windows.latency[present].reset();
+        }
+    }
+
+    /// How many windows began, as far as this was told.
+    #[inline]
+    pub(super) fn windows_begun(&self) -> u64 {
+        self.windows.as_ref().map_or(0, |windows| windows.begun)
+    }
+
+    /// The latencies of the last five windows that are over, flushes apart; of none where nobody
+    /// counts by windows.
+    pub fn last_windows(&self) -> Histogram<u64> {
+        let mut all = histogram();
+        if let Some(windows) = &self.windows {
+            let over = (0..windows.latency.len()).filter(|place| *place != windows.present());
+            for place in over {
+                all.add(&windows.latency[place]).expect("histograms of the same bounds");
+            }
+        }
+        all
     }
 
     #[inline]
@@ -200,9 +277,28 @@ impl Tally {
         }
         self.errors += other.errors;
         self.stalls += other.stalls;
+        self.looked.reads += other.looked.reads;
+        self.looked.zeros += other.looked.zeros;
+        self.add_windows(other);
         self.first_error = self.first_error.or(other.first_error);
         if self.window() < other.window() {
             (self.opened, self.closed) = (other.opened, other.closed);
+        }
+    }
+}
+
+impl Tally {
+    /// Windows are told to all shards at once: those of the same number lie together.
+    fn add_windows(&mut self, other: &Tally) {
+        match (&mut self.windows, &other.windows) {
+            (Some(windows), Some(other)) => {
+                windows.begun = windows.begun.max(other.begun);
+                for (one, other) in windows.latency.iter_mut().zip(&other.latency) {
+                    one.add(other).expect("histograms of the same bounds");
+                }
+            }
+            (None, Some(other)) => self.windows = Some(other.clone()),
+            (_, None) => {}
         }
     }
 }
@@ -211,6 +307,52 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::report::Counted;
+
+    #[test]
+    fn the_latencies_of_the_last_five_windows_that_are_over_are_kept_apart() {
+        let mut tally = Tally::default();
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        tally.open(at(0), Duration::from_secs(60));
+        assert!(tally.last_windows().is_empty());
+        for window in 1..=9 {
+            tally.begin_window(window);
+            (0..window).for_each(|_| tally.count(at(window), Kind::Read, 512, 1000 * window));
+            tally.count(at(window), Kind::Flush, 0, 9_000_000);
+        }
+        // The ninth is not over.
+        let last = tally.last_windows();
+        assert_eq!(last.len(), 4 + 5 + 6 + 7 + 8);
+        assert!(last.equivalent(last.min(), 4000) && last.equivalent(last.max(), 8000));
+        assert_eq!(tally.requests(), (1..=9).sum::<u64>(), "all are counted all the same");
+        let mut both = Tally::default();
+        both.add(&tally);
+        both.add(&tally);
+        assert_eq!(both.last_windows().len(), 60);
+    }
+
+    #[test]
+    fn a_window_in_which_a_shard_had_no_turn_counts_nothing() {
+        let mut tally = Tally::default();
+        tally.open(Instant::ZERO, Duration::from_secs(60));
+        tally.begin_window(1);
+        for window in [2, 3, 4, 9] {
+            tally.count(Instant::ZERO, Kind::Read, 512, 700);
+            tally.begin_window(window);
+        }
+        // Of the windows 4 to 8 nothing was counted but in the fourth.
+        assert_eq!(tally.last_windows().len(), 1);
+    }
+
+    #[test]
+    fn of_fewer_windows_those_that_are_over_are_told() {
+        let mut tally = Tally::default();
+        tally.open(Instant::ZERO, Duration::from_secs(60));
+        for window in 1..=2 {
+            tally.begin_window(window);
+            tally.count(Instant::ZERO, Kind::Write, 512, 700);
+        }
+        assert_eq!(tally.last_windows().len(), 1);
+    }
 
     /// What a shard counted: one read, `writes` writes and an error in the second second.
     fn counted(writes: u64) -> Tally {

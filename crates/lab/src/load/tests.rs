@@ -421,3 +421,31 @@ fn loads_beside_each_other_are_each_as_if_alone() {
         .expect("an end");
     assert!(ends.0 >= 1_000_000 + 5_000_000, "{ends:?}");
 }
+
+#[test]
+fn of_some_reads_it_is_known_whether_they_found_anything() {
+    let looked = |writes_first: bool| {
+        let mut bench = Bench::new(&[1 << 20]);
+        if writes_first {
+            let mut whole = plan(false, 0, false);
+            (whole.whole, whole.bytes_max) = (true, Some(1 << 19));
+            run(&mut bench, whole);
+        }
+        run(&mut bench, plan(true, 100, false)).tally().looked
+    };
+    let blank = looked(false);
+    assert!(blank.reads >= 7 && blank.zeros == blank.reads, "{blank:?}");
+    let written = looked(true);
+    assert!(written.reads >= 7 && written.zeros == 0, "{written:?}");
+}
+
+#[test]
+fn a_window_that_whoever_watches_begins_is_counted_apart() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let progress = Arc::<Progress>::default();
+    (0..3).for_each(|_| progress.begin_window());
+    let load = Load::new(plan(true, 100, false), Place(0), 0, 1, progress);
+    let load = bench.run(load);
+    assert!(load.tally().requests() > 0);
+    assert_eq!(load.tally().last_windows().len(), 0, "the present window is not over");
+}

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use block::ByteCount;
 use indicatif::ProgressBar;
-use lab::load::{Arrivals, Load, Plan, Tally, Verified};
-use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
+use lab::load::{Arrivals, Load, Looked, Plan, Tally, Verified};
+use lab::report::{Counted, CpuPerIo, Grouped, LastWindows, Report, Verify};
 use lab::workload::{Order, Sharing, Workload};
 use lab::{Guest, Phase, Place, Progress};
 
@@ -230,10 +230,15 @@ fn carry<G: Guest + Debug + Send + 'static>(
         let requests = shares.iter().map(|one| one.requests()).sum();
         let phase = reading.map(|reading| reading.phase);
         if let Some(settling) = &mut settling {
+            let windows = settling.windows();
             if phase == Some(Phase::Measuring) {
                 settling.begin(Instant::now(), requests);
             }
-            if settling.is_over(Instant::now(), requests) {
+            let is_over = settling.is_over(Instant::now(), requests);
+            if settling.windows() > windows {
+                shares.iter().for_each(|progress| progress.begin_window());
+            }
+            if is_over {
                 shares.iter().for_each(|progress| progress.stop());
             }
         }
@@ -326,7 +331,8 @@ fn report(
         range_bytes,
         seed: plan.seed,
         counted,
-        steady: settling.map(Settling::report),
+        looked: tally.looked,
+        steady: settling.map(|settling| settling.report(LastWindows::of(&tally))),
         cpu_us_per_io,
         bench_thread_busy: busy(&outcome.readings, session.shards()),
         verify: plan.verify.then(|| Verify::of(&verified)),
@@ -335,6 +341,13 @@ fn report(
         environment: environment(session.driver()),
     };
     report.notes = notes(&report, &tally, plan, stopped);
+    let Looked { reads, zeros } = tally.looked;
+    // A disk that keeps nothing finds nothing.
+    if zeros > 0 && !matches!(args.disk.innermost(), DiskUri::Null { .. }) {
+        report.notes.push(format!(
+            "{zeros} of {reads} reads that were looked at found nothing but zeros: what nobody wrote may be read without the disk (--fill writes it first)"
+        ));
+    }
     if silent || outcome.gave_up {
         report.notes.push(format!(
             "{} did not answer any more: what came back until then is told",

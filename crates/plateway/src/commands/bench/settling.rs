@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::report::Steady;
+use lab::report::{LastWindows, Steady};
 use lab::statistics::steady::{WINDOWS, WINDOWS_MAX};
 use lab::statistics::{Steadiness, SteadyState};
 
@@ -57,10 +57,15 @@ impl Settling {
         self.found != Steadiness::Open
     }
 
-    /// What came of it.
-    pub(super) fn report(self) -> Steady {
-        let last = &self.iops[self.iops.len().saturating_sub(WINDOWS)..];
-        let mean = last.iter().sum::<f64>() / last.len().max(1) as f64;
+    /// How many windows began.
+    pub(super) fn windows(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// What came of it, with what a load counted of the last windows.
+    pub(super) fn report(self, last: LastWindows) -> Steady {
+        let rates = &self.iops[self.iops.len().saturating_sub(WINDOWS)..];
+        let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
         let unix = |at: &SystemTime| {
             at.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
         };
@@ -70,12 +75,15 @@ impl Settling {
             window_seconds: self.window.as_secs_f64(),
             iops: mean,
             windows: self.iops,
+            last,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use lab::load::Tally;
+
     use super::*;
 
     const WINDOW: Duration = Duration::from_secs(1);
@@ -96,7 +104,7 @@ mod tests {
                 break;
             }
         }
-        (settling.report(), looks)
+        (settling.report(LastWindows::of(&Tally::default())), looks)
     }
 
     #[test]
@@ -123,7 +131,7 @@ mod tests {
 
     #[test]
     fn one_that_was_ended_before_its_first_window_has_no_figure() {
-        let steady = Settling::new(WINDOW).report();
+        let steady = Settling::new(WINDOW).report(LastWindows::of(&Tally::default()));
         assert!(!steady.is_steady && steady.iops == 0.0 && steady.windows.is_empty());
         assert!(steady.edges_unix.is_empty());
     }
