@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use lab::{
-    LabAction, LabArgs, LabCompareArgs, LabRecommendArgs, LabRunArgs, LabWatchArgs,
+    LabAction, LabArgs, LabCompareArgs, LabPageArgs, LabRecommendArgs, LabRunArgs, LabWatchArgs,
 };
 pub(crate) use server::{
     ConnectArgs, DisksAction, DisksArgs, GroupAction, GroupArgs, HostAction, HostArgs,

@@ -145,6 +145,36 @@ fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
         assert!(output.status.code() == Some(1) && why.contains(words), "{args:?}: {why}");
     }
 
+    let drawn = run(directory.path(), &["page", "seen.json", "--to", "b.html", "--figures", "of"]);
+    assert!(drawn.status.success(), "{}", text(&drawn.stderr));
+    assert_eq!(fs::read_to_string(directory.path().join("b.html")).unwrap(), page);
+    let figures = |ending: &str| {
+        let files = fs::read_dir(directory.path().join("of")).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        files.filter(|file| file.extension().unwrap() == ending).collect::<Vec<_>>()
+    };
+    assert!(figures("svg").len() >= 3 && figures("svg").len() == figures("csv").len());
+    let alone = fs::read_to_string(&figures("svg")[0]).unwrap();
+    assert!(alone.starts_with("<svg"), "{alone}");
+    for (args, words) in [
+        (&["page", "seen.json"][..], "seen.html: expected no such file"),
+        (
+            &["page", "seen.json", "--to", "c.html", "--figures", "of"],
+            "with --figures, or say --overwrite",
+        ),
+        (&["page", "seen.json", "--to", "seen.json", "--overwrite"], "and it is the result file"),
+        (
+            &["page", "newer.json"],
+            "expected the result file of a plan, with schema_version 1, seen 2",
+        ),
+    ] {
+        let output = run(directory.path(), args);
+        let why = flat(&output.stderr);
+        assert!(output.status.code() == Some(1) && why.contains(words), "{args:?}: {why}");
+    }
+    assert!(run(directory.path(), &["page", "seen.json", "--overwrite"]).status.success());
+    assert_eq!(fs::read_to_string(directory.path().join("seen.html")).unwrap(), page);
+
     let again = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
     let why = flat(&again.stderr);
     assert!(!again.status.success() && why.contains("--overwrite"), "{why}");

@@ -121,6 +121,8 @@ pub(super) struct Rounds {
     pub(super) alone: Option<String>,
     /// Why less is to be believed of them than of others.
     pub(super) doubt: Option<String>,
+    /// Whether that is enough to say nothing.
+    pub(super) is_restless: bool,
     /// What was compared, of a case with references.
     pub(super) compared: Option<Compared>,
 }

@@ -62,6 +62,7 @@ pub(super) fn measure(
     }
     let taken = schedule.finish();
     rounds.doubt = doubt(case, &taken);
+    rounds.is_restless = taken.withheld.is_some();
     rounds.compared = Some(Compared::new(pairs, &plan, &taken));
     Ok(rounds)
 }

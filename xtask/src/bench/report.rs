@@ -26,6 +26,8 @@ const CLIENT_LIMITS: f64 = 0.97;
 const BUSY: &str = " *";
 /// What says that a CPU was hardly idle, where the links are to be what limits.
 const BOUND: &str = " +";
+/// What is said where more than a third of the rounds never became steady.
+const RESTLESS: &str = "restless";
 /// What says that there is a reason to doubt the interval, which stands below.
 const DOUBT: &str = " ?";
 
@@ -80,7 +82,11 @@ impl Row {
             let alone = judged.reference.is_none();
             let ratio = judged.ratio.as_ref();
             let shown_ratio = ratio.map_or_else(|| "-".to_owned(), ToString::to_string);
-            let verdict = judged.held(bound).map_or_else(String::new, |held| held.to_string());
+            let verdict = match judged.held(bound) {
+                None => String::new(),
+                Some(_) if rounds.is_restless && ratio.is_some() => RESTLESS.to_owned(),
+                Some(held) => held.to_string(),
+            };
             let mark = [(busy, BUSY), (bound_by_cpu, BOUND), (rounds.doubt.is_some(), DOUBT)];
             let mark: String = mark.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
             let shown = format!("{verdict}{mark}");
@@ -122,7 +128,7 @@ impl Row {
                    "target_cpu_us_per_op": cpu_us})
         };
         let any = |verdict: &str| figures.iter().any(|figure| figure["verdict"] == verdict);
-        let worst = ["short", "open"].into_iter().find(|verdict| any(verdict));
+        let worst = ["short", RESTLESS, "open"].into_iter().find(|verdict| any(verdict));
         self.json["verdict"] = worst.unwrap_or("ok").into();
         self.json["reference"] = by(case, chosen).map(name).collect();
         self.json["sides"] = sides.map(told).collect();
@@ -275,7 +281,8 @@ pub(super) const HEAD: [&str; 6] =
 
 /// What the columns of [`HEAD`] have.
 const LEGEND: &str = "Of each side, medians: operations a second, mean latency, CPU of the target an operation. Ratios: geometric means\n\
-                      with intervals. ok: all of the interval keeps what is wanted; short: none of it does; open: more rounds would tell.";
+                      with intervals. ok: all of the interval keeps what is wanted; short: none of it does; open: more rounds would tell;\n\
+                      restless: the machine was not ours alone, and nothing can be said.";
 
 /// The table for a terminal or for docs/performance.md.
 pub(super) fn table(head: [&str; 6], rows: &[Row], environment: &Value, markdown: bool) -> String {
@@ -426,6 +433,17 @@ mod tests {
         let text = table(HEAD, &rows, &Value::Null, false);
         let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
         assert!(widest.chars().count() <= 120, "{}: {widest}", widest.chars().count());
+    }
+
+    #[test]
+    fn of_a_restless_machine_nothing_is_said_but_why() {
+        let case = case("4k-read-32");
+        let mut seen = rounds(&case, &[&[1e6, 8e5, 9.9e5], &[1e6, 8e5, 9.8e5]]);
+        (seen.is_restless, seen.doubt) = (true, Some("somebody else was there".to_owned()));
+        let row = Row::new(&case, Ok(seen));
+        assert_eq!(row.json["verdict"], RESTLESS);
+        let text = table(HEAD, &[row], &Value::Null, false);
+        assert!(text.contains("4k-read-32?: somebody else was there"), "{text}");
     }
 
     #[test]

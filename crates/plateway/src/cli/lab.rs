@@ -34,6 +34,11 @@ pub(crate) enum LabAction {
         changed between the runs changed both alike. To know, put both into one plan."
     )]
     Compare(LabCompareArgs),
+    /// Draw the page of a result file anew, and each of its figures as SVG with its data as CSV
+    #[command(after_help = "Examples:\n  \
+        plateway lab page three-roads.result.json --figures three-roads-figures\n  \
+        plateway lab page monday.json --to /srv/www/monday.html --overwrite")]
+    Page(LabPageArgs),
     /// Say which system to take for each path and load of a result file, how sure that is, and what would
     /// change it
     #[command(after_help = "Examples:\n  \
@@ -93,6 +98,23 @@ pub(crate) struct LabCompareArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `lab page RESULT`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabPageArgs {
+    /// The result file
+    #[arg(value_name = "RESULT")]
+    pub(crate) result: PathBuf,
+    /// Where to put the page [default: RESULT with .html in place of its ending]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
+    /// Put each figure, NAME.svg and NAME.csv, into this folder, which is made if it is not there
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) figures: Option<PathBuf>,
+    /// Replace files that are there
+    #[arg(long)]
+    pub(crate) overwrite: bool,
 }
 
 /// `lab recommend RESULT`

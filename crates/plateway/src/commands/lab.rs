@@ -10,6 +10,7 @@
 
 mod far;
 mod machine;
+mod page;
 mod picture;
 mod recommend;
 mod trial;
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
     match &args.action {
         LabAction::Run(args) => run_plan(args),
         LabAction::Compare(args) => compare(args),
+        LabAction::Page(args) => page::run(args),
         LabAction::Recommend(args) => recommend::run(args),
         LabAction::Watch(args) => watch::run(args),
         LabAction::Check(args) => {

@@ -105,27 +105,7 @@ pub(super) fn may_be_made(file: &Path, plan: &Path, overwrites: bool) -> miette:
         ));
     }
     for one in [file, &page] {
-        let name = one.display();
-        let known = |path: &Path| path.canonicalize().ok();
-        if known(one).is_some_and(|one| known(plan) == Some(one)) {
-            return Err(miette::miette!(
-                "{name}: expected a file for what comes of the plan, and it is the plan"
-            ));
-        }
-        match one.symlink_metadata() {
-            Ok(seen) if !seen.is_file() => {
-                return Err(miette::miette!(
-                    "{name}: expected a file or none, and it is a device, a folder or a link"
-                ));
-            }
-            Ok(_) if !overwrites => {
-                return Err(miette::miette!(
-                    help = "name another with --result, or say --overwrite if it may be lost",
-                    "{name}: expected no such file, for what comes of the plan, and it is there"
-                ));
-            }
-            _ => {}
-        }
+        may_be_replaced(one, plan, "the plan", "--result", overwrites)?;
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -137,6 +117,33 @@ pub(super) fn may_be_made(file: &Path, plan: &Path, overwrites: bool) -> miette:
     std::fs::write(&tried, "").and_then(|()| std::fs::remove_file(&tried)).map_err(|error| {
         miette::miette!("cannot write what comes of it to {}: {error}", file.display())
     })
+}
+
+/// An error unless a file may be made of another one, `from`, which is called `what`; `option` names it.
+pub(super) fn may_be_replaced(
+    file: &Path,
+    from: &Path,
+    what: &str,
+    option: &str,
+    overwrites: bool,
+) -> miette::Result<()> {
+    let name = file.display();
+    let known = |path: &Path| path.canonicalize().ok();
+    if known(file).is_some_and(|file| known(from) == Some(file)) {
+        return Err(miette::miette!(
+            "{name}: expected a file for what comes of {what}, and it is {what}"
+        ));
+    }
+    match file.symlink_metadata() {
+        Ok(seen) if !seen.is_file() => Err(miette::miette!(
+            "{name}: expected a file or none, and it is a device, a folder or a link"
+        )),
+        Ok(_) if !overwrites => Err(miette::miette!(
+            help = format!("name another with {option}, or say --overwrite if it may be lost"),
+            "{name}: expected no such file, for what comes of {what}, and it is there"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the result file, and the page beside it, each whole or not at all.
