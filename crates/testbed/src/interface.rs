@@ -84,7 +84,17 @@ impl<'a> Interface<'a> {
 
     /// Limits what it sends.
     pub fn shape(&self, bucket: &TokenBucket<'_>) -> Result<()> {
-        let add = ["-netns", self.at.name(), "qdisc", "add", "dev", self.name, "root", "tbf"];
+        self.shape_at(&["root"], bucket)
+    }
+
+    /// The same of what netem lets go ([`Interface::impair`]).
+    pub fn shape_behind(&self, bucket: &TokenBucket<'_>) -> Result<()> {
+        self.shape_at(&["parent", "1:1"], bucket)
+    }
+
+    fn shape_at(&self, place: &[&str], bucket: &TokenBucket<'_>) -> Result<()> {
+        let add = ["-netns", self.at.name(), "qdisc", "add", "dev", self.name];
+        let add = [&add[..], place, &["tbf"]].concat();
         let limits = ["rate", bucket.rate, "burst", bucket.burst, "limit", bucket.queue];
         run("tc", &[&add[..], &limits].concat()).map(|_| ())
     }

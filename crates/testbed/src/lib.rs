@@ -2,24 +2,26 @@
 //!
 //! What lives here: [`namespaces`] that end with their process however that ends, a [`network`] of
 //! them with cables between, what can be set of an [`interface`], its [`offloads`] and its
-//! [`counters`]; a [`process`] on some CPUs that does not outlive us, a [`load`] with a time limit,
-//! and [`cpu`]: who used how much of a CPU. What deliberately does not: what is measured and how it
-//! is configured, cases, figures, JSON. All of it is done by way of programs (iproute2, util-linux,
-//! ethtool) and of `/proc` and `/sys`, so that an administrator can do the same by hand; nothing
-//! outside our own namespaces is changed, but for the scheduling of a thread of the kernel's
-//! ([`Interface::thread_on`]). Needs root, or the rights to make namespaces: [`allowed`] says
+//! [`counters`], and what becomes of what it is [`receiving`]; a [`gateway`] of the kernel's; a [`process`] on some CPUs that does
+//! not outlive us, a [`load`] with a time limit, and [`cpu`]: who used how much of a CPU. What
+//! deliberately does not: what is measured and how it is configured, cases, figures, JSON. All of it
+//! is done by way of programs (iproute2, util-linux, ethtool, nftables) and of `/proc` and `/sys`, so
+//! that an administrator can do the same by hand; nothing outside our own namespaces is changed, but
+//! for the scheduling of a thread of the kernel's ([`Interface::thread_on`]). Needs root, or the rights to make namespaces: [`allowed`] says
 //! whether they are there. Errors are an [`Error`], in one line. Read `network` first, then
 //! `process`.
 
 pub mod counters;
 pub mod cpu;
 mod error;
+pub mod gateway;
 pub mod interface;
 pub mod load;
 pub mod namespaces;
 pub mod network;
 pub mod offloads;
 pub mod process;
+pub mod receiving;
 mod tool;
 
 pub use counters::Counters;
@@ -30,6 +32,7 @@ pub use namespaces::{Folder, Namespace, Namespaces, allowed};
 pub use network::{Cable, End, Network};
 pub use offloads::Offloads;
 pub use process::Server;
+pub use receiving::{Abilities, Impairment, Loss};
 pub use tool::{needs, words};
 
 /// What tests stand on.
