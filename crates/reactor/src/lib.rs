@@ -27,8 +27,9 @@ pub use accept::{ConnectionLimits, ListenOptions};
 pub use engine::choice::{Choice, EngineKind, Preference, probe};
 pub use link::{
     AddedLink, Datagrams, Found, Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats,
-    PeerOptions, Stations, SwitchedOff, delays_what_is_first, is_of_a_host, is_of_a_link,
-    look_at_interface, look_at_peer, look_at_stations, may_open_links,
+    PeerOptions, RelayCounts, RelayOptions, Stations, SwitchedOff, delays_what_is_first,
+    is_of_a_host, is_of_a_link, look_at_interface, look_at_peer, look_at_stations, may_open_links,
+    relay,
 };
 pub use process::{allowed_cpus, processor_time};
 pub use runtime::{Config, Handle, Pulse, Reactor};

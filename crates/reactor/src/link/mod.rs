@@ -36,6 +36,7 @@ mod packet;
 mod peers;
 mod queueing;
 mod quiet;
+mod relay;
 mod ring;
 pub(crate) mod socket;
 pub(crate) mod supervisor;
@@ -51,6 +52,7 @@ pub use interface::Interface;
 pub use neighbours::{Found, Stations, look_at_stations};
 pub use queueing::delays_what_is_first;
 pub use quiet::SwitchedOff;
+pub use relay::{RelayCounts, RelayOptions, relay};
 
 /// Which frames of which interface a link takes, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]

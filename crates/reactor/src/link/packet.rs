@@ -76,6 +76,17 @@ pub(super) fn open(
     Ok(opened)
 }
 
+/// A socket that hears and sends every frame of an interface, with a ring of this geometry.
+pub(super) fn open_whole(interface: &Interface, geometry: Geometry) -> io::Result<(OwnedFd, Ring)> {
+    let socket = new_socket()?;
+    let fd = socket.as_raw_fd();
+    set_send_buffer(fd)?;
+    let ring = Ring::new(&socket, geometry)?;
+    hear_all(fd, interface.index)?;
+    bind(fd, interface.index, libc::ETH_P_ALL as u16)?;
+    Ok((socket, ring))
+}
+
 /// Whether packet sockets may be had at all.
 pub(super) fn probe() -> io::Result<()> {
     new_socket().map(drop)

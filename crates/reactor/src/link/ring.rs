@@ -66,6 +66,14 @@ impl Geometry {
         Geometry { slot, block, blocks }
     }
 
+    /// A ring of a relay, which sleeps between frames and copies each once more: 8 MiB, so that it may
+    /// be late by some milliseconds.
+    pub(super) fn for_relay(mtu: u32) -> Geometry {
+        const BYTES: u32 = 8 << 20;
+        let Geometry { slot, block, .. } = Geometry::for_mtu(mtu);
+        Geometry { slot, block, blocks: BYTES / block }
+    }
+
     /// Frames that it holds.
     pub(super) fn frames(&self) -> u32 {
         self.block / self.slot * self.blocks
@@ -138,6 +146,12 @@ impl Ring {
     /// Shows at most so many frames, and gives the slot of each back right after. Returns how many.
     #[inline]
     pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Slot<'_>)) -> u32 {
+        self.receive_timed(most, |_, slot| show(slot))
+    }
+
+    /// The same, with when each frame came: nanoseconds since 1970, by the kernel's clock.
+    #[inline]
+    pub(super) fn receive_timed(&mut self, most: u32, mut show: impl FnMut(u64, Slot<'_>)) -> u32 {
         // What lies before the slot that is shown and is fetched already.
         let (mut ahead, mut fetched) = (self.place, 0);
         for count in 0..most {
@@ -156,7 +170,7 @@ impl Ring {
             }
             let status = self.status(self.place).load(Acquire);
             self.is_losing |= status & libc::TP_STATUS_LOSING != 0;
-            show(self.slot(self.place, status));
+            show(self.came_ns(self.place), self.slot(self.place, status));
             self.status(self.place).store(libc::TP_STATUS_KERNEL, Release);
             self.place = self.behind(self.place);
         }
@@ -182,6 +196,14 @@ impl Ring {
         let tag = tag(status, header.tp_vlan_tpid, header.tp_vlan_tci);
         let is_unsummed = status & libc::TP_STATUS_CSUMNOTREADY != 0;
         Slot { tag, bytes, length: header.tp_len, is_unsummed }
+    }
+
+    /// When the frame in a slot came, which must be ours.
+    #[inline]
+    fn came_ns(&self, place: Place) -> u64 {
+        // SAFETY: as in `slot`.
+        let header = unsafe { &*self.memory.base().add(place.at as usize).cast::<tpacket2_hdr>() };
+        u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec)
     }
 
     #[inline]
@@ -260,6 +282,8 @@ mod tests {
             assert!(geometry.slot.is_multiple_of(LINE) && geometry.slot <= geometry.block);
             assert!(geometry.slot >= FRAME_AT + 14 + 4 + mtu);
             assert!(geometry.frames() >= 32);
+            let relay = Geometry::for_relay(mtu);
+            assert!(relay.bytes() == 8 << 20 && relay.slot == geometry.slot, "MTU {mtu}");
         }
     }
 }
