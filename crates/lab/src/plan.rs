@@ -38,8 +38,8 @@ pub use estimate::Estimate;
 pub use measure::{Measure, Measures};
 pub use mistake::{Mistake, Mistakes, Span};
 pub use model::{
-    Access, Arrivals, Backing, Cell, Column, Digests, Driver, Experiment, Group, Load, Means, Pace,
-    Path, PathKind, Picture, Protocol, Serve, System, Target,
+    Access, Arrivals, Backing, CORE_MORE, Cell, Column, Digests, Driver, Experiment, Group, Load,
+    Means, Pace, Path, PathKind, Picture, Protocol, Serve, System, Target,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub use runner::{Progress, Purpose, Runner, Sized, Trial, TrialOutcome};

@@ -3,6 +3,8 @@
 
 #[allow(unreachable_pub)]
 mod common;
+#[path = "lab/paths.rs"]
+mod paths;
 #[path = "lab/watch.rs"]
 mod watch;
 

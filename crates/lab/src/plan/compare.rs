@@ -13,7 +13,7 @@ use super::check::{Checker, FRACTIONS, Table};
 use super::low::{LowCompare, LowLoad, LowPicture, LowPlan};
 use super::measure::Measure;
 use super::mistake::{Mistake, Span};
-use super::model::{Access, Backing, Load, Means, Pace, Protocol, System};
+use super::model::{Access, Backing, Load, Means, Pace, Path, PathKind, Protocol, System};
 use super::reader::{Low, Many, Scalar, Tables};
 use super::words::{self, Bytes};
 
@@ -239,13 +239,22 @@ impl Checker<'_> {
         };
         for (path, span) in &paths {
             self.shaped(*path, systems, span);
+            self.spoken(*path, systems, span);
         }
         Some(paths.into_iter().map(|(path, _)| Some(path)).collect())
     }
 
-    /// Refuses a rate on a link that passes the shaper by.
+    /// Refuses on a link what passes by: of AF_XDP the kernel's queues and hooks see nothing.
     fn shaped(&mut self, path: usize, systems: &[usize], span: &Span) {
-        let path = self.paths[path].thing.as_ref().filter(|path| path.rate.is_some());
+        let passed = |path: &Path| match (path.rate, path.delay, path.loss_ppm) {
+            (Some(_), _, _) => Some(("a rate", "sends")),
+            (_, Some(_), _) => Some(("a delay", "sends")),
+            (_, _, Some(_)) => Some(("loss", "receives")),
+            (None, None, None) => None,
+        };
+        // What a core does, it does to frames between its routers, which have no such socket there.
+        let path = self.paths[path].thing.as_ref().filter(|path| !path.kind.has_core());
+        let path = path.and_then(|path| Some((path.name.clone(), passed(path)?)));
         let is_xdp = |system: &&System| match &system.means {
             Means::Serve(serve) => {
                 serve.protocol == Protocol::Aoe && serve.access == Some(Access::Xdp)
@@ -253,12 +262,32 @@ impl Checker<'_> {
             Means::Disk { .. } | Means::Target(_) => false,
         };
         let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
-        if let Some((path, xdp)) = path.zip(systems.find(is_xdp)) {
-            let (path, xdp) = (&path.name, &xdp.name);
+        if let Some(((path, (what, verb)), xdp)) = path.zip(systems.find(is_xdp)) {
+            let xdp = &xdp.name;
             let message = format!(
-                "path {path:?} has a rate, and what {xdp:?} sends by AF_XDP would pass it by"
+                "path {path:?} has {what}, and what {xdp:?} {verb} by AF_XDP would pass it by"
             );
-            self.push(Mistake::new(span.clone(), message).help("take a path without a rate"));
+            let help = format!("take a path without {what}");
+            self.push(Mistake::new(span.clone(), message).help(help));
+        }
+    }
+
+    /// Refuses what a gateway does not carry.
+    fn spoken(&mut self, path: usize, systems: &[usize], span: &Span) {
+        let is_nat = |path: &&Path| path.kind == PathKind::Nat;
+        let path = self.paths[path].thing.as_ref().filter(is_nat);
+        let is_aoe = |system: &&System| match &system.means {
+            Means::Serve(serve) => serve.protocol == Protocol::Aoe,
+            Means::Target(target) => target.uri.starts_with("aoe:"),
+            Means::Disk { .. } => false,
+        };
+        let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
+        if let Some((path, aoe)) = path.zip(systems.find(is_aoe)) {
+            let (path, aoe) = (&path.name, &aoe.name);
+            let message = format!(
+                "path {path:?} is of kind nat, which carries TCP, and {aoe:?} speaks AoE, which is not IP"
+            );
+            self.push(Mistake::new(span.clone(), message).help("take another path"));
         }
     }
 
@@ -326,14 +355,17 @@ impl Checker<'_> {
         paths: &[Option<usize>],
     ) {
         let wanted = measure.operations_min();
-        let rates = paths.iter().map(|path| {
-            let path = path.and_then(|at| self.paths[at].thing.as_ref());
-            path.and_then(|path| path.rate).unwrap_or(u64::MAX)
-        });
-        let bits = rates.min().unwrap_or(u64::MAX);
+        let known = || paths.iter().filter_map(|path| self.paths[(*path)?].thing.as_ref());
+        let bits = known().filter_map(|path| path.rate).min().unwrap_or(u64::MAX);
+        // There and back.
+        let trip = known().filter_map(|path| path.delay).max().unwrap_or_default() * 2;
         let most = |load: &Load| match load.pace {
             Pace::Open { rate, .. } => rate as f64,
-            Pace::Closed { .. } => (bits as f64 / 8.0 / f64::from(load.block_bytes)).min(IOPS_FAR),
+            Pace::Closed { depth } => {
+                let carried = bits as f64 / 8.0 / f64::from(load.block_bytes);
+                let awaited = f64::from(depth * load.jobs) / trip.as_secs_f64();
+                carried.min(awaited).min(IOPS_FAR)
+            }
         };
         let rate = loads.iter().map(most).fold(f64::INFINITY, f64::min);
         let seconds = self.counted.as_secs_f64();

@@ -107,7 +107,7 @@ table! {
     LowPath = "[[path]]" {
         /// What comparisons call it.
         name "name": String = NAME,
-        /// Of which kind it is: direct.
+        /// Of which kind it is: direct, mpls, gre, l2tp, mpls-udp or nat.
         kind "kind": String = "a kind of path in quotes, such as \"direct\"",
         /// The largest payload of a frame at both ends.
         mtu "mtu": Scalar = NUMBER,
@@ -115,6 +115,10 @@ table! {
         offloads "offloads": bool = YES_OR_NO,
         /// How much it carries at most.
         rate "rate": Scalar = "a rate such as \"1Gbit\"",
+        /// By how much each frame is late, in each direction.
+        delay "delay": Scalar = "a time such as \"2ms\"",
+        /// How many of its frames are lost, in each direction.
+        loss "loss": Scalar = FRACTION,
     }
 }
 

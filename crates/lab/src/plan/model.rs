@@ -148,12 +148,33 @@ words! {
 }
 
 words! {
-    /// Of which kind a path is. More are to come.
+    /// Of which kind a path is: what is between its ends.
     PathKind {
         /// One link, without anything between.
         Direct = "direct",
+        /// Two edges and a router between them, which switch labels.
+        Mpls = "mpls",
+        /// Two edges with a tunnel of GRE through a core of IP.
+        Gre = "gre",
+        /// The same with L2TPv3 over UDP.
+        L2tp = "l2tp",
+        /// The same with labels in UDP.
+        MplsUdp = "mpls-udp",
+        /// A gateway that puts its own address in place of the near end's.
+        Nat = "nat",
     }
 }
+
+impl PathKind {
+    /// Whether edges carry the ends' Ethernet through a core.
+    pub fn has_core(self) -> bool {
+        matches!(self, Self::Mpls | Self::Gre | Self::L2tp | Self::MplsUdp)
+    }
+}
+
+/// Bytes that the MTU of a core is larger than that of the ends: L2TPv3 over UDP, the longest, needs
+/// 54 (20 of IP, 8 of UDP, 8 of its header, 4 of its sublayer, 14 of the frame inside), and a tag 4.
+pub const CORE_MORE: u32 = 64;
 
 words! {
     /// When the requests of an open loop leave.
@@ -182,8 +203,12 @@ pub struct Path {
     pub kind: PathKind,
     pub mtu: Option<u32>,
     pub offloads: bool,
-    /// Bits a second that it carries at most.
+    /// Bits a second that it carries at most, in each direction.
     pub rate: Option<u64>,
+    /// By how much each frame is late, in each direction.
+    pub delay: Option<Duration>,
+    /// Of a million frames, how many are lost in each direction.
+    pub loss_ppm: Option<u32>,
 }
 
 /// How a cell is loaded.

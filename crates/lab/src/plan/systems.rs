@@ -4,13 +4,17 @@
 //! device, or nothing; `delay:`, `burn:` and `faulty:` stand before another URI, and what a URI of another
 //! target has below must be said. Whether two systems are a fair pair is judged in `compare`.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use toml::Spanned;
 
 use super::check::{Checker, NULL, Named, Table};
 use super::low::{LowPath, LowServe, LowSystem, LowTarget};
 use super::mistake::{Mistake, Span};
 use super::model::{
-    Access, Backing, Digests, Driver, Means, Path, PathKind, Protocol, Serve, System, Target,
+    Access, Backing, CORE_MORE, Digests, Driver, Means, Path, PathKind, Protocol, Serve, System,
+    Target,
 };
 use super::reader::{Low, Many};
 use super::words;
@@ -201,15 +205,61 @@ impl Checker<'_> {
             self.paths.iter().map(|named| (named.name.clone(), named.span.clone())).collect();
         let is_named = low.name.as_ref().is_none_or(|name| self.name(name, "path", &taken));
         let kind = low.kind.as_ref().map(|word| self.word(word, "kind", PathKind::WORDS));
-        let mtu = self.number(&low.mtu, "mtu", MTU_MIN..=65_535);
+        let mtu = self.number(&low.mtu, "mtu", MTU_MIN..=MTU_MAX);
         let rate = self.scalar(&low.rate, "rate", words::bit_rate);
+        let delay = self.scalar(&low.delay, "delay", |text| words::time(text, DELAYS));
+        let loss_ppm = self.scalar(&low.loss, "loss", words::loss);
         let offloads = low.offloads.as_ref().is_some_and(|offloads| *offloads.get_ref());
         let kind = kind.unwrap_or(Some(PathKind::Direct))?;
         let mtu = mtu.map(|mtu| mtu as u32);
-        is_named.then_some(Path { name: name?, kind, mtu, offloads, rate })
+        let path = Path { name: name?, kind, mtu, offloads, rate, delay, loss_ppm };
+        let goes_together = self.goes_together(low, &path);
+        (is_named && goes_together).then_some(path)
+    }
+
+    /// Whether all that a path is can be at once.
+    fn goes_together(&mut self, low: &LowPath, path: &Path) -> bool {
+        let before = self.mistakes.len();
+        let kind = path.kind.word();
+        if let Some(loss) = low.loss.as_ref().filter(|_| path.offloads) {
+            let message = "loss: expected offloads = false beside it, seen true: with them up to 64 KiB are one frame, and lost at once";
+            self.push(Mistake::new(loss.span(), message).help("leave out one of them"));
+        }
+        if let Some(offloads) = low.offloads.as_ref().filter(|_| path.offloads)
+            && path.kind.has_core()
+        {
+            let message = format!(
+                "offloads: expected false over {kind}, whose routers carry frames as they are on a wire, seen true"
+            );
+            self.push(Mistake::new(offloads.span(), message).help("leave it out"));
+        }
+        let mtu_max = MTU_MAX - u64::from(CORE_MORE);
+        if let Some((mtu, written)) = path.mtu.zip(low.mtu.as_ref())
+            && path.kind.has_core()
+            && u64::from(mtu) > mtu_max
+        {
+            let message = format!(
+                "mtu: expected {mtu_max} at most over {kind}, whose core has {CORE_MORE} bytes more for headers, seen {mtu}"
+            );
+            self.push(Mistake::new(written.span(), message));
+        }
+        if let Some((rate, written)) = path.rate.zip(low.rate.as_ref())
+            && path.kind == PathKind::Mpls
+            && rate > ROUTER_RATE_MAX
+        {
+            let message = "rate: expected 100Gbit at most over mpls, whose routers shape by themselves, seen more";
+            self.push(Mistake::new(written.span(), message));
+        }
+        self.mistakes.len() == before
     }
 }
 
+/// What a virtual interface takes.
+const MTU_MAX: u64 = 65_535;
+/// From what a timer can keep to what nobody measures across.
+const DELAYS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
+/// Of a router's port.
+const ROUTER_RATE_MAX: u64 = 100_000_000_000;
 /// What every host must take (RFC 791); with less there is no room for a block of AoE.
 const MTU_MIN: u64 = 576;
 

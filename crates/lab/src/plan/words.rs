@@ -89,6 +89,13 @@ pub(super) fn bit_rate(text: &str) -> Result<u64, Expected> {
     bits.ok_or_else(|| "a rate from 64kbit to 400Gbit, such as 1Gbit".to_owned())
 }
 
+/// A part of all frames, in millionths.
+pub(super) fn loss(text: &str) -> Result<u32, Expected> {
+    let millionths = part(text, 0.0..=0.5).ok().map(|part| (part * 1e6).round() as u32);
+    let millionths = millionths.filter(|millionths| *millionths > 0);
+    millionths.ok_or_else(|| "0.0001% to 50%, such as \"1%\" or 0.01".to_owned())
+}
+
 /// Bytes as the largest binary unit that divides them: `64KiB`, `1536MiB`.
 pub(super) struct Bytes(pub(super) u64);
 
@@ -159,6 +166,8 @@ mod tests {
         assert_eq!(bit_rate("1Gbit"), Ok(1_000_000_000));
         assert_eq!(bit_rate("100 Mbit"), Ok(100_000_000));
         assert!(bit_rate("1G").is_err() && bit_rate("1bit").is_err());
+        assert_eq!([loss("1%"), loss("0.5"), loss("0.0001%")], [Ok(10_000), Ok(500_000), Ok(1)]);
+        assert!(["0", "0.00001%", "51%", "1", "some"].iter().all(|text| loss(text).is_err()));
     }
 
     #[test]

@@ -59,6 +59,10 @@ pub(crate) enum LabAction {
     Watch(LabWatchArgs),
     /// Check a plan, also against this machine, and say what it would run and for how long
     Check(LabCheckArgs),
+    /// Relay frames between two interfaces, each a fixed time later: of a path with a delay, where the
+    /// kernel has no netem
+    #[command(hide = true)]
+    Relay(LabRelayArgs),
 }
 
 /// `lab run PLAN`
@@ -162,4 +166,21 @@ fn measure(text: &str) -> Result<Measure, String> {
         let words = Measure::ALL.map(Measure::word).join(", ");
         format!("expected a measure, one of {words}, seen {text:?}")
     })
+}
+
+/// `lab relay ONE OTHER`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabRelayArgs {
+    /// One interface
+    #[arg(value_name = "ONE")]
+    pub(crate) one: String,
+    /// The other one
+    #[arg(value_name = "OTHER")]
+    pub(crate) other: String,
+    /// By how much each frame is late, in microseconds
+    #[arg(long, value_name = "US")]
+    pub(crate) delay_us: u32,
+    /// Bytes of frames that may wait each way; more are dropped
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) bytes_max: usize,
 }

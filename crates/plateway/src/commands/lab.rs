@@ -2,9 +2,9 @@
 //!
 //! What a plan says, in which order trials run and what they say in the end is `lab`'s, which is
 //! pure; what touches the machine is `testbed`'s. Here both meet: a plan is checked, also against
-//! this machine, its trials are run, each by a process of its own ([`trial`], with the far end in
-//! [`far`]), and what came of it is printed and kept ([`picture`]). What it says of the road to take is
-//! told by [`recommend`], and whether runs of it change by [`watch`]. Nothing is touched before the
+//! this machine, its trials are run, each by a process of its own ([`trial`], over a [`road`], with the
+//! far end in [`far`]), and what came of it is printed and kept ([`picture`]). What it says of the road
+//! to take is told by [`recommend`], and whether runs of it change by [`watch`]. Nothing is touched before the
 //! whole plan was found to be possible. Exit codes: 1 a mistake, or trials that failed; 130 an
 //! interruption, after which what was measured is told all the same.
 
@@ -13,6 +13,8 @@ mod machine;
 mod page;
 mod picture;
 mod recommend;
+mod relay;
+mod road;
 mod trial;
 mod watch;
 
@@ -23,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use lab::plan::{Experiment, Purpose, Results, Runner, TrialOutcome};
 use lab::statistics::Stop;
-use testbed::Folder;
+use testbed::{Abilities, Folder};
 
 use super::session::Interrupt;
 use super::{Ended, INTERRUPTED, print, print_json, show};
@@ -45,11 +47,11 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
         LabAction::Recommend(args) => recommend::run(args),
         LabAction::Watch(args) => watch::run(args),
         LabAction::Check(args) => {
-            let (_, experiment) = read(&args.plan)?;
-            let ends = Ends::of_this_machine();
-            machine::check(&experiment, &ends, &args.plan)?;
-            print(&picture::outline(&experiment, &ends))
+            let Ready { experiment, ends, abilities, .. } = Ready::read(&args.plan)?;
+            let remarks = machine::remarks(&experiment, abilities.as_ref());
+            print(&(picture::outline(&experiment, &ends) + &remarks))
         }
+        LabAction::Relay(args) => relay::run(args).map(|never| match never {}),
     }
 }
 
@@ -106,34 +108,39 @@ fn program() -> miette::Result<PathBuf> {
     std::env::current_exe().map_err(|error| miette::miette!("cannot find this program: {error}"))
 }
 
-/// Reads a plan; every mistake of it at its line.
-fn read(file: &Path) -> miette::Result<(String, Experiment)> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| miette::miette!("cannot read the plan {}: {error}", file.display()))?;
-    let experiment = Experiment::parse(&file.display().to_string(), &text)
-        .map_err(|mistakes| miette::miette!("{mistakes}"))?;
-    Ok((text, experiment))
+/// A plan that can be run on this machine.
+struct Ready {
+    /// Its file, word for word.
+    text: String,
+    experiment: Experiment,
+    ends: Ends,
+    /// What the kernel can do to frames; of a plan that has a path.
+    abilities: Option<Abilities>,
+}
+
+impl Ready {
+    /// Reads a plan and holds it against this machine; every mistake of it at its line.
+    fn read(file: &Path) -> miette::Result<Ready> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| miette::miette!("cannot read the plan {}: {error}", file.display()))?;
+        let experiment = Experiment::parse(&file.display().to_string(), &text)
+            .map_err(|mistakes| miette::miette!("{mistakes}"))?;
+        let ends = Ends::of_this_machine();
+        let abilities = machine::check(&experiment, &ends, file)?;
+        Ok(Ready { text, experiment, ends, abilities })
+    }
 }
 
 fn run_plan(args: &LabRunArgs) -> miette::Result<()> {
-    let (text, experiment) = read(&args.plan)?;
-    let ends = Ends::of_this_machine();
-    machine::check(&experiment, &ends, &args.plan)?;
+    let ready = Ready::read(&args.plan)?;
     let file = args.result.clone().unwrap_or_else(|| args.plan.with_extension("result.json"));
     picture::may_be_made(&file, &args.plan, args.overwrite)?;
     // Before the first trial: from here on a signal ends it in order.
     let interrupt = Interrupt::watch()?;
-    let carried = carry_out(
-        &text,
-        &experiment,
-        &ends,
-        &interrupt,
-        &file,
-        |kept, results, trials| match args.json {
-            true => print_json(kept),
-            false => print(&picture::table(&experiment, results, trials)),
-        },
-    )?;
+    let carried = carry_out(&ready, &interrupt, &file, |kept, results, trials| match args.json {
+        true => print_json(kept),
+        false => print(&picture::table(&ready.experiment, results, trials)),
+    })?;
     carried.is_kept?;
     if !args.json {
         let page = picture::page_of(&file);
@@ -157,18 +164,18 @@ struct Carried {
 /// Runs a plan, keeps what came of it, and has it told. What took so long to measure is told also where
 /// it cannot be kept, and kept where it cannot be told. An error is of before the first trial.
 fn carry_out(
-    text: &str,
-    experiment: &Experiment,
-    ends: &Ends,
+    ready: &Ready,
     interrupt: &Interrupt,
     file: &Path,
     tell: impl FnOnce(&Kept<'_>, &Results, &[Told]) -> miette::Result<()>,
 ) -> miette::Result<Carried> {
+    let Ready { text, experiment, ends, abilities } = ready;
     let home = Folder::make(far::PREFIX).map_err(trial::tell)?;
     let idle = Idle::measure(ends, IDLE)?;
     machine::check_idle(experiment, idle)?;
-    let (ends, ours) = (ends.clone(), RefCell::new(BTreeSet::new()));
-    let lab = Lab { experiment, ends, home: home.path(), interrupt, idle, ours };
+    let ours = RefCell::new(BTreeSet::new());
+    let abilities = abilities.as_ref();
+    let lab = Lab { experiment, ends, abilities, home: home.path(), interrupt, idle, ours };
     let (results, trials) = run_trials(&lab);
     let kept = Kept::new(text, &lab, &results, &trials);
     let is_kept = picture::keep(file, &kept);

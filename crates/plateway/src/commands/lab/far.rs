@@ -1,38 +1,26 @@
-//! The far end of a path: the network, and the Plateway that the lab starts there.
+//! The far end of a road: the Plateway that the lab starts there, or another target by its commands.
 //!
-//! ```text
-//!   namespace plateway-lab-PID-N-near               namespace plateway-lab-PID-N-far
-//!   bench  ->  lab-near 10.77.0.2  ===veth===  lab-far 10.77.0.1  ->  serve
-//! ```
-//! Each end receives on its own CPUs (RPS), so that what an end's CPUs did is what that end cost.
-//! Both end with the value, and with this process however it ends. Errors: those of the testbed, and
-//! a server that does not come up, with its last words.
+//! It is on the far end's CPUs, and ends with the value, and with this process however it ends.
+//! Errors: those of the testbed, and a server that does not come up, with its last words.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::plan;
 use lab::plan::{Access, Digests, Protocol, Serve, Target};
-use testbed::network::{Cable, End};
-use testbed::{Namespace, Network, Server, load, process};
+use testbed::{Namespace, Server, load, process};
 
 use super::Ends;
+use super::road::{FAR, FAR_ADDRESS, NEAR};
 use super::trial::tell;
 use crate::commands::session::Interrupt;
 use crate::config::text::quoted;
 
 /// The names of all that the lab makes begin so.
 pub(super) const PREFIX: &str = "plateway-lab-";
-pub(super) const NEAR: &str = "lab-near";
-pub(super) const FAR: &str = "lab-far";
-const NEAR_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-const FAR_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// Of an Ethernet, where the plan does not say.
-const MTU: u32 = 1500;
 /// How long a server may take to listen.
 pub(super) const START: Duration = Duration::from_secs(30);
 /// How soon it is asked again.
@@ -40,25 +28,6 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:lab";
 const TARGET_NAME: &str = "iqn.2026-11.net.plateway:lab";
-
-/// Makes a path: two namespaces with a cable between them.
-pub(super) fn lay(path: &plan::Path, ends: &Ends) -> testbed::Result<Network> {
-    let network = Network::make(PREFIX, &["near", "far"])?;
-    let rate = path.rate.map(|bits| format!("{bits}bit"));
-    let cable =
-        Cable { mtu: path.mtu.unwrap_or(MTU), rate: rate.as_deref(), offloads: path.offloads };
-    let end = |node, interface| End { node, interface, mac: None };
-    network.cable([end("near", NEAR), end("far", FAR)], cable)?;
-    for (node, interface, address, cpus) in
-        [("near", NEAR, NEAR_ADDRESS, &ends.near), ("far", FAR, FAR_ADDRESS, &ends.far)]
-    {
-        network.at(node).interface("lo").up()?;
-        let interface = network.at(node).interface(interface);
-        interface.add_address(&format!("{address}/24"))?;
-        interface.steer(cpus[0])?;
-    }
-    Ok(network)
-}
 
 /// Starts what a plan has the lab serve, and waits until it listens.
 pub(super) fn serve(
@@ -78,7 +47,7 @@ pub(super) fn serve(
     command.env("XDG_STATE_HOME", home);
     let log = home.join("serve.log");
     let mut server = Server::start(command, &log).map_err(tell)?;
-    wait_until_ready(&mut server, home, interrupt)?;
+    wait_until_ready(&mut server, "plateway serve", home, interrupt)?;
     if serve.access == Some(Access::Xdp) {
         // A program at the door runs before frames are steered, on the sender's CPU unless the interface
         // has a thread of its own.
@@ -149,14 +118,19 @@ impl Drop for Foreign {
     }
 }
 
-/// A server answers on its control socket once all of it is there.
-fn wait_until_ready(server: &mut Server, home: &Path, interrupt: &Interrupt) -> miette::Result<()> {
+/// A server answers on its control socket once all of it is there; `called` is its name in an error.
+pub(super) fn wait_until_ready(
+    server: &mut Server,
+    called: &str,
+    home: &Path,
+    interrupt: &Interrupt,
+) -> miette::Result<()> {
     let client = crate::control::Client::new(&home.join("control.sock"));
     let end = Instant::now() + START;
     while client.status().is_err() {
-        server.is_up("plateway serve").map_err(tell)?;
+        server.is_up(called).map_err(tell)?;
         if Instant::now() > end {
-            return Err(miette::miette!("plateway serve does not answer: {}", server.words()));
+            return Err(miette::miette!("{called} does not answer: {}", server.words()));
         }
         pause(interrupt)?;
     }

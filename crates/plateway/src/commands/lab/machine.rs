@@ -5,21 +5,26 @@
 
 use std::path::Path;
 
-use lab::plan::{Experiment, Group, Means, Measure};
-use testbed::needs;
+use lab::plan::{Experiment, Group, Means, Measure, PathKind};
+use testbed::{Abilities, needs};
 
 use super::Ends;
 use super::far::PREFIX;
+use super::road;
 use super::trial::Idle;
 use crate::config::uri::DiskUri;
 
-/// An error unless all of a plan can be run here.
-pub(super) fn check(experiment: &Experiment, ends: &Ends, file: &Path) -> miette::Result<()> {
-    let mut lines = networks(experiment);
+/// An error unless all of a plan can be run here; what its paths can do here, if it has some.
+pub(super) fn check(
+    experiment: &Experiment,
+    ends: &Ends,
+    file: &Path,
+) -> miette::Result<Option<Abilities>> {
+    let (mut lines, abilities) = networks(experiment);
     lines.extend(systems(experiment, ends));
     lines.extend(cells(experiment, ends));
     match lines.as_slice() {
-        [] => Ok(()),
+        [] => Ok(abilities),
         lines => Err(miette::miette!(
             "{} cannot be run on this machine:\n{}",
             file.display(),
@@ -49,19 +54,18 @@ pub(super) fn check_idle(experiment: &Experiment, idle: Idle) -> miette::Result<
     }
 }
 
-/// What paths need.
-fn networks(experiment: &Experiment) -> Vec<String> {
-    let paths: Vec<&lab::plan::Path> = {
-        let used = experiment.cells().into_iter().filter_map(|cell| cell.path);
-        let mut used: Vec<usize> = used.collect();
-        used.sort_unstable();
-        used.dedup();
-        used.into_iter().map(|at| &experiment.paths[at]).collect()
-    };
-    let Some(first) = paths.first() else { return Vec::new() };
+/// What paths need, and what this kernel can do to frames.
+fn networks(experiment: &Experiment) -> (Vec<String>, Option<Abilities>) {
+    let mut used: Vec<usize> =
+        experiment.cells().into_iter().filter_map(|cell| cell.path).collect();
+    used.sort_unstable();
+    used.dedup();
+    let paths: Vec<&lab::plan::Path> = used.iter().map(|at| &experiment.paths[*at]).collect();
+    let Some(first) = paths.first() else { return (Vec::new(), None) };
     let mut lines = Vec::new();
     if let Err(why) = testbed::allowed(PREFIX) {
         lines.push(format!("path {}: {why}", first.name));
+        return (lines, None);
     }
     let plain = paths.iter().find(|path| !path.offloads);
     let shaped = paths.iter().find(|path| path.rate.is_some());
@@ -72,7 +76,67 @@ fn networks(experiment: &Experiment) -> Vec<String> {
             lines.push(format!("path {}: {why}", path.name));
         }
     }
-    lines
+    let abilities = match Abilities::find(PREFIX) {
+        Ok(abilities) => abilities,
+        Err(why) => {
+            lines.push(format!("path {}: {why}", first.name));
+            return (lines, None);
+        }
+    };
+    for cell in experiment.cells() {
+        let Some(path) = cell.path.map(|at| &experiment.paths[at]) else { continue };
+        let why = impossible(path, &abilities);
+        lines.extend(why.map(|why| format!("{}: {why}", experiment.cell_name(&cell))));
+    }
+    (lines, Some(abilities))
+}
+
+/// What of a path this kernel cannot do.
+fn impossible(path: &lab::plan::Path, abilities: &Abilities) -> Option<String> {
+    if path.loss_ppm.is_some()
+        && let (Err(netem), Err(rules)) = (&abilities.netem, &abilities.rules)
+    {
+        return Some(format!(
+            "loss: expected a kernel that loses frames, seen one without netem ({netem}) and without rules for what comes ({rules})"
+        ));
+    }
+    if path.delay.is_some()
+        && path.offloads
+        && let Err(netem) = &abilities.netem
+    {
+        return Some(format!(
+            "delay: expected offloads = false, since a relay delays here, which carries frames as they are on a wire, seen true (there is no netem: {netem})"
+        ));
+    }
+    if path.kind == PathKind::Nat
+        && let Err(why) = &abilities.nat
+    {
+        return Some(format!("kind: expected a kernel that masquerades, seen one without ({why})"));
+    }
+    None
+}
+
+/// What is known of paths before anything runs, a line each.
+pub(super) fn remarks(experiment: &Experiment, abilities: Option<&Abilities>) -> String {
+    let Some(abilities) = abilities else { return String::new() };
+    let mut lines: Vec<String> = Vec::new();
+    for path in experiment.cells().iter().filter_map(|cell| cell.path) {
+        let path = &experiment.paths[path];
+        let what = match (path.kind, road::is_relayed(path, abilities)) {
+            (_, true) => "a relay of the lab's own delays on the far end's last CPU",
+            (PathKind::Nat, false) => "its gateway is on the ends' CPUs",
+            (kind, false) if kind.has_core() => "its routers are on the ends' last CPUs",
+            _ => continue,
+        };
+        let line = format!(
+            "path {}: {what}, so that what an end costs is not told, only what all of it does\n",
+            path.name
+        );
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.concat()
 }
 
 /// What systems need.

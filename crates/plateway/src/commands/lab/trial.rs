@@ -21,10 +21,11 @@ use lab::plan::{
 use lab::statistics::steady::{WINDOWS, WINDOWS_MAX};
 use serde::Serialize;
 use serde_json::Value;
-use testbed::{Counters, CpuLook, Namespace, load, process};
+use testbed::{Abilities, Counters, CpuLook, load, process};
 
 use super::Ends;
-use super::far::{self, NEAR};
+use super::far;
+use super::road::{self, NEAR, Road, Site};
 use crate::commands::session::Interrupt;
 
 /// How much longer than its windows a load may take: to connect, and to wait for an answer.
@@ -51,9 +52,15 @@ pub(super) struct Seen {
     pub(super) frames_per_op: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire_bytes_per_op: Option<f64>,
+    /// Bytes between the first router and the core, both ways, an operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) core_bytes_per_op: Option<f64>,
     /// Frames that the near end's interface dropped, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) frames_dropped: Option<u64>,
+    /// Of the frames that came to both ends, how many the path lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lost_share: Option<f64>,
     /// Operations a second of each window.
     pub(super) windows: Vec<f64>,
     /// What to know before believing it.
@@ -66,7 +73,8 @@ pub(super) struct Seen {
 /// What an end's CPUs did.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct End {
-    /// Processor time an operation, in microseconds; absent where others use these CPUs.
+    /// Processor time an operation, in microseconds; absent where others use these CPUs, or what is
+    /// between the ends does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpu_us_per_op: Option<f64>,
     /// Of all its CPUs together.
@@ -79,7 +87,9 @@ pub(super) struct End {
 /// What runs the trials of an experiment.
 pub(super) struct Lab<'a> {
     pub(super) experiment: &'a Experiment,
-    pub(super) ends: Ends,
+    pub(super) ends: &'a Ends,
+    /// What the kernel can do to frames; of a plan that has a path.
+    pub(super) abilities: Option<&'a Abilities>,
     /// A folder for what trials leave, which goes with the lab.
     pub(super) home: &'a Path,
     pub(super) interrupt: &'a Interrupt,
@@ -102,8 +112,9 @@ impl Idle {
         let before = CpuLook::now().map_err(tell)?;
         std::thread::sleep(time);
         let after = CpuLook::now().map_err(tell)?;
-        let busy =
-            |cpus: &[usize]| -> miette::Result<f64> { Ok(used(&before, &after, cpus)?.busy) };
+        let busy = |cpus: &[usize]| -> miette::Result<f64> {
+            Ok(used(&before, &after, cpus, &BTreeMap::new())?.busy)
+        };
         Ok(Idle { near: busy(&ends.near)?, far: busy(&ends.far)? })
     }
 
@@ -127,6 +138,8 @@ struct Look {
     cpu: CpuLook,
     /// Of the near end's interface, where there is one.
     counters: Option<Counters>,
+    /// Of the first router's interface to the core, where there is one.
+    core: Option<Counters>,
 }
 
 impl Lab<'_> {
@@ -143,33 +156,41 @@ impl Lab<'_> {
         let home = self.home.join(format!("trial-{number}"));
         std::fs::create_dir_all(&home)
             .map_err(|error| miette::miette!("cannot make {}: {error}", home.display()))?;
-        let network = match cell.path {
-            Some(path) => Some(far::lay(&self.experiment.paths[path], &self.ends).map_err(tell)?),
-            None => None,
+        let mut road = match (cell.path, &self.abilities) {
+            (Some(path), Some(abilities)) => {
+                let (ends, home, interrupt) = (&self.ends, &*home, self.interrupt);
+                let site = Site { ends, abilities, home, interrupt };
+                Some(Road::lay(&self.experiment.paths[path], &site)?)
+            }
+            _ => None,
         };
-        let near = network.as_ref().map(|network| network.at("near"));
         // What runs at the far end runs until the trial is over.
         let (mut server, mut foreign) = (None, None);
-        let uri = match (&system.means, &network) {
+        let uri = match (&system.means, &road) {
             (Means::Disk { uri }, _) => uri.clone(),
-            (Means::Serve(serve), Some(network)) => {
-                let far = network.at("far");
+            (Means::Serve(serve), Some(road)) => {
+                let far = road.far();
                 server = Some(far::serve(serve, far, &self.ends, &home, self.interrupt)?);
                 far::uri(serve)
             }
-            (Means::Target(target), Some(network)) => {
-                let far = network.at("far");
+            (Means::Target(target), Some(road)) => {
+                let far = road.far();
                 let mut running =
                     far::Foreign::start(target, far, &self.ends, &home, self.interrupt)?;
                 if target.ready.is_none() {
-                    self.try_until_there(cell, &mut running, target, near)?;
+                    self.try_until_there(cell, &mut running, target, Some(road))?;
                 }
                 foreign = Some(running);
                 target.uri.clone()
             }
             (_, None) => return Err(miette::miette!("{} is reached over no path", system.name)),
         };
-        let done = self.measure_filled(cell, &uri, near);
+        let mut done = self.measure_filled(cell, &uri, road.as_ref());
+        if let (Some(road), Ok((_, seen))) = (&mut road, &mut done) {
+            let judged = road.judge()?;
+            seen.lost_share = judged.lost_share;
+            seen.notes.extend(judged.notes);
+        }
         drop((server, foreign));
         // What a trial leaves is looked at by nobody once it is told.
         let _ = std::fs::remove_dir_all(&home);
@@ -182,11 +203,11 @@ impl Lab<'_> {
         cell: &Cell,
         running: &mut far::Foreign,
         target: &plan::Target,
-        near: Option<&Namespace>,
+        road: Option<&Road>,
     ) -> miette::Result<()> {
         let end = Instant::now() + far::START;
         loop {
-            let mut command = self.bench(cell, &target.uri, near)?;
+            let mut command = self.bench(cell, &target.uri, road)?;
             command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
             match self.finish(command, far::START, |_| {}) {
                 Ok(_) => return Ok(()),
@@ -203,14 +224,14 @@ impl Lab<'_> {
         &self,
         cell: &Cell,
         uri: &str,
-        near: Option<&Namespace>,
+        road: Option<&Road>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let system = &self.experiment.systems[cell.system];
         let pattern = cell.load.pattern;
         let fills = pattern.reads() && system.backing != Some(Backing::Null);
-        let done = match self.measure(cell, uri, near, fills) {
+        let done = match self.measure(cell, uri, road, fills) {
             Err(why) if fills && !pattern.writes() && why.to_string().contains(HOLDS_DATA) => {
-                let (outcome, mut seen) = self.measure(cell, uri, near, false)?;
+                let (outcome, mut seen) = self.measure(cell, uri, road, false)?;
                 seen.notes.push("it holds data, and was read as it was found".to_owned());
                 return Ok((outcome, seen));
             }
@@ -232,7 +253,8 @@ impl Lab<'_> {
     }
 
     /// `plateway bench` at the near end.
-    fn bench(&self, cell: &Cell, uri: &str, near: Option<&Namespace>) -> miette::Result<Command> {
+    fn bench(&self, cell: &Cell, uri: &str, road: Option<&Road>) -> miette::Result<Command> {
+        let near = road.map(Road::near);
         let mut command = process::command(near, &super::list(&self.ends.near), &super::program()?);
         command.args(["bench", uri, "--json"]);
         if self.ours.borrow().contains(self.disk(cell)) {
@@ -264,11 +286,11 @@ impl Lab<'_> {
         &self,
         cell: &Cell,
         uri: &str,
-        near: Option<&Namespace>,
+        road: Option<&Road>,
         fills: bool,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let window = self.experiment.window_of(cell);
-        let mut command = self.bench(cell, uri, near)?;
+        let mut command = self.bench(cell, uri, road)?;
         if fills {
             command.arg("--fill");
         }
@@ -277,12 +299,12 @@ impl Lab<'_> {
         asked(&mut command, &cell.load);
         let limit = self.experiment.warm_up + window * (WINDOWS_MAX as u32 + 1) + SLACK;
         // Twice a window: of the last five, nine tenths lie between two looks at least.
-        let mut looks = Looks { every: window / 2, near, seen: Vec::new(), trouble: None };
+        let mut looks = Looks { every: window / 2, road, seen: Vec::new(), trouble: None };
         let said = self.finish(command, limit, |spent| looks.look(spent))?;
         if let Some(trouble) = looks.trouble {
             return Err(trouble);
         }
-        self.judge(cell, said, &looks.seen)
+        self.judge(cell, said, &looks.seen, road)
     }
 
     /// Makes measures of what a bench printed and of what was seen meanwhile.
@@ -291,6 +313,7 @@ impl Lab<'_> {
         cell: &Cell,
         said: Value,
         looks: &[Look],
+        road: Option<&Road>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let steady = &said["steady"];
         let iops = steady["iops"].as_f64().unwrap_or(0.0);
@@ -301,10 +324,11 @@ impl Lab<'_> {
         };
         let windows =
             Windows { iops: numbers(&steady["windows"]), edges: numbers(&steady["edges_unix"]) };
+        let between = road.map(Road::between).unwrap_or_default();
         if let Some((from, to, ops)) = windows.between_looks(looks) {
             let seconds = to.at - from.at;
             let end = |cpus: &[usize], idle: f64| -> miette::Result<End> {
-                let mut end = used(&from.cpu, &to.cpu, cpus)?;
+                let mut end = used(&from.cpu, &to.cpu, cpus, &between)?;
                 let own = (end.busy - idle).max(0.0) * seconds * 1e6 / ops;
                 end.cpu_us_per_op = self.idle.is_quiet().then_some(own);
                 Ok(end)
@@ -318,6 +342,13 @@ impl Lab<'_> {
                 let frames = grown.rx_packets + grown.tx_packets;
                 seen.frames_per_op = Some(frames as f64 / ops);
                 seen.wire_bytes_per_op = Some((grown.rx_bytes + grown.tx_bytes) as f64 / ops);
+                // Not at the same moment as the near end's: so what a frame has there, which is the same
+                // at any time, and a frame of one is a frame of the other.
+                let core = from.core.zip(to.core).map(|(before, after)| after.since(&before));
+                seen.core_bytes_per_op = core.map(|core| {
+                    let of_core = (core.rx_packets + core.tx_packets).max(1) as f64;
+                    (core.rx_bytes + core.tx_bytes) as f64 / of_core * frames as f64 / ops
+                });
                 let dropped = grown.rx_dropped + grown.tx_dropped;
                 if dropped > 0 {
                     seen.notes.push("the link dropped frames".to_owned());
@@ -336,6 +367,13 @@ impl Lab<'_> {
         let ends = || [&seen.near, &seen.far].into_iter().flatten();
         let cpu: Option<f64> = ends().map(|end| end.cpu_us_per_op).sum();
         let cpu = cpu.filter(|_| ends().next().is_some());
+        let path = cell.path.map(|at| &self.experiment.paths[at]).zip(self.abilities.as_ref());
+        if path.is_some_and(|(path, abilities)| road::is_shared(path, abilities)) {
+            // What is between the ends works on their CPUs.
+            for end in [&mut seen.near, &mut seen.far].into_iter().flatten() {
+                end.cpu_us_per_op = None;
+            }
+        }
         let measures = measures(&said, iops, cpu);
         seen.windows = windows.iops;
         seen.bench = said;
@@ -408,7 +446,7 @@ fn notes(said: &Value) -> Vec<String> {
 /// Looks at CPUs and interfaces, now and then.
 struct Looks<'a> {
     every: Duration,
-    near: Option<&'a Namespace>,
+    road: Option<&'a Road>,
     seen: Vec<Look>,
     trouble: Option<miette::Report>,
 }
@@ -425,12 +463,12 @@ impl Looks<'_> {
     }
 
     fn now(&self) -> testbed::Result<Look> {
-        let counters = match self.near {
-            Some(near) => Some(near.interface(NEAR).counters()?),
-            None => None,
+        let (counters, core) = match self.road {
+            Some(road) => (Some(road.near().interface(NEAR).counters()?), road.core_counters()?),
+            None => (None, None),
         };
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        Ok(Look { at, cpu: CpuLook::now()?, counters })
+        Ok(Look { at, cpu: CpuLook::now()?, counters, core })
     }
 }
 
@@ -461,7 +499,13 @@ impl Windows {
 }
 
 /// What some CPUs did between two looks.
-fn used(before: &CpuLook, after: &CpuLook, cpus: &[usize]) -> miette::Result<End> {
+/// Tasks of what runs between the ends have its name.
+fn used(
+    before: &CpuLook,
+    after: &CpuLook,
+    cpus: &[usize],
+    between: &BTreeMap<u32, &str>,
+) -> miette::Result<End> {
     const TASKS: usize = 8;
     let own = std::process::id();
     let mut end = End::default();
@@ -472,7 +516,8 @@ fn used(before: &CpuLook, after: &CpuLook, cpus: &[usize]) -> miette::Result<End
         end.busy += (seen.busy - seen.of_process(own)).max(0.0);
         end.steal += seen.steal;
         for task in seen.by_task.iter().filter(|task| task.pid != own) {
-            *tasks.entry(task.name.clone()).or_default() += task.share;
+            let name = between.get(&task.pid).map_or(&*task.name, |name| *name);
+            *tasks.entry(name.to_owned()).or_default() += task.share;
         }
         *tasks.entry("interrupts".to_owned()).or_default() += seen.without_tasks();
     }

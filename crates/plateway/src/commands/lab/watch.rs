@@ -16,10 +16,9 @@ mod textfile;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lab::plan::Experiment;
 use lab::watch::{Report, Series, series};
 
-use super::{Carried, Ends, carry_out, machine, read};
+use super::{Carried, Ready, carry_out};
 use crate::cli::LabWatchArgs;
 use crate::commands::session::Interrupt;
 use crate::commands::{Ended, INTERRUPTED, print, show};
@@ -33,10 +32,8 @@ const CHANGED: u8 = 3;
 const TICK: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &LabWatchArgs) -> miette::Result<()> {
-    let (text, experiment) = read(&args.plan)?;
-    let ends = Ends::of_this_machine();
-    machine::check(&experiment, &ends, &args.plan)?;
-    let watched = series(&experiment);
+    let ready = Ready::read(&args.plan)?;
+    let watched = series(&ready.experiment);
     if watched.is_empty() {
         return Err(miette::miette!(
             help = "name systems in a [[compare]]: whether those change is tested",
@@ -48,10 +45,9 @@ pub(super) fn run(args: &LabWatchArgs) -> miette::Result<()> {
         textfile::may_be_made(file)?;
     }
     let path = args.results.clone().unwrap_or_else(|| args.plan.with_extension("watch"));
-    let folder = Folder::open(&path, &text)?;
+    let folder = Folder::open(&path, &ready.text)?;
     let interrupt = Interrupt::watch()?;
-    let watch =
-        Watch { args, text: &text, experiment: &experiment, ends, watched, interrupt: &interrupt };
+    let watch = Watch { args, ready, watched, interrupt: &interrupt };
     let seen = watch.run(folder)?;
     seen.end(&path, interrupt.is_raised())
 }
@@ -104,9 +100,7 @@ impl Seen {
 
 struct Watch<'a> {
     args: &'a LabWatchArgs,
-    text: &'a str,
-    experiment: &'a Experiment,
-    ends: Ends,
+    ready: Ready,
     watched: Vec<Series>,
     interrupt: &'a Interrupt,
 }
@@ -162,17 +156,10 @@ impl Watch<'_> {
         let (number, file) = folder.next()?;
         super::picture::may_be_made(&file, &self.args.plan, false)?;
         let mut verdicts = String::new();
-        let carried = carry_out(
-            self.text,
-            self.experiment,
-            &self.ends,
-            self.interrupt,
-            &file,
-            |_, results, _| {
-                verdicts = results.to_string();
-                Ok(())
-            },
-        )?;
+        let carried = carry_out(&self.ready, self.interrupt, &file, |_, results, _| {
+            verdicts = results.to_string();
+            Ok(())
+        })?;
         let Carried { is_kept, failed } = carried;
         if is_kept.is_err() && !file.exists() {
             // What took so long to measure is told where it cannot be kept.
