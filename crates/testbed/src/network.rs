@@ -56,6 +56,11 @@ impl Network {
         self.nodes.at(node)
     }
 
+    /// The numbers of all nodes' namespaces, by which processes are known to be in them.
+    pub fn numbers(&self) -> Vec<u64> {
+        self.nodes.ends().iter().filter_map(|node| self.at(node).number()).collect()
+    }
+
     /// Lays a cable, which is up at both ends then.
     pub fn cable(&self, ends: [End<'_>; 2], cable: Cable<'_>) -> Result<()> {
         let mtu = cable.mtu.to_string();

@@ -15,6 +15,7 @@ mod picture;
 mod recommend;
 mod relay;
 mod road;
+mod seen;
 mod trial;
 mod watch;
 
@@ -32,7 +33,8 @@ use super::{Ended, INTERRUPTED, print, print_json, show};
 use crate::cli::{LabAction, LabArgs, LabCompareArgs, LabRunArgs};
 
 use picture::{Kept, Told};
-use trial::{Idle, Lab};
+use seen::Idle;
+use trial::Lab;
 
 const NVME_PORT: u16 = 4420;
 const ISCSI_PORT: u16 = 3260;

@@ -11,7 +11,7 @@ use testbed::{Abilities, needs};
 use super::Ends;
 use super::far::PREFIX;
 use super::road;
-use super::trial::Idle;
+use super::seen::Idle;
 use crate::config::uri::DiskUri;
 
 /// An error unless all of a plan can be run here; what its paths can do here, if it has some.

@@ -16,7 +16,8 @@ use lab::statistics::{Round, median};
 use serde::Serialize;
 
 use super::Ends;
-use super::trial::{Lab, Seen};
+use super::seen::Seen;
+use super::trial::Lab;
 use crate::commands::environment::environment;
 use crate::run::replace_file;
 

@@ -21,7 +21,6 @@
 
 mod routers;
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path as File;
 use std::time::Instant;
@@ -31,6 +30,7 @@ use testbed::interface::TokenBucket;
 use testbed::network::{Cable, End};
 use testbed::{Abilities, Counters, Impairment, Interface, Namespace, Network, Server, process};
 
+use super::seen::Ours;
 use super::trial::tell;
 use super::{Ends, far};
 use crate::commands::session::Interrupt;
@@ -121,9 +121,10 @@ impl Road {
         self.network.at("far")
     }
 
-    /// What the lab runs between the ends, by the number of its process.
-    pub(super) fn between(&self) -> BTreeMap<u32, &'static str> {
-        self.between.iter().map(|(name, server)| (server.pid(), *name)).collect()
+    /// Whose work in a trial over it is the trial's.
+    pub(super) fn ours(&self) -> Ours {
+        let between = self.between.iter().map(|(name, server)| (server.pid(), *name));
+        Ours { networks: self.network.numbers(), between: between.collect() }
     }
 
     /// What the first router's interface to the core has counted; where there is a core.
