@@ -216,6 +216,15 @@ fn data_that_are_not_ours_are_read_as_they_are_and_never_written() {
         );
     }
     assert!(fs::read(at("data")).unwrap() == data);
+    // Of which most was never written: a hole is answered by nobody's disk.
+    fs::File::options().write(true).open(at("data")).unwrap().set_len(64 << 20).unwrap();
+    let output = run(directory.path(), &["run", "read.toml", "--overwrite"]);
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(
+        why.contains("1 of 2 trials failed") && why.contains("found nothing but zeros"),
+        "{why}"
+    );
     // What an earlier trial wrote is ours, whichever system it is below.
     let both = system("one", "file:new?create=1MiB") + &system("other", "file:new?create=1MiB");
     for pattern in ["randwrite", "randrw"] {
@@ -258,6 +267,48 @@ const DRAWN: &str = "name = \"drawn\"\nwindow = \"100ms\"\nwarm-up = \"0\"\n\
     [[system]]\nname = \"one\"\ndisk = \"ram:1MiB\"\n\
     [[system]]\nname = \"other\"\ndisk = \"null:1MiB\"\n\
     [[picture]]\nname = \"both\"\nsystems = [\"one\", \"other\"]\n";
+
+/// Who works on every CPU until it is dropped.
+struct Hogs(Vec<std::process::Child>);
+
+impl Hogs {
+    fn begin() -> Hogs {
+        let spin = |cpu: usize| {
+            let mut command = Command::new("taskset");
+            command.args(["--cpu-list", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
+            command.spawn().unwrap()
+        };
+        Hogs(reactor::allowed_cpus().into_iter().map(spin).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            hog.kill().unwrap();
+            hog.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn other_programs_on_the_cpus_make_a_trial_unsteady() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.toml"), DRAWN).unwrap();
+    let hogs = Hogs::begin();
+    let output = run(directory.path(), &["run", "a.toml"]);
+    drop(hogs);
+    let (said, why) = (text(&output.stdout), flat(&output.stderr));
+    assert!(output.status.success(), "{why}");
+    assert!(why.contains("expected CPUs that do nothing before anything runs"), "{why}");
+    assert!(said.contains("unsteady: other programs took more than 10% of a CPU"), "{said}");
+    let kept = kept(&directory.path().join("a.result.json"));
+    for trial in kept["trials"].as_array().unwrap() {
+        assert_eq!(trial["is_steady"], false, "{trial}");
+        assert!(trial["near"]["others"].as_f64().unwrap() > 0.1, "{trial}");
+        assert!(trial["near"].get("cpu_us_per_op").is_none(), "{trial}");
+    }
+}
 
 #[test]
 fn what_is_no_file_of_results_is_not_replaced() {
@@ -446,6 +497,15 @@ fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
         assert!((3900.0..6000.0).contains(&bytes), "{name}: {bytes} bytes\n{trial}");
         assert!(number(&trial["frames_per_op"]) > 0.5, "{trial}");
         assert!(number(&trial["far"]["busy"]) > 0.0, "{trial}");
+        let served = &trial["served"];
+        assert!(served["driver"].is_string() && served["disk_access"] == "memory", "{trial}");
+        let told = match name {
+            "nvme" => served["poll"] == "never",
+            "door" => served["access"] == "xdp",
+            "aoe" => served["access"] == "packet ring",
+            _ => served["poll"].is_string(),
+        };
+        assert!(told, "{name}: {trial}");
         // Where others work beside it, what is ours cannot be told, and is not.
         let cost = trial["measures"].get("cpu-per-op").map(number);
         assert!(cost.is_some_and(|cost| cost > 0.0) != why.contains("is not told"), "{why}{trial}");

@@ -16,6 +16,7 @@ mod recommend;
 mod relay;
 mod road;
 mod seen;
+mod served;
 mod trial;
 mod watch;
 

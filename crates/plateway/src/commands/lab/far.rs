@@ -15,9 +15,11 @@ use testbed::{Namespace, Server, load, process};
 
 use super::Ends;
 use super::road::{FAR, FAR_ADDRESS, NEAR};
+use super::served::Served;
 use super::trial::tell;
 use crate::commands::session::Interrupt;
 use crate::config::text::quoted;
+use crate::control::status::Status;
 
 /// The names of all that the lab makes begin so.
 pub(super) const PREFIX: &str = "plateway-lab-";
@@ -29,14 +31,15 @@ const AGAIN: Duration = Duration::from_millis(20);
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:lab";
 const TARGET_NAME: &str = "iqn.2026-11.net.plateway:lab";
 
-/// Starts what a plan has the lab serve, and waits until it listens.
+/// Starts what a plan has the lab serve, and waits until it listens; what it says of itself, which is
+/// an error where it is not as the plan says.
 pub(super) fn serve(
     serve: &Serve,
     at: &Namespace,
     ends: &Ends,
     home: &Path,
     interrupt: &Interrupt,
-) -> miette::Result<Server> {
+) -> miette::Result<(Server, Served)> {
     let file = home.join("plateway.toml");
     fs::write(&file, configuration(serve, ends, home))
         .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))?;
@@ -47,13 +50,15 @@ pub(super) fn serve(
     command.env("XDG_STATE_HOME", home);
     let log = home.join("serve.log");
     let mut server = Server::start(command, &log).map_err(tell)?;
-    wait_until_ready(&mut server, "plateway serve", home, interrupt)?;
+    let status = wait_until_ready(&mut server, "plateway serve", home, interrupt)?;
+    let served = Served::of(&status);
+    served.keeps(serve)?;
     if serve.access == Some(Access::Xdp) {
         // A program at the door runs before frames are steered, on the sender's CPU unless the interface
         // has a thread of its own.
         at.interface(FAR).thread_on(ends.far[0]).map_err(tell)?;
     }
-    Ok(server)
+    Ok((server, served))
 }
 
 /// A target that a plan starts by its own commands, in the foreground or not.
@@ -118,23 +123,25 @@ impl Drop for Foreign {
     }
 }
 
-/// A server answers on its control socket once all of it is there; `called` is its name in an error.
+/// A server answers on its control socket with its status once all of it is there; `called` is its name in an error.
 pub(super) fn wait_until_ready(
     server: &mut Server,
     called: &str,
     home: &Path,
     interrupt: &Interrupt,
-) -> miette::Result<()> {
+) -> miette::Result<Status> {
     let client = crate::control::Client::new(&home.join("control.sock"));
     let end = Instant::now() + START;
-    while client.status().is_err() {
+    loop {
+        if let Ok(status) = client.status() {
+            return Ok(status);
+        }
         server.is_up(called).map_err(tell)?;
         if Instant::now() > end {
             return Err(miette::miette!("{called} does not answer: {}", server.words()));
         }
         pause(interrupt)?;
     }
-    Ok(())
 }
 
 /// A moment until somebody is asked again; an error once the lab is to end.

@@ -18,6 +18,7 @@ use testbed::{Counters, CpuLook};
 
 use super::Ends;
 use super::road::{self, NEAR, Road};
+use super::served::Served;
 use super::trial::{Lab, tell};
 
 /// A trial from whose CPUs the machine's host took more than this is unsteady.
@@ -51,6 +52,9 @@ pub(super) struct Seen {
     /// Of the frames that came to both ends, how many the path lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lost_share: Option<f64>,
+    /// What `plateway serve` said of itself, where the lab started one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) served: Option<Served>,
     /// Operations a second of each window.
     pub(super) windows: Vec<f64>,
     /// What to know before believing it.

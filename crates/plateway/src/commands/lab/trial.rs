@@ -66,12 +66,13 @@ impl Lab<'_> {
             _ => None,
         };
         // What runs at the far end runs until the trial is over.
-        let (mut server, mut foreign) = (None, None);
+        let (mut server, mut foreign, mut served) = (None, None, None);
         let uri = match (&system.means, &road) {
             (Means::Disk { uri }, _) => uri.clone(),
             (Means::Serve(serve), Some(road)) => {
                 let far = road.far();
-                server = Some(far::serve(serve, far, &self.ends, &home, self.interrupt)?);
+                let (running, said) = far::serve(serve, far, self.ends, &home, self.interrupt)?;
+                (server, served) = (Some(running), Some(said));
                 far::uri(serve)
             }
             (Means::Target(target), Some(road)) => {
@@ -90,6 +91,7 @@ impl Lab<'_> {
         if let (Some(road), Ok((_, seen))) = (&mut road, &mut done) {
             let judged = road.judge()?;
             seen.lost_share = judged.lost_share;
+            seen.served = served;
             seen.notes.extend(judged.notes);
         }
         drop((server, foreign));
