@@ -11,6 +11,7 @@ mod watch;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{flat, plateway, text};
@@ -21,6 +22,14 @@ fn lab(directory: &Path, args: &[&str]) -> Command {
     let mut command = plateway();
     command.current_dir(directory).env("XDG_STATE_HOME", directory).arg("lab").args(args);
     command
+}
+
+/// What only one test does at a time: two that measure on the same CPUs make each other unsteady, and
+/// each trial five times as long.
+fn alone() -> MutexGuard<'static, ()> {
+    static MEASURES: Mutex<()> = Mutex::new(());
+    // A test that failed has measured, too.
+    MEASURES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run(directory: &Path, args: &[&str]) -> Output {
@@ -34,7 +43,7 @@ fn kept(file: &Path) -> Value {
 /// Two disks of this process, of which one takes so many microseconds longer.
 fn plan(delay: &str, more: &str) -> String {
     format!(
-        "name = \"delayed\"\ndifference = \"50%\"\nwindow = \"100ms\"\nwarm-up = \"0\"\n{more}\n\
+        "name = \"delayed\"\nshared = true\ndifference = \"50%\"\nwindow = \"100ms\"\nwarm-up = \"0\"\n{more}\n\
          [[system]]\nname = \"plain\"\ndisk = \"ram:4MiB\"\n\
          [[system]]\nname = \"other\"\ndisk = \"{delay}ram:4MiB\"\n\
          [load]\nblock-size = \"4k\"\npattern = \"randread\"\ndepth = 1\n\
@@ -51,7 +60,7 @@ fn a_mistake_is_told_at_its_line_and_nothing_is_made() {
         let output = run(directory.path(), &[action, "a.toml"]);
         let why = flat(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{why}");
-        assert!(why.contains("a.toml:5:1") && why.contains("seed"), "{why}");
+        assert!(why.contains("a.toml:6:1") && why.contains("seed"), "{why}");
     }
     fs::write(at("b.toml"), plan("delay:x,", "")).unwrap();
     let why = flat(&run(directory.path(), &["run", "b.toml"]).stderr);
@@ -83,9 +92,11 @@ fn what_a_plan_would_run_is_shown() {
 
 #[test]
 fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
+    let alone = alone();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("a.toml"), plan("delay:500,", "")).unwrap();
     let output = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
+    drop(alone);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(
@@ -293,6 +304,7 @@ impl Drop for Hogs {
 
 #[test]
 fn other_programs_on_the_cpus_make_a_trial_unsteady() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("a.toml"), DRAWN).unwrap();
     let hogs = Hogs::begin();
@@ -467,6 +479,7 @@ fn a_target_that_never_is_ready_keeps_nobody_who_wants_to_end() {
 
 #[test]
 fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let plan = "name = \"roads\"\nwindow = \"200ms\"\nwarm-up = \"100ms\"\n\
         [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:4MiB\" }\n\
@@ -477,7 +490,10 @@ fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
         [load]\nblock-size = \"4k\"\npattern = \"randrw=70\"\ndepth = 4\n\
         [[picture]]\nname = \"all\"\nsystems = [\"aoe\", \"iscsi\", \"nvme\", \"door\"]\n";
     fs::write(directory.path().join("a.toml"), plan).unwrap();
-    let output = run(directory.path(), &["run", "a.toml"]);
+    let mut command = lab(directory.path(), &["run", "a.toml"]);
+    let lab = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let own = format!("plateway-lab-{}-", lab.id());
+    let output = lab.wait_with_output().unwrap();
     let why = flat(&output.stderr);
     if why.contains("network namespaces need root") || why.contains("expected two CPUs") {
         return testkit::skipped(why);
@@ -511,5 +527,5 @@ fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
         assert!(cost.is_some_and(|cost| cost > 0.0) != why.contains("is not told"), "{why}{trial}");
     }
     let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
-    assert!(!text(&left.stdout).contains("plateway-lab-"), "{}", text(&left.stdout));
+    assert!(!text(&left.stdout).contains(&own), "{}", text(&left.stdout));
 }

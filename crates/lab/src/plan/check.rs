@@ -82,6 +82,7 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
         time,
         warm_up: warm_up.unwrap_or(Duration::from_secs(1)),
         window,
+        shared: low.shared.as_ref().is_some_and(|shared| *shared.get_ref()),
         systems: Vec::new(),
         null: 0,
         paths: Vec::new(),

@@ -41,6 +41,9 @@ table! {
         window "window": Scalar = TIME,
         /// How long a trial runs before its first window; at least until polling has settled.
         warm_up "warm-up": Scalar = TIME,
+        /// Whether others work on this machine, too: what they do is noted then, and makes no trial
+        /// unsteady.
+        shared "shared": bool = YES_OR_NO,
         /// What is measured.
         systems "system": Tables<LowSystem> = "[[system]] tables",
         /// Over what it is reached.

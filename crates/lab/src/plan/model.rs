@@ -25,6 +25,8 @@ pub struct Experiment {
     pub warm_up: Duration,
     /// The length of all windows, where the plan sets it.
     pub window: Option<Duration>,
+    /// Whether others work on this machine, too, so that what they do makes no trial unsteady.
+    pub shared: bool,
     /// Those of the plan, and `null` behind them where the plan has none.
     pub systems: Vec<System>,
     /// Which system is the reference that every round holds.

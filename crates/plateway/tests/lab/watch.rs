@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::common::{HANG, flat, text};
-use crate::{DRAWN, kept, lab, plan, run};
+use crate::{DRAWN, alone, kept, lab, plan, run};
 
 /// A result of an earlier run, in which `other` took so many times as long as `plain`.
 fn earlier(plan: &str, number: u64, other: f64) -> Value {
@@ -72,7 +72,7 @@ fn what_a_watch_cannot_do_is_told_before_anything_runs() {
     fs::write(at("file"), "precious").unwrap();
     fs::create_dir(at("folder.prom")).unwrap();
     for (args, words) in [
-        (&["watch", "wrong.toml"][..], "wrong.toml:5:1"),
+        (&["watch", "wrong.toml"][..], "wrong.toml:6:1"),
         (&["watch", "none.toml"], "cannot read the plan none.toml"),
         (&["watch", "drawn.toml"], "expected a plan that compares something"),
         (&["watch", "a.toml", "--textfile", "a.txt"], "expected the ending .prom"),
@@ -117,7 +117,9 @@ fn a_change_among_kept_results_is_found_once_and_told_to_monitoring() {
     fs::write(folder.join("notes"), "mine").unwrap();
     fs::write(folder.join("changes.json"), "{").unwrap();
 
+    let alone = alone();
     let output = run(directory.path(), &["watch", "a.toml", "--textfile", "lab.prom"]);
+    drop(alone);
     let (said, why) = (text(&output.stdout), flat(&output.stderr));
     assert_eq!(output.status.code(), Some(3), "{said}\n{why}");
     assert!(said.contains("run 49 (") && said.contains("kept: a.watch/000049-"), "{said}");

@@ -193,9 +193,15 @@ impl Lab<'_> {
             (most(|end| end.others), OTHERS_MAX, "other programs"),
         ] {
             if share > max {
-                is_steady = false;
                 let max = max * 100.0;
-                seen.notes.push(format!("unsteady: {who} took more than {max}% of a CPU"));
+                let words = format!("{who} took more than {max}% of a CPU");
+                match self.experiment.shared {
+                    true => seen.notes.push(words),
+                    false => {
+                        is_steady = false;
+                        seen.notes.push(format!("unsteady: {words}"));
+                    }
+                }
             }
         }
         let cpu: Option<f64> = ends().map(|end| end.cpu_us_per_op).sum();

@@ -78,7 +78,7 @@ impl Lab<'_> {
             (Means::Target(target), Some(road)) => {
                 let far = road.far();
                 let mut running =
-                    far::Foreign::start(target, far, &self.ends, &home, self.interrupt)?;
+                    far::Foreign::start(target, far, self.ends, &home, self.interrupt)?;
                 if target.ready.is_none() {
                     self.try_until_there(cell, &mut running, target, Some(road))?;
                 }
