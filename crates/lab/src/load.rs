@@ -17,6 +17,7 @@
 //! bytes, nanoseconds of the shard clock. Errors: the first is kept and all are counted; a load that
 //! sees little else ends early. In the steady state nothing is allocated.
 
+mod due;
 mod ledger;
 mod several;
 mod tally;
@@ -24,11 +25,12 @@ mod tally;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{Account, Buffer, Extent, Instant, Operation, Outcome, Random};
+use block::{Account, Buffer, Extent, Instant, Operation, Outcome};
 
 use crate::guest::{Desk, Guest, Phase, Place, Progress};
 use crate::stamp;
 use crate::workload::{Draw, Kind, Part, Stream, Workload};
+use due::Due;
 use ledger::{Judgement, Ledger};
 pub use ledger::{LEDGER_BLOCKS_MAX, Mismatch, Verified};
 pub use several::Several;
@@ -134,54 +136,6 @@ struct Job {
     /// Bytes that it may still ask for.
     left: u64,
     due: Due,
-}
-
-/// When a job's next request of an open loop is due.
-#[derive(Debug)]
-struct Due {
-    /// Its place in the schedule, which all jobs share, where arrivals are fixed.
-    index: u64,
-    /// Nanoseconds since the load began, where they are not: a job has a schedule of its own, and all
-    /// of them together are one of the whole rate.
-    drawn_ns: f64,
-    random: Random,
-}
-
-impl Due {
-    fn new(plan: &Plan, number: u32, seed: u64) -> Due {
-        // Of neighbouring seeds, and unlike the stream's.
-        let random = Random::new(!seed);
-        let mut due = Due { index: number.into(), drawn_ns: 0.0, random };
-        due.draw(plan);
-        due
-    }
-
-    /// The moment, for a load that began then and has a rate.
-    #[inline]
-    fn at(&self, plan: &Plan, began: Instant, rate: u64) -> Instant {
-        let ns = match plan.arrivals {
-            Arrivals::Fixed => self.index as f64 * (1e9 / rate as f64),
-            Arrivals::Poisson => self.drawn_ns,
-        };
-        Instant(began.0 + ns as u64)
-    }
-
-    /// Goes on to the request after that.
-    #[inline]
-    fn advance(&mut self, plan: &Plan) {
-        // Jobs take the places of the common schedule in turn.
-        self.index += u64::from(plan.jobs);
-        self.draw(plan);
-    }
-
-    #[inline]
-    fn draw(&mut self, plan: &Plan) {
-        if let (Some(rate), Arrivals::Poisson) = (plan.rate, plan.arrivals) {
-            // 53 bits, and never 0.
-            let uniform = ((self.random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-            self.drawn_ns -= uniform.ln() * f64::from(plan.jobs) * 1e9 / rate as f64;
-        }
-    }
 }
 
 /// A request that may be in flight.
