@@ -15,14 +15,15 @@
 mod fit;
 mod job;
 mod keys;
-mod mistake;
 mod text;
 mod values;
 
 pub use fit::{Disk, Ready};
 pub use job::Job;
 pub use keys::{Standing, table};
-pub use mistake::Mistakes;
+
+pub use crate::mistake::Mistakes;
+use crate::mistake::place as place_of;
 
 /// What a file asks for.
 #[derive(Clone, Debug)]
@@ -54,7 +55,7 @@ impl JobFile {
         notes.sort();
         notes.dedup();
         let place =
-            |(at, note): (usize, String)| format!("{name}:{}: {note}", mistake::place(text, at).0);
+            |(at, note): (usize, String)| format!("{name}:{}: {note}", place_of(text, at).0);
         let mut notes: Vec<String> = notes.into_iter().map(place).collect();
         notes.extend(keys::idle_seen(&sections));
         Ok(JobFile { name: name.to_owned(), text: text.to_owned(), jobs, notes })

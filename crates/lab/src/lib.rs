@@ -16,6 +16,7 @@ pub mod fio;
 pub mod guest;
 pub mod journal;
 pub mod load;
+mod mistake;
 pub mod plan;
 pub mod probe;
 pub mod recommend;

@@ -24,7 +24,6 @@ mod compare;
 mod estimate;
 mod low;
 mod measure;
-mod mistake;
 mod model;
 mod names;
 mod reader;
@@ -33,10 +32,10 @@ mod runner;
 mod systems;
 mod words;
 
+pub use crate::mistake::{Mistake, Mistakes, Span};
 pub use apart::{Pair, SCHEMA_VERSION, check_version, compare_results};
 pub use estimate::Estimate;
 pub use measure::{Measure, Measures};
-pub use mistake::{Mistake, Mistakes, Span};
 pub use model::{
     Access, Arrivals, Backing, CORE_MORE, Cell, Column, Digests, Driver, Experiment, Group, Load,
     Means, Pace, Path, PathKind, Picture, Protocol, Serve, System, Target,

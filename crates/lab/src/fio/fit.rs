@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::job::{Job, used};
-use super::mistake::{helped, wrong};
 use super::values::{Amount, TIME_MAX};
 use crate::load::{LEDGER_BLOCKS_MAX, Plan};
-use crate::plan::{Mistake, Span};
+use crate::mistake::{Mistake, Span};
 use crate::workload::{Kind, Order, Sharing, Sizes, Split, Workload};
 
 /// A disk on which jobs are to run.
@@ -67,7 +66,7 @@ fn spoilers(jobs: &[Job], all: &[Ready], mistakes: &mut Vec<Mistake>) {
                     "job {:?} writes where {:?} verifies: expected {expected}",
                     other.name, job.name
                 );
-                mistakes.push(wrong(&other.span, message));
+                mistakes.push(Mistake::at(&other.span, message));
                 break;
             }
         }
@@ -91,7 +90,9 @@ fn records(jobs: &[Job], all: &[Ready], mistakes: &mut Vec<Mistake>) {
                 "verify: expected at most {LEDGER_BLOCKS_MAX} blocks at the same time, as a record is kept of each, seen {sum} with job {:?}",
                 job.name
             );
-            mistakes.push(helped(&job.span, message, "a smaller size, a larger bs, or stonewall"));
+            mistakes.push(
+                Mistake::at(&job.span, message).help("a smaller size, a larger bs, or stonewall"),
+            );
             break;
         }
     }
@@ -105,7 +106,7 @@ struct Fitting<'a> {
 
 impl Fitting<'_> {
     fn wrong<T>(&mut self, span: &Span, message: String, help: &str) -> Option<T> {
-        self.mistakes.push(helped(span, message, help));
+        self.mistakes.push(Mistake::at(span, message).help(help));
         None
     }
 

@@ -11,11 +11,10 @@ use block::Random;
 
 use super::JOBS_MAX;
 use super::keys::Given;
-use super::mistake::{helped, wrong};
 use super::text::Section;
 use super::values::{Amount, TIME_MAX, Value};
 use crate::load::Arrivals;
-use crate::plan::{Mistake, Span};
+use crate::mistake::{Mistake, Span};
 use crate::words::Pattern;
 use crate::workload::{Kind, Order};
 
@@ -96,14 +95,14 @@ pub(super) fn jobs(
         }
         if jobs.len() == JOBS_MAX {
             let message = format!("expected at most {JOBS_MAX} jobs, seen one more");
-            mistakes.push(helped(&section.span, message, "numjobs makes clones of one"));
+            mistakes.push(Mistake::at(&section.span, message).help("numjobs makes clones of one"));
             break;
         }
         jobs.push(settings.job(stage, jobs.len(), mistakes, notes));
     }
     if jobs.is_empty() && mistakes.is_empty() {
         let help = "write its name in brackets, as in [job], and its keys below";
-        mistakes.push(helped(&(0..0), "the file has no job", help));
+        mistakes.push(Mistake::at(&(0..0), "the file has no job").help(help));
     }
     crowds(&jobs, mistakes);
     filenames(sections, mistakes, notes);
@@ -122,7 +121,7 @@ fn crowds(jobs: &[Job], mistakes: &mut Vec<Mistake>) {
             let message = format!(
                 "expected at most {JOBS_MAX} jobs at the same time, clones included, seen {clones} with this one"
             );
-            mistakes.push(helped(&job.span, message, "let it wait, with stonewall"));
+            mistakes.push(Mistake::at(&job.span, message).help("let it wait, with stonewall"));
         }
     }
 }
@@ -135,14 +134,12 @@ fn filenames(sections: &[Section], mistakes: &mut Vec<Mistake>, notes: &mut Note
         match first {
             None => first = Some((name, &given.span)),
             Some((other, _)) if other == name => {}
-            Some((_, span)) => mistakes.push(Mistake {
-                first: Some(span.clone()),
-                ..helped(
-                    &given.span,
-                    format!("filename: expected one disk for all jobs, seen {name:?} as well"),
-                    "a file for each disk, and a bench for each",
-                )
-            }),
+            Some((_, span)) => {
+                let message =
+                    format!("filename: expected one disk for all jobs, seen {name:?} as well");
+                let help = "a file for each disk, and a bench for each";
+                mistakes.push(Mistake::at(&given.span, message).help(help).first(span));
+            }
         }
     }
     if let Some((name, span)) = first {
@@ -238,30 +235,31 @@ impl Settings<'_> {
         let lacks = |key: &str| !self.refused.contains(&key);
         if job.time_based && job.runtime.is_none() && lacks("runtime") {
             let span = self.span("time_based");
-            mistakes.push(helped(
-                span,
-                "time_based: expected a runtime as well, seen none",
-                "add runtime=...",
-            ));
+            mistakes.push(
+                Mistake::at(span, "time_based: expected a runtime as well, seen none")
+                    .help("add runtime=..."),
+            );
         }
         if job.offset_increment.is_some() && job.size.is_none() && lacks("size") {
             let message = "offset_increment: expected a size beside it, seen none";
-            mistakes.push(helped(self.span("offset_increment"), message, "add size=..."));
+            mistakes.push(Mistake::at(self.span("offset_increment"), message).help("add size=..."));
         }
         if self.flag("rate_process") && job.rate.is_none() && lacks("rate_iops") {
             let message = "rate_process: expected a rate_iops beside it, seen none";
-            mistakes.push(wrong(self.span("rate_process"), message));
+            mistakes.push(Mistake::at(self.span("rate_process"), message));
         }
         if !job.verify {
             return;
         }
         let span = self.span("verify");
         if job.pattern.trim_percent > 0 {
-            mistakes.push(wrong(span, "verify: what a trim leaves may be anything"));
+            mistakes.push(Mistake::at(span, "verify: what a trim leaves may be anything"));
         }
         if job.block().is_none() {
             let message = "verify: expected requests of one size, seen several: a record is kept of each block";
-            mistakes.push(helped(span, message, "a job for each size, on a range of its own"));
+            mistakes.push(
+                Mistake::at(span, message).help("a job for each size, on a range of its own"),
+            );
         }
         if job.numjobs > 1 && job.offset_increment.is_none() {
             let words = "with verify each clone has a part of the range of its own, where fio's share all of it";
@@ -313,7 +311,7 @@ impl Settings<'_> {
                     let message = format!(
                         "rate_iops: expected reads to be a whole percentage of a mix, seen {reads} of {sum} a second"
                     );
-                    mistakes.push(wrong(span, message));
+                    mistakes.push(Mistake::at(span, message));
                 }
                 let share = share / sum;
                 if asked.is_some_and(|asked| asked != share) {
@@ -327,7 +325,7 @@ impl Settings<'_> {
             _ => {
                 let message =
                     "rate_iops: expected a rate of reads and of writes, or none, as a mix has both";
-                mistakes.push(wrong(span, message));
+                mistakes.push(Mistake::at(span, message));
                 (mix(asked.unwrap_or(50)), None)
             }
         }
@@ -349,7 +347,7 @@ impl Settings<'_> {
             let first = least.next();
             if least.any(|other| Some(other) != first) {
                 let message = "zipf: expected the smallest reads, writes and trims to be of one size, seen several";
-                mistakes.push(wrong(self.span("random_distribution"), message));
+                mistakes.push(Mistake::at(self.span("random_distribution"), message));
             }
             return Order::Zipf(*theta);
         }
@@ -386,7 +384,7 @@ impl Settings<'_> {
         match amount {
             Amount::Bytes(bytes) => Some(bytes),
             Amount::Percent(_) => {
-                mistakes.push(wrong(&span, "io_size: expected bytes, seen a percentage"));
+                mistakes.push(Mistake::at(&span, "io_size: expected bytes, seen a percentage"));
                 None
             }
         }
@@ -397,7 +395,7 @@ impl Settings<'_> {
         if let (Some(_), Some(_)) = (every("fsync"), every("fdatasync")) {
             let message =
                 "fdatasync: expected it or fsync, which are the same flush of a disk, seen both";
-            mistakes.push(wrong(self.span("fdatasync"), message));
+            mistakes.push(Mistake::at(self.span("fdatasync"), message));
         }
         every("fsync").or(every("fdatasync")).map(|every| every as u32)
     }

@@ -6,10 +6,9 @@
 
 use strsim::osa_distance;
 
-use super::mistake::{helped, wrong};
 use super::text::Section;
 use super::values::{self, Expected, Value};
-use crate::plan::{Mistake, Span};
+use crate::mistake::{Mistake, Span};
 
 /// What a section has for a key.
 #[derive(Clone, Debug)]
@@ -425,7 +424,7 @@ pub(super) fn take(
         Some((key, Standing::Idle, _)) => section.idle.push(key),
         Some((key, _, why)) => {
             let message = format!("{key} is a key of fio that is not taken here: {why}");
-            mistakes.push(helped(key_span, message, "leave it out, or see docs/fio.md"));
+            mistakes.push(Mistake::at(key_span, message).help("leave it out, or see docs/fio.md"));
         }
         None => mistakes.push(unknown(name, key_span)),
     }
@@ -436,7 +435,7 @@ fn understood(key: &Key, value: Option<&str>, span: &Span) -> Result<Value, Mist
     let text = match value {
         None if key.alone => "1",
         None => {
-            return Err(wrong(
+            return Err(Mistake::at(
                 span,
                 format!("{name}: expected a value, as in {name}=..., seen none"),
             ));
@@ -445,7 +444,7 @@ fn understood(key: &Key, value: Option<&str>, span: &Span) -> Result<Value, Mist
     };
     let quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
     (key.parse)(text).map_err(|expected| {
-        let mistake = wrong(span, format!("{name}: expected {expected}, seen {text:?}"));
+        let mistake = Mistake::at(span, format!("{name}: expected {expected}, seen {text:?}"));
         match quoted {
             true => {
                 Mistake { help: Some("fio knows no quotes: leave them out".to_owned()), ..mistake }
@@ -473,10 +472,10 @@ fn unknown(name: &str, span: &Span) -> Mistake {
     // What is no word at all is near to nothing.
     let near = near.filter(|(distance, _)| *distance <= limit && name.len() < 64).min();
     match near {
-        Some((_, meant)) => helped(span, message, format!("did you mean {meant}?")),
+        Some((_, meant)) => Mistake::at(span, message).help(format!("did you mean {meant}?")),
         None => {
             let all: Vec<&str> = known.map(|(key, ..)| key).collect();
-            helped(span, message, format!("understood are {}", all.join(", ")))
+            Mistake::at(span, message).help(format!("understood are {}", all.join(", ")))
         }
     }
 }

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 
 use super::job::Notes;
 use super::keys::{self, Given};
-use super::mistake::{helped, wrong};
-use crate::plan::{Mistake, Span};
+use crate::mistake::{Mistake, Span};
 
 /// Longer lines and values fio does not read whole either.
 const LINE_MAX: usize = 4096;
@@ -48,10 +47,10 @@ pub(super) fn read(
         }
         if let Some(nul) = bare.find('\0') {
             let at = span.start + nul;
-            mistakes.push(wrong(&(at..at + 1), "expected text, seen a byte that is 0"));
+            mistakes.push(Mistake::at(&(at..at + 1), "expected text, seen a byte that is 0"));
         } else if bare.len() > LINE_MAX {
             let message = format!("expected at most {LINE_MAX} bytes, seen {}", bare.len());
-            mistakes.push(wrong(&span, message));
+            mistakes.push(Mistake::at(&span, message));
         } else if bare.starts_with('[') {
             sections.extend(header(bare, &span, mistakes));
         } else {
@@ -88,7 +87,7 @@ fn blank(symbol: char) -> bool {
 fn header(line: &str, span: &Span, mistakes: &mut Vec<Mistake>) -> Option<Section> {
     let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         let message = format!("expected a name in brackets, as in [job], seen {line:?}");
-        mistakes.push(wrong(span, message));
+        mistakes.push(Mistake::at(span, message));
         // What follows is not the section's before.
         return Some(section("", span, false));
     };
@@ -96,10 +95,11 @@ fn header(line: &str, span: &Span, mistakes: &mut Vec<Mistake>) -> Option<Sectio
     if name.is_empty() || name.len() > 255 || name.chars().any(|one| one.is_control() || one == ']')
     {
         let message = format!("expected a name of 1 to 255 printable characters, seen {name:?}");
-        mistakes.push(wrong(span, message));
+        mistakes.push(Mistake::at(span, message));
     } else if name.starts_with("global") && !is_global {
         let message = format!("the section {name:?} is [global] to fio, as its name begins so");
-        mistakes.push(helped(span, message, "call it [global], or begin its name otherwise"));
+        mistakes
+            .push(Mistake::at(span, message).help("call it [global], or begin its name otherwise"));
     }
     Some(section(name, span, is_global))
 }
@@ -126,12 +126,14 @@ fn entry(
     let key = key.trim_matches(blank);
     if key.split(blank).next() == Some("include") {
         let help = "put the lines of that file in its place";
-        mistakes.push(helped(span, "include is not taken: a job file is one file", help));
+        mistakes.push(Mistake::at(span, "include is not taken: a job file is one file").help(help));
         return;
     }
     let Some(section) = sections.last_mut() else {
         let message = format!("{key:?} stands before any section");
-        mistakes.push(helped(&key_span, message, "write [global] or the name of a job above it"));
+        mistakes.push(
+            Mistake::at(&key_span, message).help("write [global] or the name of a job above it"),
+        );
         return;
     };
     let value_span = value.clone().unwrap_or_else(|| key_span.clone());
@@ -142,7 +144,7 @@ fn entry(
             match expand(text, environment) {
                 Ok(text) => Some(text),
                 Err(why) => {
-                    mistakes.push(wrong(&value, format!("{key}: {why}")));
+                    mistakes.push(Mistake::at(&value, format!("{key}: {why}")));
                     return;
                 }
             }

@@ -10,9 +10,9 @@ use toml::Spanned;
 use super::axes::COMBINATIONS_MAX;
 use super::low::LowPlan;
 use super::measure::Measure;
-use super::mistake::{Mistake, Span};
 use super::model::{Cell, Column, Experiment, Group, Load, Picture};
 use super::names::{comparison_name, group_name};
+use crate::mistake::{Mistake, Span};
 use crate::statistics::{Comparison, Plan};
 
 /// A family of more is corrected until nothing can be shown.

@@ -9,10 +9,10 @@ use toml::Spanned;
 
 use super::check::Checker;
 use super::low::LowLoad;
-use super::mistake::{Mistake, Span};
 use super::model::{Arrivals, Load, Pace};
 use super::reader::{Low, Many, Scalar};
 use super::words::{self, Bytes, Expected};
+use crate::mistake::{Mistake, Span};
 use crate::words::Pattern;
 
 /// The combinations of one table, and the cells of all pictures.

@@ -12,10 +12,10 @@ use toml::Spanned;
 
 use super::arrange::Wanted;
 use super::low::LowPlan;
-use super::mistake::{Mistake, Span};
 use super::model::{Backing, Experiment, Means, Path, System, WINDOW_MEMORY};
 use super::reader::{Low, Many, Scalar};
 use super::words::{self, Bytes, Expected};
+use crate::mistake::{Mistake, Span};
 use crate::statistics::plan::ROUNDS_MIN;
 use crate::statistics::steady;
 

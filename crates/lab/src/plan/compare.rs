@@ -12,10 +12,10 @@ use super::arrange::{Wanted, WantedCompare, WantedPicture};
 use super::check::{Checker, FRACTIONS, Table};
 use super::low::{LowCompare, LowLoad, LowPicture, LowPlan};
 use super::measure::Measure;
-use super::mistake::{Mistake, Span};
 use super::model::{Access, Backing, Load, Means, Pace, Path, PathKind, Protocol, System};
 use super::reader::{Low, Many, Scalar, Tables};
 use super::words::{self, Bytes};
+use crate::mistake::{Mistake, Span};
 
 /// Beyond any disk: operations a second.
 const IOPS_FAR: f64 = 1e7;

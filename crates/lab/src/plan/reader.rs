@@ -10,7 +10,7 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{Mistake, Span};
+use crate::mistake::{Mistake, Span};
 
 /// A value that may be absent, with its span.
 pub(super) type Low<T> = Option<Spanned<T>>;
@@ -37,7 +37,7 @@ macro_rules! table {
         #[derive(Debug, Default)]
         pub(super) struct $name {
             /// Of the table's header, or of the whole value.
-            pub(super) span: $crate::plan::mistake::Span,
+            pub(super) span: $crate::mistake::Span,
             $(
                 /// How it is loaded.
                 pub(super) load: $rest,

@@ -11,13 +11,13 @@ use toml::Spanned;
 
 use super::check::{Checker, NULL, Named, Table};
 use super::low::{LowPath, LowServe, LowSystem, LowTarget};
-use super::mistake::{Mistake, Span};
 use super::model::{
     Access, Backing, CORE_MORE, Digests, Driver, Means, Path, PathKind, Protocol, Serve, System,
     Target,
 };
 use super::reader::{Low, Many};
 use super::words;
+use crate::mistake::{Mistake, Span};
 
 /// What a URI says of what holds its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,4 +1,5 @@
-//! Mistakes in a plan file: collected, not thrown, and told each at its line and column.
+//! Mistakes in a file that people write, a plan or a job file: collected, not thrown, and told each at
+//! its line and column.
 //!
 //! A [`Mistake`] holds a span of the file's text, so that whoever has a terminal can draw the place;
 //! [`Mistakes`] is all of them in the order of the text, and displays a line for each, as compilers
@@ -24,22 +25,27 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    pub(super) fn new(span: Span, message: impl Into<String>) -> Mistake {
+    pub(crate) fn new(span: Span, message: impl Into<String>) -> Mistake {
         Mistake { span, message: message.into(), first: None, help: None }
     }
 
+    /// One at a place that others are at, too.
+    pub(crate) fn at(span: &Span, message: impl Into<String>) -> Mistake {
+        Mistake::new(span.clone(), message)
+    }
+
     /// Adds the place where the same was written first.
-    pub(super) fn first(self, span: &Span) -> Mistake {
+    pub(crate) fn first(self, span: &Span) -> Mistake {
         Mistake { first: Some(span.clone()), ..self }
     }
 
     /// Adds what was meant or what to do.
-    pub(super) fn help(self, help: impl Into<String>) -> Mistake {
+    pub(crate) fn help(self, help: impl Into<String>) -> Mistake {
         Mistake { help: Some(help.into()), ..self }
     }
 
     /// Adds the known word that was probably meant, or all that there are.
-    pub(super) fn meant<'a>(
+    pub(crate) fn meant<'a>(
         self,
         word: &str,
         known: impl Iterator<Item = &'a str> + Clone,
@@ -56,7 +62,7 @@ impl Mistake {
     }
 }
 
-/// Everything found wrong with one plan file, in the order of its text; never empty.
+/// Everything found wrong with one file, in the order of its text; never empty.
 #[derive(Clone, Debug)]
 pub struct Mistakes {
     name: String,
@@ -65,9 +71,9 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    pub(super) fn new(name: &str, text: &str, mut list: Vec<Mistake>) -> Mistakes {
+    pub(crate) fn new(name: &str, text: &str, mut list: Vec<Mistake>) -> Mistakes {
         list.sort_by_key(|mistake| (mistake.span.start, mistake.span.end));
-        // What [load] has is looked at again for each table.
+        // What [load] or [global] has is looked at again for each table or job.
         let mut seen = BTreeSet::new();
         list.retain(|one| seen.insert((one.span.start, one.span.end, one.message.clone())));
         Mistakes { name: name.to_owned(), text: text.to_owned(), list }
@@ -80,9 +86,9 @@ impl Mistakes {
 
     /// One line for each: `plan.toml:12:8: error: message (help)`.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.list.iter().map(|mistake| {
-            let (line, column) = self.place(mistake.span.start);
-            let first = mistake.first.as_ref().map(|span| self.place(span.start).0);
+        self.list.iter().take(LINES_MAX).map(|mistake| {
+            let (line, column) = place(&self.text, mistake.span.start);
+            let first = mistake.first.as_ref().map(|span| place(&self.text, span.start).0);
             let first = first.map(|line| format!("first in line {line}"));
             let notes: Vec<&str> =
                 mistake.help.as_deref().into_iter().chain(first.as_deref()).collect();
@@ -91,19 +97,27 @@ impl Mistakes {
             format!("{}:{line}:{column}: error: {}{notes}", self.name, mistake.message)
         })
     }
+}
 
-    fn place(&self, at: usize) -> (usize, usize) {
-        let before = self.text.get(..at).unwrap_or(&self.text);
-        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        (line, before[line_start..].chars().count() + 1)
-    }
+/// Lines that somebody reads; a file that is none of ours has a mistake in each.
+const LINES_MAX: usize = 100;
+
+/// The line and the column of a byte.
+pub(crate) fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    (line, before[line_start..].chars().count() + 1)
 }
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = self.lines().collect();
-        f.write_str(&lines.join("\n"))
+        f.write_str(&lines.join("\n"))?;
+        match self.list.len().saturating_sub(LINES_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
     }
 }
 
@@ -138,6 +152,15 @@ mod tests {
         let second = "p.toml:2:8: error: name: expected a text, seen 7 (put it in quotes)";
         assert_eq!(lines[1], second);
         assert_eq!(found.to_string(), lines.join("\n"));
+    }
+
+    #[test]
+    fn of_very_many_the_first_are_told_and_how_many_more_there_are() {
+        let text = "x\n".repeat(150);
+        let list = (0..150).map(|line| Mistake::new(line * 2..line * 2 + 1, "odd")).collect();
+        let found = Mistakes::new("p.toml", &text, list);
+        assert_eq!((found.list().len(), found.lines().count()), (150, 100));
+        assert!(found.to_string().ends_with("p.toml:100:1: error: odd\nand 50 more"));
     }
 
     #[test]
