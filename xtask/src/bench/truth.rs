@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use lab::statistics::{Better, Bound, Comparison, Plan, Taken, analyse, median};
+use lab::statistics::{Bound, Estimate, median};
 use serde_json::{Value, json};
 
 use super::judge::Ratio;
@@ -138,7 +138,7 @@ impl Known {
         };
         match judged {
             Ok((values, [without, with])) => {
-                let ratio = Ratio { estimate: estimate(&values), values };
+                let ratio = Ratio { estimate: Estimate::of_ratios(&values, 1), values };
                 let held = ratio.held(Bound::Within(self.within)).to_string();
                 let json = json!({"case": self.name, "wanted": wanted, "verdict": held,
                     "planted_us": self.planted, "ratios": ratio.values, "estimate": ratio.estimate});
@@ -155,36 +155,6 @@ impl Known {
             }
         }
     }
-}
-
-/// What the rounds say, held against 1.
-fn estimate(ratios: &[f64]) -> Option<lab::statistics::Estimate> {
-    let comparison = Comparison {
-        name: "what was measured by what was planted".to_owned(),
-        subject: 0,
-        reference: 1,
-        better: Better::Higher,
-        primary: true,
-    };
-    let plan = Plan {
-        systems: 2,
-        columns: 2,
-        comparisons: vec![comparison],
-        difference: 0.05,
-        margin: 0.05,
-        rounds_max: ratios.len(),
-        seed: 1,
-    };
-    let taken = Taken {
-        rounds: ratios.iter().map(|ratio| vec![*ratio, 1.0]).collect(),
-        unsteady_rounds: Vec::new(),
-        unsteady_trials: vec![0; 2],
-        run: ratios.len(),
-        planned: ratios.len(),
-        sizing: None,
-        withheld: None,
-    };
-    analyse(&plan, &taken).findings[0].estimate
 }
 
 #[cfg(test)]

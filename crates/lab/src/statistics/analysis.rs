@@ -166,6 +166,14 @@ fn alphas(parts: &[(&Plan, &Taken)], samples: &[Vec<Option<Sample>>]) -> Vec<Vec
 }
 
 impl Estimate {
+    /// Of ratios that stand alone, one of each round, in the order in which they were taken; of two at
+    /// least. `seed` draws its bootstrap.
+    pub fn of_ratios(ratios: &[f64], seed: u64) -> Option<Estimate> {
+        let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        let sample = Sample::of(&logs)?;
+        Some(Estimate::of(&sample, ALPHA, Some((&logs, Random::new(seed)))))
+    }
+
     /// Of a sample; `alpha` is the level of what decides. The bootstrap is drawn from the series
     /// and a random source, if there is one.
     fn of(sample: &Sample, alpha: f64, draw: Option<(&[f64], Random)>) -> Estimate {

@@ -88,34 +88,11 @@ impl fmt::Display for Held {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Better, Comparison, Plan, Schedule, Trials, analyse};
     use super::*;
 
     /// What rounds with these ratios come to.
     fn estimate(ratios: &[f64]) -> Estimate {
-        let comparison = Comparison {
-            name: "a against b".to_owned(),
-            subject: 0,
-            reference: 1,
-            better: Better::Higher,
-            primary: true,
-        };
-        let plan = Plan {
-            systems: 2,
-            columns: 2,
-            comparisons: vec![comparison],
-            difference: 0.05,
-            margin: 0.05,
-            rounds_max: ratios.len(),
-            seed: 1,
-        };
-        let mut schedule = Schedule::fixed(plan.clone(), ratios.len());
-        for ratio in ratios {
-            schedule.poll_round().expect("a round for each ratio");
-            schedule.handle_round(Trials { values: vec![*ratio, 1.0], unsteady: vec![] }).unwrap();
-        }
-        assert!(schedule.poll_round().is_none());
-        analyse(&plan, &schedule.finish()).findings[0].estimate.expect("two rounds or more")
+        Estimate::of_ratios(ratios, 1).expect("two rounds or more")
     }
 
     #[test]

@@ -390,6 +390,23 @@ mod tests {
     }
 
     #[test]
+    fn where_the_number_of_rounds_is_named_there_are_no_pilots() {
+        let mut schedule = Schedule::fixed(plan(2), 3);
+        let mut unsteady = vec![1];
+        let mut numbers = Vec::new();
+        while let Some(round) = schedule.poll_round() {
+            assert!(!round.is_pilot && round.order.len() == 2);
+            numbers.push((round.number, round.is_repeat));
+            let unsteady = std::mem::take(&mut unsteady);
+            schedule.handle_round(trials(&unsteady)).expect("positive values");
+        }
+        assert_eq!(numbers, [(0, false), (1, false), (2, false), (0, true)]);
+        let taken = schedule.finish();
+        assert_eq!((taken.rounds.len(), taken.run, taken.planned), (3, 4, 3));
+        assert_eq!((taken.sizing, taken.withheld), (None, None));
+    }
+
+    #[test]
     fn a_trial_that_measured_nothing_is_refused_and_the_round_stays() {
         let mut schedule = Schedule::new(plan(2)).expect("a good plan");
         schedule.poll_round();
