@@ -91,11 +91,7 @@ impl CpuLook {
         let (mut tasks, mut processes) = (BTreeMap::new(), BTreeMap::new());
         for pid in numbers(Path::new("/proc")) {
             let home = Path::new("/proc").join(pid.to_string());
-            let stat = fs::read_to_string(home.join("stat")).unwrap_or_default();
-            if let Some(stat) = TaskStat::parse(&stat) {
-                let network = namespace_number(&home.join("ns/net"));
-                processes.insert(pid, Process { parent: stat.parent, network });
-            }
+            let network = namespace_number(&home.join("ns/net"));
             let folder = home.join("task");
             for task in numbers(&folder) {
                 let at = folder.join(task.to_string());
@@ -103,6 +99,8 @@ impl CpuLook {
                 let Some((stat, ran)) = TaskStat::parse(&stat).zip(task_run_time(&at)) else {
                     continue;
                 };
+                // Of each of its tasks it is the same.
+                processes.insert(pid, Process { parent: stat.parent, network });
                 let id = TaskId { pid, task, started: stat.started };
                 tasks.insert(id, Task { name: stat.name.to_owned(), cpu: stat.cpu, ran });
             }
