@@ -147,68 +147,19 @@ impl Lab<'_> {
     ) -> miette::Result<(TrialOutcome, Seen)> {
         self.refuse_zeros(cell, &said)?;
         let steady = &said["steady"];
-        let mut is_steady = steady["is_steady"].as_bool().unwrap_or(false);
         let mut seen = Seen { notes: notes(&said), ..Seen::default() };
-        let numbers = |value: &Value| -> Vec<f64> {
-            value.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
-        };
-        let windows =
-            Windows { iops: numbers(&steady["windows"]), edges: numbers(&steady["edges_unix"]) };
-        let ours = road.map(Road::ours).unwrap_or_default();
+        let windows = Windows::of(steady);
         if let Some((from, to, ops)) = windows.between_looks(looks) {
-            let seconds = to.at - from.at;
-            let end = |cpus: &[usize], idle: f64| -> miette::Result<End> {
-                let mut end = used(&from.cpu, &to.cpu, cpus, &ours)?;
-                let own = (end.busy - idle).max(0.0) * seconds * 1e6 / ops;
-                end.cpu_us_per_op = self.idle.is_quiet().then_some(own);
-                Ok(end)
-            };
-            seen.near = Some(end(&self.ends.near, self.idle.near)?);
-            if cell.path.is_some() {
-                seen.far = Some(end(&self.ends.far, self.idle.far)?);
-            }
-            if let (Some(before), Some(after)) = (from.counters, to.counters) {
-                let grown = after.since(&before);
-                let frames = grown.rx_packets + grown.tx_packets;
-                seen.frames_per_op = Some(frames as f64 / ops);
-                seen.wire_bytes_per_op = Some((grown.rx_bytes + grown.tx_bytes) as f64 / ops);
-                // Not at the same moment as the near end's: so what a frame has there, which is the same
-                // at any time, and a frame of one is a frame of the other.
-                let core = from.core.zip(to.core).map(|(before, after)| after.since(&before));
-                seen.core_bytes_per_op = core.map(|core| {
-                    let of_core = (core.rx_packets + core.tx_packets).max(1) as f64;
-                    (core.rx_bytes + core.tx_bytes) as f64 / of_core * frames as f64 / ops
-                });
-                let dropped = grown.rx_dropped + grown.tx_dropped;
-                if dropped > 0 {
-                    seen.notes.push("the link dropped frames".to_owned());
-                    seen.frames_dropped = Some(dropped);
-                }
-            }
+            self.see_cpus(&mut seen, (from, to, ops), road)?;
+            seen.count_frames(from, to, ops);
         }
-        let ends = || [&seen.near, &seen.far].into_iter().flatten();
-        let most = |of: fn(&End) -> f64| ends().map(of).fold(0.0, f64::max);
-        for (share, max, who) in [
-            (most(|end| end.steal), STEAL_MAX, "the machine's host"),
-            (most(|end| end.others), OTHERS_MAX, "other programs"),
-        ] {
-            if share > max {
-                let max = max * 100.0;
-                let words = format!("{who} took more than {max}% of a CPU");
-                match self.experiment.shared {
-                    true => seen.notes.push(words),
-                    false => {
-                        is_steady = false;
-                        seen.notes.push(format!("unsteady: {words}"));
-                    }
-                }
-            }
-        }
-        let cpu: Option<f64> = ends().map(|end| end.cpu_us_per_op).sum();
-        let cpu = cpu.filter(|_| ends().next().is_some());
-        let path = cell.path.map(|at| &self.experiment.paths[at]).zip(self.abilities.as_ref());
+        let is_ours = self.is_ours_alone(&mut seen);
+        let is_steady = is_ours && steady["is_steady"].as_bool().unwrap_or(false);
+        let costs = seen.ends().map(|end| end.cpu_us_per_op);
+        let cpu: Option<f64> = costs.sum::<Option<f64>>().filter(|_| seen.near.is_some());
+        let path = cell.path.map(|at| &self.experiment.paths[at]).zip(self.abilities);
         if path.is_some_and(|(path, abilities)| road::is_shared(path, abilities)) {
-            // What is between the ends works on their CPUs.
+            // What is between the ends works on their CPUs: what all of it costs together is known.
             for end in [&mut seen.near, &mut seen.far].into_iter().flatten() {
                 end.cpu_us_per_op = None;
             }
@@ -217,6 +168,74 @@ impl Lab<'_> {
         seen.windows = windows.iops;
         seen.bench = said;
         Ok((TrialOutcome::Measured { measures, is_steady }, seen))
+    }
+
+    /// What both ends' CPUs did between two looks, and what that was for each operation.
+    fn see_cpus(
+        &self,
+        seen: &mut Seen,
+        (from, to, ops): (&Look, &Look, f64),
+        road: Option<&Road>,
+    ) -> miette::Result<()> {
+        let ours = road.map(Road::ours).unwrap_or_default();
+        let seconds = to.at - from.at;
+        let end = |cpus: &[usize], idle: f64| -> miette::Result<End> {
+            let mut end = used(&from.cpu, &to.cpu, cpus, &ours)?;
+            let own = (end.busy - idle).max(0.0) * seconds * 1e6 / ops;
+            end.cpu_us_per_op = self.idle.is_quiet().then_some(own);
+            Ok(end)
+        };
+        seen.near = Some(end(&self.ends.near, self.idle.near)?);
+        if road.is_some() {
+            seen.far = Some(end(&self.ends.far, self.idle.far)?);
+        }
+        Ok(())
+    }
+
+    /// Whether nobody else took too much of the ends' CPUs, which is noted; on a machine that the plan
+    /// calls shared that is all that comes of it.
+    fn is_ours_alone(&self, seen: &mut Seen) -> bool {
+        let most = |of: fn(&End) -> f64| seen.ends().map(of).fold(0.0, f64::max);
+        let others = [
+            (most(|end| end.steal), STEAL_MAX, "the machine's host"),
+            (most(|end| end.others), OTHERS_MAX, "other programs"),
+        ];
+        let unsteady = if self.experiment.shared { "" } else { "unsteady: " };
+        let taken =
+            others.into_iter().filter(|(share, max, _)| share > max).map(|(_, max, who)| {
+                format!("{unsteady}{who} took more than {}% of a CPU", max * 100.0)
+            });
+        let taken: Vec<String> = taken.collect();
+        let is_alone = taken.is_empty();
+        seen.notes.extend(taken);
+        is_alone || self.experiment.shared
+    }
+}
+
+impl Seen {
+    fn ends(&self) -> impl Iterator<Item = &End> {
+        [&self.near, &self.far].into_iter().flatten()
+    }
+
+    /// What the interfaces counted between two looks.
+    fn count_frames(&mut self, from: &Look, to: &Look, ops: f64) {
+        let (Some(before), Some(after)) = (from.counters, to.counters) else { return };
+        let grown = after.since(&before);
+        let frames = grown.rx_packets + grown.tx_packets;
+        self.frames_per_op = Some(frames as f64 / ops);
+        self.wire_bytes_per_op = Some((grown.rx_bytes + grown.tx_bytes) as f64 / ops);
+        // Not at the same moment as the near end's: so what a frame has there, which is the same at any
+        // time, and a frame of one is a frame of the other.
+        let core = from.core.zip(to.core).map(|(before, after)| after.since(&before));
+        self.core_bytes_per_op = core.map(|core| {
+            let of_core = (core.rx_packets + core.tx_packets).max(1) as f64;
+            (core.rx_bytes + core.tx_bytes) as f64 / of_core * frames as f64 / ops
+        });
+        let dropped = grown.rx_dropped + grown.tx_dropped;
+        if dropped > 0 {
+            self.notes.push("the link dropped frames".to_owned());
+            self.frames_dropped = Some(dropped);
+        }
     }
 }
 
@@ -294,6 +313,14 @@ struct Windows {
 }
 
 impl Windows {
+    /// Those that bench told.
+    fn of(steady: &Value) -> Windows {
+        let numbers = |value: &Value| -> Vec<f64> {
+            value.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+        };
+        Windows { iops: numbers(&steady["windows"]), edges: numbers(&steady["edges_unix"]) }
+    }
+
     /// The first and the last look within the last five, and how many operations there were between
     /// them; `None` if there were no two looks, or none.
     fn between_looks<'l>(&self, looks: &'l [Look]) -> Option<(&'l Look, &'l Look, f64)> {
