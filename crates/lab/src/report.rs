@@ -284,12 +284,15 @@ impl Counted {
     }
 }
 
+/// Whether the data were right and every request was answered as asked.
+fn is_good(counted: &Counted, gave_up: bool, verify: Option<&Verify>) -> bool {
+    counted.errors == 0 && !gave_up && verify.is_none_or(|verify| verify.wrong == 0)
+}
+
 impl Report {
     /// Whether the data were right and every request was answered as asked.
     pub fn is_good(&self) -> bool {
-        self.counted.errors == 0
-            && !self.gave_up
-            && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
+        is_good(&self.counted, self.gave_up, self.verify.as_ref())
     }
 }
 

@@ -427,6 +427,9 @@ fn a_job_file_asks_for_what_it_says_and_no_more() {
         notes.contains("direct means nothing here") && notes.contains("jobs.fio:10"),
         "{notes}"
     );
+    // The last job reads what nobody wrote.
+    assert!(notes.contains("found nothing but zeros"), "{notes}");
+    assert!(seen["looked"]["zeros"].as_u64() > Some(0), "{seen}");
     // What is not in the range was not written.
     let bytes = fs::read(here.join("disk")).unwrap();
     assert!(bytes[1 << 20..].iter().all(|byte| *byte == 0));
@@ -462,6 +465,72 @@ fn a_job_file_that_writes_is_kept_from_data_and_fills_what_it_touches() {
     let verified =
         jobs(here, "file:disk", "[j]\nrw=write\nverify=md5\n", &["--fill", "--overwrite"]);
     assert!(flat(&verified.stderr).contains("--fill: what a job verifies"));
+}
+
+#[test]
+fn a_signal_ends_a_job_file_with_what_its_stages_came_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let file = "[global]\nrw=read\nsize=64k\n[one]\n[two]\nstonewall\ntime_based\nruntime=600\n\
+        [three]\nstonewall\n";
+    fs::write(here.join("jobs.fio"), file).unwrap();
+    let mut command = plateway();
+    command.current_dir(here).env("XDG_STATE_HOME", here);
+    command.args(["bench", "null:1MiB", "--fio", "jobs.fio", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    let until = Instant::now() + common::HANG;
+    while !catches(pid, Signal::INT) {
+        assert!(Instant::now() < until, "it never watches signals");
+    }
+    // Whichever stage is interrupted, the third never runs.
+    kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let notes = seen["notes"].to_string();
+    assert!(
+        notes.contains("it was interrupted") && notes.contains("of 3 jobs did not run any more"),
+        "{notes}"
+    );
+    assert!(seen["by_job"].as_array().unwrap().len() < 3, "{seen}");
+}
+
+#[test]
+fn a_disk_that_does_not_answer_keeps_no_job_file_that_is_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("jobs.fio"), "[one]\nrw=read\nsize=64k\n[two]\nstonewall\n").unwrap();
+    let mut command = plateway();
+    command.current_dir(here).env("XDG_STATE_HOME", here);
+    // An hour: it is not waited for.
+    command.args(["bench", "delay:3600000000,ram:1MiB", "--fio", "jobs.fio", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    let until = Instant::now() + common::HANG;
+    while !catches(pid, Signal::INT) {
+        assert!(Instant::now() < until, "it never watches signals");
+    }
+    kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("did not answer any more"), "{why}");
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(seen["gave_up"] == true && seen["requests"] == 0, "{seen}");
+}
+
+#[test]
+fn reads_of_what_nobody_wrote_are_noted_where_a_disk_keeps_anything() {
+    let directory = tempfile::tempdir().unwrap();
+    let notes = |disk: &str, more: &[&str]| {
+        let report = report(directory.path(), &[&[disk], more].concat());
+        assert!(report["looked"]["reads"].as_u64() > Some(0), "{report}");
+        report["notes"].to_string()
+    };
+    assert!(notes("ram:1MiB", &[]).contains("found nothing but zeros"));
+    assert!(!notes("ram:1MiB", &["--fill"]).contains("zeros"));
+    assert!(!notes("null:1MiB", &[]).contains("zeros"));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Counted, CpuPerIo, Environment, Grouped, Verify, checked, row};
+use super::{Counted, CpuPerIo, Environment, Grouped, Verify, checked, is_good, row};
+use crate::load::Looked;
 
 /// The result of one `bench` of a job file.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +27,8 @@ pub struct JobsReport {
     #[serde(flatten)]
     pub counted: Counted,
     pub by_job: Vec<JobReport>,
+    /// Of a few reads, what they found.
+    pub looked: Looked,
     pub cpu_us_per_io: CpuPerIo,
     /// Of one CPU, how much each thread of the bench used at most in a stage.
     pub bench_thread_busy: Vec<f64>,
@@ -74,9 +77,7 @@ pub struct JobReport {
 impl JobsReport {
     /// Whether the data were right and every request was answered as asked.
     pub fn is_good(&self) -> bool {
-        self.counted.errors == 0
-            && !self.gave_up
-            && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
+        is_good(&self.counted, self.gave_up, self.verify.as_ref())
     }
 }
 

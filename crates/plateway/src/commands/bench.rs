@@ -341,18 +341,9 @@ fn report(
         environment: environment(session.driver()),
     };
     report.notes = notes(&report, &tally, plan, stopped);
-    let Looked { reads, zeros } = tally.looked;
-    // A disk that keeps nothing finds nothing.
-    if zeros > 0 && !matches!(args.disk.innermost(), DiskUri::Null { .. }) {
-        report.notes.push(format!(
-            "{zeros} of {reads} reads that were looked at found nothing but zeros: what nobody wrote may be read without the disk (--fill writes it first)"
-        ));
-    }
+    report.notes.extend(blank(&args.disk, tally.looked));
     if silent || outcome.gave_up {
-        report.notes.push(format!(
-            "{} did not answer any more: what came back until then is told",
-            args.disk
-        ));
+        report.notes.push(gone(&args.disk));
     }
     Measured { report, tally, stopped }
 }
@@ -366,9 +357,22 @@ fn notes(report: &Report, tally: &Tally, plan: &Plan, stopped: bool) -> Vec<Stri
         notes.push("it did not become steady: another run may give other figures".to_owned());
     }
     notes.extend(limit(&report.bench_thread_busy));
+    notes.extend(of_load(plan, tally));
+    if let Some(verify) = &report.verify
+        && (verify.checked, verify.wrong) == (0, 0)
+    {
+        notes.push("nothing could be checked: write with --verify first".to_owned());
+    }
+    notes
+}
+
+/// What to know of a load that did not do all that its plan says.
+fn of_load(plan: &Plan, tally: &Tally) -> Vec<String> {
+    let mut notes = Vec::new();
+    let seconds = tally.window().as_secs_f64();
     if let Some(rate) = plan.rate
-        && report.counted.seconds > 0.0
-        && report.counted.all.iops < rate as f64 * 0.99
+        && seconds > 0.0
+        && (tally.requests() as f64) < rate as f64 * seconds * 0.99
     {
         notes.push(format!("the disk did not keep up with {} a second", Grouped(rate)));
     }
@@ -376,18 +380,29 @@ fn notes(report: &Report, tally: &Tally, plan: &Plan, stopped: bool) -> Vec<Stri
         notes
             .push("memory was short at times: fewer requests were in flight than asked".to_owned());
     }
-    if report.range_bytes < plan.workload.range_bytes {
+    if plan.range_bytes() < plan.workload.range_bytes {
         notes.push(format!(
-            "only the first {} were used, as --verify keeps a record of each block",
-            ByteCount(report.range_bytes)
+            "only the first {} were used, as verifying keeps a record of each block",
+            ByteCount(plan.range_bytes())
         ));
     }
-    if let Some(verify) = &report.verify
-        && (verify.checked, verify.wrong) == (0, 0)
-    {
-        notes.push("nothing could be checked: write with --verify first".to_owned());
-    }
     notes
+}
+
+/// What to know of reads that found nothing, on a disk that keeps something.
+fn blank(disk: &DiskUri, looked: Looked) -> Option<String> {
+    let Looked { reads, zeros } = looked;
+    let keeps = !matches!(disk.innermost(), DiskUri::Null { .. });
+    (zeros > 0 && keeps).then(|| {
+        format!(
+            "{zeros} of {reads} reads that were looked at found nothing but zeros: what nobody wrote may be read without the disk (--fill writes it first)"
+        )
+    })
+}
+
+/// What to know of a disk that went silent.
+fn gone(disk: &DiskUri) -> String {
+    format!("{disk} did not answer any more: what came back until then is told")
 }
 
 /// Whether a thread of the bench may have been what limits.

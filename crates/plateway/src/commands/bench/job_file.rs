@@ -22,7 +22,8 @@ use lab::{Place, Progress};
 use super::super::environment::environment;
 use super::super::session::{Interrupt, Opening, Session};
 use super::{
-    Run, Work, busy, carry, filling, limit, picture, process_ns, target, what_failed, write,
+    Run, Work, blank, busy, carry, filling, gone, limit, of_load, picture, process_ns, target,
+    what_failed, write,
 };
 use crate::cli::BenchArgs;
 use crate::commands::{Ended, INTERRUPTED};
@@ -273,10 +274,7 @@ fn run_stage(
     sum.tally.follow(&together);
     add_run(session, stage, names, &run, sum);
     if run.silent || run.outcome.gave_up {
-        sum.notes.push(format!(
-            "{} did not answer any more: what came back until then is told",
-            args.disk
-        ));
+        sum.notes.push(gone(&args.disk));
     }
     Ok(())
 }
@@ -358,30 +356,11 @@ fn job_report(job: &Job, ready: &Ready, tally: &Tally, verified: &Verified) -> J
 
 /// What to know before believing the figures of a job.
 fn notes(job: &Job, ready: &Ready, tally: &Tally, stopped: bool) -> Vec<String> {
-    let (plan, mut notes) = (&ready.plan, Vec::new());
-    let name = &job.name;
-    let seconds = tally.window().as_secs_f64();
-    if let Some(rate) = plan.rate
-        && seconds > 0.0
-        && (tally.requests() as f64) < rate as f64 * seconds * 0.99
-    {
-        notes.push(format!("{name}: the disk did not keep up with {rate} a second"));
-    }
-    if tally.stalls > 0 && !plan.verify {
-        notes.push(format!(
-            "{name}: memory was short at times: fewer requests were in flight than asked"
-        ));
-    }
-    if plan.range_bytes() < plan.workload.range_bytes {
-        notes.push(format!(
-            "{name}: only the first {} were used, as verify keeps a record of each block",
-            ByteCount(plan.range_bytes())
-        ));
-    }
+    let mut notes = of_load(&ready.plan, tally);
     if tally.window() == Duration::ZERO && !stopped {
-        notes.push(format!("{name}: all of it was asked for before ramp_time was over"));
+        notes.push("all of it was asked for before ramp_time was over".to_owned());
     }
-    notes
+    notes.into_iter().map(|note| format!("{}: {note}", job.name)).collect()
 }
 
 /// The report of all jobs.
@@ -403,6 +382,7 @@ fn report(
         notes.push("it was interrupted: windows are shorter than asked".to_owned());
     }
     notes.extend(limit(&busy));
+    notes.extend(blank(&args.disk, tally.looked));
     let cpu_us_per_io =
         CpuPerIo { initiator: each(sum.process_ns), target: sum.target_ns.map(each) };
     let report = JobsReport {
@@ -419,6 +399,7 @@ fn report(
         gave_up,
         notes,
         environment: environment(session.driver()),
+        looked: tally.looked,
         counted,
     };
     Measured { report, tally, stopped }
