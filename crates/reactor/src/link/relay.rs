@@ -8,8 +8,8 @@
 //! own time of it, so that what this thread is late does not add up; it is sent as soon as its time
 //! has come, in order, as it came, with its tag. Frames wait in memory up to a bound of bytes each
 //! way. Dropped, and counted: what finds no room, what the ring had none for, what is longer than
-//! the MTU, and what has no checksum, since it never was on a wire. One that leaves much later than
-//! its time is counted, too. Units: bytes, `Duration`. Errors: an interface that is not there or
+//! the MTU, what has no checksum, since it never was on a wire, and what the other side has no room
+//! for. One that leaves much later than its time is counted, too. Units: bytes, `Duration`. Errors: an interface that is not there or
 //! goes down. It runs on the calling thread, ahead of all ordinary ones if the system lets it.
 
 use std::collections::VecDeque;
@@ -48,6 +48,8 @@ pub struct RelayCounts {
 const TURN: u32 = 64;
 /// How often is told what was done, at most.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
+/// No frame lies in a ring for so long.
+const AGE_MAX: Duration = Duration::from_secs(10);
 /// What a frame may be late at least before it counts so.
 const LATE_MIN: Duration = Duration::from_micros(200);
 
@@ -110,8 +112,8 @@ impl Side {
                 dropped += 1;
                 return;
             }
-            let age = Duration::from_nanos(clock.saturating_sub(came_ns)).min(delay);
-            dropped += u64::from(!other.push(now + (delay - age), slot.tag, slot.bytes));
+            let due = due(now, clock, came_ns, delay);
+            dropped += u64::from(!other.push(due, slot.tag, slot.bytes));
         });
         if std::mem::take(&mut self.ring.is_losing) {
             dropped += packet::take_drops(&self.socket);
@@ -129,12 +131,13 @@ impl Side {
                     counts.sent += 1;
                     counts.late += u64::from(over > late_after);
                 }
-                Err(Errno::AGAIN | Errno::NOBUFS) => {
+                Err(Errno::AGAIN) => {
                     self.is_full = true;
                     return Ok(());
                 }
-                // The way out is narrower than the way in.
-                Err(Errno::MSGSIZE) => counts.dropped += 1,
+                // What is behind the interface has no room, or it is narrower than the way in: as on a
+                // wire, the frame is lost. To wait for room would be to ask again and again.
+                Err(Errno::NOBUFS | Errno::MSGSIZE) => counts.dropped += 1,
                 Err(error) => {
                     let error = io::Error::from(error);
                     return Err(io::Error::new(error.kind(), format!("{}: {error}", self.name)));
@@ -144,6 +147,14 @@ impl Side {
         }
         Ok(())
     }
+}
+
+/// When a frame is to leave that came at `came_ns` by the clock, which says `clock` now: in the past, if
+/// it lay in the ring for longer than the delay. A clock that was set meanwhile is not believed.
+fn due(now: Instant, clock: u64, came_ns: u64, delay: Duration) -> Instant {
+    let age = Duration::from_nanos(clock.saturating_sub(came_ns));
+    let age = if age < AGE_MAX { age } else { Duration::ZERO };
+    (now + delay).checked_sub(age).unwrap_or(now)
 }
 
 /// Sleeps until a frame comes, one is due, there is room to send, or for so long.
@@ -243,6 +254,17 @@ mod tests {
         assert_eq!(waiting.front(), Some((now + ms * 2, &b"one"[..])));
         waiting.pop();
         assert_eq!(waiting.front(), Some((now + ms * 2, &b"other"[..])));
+    }
+
+    #[test]
+    fn a_frame_that_lay_in_the_ring_too_long_was_due_before() {
+        let (now, ms) = (Instant::now(), Duration::from_millis(1));
+        let clock = 1_000_000_000_000;
+        let due_of = |age: Duration| due(now, clock, clock - age.as_nanos() as u64, ms * 20);
+        assert_eq!(due_of(ms * 5), now + ms * 15);
+        assert_eq!(due_of(ms * 300), now - ms * 280, "so late it is already");
+        assert_eq!(due(now, clock, clock + 5, ms), now + ms, "the clock was set back");
+        assert_eq!(due(now, clock, 0, ms), now + ms, "or far ahead");
     }
 
     #[test]
