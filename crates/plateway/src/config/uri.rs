@@ -161,6 +161,17 @@ impl DiskUri {
         }
     }
 
+    /// Microseconds of CPU that its instruments burn for each request.
+    fn burn_us(&self) -> u64 {
+        match self {
+            DiskUri::Instrumented { instrument, inner } => {
+                let own = if let Instrument::Burn { us } = instrument { *us } else { 0 };
+                own.saturating_add(inner.burn_us())
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether two URIs lead to the same bytes, so that only one disk may own them.
     pub(crate) fn same_backing(&self, other: &DiskUri) -> bool {
         match (self.innermost(), other.innermost()) {

@@ -87,15 +87,16 @@ pub enum Instrument {
     /// for a slower medium, and shows what queue depth hides.
     Delay { us: u64 },
     /// `burn:US,URI`: every request costs its shard so many microseconds of CPU, at most
-    /// [`BURN_MAX_US`]. It stands for work that is known, and shows whether whoever measures charges
+    /// [`BURN_MAX_US`] with those of others around the same disk. It stands for work that is known, and shows whether whoever measures charges
     /// it to whom it belongs.
     Burn { us: u64 },
     /// `faulty:SEED,URI`: sometimes fails, sometimes is slow; see [`Faulty`](faulty) for the rates.
     Faulty { seed: u64 },
 }
 
-/// Nothing else has its turn while a request burns; nobody is to think that the shard hangs.
-pub const BURN_MAX_US: u64 = 10_000;
+/// Of all that stands around a disk together. Nothing else has its turn while a request burns, and a
+/// turn may have a hundred: nobody is to think that the shard hangs.
+pub const BURN_MAX_US: u64 = 1_000;
 
 /// An open disk.
 #[derive(Debug)]

@@ -86,8 +86,10 @@ impl Parser<'_> {
             "burn" => {
                 let at = body.clone();
                 let (us, inner) = self.instrument(body, "microseconds", nesting)?;
-                if us > BURN_MAX_US {
-                    let most = format!("at most {BURN_MAX_US} microseconds of CPU a request");
+                if us.saturating_add(inner.burn_us()) > BURN_MAX_US {
+                    let most = format!(
+                        "at most {BURN_MAX_US} microseconds of CPU a request, of all burn: together"
+                    );
                     let number = self.uri[at.clone()].find(',').unwrap_or(0);
                     return Err(self.expected(at.start..at.start + number, &most));
                 }

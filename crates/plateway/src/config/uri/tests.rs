@@ -235,7 +235,8 @@ impl Draw {
             around => DiskUri::Instrumented {
                 instrument: match around {
                     8 => Instrument::Delay { us: self.below(u64::MAX) },
-                    9 => Instrument::Burn { us: self.below(BURN_MAX_US + 1) },
+                    // All that are nested may burn so much together.
+                    9 => Instrument::Burn { us: self.below(BURN_MAX_US / NESTING_MAX as u64 + 1) },
                     _ => Instrument::Faulty { seed: self.below(u64::MAX) },
                 },
                 inner: Box::new(self.disk(nesting + 1)),
