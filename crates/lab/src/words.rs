@@ -25,6 +25,11 @@ impl Pattern {
         self.read_percent > 0
     }
 
+    /// Whether some of its requests trim.
+    pub fn trims(self) -> bool {
+        self.trim_percent > 0
+    }
+
     /// Whether some of its requests change what is there.
     pub fn writes(self) -> bool {
         self.read_percent < 100

@@ -1,7 +1,9 @@
 //! What an interface has counted: frames, bytes and drops, both ways, since it was made.
 //!
 //! They are read from `/sys/class/net/*/statistics` inside the interface's namespace, some
-//! interfaces at once. Errors: no such interface, or an answer that is no numbers.
+//! interfaces at once, by a program that is started there. While something is measured that would be
+//! measured, too: then they are read from `/proc/PID/net/dev` of a process that is there anyway
+//! ([`Counters::seen_by`]). Errors: no such interface, or an answer that is no numbers.
 
 use crate::error::{Error, Result};
 use crate::interface::Interface;
@@ -38,6 +40,43 @@ impl Counters {
     fn of(values: [u64; 6]) -> Self {
         let [rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped] = values;
         Self { rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped }
+    }
+
+    /// Those of an interface of the network in which a process is; `None` if it has no such one, as
+    /// before it has entered, or is over.
+    pub fn seen_by(pid: u32, interface: &str) -> Option<Self> {
+        Self::find(&std::fs::read_to_string(format!("/proc/{pid}/net/dev")).ok()?, interface)
+    }
+
+    /// In a line `NAME: ` and, of what was received, bytes, packets, errors, drops and four more; then
+    /// the same of what was sent (proc_pid_net(5)).
+    fn find(text: &str, interface: &str) -> Option<Self> {
+        let of = |line: &'_ str| {
+            let (name, numbers) = line.split_once(':')?;
+            (name.trim() == interface).then(|| numbers.to_owned())
+        };
+        let numbers = text.lines().find_map(of)?;
+        let numbers: Option<Vec<u64>> =
+            numbers.split_whitespace().map(|word| word.parse().ok()).collect();
+        let &[
+            rx_bytes,
+            rx_packets,
+            _,
+            rx_dropped,
+            _,
+            _,
+            _,
+            _,
+            tx_bytes,
+            tx_packets,
+            _,
+            tx_dropped,
+            ..,
+        ] = numbers?.as_slice()
+        else {
+            return None;
+        };
+        Some(Self { rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped })
     }
 
     /// Reads those of so many interfaces, a number a line; nothing if these are not all.
@@ -91,6 +130,23 @@ mod tests {
         for (text, interfaces) in [("1\n2\n", 1), (text, 1), ("1\n2\n3\n4\n5\nx\n", 1), ("", 1)] {
             assert_eq!(Counters::parse(text, interfaces), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_process_shows_the_interfaces_of_its_network() {
+        let text = "Inter-|   Receive |  Transmit\n face |bytes packets|bytes\n\
+            lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  eth1:100 200 0 7 0 0 0 0 300 400 0 9 0 0 0 0\n";
+        let seen = Counters::find(text, "eth1").unwrap();
+        assert_eq!(seen, Counters::of([200, 100, 7, 400, 300, 9]));
+        assert_eq!(Counters::find(text, "lo").unwrap(), Counters::of([2, 1, 4, 10, 9, 12]));
+        for (text, name) in
+            [(text, "eth"), ("eth1: 1 2 3", "eth1"), ("eth1: x", "eth1"), ("", "lo")]
+        {
+            assert_eq!(Counters::find(text, name), None, "{text:?}");
+        }
+        let own = std::process::id();
+        assert!(Counters::seen_by(own, "lo").is_some() && Counters::seen_by(own, "none").is_none());
+        assert!(Counters::seen_by(u32::MAX, "lo").is_none());
     }
 
     #[test]

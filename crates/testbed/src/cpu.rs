@@ -36,6 +36,29 @@ pub fn idle_ns() -> Vec<u64> {
     (0..count).map(|cpu| cpus.get(&cpu).map_or(0, |times| times.idle * TICK_NS)).collect()
 }
 
+/// What a machine's host took of some CPUs, by two looks at `/proc/stat` alone.
+#[derive(Clone, Debug)]
+pub struct Steal(BTreeMap<usize, CpuTimes>);
+
+impl Steal {
+    pub fn now() -> Result<Self> {
+        let system = |source| Error::System { doing: "read /proc/stat".into(), source };
+        Ok(Self(cpu_times(&fs::read_to_string("/proc/stat").map_err(system)?)))
+    }
+
+    /// The largest share that was taken of one of these CPUs until a later look.
+    pub fn until(&self, later: &Self, cpus: &[usize]) -> f64 {
+        let share = |cpu: &usize| {
+            let (before, after) = (self.0.get(cpu)?, later.0.get(cpu)?);
+            let since = |of: fn(&CpuTimes) -> u64| of(after).saturating_sub(of(before));
+            let steal = since(|times| times.steal);
+            let all = steal + since(|times| times.busy) + since(|times| times.idle);
+            (all > 0).then(|| steal as f64 / all as f64)
+        };
+        cpus.iter().filter_map(share).fold(0.0, f64::max)
+    }
+}
+
 /// What all CPUs and all tasks have done so far.
 #[derive(Clone, Debug)]
 pub struct CpuLook {
@@ -60,6 +83,8 @@ pub struct CpuUse {
     pub busy: f64,
     /// The share in which something was to run, and the machine's host ran something else.
     pub steal: f64,
+    /// The share of interrupts, as far as the kernel counts them apart from the tasks that they meet.
+    pub interrupts: f64,
     /// Who ran, most first.
     pub by_task: Vec<TaskUse>,
 }
@@ -150,7 +175,8 @@ impl CpuLook {
         }
         let share = |part: u64| part as f64 / ticks as f64;
         let by_task = self.tasks_until(later, cpu, window);
-        Ok(CpuUse { busy: share(busy), steal: share(steal), by_task })
+        let interrupts = share(after.interrupts.saturating_sub(before.interrupts));
+        Ok(CpuUse { busy: share(busy), steal: share(steal), interrupts, by_task })
     }
 
     fn tasks_until(&self, later: &Self, cpu: usize, window: Duration) -> Vec<TaskUse> {
@@ -177,9 +203,9 @@ impl CpuUse {
         (self.busy - tasks).max(0.0)
     }
 
-    /// How much busier it was than when nobody did anything for us.
-    pub fn busy_beyond(&self, idle: &Self) -> f64 {
-        (self.busy - idle.busy).max(0.0)
+    /// The share of tasks that ended within the window, or that this process is not shown.
+    pub fn ended(&self) -> f64 {
+        (self.without_tasks() - self.interrupts).max(0.0)
     }
 
     /// The share that the threads of a process ran.
@@ -192,6 +218,8 @@ impl CpuUse {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CpuTimes {
     busy: u64,
+    /// Of that, of interrupts.
+    interrupts: u64,
     idle: u64,
     steal: u64,
 }
@@ -224,8 +252,9 @@ fn cpu_times(text: &str) -> BTreeMap<usize, CpuTimes> {
             return None;
         };
         // Idle while a disk works is idle.
-        let times =
-            CpuTimes { busy: user + nice + system + irq + softirq, idle: idle + iowait, steal };
+        let interrupts = irq + softirq;
+        let busy = user + nice + system + interrupts;
+        let times = CpuTimes { busy, interrupts, idle: idle + iowait, steal };
         Some((cpu, times))
     };
     text.lines().filter_map(line).collect()
@@ -315,8 +344,19 @@ mod tests {
                     cpu2 0 0 0 7 0 0 0 0 0 0\ncpu3 1 2\nintr 5\ncpux 1 1 1 1 1 1 1 1\n";
         let seen = cpu_times(text);
         assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(seen[&0], CpuTimes { busy: 103, idle: 24, steal: 128 });
-        assert_eq!(seen[&2], CpuTimes { busy: 0, idle: 7, steal: 0 });
+        assert_eq!(seen[&0], CpuTimes { busy: 103, interrupts: 96, idle: 24, steal: 128 });
+        assert_eq!(seen[&2], CpuTimes { busy: 0, interrupts: 0, idle: 7, steal: 0 });
+    }
+
+    #[test]
+    fn what_the_host_takes_most_of_one_cpu_is_told() {
+        let times = |busy, idle, steal| CpuTimes { busy, interrupts: 0, idle, steal };
+        let before = Steal(BTreeMap::from([(0, times(0, 0, 0)), (1, times(0, 0, 5))]));
+        let after = Steal(BTreeMap::from([(0, times(50, 49, 1)), (1, times(10, 85, 10))]));
+        let most = |cpus: &[usize]| before.until(&after, cpus);
+        assert_eq!((most(&[0]), most(&[0, 1]), most(&[7])), (0.01, 0.05, 0.0));
+        assert_eq!(before.until(&before, &[0, 1]), 0.0);
+        assert!(Steal::now().is_ok());
     }
 
     #[test]
@@ -347,12 +387,12 @@ mod tests {
         let at = Instant::now();
         let before = look(
             at,
-            CpuTimes { busy: 100, idle: 50, steal: 10 },
+            CpuTimes { busy: 100, interrupts: 5, idle: 50, steal: 10 },
             &[(10, 1, 1, 500), (11, 1, 1, 7), (12, 1, 0, 7), (13, 1, 1, 900_000_000)],
         );
         let after = look(
             at + Duration::from_secs(2),
-            CpuTimes { busy: 250, idle: 80, steal: 30 },
+            CpuTimes { busy: 250, interrupts: 25, idle: 80, steal: 30 },
             // One ran, one did not, one ran elsewhere, one has another's number, one is new.
             &[
                 (10, 1, 1, 500 + 600_000_000),
@@ -369,9 +409,7 @@ mod tests {
         assert_eq!((seen.by_task[1].pid, seen.by_task[1].name.as_str()), (2, "t20"));
         assert!((seen.of_process(1) - 0.4).abs() < 1e-9);
         assert!((seen.without_tasks() - 0.15).abs() < 1e-9);
-        let idle = CpuUse { busy: 0.05, ..CpuUse::default() };
-        assert!((seen.busy_beyond(&idle) - 0.7).abs() < 1e-9);
-        assert_eq!(idle.busy_beyond(&seen), 0.0);
+        assert!((seen.interrupts - 0.1).abs() < 1e-9 && (seen.ended() - 0.05).abs() < 1e-9);
         let none = before.until(&after, 0).unwrap_err().to_string();
         assert_eq!(none, "the use of a CPU: expected a CPU of this machine, found \"0\"");
         let error = before.until(&before, 1).unwrap_err().to_string();

@@ -25,7 +25,7 @@ pub mod receiving;
 mod tool;
 
 pub use counters::Counters;
-pub use cpu::{CpuLook, CpuUse};
+pub use cpu::{CpuLook, CpuUse, Steal};
 pub use error::{Error, Result};
 pub use interface::Interface;
 pub use namespaces::{Folder, Namespace, Namespaces, allowed};

@@ -70,6 +70,9 @@ impl SteadyState {
     }
 }
 
+/// A trial from one of whose CPUs the machine's host took more than this share is unsteady, whatever
+/// its windows are.
+pub const STEAL_MAX: f64 = 0.02;
 /// SNIA's measurement window, in windows of ours.
 pub const WINDOWS: usize = 5;
 /// The windows after which a trial is given up.

@@ -122,12 +122,17 @@ pub(super) fn remarks(experiment: &Experiment, abilities: Option<&Abilities>) ->
     let mut lines: Vec<String> = Vec::new();
     for path in experiment.cells().iter().filter_map(|cell| cell.path) {
         let path = &experiment.paths[path];
-        let what = match (path.kind, road::is_relayed(path, abilities)) {
-            (_, true) => "a relay of the lab's own delays on the far end's last CPU",
-            (PathKind::Nat, false) => "its gateway is on the ends' CPUs",
-            (kind, false) if kind.has_core() => "its routers are on the ends' last CPUs",
-            _ => continue,
+        let between = match path.kind {
+            PathKind::Nat => Some("its gateway is on the ends' CPUs"),
+            kind => kind.has_core().then_some("its routers are on the ends' last CPUs"),
         };
+        let relay = road::is_relayed(path, abilities)
+            .then_some("a relay of the lab's own delays on the far end's last CPU");
+        let what: Vec<&str> = relay.into_iter().chain(between).collect();
+        if what.is_empty() {
+            continue;
+        }
+        let what = what.join(", and ");
         let line = format!(
             "path {}: {what}, so that what an end costs is not told, only what all of it does\n",
             path.name

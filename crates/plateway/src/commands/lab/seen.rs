@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lab::plan::{Backing, Cell, Measure, Measures, TrialOutcome};
-use lab::statistics::steady::WINDOWS;
+use lab::statistics::steady::{STEAL_MAX, WINDOWS};
 use serde::Serialize;
 use serde_json::Value;
 use testbed::{Counters, CpuLook};
@@ -21,8 +21,6 @@ use super::road::{self, NEAR, Road};
 use super::served::Served;
 use super::trial::{Lab, tell};
 
-/// A trial from whose CPUs the machine's host took more than this is unsteady.
-const STEAL_MAX: f64 = 0.02;
 /// Above this share of a CPU, others work on an end's CPUs: before anything runs, or in a trial.
 const OTHERS_MAX: f64 = 0.1;
 /// From here on the client may be what limits.
@@ -73,8 +71,10 @@ pub(super) struct End {
     pub(super) cpu_us_per_op: Option<f64>,
     /// Of all its CPUs together.
     pub(super) busy: f64,
+    /// What the machine's host took of the CPU of which it took most.
     pub(super) steal: f64,
-    /// What programs used that are neither ours nor the kernel's.
+    /// What programs used that are neither ours nor the kernel's, or ended meanwhile, of the CPU of
+    /// which they used most.
     pub(super) others: f64,
     /// Names of tasks with their shares, most first.
     pub(super) by_task: Vec<(String, f64)>,
@@ -83,8 +83,11 @@ pub(super) struct End {
 /// The share of its CPUs that an end uses by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Idle {
+    /// Of all its CPUs together.
     pub(super) near: f64,
     pub(super) far: f64,
+    /// Of that CPU of either end which is the busiest.
+    most: f64,
 }
 
 impl Idle {
@@ -96,12 +99,16 @@ impl Idle {
         let busy = |cpus: &[usize]| -> miette::Result<f64> {
             Ok(used(&before, &after, cpus, &Ours::default())?.busy)
         };
-        Ok(Idle { near: busy(&ends.near)?, far: busy(&ends.far)? })
+        let mut most: f64 = 0.0;
+        for cpu in ends.near.iter().chain(&ends.far) {
+            most = most.max(busy(&[*cpu])?);
+        }
+        Ok(Idle { near: busy(&ends.near)?, far: busy(&ends.far)?, most })
     }
 
     /// Whether so little runs there that what is beyond it is ours.
     pub(super) fn is_quiet(self) -> bool {
-        self.near <= OTHERS_MAX && self.far <= OTHERS_MAX
+        self.most <= OTHERS_MAX
     }
 }
 
@@ -129,7 +136,8 @@ impl Lab<'_> {
         let number = |name: &str| said["looked"][name].as_u64().unwrap_or(0);
         let (reads, zeros) = (number("reads"), number("zeros"));
         let is_null = self.experiment.systems[cell.system].backing == Some(Backing::Null);
-        if is_null || zeros as f64 <= reads as f64 * ZEROS_MAX {
+        // What the load itself trims reads as zeros.
+        if is_null || cell.load.pattern.trims() || zeros as f64 <= reads as f64 * ZEROS_MAX {
             return Ok(());
         }
         Err(miette::miette!(
@@ -182,7 +190,8 @@ impl Lab<'_> {
         let end = |cpus: &[usize], idle: f64| -> miette::Result<End> {
             let mut end = used(&from.cpu, &to.cpu, cpus, &ours)?;
             let own = (end.busy - idle).max(0.0) * seconds * 1e6 / ops;
-            end.cpu_us_per_op = self.idle.is_quiet().then_some(own);
+            let is_ours = self.idle.is_quiet() && end.others <= OTHERS_MAX;
+            end.cpu_us_per_op = is_ours.then_some(own);
             Ok(end)
         };
         seen.near = Some(end(&self.ends.near, self.idle.near)?);
@@ -284,23 +293,21 @@ impl<'a> Looks<'a> {
         self.trouble.map_or(Ok(self.seen), Err)
     }
 
-    /// Looks if it is time; so much of it has gone by.
-    pub(super) fn look(&mut self, spent: Duration) {
+    /// Looks if it is time; the load is this process, and so much of it has gone by.
+    pub(super) fn look(&mut self, pid: u32, spent: Duration) {
         if self.trouble.is_some() || spent < self.every * self.seen.len() as u32 {
             return;
         }
-        match self.now() {
+        match self.now(pid) {
             Ok(look) => self.seen.push(look),
             Err(error) => self.trouble = Some(tell(error)),
         }
     }
 
-    fn now(&self) -> testbed::Result<Look> {
-        let (counters, core) = match self.road {
-            Some(road) => (Some(road.near().interface(NEAR).counters()?), road.core_counters()?),
-            None => (None, None),
-        };
+    fn now(&self, pid: u32) -> testbed::Result<Look> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let counters = self.road.and_then(|_| Counters::seen_by(pid, NEAR));
+        let core = self.road.and_then(Road::core_counters);
         Ok(Look { at, cpu: CpuLook::now()?, counters, core })
     }
 }
@@ -361,17 +368,20 @@ pub(super) fn used(
     let mut tasks: BTreeMap<String, f64> = BTreeMap::new();
     for cpu in cpus {
         let seen = before.until(after, *cpu).map_err(tell)?;
+        let mut others = seen.ended();
         // Who looks is not what is looked at.
         end.busy += (seen.busy - seen.of_process(own)).max(0.0);
-        end.steal += seen.steal;
+        end.steal = end.steal.max(seen.steal);
         for task in seen.by_task.iter().filter(|task| task.pid != own) {
             if !after.is_ours(task.pid, &ours.networks) {
-                end.others += task.share;
+                others += task.share;
             }
             let name = ours.between.get(&task.pid).map_or(&*task.name, |name| *name);
             *tasks.entry(name.to_owned()).or_default() += task.share;
         }
-        *tasks.entry("interrupts".to_owned()).or_default() += seen.without_tasks();
+        end.others = end.others.max(others);
+        *tasks.entry("interrupts".to_owned()).or_default() += seen.without_tasks() - seen.ended();
+        *tasks.entry("what ended".to_owned()).or_default() += seen.ended();
     }
     end.by_task = tasks.into_iter().collect();
     end.by_task.sort_by(|a, b| b.1.total_cmp(&a.1));

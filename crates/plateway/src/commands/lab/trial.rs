@@ -88,6 +88,9 @@ impl Lab<'_> {
             (_, None) => return Err(miette::miette!("{} is reached over no path", system.name)),
         };
         let mut done = self.measure_filled(cell, &uri, road.as_ref());
+        if let (Some(road), Err(_)) = (&mut road, &done) {
+            road.is_up()?;
+        }
         if let (Some(road), Ok((_, seen))) = (&mut road, &mut done) {
             let judged = road.judge()?;
             seen.lost_share = judged.lost_share;
@@ -112,7 +115,7 @@ impl Lab<'_> {
         loop {
             let mut command = self.bench(cell, &target.uri, road)?;
             command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
-            match self.finish(command, far::START, |_| {}) {
+            match self.finish(command, far::START, |_, _| {}) {
                 Ok(_) => return Ok(()),
                 Err(why) if Instant::now() > end => return Err(why),
                 Err(_) => running.is_up(&target.start[0])?,
@@ -171,10 +174,10 @@ impl Lab<'_> {
         &self,
         command: Command,
         limit: Duration,
-        mut look: impl FnMut(Duration),
+        mut look: impl FnMut(u32, Duration),
     ) -> miette::Result<Value> {
-        let ended = load::watch(command, limit, |_, spent| {
-            look(spent);
+        let ended = load::watch(command, limit, |pid, spent| {
+            look(pid, spent);
             self.interrupt.flow()
         })
         .map_err(tell)?;
@@ -203,7 +206,7 @@ impl Lab<'_> {
         let limit = self.experiment.warm_up + window * (WINDOWS_MAX as u32 + 1) + SLACK;
         // Twice a window: of the last five, nine tenths lie between two looks at least.
         let mut looks = Looks::new(window / 2, road);
-        let said = self.finish(command, limit, |spent| looks.look(spent))?;
+        let said = self.finish(command, limit, |pid, spent| looks.look(pid, spent))?;
         self.judge(cell, said, &looks.end()?, road)
     }
 }
