@@ -40,17 +40,19 @@ fn check(text: &str, mistakes: &Mistakes) {
     assert!(mistakes.lines().all(|line| line.starts_with("a.fio:")));
 }
 
-fn ask(Ready { plan, extent }: &Ready, disk: &Disk) {
-    assert!(extent.0 < extent.1 && extent.1 <= disk.bytes);
-    let workload = &plan.workload;
-    for clone in 0..plan.jobs.min(CLONES) {
-        let part = workload.part(clone, plan.jobs, plan.verify);
+fn ask(Ready { plan, ranges }: &Ready, disk: &Disk) {
+    assert!(!ranges.is_empty() && ranges.is_sorted());
+    assert!(ranges.iter().all(|(from, to)| from < to && *to <= disk.bytes), "{ranges:?}");
+    let (workload, jobs) = (&plan.workload, plan.jobs_carried());
+    for clone in 0..jobs.min(CLONES) {
+        let part = workload.part(clone, jobs, plan.verify);
         let mut stream = Stream::new(workload, part, u64::from(clone), 1);
         for _ in 0..DRAWS {
             let draw = stream.draw();
             let unit = u64::from(workload.block_bytes);
             let offset = workload.offset_bytes + (part.first + draw.block) * unit;
-            assert!(offset >= extent.0 && offset + u64::from(draw.bytes) <= extent.1, "{draw:?}");
+            let end = offset + u64::from(draw.bytes);
+            assert!(ranges.iter().any(|(from, to)| offset >= *from && end <= *to), "{draw:?}");
             assert!(offset.is_multiple_of(disk.block_bytes.into()));
             assert!(draw.bytes > 0 && draw.bytes.is_multiple_of(disk.block_bytes));
             assert!(draw.bytes <= workload.request_bytes_max());

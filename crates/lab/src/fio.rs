@@ -34,6 +34,8 @@ pub struct JobFile {
     notes: Vec<String>,
 }
 
+/// Notes on a file that somebody reads.
+const NOTES_MAX: usize = 100;
 /// Jobs of a file at most, and clones of all jobs of a stage together.
 pub const JOBS_MAX: usize = 128;
 
@@ -54,6 +56,7 @@ impl JobFile {
         }
         notes.sort();
         notes.dedup();
+        notes.truncate(NOTES_MAX);
         let place =
             |(at, note): (usize, String)| format!("{name}:{}: {note}", place_of(text, at).0);
         let mut notes: Vec<String> = notes.into_iter().map(place).collect();

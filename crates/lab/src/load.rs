@@ -29,7 +29,7 @@ use block::{Account, Buffer, Extent, Instant, Operation, Outcome};
 
 use crate::guest::{Desk, Guest, Phase, Place, Progress};
 use crate::stamp;
-use crate::workload::{Draw, Kind, Part, Stream, Workload};
+use crate::workload::{Draw, Kind, Part, Sharing, Stream, Workload};
 use due::Due;
 use ledger::{Judgement, Ledger};
 pub use ledger::{LEDGER_BLOCKS_MAX, Mismatch, Verified};
@@ -92,6 +92,13 @@ impl Plan {
             true => range_bytes.min(LEDGER_BLOCKS_MAX * u64::from(block_bytes)),
             false => range_bytes,
         }
+    }
+
+    /// Jobs that there are: those that verify need a block of their own each.
+    pub fn jobs_carried(&self) -> u32 {
+        let is_cut = self.verify && !matches!(self.workload.sharing, Sharing::Steps(_));
+        let blocks = self.range_bytes() / u64::from(self.workload.block_bytes);
+        if is_cut { u64::from(self.jobs).min(blocks) as u32 } else { self.jobs }
     }
 }
 
@@ -160,12 +167,9 @@ impl Load {
         progress: Arc<Progress>,
     ) -> Load {
         plan.workload.range_bytes = plan.range_bytes();
-        let workload = &plan.workload;
-        assert!(workload.blocks() > 0, "a range of {} bytes", workload.range_bytes);
-        if plan.verify && workload.blocks() < u64::from(plan.jobs) {
-            // Parts of their own need a block each.
-            plan.jobs = workload.blocks() as u32;
-        }
+        let range_bytes = plan.workload.range_bytes;
+        assert!(plan.workload.blocks() > 0, "a range of {range_bytes} bytes");
+        plan.jobs = plan.jobs_carried();
         let numbers = (first..plan.jobs).step_by(step.max(1));
         let jobs: Vec<Job> = numbers.map(|number| Job::new(&plan, number)).collect();
         let mut load = Load {

@@ -123,10 +123,17 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
+/// Letters of the longest word that anybody knows, and then some.
+const WORD_MAX: usize = 64;
+
 /// The candidate that was probably meant: the fewest edits away, and no more than a third of the
 /// word (at least one). The rule of the configuration.
 fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let length = word.chars().count();
+    // What is as long as no word is near to none.
+    if length > WORD_MAX {
+        return None;
+    }
     let limit = if length < 2 { 0 } else { (length / 3).max(1) };
     candidates
         .map(|candidate| (strsim::osa_distance(&word.to_lowercase(), candidate), candidate))

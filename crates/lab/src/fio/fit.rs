@@ -6,7 +6,6 @@
 //! other verifies.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::job::{Job, used};
 use super::values::{Amount, TIME_MAX};
@@ -31,13 +30,32 @@ pub struct Disk {
 pub struct Ready {
     /// What its clones do, all together.
     pub plan: Plan,
-    /// Bytes of the disk that they touch at most: where these begin and end.
-    pub extent: (u64, u64),
+    /// Bytes of the disk that they touch at most, in whole requests: where each clone's begin and end,
+    /// in this order; of clones that share theirs, once.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+impl Ready {
+    /// Whether both may touch the same byte.
+    fn meets(&self, other: &Ready) -> bool {
+        let (mut own, mut theirs) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
+        while let (Some(one), Some(two)) = (own.peek(), theirs.peek()) {
+            if one.0 < two.1 && two.0 < one.1 {
+                return true;
+            }
+            // The one that ends first meets none of those behind.
+            if one.1 < two.1 {
+                own.next()
+            } else {
+                theirs.next()
+            };
+        }
+        false
+    }
 }
 
 pub(super) fn fit(jobs: &[Job], disk: &Disk, mistakes: &mut Vec<Mistake>) -> Vec<Ready> {
-    let verifies = jobs.iter().any(|job| job.verify);
-    let each = |job| Fitting { job, disk, mistakes: &mut *mistakes }.ready(verifies);
+    let each = |job| Fitting { job, disk, mistakes: &mut *mistakes }.ready();
     let ready: Vec<Option<Ready>> = jobs.iter().map(each).collect();
     let all: Vec<Ready> = ready.iter().flatten().cloned().collect();
     if all.len() == jobs.len() {
@@ -52,8 +70,7 @@ pub(super) fn fit(jobs: &[Job], disk: &Disk, mistakes: &mut Vec<Mistake>) -> Vec
 fn spoilers(jobs: &[Job], all: &[Ready], mistakes: &mut Vec<Mistake>) {
     for (job, own) in jobs.iter().zip(all).filter(|(job, _)| job.verify) {
         for (other, theirs) in jobs.iter().zip(all) {
-            let meet = own.extent.0 < theirs.extent.1 && theirs.extent.0 < own.extent.1;
-            if job.span == other.span || !meet || !other.pattern.writes() {
+            if job.span == other.span || !other.pattern.writes() || !own.meets(theirs) {
                 continue;
             }
             let alike = other.verify && other.block() == job.block();
@@ -110,17 +127,27 @@ impl Fitting<'_> {
         None
     }
 
-    fn ready(&mut self, verifies: bool) -> Option<Ready> {
+    fn ready(&mut self) -> Option<Ready> {
         let (job, disk) = (self.job, self.disk);
         let Workload { block_bytes, sizes, .. } = self.sizes()?;
         let block = disk.block_bytes;
         let offset = self.bytes(&job.offset, "offset", block, 0)?;
         let step = self.bytes(&job.offset_increment, "offset_increment", block_bytes, 0)?;
+        if let (0, Some((Amount::Percent(percent @ 1..), span))) = (step, &job.offset_increment) {
+            let message = format!(
+                "offset_increment: expected at least a request of {block_bytes} bytes, seen {percent}% of {} bytes",
+                disk.bytes
+            );
+            return self.wrong(span, message, "a larger share, or bytes");
+        }
         let behind = step.saturating_mul(u64::from(job.numjobs - 1));
         let rest = disk.bytes.saturating_sub(offset).saturating_sub(behind);
         let range_bytes = match &job.size {
             // To fio, all of a disk is what lies behind the offset.
             None | Some((Amount::Percent(100), _)) => rest,
+            share @ Some((Amount::Percent(_), _)) => {
+                self.bytes(share, "size", block_bytes, rest)?
+            }
             some => self.bytes(some, "size", 1, rest)?,
         };
         let span = job.size.as_ref().or(job.offset.as_ref()).map_or(&job.span, |(_, span)| span);
@@ -164,11 +191,15 @@ impl Fitting<'_> {
             offset_bytes: offset,
             range_bytes,
         };
-        let extent = (offset, offset + behind + range_bytes);
-        Some(Ready { plan: self.plan(workload, verifies), extent })
+        // What is left behind the last whole request is never asked for.
+        let whole = range_bytes / u64::from(block_bytes) * u64::from(block_bytes);
+        let clones = if step > 0 { u64::from(job.numjobs) } else { 1 };
+        let ranges =
+            (0..clones).map(|clone| offset + clone * step).map(|from| (from, from + whole));
+        Some(Ready { ranges: ranges.collect(), plan: self.plan(workload) })
     }
 
-    fn plan(&self, workload: Workload, verifies: bool) -> Plan {
+    fn plan(&self, workload: Workload) -> Plan {
         let job = self.job;
         let mut plan = Plan {
             jobs: job.numjobs,
@@ -181,13 +212,13 @@ impl Fitting<'_> {
             sync: job.sync,
             fsync: job.fsync,
             verify: job.verify,
-            // What another job verifies must be whole.
-            whole: verifies,
+            // What another job verifies it never writes.
+            whole: false,
             seed: self.disk.seed,
             draws: job.draws,
             workload,
         };
-        if !(job.time_based && job.runtime > Some(Duration::ZERO)) {
+        if !job.time_based {
             // What is left behind the last whole block is never asked for.
             let unit = u64::from(plan.workload.block_bytes);
             let once = plan.range_bytes() / unit * unit;

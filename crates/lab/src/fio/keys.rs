@@ -4,8 +4,6 @@
 //! A key that is in none of these lists is unknown. Errors: a key that is refused or unknown, a value
 //! that is not what its key takes.
 
-use strsim::osa_distance;
-
 use super::text::Section;
 use super::values::{self, Expected, Value};
 use crate::mistake::{Mistake, Span};
@@ -465,19 +463,12 @@ fn give(section: &mut Section, name: &'static str, given: Given) {
 }
 
 fn unknown(name: &str, span: &Span) -> Mistake {
-    let message = format!("{name:?} is no key of a job file");
     let known = table().into_iter().filter(|(_, standing, _)| *standing == Standing::Understood);
-    let limit = (name.chars().count() / 3).max(1);
-    let near = known.clone().map(|(key, ..)| (osa_distance(&name.to_lowercase(), key), key));
-    // What is no word at all is near to nothing.
-    let near = near.filter(|(distance, _)| *distance <= limit && name.len() < 64).min();
-    match near {
-        Some((_, meant)) => Mistake::at(span, message).help(format!("did you mean {meant}?")),
-        None => {
-            let all: Vec<&str> = known.map(|(key, ..)| key).collect();
-            Mistake::at(span, message).help(format!("understood are {}", all.join(", ")))
-        }
-    }
+    Mistake::at(span, format!("{name:?} is no key of a job file")).meant(
+        name,
+        known.map(|(key, ..)| key),
+        "understood",
+    )
 }
 
 /// A note on the keys that were accepted and mean nothing here.

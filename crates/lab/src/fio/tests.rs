@@ -183,11 +183,13 @@ fn rates_are_of_each_clone_and_each_kind() {
 fn clones_work_where_fio_s_do() {
     let steps = on("[j]\nsize=1m\noffset=4m\noffset_increment=2m\nnumjobs=4");
     assert_eq!(steps[0].plan.workload.sharing, Sharing::Steps(2 << 20));
-    assert_eq!(steps[0].extent, (4 << 20, 11 << 20));
+    assert_eq!(extent(&steps[0]), (4 << 20, 11 << 20));
     let part = on("[j]\nsize=25%\noffset=50%\nbs=12k");
-    assert_eq!(part[0].extent, (1 << 29, (1 << 29) + (1 << 28)));
+    // A quarter of the disk, in whole requests.
+    let quarter = (1 << 28) / (12 << 10) * (12 << 10);
+    assert_eq!(extent(&part[0]), (1 << 29, (1 << 29) + quarter));
     let rest = on("[j]\nsize=100%\noffset=1m");
-    assert_eq!(rest[0].extent, (1 << 20, 1 << 30));
+    assert_eq!(extent(&rest[0]), (1 << 20, 1 << 30));
 }
 
 #[test]
@@ -240,6 +242,11 @@ fn what_does_not_lie_on_the_disk_is_said_at_its_line() {
     assert_eq!(both.lines().count(), 2, "all at once: {both}");
 }
 
+/// Where the ranges of a job begin and end, all together.
+fn extent(ready: &Ready) -> (u64, u64) {
+    (ready.ranges.first().unwrap().0, ready.ranges.last().unwrap().1)
+}
+
 #[test]
 fn nobody_writes_where_another_verifies() {
     let verifies = "[v]\nrw=write\nverify=crc32c\nsize=1m\n";
@@ -256,8 +263,38 @@ fn nobody_writes_where_another_verifies() {
         let said = said_on(&format!("{verifies}{other}")).join("\n");
         assert!(if is_good { said == "nothing" } else { said.contains(wrong) }, "{other}: {said}");
     }
-    let whole = on(&format!("{verifies}[w]\nrw=write\noffset=1m"));
-    assert!(whole.iter().all(|ready| ready.plan.whole), "what a verifying job may meet is whole");
+    // Clones with gaps between them do not write in the gaps.
+    let gaps = "[v]\nrw=write\nverify=crc32c\nsize=4k\nnumjobs=3\noffset_increment=64k\n";
+    for (offset, is_good) in
+        [("0", false), ("4k", true), ("60k", true), ("64k", false), ("128k", false)]
+    {
+        let said = said_on(&format!("{gaps}[w]\nrw=write\nsize=4k\noffset={offset}")).join("\n");
+        assert!(if is_good { said == "nothing" } else { said.contains(wrong) }, "{offset}: {said}");
+    }
+}
+
+#[test]
+fn ranges_are_of_whole_requests_and_of_each_clone() {
+    let ranges = |keys: &str| on(&format!("[j]\n{keys}"))[0].ranges.clone();
+    assert_eq!(ranges("bs=64k\nsize=100k"), [(0, 64 << 10)]);
+    assert_eq!(
+        ranges("size=4k\nnumjobs=3\noffset_increment=1m\noffset=8k"),
+        [
+            (8 << 10, 12 << 10),
+            ((1 << 20) + (8 << 10), (1 << 20) + (12 << 10)),
+            ((2 << 20) + (8 << 10), (2 << 20) + (12 << 10))
+        ]
+    );
+    assert_eq!(ranges("size=1m\nnumjobs=3"), [(0, 1 << 20)]);
+}
+
+#[test]
+fn each_clone_with_a_range_of_its_own_verifies_it_and_blocks_are_shared_else() {
+    let jobs = |keys: &str| {
+        let ready = on(&format!("[j]\nrw=write\nverify=md5\nsize=8k\nnumjobs=4\n{keys}"));
+        ready[0].plan.jobs_carried()
+    };
+    assert_eq!((jobs("offset_increment=8k"), jobs("")), (4, 2), "two blocks are two jobs'");
 }
 
 #[test]

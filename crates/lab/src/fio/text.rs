@@ -11,6 +11,8 @@ use super::job::Notes;
 use super::keys::{self, Given};
 use crate::mistake::{Mistake, Span};
 
+/// A text with so many is none of ours, and what else is wrong with it nobody reads.
+const MISTAKES_MAX: usize = 1_000;
 /// Longer lines and values fio does not read whole either.
 const LINE_MAX: usize = 4096;
 
@@ -39,6 +41,9 @@ pub(super) fn read(
     let mut sections: Vec<Section> = Vec::new();
     let mut at = 0;
     for line in text.split('\n') {
+        if mistakes.len() >= MISTAKES_MAX {
+            break;
+        }
         let span = bare(line, at);
         at += line.len() + 1;
         let bare = &text[span.clone()];

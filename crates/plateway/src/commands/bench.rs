@@ -13,7 +13,7 @@ mod job_file;
 mod picture;
 mod settling;
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use lab::load::{Arrivals, Load, Looked, Plan, Tally, Verified};
 use lab::report::{Counted, CpuPerIo, Grouped, LastWindows, Report, Verify};
 use lab::workload::{Order, Sharing, Workload};
 use lab::{Guest, Phase, Place, Progress};
+use serde::Serialize;
 
 use super::environment::environment;
 use super::session::{Interrupt, Opening, Outcome, Session};
@@ -60,22 +61,9 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
             return Err(error);
         }
     };
-    super::show(args.json, &report, || format!("{report}\n"))?;
-    if let Some(path) = &args.log {
-        write(path, &picture::log(&tally))?;
-    }
-    if let Some(path) = &args.svg {
-        let title = format!("{}: {}, {}", report.disk, report.pattern, ByteCount(args.bs));
-        let text = picture::draw(&title, &tally);
-        write(
-            path,
-            &text.map_err(|why| miette::miette!("cannot draw {}: {why}", path.display()))?,
-        )?;
-    }
-    match report.gave_up {
-        true => session.abandon(),
-        false => session.close()?,
-    }
+    let title = format!("{}: {}, {}", report.disk, report.pattern, ByteCount(args.bs));
+    tell(args, &report, &title, &tally)?;
+    leave(session, report.gave_up)?;
     match report.is_good() {
         true if stopped => Err(Ended::new(INTERRUPTED, what_was_left(&report, args)).into()),
         true => Ok(()),
@@ -84,6 +72,45 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
             what_failed(&report.disk, &report.counted, report.verify.as_ref(), report.gave_up)
         )),
     }
+}
+
+/// Prints a report, and writes what goes to files.
+fn tell(
+    args: &BenchArgs,
+    report: &(impl Serialize + Display),
+    title: &str,
+    tally: &Tally,
+) -> miette::Result<()> {
+    super::show(args.json, report, || format!("{report}\n"))?;
+    if let Some(path) = &args.log {
+        write(path, &picture::log(tally))?;
+    }
+    if let Some(path) = &args.svg {
+        let text = picture::draw(title, tally);
+        let text = text.map_err(|why| miette::miette!("cannot draw {}: {why}", path.display()))?;
+        write(path, &text)?;
+    }
+    Ok(())
+}
+
+/// Closes a session, unless nothing comes back from it.
+fn leave(session: Session, gave_up: bool) -> miette::Result<()> {
+    match gave_up {
+        true => session.abandon(),
+        false => session.close()?,
+    }
+    Ok(())
+}
+
+/// An error where a disk may not be written.
+fn may_be_written(session: &mut Session, args: &BenchArgs) -> miette::Result<()> {
+    if session.volumes()[0].read_only {
+        return Err(miette::miette!("{} is read-only", args.disk));
+    }
+    if !args.overwrite {
+        session.refuse_data(0, &args.disk)?;
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> miette::Result<()> {
@@ -136,12 +163,7 @@ fn measure(session: &mut Session, args: &BenchArgs) -> miette::Result<Measured> 
         return Err(miette::miette!("{} takes no trims", args.disk));
     }
     if workload.writes() || args.fill {
-        if volume.read_only {
-            return Err(miette::miette!("{} is read-only", args.disk));
-        }
-        if !args.overwrite {
-            session.refuse_data(0, &args.disk)?;
-        }
+        may_be_written(session, args)?;
     }
     let plan = Plan {
         workload,
@@ -244,15 +266,16 @@ fn carry<G: Guest + Debug + Send + 'static>(
         }
         match phase {
             Some(Phase::Measuring) if opened.is_none() => opened = cpu_ns(),
-            // Where nothing is in flight at the window's end, there is nothing to drain.
-            Some(Phase::Draining | Phase::Verifying | Phase::Done) if closed.is_none() => {
-                closed = cpu_ns();
-            }
             _ => {}
+        }
+        // The last window is over, or that of the only one.
+        let is_measured = shares.iter().all(|progress| progress.measured().is_some());
+        if is_measured && closed.is_none() {
+            closed = cpu_ns();
         }
         line.tell(shares, reading);
         let silence = heard.silence(requests, reading);
-        match shares.iter().all(|progress| progress.measured().is_some()) {
+        match is_measured {
             true if silence > DRAIN_MAX => return ControlFlow::Break(()),
             false if silence > SILENCE_MAX && !silent => {
                 silent = true;
@@ -312,7 +335,7 @@ fn report(
         requests => ns as f64 / 1e3 / requests as f64,
     };
     let cpu_us_per_io = CpuPerIo {
-        initiator: each(process_ns(&outcome.readings).unwrap_or(0)),
+        initiator: each(process_ns(&outcome.readings, session.shards()).unwrap_or(0)),
         target: target_ns.map(each),
     };
     let mut report = Report {
@@ -320,7 +343,7 @@ fn report(
         pattern: args.rw.to_string(),
         block_bytes: plan.workload.block_bytes,
         queue_depth: plan.depth,
-        jobs: plan.jobs,
+        jobs: plan.jobs_carried(),
         shards: session.shards(),
         closed_or_open_loop: if plan.rate.is_some() { "open" } else { "closed" },
         rate: plan.rate,
@@ -334,14 +357,14 @@ fn report(
         looked: tally.looked,
         steady: settling.map(|settling| settling.report(LastWindows::of(&tally))),
         cpu_us_per_io,
-        bench_thread_busy: busy(&outcome.readings, session.shards()),
+        bench_thread_busy: busy(&used(&outcome.readings, session.shards())),
         verify: plan.verify.then(|| Verify::of(&verified)),
         gave_up: outcome.gave_up,
         notes: Vec::new(),
         environment: environment(session.driver()),
     };
     report.notes = notes(&report, &tally, plan, stopped);
-    report.notes.extend(blank(&args.disk, tally.looked));
+    report.notes.extend(blank(&args.disk, args.rw.trims(), tally.looked));
     if silent || outcome.gave_up {
         report.notes.push(gone(&args.disk));
     }
@@ -370,9 +393,11 @@ fn notes(report: &Report, tally: &Tally, plan: &Plan, stopped: bool) -> Vec<Stri
 fn of_load(plan: &Plan, tally: &Tally) -> Vec<String> {
     let mut notes = Vec::new();
     let seconds = tally.window().as_secs_f64();
+    let due = plan.rate.unwrap_or(0) as f64 * seconds;
+    // What comes by chance may be so many fewer by chance.
+    let chance = if plan.arrivals == Arrivals::Poisson { 3.0 * due.sqrt() } else { 0.0 };
     if let Some(rate) = plan.rate
-        && seconds > 0.0
-        && (tally.requests() as f64) < rate as f64 * seconds * 0.99
+        && (tally.requests() as f64) < due * 0.99 - chance
     {
         notes.push(format!("the disk did not keep up with {} a second", Grouped(rate)));
     }
@@ -389,10 +414,11 @@ fn of_load(plan: &Plan, tally: &Tally) -> Vec<String> {
     notes
 }
 
-/// What to know of reads that found nothing, on a disk that keeps something.
-fn blank(disk: &DiskUri, looked: Looked) -> Option<String> {
+/// What to know of reads that found nothing, on a disk that keeps something. What the load itself
+/// trims reads as nothing.
+fn blank(disk: &DiskUri, trims: bool, looked: Looked) -> Option<String> {
     let Looked { reads, zeros } = looked;
-    let keeps = !matches!(disk.innermost(), DiskUri::Null { .. });
+    let keeps = !trims && !matches!(disk.innermost(), DiskUri::Null { .. });
     (zeros > 0 && keeps).then(|| {
         format!(
             "{zeros} of {reads} reads that were looked at found nothing but zeros: what nobody wrote may be read without the disk (--fill writes it first)"
@@ -442,21 +468,30 @@ fn what_failed(disk: &str, counted: &Counted, verify: Option<&Verify>, gave_up: 
     }
 }
 
-/// Processor time of this process in the window, by the first shard's readings.
-fn process_ns(readings: &[Reading]) -> Option<u64> {
-    let (from, to) = window(readings, 0)?;
+/// Processor time of this process, from when the first shard began to count to when the last one's
+/// window was over.
+fn process_ns(readings: &[Reading], shards: u16) -> Option<u64> {
+    let windows: Vec<_> = (0..shards).filter_map(|shard| window(readings, shard)).collect();
+    let from = windows.iter().map(|(from, _)| from).min_by_key(|from| from.now)?;
+    let to = windows.iter().map(|(_, to)| to).max_by_key(|to| to.now)?;
     Some(to.process_ns.saturating_sub(from.process_ns))
 }
 
-/// Of one CPU, what each shard's thread used in the window.
-fn busy(readings: &[Reading], shards: u16) -> Vec<f64> {
-    let share = |shard| {
+/// What each shard's thread used in its window, and how long that was, in nanoseconds; nothing of one
+/// that never counted.
+fn used(readings: &[Reading], shards: u16) -> Vec<(u64, u64)> {
+    let each = |shard| {
         let (from, to) = window(readings, shard)?;
-        let time = to.now.since(from.now).as_nanos() as f64;
-        let used = to.thread_ns.saturating_sub(from.thread_ns) as f64;
-        (time > 0.0).then(|| (used / time * 1e3).round() / 1e3)
+        let time = to.now.since(from.now).as_nanos() as u64;
+        Some((to.thread_ns.saturating_sub(from.thread_ns), time))
     };
-    (0..shards).filter_map(share).collect()
+    (0..shards).map(|shard| each(shard).unwrap_or_default()).collect()
+}
+
+/// The same of one CPU, of those that counted.
+fn busy(used: &[(u64, u64)]) -> Vec<f64> {
+    let counted = used.iter().filter(|(_, time)| *time > 0);
+    counted.map(|(used, time)| (*used as f64 / *time as f64 * 1e3).round() / 1e3).collect()
 }
 
 /// What a shard read at the edges of its window.

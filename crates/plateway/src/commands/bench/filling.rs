@@ -1,8 +1,8 @@
 //! `--fill`: every block that is worked on is written before anything is measured, so that none is
 //! read that never was.
 //!
-//! One job writes from the first block to the last; it is asked to stop once as many requests came
-//! back as there are blocks, and by then each has been asked for and is waited for. A line on a
+//! One job writes from the first block to the last, and ends once it has asked for all of them and
+//! each is answered. A line on a
 //! terminal says how far it is. Errors: a write that failed, a disk that does not answer any more, an
 //! interruption.
 
@@ -39,7 +39,8 @@ pub(super) fn fill(
     fill_range(session, offset_bytes, range_bytes, measured.seed, interrupt)
 }
 
-/// Writes so many bytes from an offset on, a multiple of the volume's blocks.
+/// Writes so many bytes from an offset on, a multiple of the volume's blocks: large blocks, and a few
+/// small ones for what is left behind them.
 pub(super) fn fill_range(
     session: &mut Session,
     offset_bytes: u64,
@@ -47,7 +48,27 @@ pub(super) fn fill_range(
     seed: u64,
     interrupt: &Interrupt,
 ) -> miette::Result<()> {
-    let block_bytes = BLOCK.min(1 << range_bytes.trailing_zeros());
+    let large = range_bytes / BLOCK * BLOCK;
+    let rest = range_bytes - large;
+    for (offset, bytes, block) in
+        [(0, large, BLOCK), (large, rest, BLOCK.min(1 << rest.trailing_zeros().min(63)))]
+    {
+        if bytes > 0 {
+            fill_blocks(session, offset_bytes + offset, bytes, block, seed, interrupt)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes whole blocks of this size.
+fn fill_blocks(
+    session: &mut Session,
+    offset_bytes: u64,
+    range_bytes: u64,
+    block_bytes: u64,
+    seed: u64,
+    interrupt: &Interrupt,
+) -> miette::Result<()> {
     let workload = Workload {
         order: Order::Sequential,
         read_percent: 0,
@@ -66,7 +87,7 @@ pub(super) fn fill_range(
         arrivals: Arrivals::Fixed,
         warm_up: Duration::ZERO,
         time: EVER,
-        bytes_max: None,
+        bytes_max: Some(range_bytes),
         sync: false,
         fsync: None,
         verify: false,
@@ -82,7 +103,7 @@ pub(super) fn fill_range(
     let outcome = session.run(vec![load], |reading| {
         let written = progress.requests();
         bar.set_position(written.min(blocks));
-        if written >= blocks || interrupt.is_raised() {
+        if interrupt.is_raised() {
             progress.stop();
         }
         let most = if progress.is_stopped() { DRAIN_MAX } else { SILENCE_MAX };

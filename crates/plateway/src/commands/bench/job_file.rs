@@ -22,12 +22,13 @@ use lab::{Place, Progress};
 use super::super::environment::environment;
 use super::super::session::{Interrupt, Opening, Session};
 use super::{
-    Run, Work, blank, busy, carry, filling, gone, limit, of_load, picture, process_ns, target,
-    what_failed, write,
+    Run, Work, blank, busy, carry, filling, gone, leave, limit, may_be_written, of_load,
+    process_ns, target, tell, used, what_failed,
 };
 use crate::cli::BenchArgs;
 use crate::commands::{Ended, INTERRUPTED};
 use crate::config::uri::DiskUri;
+use crate::control;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -47,19 +48,8 @@ pub(super) fn run(args: &BenchArgs, path: &Path) -> miette::Result<()> {
         }
     };
     let Measured { report, tally, stopped } = measured;
-    super::super::show(args.json, &report, || format!("{report}\n"))?;
-    if let Some(path) = &args.log {
-        write(path, &picture::log(&tally))?;
-    }
-    if let Some(path) = &args.svg {
-        let text = picture::draw(&format!("{}: {}", report.disk, report.job_file), &tally);
-        let text = text.map_err(|why| miette::miette!("cannot draw {}: {why}", path.display()))?;
-        write(path, &text)?;
-    }
-    match report.gave_up {
-        true => session.abandon(),
-        false => session.close()?,
-    }
+    tell(args, &report, &format!("{}: {}", report.disk, report.job_file), &tally)?;
+    leave(session, report.gave_up)?;
     match report.is_good() {
         true if stopped => {
             let seconds = report.counted.seconds;
@@ -128,10 +118,7 @@ fn open(args: &BenchArgs, file: &JobFile) -> miette::Result<Session> {
         }
         local => local.clone(),
     };
-    let measured = most(&|job| {
-        let requests = u64::from(job.iodepth) * u64::from(job.numjobs);
-        requests * u64::from(job.request_bytes_max().max(4096))
-    });
+    let measured = shards as u64 * shard_bytes_max(file, shards);
     let filled = if args.fill { u64::from(filling::DEPTH) * filling::BLOCK } else { 0 };
     let writes = args.fill || jobs.iter().any(|job| job.pattern.writes());
     Session::open(&Opening {
@@ -141,6 +128,23 @@ fn open(args: &BenchArgs, file: &JobFile) -> miette::Result<Session> {
         shards,
         in_flight: measured.max(filled),
     })
+}
+
+/// The most that the clones of a stage have in flight on one shard; a shard has its part of the memory
+/// whether or not others need theirs.
+fn shard_bytes_max(file: &JobFile, shards: usize) -> u64 {
+    let mut most = 0;
+    for stage in stages(file) {
+        let mut needs = vec![0; shards];
+        let jobs = stage.into_iter().map(|job| &file.jobs()[job]);
+        let clones = jobs.flat_map(|job| (0..job.numjobs).map(move |_| job));
+        for (place, job) in clones.enumerate() {
+            let request_bytes = u64::from(job.request_bytes_max().max(4096));
+            needs[place % shards] += u64::from(job.iodepth) * request_bytes;
+        }
+        most = needs.into_iter().fold(most, u64::max);
+    }
+    most
 }
 
 /// What was measured.
@@ -160,9 +164,12 @@ struct Sum {
     /// Processor time of this process, and of the target where it is told of all stages.
     process_ns: u64,
     target_ns: Option<u64>,
-    busy: Vec<f64>,
+    /// Of each shard, what its thread used and how long it counted.
+    used: Vec<(u64, u64)>,
     notes: Vec<String>,
     stopped: bool,
+    /// Nothing came back for a long time, and whether anything did in the end.
+    silent: bool,
     gave_up: bool,
 }
 
@@ -186,25 +193,20 @@ fn measure(
         return Err(miette::miette!("--fill: what a job verifies is written by jobs"));
     }
     if args.fill || file.jobs().iter().any(|job| job.pattern.writes()) {
-        if volume.read_only {
-            return Err(miette::miette!("{} is read-only", args.disk));
-        }
-        if !args.overwrite {
-            session.refuse_data(0, &args.disk)?;
-        }
+        may_be_written(session, args)?;
     }
     let interrupt = Interrupt::watch()?;
     if args.fill {
         for (from, to) in ranges(&ready) {
-            let block = u64::from(volume.block_size);
-            filling::fill_range(session, from, (to - from) / block * block, seed, &interrupt)?;
+            filling::fill_range(session, from, to - from, seed, &interrupt)?;
         }
     }
+    let target = target(args);
     let mut sum = Sum { notes: file.notes().to_vec(), target_ns: Some(0), ..Sum::default() };
     for stage in stages(file) {
         let names = Names { jobs: file.jobs(), ready: &ready };
-        run_stage(session, args, &names, &stage, &interrupt, &mut sum)?;
-        if sum.stopped || sum.gave_up {
+        run_stage(session, (args, target.as_ref()), &names, &stage, &interrupt, &mut sum)?;
+        if sum.stopped || sum.silent || sum.gave_up {
             break;
         }
     }
@@ -217,7 +219,7 @@ fn measure(
 
 /// Bytes that jobs touch, each once.
 fn ranges(ready: &[Ready]) -> Vec<(u64, u64)> {
-    let mut extents: Vec<(u64, u64)> = ready.iter().map(|one| one.extent).collect();
+    let mut extents: Vec<(u64, u64)> = ready.iter().flat_map(|one| one.ranges.clone()).collect();
     extents.sort_unstable();
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for (from, to) in extents {
@@ -235,44 +237,69 @@ struct Names<'a> {
     ready: &'a [Ready],
 }
 
+/// The loads of a stage: of each shard those that have a clone there, with the places of their jobs in
+/// the stage, and what all of them tell.
+struct Spread {
+    guests: Vec<Vec<Load>>,
+    places: Vec<Vec<usize>>,
+    shares: Vec<(usize, Arc<Progress>)>,
+}
+
+impl Spread {
+    /// Clones of all jobs go round the shards together.
+    fn of(names: &Names<'_>, stage: &[usize], shards: usize) -> Spread {
+        let (mut guests, mut places) = (Vec::new(), Vec::new());
+        guests.resize_with(shards, Vec::new);
+        places.resize_with(shards, Vec::new);
+        let mut spread = Spread { guests, places, shares: Vec::new() };
+        let mut before = 0;
+        for (place, &job) in stage.iter().enumerate() {
+            let plan = &names.ready[job].plan;
+            let clones = plan.jobs_carried() as usize;
+            for shard in 0..shards {
+                let first = (shard + shards - before % shards) % shards;
+                if first >= clones {
+                    continue;
+                }
+                let progress: Arc<Progress> = Arc::default();
+                spread.shares.push((place, progress.clone()));
+                spread.places[shard].push(place);
+                let load = Load::new(plan.clone(), Place(0), first as u32, shards, progress);
+                spread.guests[shard].push(load);
+            }
+            before += clones;
+        }
+        spread
+    }
+}
+
 /// Runs the jobs of a stage at the same time, and adds what they came to.
 fn run_stage(
     session: &mut Session,
-    args: &BenchArgs,
+    (args, target): (&BenchArgs, Option<&control::Client>),
     names: &Names<'_>,
     stage: &[usize],
     interrupt: &Interrupt,
     sum: &mut Sum,
 ) -> miette::Result<()> {
-    let shards = usize::from(session.shards());
-    let mut shares: Vec<Arc<Progress>> = Vec::new();
-    let mut guests: Vec<Vec<Load>> = (0..shards).map(|_| Vec::new()).collect();
-    let mut before = 0;
-    for &job in stage {
-        let plan = &names.ready[job].plan;
-        for (shard, loads) in guests.iter_mut().enumerate() {
-            // Clones of all jobs go round the shards together.
-            let first = (shard + shards - before % shards) % shards;
-            let progress: Arc<Progress> = Arc::default();
-            shares.push(progress.clone());
-            loads.push(Load::new(plan.clone(), Place(0), first as u32, shards, progress));
-        }
-        before += plan.jobs as usize;
-    }
+    let Spread { guests, places, shares } = Spread::of(names, stage, usize::from(session.shards()));
     let whole = stage.iter().map(|job| names.jobs[*job].time_max()).max().unwrap_or_default();
     let guests = guests.into_iter().map(Several::new).collect();
-    let work = Work { guests, shares: &shares, whole };
-    let run = carry(session, work, None, interrupt, target(args).as_ref())?;
+    let told: Vec<Arc<Progress>> = shares.iter().map(|(_, progress)| progress.clone()).collect();
+    let work = Work { guests, shares: &told, whole };
+    let run = carry(session, work, None, interrupt, target)?;
     let mut together = Tally::default();
+    let mut windows = Vec::new();
     for (place, &job) in stage.iter().enumerate() {
-        let (tally, verified) = of_job(&run, &shares[place * shards..][..shards], place);
+        let (tally, verified) = of_job(&run, &shares, &places, place);
         together.add(&tally);
+        windows.push(tally.window());
         sum.verified.add(&verified);
         sum.by_job.push(job_report(&names.jobs[job], &names.ready[job], &tally, &verified));
         sum.notes.extend(notes(&names.jobs[job], &names.ready[job], &tally, run.stopped));
     }
     sum.tally.follow(&together);
-    add_run(session, stage, names, &run, sum);
+    add_run(session, &windows, &run, sum);
     if run.silent || run.outcome.gave_up {
         sum.notes.push(gone(&args.disk));
     }
@@ -280,7 +307,12 @@ fn run_stage(
 }
 
 /// What a job of a stage counted, by its place there.
-fn of_job(run: &Run<Several>, shares: &[Arc<Progress>], place: usize) -> (Tally, Verified) {
+fn of_job(
+    run: &Run<Several>,
+    shares: &[(usize, Arc<Progress>)],
+    places: &[Vec<usize>],
+    place: usize,
+) -> (Tally, Verified) {
     let (mut tally, mut verified) = (Tally::default(), Verified::default());
     let mut add = |one: &Tally, checked: &Verified| {
         tally.add(one);
@@ -288,41 +320,37 @@ fn of_job(run: &Run<Several>, shares: &[Arc<Progress>], place: usize) -> (Tally,
     };
     match run.outcome.gave_up {
         true => {
-            let measured = shares.iter().filter_map(|progress| progress.measured());
+            let own = shares.iter().filter(|(of, _)| *of == place);
+            let measured = own.filter_map(|(_, progress)| progress.measured());
             measured.for_each(|(one, checked)| add(one, checked));
         }
         false => {
-            let loads = run.outcome.guests.iter().map(|guest| &guest.loads()[place]);
-            loads.for_each(|load| add(load.tally(), load.verified()));
+            for (guest, places) in run.outcome.guests.iter().zip(places) {
+                let loads = guest.loads().iter().zip(places).filter(|(_, of)| **of == place);
+                loads.for_each(|(load, _)| add(load.tally(), load.verified()));
+            }
         }
     }
     (tally, verified)
 }
 
-/// Adds what a stage cost, and how it ended.
-fn add_run(
-    session: &Session,
-    stage: &[usize],
-    names: &Names<'_>,
-    run: &Run<Several>,
-    sum: &mut Sum,
-) {
+/// Adds what a stage cost, and how it ended; its jobs counted for so long.
+fn add_run(session: &Session, windows: &[Duration], run: &Run<Several>, sum: &mut Sum) {
     let readings = &run.outcome.readings;
-    sum.process_ns += process_ns(readings).unwrap_or(0);
+    sum.process_ns += process_ns(readings, session.shards()).unwrap_or(0);
     sum.target_ns = sum.target_ns.zip(run.target_ns).map(|(all, own)| all + own);
-    let busy = busy(readings, session.shards());
-    sum.busy.resize(sum.busy.len().max(busy.len()), 0.0);
-    sum.busy.iter_mut().zip(busy).for_each(|(most, own)| *most = most.max(own));
+    sum.used.resize(session.shards().into(), (0, 0));
+    for (all, own) in sum.used.iter_mut().zip(used(readings, session.shards())) {
+        *all = (all.0 + own.0, all.1 + own.1);
+    }
     sum.stopped |= run.stopped;
+    sum.silent |= run.silent;
     sum.gave_up |= run.outcome.gave_up;
-    let window = |job: &usize| {
-        let job = &names.jobs[*job];
-        (job.ramp_time, job.runtime.filter(|_| job.time_based))
-    };
-    let mut windows = stage.iter().map(window);
-    let first = windows.next();
-    if windows.any(|other| Some(other) != first) {
-        let words = "jobs that ran at the same time counted at different times: processor time for each request is too high";
+    let (least, most) = (windows.iter().min(), windows.iter().max());
+    if let (Some(least), Some(most)) = (least, most)
+        && least.as_secs_f64() < most.as_secs_f64() * 0.9
+    {
+        let words = "jobs that ran at the same time counted for different times: processor time is that of all of it, by the requests that counted";
         sum.notes.push(words.to_owned());
     }
 }
@@ -341,7 +369,7 @@ fn job_report(job: &Job, ready: &Ready, tally: &Tally, verified: &Verified) -> J
         block_bytes: job.block(),
         zipf,
         queue_depth: plan.depth,
-        jobs: plan.jobs,
+        jobs: plan.jobs_carried(),
         closed_or_open_loop: if plan.rate.is_some() { "open" } else { "closed" },
         rate: plan.rate,
         poisson: plan.rate.is_some() && plan.arrivals == Arrivals::Poisson,
@@ -372,7 +400,8 @@ fn report(
     seed: u64,
     sum: Sum,
 ) -> Measured {
-    let Sum { by_job, tally, verified, busy, mut notes, stopped, gave_up, .. } = sum;
+    let Sum { by_job, tally, verified, used, mut notes, stopped, gave_up, .. } = sum;
+    let busy = busy(&used);
     let counted = Counted::of(&tally);
     let each = |ns: u64| match counted.requests {
         0 => 0.0,
@@ -382,13 +411,14 @@ fn report(
         notes.push("it was interrupted: windows are shorter than asked".to_owned());
     }
     notes.extend(limit(&busy));
-    notes.extend(blank(&args.disk, tally.looked));
+    let trims = file.jobs().iter().any(|job| job.pattern.trims());
+    notes.extend(blank(&args.disk, trims, tally.looked));
     let cpu_us_per_io =
         CpuPerIo { initiator: each(sum.process_ns), target: sum.target_ns.map(each) };
     let report = JobsReport {
         disk: args.disk.to_string(),
         job_file: path.display().to_string(),
-        jobs: file.jobs().iter().map(|job| job.numjobs).sum(),
+        jobs: by_job.iter().map(|job| job.jobs).sum(),
         stages: file.stages() as u32,
         shards: session.shards(),
         seed,
