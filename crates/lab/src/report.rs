@@ -342,9 +342,39 @@ impl fmt::Display for Grouped {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { disk, pattern, block_bytes, queue_depth, jobs, .. } = self;
-        let seconds = self.counted.seconds;
-        let plural = if *jobs == 1 { "" } else { "s" };
         write!(f, "{disk}\n{pattern}, {}, ", ByteCount(u64::from(*block_bytes)))?;
+        let Report { rate, poisson, sync, fsync, .. } = *self;
+        let asked = Asked { rate, poisson, sync, fsync, jobs: *jobs, depth: *queue_depth };
+        asked.tell(f, self.counted.seconds)?;
+        self.counted.rates(f)?;
+        if let Some(Steady { is_steady, window_seconds, iops, windows, .. }) = &self.steady {
+            let (word, count) = (if *is_steady { "after" } else { "not in" }, windows.len());
+            let last = Grouped(iops.round() as u64);
+            let text =
+                format!("{word} {count} windows of {window_seconds} s; the last five: {last} IOPS");
+            row(f, "steady", &text)?;
+        }
+        self.counted.latencies(f)?;
+        self.cpu_us_per_io.tell(f)?;
+        checked(f, self.verify.as_ref())?;
+        self.counted.failed(f)?;
+        foot(f, &self.notes, &self.environment)
+    }
+}
+
+/// What was asked for.
+struct Asked {
+    rate: Option<u64>,
+    poisson: bool,
+    sync: bool,
+    fsync: Option<u32>,
+    jobs: u32,
+    depth: u32,
+}
+
+impl Asked {
+    /// The rest of the line that says what was measured, for so long.
+    fn tell(&self, f: &mut fmt::Formatter<'_>, seconds: f64) -> fmt::Result {
         match self.rate {
             Some(rate) => {
                 let how = if self.poisson { " on average" } else { "" };
@@ -358,30 +388,29 @@ impl fmt::Display for Report {
             (false, Some(every)) => write!(f, ", a flush after {every} writes")?,
             (false, None) => {}
         }
-        writeln!(f, ", {jobs} job{plural} x depth {queue_depth}, {seconds:.1} s\n")?;
-        self.counted.rates(f)?;
-        let line = |f: &mut fmt::Formatter<'_>, name: &str, text: String| row(f, name, &text);
-        if let Some(Steady { is_steady, window_seconds, iops, windows, .. }) = &self.steady {
-            let (word, count) = (if *is_steady { "after" } else { "not in" }, windows.len());
-            let last = Grouped(iops.round() as u64);
-            let text =
-                format!("{word} {count} windows of {window_seconds} s; the last five: {last} IOPS");
-            line(f, "steady", text)?;
-        }
-        self.counted.latencies(f)?;
-        let mut cpu = format!("{:.2} us per I/O here", self.cpu_us_per_io.initiator);
-        if let Some(target) = self.cpu_us_per_io.target {
+        let Asked { jobs, depth, .. } = self;
+        let plural = if *jobs == 1 { "" } else { "s" };
+        writeln!(f, ", {jobs} job{plural} x depth {depth}, {seconds:.1} s\n")
+    }
+}
+
+impl CpuPerIo {
+    fn tell(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cpu = format!("{:.2} us per I/O here", self.initiator);
+        if let Some(target) = self.target {
             cpu.push_str(&format!(", {target:.2} us at the target"));
         }
-        line(f, "CPU", cpu)?;
-        checked(f, self.verify.as_ref())?;
-        self.counted.failed(f)?;
-        for note in &self.notes {
-            line(f, "note", note.clone())?;
-        }
-        let Environment { version, kernel, cpu, driver, .. } = &self.environment;
-        write!(f, "\n  plateway {version}, {kernel}, {cpu}, {driver}")
+        row(f, "CPU", &cpu)
     }
+}
+
+/// What to know before believing it, and with what it was measured.
+fn foot(f: &mut fmt::Formatter<'_>, notes: &[String], environment: &Environment) -> fmt::Result {
+    for note in notes {
+        row(f, "note", note)?;
+    }
+    let Environment { version, kernel, cpu, driver, .. } = environment;
+    write!(f, "\n  plateway {version}, {kernel}, {cpu}, {driver}")
 }
 
 /// A line of a table: what it is, and what there is of it.

@@ -450,13 +450,19 @@ fn a_job_file_that_writes_is_kept_from_data_and_fills_what_it_touches() {
     let said = flat(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("--overwrite"), "{said}");
     assert!(fs::read(here.join("disk")).unwrap() == data);
-    let reads = "[a]\nsize=512k\n[b]\nrw=randread\nsize=512k\noffset=256k\n";
+    let reads = "[a]\nsize=512k\n[b]\nrw=randread\nsize=512k\noffset=256k\n\
+        rate_iops=10k\nrate_process=poisson\n";
     let refused = jobs(here, "file:disk", reads, &["--fill"]);
     assert!(flat(&refused.stderr).contains("--overwrite"), "{}", flat(&refused.stderr));
     let output = jobs(here, "file:disk", reads, &["--fill", "--overwrite"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = flat(&output.stdout);
-    for words in ["a: read, 4k", "b: randread, 4k", "all together: 2 jobs in 1 stage", "CPU"] {
+    for words in [
+        "a: read, 4k",
+        "b: randread, 4k, open loop at 10,240 a second on average, 1 job",
+        "all together: 2 jobs in 1 stage",
+        "CPU",
+    ] {
         assert!(table.contains(words), "{words}: {table}");
     }
     let bytes = fs::read(here.join("disk")).unwrap();

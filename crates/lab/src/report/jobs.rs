@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Counted, CpuPerIo, Environment, Grouped, Verify, checked, is_good, row};
+use super::{Asked, Counted, CpuPerIo, Environment, Verify, checked, foot, is_good};
 use crate::load::Looked;
 
 /// The result of one `bench` of a job file.
@@ -99,18 +99,10 @@ impl fmt::Display for JobsReport {
         writeln!(f, ", {seconds:.1} s\n")?;
         self.counted.rates(f)?;
         self.counted.latencies(f)?;
-        let mut cpu = format!("{:.2} us per I/O here", self.cpu_us_per_io.initiator);
-        if let Some(target) = self.cpu_us_per_io.target {
-            cpu.push_str(&format!(", {target:.2} us at the target"));
-        }
-        row(f, "CPU", &cpu)?;
+        self.cpu_us_per_io.tell(f)?;
         checked(f, self.verify.as_ref())?;
         self.counted.failed(f)?;
-        for note in &self.notes {
-            row(f, "note", note)?;
-        }
-        let Environment { version, kernel, cpu, driver, .. } = &self.environment;
-        write!(f, "\n  plateway {version}, {kernel}, {cpu}, {driver}")
+        foot(f, &self.notes, &self.environment)
     }
 }
 
@@ -121,13 +113,9 @@ impl fmt::Display for JobReport {
         if let Some(theta) = self.zipf {
             write!(f, "zipf {theta}, ")?;
         }
-        match self.rate {
-            Some(rate) => write!(f, "open loop at {} a second", Grouped(rate))?,
-            None => write!(f, "closed loop")?,
-        }
-        let plural = if *jobs == 1 { "" } else { "s" };
-        let seconds = self.counted.seconds;
-        writeln!(f, ", {jobs} job{plural} x depth {queue_depth}, {seconds:.1} s\n")?;
+        let JobReport { rate, poisson, sync, fsync, .. } = *self;
+        let asked = Asked { rate, poisson, sync, fsync, jobs: *jobs, depth: *queue_depth };
+        asked.tell(f, self.counted.seconds)?;
         self.counted.rates(f)?;
         self.counted.latencies(f)?;
         checked(f, self.verify.as_ref())?;
