@@ -27,7 +27,7 @@ const BUSY: &str = " *";
 /// What says that a CPU was hardly idle, where the links are to be what limits.
 const BOUND: &str = " +";
 /// What is said where more than a third of the rounds never became steady.
-const RESTLESS: &str = "restless";
+pub(super) const RESTLESS: &str = "restless";
 /// What says that there is a reason to doubt the interval, which stands below.
 const DOUBT: &str = " ?";
 
@@ -150,6 +150,11 @@ impl Row {
     #[cfg(test)]
     pub(super) fn verdict(&self) -> &str {
         &self.lines[0][4]
+    }
+
+    #[cfg(test)]
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 }
 

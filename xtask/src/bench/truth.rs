@@ -1,21 +1,24 @@
 //! The lab against costs that are known (`plans/truth.toml`): a delay of 200 us, and 20 us of CPU an
 //! operation at either end.
 //!
-//! `plateway lab run` measures; of each round the difference between the system with the cost and the
-//! one without it is divided by the cost, and the ratios are held against 1 as those of any case are.
-//! In: its result file. Units: microseconds. Errors: a run that failed, with its words; a measure
-//! that no round has.
+//! `plateway lab run` measures; of each steady round the difference between the system with the cost and
+//! the one without it is divided by the cost, and the ratios are held against 1 as those of any case
+//! are. Of how many rounds have to be steady, and of comparisons that came to no end, the lab's own
+//! verdict is taken. In: its result file, which is there also where trials of it failed. Units:
+//! microseconds. Errors: a run that left no file, with its words; a measure that no round has.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
-use lab::statistics::{Bound, Estimate, median};
+use anyhow::{Context as _, Error, Result, ensure};
+use lab::plan::{GroupResults, Results};
+use lab::statistics::{Bound, Estimate, Round, Verdict, Withheld, median};
 use serde_json::{Value, json};
 
 use super::judge::Ratio;
 use super::process::Bench;
-use super::report::Row;
+use super::report::{RESTLESS, Row};
 use crate::tree::words;
 
 /// What the case is called, among the others.
@@ -85,49 +88,81 @@ pub(super) fn run(bench: &Bench) -> Vec<Row> {
 }
 
 fn measure(bench: &Bench) -> Result<Value> {
-    let file = bench.dir.join("truth.json");
-    let mut command = std::process::Command::new(&bench.plateway);
+    let file = bench.fresh("truth")?.join("result.json");
+    let mut command = Command::new(&bench.plateway);
     command.args(["lab", "run", PLAN, "--overwrite", "--result"]).arg(&file);
     command.current_dir(bench.root());
+    kept(command, &file)
+}
+
+/// What a run leaves in its result file: also one of which trials failed, whose exit code is 1.
+fn kept(mut command: Command, file: &Path) -> Result<Value> {
     let output = command.output().with_context(|| words(&command))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
-    ensure!(output.status.success(), "{} ({said})", words(&command));
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("cannot read {}", Path::display(&file)))?;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{} ({said}; {})", words(&command), output.status))?;
     serde_json::from_str(&text).context("the result file of the lab")
 }
 
-/// A trial's place in the plan: its path and load, and its round.
-type Place = (String, u64);
+/// A trial's place in the plan, in the order in which they are run: its path and load, whether its round
+/// was run again, and that round.
+type Place = (String, bool, usize);
 
 impl Known {
-    /// What each round made of it, by what it is.
+    /// What each steady round made of it, and both medians; an error if the lab has no verdict.
     fn ratios(&self, result: &Value) -> Result<(Vec<f64>, [f64; 2])> {
+        let counted = self.rounds(result)?;
         let trials = result["trials"].as_array().context("a result file has trials")?;
         let of = |system: &str| -> BTreeMap<Place, f64> {
             let told = trials.iter().filter_map(|trial| {
                 let (name, cell) = trial["cell"].as_str()?.split_once([' ', ','])?;
-                let counts = name == system && trial["round"]["is_pilot"] == false;
+                let round: Round = serde_json::from_value(trial["round"].clone()).ok()?;
+                let counts = name == system && !round.is_pilot && trial["is_steady"] == true;
                 let value = trial.pointer(self.at).and_then(Value::as_f64)? * self.scale;
-                let number = trial["round"]["number"].as_u64()?;
-                // A round that was run again counts as it came out then.
-                counts.then(|| ((cell.to_owned(), number), value))
+                counts.then(|| ((cell.to_owned(), round.is_repeat, round.number), value))
             });
             told.collect()
         };
         let (with, without) = (of(self.with), of(self.without));
         let pairs: Vec<[f64; 2]> =
             with.iter().filter_map(|(place, with)| Some([*without.get(place)?, *with])).collect();
-        let ratios = pairs.iter().map(|[without, with]| (with - without) / self.planted);
+        let ratios: Vec<f64> =
+            pairs.iter().map(|[without, with]| (with - without) / self.planted).collect();
         let medians = [0, 1].map(|side| {
             let values: Vec<f64> = pairs.iter().map(|pair| pair[side]).collect();
             median(&values).unwrap_or(f64::NAN)
         });
-        let ratios: Vec<f64> = ratios.collect();
-        ensure!(ratios.len() > 1, "expected rounds with {} of {}", self.at, self.with);
+        let seen = ratios.len();
+        let (at, system) = (self.at, self.with);
+        ensure!(
+            seen > 1 && seen == counted,
+            "expected {at} of {system} in each of {counted} steady rounds, seen in {seen}"
+        );
         let bad = ratios.iter().find(|ratio| **ratio <= 0.0);
-        ensure!(bad.is_none(), "{} is not above {}: {medians:?}", self.with, self.without);
+        ensure!(bad.is_none(), "{system} is not above {}: {medians:?}", self.without);
         Ok((ratios, medians))
+    }
+
+    /// Of how many rounds the lab's verdict on both systems is.
+    fn rounds(&self, result: &Value) -> Result<usize> {
+        let results: Results = serde_json::from_value(result["results"].clone())
+            .context("the results in the file of the lab")?;
+        let both = [self.with, self.without];
+        let has = |group: &GroupResults, name: &str| group.systems.iter().any(|one| one == name);
+        let mut groups = results.groups.iter();
+        let group = groups.find(|group| both.iter().all(|name| has(group, name)));
+        let group = group.with_context(|| format!("no round had {both:?}"))?;
+        let mut verdicts = group.analysis.findings.iter().map(|finding| finding.verdict);
+        let Some(Verdict::Withheld { reason }) = verdicts.next() else {
+            return Ok(group.rounds.len());
+        };
+        let is_its = |cell: &str| both.iter().any(|name| cell.starts_with(name));
+        let failed = results.failures.iter().find(|failure| is_its(&failure.cell));
+        let failed = failed.filter(|_| reason == Withheld::Failed).map(ToString::to_string);
+        Err(match failed {
+            Some(failed) => Error::msg(reason).context(failed),
+            None => Error::msg(reason),
+        })
     }
 
     fn row(&self, measured: Result<&Value, &anyhow::Error>) -> Row {
@@ -147,10 +182,12 @@ impl Known {
                 Row::of(self.name, cells, None, json)
             }
             Err(error) => {
+                let is_restless = error.downcast_ref() == Some(&Withheld::Unsteady);
+                let verdict = if is_restless { RESTLESS } else { "not run" };
                 let trouble = format!("{error:#}");
-                let json = json!({"case": self.name, "wanted": wanted, "verdict": "not run",
+                let json = json!({"case": self.name, "wanted": wanted, "verdict": verdict,
                     "error": trouble});
-                let cells = ["-", "-", "-", &wanted, "not run"].map(str::to_owned);
+                let cells = ["-", "-", "-", &wanted, verdict].map(str::to_owned);
                 Row::of(self.name, cells, Some(trouble), json)
             }
         }
@@ -161,32 +198,95 @@ impl Known {
 mod tests {
     use super::*;
 
-    /// A result file in which a round of `late` took so much longer than `nothing`, in microseconds.
-    fn result(more: &[f64]) -> Value {
-        let trial = |system: &str, number: usize, us: f64| {
-            json!({"cell": format!("{system}, 4KiB randread, depth 1"),
-                   "round": {"number": number, "is_pilot": false, "is_repeat": false},
-                   "measures": {"p50": us * 1e3}})
+    /// What the lab tells of a trial: its system, round and whether that was run again, its latency in
+    /// microseconds, and whether it was steady.
+    fn trial(system: &str, round: (usize, bool), us: f64, is_steady: bool) -> Value {
+        json!({"cell": format!("{system}, 4KiB randread, depth 1"),
+               "round": {"number": round.0, "is_pilot": false, "is_repeat": round.1},
+               "measures": {"p50": us * 1e3}, "is_steady": is_steady})
+    }
+
+    /// A result file with these trials, of so many rounds that count, and with this verdict.
+    fn file(trials: Vec<Value>, rounds: usize, verdict: Value) -> Value {
+        let finding = json!({"name": "", "primary": true, "verdict": verdict});
+        let group = json!({"name": "", "systems": ["late", "nothing"], "null": 1, "columns": [],
+            "rounds": vec![json!([]); rounds], "analysis": {"findings": [finding]}});
+        let failure = json!({"cell": "late, 4KiB randread, depth 1", "why": "it rained"});
+        json!({"trials": trials, "results":
+            {"plan": "truth", "seed": 1, "groups": [group], "failures": [failure]}})
+    }
+
+    fn equal() -> Value {
+        json!({"kind": "equal", "margin": 0.05})
+    }
+
+    /// Trials of rounds in which `late` took so much longer than `nothing`.
+    fn trials(more: &[f64]) -> Vec<Value> {
+        let pair = |(at, more): (usize, &f64)| {
+            [trial("nothing", (at, false), 2.0, true), trial("late", (at, false), 2.0 + more, true)]
         };
-        let rounds = more.iter().enumerate();
-        let trials: Vec<Value> = rounds
-            .flat_map(|(at, more)| [trial("nothing", at, 2.0), trial("late", at, 2.0 + more)])
-            .chain([json!({"cell": "late, 4KiB randread, depth 1",
-                           "round": {"number": 0, "is_pilot": true, "is_repeat": false},
-                           "measures": {"p50": 9e9}})])
-            .collect();
-        json!({"trials": trials})
+        let mut pilot = trial("late", (0, false), 9e6, true);
+        pilot["round"]["is_pilot"] = true.into();
+        more.iter().enumerate().flat_map(pair).chain([pilot]).collect()
     }
 
     #[test]
     fn what_was_planted_is_held_against_what_was_measured() {
-        let said = |more: &[f64]| KNOWN[0].row(Ok(&result(more))).verdict().to_owned();
+        let said = |more: &[f64]| {
+            let result = file(trials(more), more.len(), equal());
+            KNOWN[0].row(Ok(&result)).verdict().to_owned()
+        };
         assert_eq!(said(&[200.0, 201.0, 199.5, 200.5, 200.0, 199.0]), "ok");
         assert_eq!(said(&[220.0, 221.0, 219.5, 220.5, 220.0, 219.0]), "short");
         assert_eq!(said(&[180.0, 221.0, 150.0, 220.5, 200.0, 219.0]), "open");
         assert_eq!(said(&[200.0]), "not run", "one round says nothing");
         assert_eq!(said(&[200.0, -1.0]), "not run");
         assert_eq!(KNOWN[0].row(Err(&anyhow::anyhow!("no"))).verdict(), "not run");
+    }
+
+    #[test]
+    fn a_round_counts_as_it_was_when_it_was_steady_or_not_at_all() {
+        let mut all = trials(&[200.0, 201.0, 199.5, 200.5, 200.0, 199.0]);
+        // One of a round was unsteady, and both were well when it was run again; one never was.
+        for (round, again) in [(6, 202.0), (7, 202.0)] {
+            all.push(trial("nothing", (round, false), 2.0, true));
+            all.push(trial("late", (round, false), 900.0, false));
+            all.push(trial("nothing", (round, true), 2.0, true));
+            all.push(trial("late", (round, true), again, round == 6));
+        }
+        let (ratios, [_, late]) = KNOWN[0].ratios(&file(all.clone(), 7, equal())).unwrap();
+        assert_eq!((ratios.len(), ratios[6], late), (7, 1.0, 202.0));
+        let other = KNOWN[0].ratios(&file(all, 8, equal())).unwrap_err().to_string();
+        assert!(other.ends_with("in each of 8 steady rounds, seen in 7"), "{other}");
+    }
+
+    #[test]
+    fn where_the_lab_says_nothing_nothing_is_said() {
+        let row = |reason: &str| {
+            let verdict = json!({"kind": "withheld", "reason": reason});
+            KNOWN[0].row(Ok(&file(trials(&[200.0; 6]), 6, verdict)))
+        };
+        assert_eq!(row("unsteady").verdict(), RESTLESS);
+        assert_eq!(row("failed").verdict(), "not run");
+        let why = row("failed").trouble().unwrap().to_owned();
+        assert!(why.contains("it rained") && why.contains("failed again and again"), "{why}");
+        let other = KNOWN[2].row(Ok(&file(trials(&[200.0; 6]), 6, equal())));
+        assert_eq!(other.trouble(), Some("no round had [\"burns-near\", \"nothing\"]"));
+    }
+
+    #[test]
+    fn what_is_kept_is_taken_also_where_trials_failed() {
+        let folder = std::env::temp_dir().join(format!("plateway-truth-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let run = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).current_dir(&folder);
+            kept(command, &folder.join("kept"))
+        };
+        let none = format!("{:#}", run("echo it rained >&2; exit 2").unwrap_err());
+        assert!(none.contains("(it rained; exit status: 2)"), "{none}");
+        assert_eq!(run("echo '[1]' > kept; exit 1").unwrap(), json!([1]));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
