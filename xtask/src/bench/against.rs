@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::cases::{Case, Extent};
 use super::figure::Figure;
-use super::measure::{Seat, run_round, told};
+use super::measure::{Seat, run_round, told, unsteady};
 use super::process::Bench;
 use super::progress::{Piece, Progress};
 use super::report::Row;
@@ -163,17 +163,17 @@ impl<'a> Cell<'a> {
         let mut schedule = Schedule::new(self.plan.clone())?;
         while let Some(round) = schedule.poll_round() {
             progress.show(&told(&round, &schedule));
-            let ran = run_round(&mut seats, &round, case, extent)?;
+            let seen = run_round(&mut seats, &round, case, extent)?;
             let mut values = Vec::new();
-            for printed in &ran.seen {
+            for printed in &seen {
                 let value = figure.of(printed).filter(|value| value.is_finite());
                 values.push(value.with_context(|| {
                     format!("{figure:?} is not in what was printed: {printed}")
                 })?);
             }
             values.push((values[BEFORE] * values[AGAIN]).sqrt());
-            schedule.handle_round(Trials { values, unsteady: ran.unsteady })?;
-            self.raw.push(json!({"round": round, "seen": ran.seen}));
+            schedule.handle_round(Trials { values, unsteady: unsteady(&seen) })?;
+            self.raw.push(json!({"round": round, "seen": seen}));
         }
         Ok(schedule.finish())
     }

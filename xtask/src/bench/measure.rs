@@ -7,9 +7,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use lab::statistics::steady::STEAL_MAX;
 use lab::statistics::{Round, Schedule, Taken, Trials};
 use serde_json::Value;
-use testbed::CpuLook;
+use testbed::Steal;
 
 use super::cases::{self, Case, Extent, Load, Side};
 use super::figure::Figure;
@@ -23,9 +24,6 @@ use super::progress::Progress;
 /// After so long a server without connections has cleared up: memory is given back within a second,
 /// and a disk that was asked is looked after for five.
 pub(super) const CLEARED_UP: Duration = Duration::from_secs(6);
-
-/// A window from whose CPUs the machine's host took more than this share is unsteady.
-const STEAL_MAX: f64 = 0.02;
 
 /// Measures one case.
 pub(super) fn measure(
@@ -53,7 +51,8 @@ pub(super) fn measure(
     let mut schedule = Schedule::fixed(plan.clone(), extent.rounds);
     while let Some(round) = schedule.poll_round() {
         progress.show(&told(&round, &schedule));
-        let Ran { seen, unsteady } = run_round(&mut seats, &round, case, extent)?;
+        let seen = run_round(&mut seats, &round, case, extent)?;
+        let unsteady = unsteady(&seen);
         let counts = unsteady.is_empty() || round.is_repeat;
         schedule.handle_round(Trials { values: pairs.values(&seen)?, unsteady })?;
         if counts {
@@ -128,39 +127,24 @@ impl<'a> Seat<'a> {
     }
 }
 
-/// What a round came to.
-pub(super) struct Ran {
-    /// What each side printed, in the order of the sides.
-    pub(super) seen: Vec<Value>,
-    /// The sides from which the machine's host took CPU.
-    pub(super) unsteady: Vec<usize>,
-}
-
-/// Runs every side once, in the round's order.
+/// Runs every side once, in the round's order; what each printed, in the order of the sides.
 pub(super) fn run_round(
     seats: &mut [Seat<'_>],
     round: &Round,
     case: &Case,
     extent: Extent,
-) -> Result<Ran> {
+) -> Result<Vec<Value>> {
     let mut seen = vec![Value::Null; seats.len()];
-    let mut unsteady = Vec::new();
     for side in &round.order {
-        let seat = &mut seats[*side];
-        let before = CpuLook::now()?;
-        seen[*side] = seat.run(case, extent)?;
-        let after = CpuLook::now()?;
-        let mut steal: f64 = 0.0;
-        for cpu in [seat.bench.target_cpu, seat.bench.load_cpu] {
-            steal = steal.max(before.until(&after, cpu)?.steal);
-        }
-        seen[*side]["steal"] = steal.into();
-        if steal > STEAL_MAX {
-            unsteady.push(*side);
-        }
+        seen[*side] = seats[*side].run(case, extent)?;
     }
-    unsteady.sort_unstable();
-    Ok(Ran { seen, unsteady })
+    Ok(seen)
+}
+
+/// The sides from which the machine's host took CPU while they were measured.
+pub(super) fn unsteady(seen: &[Value]) -> Vec<usize> {
+    let is_it = |side: &usize| seen[*side]["steal"].as_f64().is_none_or(|steal| steal > STEAL_MAX);
+    (0..seen.len()).filter(is_it).collect()
 }
 
 /// A side with its server, if it has one.
@@ -195,7 +179,10 @@ impl<'a> Running<'a> {
             true => Some(Hog::start(bench)?),
             false => None,
         };
+        // What was taken from starts and fills says nothing of the window.
+        let before = Steal::now()?;
         let mut raw = self.load(bench, case, extent)?;
+        raw["steal"] = before.until(&Steal::now()?, &[bench.target_cpu, bench.load_cpu]).into();
         self.windows += 1;
         if let Some(hog) = hog {
             hog.finish(&mut raw)?;
@@ -231,5 +218,19 @@ impl<'a> Running<'a> {
             (Load::InitiatorFile(_), _) => bench.initiator_on_file(&args, seconds),
             (Load::Client(_), None) => anyhow::bail!("a client needs a server"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_side_is_unsteady_from_which_the_host_took_more_than_the_lab_lets_it() {
+        let taken = |share: f64| json!({"steal": share});
+        let seen = [taken(STEAL_MAX * 1.01), taken(0.0), taken(STEAL_MAX), json!({})];
+        assert_eq!(unsteady(&seen), [0, 3], "what was not looked at is not known to be steady");
     }
 }
