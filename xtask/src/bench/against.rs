@@ -164,13 +164,8 @@ impl<'a> Cell<'a> {
         while let Some(round) = schedule.poll_round() {
             progress.show(&told(&round, &schedule));
             let seen = run_round(&mut seats, &round, case, extent)?;
-            let mut values = Vec::new();
-            for printed in &seen {
-                let value = figure.of(printed).filter(|value| value.is_finite());
-                values.push(value.with_context(|| {
-                    format!("{figure:?} is not in what was printed: {printed}")
-                })?);
-            }
+            let values = seen.iter().map(|printed| figure.measured(printed));
+            let mut values = values.collect::<Result<Vec<f64>>>()?;
             values.push((values[BEFORE] * values[AGAIN]).sqrt());
             schedule.handle_round(Trials { values, unsteady: unsteady(&seen) })?;
             self.raw.push(json!({"round": round, "seen": seen}));

@@ -3,6 +3,7 @@
 //! In: that JSON, as `yardstick` prints it or [`super::load`] puts it together. Units: as each
 //! figure's comment says; fields are microseconds, seconds and bytes as their names say.
 
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -103,6 +104,14 @@ impl Figure {
             Self::Early => number("/early"),
             Self::CpuPerFrame => number("/cpu_us_per_frame"),
         }
+    }
+
+    /// The same; an error if it was not measured.
+    pub(super) fn measured(self, raw: &Value) -> Result<f64> {
+        let value = self.of(raw);
+        let value = value.with_context(|| format!("{self:?} is not in what was printed: {raw}"))?;
+        ensure!(value.is_finite(), "{self:?} came out as {value}");
+        Ok(value)
     }
 
     /// How the figure is written.
@@ -230,5 +239,9 @@ mod tests {
             "target": {"cpu_seconds": 1.0, "voluntary_switches": 3}});
         assert_eq!(Figure::CpuPerOp.of(&raw), None);
         assert_eq!(Figure::WakeupsEach.of(&raw), None);
+        let none = serde_json::json!({"ops": 0, "hog_loops": 6.0});
+        let said = |figure: Figure| figure.measured(&none).unwrap_err().to_string();
+        assert_eq!(said(Figure::HogPerOp), "HogPerOp came out as inf");
+        assert!(said(Figure::Iops).starts_with("Iops is not in what was printed: {"));
     }
 }

@@ -21,6 +21,9 @@ const DIFFERENCE: f64 = 0.05;
 #[derive(Clone)]
 pub(super) struct Pairs {
     pairs: Vec<Pair>,
+    /// What is read of a side by itself: the subject's own figures, and by what one of several
+    /// references is chosen.
+    alone: Vec<(Figure, usize)>,
     references: usize,
     sides: usize,
 }
@@ -64,7 +67,12 @@ impl Pairs {
             });
             pairs.extend(beside);
         }
-        Pairs { pairs, references, sides }
+        let own = case.figures.iter().filter(|bound| bound.own);
+        let mut alone: Vec<_> = own.map(|bound| (bound.of, references)).collect();
+        if by.len() > 1 {
+            alone.extend((0..references).map(|side| (Figure::Iops, side)));
+        }
+        Pairs { pairs, alone, references, sides }
     }
 
     /// As a plan of the lab: two columns for each.
@@ -88,27 +96,32 @@ impl Pairs {
         }
     }
 
-    /// A round's columns.
+    /// A round's columns; an error if anything was not measured that the case is judged by.
     pub(super) fn values(&self, seen: &[Value]) -> Result<Vec<f64>> {
-        let figure = |of: Figure, side: usize| -> Result<f64> {
-            let raw = seen.get(side).context("a side that was not run")?;
-            let value = of.of(raw);
-            let value =
-                value.with_context(|| format!("{of:?} is not in what was printed: {raw}"))?;
-            ensure!(value.is_finite() && value > 0.0, "{of:?} came out as {value}");
-            Ok(value)
-        };
+        for (of, side) in &self.alone {
+            of.measured(seen.get(*side).context("a side that was not run")?)?;
+        }
         let mut values = Vec::new();
         for pair in &self.pairs {
-            values.push(figure(pair.of, pair.subject)?);
-            values.push(match pair.by {
-                Reference::Side(side) => figure(pair.of, side)?,
-                Reference::Sum => {
-                    (0..self.references).map(|side| figure(pair.of, side)).sum::<Result<f64>>()?
-                }
-            });
+            values.extend(pair.columns(seen, self.references)?);
         }
         Ok(values)
+    }
+}
+
+impl Pair {
+    /// The subject's and the reference's figure in a round.
+    fn columns(&self, seen: &[Value], references: usize) -> Result<[f64; 2]> {
+        let figure = |side: usize| -> Result<f64> {
+            let value = self.of.measured(seen.get(side).context("a side that was not run")?)?;
+            ensure!(value > 0.0, "{:?} came out as {value}", self.of);
+            Ok(value)
+        };
+        let reference = match self.by {
+            Reference::Side(side) => figure(side)?,
+            Reference::Sum => (0..references).map(figure).sum::<Result<f64>>()?,
+        };
+        Ok([figure(self.subject)?, reference])
     }
 }
 
@@ -381,6 +394,26 @@ pub(super) mod tests {
         let judged = |at: usize| rounds.judge(&case, &case.figures[at], rounds.chosen(&case));
         assert!((judged(0).ratio.unwrap().value() - 1.1).abs() < 1e-9);
         assert!(judged(1).ratio.is_none() && (judged(1).subject - 1.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_a_case_is_judged_by_was_measured_or_it_is_said() {
+        let refused = |name: &str, seen: &[Value]| {
+            Pairs::of(&case(name), seen.len()).values(seen).unwrap_err().to_string()
+        };
+        let busy = |answered: u32| json!({"keep_alives": answered, "target": {"busy": 0.5, "voluntary_switches": 1}});
+        let own = refused("idle-100", &[busy(1), busy(0)]);
+        assert!(own.contains("WakeupsEach is not in what was printed"), "an own figure: {own}");
+        let slow = json!({"target": {"ops_per_cpu_second": 1.0}, "iops": 1.0});
+        let without = json!({"target": {"ops_per_cpu_second": 1.0}});
+        let mut by_cpu = case("4k-read-1");
+        by_cpu.figures.truncate(1);
+        let sides = [slow.clone(), without, slow];
+        let chosen = Pairs::of(&by_cpu, 3).values(&sides).unwrap_err().to_string();
+        assert!(
+            chosen.contains("Iops is not in what was printed"),
+            "by which one is chosen: {chosen}"
+        );
     }
 
     #[test]

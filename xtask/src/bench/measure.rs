@@ -73,8 +73,7 @@ fn look(bench: &Bench, case: &Case, extent: Extent, progress: &Progress) -> Resu
         progress.show(&format!("look {} of {}", round + 1, extent.rounds));
         let raw = Running::start(bench, &case.subject)?.run(bench, case, extent)?;
         for bound in &case.figures {
-            let value = bound.of.of(&raw).filter(|value| value.is_finite());
-            value.with_context(|| format!("{:?} is not in what was printed: {raw}", bound.of))?;
+            bound.of.measured(&raw)?;
         }
         rounds.seen.push(vec![raw]);
     }
