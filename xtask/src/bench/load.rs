@@ -16,7 +16,7 @@ use testbed::process::read_all;
 use super::aoe;
 use super::mpls::{self, roads::Road};
 use super::plan::{server_table, volume};
-use super::process::{Bench, Place, Server, output};
+use super::process::{Bench, Done, Place, Server, output};
 
 impl Bench {
     /// Waits until what came before has been cleared away by the server: it uses no CPU any more.
@@ -74,7 +74,7 @@ impl Bench {
         seconds: f64,
     ) -> Result<Value> {
         let cpu = if server.is_some() { self.load_cpu } else { self.target_cpu };
-        let mut command = match server.map(|server| (server, &server.place)) {
+        let command = match server.map(|server| (server, &server.place)) {
             Some((server, Place::Lan(_))) => aoe::initiator(self, server)?,
             Some((_, Place::Road(road))) => road.initiator(self),
             Some((_, Place::Router { .. } | Place::OnRoad)) => bail!("no initiator asks a router"),
@@ -92,21 +92,11 @@ impl Bench {
                 command
             }
         };
-        // Long enough to look at its CPU time twice in mid-run, whatever it does at start and end.
-        let whole = seconds.ceil().max(2.0);
-        command.args(args).args(["--numjobs=1", "--time", &whole.to_string(), "--json"]);
         let road = server.and_then(|server| server.road().ok());
         let (before, from) = (road.map(Road::run_times), Instant::now());
-        let done = output(command, whole)?;
+        let done = ask(command, args, seconds)?;
         let (after, time) = (road.map(Road::run_times), from.elapsed().as_nanos() as f64);
         let mut value = done.value;
-        let iops = find(&value, "iops").context("no field iops")?;
-        let size = args.iter().find_map(|arg| arg.strip_prefix("--bs=")).and_then(bytes);
-        value = json!({
-            "iops": iops, "load_cpu_us_per_op": done.cpu_share * 1e6 / iops,
-            "latency_us": {"mean": find(&value, "mean").map(|ns| ns / 1e3)},
-            "mb_per_second": size.map(|size| iops * size / 1e6), "printed": value,
-        });
         if let (Some(road), Some(before), Some(after)) = (road, before, after) {
             value["idle"] = json!(done.idle);
             value["cpu_bound"] = road.is_bound(&done.idle).into();
@@ -138,10 +128,7 @@ impl Bench {
         command.arg("bench").arg(format!("file:{}", self.work_file()?.display()));
         // What is there is of this bench's own making.
         command.arg("--overwrite");
-        let whole = seconds.ceil().max(2.0);
-        command.args(args).args(["--time", &whole.to_string(), "--json"]);
-        initiator_figures(&output(command, whole)?.value)
-            .context("plateway bench prints iops and latency_ns with mean and p50")
+        Ok(ask(command, args, seconds)?.value)
     }
 
     /// fio with the io_uring engine on some files, past the page cache.
@@ -206,11 +193,27 @@ fn fio_figures(value: &Value) -> Option<Value> {
     Some(json!({"iops": part["iops"], "latency_us": {"mean": mean_ns / 1e3, "p50": p50}}))
 }
 
-/// What `plateway bench` prints, by the same names.
-fn initiator_figures(value: &Value) -> Option<Value> {
+/// One job of `plateway bench`, whose disk the command names; what it printed is put in our names.
+fn ask(mut command: Command, args: &[&str], seconds: f64) -> Result<Done> {
+    // Long enough to look at its CPU time twice in mid-run, whatever it does at start and end.
+    let whole = seconds.ceil().max(2.0);
+    command.args(args).args(["--numjobs=1", "--time", &whole.to_string(), "--json"]);
+    let mut done = output(command, whole)?;
+    done.value = initiator_figures(&done.value, args, done.cpu_share)
+        .context("plateway bench prints iops and latency_ns with mean and p50")?;
+    Ok(done)
+}
+
+/// What `plateway bench` prints, by the same names, and what it used of a CPU.
+fn initiator_figures(value: &Value, args: &[&str], cpu_share: f64) -> Option<Value> {
+    let iops = value["iops"].as_f64()?;
     let us = |name: &str| Some(value["latency_ns"][name].as_f64()? / 1e3);
-    let latency = json!({"mean": us("mean")?, "p50": us("p50")?});
-    Some(json!({"iops": value["iops"].as_f64()?, "latency_us": latency, "printed": value}))
+    let size = args.iter().find_map(|arg| arg.strip_prefix("--bs=")).and_then(bytes);
+    Some(json!({
+        "iops": iops, "load_cpu_us_per_op": cpu_share * 1e6 / iops,
+        "latency_us": {"mean": us("mean")?, "p50": us("p50")?},
+        "mb_per_second": size.map(|size| iops * size / 1e6), "printed": value,
+    }))
 }
 
 /// A hog on the target's CPU; it ends when it is dropped.
@@ -289,6 +292,7 @@ pub(super) fn find(value: &Value, name: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::figure::Figure;
     use super::*;
 
     #[test]
@@ -310,6 +314,20 @@ mod tests {
         let wrote = fio_figures(&json!({"jobs": [{"read": none, "write": some}]})).unwrap();
         assert_eq!((find(&wrote, "iops"), find(&wrote, "mean")), (Some(9.0), Some(1.5)));
         assert_eq!(fio_figures(&json!({"jobs": [{"read": none, "write": none}]})), None);
+    }
+
+    #[test]
+    fn what_our_bench_did_is_in_the_names_of_all_loads() {
+        let printed = json!({"iops": 1e5, "latency_ns": {"mean": 2e3, "p50": 1e3},
+                             "read": {"iops": 7e4, "latency_ns": {"mean": 9e9}}});
+        let value = initiator_figures(&printed, &["--bs=4k"], 0.5).unwrap();
+        let of = |figure: Figure| figure.measured(&value).unwrap();
+        assert_eq!((of(Figure::Iops), of(Figure::LoadCpu)), (1e5, 5.0));
+        assert_eq!((of(Figure::Latency), of(Figure::LatencyMedian)), (2.0, 1.0));
+        assert_eq!(of(Figure::Megabytes), 409.6);
+        let blind = initiator_figures(&printed, &[], f64::NAN).unwrap();
+        assert!(Figure::LoadCpu.measured(&blind).is_err(), "it was not looked at twice");
+        assert_eq!(initiator_figures(&json!({"iops": 1.0}), &[], 0.5), None);
     }
 
     #[test]
