@@ -7,7 +7,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use lab::statistics::{
-    Analysis, Better, Comparison, Estimate, Held, Plan, Taken, analyse, median as middle,
+    Analysis, Better, Comparison, Estimate, Held, Plan, Taken, Withheld, analyse, median as middle,
 };
 use serde_json::Value;
 
@@ -128,8 +128,11 @@ impl Pair {
 /// What the rounds of a case saw.
 #[derive(Default)]
 pub(super) struct Rounds {
-    /// A round each, a side each within it: those that count, in the order in which they were run.
+    /// A round each, a side each within it: those that medians, ratios and intervals are of, in the
+    /// order of the analysis.
     pub(super) seen: Vec<Vec<Value>>,
+    /// Those that never became steady and do not count, for the record.
+    pub(super) unsteady: Vec<Vec<Value>>,
     /// Why nothing stood beside, where something should.
     pub(super) alone: Option<String>,
     /// Why less is to be believed of them than of others.
@@ -143,28 +146,7 @@ pub(super) struct Rounds {
 /// What comparing came to.
 pub(super) struct Compared {
     pairs: Pairs,
-    values: Vec<Vec<f64>>,
-    pub(super) analysis: Analysis,
-}
-
-impl Compared {
-    pub(super) fn new(pairs: Pairs, plan: &Plan, taken: &Taken) -> Compared {
-        let values = taken.rounds.iter().chain(&taken.unsteady_rounds).cloned().collect();
-        Compared { analysis: analyse(plan, taken), pairs, values }
-    }
-
-    /// The place of a pair.
-    fn at(&self, of: Figure, subject: usize, by: Reference) -> Option<usize> {
-        let is_it = |pair: &Pair| (pair.of, pair.subject, pair.by) == (of, subject, by);
-        self.pairs.pairs.iter().position(is_it)
-    }
-
-    /// A figure of one side by another's.
-    pub(super) fn ratio(&self, of: Figure, subject: usize, by: Reference) -> Option<Ratio> {
-        let at = self.at(of, subject, by)?;
-        let values = self.values.iter().map(|round| round[2 * at] / round[2 * at + 1]).collect();
-        Some(Ratio { values, estimate: self.analysis.findings[at].estimate })
-    }
+    analysis: Analysis,
 }
 
 /// A ratio.
@@ -236,6 +218,41 @@ pub(super) struct Speed {
 }
 
 impl Rounds {
+    /// Takes what a round saw; one that is to be run again is not kept.
+    pub(super) fn take(&mut self, seen: Vec<Value>, is_steady: bool, is_repeat: bool) {
+        if is_steady {
+            self.seen.push(seen);
+        } else if is_repeat {
+            self.unsteady.push(seen);
+        }
+    }
+
+    /// Analyses what was taken, and tells of the same rounds all that is told.
+    pub(super) fn finish(&mut self, pairs: Pairs, plan: &Plan, taken: &Taken) {
+        self.is_restless = taken.withheld.is_some();
+        if taken.withheld == Some(Withheld::Unsteady) {
+            self.seen.append(&mut self.unsteady);
+        }
+        let analysis = analyse(plan, taken);
+        assert_eq!(
+            self.seen.len(),
+            analysis.rounds_used,
+            "rounds that figures and intervals are of"
+        );
+        self.compared = Some(Compared { pairs, analysis });
+    }
+
+    /// A figure of one side by another's.
+    pub(super) fn ratio(&self, of: Figure, subject: usize, by: Reference) -> Option<Ratio> {
+        let Compared { pairs, analysis } = self.compared.as_ref()?;
+        let is_it = |pair: &Pair| (pair.of, pair.subject, pair.by) == (of, subject, by);
+        let at = pairs.pairs.iter().position(is_it)?;
+        let columns = |round: &Vec<Value>| pairs.pairs[at].columns(round, pairs.references).ok();
+        let rounds = self.seen.iter().filter_map(columns);
+        let values = rounds.map(|[subject, reference]| subject / reference).collect();
+        Some(Ratio { values, estimate: analysis.findings[at].estimate })
+    }
+
     /// A figure of a side in all rounds; those rounds that do not have it are left out.
     pub(super) fn of(&self, side: usize, figure: Figure) -> Vec<f64> {
         self.seen.iter().filter_map(|round| figure.of(round.get(side)?)).collect()
@@ -284,7 +301,7 @@ impl Rounds {
                 median(&self.seen.iter().filter_map(sum).collect::<Vec<_>>())
             }
         });
-        let ratio = by.and_then(|by| self.compared.as_ref()?.ratio(bound.of, subject, by));
+        let ratio = by.and_then(|by| self.ratio(bound.of, subject, by));
         Judged { reference, subject: median(&self.of(subject, bound.of)), ratio }
     }
 }
@@ -314,16 +331,24 @@ pub(super) mod tests {
 
     /// Rounds of a case, of what each side printed in each.
     pub(in super::super) fn rounds_of(case: &Case, seen: Vec<Vec<Value>>) -> Rounds {
+        restless_rounds_of(case, seen, 0)
+    }
+
+    /// As well; the first so many never become steady.
+    fn restless_rounds_of(case: &Case, seen: Vec<Vec<Value>>, unsteady: usize) -> Rounds {
         let pairs = Pairs::of(case, seen[0].len());
         let plan = pairs.plan(seen.len());
         let mut schedule = Schedule::fixed(plan.clone(), seen.len());
-        for round in &seen {
-            schedule.poll_round().unwrap();
-            let values = pairs.values(round).unwrap();
-            schedule.handle_round(Trials { values, unsteady: Vec::new() }).unwrap();
+        let mut rounds = Rounds::default();
+        while let Some(round) = schedule.poll_round() {
+            let seen = seen[round.number].clone();
+            let unsteady = vec![0; usize::from(round.number < unsteady)];
+            let (is_steady, values) = (unsteady.is_empty(), pairs.values(&seen).unwrap());
+            schedule.handle_round(Trials { values, unsteady }).unwrap();
+            rounds.take(seen, is_steady, round.is_repeat);
         }
-        let compared = Some(Compared::new(pairs, &plan, &schedule.finish()));
-        Rounds { seen, compared, ..Rounds::default() }
+        rounds.finish(pairs, &plan, &schedule.finish());
+        rounds
     }
 
     /// Rounds of operations a second, a side each.
@@ -394,6 +419,29 @@ pub(super) mod tests {
         let judged = |at: usize| rounds.judge(&case, &case.figures[at], rounds.chosen(&case));
         assert!((judged(0).ratio.unwrap().value() - 1.1).abs() < 1e-9);
         assert!(judged(1).ratio.is_none() && (judged(1).subject - 1.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn all_that_is_told_is_of_the_rounds_that_the_interval_is_of() {
+        let case = case("shared-1x1");
+        let restless = |unsteady: usize| {
+            let round = |at: usize| match at < unsteady {
+                true => [900.0, 1.0, 90.0].map(seen).to_vec(),
+                false => [100.0, 1.0, 90.0].map(seen).to_vec(),
+            };
+            restless_rounds_of(&case, (0..6).map(round).collect(), unsteady)
+        };
+        let told = |rounds: &Rounds| {
+            let judged = rounds.judge(&case, &case.figures[0], rounds.chosen(&case));
+            let values = judged.ratio.as_ref().unwrap().values.clone();
+            (judged.reference.unwrap(), values)
+        };
+        let some = restless(2);
+        assert_eq!(told(&some), (100.0, vec![0.9; 4]));
+        assert_eq!((some.unsteady.len(), some.is_restless), (2, false));
+        let most = restless(4);
+        assert_eq!(told(&most), (900.0, [[0.9; 2].as_slice(), &[0.1; 4]].concat()));
+        assert_eq!((most.unsteady.len(), most.is_restless), (0, true));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use testbed::Steal;
 
 use super::cases::{self, Case, Extent, Load, Side};
 use super::figure::Figure;
-use super::judge::{Compared, Pairs, Rounds};
+use super::judge::{Pairs, Rounds};
 use super::load::Hog;
 use super::mpls::{cuts, idle};
 use super::plan::Plan;
@@ -53,16 +53,13 @@ pub(super) fn measure(
         progress.show(&told(&round, &schedule));
         let seen = run_round(&mut seats, &round, case, extent)?;
         let unsteady = unsteady(&seen);
-        let counts = unsteady.is_empty() || round.is_repeat;
+        let is_steady = unsteady.is_empty();
         schedule.handle_round(Trials { values: pairs.values(&seen)?, unsteady })?;
-        if counts {
-            rounds.seen.push(seen);
-        }
+        rounds.take(seen, is_steady, round.is_repeat);
     }
     let taken = schedule.finish();
     rounds.doubt = doubt(case, &taken);
-    rounds.is_restless = taken.withheld.is_some();
-    rounds.compared = Some(Compared::new(pairs, &plan, &taken));
+    rounds.finish(pairs, &plan, &taken);
     Ok(rounds)
 }
 

@@ -134,6 +134,7 @@ impl Row {
         self.json["sides"] = sides.map(told).collect();
         self.json["figures"] = figures.into();
         self.json["rounds"] = json!(rounds.seen);
+        self.json["unsteady_rounds"] = json!(rounds.unsteady);
     }
 
     /// Why its interval is to be doubted.
@@ -232,9 +233,7 @@ fn compared(case: &Case, rounds: &Rounds) -> Option<String> {
     let Some(side) = case.beside.as_ref().filter(|_| !beside.is_empty()) else {
         return rounds.alone.clone();
     };
-    let ratio = |side: usize| {
-        rounds.compared.as_ref()?.ratio(figure, side, Reference::Side(case.references.len() + 1))
-    };
+    let ratio = |side: usize| rounds.ratio(figure, side, Reference::Side(subject + 1));
     let (reference, subject) = (ratio(0)?, ratio(subject)?);
     let wanted = case.beside_at_least.map_or_else(String::new, |bound| {
         let verdict = reference.held(Limit::AtLeast(bound));
