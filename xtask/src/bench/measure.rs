@@ -86,16 +86,16 @@ pub(super) fn told(round: &Round, schedule: &Schedule) -> String {
 
 /// Why less is to be believed of these rounds than of others.
 fn doubt(case: &Case, taken: &Taken) -> Option<String> {
-    let unsteady = taken.unsteady_rounds.len();
-    let all = taken.planned;
-    match (unsteady, case.stays()) {
-        (0, false) => None,
-        (0, true) => Some("one start of each server: the interval is of its windows".to_owned()),
-        _ => Some(format!(
-            "the machine's host took more than {:.0}% of a CPU in {unsteady} of {all} rounds, twice",
-            STEAL_MAX * 100.0
-        )),
-    }
+    let (unsteady, all) = (taken.unsteady_rounds.len(), taken.planned);
+    let one_start = "one start of each server: the interval is of its windows".to_owned();
+    let taken = format!(
+        "the machine's host took more than {:.0}% of a CPU in {unsteady} of {all} rounds, twice",
+        STEAL_MAX * 100.0
+    );
+    let doubts = [(case.stays(), one_start), (unsteady > 0, taken)];
+    let doubts: Vec<String> =
+        doubts.into_iter().filter(|(is, _)| *is).map(|(_, doubt)| doubt).collect();
+    (!doubts.is_empty()).then(|| doubts.join("; "))
 }
 
 /// A side, who runs it, and its server where that stays.
@@ -219,8 +219,10 @@ impl<'a> Running<'a> {
 
 #[cfg(test)]
 mod tests {
+    use lab::statistics::Withheld;
     use serde_json::json;
 
+    use super::super::judge::tests::case;
     use super::*;
 
     #[test]
@@ -228,5 +230,27 @@ mod tests {
         let taken = |share: f64| json!({"steal": share});
         let seen = [taken(STEAL_MAX * 1.01), taken(0.0), taken(STEAL_MAX), json!({})];
         assert_eq!(unsteady(&seen), [0, 3], "what was not looked at is not known to be steady");
+    }
+
+    #[test]
+    fn each_reason_to_doubt_is_told() {
+        let said = |name: &str, unsteady: usize| {
+            let taken = Taken {
+                rounds: Vec::new(),
+                unsteady_rounds: vec![Vec::new(); unsteady],
+                unsteady_trials: Vec::new(),
+                run: 6,
+                planned: 6,
+                sizing: None,
+                withheld: (unsteady > 2).then_some(Withheld::Unsteady),
+            };
+            doubt(&case(name), &taken).unwrap_or_default()
+        };
+        let (start, host) = ("one start of each server", "took more than 2% of a CPU in 1 of 6");
+        assert_eq!(said("4k-read-1", 0), "");
+        assert!(said("4k-read-1", 1).contains(host) && !said("4k-read-1", 1).contains(start));
+        assert!(said("128k-aged-read-8", 0).starts_with(start));
+        let both = said("128k-aged-read-8", 1);
+        assert!(both.contains(start) && both.contains(host), "{both}");
     }
 }
