@@ -49,7 +49,8 @@ pub(crate) struct Options {
     /// Seconds of each measured window.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// One round of a fifth of a second: to see that everything works, not to quote.
+    /// One round of a fifth of a second, and `truth` only if it is named: to see that everything
+    /// works, not to quote.
     #[arg(long)]
     quick: bool,
     /// Print the table as Markdown.
@@ -79,12 +80,25 @@ pub(crate) struct Options {
     only: Vec<String>,
 }
 
+impl Options {
+    /// How much is measured.
+    fn extent(&self) -> Extent {
+        if self.quick {
+            return Extent { rounds: 1, seconds: 0.2, quick: true };
+        }
+        Extent { rounds: self.rounds.max(1), seconds: self.seconds, quick: false }
+    }
+
+    /// Whether the lab is held against what is known: it takes minutes, whatever else is asked for.
+    fn with_truth(&self) -> bool {
+        let is_named = self.only.iter().any(|name| truth::NAME.starts_with(name.as_str()));
+        self.against.is_none() && (is_named || self.only.is_empty() && !self.quick)
+    }
+}
+
 /// Runs the cases that were asked for, prints the table and stores the figures.
 pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
-    let asked = match options.quick {
-        true => Extent { rounds: 1, seconds: 0.2, quick: true },
-        false => Extent { rounds: options.rounds.max(1), seconds: options.seconds, quick: false },
-    };
+    let asked = options.extent();
     let mut chosen: Vec<Case> = cases::all()?
         .into_iter()
         .filter(|case| {
@@ -94,12 +108,10 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     if options.against.is_some() {
         against::choose(&mut chosen, !options.only.is_empty());
     }
-    let is_asked = |name: &String| truth::NAME.starts_with(name.as_str());
-    let with_truth =
-        options.against.is_none() && (options.only.is_empty() || options.only.iter().any(is_asked));
+    let with_truth = options.with_truth();
     ensure!(!chosen.is_empty() || with_truth, "no case has such a name; --list shows them");
     if options.list {
-        list(&chosen, asked, with_truth);
+        list(&chosen, options);
         return Ok(true);
     }
     let left_out = lan::leave_out(&mut chosen)?;
@@ -157,7 +169,8 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
 }
 
 /// Prints each case with what is wanted of it and about how long it takes.
-fn list(cases: &[Case], asked: Extent, with_truth: bool) {
+fn list(cases: &[Case], options: &Options) {
+    let (asked, with_truth) = (options.extent(), options.with_truth());
     let mut whole = if with_truth { truth::SECONDS } else { 0.0 };
     for case in cases {
         let seconds = case.estimate(asked);
@@ -172,4 +185,29 @@ fn list(cases: &[Case], asked: Extent, with_truth: bool) {
         println!("{:<22} {takes:>7}  {:<32} {about}", truth::NAME, "200 us +-3%, 20 us +-5%");
     }
     println!("{} cases, about {}", cases.len(), progress::duration(whole));
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(words: &str) -> Options {
+        Words::parse_from(["bench"].into_iter().chain(words.split_whitespace())).options
+    }
+
+    #[test]
+    fn a_look_leaves_out_what_takes_minutes_unless_it_is_named() {
+        let truth = |words| options(words).with_truth();
+        assert!(truth("") && truth("truth") && truth("--quick truth") && truth("tr 4k-"));
+        assert!(!truth("--quick") && !truth("4k-") && !truth("--quick 4k-"));
+        assert!(!truth("--against HEAD") && !truth("--against HEAD truth"));
+    }
 }
