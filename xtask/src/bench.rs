@@ -31,6 +31,7 @@ mod truth;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use lab::statistics::plan::ROUNDS_MIN;
 use serde_json::json;
 
 use crate::tree::{self, Tree};
@@ -42,10 +43,10 @@ use report::Row;
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds of each case, in each of which every side runs once from a fresh start; with --against
-    /// the most rounds, of which five pilots choose the number.
-    #[arg(long, default_value_t = 6)]
-    rounds: usize,
+    /// Rounds of each case, in each of which every side runs once from a fresh start: 6; with --against
+    /// the most rounds, of which five pilots choose the number: 30.
+    #[arg(long)]
+    rounds: Option<usize>,
     /// Seconds of each measured window.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -86,7 +87,9 @@ impl Options {
         if self.quick {
             return Extent { rounds: 1, seconds: 0.2, quick: true };
         }
-        Extent { rounds: self.rounds.max(1), seconds: self.seconds, quick: false }
+        let rounds = if self.against.is_some() { against::ROUNDS_MAX } else { ROUNDS_MIN };
+        let rounds = self.rounds.unwrap_or(rounds).max(1);
+        Extent { rounds, seconds: self.seconds, quick: false }
     }
 
     /// Whether the lab is held against what is known: it takes minutes, whatever else is asked for.
@@ -171,9 +174,10 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
 /// Prints each case with what is wanted of it and about how long it takes.
 fn list(cases: &[Case], options: &Options) {
     let (asked, with_truth) = (options.extent(), options.with_truth());
+    let estimate = if options.against.is_some() { against::estimate } else { Case::estimate };
     let mut whole = if with_truth { truth::SECONDS } else { 0.0 };
     for case in cases {
-        let seconds = case.estimate(asked);
+        let seconds = estimate(case, asked);
         whole += seconds;
         let takes = progress::duration(seconds);
         println!("{:<22} {takes:>7}  {:<32} {}", case.name, case.wanted(), case.about);
@@ -209,5 +213,13 @@ mod tests {
         assert!(truth("") && truth("truth") && truth("--quick truth") && truth("tr 4k-"));
         assert!(!truth("--quick") && !truth("4k-") && !truth("--quick 4k-"));
         assert!(!truth("--against HEAD") && !truth("--against HEAD truth"));
+    }
+
+    #[test]
+    fn pilots_have_more_than_the_fewest_rounds_to_choose_from() {
+        let rounds = |words| options(words).extent().rounds;
+        assert_eq!([rounds(""), rounds("--against HEAD")], [6, 30]);
+        assert_eq!([rounds("--rounds 9"), rounds("--rounds 12 --against HEAD")], [9, 12]);
+        assert_eq!([rounds("--rounds 0"), rounds("--quick --against HEAD")], [1, 1]);
     }
 }

@@ -4,7 +4,8 @@
 //! commit, this tree and the commit once more run from fresh starts, in a balanced order; five pilots
 //! set the number of rounds; this tree's figure is held against the geometric mean of the commit's
 //! two, and all cells are corrected together. The commit by itself is the control: where its own
-//! interval leaves no room for "equal" the machine was too restless to say anything, and the cell is
+//! interval leaves no room for "equal", its mean is further from that than what is looked for, or the
+//! rounds never became steady, the machine was too restless to say anything, and the cell is
 //! measured anew, all of it, until it is or the time is up; what this tree did is not looked at for
 //! that. Ratios above 1 are better for every figure.
 
@@ -15,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use lab::statistics::plan::ROUNDS_MIN;
 use lab::statistics::sizing::PILOTS;
 use lab::statistics::{
-    Analysis, Better, Comparison, Estimate, Plan, Schedule, Taken, Trials, Verdict, analyse,
+    Analysis, Better, Bound, Comparison, Estimate, Plan, Schedule, Taken, Trials, Verdict, analyse,
     analyse_together, median,
 };
 use serde_json::{Value, json};
@@ -25,13 +26,16 @@ use super::figure::Figure;
 use super::measure::{Seat, run_round, told, unsteady};
 use super::process::Bench;
 use super::progress::{Piece, Progress};
-use super::report::Row;
+use super::report::{RESTLESS, Row};
 use crate::tree::{self, Tree};
 
 /// What the geometric mean of all cells has to reach.
 const MEAN_MIN: f64 = 0.99;
-/// What a cell's rounds are to show, if it is there.
+/// What a cell's rounds are to show, if it is there; the commit may not differ as much from itself.
 const DIFFERENCE: f64 = 0.03;
+/// The most rounds of a cell, unless they are named: where there may be no more than the fewest, pilots
+/// choose nothing.
+pub(super) const ROUNDS_MAX: usize = 5 * ROUNDS_MIN;
 /// The cells that are compared when none is named; those that need a minute before they can be
 /// measured are not among them.
 const CELLS: [&str; 4] = ["4k-", "128k-read", "128k-write", "aoe-"];
@@ -79,6 +83,13 @@ pub(super) fn choose(cases: &mut Vec<Case>, named: bool) {
     });
 }
 
+/// About how many seconds the most rounds of a case take, of the commit, this tree, and the commit
+/// again.
+pub(super) fn estimate(case: &Case, asked: Extent) -> f64 {
+    let asked = Extent { rounds: asked.rounds.max(ROUNDS_MIN) + PILOTS, ..asked };
+    case.estimate(asked) * 3.0 / case.sides().count() as f64
+}
+
 /// Columns of a round: what the commit, this tree, and the commit again did.
 const BEFORE: usize = 0;
 const NOW: usize = 1;
@@ -92,6 +103,8 @@ struct Cell<'a> {
     plan: Plan,
     /// Absent until it was measured.
     taken: Option<Taken>,
+    /// Whether the commit was as fast as itself in that.
+    is_calm: bool,
     /// What was printed, in the order in which it was.
     raw: Vec<Value>,
     /// Why it was not measured.
@@ -119,7 +132,7 @@ impl<'a> Cell<'a> {
             rounds_max,
             seed,
         };
-        Self { case, plan, taken: None, raw: Vec::new(), trouble: None }
+        Self { case, plan, taken: None, is_calm: true, raw: Vec::new(), trouble: None }
     }
 
     /// What is compared: the first of the case's figures.
@@ -127,26 +140,22 @@ impl<'a> Cell<'a> {
         self.case.figures[0].of
     }
 
-    /// Whether the commit was as fast as itself.
-    fn is_calm(&self) -> bool {
-        let alone = self.taken.as_ref().map(|taken| analyse(&self.plan, taken));
-        let control = alone.and_then(|analysis| analysis.findings[1].estimate);
-        control.is_none_or(|estimate| !estimate.corrected.excludes_equal())
-    }
-
-    /// About how many seconds as many rounds take of the commit, this tree, and the commit again.
-    fn estimate(&self, asked: Extent) -> f64 {
-        let rounds = self.plan.rounds_max + PILOTS;
-        let asked = Extent { rounds, ..asked };
-        self.case.estimate(asked) * 3.0 / self.case.sides().count() as f64
+    /// Keeps what was taken, and looks once at the control.
+    fn take(&mut self, taken: Taken) {
+        let control = analyse(&self.plan, &taken).findings[1].estimate;
+        let is_even = |estimate: Estimate| {
+            let near = Bound::Within(DIFFERENCE).keeps(estimate.ratio.ratio());
+            near && !estimate.corrected.excludes_equal()
+        };
+        self.is_calm = taken.withheld.is_none() && control.is_some_and(is_even);
+        self.taken = Some(taken);
     }
 
     /// All its rounds; what an earlier try came to is lost.
     fn measure(&mut self, benches: [&Bench; 3], asked: Extent, progress: &Progress) {
-        self.raw.clear();
-        self.taken = None;
+        *self = Self::new(self.case, self.plan.rounds_max);
         match self.try_to_measure(benches, asked, progress) {
-            Ok(taken) => (self.taken, self.trouble) = (Some(taken), None),
+            Ok(taken) => self.take(taken),
             Err(error) => self.trouble = Some(format!("{error:#}")),
         }
     }
@@ -187,7 +196,7 @@ impl<'a> Cell<'a> {
         };
         let verdict = match of(0) {
             None => "not measured".to_owned(),
-            Some(_) if !self.is_calm() => "restless".to_owned(),
+            Some(_) if !self.is_calm => RESTLESS.to_owned(),
             Some(finding) => short(&finding.verdict).to_owned(),
         };
         let json = json!({
@@ -223,14 +232,15 @@ pub(super) fn run(
     let until = Instant::now() + most;
     let mut cells: Vec<Cell<'_>> = cases.iter().map(|case| Cell::new(case, rounds_max)).collect();
     for pass in 0.. {
-        let waits = |cell: &&mut Cell<'_>| pass == 0 || !cell.is_calm();
+        let waits = |cell: &&mut Cell<'_>| pass == 0 || !cell.is_calm;
         let restless: Vec<&mut Cell<'_>> = cells.iter_mut().filter(waits).collect();
         if restless.is_empty() || (pass > 0 && Instant::now() > until) {
             break;
         }
-        let pieces = restless
-            .iter()
-            .map(|cell| Piece { name: cell.case.name.clone(), seconds: cell.estimate(asked) });
+        let pieces = restless.iter().map(|cell| Piece {
+            name: cell.case.name.clone(),
+            seconds: estimate(cell.case, asked),
+        });
         let progress = Progress::new(pieces.collect());
         for cell in restless {
             if pass > 0 && Instant::now() > until {
@@ -265,10 +275,10 @@ fn verdict(cells: &[Cell<'_>], analyses: &[Option<Analysis>]) -> String {
     let each = || cells.iter().zip(analyses);
     let is_slower = |(cell, analysis): &(&Cell<'_>, &Option<Analysis>)| {
         let verdict = analysis.as_ref().map(|analysis| analysis.findings[0].verdict);
-        cell.is_calm() && matches!(verdict, Some(Verdict::Slower { .. }))
+        cell.is_calm && matches!(verdict, Some(Verdict::Slower { .. }))
     };
     let slow: Vec<&str> = each().filter(is_slower).map(|(cell, _)| &*cell.case.name).collect();
-    let restless = cells.iter().filter(|cell| !cell.is_calm()).count();
+    let restless = cells.iter().filter(|cell| !cell.is_calm).count();
     let missing = analyses.iter().filter(|analysis| analysis.is_none()).count();
     let (ratio, control) = (mean(0), mean(1));
     let judged = if ratio >= MEAN_MIN && slow.is_empty() && missing == 0 { "no" } else { "yes" };
@@ -302,7 +312,9 @@ mod tests {
             let values = vec![before, now, again, (before * again).sqrt()];
             schedule.handle_round(Trials { values, unsteady: Vec::new() }).unwrap();
         }
-        cell.taken = (rounds > 0).then(|| schedule.finish());
+        if rounds > 0 {
+            cell.take(schedule.finish());
+        }
         cell
     }
 
@@ -343,10 +355,34 @@ mod tests {
     fn a_control_that_moves_is_restless_and_what_was_not_measured_is_no_pass() {
         let speed = case(Figure::OpsPerCpu);
         let restless = cell(&speed, 6, [100.0, 50.0, 106.0]);
-        assert!(!restless.is_calm());
+        assert!(!restless.is_calm);
         assert!(said(&[restless]).contains("slower: none; restless: 1"));
-        assert!(cell(&speed, 6, [100.0, 50.0, 100.0]).is_calm(), "only the control counts");
+        assert!(cell(&speed, 6, [100.0, 50.0, 100.0]).is_calm, "only the control counts");
         let text = said(&[cell(&speed, 6, [100.0; 3]), cell(&speed, 0, [0.0; 3])]);
         assert!(text.contains("not measured: 1") && text.ends_with("Slower: yes."), "{text}");
+    }
+
+    #[test]
+    fn a_control_that_is_off_by_what_is_looked_for_is_restless_however_wide_its_interval() {
+        let speed = case(Figure::OpsPerCpu);
+        let cell = |again: [f64; 6], unsteady: usize| {
+            let mut cell = Cell::new(&speed, ROUNDS_MAX);
+            let mut schedule = Schedule::fixed(cell.plan.clone(), 6);
+            while let Some(round) = schedule.poll_round() {
+                let again = again[round.number];
+                let values = vec![100.0, 50.0, again, (100.0 * again).sqrt()];
+                let unsteady = vec![0; usize::from(round.number < unsteady)];
+                schedule.handle_round(Trials { values, unsteady }).unwrap();
+            }
+            cell.take(schedule.finish());
+            let analysis = analyse(&cell.plan, cell.taken.as_ref().unwrap());
+            let control = analysis.findings[1].estimate.unwrap();
+            assert!(!control.corrected.excludes_equal(), "{control:?}");
+            cell
+        };
+        assert!(!cell([90.0, 130.0, 95.0, 125.0, 88.0, 110.0], 0).is_calm);
+        let even = [90.0, 112.0, 95.0, 106.0, 91.0, 109.0];
+        assert!(cell(even, 2).is_calm);
+        assert!(!cell(even, 3).is_calm, "more than a third were never steady");
     }
 }
