@@ -188,7 +188,8 @@ fn list(cases: &[Case], options: &Options) {
             "what the lab makes of a delay and of CPU time that are known (plans/truth.toml)";
         println!("{:<22} {takes:>7}  {:<32} {about}", truth::NAME, "200 us +-3%, 20 us +-5%");
     }
-    println!("{} cases, about {}", cases.len(), progress::duration(whole));
+    let count = cases.len() + usize::from(with_truth);
+    println!("{count} cases, about {}", progress::duration(whole));
 }
 
 #[cfg(test)]
