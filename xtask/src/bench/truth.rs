@@ -7,13 +7,12 @@
 //! verdict is taken. In: its result file, which is there also where trials of it failed. Units:
 //! microseconds. Errors: a run that left no file, with its words; a measure that no round has.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Error, Result, ensure};
 use lab::plan::{GroupResults, Results};
-use lab::statistics::{Bound, Estimate, Round, Verdict, Withheld, median};
+use lab::statistics::{Bound, Estimate, Verdict, Withheld, median};
 use serde_json::{Value, json};
 
 use super::judge::Ratio;
@@ -104,36 +103,54 @@ fn kept(mut command: Command, file: &Path) -> Result<Value> {
     serde_json::from_str(&text).context("the result file of the lab")
 }
 
-/// A trial's place in the plan, in the order in which they are run: its path and load, whether its round
-/// was run again, and that round.
-type Place = (String, bool, usize);
+/// The trials of each round that was run to its end, in the order in which they were run, whatever is
+/// compared in it: all its systems' one after the other. One that failed or measured too little has
+/// its round begin anew.
+fn rounds(trials: &[Value]) -> Vec<Vec<&Value>> {
+    let (mut rounds, mut current) = (Vec::new(), Vec::<&Value>::new());
+    for trial in trials {
+        let is_next =
+            |other: &&Value| other["round"] == trial["round"] && other["cell"] != trial["cell"];
+        if !current.iter().all(is_next) || trial["failed"].is_string() {
+            current.clear();
+        }
+        if trial["failed"].is_string() {
+            continue;
+        }
+        current.push(trial);
+        if trial["round"]["order"].as_array().is_some_and(|order| order.len() == current.len()) {
+            rounds.push(std::mem::take(&mut current));
+        }
+    }
+    rounds
+}
 
 impl Known {
     /// What each steady round made of it, and both medians; an error if the lab has no verdict.
     fn ratios(&self, result: &Value) -> Result<(Vec<f64>, [f64; 2])> {
         let counted = self.rounds(result)?;
         let trials = result["trials"].as_array().context("a result file has trials")?;
-        let of = |system: &str| -> BTreeMap<Place, f64> {
-            let told = trials.iter().filter_map(|trial| {
-                let (name, cell) = trial["cell"].as_str()?.split_once([' ', ','])?;
-                let round: Round = serde_json::from_value(trial["round"].clone()).ok()?;
-                let counts = name == system && !round.is_pilot && trial["is_steady"] == true;
-                let value = trial.pointer(self.at).and_then(Value::as_f64)? * self.scale;
-                counts.then(|| ((cell.to_owned(), round.is_repeat, round.number), value))
-            });
-            told.collect()
+        let counts =
+            |trial: &&Value| trial["is_steady"] == true && trial["round"]["is_pilot"] == false;
+        let of = |round: &[&Value], system: &str| -> Option<f64> {
+            let is_its = |trial: &&&Value| {
+                let name = trial["cell"].as_str().and_then(|cell| cell.split([' ', ',']).next());
+                name == Some(system)
+            };
+            let trial = round.iter().find(is_its)?;
+            Some(trial.pointer(self.at)?.as_f64()? * self.scale)
         };
-        let (with, without) = (of(self.with), of(self.without));
-        let pairs: Vec<[f64; 2]> =
-            with.iter().filter_map(|(place, with)| Some([*without.get(place)?, *with])).collect();
+        let rounds = rounds(trials).into_iter().filter(|round| round.iter().all(counts));
+        let pairs: Vec<[f64; 2]> = rounds
+            .filter_map(|round| Some([of(&round, self.without)?, of(&round, self.with)?]))
+            .collect();
         let ratios: Vec<f64> =
             pairs.iter().map(|[without, with]| (with - without) / self.planted).collect();
         let medians = [0, 1].map(|side| {
             let values: Vec<f64> = pairs.iter().map(|pair| pair[side]).collect();
             median(&values).unwrap_or(f64::NAN)
         });
-        let seen = ratios.len();
-        let (at, system) = (self.at, self.with);
+        let (seen, at, system) = (ratios.len(), self.at, self.with);
         ensure!(
             seen > 1 && seen == counted,
             "expected {at} of {system} in each of {counted} steady rounds, seen in {seen}"
@@ -202,7 +219,7 @@ mod tests {
     /// microseconds, and whether it was steady.
     fn trial(system: &str, round: (usize, bool), us: f64, is_steady: bool) -> Value {
         json!({"cell": format!("{system}, 4KiB randread, depth 1"),
-               "round": {"number": round.0, "is_pilot": false, "is_repeat": round.1},
+               "round": {"number": round.0, "is_pilot": false, "is_repeat": round.1, "order": [0, 1]},
                "measures": {"p50": us * 1e3}, "is_steady": is_steady})
     }
 
@@ -245,19 +262,37 @@ mod tests {
     }
 
     #[test]
-    fn a_round_counts_as_it_was_when_it_was_steady_or_not_at_all() {
+    fn a_round_counts_as_it_was_when_all_of_it_was_steady_or_not_at_all() {
         let mut all = trials(&[200.0, 201.0, 199.5, 200.5, 200.0, 199.0]);
         // One of a round was unsteady, and both were well when it was run again; one never was.
-        for (round, again) in [(6, 202.0), (7, 202.0)] {
+        for (round, again) in [(6, 202.0), (7, 302.0)] {
             all.push(trial("nothing", (round, false), 2.0, true));
             all.push(trial("late", (round, false), 900.0, false));
-            all.push(trial("nothing", (round, true), 2.0, true));
-            all.push(trial("late", (round, true), again, round == 6));
+            all.push(trial("nothing", (round, true), 2.0, round == 6));
+            all.push(trial("late", (round, true), again, true));
         }
         let (ratios, [_, late]) = KNOWN[0].ratios(&file(all.clone(), 7, equal())).unwrap();
         assert_eq!((ratios.len(), ratios[6], late), (7, 1.0, 202.0));
         let other = KNOWN[0].ratios(&file(all, 8, equal())).unwrap_err().to_string();
         assert!(other.ends_with("in each of 8 steady rounds, seen in 7"), "{other}");
+    }
+
+    #[test]
+    fn what_is_compared_ran_in_one_round() {
+        let mut all = Vec::new();
+        for round in 0..2 {
+            let at = (round, false);
+            // It measured too little; another one failed.
+            all.push(trial("nothing", at, 900.0, true));
+            all.push(trial("nothing", at, 800.0, true));
+            let mut failed = trial("late", at, 0.0, false);
+            failed["failed"] = "it rained".into();
+            all.extend([failed, trial("nothing", at, 2.0, true), trial("late", at, 202.0, true)]);
+            // The same numbers, of others that are compared with the same.
+            all.extend([trial("nothing", at, 700.0, true), trial("burns-near", at, 1.0, true)]);
+        }
+        let (ratios, medians) = KNOWN[0].ratios(&file(all, 2, equal())).unwrap();
+        assert_eq!((ratios, medians), (vec![1.0, 1.0], [2.0, 202.0]));
     }
 
     #[test]
