@@ -282,12 +282,12 @@ mod tests {
         let mut all = Vec::new();
         for round in 0..2 {
             let at = (round, false);
-            // It measured too little; another one failed.
-            all.push(trial("nothing", at, 900.0, true));
-            all.push(trial("nothing", at, 800.0, true));
+            // One failed, and one measured too little.
             let mut failed = trial("late", at, 0.0, false);
             failed["failed"] = "it rained".into();
-            all.extend([failed, trial("nothing", at, 2.0, true), trial("late", at, 202.0, true)]);
+            all.extend([trial("nothing", at, 900.0, true), failed]);
+            all.push(trial("late", at, 800.0, true));
+            all.extend([trial("late", at, 202.0, true), trial("nothing", at, 2.0, true)]);
             // The same numbers, of others that are compared with the same.
             all.extend([trial("nothing", at, 700.0, true), trial("burns-near", at, 1.0, true)]);
         }
