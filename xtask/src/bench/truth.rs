@@ -291,8 +291,12 @@ mod tests {
             // The same numbers, of others that are compared with the same.
             all.extend([trial("nothing", at, 700.0, true), trial("burns-near", at, 1.0, true)]);
         }
-        let (ratios, medians) = KNOWN[0].ratios(&file(all, 2, equal())).unwrap();
-        assert_eq!((ratios, medians), (vec![1.0, 1.0], [2.0, 202.0]));
+        // Of others that were given up.
+        all.push(trial("burns-near", (1, false), 1.0, true));
+        let last = (2, false);
+        all.extend([trial("late", last, 202.0, true), trial("nothing", last, 2.0, true)]);
+        let (ratios, medians) = KNOWN[0].ratios(&file(all, 3, equal())).unwrap();
+        assert_eq!((ratios, medians), (vec![1.0; 3], [2.0, 202.0]));
     }
 
     #[test]
