@@ -4,7 +4,7 @@
 //! and when they were written), [`load`] (jobs that keep queues full or keep a schedule, and
 //! count), [`copier`] and its [`journal`], [`probe`] (is a disk blank), [`report`] (what is printed
 //! and stored), [`statistics`] (rounds in, verdicts out: when to run what, and whether a difference is
-//! real), [`plan`] (a plan file in, trials to run and verdicts out), [`recommend`] (which road to take by them),
+//! real), [`plan`] (a plan file in, trials to run and verdicts out), [`kept`] (a result file as it is read), [`recommend`] (which road to take by them),
 //! [`watch`] (whether runs of a plan changed), [`fio`] (a job file of fio in, loads out), [`words`] (how people
 //! write a load).
 //! What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a [`Guest`]: it is
@@ -15,6 +15,7 @@ pub mod copier;
 pub mod fio;
 pub mod guest;
 pub mod journal;
+pub mod kept;
 pub mod load;
 mod mistake;
 pub mod plan;

@@ -21,10 +21,9 @@ mod turns;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::kept::Kept;
 use crate::plan::Measure;
 use crate::statistics::Withheld;
-
-use kept::Kept;
 
 pub use figures::Figures;
 pub use turns::{Known, Turn, shown};
@@ -72,8 +71,8 @@ pub enum Sureness {
     Shown { exploratory: bool },
     /// All that are left are shown to be equal to it, within the margin.
     Equal { margin: f64, exploratory: bool, with: Vec<String> },
-    /// Of those that are left no difference to it, and no equality, is shown.
-    Open { with: Vec<String> },
+    /// Of some that are left no difference to it, and no equality, is shown; others are shown to be equal.
+    Open { with: Vec<String>, equal: Vec<String> },
     /// It was compared with `null` alone, which is no road.
     Alone,
     /// There is no verdict to go by.
@@ -110,11 +109,11 @@ pub struct Candidate {
 /// What a result file advises.
 pub fn recommend(file: &Value, by: Option<Measure>) -> Result<Advice, String> {
     let kept = Kept::read(file)?;
-    let experiment = kept.experiment()?;
+    let experiment = kept::experiment(&kept)?;
     let choices = choice::all(&kept, &experiment, by)?;
-    let environment = kept.environment.as_ref().map_or_else(String::new, |one| {
-        format!("plateway {}, {}, {}, {}", one.version, one.kernel, one.cpu, one.date)
-    });
+    let one = &kept.environment;
+    let environment =
+        format!("plateway {}, {}, {}, {}", one.version, one.kernel, one.cpu, one.date);
     let plan = kept.results.plan.clone();
     Ok(Advice { schema_version: SCHEMA_VERSION, plan, environment, choices })
 }
@@ -142,11 +141,17 @@ impl Choice {
                 label(*exploratory),
                 self.decided_by()
             ),
-            Sureness::Open { with } => format!(
-                "perhaps {take}: by {by} nothing is shown between it and {}{}",
-                and(with),
-                self.decided_by()
-            ),
+            Sureness::Open { with, equal } => {
+                let equal = match equal.as_slice() {
+                    [] => String::new(),
+                    _ => format!(" ({} shown to be equal to it)", are(equal)),
+                };
+                format!(
+                    "perhaps {take}: by {by} nothing is shown between it and {}{equal}{}",
+                    and(with),
+                    self.decided_by()
+                )
+            }
             Sureness::Alone => {
                 format!(
                     "{take} is the only one: by {by} it was compared with null alone, which is no road"

@@ -12,8 +12,10 @@ mod windows;
 
 use std::collections::BTreeSet;
 
+use lab::kept::Kept;
+
 use crate::Figure;
-use crate::kept::{Kept, measures};
+use crate::kept::measures;
 use crate::scene::{Colours, scenes};
 use crate::svg::{self, Anchor, Panel};
 use crate::table::Table;
@@ -36,7 +38,7 @@ pub(crate) struct Drawing {
 /// All of them, each with a name of its own.
 pub(crate) fn all(kept: &Kept) -> Vec<Drawing> {
     let colours = Colours::of(kept);
-    let experiment = kept.experiment();
+    let experiment = lab::plan::Experiment::parse("plan", &kept.plan).ok();
     let mut drawings = Vec::new();
     for group in &kept.results.groups {
         let planned = experiment

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use lab::kept::{Kept, Trial};
 use lab::plan::{GroupResults, Measure, SystemMoved};
 use lab::statistics::{Moved, median};
 
 use crate::figures::{Drawing, provenance};
-use crate::kept::{Kept, Trial};
 use crate::scene::{Runs, scenes, system_of};
 use crate::svg::{RULES, WIDTH};
 use crate::table::Table;
@@ -42,7 +42,10 @@ pub(crate) fn page(kept: &Kept, drawings: &[Drawing]) -> String {
 /// What it was about, where and when.
 fn header(kept: &Kept) -> String {
     let mut text = format!("<header>\n<h1>{}</h1>\n", escaped(&kept.results.plan));
-    if let Some(about) = kept.experiment().and_then(|experiment| experiment.about) {
+    if let Some(about) = lab::plan::Experiment::parse("plan", &kept.plan)
+        .ok()
+        .and_then(|experiment| experiment.about)
+    {
         let _ = writeln!(text, "<p class=\"about\">{}</p>", escaped(&about));
     }
     let rounds = kept.results.groups.iter().map(|group| group.analysis.rounds_used).max();

@@ -6,8 +6,8 @@
 //! how. What does not: files, clocks, and what anything means; verdicts and intervals are the lab's,
 //! and so are their words. The page loads nothing and runs no script; colours follow the reader's
 //! scheme, which a charting library that writes fixed colours cannot: so figures are written by
-//! hand, of the few shapes in `svg`. Read [`kept`] for what comes in, `figures` for what is drawn,
-//! `html` for the page. Errors: [`Error`], with what was expected and seen.
+//! hand, of the few shapes in `svg`. Read [`lab::kept`] for what comes in, `figures` for what is drawn,
+//! `html` for the page. Errors: what was expected and seen.
 
 mod figures;
 mod html;
@@ -17,10 +17,7 @@ mod svg;
 mod table;
 mod words;
 
-use std::fmt;
-
-use lab::plan::SCHEMA_VERSION;
-use serde::Deserialize as _;
+use lab::kept::Kept;
 use serde_json::Value;
 
 /// What becomes of a result file.
@@ -44,46 +41,14 @@ pub struct Figure {
     pub csv: String,
 }
 
-/// Why there is no page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// The file says that it is of another kind.
-    Version { seen: String },
-    /// Something in it is not what a result file has.
-    Shape { why: String },
-}
-
 /// Draws the page of what was kept of a plan.
-pub fn page(kept: &Value) -> Result<Page, Error> {
-    match kept.get("schema_version").and_then(Value::as_u64) {
-        Some(SCHEMA_VERSION) => {}
-        _ => {
-            let seen = kept.get("schema_version").map_or("none".to_owned(), Value::to_string);
-            return Err(Error::Version { seen });
-        }
-    }
-    let kept =
-        kept::Kept::deserialize(kept).map_err(|error| Error::Shape { why: error.to_string() })?;
-    kept.results.check().map_err(|why| Error::Shape { why })?;
+pub fn page(kept: &Value) -> Result<Page, String> {
+    let kept = Kept::read(kept)?;
     let drawings = figures::all(&kept);
     let html = html::page(&kept, &drawings);
     let figures = drawings.into_iter().map(figures::Drawing::finish).collect();
     Ok(Page { html, figures })
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Version { seen } => write!(
-                f,
-                "expected the result file of a plan, with schema_version {SCHEMA_VERSION}, seen {seen}"
-            ),
-            Error::Shape { why } => write!(f, "expected the result file of a plan: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests;

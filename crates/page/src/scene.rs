@@ -4,12 +4,11 @@
 //! group's the path and load ("over lan, 4KiB randread, depth 32"). Groups that only ask for another
 //! difference share their cells, so they are one scene.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use lab::kept::{Kept, Trial};
 use lab::plan::Measure;
-use lab::statistics::{Round, median};
-
-use crate::kept::{Kept, Trial};
+use lab::statistics::median;
 
 /// What ran over one path under one load.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ impl Runs<'_> {
 
 /// The scenes of all groups, in their order.
 pub(crate) fn scenes(kept: &Kept) -> Vec<Scene<'_>> {
-    let mut trials = Counted::of(kept);
+    let counted = kept.counted();
     let mut scenes: Vec<Scene<'_>> = Vec::new();
     for group in &kept.results.groups {
         let title = group.name.split(", for ").next().unwrap_or_default();
@@ -53,60 +52,27 @@ pub(crate) fn scenes(kept: &Kept) -> Vec<Scene<'_>> {
         });
         for (place, system) in group.systems.iter().enumerate() {
             if scenes[at].runs.iter().all(|known| known.system != system) {
-                scenes[at].runs.push(trials.runs(system, title, place == group.null));
+                scenes[at].runs.push(runs(&counted, system, title, place == group.null));
             }
         }
     }
     scenes
 }
 
-/// What tells rounds of one load apart that are no pilots: the number, and whether it is a repeat.
-type Key = (usize, bool);
-
-/// Trials that are no pilots and did not fail, by cell.
-struct Counted<'k> {
-    cells: BTreeMap<&'k str, Vec<&'k Trial>>,
-    /// Rounds in which a trial did not settle, with their load.
-    unsteady: BTreeSet<(Key, &'k str)>,
-}
-
-impl<'k> Counted<'k> {
-    fn of(kept: &'k Kept) -> Counted<'k> {
-        let mut counted = Counted { cells: BTreeMap::new(), unsteady: BTreeSet::new() };
-        for trial in &kept.trials {
-            let Some(round) = trial.round.as_ref().filter(|round| !round.is_pilot) else {
-                continue;
-            };
-            if trial.failed.is_none() {
-                counted.cells.entry(&trial.cell).or_default().push(trial);
-            }
-            if !trial.is_steady {
-                counted.unsteady.insert((key(round), load_of(&trial.cell)));
-            }
-        }
-        counted
-    }
-
-    /// What a system did in a scene: the rounds in which all trials settled, or where none did, all.
-    fn runs(&mut self, system: &'k str, title: &str, is_null: bool) -> Runs<'k> {
-        let has_path = title.starts_with("over ");
-        let by_path = format!("{system}{}{title}", if has_path { " " } else { ", " });
-        // A disk that needs no path has none in its cell's name.
-        let bare = format!("{system}, {}", if has_path { load_of(title) } else { title });
-        let cell = if self.cells.contains_key(by_path.as_str()) { by_path } else { bare };
-        let all = self.cells.get(cell.as_str()).cloned().unwrap_or_default();
-        let is_settled = |trial: &&Trial| {
-            let round = trial.round.as_ref().map(|round| (key(round), load_of(&trial.cell)));
-            round.is_some_and(|round| !self.unsteady.contains(&round))
-        };
-        let settled: Vec<&Trial> = all.iter().copied().filter(is_settled).collect();
-        let trials = if settled.is_empty() { all } else { settled };
-        Runs { system, cell, is_null, trials }
-    }
-}
-
-fn key(round: &Round) -> Key {
-    (round.number, round.is_repeat)
+/// What a system did in a scene.
+fn runs<'k>(
+    counted: &BTreeMap<&'k str, Vec<&'k Trial>>,
+    system: &'k str,
+    title: &str,
+    is_null: bool,
+) -> Runs<'k> {
+    let has_path = title.starts_with("over ");
+    let by_path = format!("{system}{}{title}", if has_path { " " } else { ", " });
+    // A disk that needs no path has none in its cell's name.
+    let bare = format!("{system}, {}", if has_path { load_of(title) } else { title });
+    let cell = if counted.contains_key(by_path.as_str()) { by_path } else { bare };
+    let trials = counted.get(cell.as_str()).cloned().unwrap_or_default();
+    Runs { system, cell, is_null, trials }
 }
 
 /// "4KiB randread, depth 32", of a cell or a group over a path.

@@ -178,7 +178,7 @@ fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
         (&["page", "seen.json", "--to", "seen.json", "--overwrite"], "and it is the result file"),
         (
             &["page", "newer.json"],
-            "expected the result file of a plan, with schema_version 1, seen 2",
+            "schema_version: expected 1, seen 2",
         ),
     ] {
         let output = run(directory.path(), args);

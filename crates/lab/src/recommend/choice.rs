@@ -7,10 +7,11 @@
 //! plan's margin decide nothing.
 
 use super::figures::Figures;
-use super::kept::{Kept, cell_of, is_road};
+use super::kept::{cell_of, is_road};
 use super::order::Order;
 use super::turns;
 use super::{Candidate, Choice, Decided, Sureness};
+use crate::kept::{Kept, Trial};
 use crate::plan::{Experiment, GroupResults, Measure};
 use crate::statistics::{Verdict, Withheld};
 
@@ -36,9 +37,15 @@ pub(super) fn all(
     by: Option<Measure>,
 ) -> Result<Vec<Choice>, String> {
     let groups = kept.results.groups.iter().enumerate();
+    let counted = kept.counted();
     let of_group = |(at, results): (usize, &GroupResults)| {
         let measure = by.or_else(|| first_primary(experiment, at))?;
-        Some(Grouped::of(kept, experiment, at, results, measure)?.choice())
+        let trials = |system: usize| -> &[&Trial] {
+            let cell = experiment.cell_name(&cell_of(experiment, at, system));
+            counted.get(&*cell).map_or(&[], |its| its)
+        };
+        let figures = (0..results.systems.len()).map(|system| Figures::of(trials(system)));
+        Some(Grouped::of(kept, experiment, at, figures.collect(), measure)?.choice())
     };
     let choices: Vec<Choice> = groups.filter_map(of_group).collect();
     if !choices.is_empty() {
@@ -73,19 +80,13 @@ impl<'a> Grouped<'a> {
         kept: &'a Kept,
         experiment: &'a Experiment,
         at: usize,
-        results: &'a GroupResults,
+        figures: Vec<Figures>,
         by: Measure,
     ) -> Option<Grouped<'a>> {
+        let results = &kept.results.groups[at];
         let order = Order::of(experiment, at, results, by);
-        let systems = 0..results.systems.len();
-        let roads: Vec<usize> = systems
-            .clone()
+        let roads: Vec<usize> = (0..results.systems.len())
             .filter(|system| is_road(results, *system) && order.has(*system))
-            .collect();
-        let figures = systems
-            .map(|system| {
-                Figures::of(kept, &experiment.cell_name(&cell_of(experiment, at, system)))
-            })
             .collect();
         let grouped = Grouped { kept, experiment, at, results, by, order, figures, roads };
         (!grouped.roads.is_empty()).then_some(grouped)
@@ -118,13 +119,17 @@ impl<'a> Grouped<'a> {
         }
     }
 
+    /// The roads behind whom nobody is shown to be ahead.
+    pub(super) fn left(&self) -> Vec<usize> {
+        let is_left = |system: &usize| self.order.ahead_of(*system, &self.roads).is_none();
+        self.roads.iter().copied().filter(is_left).collect()
+    }
+
     fn take(&self) -> (Option<usize>, Sureness, Option<Decided>) {
         if let Some(reason) = self.withheld() {
             return (None, Sureness::Withheld { reason }, None);
         }
-        let is_left = |system: &usize| self.order.ahead_of(*system, &self.roads).is_none();
-        let left: Vec<usize> = self.roads.iter().copied().filter(is_left).collect();
-        match left.as_slice() {
+        match self.left().as_slice() {
             [] => (None, Sureness::Contradiction, None),
             [one] if self.roads.len() == 1 => (Some(*one), Sureness::Alone, None),
             // Each other one has somebody ahead of it, and so, in the end, this one.
@@ -152,23 +157,22 @@ impl<'a> Grouped<'a> {
 
     /// How sure it is among others that are left: equal, if a verdict says so of each.
     fn among(&self, taken: usize, left: &[usize]) -> Sureness {
-        let others: Vec<usize> = left.iter().copied().filter(|other| *other != taken).collect();
-        let with = others.iter().map(|other| self.name(*other)).collect();
-        let equal = |other: &usize| match self.order.between(taken, *other)?.finding {
-            finding if finding.estimate.is_none() => None,
-            finding => match finding.verdict {
-                Verdict::Equal { margin } => Some((margin, !finding.primary)),
-                _ => None,
-            },
-        };
-        let equals: Option<Vec<(f64, bool)>> = others.iter().map(equal).collect();
-        match equals {
-            Some(equals) if !equals.is_empty() => Sureness::Equal {
-                margin: equals.iter().map(|(margin, _)| *margin).fold(0.0, f64::max),
-                exploratory: equals.iter().any(|(_, exploratory)| *exploratory),
-                with,
-            },
-            _ => Sureness::Open { with },
+        let (mut equal, mut open) = (Vec::new(), Vec::new());
+        let (mut most, mut is_exploratory) = (0.0_f64, false);
+        for other in left.iter().copied().filter(|other| *other != taken) {
+            let finding = self.order.between(taken, other).map(|judged| judged.finding);
+            match finding.map(|finding| (finding.verdict, finding.primary)) {
+                Some((Verdict::Equal { margin }, primary)) => {
+                    equal.push(self.name(other));
+                    most = most.max(margin);
+                    is_exploratory |= !primary;
+                }
+                _ => open.push(self.name(other)),
+            }
+        }
+        match open.as_slice() {
+            [] => Sureness::Equal { margin: most, exploratory: is_exploratory, with: equal },
+            _ => Sureness::Open { with: open, equal },
         }
     }
 
@@ -177,13 +181,14 @@ impl<'a> Grouped<'a> {
         let mut left = left.to_vec();
         if self.by != Measure::CpuPerOp {
             let by_cpu = Order::of(self.experiment, self.at, self.results, Measure::CpuPerOp);
-            let is_behind =
-                |one: &usize| left.iter().any(|other| by_cpu.ahead(*other, *one).is_some());
-            let kept: Vec<usize> = left.iter().copied().filter(|one| !is_behind(one)).collect();
-            let by_verdict = !kept.is_empty() && kept.len() < left.len();
-            let all = left.clone();
-            if by_verdict {
-                left = kept;
+            let mut all = left.clone();
+            left.retain(|one| by_cpu.ahead_of(*one, &all).is_none());
+            let by_verdict = left.len() == 1;
+            if left.is_empty() {
+                left.clone_from(&all);
+            } else if !by_verdict {
+                // Among these figures decide, if anything does.
+                all.clone_from(&left);
             }
             let cpu = |system: usize| self.figures[system].of_measure(Measure::CpuPerOp);
             self.keep_least(&mut left, cpu);

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::kept::{End, Kept, Trial};
+use crate::kept::{CLIENT_LIMIT, End, Trial};
 use crate::plan::{Measure, Measures};
 use crate::statistics::median;
 
@@ -25,8 +25,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(kept: &Kept, cell: &str) -> Figures {
-        let trials: Vec<&Trial> = kept.trials_of(cell).collect();
+    pub(super) fn of(trials: &[&Trial]) -> Figures {
         let middle = |value: &dyn Fn(&Trial) -> Option<f64>| {
             median(&trials.iter().filter_map(|trial| value(trial)).collect::<Vec<f64>>())
         };
@@ -53,6 +52,3 @@ impl Figures {
         self.wire_bytes_per_op.filter(|value| value.is_finite() && *value > 0.0)
     }
 }
-
-/// The note of a trial whose client had a thread that was busy all the time.
-const CLIENT_LIMIT: &str = "the client was the limit";

@@ -1,89 +1,52 @@
-//! A result file as advice is read off it: what the lab writes, and of each trial the fields that
-//! count here. What a file may leave out is optional. Errors: what was expected and seen.
+//! Whether what a result file has is of the plan in it: advice follows the places of one in the other.
+//!
+//! Errors: what was expected and seen.
 
-use serde::Deserialize;
-use serde_json::Value;
+use crate::kept::Kept;
+use crate::plan::{Cell, Experiment, Group, GroupResults};
 
-use crate::plan::{Cell, Experiment, GroupResults, Measures, Results, check_version};
-use crate::report::Environment;
-use crate::statistics::Round;
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Kept {
-    pub(super) environment: Option<Environment>,
-    plan: String,
-    pub(super) results: Results,
-    #[serde(default)]
-    pub(super) trials: Vec<Trial>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Trial {
-    pub(super) cell: String,
-    /// Of a picture's there is none.
-    round: Option<Round>,
-    #[serde(default)]
-    pub(super) measures: Measures,
-    failed: Option<String>,
-    pub(super) near: Option<End>,
-    pub(super) far: Option<End>,
-    pub(super) wire_bytes_per_op: Option<f64>,
-    #[serde(default)]
-    pub(super) notes: Vec<String>,
-}
-
-/// What an end's CPUs did.
-#[derive(Debug, Deserialize)]
-pub(super) struct End {
-    pub(super) cpu_us_per_op: Option<f64>,
-}
-
-impl Kept {
-    pub(super) fn read(file: &Value) -> Result<Kept, String> {
-        check_version(file)?;
-        let kept = Kept::deserialize(file)
-            .map_err(|error| format!("expected a result file of the lab: {error}"))?;
-        kept.results.check()?;
-        Ok(kept)
+/// The plan, whose groups the results have; an error if they are not of each other.
+pub(super) fn experiment(kept: &Kept) -> Result<Experiment, String> {
+    let experiment = Experiment::parse("plan", &kept.plan).map_err(|mistakes| {
+        format!("the plan in it is none that this version reads:\n{mistakes}")
+    })?;
+    let (planned, seen) = (experiment.groups.len(), kept.results.groups.len());
+    if planned != seen {
+        return Err(format!("expected results of the {planned} groups of its plan, seen {seen}"));
     }
+    let pairs = experiment.groups.iter().zip(&kept.results.groups);
+    pairs.map(|(group, results)| agree(&experiment, group, results)).collect::<Result<(), _>>()?;
+    Ok(experiment)
+}
 
-    /// The plan, with the groups that the results have; an error if they are not of each other.
-    pub(super) fn experiment(&self) -> Result<Experiment, String> {
-        let experiment = Experiment::parse("plan", &self.plan).map_err(|mistakes| {
-            format!("the plan in it is none that this version reads:\n{mistakes}")
-        })?;
-        let (planned, seen) = (experiment.groups.len(), self.results.groups.len());
-        if planned != seen {
+fn agree(experiment: &Experiment, group: &Group, results: &GroupResults) -> Result<(), String> {
+    let system = |cell: &Cell| &*experiment.systems[cell.system].name;
+    let systems: Vec<&str> = group.cells.iter().map(system).collect();
+    let null = systems[group.null];
+    let columns = group.columns.iter().map(|one| format!("{} of {}", one.measure, one.system));
+    let comparisons = group.plan.comparisons.iter().map(|one| &*one.name);
+    let seen_columns =
+        results.columns.iter().map(|one| format!("{} of {}", one.measure, one.system));
+    let findings = results.analysis.findings.iter().map(|one| &*one.name);
+    for (what, wanted, seen) in [
+        ("name", group.name.clone(), results.name.clone()),
+        ("systems", systems.join(", "), results.systems.join(", ")),
+        ("null", null.to_owned(), results.systems[results.null].clone()),
+        ("columns", listed(columns), listed(seen_columns)),
+        ("comparisons", listed(comparisons), listed(findings)),
+    ] {
+        if wanted != seen {
+            let name = &group.name;
             return Err(format!(
-                "expected results of the {planned} groups of its plan, seen {seen}"
+                "group {name:?}: expected the {what} of its plan, {wanted}, seen {seen}"
             ));
         }
-        for (group, results) in experiment.groups.iter().zip(&self.results.groups) {
-            let wanted: Vec<&str> = group.plan.comparisons.iter().map(|one| &*one.name).collect();
-            let findings = &results.analysis.findings;
-            let seen: Vec<&str> = findings.iter().map(|one| &*one.name).collect();
-            if group.columns != results.columns || wanted != seen {
-                return Err(format!(
-                    "group {:?}: expected the comparisons of its plan, {}, seen {}",
-                    results.name,
-                    wanted.join("; "),
-                    seen.join("; ")
-                ));
-            }
-        }
-        Ok(experiment)
     }
-
-    /// The trials of a cell that count: no pilots, and none that failed.
-    pub(super) fn trials_of(&self, cell: &str) -> impl Iterator<Item = &Trial> {
-        self.trials.iter().filter(move |trial| trial.cell == cell && trial.counts())
-    }
+    Ok(())
 }
 
-impl Trial {
-    fn counts(&self) -> bool {
-        self.failed.is_none() && !self.round.as_ref().is_some_and(|round| round.is_pilot)
-    }
+fn listed(all: impl Iterator<Item = impl Into<String>>) -> String {
+    all.map(Into::into).collect::<Vec<String>>().join("; ")
 }
 
 /// The cell of a system of a group, by its place.

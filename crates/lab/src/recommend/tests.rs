@@ -36,9 +36,7 @@ fn file(plan: &str, trials_max: usize, does: impl Fn(&str, &Cell) -> Does) -> Va
             (Measure::CpuPerOp, (near + far) / noise),
         ]);
         let round = match &trial.purpose {
-            crate::plan::Purpose::Round { round, .. } => {
-                json!({ "number": round.number, "is_pilot": round.is_pilot, "is_repeat": round.is_repeat })
-            }
+            crate::plan::Purpose::Round { round, .. } => json!(round),
             crate::plan::Purpose::Picture { .. } => Value::Null,
         };
         let notes = if near > 19.0 { json!(["the client was the limit"]) } else { json!([]) };
@@ -50,7 +48,10 @@ fn file(plan: &str, trials_max: usize, does: impl Fn(&str, &Cell) -> Does) -> Va
         let outcome = TrialOutcome::Measured { measures, is_steady: true };
         runner.handle_trial(outcome, Duration::from_secs(1));
     }
-    json!({ "schema_version": 1, "plan": plan, "results": runner.finish(), "trials": trials })
+    let environment = json!({ "version": "1", "date": "2026-11-27T00:00:00Z", "kernel": "Linux 6",
+        "cpu": "a CPU", "cpus": [0, 1], "driver": "" });
+    json!({ "schema_version": 1, "environment": environment, "plan": plan, "results": runner.finish(),
+        "trials": trials })
 }
 
 fn plan(more: &str) -> String {
@@ -156,6 +157,59 @@ fn of_equal_ones_cpu_decides_by_figures_or_by_a_verdict_and_then_bytes_and_then_
         by_reference.starts_with("take nvme") && by_reference.contains("reference stays"),
         "{by_reference}"
     );
+}
+
+#[test]
+fn what_a_verdict_leaves_figures_decide_and_what_is_shown_to_be_equal_is_said_to_be() {
+    let does = |name: &str, _: &Cell| match name {
+        "aoe" => [100_000.0, 400e3, 5.5, 0.5, 4_150.0],
+        "iscsi" => [100_000.0, 900e3, 9.0, 9.0, 4_300.0],
+        "nvme" => [100_000.0, 600e3, 5.0, 9.0, 4_250.0],
+        _ => [1e6, 10e3, 1.0, 0.0, 1.0],
+    };
+    // A verdict puts iscsi behind nvme; that aoe costs less than nvme no verdict says.
+    let cpu = "[[compare]]\nsystems = [\"iscsi\"]\nreference = \"nvme\"\nof = \"cpu-per-op\"\nexploratory = true\n";
+    let choice = only(recommend(&file(&plan(cpu), 999, does), None).unwrap());
+    assert_eq!(
+        choice.headline(),
+        "perhaps aoe: by IOPS nothing is shown between it and iscsi (nvme is shown to be equal to it); so CPU per operation decides, 6.0 us instead of 14.0 us (by figures alone, without a verdict)"
+    );
+}
+
+#[test]
+fn a_cost_that_is_less_by_the_margin_of_speed_turns_the_answer() {
+    let does = |p99: f64| {
+        move |name: &str, _: &Cell| match name {
+            "nvme" => [100_000.0, 1_000e3, 5.0, 7.5, 4_250.0],
+            "aoe" => [80_000.0, p99, 5.0, 7.5, 4_230.0],
+            _ => [60_000.0, 2_000e3, 9.0, 9.0, 4_300.0],
+        }
+    };
+    let said = |p99: f64| said(&only(recommend(&file(&plan(""), 999, does(p99)), None).unwrap()));
+    // As fast as 1.1 of it is 909 of 1000.
+    assert!(said(900e3).contains("if p99 latency counts more: aoe, 10% better"), "{}", said(900e3));
+    assert!(!said(918e3).contains("if p99 latency counts more"), "{}", said(918e3));
+    assert!(
+        said(900e3)
+            .contains("the link is the limit, and nothing needs fewer bytes by 1.0% or more")
+    );
+}
+
+#[test]
+fn only_rounds_that_count_are_in_the_figures() {
+    // The picture's cell is the group's own.
+    let more = "[[picture]]\nname = \"same\"\nsystems = [\"aoe\", \"nvme\"]\n";
+    let mut file = file(&plan(more), 999, apart);
+    let trials_of_aoe = |file: &Value| {
+        let choice = only(recommend(file, None).unwrap());
+        choice.candidates.into_iter().find(|one| one.system == "aoe").unwrap().figures.trials
+    };
+    let rounds = file["results"]["groups"][0]["rounds"].as_array().unwrap().len();
+    assert_eq!(trials_of_aoe(&file), rounds);
+    let trials = file["trials"].as_array_mut().unwrap();
+    let of_round = |trial: &&mut Value| trial["round"]["is_pilot"] == false;
+    trials.iter_mut().find(of_round).expect("a round")["is_steady"] = false.into();
+    assert_eq!(trials_of_aoe(&file), rounds - 1, "it was repeated, or there is nothing to say");
 }
 
 #[test]
@@ -276,6 +330,26 @@ fn what_is_no_result_file_of_this_version_says_so() {
         error.contains("expected the comparisons of its plan, IOPS of aoe")
             && error.contains(other)
     );
+    // Whose places would be followed into a plan that has fewer, or others.
+    for (what, place, value, seen) in [
+        ("systems", "systems", json!(["a", "b", "c", "d", "e"]), "seen a, b, c, d, e"),
+        ("null", "null", 0.into(), ", null, seen "),
+        ("name", "name", "over wan".into(), "depth 32, seen over wan"),
+        ("columns", "columns", json!([{ "system": 0, "measure": "p99" }]), "seen p99 latency of 0"),
+    ] {
+        let error = refused(&|file| {
+            let group = &mut file["results"]["groups"][0];
+            group[place] = value.clone();
+            if place == "columns" {
+                (group["rounds"], group["unsteady_rounds"]) = (json!([]), json!([]));
+            }
+        });
+        let words = format!(
+            "group \"over lan, 4KiB randread, depth 32\": expected the {what} of its plan, "
+        );
+        assert!(error.starts_with(&words), "{error}");
+        assert!(error.contains(seen), "{error}");
+    }
     let error = refused(&|file| file["results"]["groups"][0]["null"] = 9.into());
     assert!(error.contains("expected the place of one of 4 systems, seen 9"), "{error}");
     let drawn = "name = \"a\"\n[[system]]\nname = \"one\"\ndisk = \"ram:1MiB\"\n\

@@ -4,11 +4,12 @@
 //! Right, for each comparison the ratio with the interval that its verdict is read off, and the
 //! verdict. Ratios are of how fast: above one is better, whatever the measure.
 
+use lab::kept::Kept;
 use lab::plan::{Group as Planned, GroupResults, Measure};
 use lab::statistics::{Finding, Interval, LogRatio};
 
 use super::{CROWD, Drawing, NAME_MAX, capital, names_width, provenance, upright_grid};
-use crate::kept::{Kept, measures, values};
+use crate::kept::{measures, values};
 use crate::scene::Colours;
 use crate::svg::{Anchor, Panel, Scale, WIDTH};
 use crate::table::Table;

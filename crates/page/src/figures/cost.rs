@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use lab::kept::{End, Kept, Trial};
+
 use super::{Drawing, NAME_MAX, names_width, provenance, upright_grid};
-use crate::kept::{End, Kept, Trial};
 use crate::scene::{Colours, Runs, Scene};
 use crate::svg::{Anchor, Panel, Scale, WIDTH};
 use crate::table::Table;

@@ -3,11 +3,11 @@
 //! Across, percentiles by how rare what is slower is, so that the tail has room; upwards, latency
 //! with equal ratios equally high. An area has all rounds, from the least to the most.
 
+use lab::kept::Kept;
 use lab::plan::Measure;
 use lab::statistics::median;
 
 use super::{Drawing, provenance};
-use crate::kept::Kept;
 use crate::scene::{Colours, Runs, Scene};
 use crate::svg::{Anchor, Panel, Scale, WIDTH, spread};
 use crate::table::Table;

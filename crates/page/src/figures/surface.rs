@@ -5,12 +5,12 @@
 //! are those of cividis (Nuñez, Anderton, Renslow 2018), dark for little and light for much, with
 //! equal ratios equally far apart. Every cell ran once: there are no intervals and no verdicts.
 
+use lab::kept::Kept;
 use lab::plan::{Measure, PictureResult};
 use serde_json::Value;
 
 use super::latency::short_time;
 use super::{Drawing, capital, provenance};
-use crate::kept::Kept;
 use crate::scene::{Colours, system_of};
 use crate::svg::{Anchor, Panel, Scale, WIDTH};
 use crate::table::Table;

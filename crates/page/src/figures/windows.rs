@@ -3,11 +3,11 @@
 //! A trial ends when it is steady, so lines are of different lengths; a window of a trial is never a
 //! value of its own in what is compared.
 
+use lab::kept::Kept;
 use lab::plan::Measure;
 
 use super::latency::labelled;
 use super::{CROWD, Drawing, provenance};
-use crate::kept::Kept;
 use crate::scene::{Colours, Runs, Scene};
 use crate::svg::{Anchor, Panel, Scale, WIDTH, spread};
 use crate::table::Table;
