@@ -41,6 +41,7 @@ pub use model::{
     Means, Pace, Path, PathKind, Picture, Protocol, Serve, System, Target,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
+pub(crate) use results::{column_of, series_name};
 pub use runner::{Progress, Purpose, Runner, Sized, Trial, TrialOutcome};
 
 impl Experiment {

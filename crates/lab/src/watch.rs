@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Column, Experiment, Measure};
+use crate::plan::{Column, Experiment, Measure, column_of, series_name};
 use crate::report::Environment;
 use crate::statistics::change::{RUNS_MAX, Test};
 use crate::statistics::ratio::Percent;
@@ -36,8 +36,10 @@ pub struct Series {
     /// As `lab compare` calls it: "IOPS of nvme over lan, 4KiB randread, depth 32".
     pub name: String,
     pub system: String,
-    /// Empty where there is none.
+    /// Over which its comparison is; empty where there is none.
     pub path: String,
+    /// The load, with what was asked of it where that is not what the plan asks of all: what is left of
+    /// its group's name.
     pub load: String,
     pub measure: Measure,
     /// Its places in the results: of the group, of its column and of that of `null`.
@@ -131,19 +133,19 @@ pub fn series(experiment: &Experiment) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     for (at, group) in experiment.groups.iter().enumerate() {
         let primary = group.plan.comparisons.iter().filter(|comparison| comparison.primary);
+        let path = group.cells.iter().find_map(|cell| cell.path);
+        let path = path.map_or(String::new(), |path| experiment.paths[path].to_string());
+        let load = group.name.strip_prefix(&format!("over {path}, ")).unwrap_or(&group.name);
         for column in primary.flat_map(|comparison| [comparison.subject, comparison.reference]) {
             let Column { system, measure } = group.columns[column];
-            let of_null = Column { system: group.null, measure };
-            let null = group.columns.iter().position(|other| *other == of_null);
+            let null = column_of(&group.columns, group.null, measure);
             let Some(null) = null.filter(|null| *null != column) else { continue };
-            let cell = group.cells[system];
-            let name = &experiment.systems[cell.system].name;
-            let path = cell.path.map(|path| experiment.paths[path].to_string());
+            let name = &experiment.systems[group.cells[system].system].name;
             let one = Series {
-                name: format!("{measure} of {name} {}", group.name),
+                name: series_name(measure, name, &group.name),
                 system: name.clone(),
-                path: path.unwrap_or_default(),
-                load: cell.load.to_string(),
+                path: path.clone(),
+                load: load.to_owned(),
                 measure,
                 group: at,
                 column,
@@ -176,6 +178,11 @@ impl Memory {
 
     pub fn is_of(&self, plan: &str) -> bool {
         self.plan == plan
+    }
+
+    /// The last run of which something was found; the next one is after it, whatever became of its result.
+    pub fn last_run(&self) -> u64 {
+        self.changes.iter().map(|change| change.found).max().unwrap_or(0)
     }
 
     /// The last change of a series.
@@ -224,7 +231,7 @@ impl Memory {
         let values: Vec<f64> = since.iter().map(|(_, point)| point.lead()).collect();
         let split = test.split(&values);
         told.p_value = split.map(|split| split.p_value);
-        if let Some(split) = split.filter(|split| split.p_value <= test.level())
+        if let Some(split) = split.filter(|split| test.shows(split))
             && let Some(change) = Change::of(series, runs, since, split.at, split.p_value)
         {
             told.is_changed = true;

@@ -9,8 +9,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model::Column;
-use super::results::{GroupResults, Results};
+use super::results::{GroupResults, Results, column_of, series_name};
 use crate::statistics::{Apart, Better, LogRatio, Referred, compare_apart};
 
 /// The version of result files that is known.
@@ -86,8 +85,7 @@ fn of_group(group: &GroupResults) -> Vec<Series> {
     let mut all = Vec::new();
     for (at, column) in group.columns.iter().enumerate() {
         let (measure, system) = (column.measure, &group.systems[column.system]);
-        let null = Column { system: group.null, measure };
-        let Some(null) = group.columns.iter().position(|other| *other == null) else { continue };
+        let Some(null) = column_of(&group.columns, group.null, measure) else { continue };
         if null == at {
             continue;
         }
@@ -103,7 +101,7 @@ fn of_group(group: &GroupResults) -> Vec<Series> {
                 .then(|| Referred { system: speed(system), reference: speed(reference) })
         };
         let rounds = group.rounds.iter().filter_map(referred).collect();
-        all.push(Series { name: format!("{measure} of {system} {}", group.name), rounds });
+        all.push(Series { name: series_name(measure, system, &group.name), rounds });
     }
     all
 }

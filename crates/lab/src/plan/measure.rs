@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -118,14 +119,22 @@ impl Serialize for Measure {
     }
 }
 
-impl<'de> Deserialize<'de> for Measure {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Measure, D::Error> {
-        let word = String::deserialize(deserializer)?;
+/// Of its word; an error says which there are.
+impl FromStr for Measure {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Measure, String> {
         let known = Measure::ALL.into_iter().find(|measure| measure.word() == word);
         known.ok_or_else(|| {
             let words = Measure::ALL.map(Measure::word).join(", ");
-            D::Error::custom(format!("expected a measure, one of {words}, seen {word:?}"))
+            format!("expected a measure, one of {words}, seen {word:?}")
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for Measure {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Measure, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

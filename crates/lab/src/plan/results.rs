@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::measure::Measures;
+use super::measure::{Measure, Measures};
 use super::model::{Column, Experiment, Group};
 use crate::statistics::{Analysis, Moved, Sizing, Taken, moved};
 
@@ -145,13 +145,20 @@ impl GroupResults {
     }
 }
 
+/// The place of a measure of a system.
+pub(crate) fn column_of(columns: &[Column], system: usize, measure: Measure) -> Option<usize> {
+    columns.iter().position(|one| *one == Column { system, measure })
+}
+
+/// What a column's values are called from run to run: "IOPS of nvme over lan, 4KiB randread, depth 32".
+pub(crate) fn series_name(measure: Measure, system: &str, group: &str) -> String {
+    format!("{measure} of {system} {group}")
+}
+
 /// Of each column but the reference's own.
 fn who_moved(group: &Group, rounds: &[Vec<f64>]) -> Vec<SystemMoved> {
     let series = |column: usize| rounds.iter().map(|values| values[column]).collect::<Vec<f64>>();
-    let of_null = |column: &Column| {
-        let wanted = Column { system: group.null, ..*column };
-        group.columns.iter().position(|other| *other == wanted)
-    };
+    let of_null = |column: &Column| column_of(&group.columns, group.null, column.measure);
     let columns = group.columns.iter().enumerate();
     let others = columns.filter(|(_, column)| column.system != group.null);
     others
@@ -193,7 +200,6 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Measure;
     use crate::statistics::serial::Serial;
     use crate::statistics::{Estimate, Finding, Interval, LogRatio, Verdict, Withheld};
 

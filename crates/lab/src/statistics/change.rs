@@ -9,7 +9,7 @@
 //! that of as many runs in orders that are drawn at random: an exact test if runs are exchangeable,
 //! whatever their distribution (Dwass 1957). Equal values make it stricter.
 //!
-//! A watch tests after each run. Its level is spent evenly: [`FALSE_A_RUN`], all series of a plan
+//! A watch tests after each run. Its level is spent evenly: `FALSE_A_RUN`, all series of a plan
 //! together, so that by Boole's inequality a hundred runs have a false alarm in 5% at most, however
 //! their tests depend on each other. Taken before limits by which an alarm comes once in so many
 //! runs on average (Ross and others 2011), which are tables of the number of runs, and before
@@ -24,7 +24,7 @@ use block::Random;
 mod calibration;
 
 /// How often a run makes a false alarm, all series of a plan together: 5% of a hundred runs.
-pub const FALSE_A_RUN: f64 = 0.0005;
+const FALSE_A_RUN: f64 = 0.0005;
 /// The most runs that a test looks at; what changed before them was found, or is how it is.
 pub const RUNS_MAX: usize = 100;
 /// The fewest runs on either side of a split: one alone is no level.
@@ -57,9 +57,9 @@ impl Test {
         Test { level: FALSE_A_RUN / series.max(1) as f64, orders: BTreeMap::new() }
     }
 
-    /// The p value up to which a change is shown.
-    pub fn level(&self) -> f64 {
-        self.level
+    /// Whether a change is shown.
+    pub fn shows(&self, split: &Split) -> bool {
+        split.p_value <= self.level
     }
 
     /// How many runs it takes until a change could be shown at all: of fewer, too many orders are as
@@ -86,12 +86,6 @@ impl Test {
         let orders = self.orders.entry(values.len()).or_insert_with(|| orders(values.len(), draws));
         let as_clear = orders.len() - orders.partition_point(|statistic| *statistic < seen);
         Some(Split { at, p_value: (as_clear + 1) as f64 / (orders.len() + 1) as f64 })
-    }
-
-    /// As well, where the split is shown.
-    pub fn change(&mut self, values: &[f64]) -> Option<Split> {
-        let level = self.level;
-        self.split(values).filter(|split| split.p_value <= level)
     }
 }
 
@@ -166,12 +160,17 @@ mod tests {
         noise.into_iter().enumerate().map(shift).collect()
     }
 
+    /// The split of a series, where it is shown.
+    fn change(test: &mut Test, values: &[f64]) -> Option<Split> {
+        test.split(values).filter(|split| test.shows(split))
+    }
+
     #[test]
     fn a_change_is_found_where_it_is_or_beside_in_either_direction() {
         let mut test = Test::of(1);
         for by in [3.0, -3.0] {
             for from in [8, 20, 32] {
-                let split = test.change(&series(40, from, by)).expect("a change");
+                let split = change(&mut test, &series(40, from, by)).expect("a change");
                 // Where the first run after it is the least of those, it may as well be one of those before.
                 assert!(split.at.abs_diff(from) <= 1, "{from} {by}: {split:?}");
             }
@@ -190,7 +189,7 @@ mod tests {
         for place in [0, 15, 29] {
             let mut values = series(30, 30, 0.0);
             values[place] = 1e9;
-            assert_eq!(Test::of(1).change(&values), None, "{place}");
+            assert_eq!(change(&mut Test::of(1), &values), None, "{place}");
         }
     }
 

@@ -60,6 +60,29 @@ fn the_systems_of_primary_comparisons_are_watched_and_null_is_not() {
 }
 
 #[test]
+fn no_two_series_have_the_same_labels() {
+    // One reference in a group of its own difference, and one disk without a path beside two paths.
+    let more = "[[system]]\nname = \"third\"\ndisk = \"ram:4MiB\"\n\
+        [[system]]\nname = \"nvme\"\nserve = { protocol = \"nvme\", disk = \"ram:4MiB\" }\n\
+        [[path]]\nname = \"lan\"\n[[path]]\nname = \"far\"\ndelay = \"1ms\"\n\
+        [[compare]]\nsystems = [\"third\"]\nreference = \"one\"\nof = \"p50\"\ndifference = \"20%\"\n\
+        [[compare]]\nsystems = [\"nvme\"]\nreference = \"one\"\nof = \"p50\"\npath = [\"lan\", \"far\"]\n";
+    let plan = PLAN.to_owned() + more;
+    let watched = series(&Experiment::parse("plan", &plan).unwrap_or_else(|why| panic!("{why}")));
+    let labels = |one: &Series| (one.system.clone(), one.path.clone(), one.load.clone());
+    let mut all: Vec<_> = watched.iter().map(labels).collect();
+    let of_one: Vec<_> = all.iter().filter(|(system, ..)| system == "one").cloned().collect();
+    let of = |path: &str, more: &str| {
+        ("one".to_owned(), path.to_owned(), format!("4KiB randread, depth 1{more}"))
+    };
+    let own = ", for 20.0% and equal within 20.0%";
+    assert_eq!(of_one, [of("", ""), of("", own), of("lan", ""), of("far", "")]);
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), watched.len(), "{all:?}");
+}
+
+#[test]
 fn a_change_is_found_once_where_it_is_and_the_series_begins_anew_with_it() {
     let mut memory = Memory::new(PLAN);
     let runs = runs(60, |number| if number < 25 { 1.0 } else { 1.3 });

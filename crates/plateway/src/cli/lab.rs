@@ -129,7 +129,7 @@ pub(crate) struct LabRecommendArgs {
     pub(crate) result: PathBuf,
     /// The measure that counts, as plans call it, such as iops or p99 [default: the first primary one of
     /// each path and load]
-    #[arg(long, value_name = "MEASURE", value_parser = measure)]
+    #[arg(long, value_name = "MEASURE")]
     pub(crate) by: Option<Measure>,
     /// Print JSON
     #[arg(long)]
@@ -158,14 +158,6 @@ pub(crate) struct LabWatchArgs {
     /// Print what is said after each run as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn measure(text: &str) -> Result<Measure, String> {
-    let known = Measure::ALL.into_iter().find(|measure| measure.word() == text);
-    known.ok_or_else(|| {
-        let words = Measure::ALL.map(Measure::word).join(", ");
-        format!("expected a measure, one of {words}, seen {text:?}")
-    })
 }
 
 /// `lab relay ONE OTHER`

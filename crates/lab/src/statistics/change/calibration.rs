@@ -82,7 +82,8 @@ fn watch(noise: Noise, seed: u64, test: &mut Test, from: usize, by: f64) -> Opti
     let mut values = Vec::new();
     (1..=RUNS_MAX).find_map(|run| {
         values.push(world.run() + if run > from { by } else { 0.0 });
-        test.change(&values).map(|split| (run, split.at))
+        let shown = test.split(&values).filter(|split| test.shows(split));
+        shown.map(|split| (run, split.at))
     })
 }
 
