@@ -14,8 +14,8 @@ pub(super) fn experiment(kept: &Kept) -> Result<Experiment, String> {
     if planned != seen {
         return Err(format!("expected results of the {planned} groups of its plan, seen {seen}"));
     }
-    let pairs = experiment.groups.iter().zip(&kept.results.groups);
-    pairs.map(|(group, results)| agree(&experiment, group, results)).collect::<Result<(), _>>()?;
+    let mut pairs = experiment.groups.iter().zip(&kept.results.groups);
+    pairs.try_for_each(|(group, results)| agree(&experiment, group, results))?;
     Ok(experiment)
 }
 
