@@ -169,6 +169,9 @@ fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
     assert!(figures("svg").len() >= 3 && figures("svg").len() == figures("csv").len());
     let alone = fs::read_to_string(&figures("svg")[0]).unwrap();
     assert!(alone.starts_with("<svg"), "{alone}");
+    let at = |name: &str| directory.path().join(name);
+    std::os::unix::fs::symlink("seen.html", at("link.html")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe.html"), rustix::fs::Mode::RUSR).unwrap();
     for (args, words) in [
         (&["page", "seen.json"][..], "seen.html: expected no such file"),
         (
@@ -177,14 +180,22 @@ fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
         ),
         (&["page", "seen.json", "--to", "seen.json", "--overwrite"], "and it is the result file"),
         (
-            &["page", "newer.json"],
-            "schema_version: expected 1, seen 2",
+            &["page", "seen.json", "--to", "link.html", "--overwrite"],
+            "a device, a folder or a link",
         ),
+        (
+            &["page", "seen.json", "--to", "pipe.html", "--overwrite"],
+            "a device, a folder or a link",
+        ),
+        (&["page", "seen.json", "--to", "of", "--overwrite"], "a device, a folder or a link"),
+        (&["page", "seen.json", "--to", "none/a.html"], "cannot write none/a.html: No such file"),
+        (&["page", "newer.json"], "schema_version: expected 1, seen 2"),
     ] {
         let output = run(directory.path(), args);
         let why = flat(&output.stderr);
         assert!(output.status.code() == Some(1) && why.contains(words), "{args:?}: {why}");
     }
+    assert!(!at("none").exists(), "a folder was made, for its owner alone");
     assert!(run(directory.path(), &["page", "seen.json", "--overwrite"]).status.success());
     assert_eq!(fs::read_to_string(directory.path().join("seen.html")).unwrap(), page);
 

@@ -29,6 +29,7 @@ use lab::plan::{Experiment, Purpose, Results, Runner, TrialOutcome};
 use lab::statistics::Stop;
 use testbed::{Abilities, Folder};
 
+use super::environment::environment;
 use super::session::Interrupt;
 use super::{Ended, INTERRUPTED, print, print_json, show};
 use crate::cli::{LabAction, LabArgs, LabCompareArgs, LabRunArgs};
@@ -179,8 +180,10 @@ fn carry_out(
     let ours = RefCell::new(BTreeSet::new());
     let abilities = abilities.as_ref();
     let lab = Lab { experiment, ends, abilities, home: home.path(), interrupt, idle, ours };
+    // Its date is when this began.
+    let environment = environment("as each trial says".to_owned());
     let (results, trials) = run_trials(&lab);
-    let kept = Kept::new(text, &lab, &results, &trials);
+    let kept = Kept::new(text, environment, &lab, &results, &trials);
     let is_kept = picture::keep(file, &kept);
     let told = tell(&kept, &results, &trials);
     let failed = results.failures.first().map(|first| {

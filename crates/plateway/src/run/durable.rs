@@ -32,8 +32,12 @@ pub(super) trait Files {
 
 /// Replaces a file durably; a power cut leaves the old or the new one, whole.
 pub(super) fn replace<F: Files>(files: &F, path: &Path, text: &str) -> io::Result<()> {
-    let directory = above(path);
-    make_directory(files, directory)?;
+    make_directory(files, above(path))?;
+    replace_in(files, path, text)
+}
+
+/// The same, in a directory that is there: one that people name is theirs to make, for whom they like.
+fn replace_in<F: Files>(files: &F, path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_added_extension("new");
     let written = files.create(&beside, text).and_then(|file| files.sync(&file));
     if let Err(error) = written.and_then(|()| files.rename(&beside, path)) {
@@ -41,12 +45,18 @@ pub(super) fn replace<F: Files>(files: &F, path: &Path, text: &str) -> io::Resul
         let _ = files.remove(&beside);
         return Err(error);
     }
-    files.sync_directory(directory)
+    files.sync_directory(above(path))
 }
 
 /// The same, of the file system's own files.
 pub(crate) fn replace_file(path: &Path, text: &str) -> io::Result<()> {
-    replace(&System, path, text)
+    replace_in(&System, path, text)
+}
+
+/// Whether a file may be written, which is known by doing it: one beside it is, and is removed.
+pub(crate) fn try_file(path: &Path) -> io::Result<()> {
+    let tried = path.with_added_extension(format!("try-{}", std::process::id()));
+    fs::write(&tried, "").and_then(|()| fs::remove_file(&tried))
 }
 
 /// What a file holds, if it is there, and is there to stay.

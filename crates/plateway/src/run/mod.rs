@@ -69,7 +69,7 @@ use shard::{InternalClient, Mail, Order, Settings, Shard};
 use uuid::Uuid;
 
 pub(crate) use apply::{Applied, ApplyError};
-pub(crate) use durable::replace_file;
+pub(crate) use durable::{replace_file, try_file};
 pub(crate) use error::RunError;
 pub(crate) use in_use::{Consent, Taken};
 

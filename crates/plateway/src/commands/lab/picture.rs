@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use comfy_table::CellAlignment;
 use indicatif::ProgressBar;
+use lab::kept::{Ran, counted};
 use lab::plan::{Cell, Experiment, Measure, Measures, Progress, Results, Trial, TrialOutcome};
 use lab::report::{Environment, Grouped, Nanoseconds};
 use lab::statistics::{Round, median};
@@ -18,8 +19,7 @@ use serde::Serialize;
 use super::Ends;
 use super::seen::Seen;
 use super::trial::Lab;
-use crate::commands::environment::environment;
-use crate::run::replace_file;
+use crate::run::{replace_file, try_file};
 
 /// All that is kept of a plan that ran.
 #[derive(Debug, Serialize)]
@@ -38,13 +38,14 @@ pub(super) struct Kept<'a> {
 impl<'a> Kept<'a> {
     pub(super) fn new(
         plan: &'a str,
+        environment: Environment,
         lab: &Lab<'_>,
         results: &'a Results,
         trials: &'a [Told],
     ) -> Kept<'a> {
         Kept {
             schema_version: lab::plan::SCHEMA_VERSION,
-            environment: environment("as each trial says".to_owned()),
+            environment,
             near_cpus: lab.ends.near.clone(),
             far_cpus: lab.ends.far.clone(),
             plan,
@@ -68,8 +69,6 @@ pub(super) struct Told {
     failed: Option<String>,
     #[serde(flatten)]
     seen: Seen,
-    #[serde(skip)]
-    of: Cell,
 }
 
 impl Told {
@@ -86,12 +85,7 @@ impl Told {
         };
         let round = round.cloned();
         let name = experiment.cell_name(cell);
-        Told { cell: name, round, measures, is_steady, failed, seen, of: *cell }
-    }
-
-    /// Whether its values count: no pilot's do.
-    fn counts(&self) -> bool {
-        self.failed.is_none() && !self.round.as_ref().is_some_and(|round| round.is_pilot)
+        Told { cell: name, round, measures, is_steady, failed, seen }
     }
 }
 
@@ -113,9 +107,7 @@ pub(super) fn may_be_made(file: &Path, plan: &Path, overwrites: bool) -> miette:
     if !folder.is_dir() {
         return Err(miette::miette!("{}: there is no such folder", folder.display()));
     }
-    // Whether it may be written is known by doing it.
-    let tried = file.with_added_extension(format!("try-{}", std::process::id()));
-    std::fs::write(&tried, "").and_then(|()| std::fs::remove_file(&tried)).map_err(|error| {
+    try_file(file).map_err(|error| {
         miette::miette!("cannot write what comes of it to {}: {error}", file.display())
     })
 }
@@ -149,14 +141,17 @@ pub(super) fn may_be_replaced(
 
 /// Writes the result file, and the page beside it, each whole or not at all.
 pub(super) fn keep(file: &Path, kept: &Kept<'_>) -> miette::Result<()> {
-    let tell = |error: &dyn std::fmt::Display| {
-        miette::miette!("cannot write what came of it to {}: {error}", file.display())
+    let tell = |what: &str, to: &Path, error: &dyn std::fmt::Display| {
+        miette::miette!("cannot write {what} to {}: {error}", to.display())
     };
-    let value = serde_json::to_value(kept).map_err(|error| tell(&error))?;
-    let text = serde_json::to_string_pretty(&value).map_err(|error| tell(&error))?;
-    replace_file(file, &(text + "\n")).map_err(|error| tell(&error))?;
-    let page = page::page(&value).map_err(|error| tell(&error))?;
-    replace_file(&page_of(file), &page.html).map_err(|error| tell(&error))
+    let of_result = |error: &dyn std::fmt::Display| tell("what came of it", file, error);
+    let value = serde_json::to_value(kept).map_err(|error| of_result(&error))?;
+    let text = serde_json::to_string_pretty(&value).map_err(|error| of_result(&error))?;
+    replace_file(file, &(text + "\n")).map_err(|error| of_result(&error))?;
+    let to = page_of(file);
+    let of_page = |error: &dyn std::fmt::Display| tell("the page of what came of it", &to, error);
+    let page = page::page(&value).map_err(|error| of_page(&error))?;
+    replace_file(&to, &page.html).map_err(|error| of_page(&error))
 }
 
 /// The page of a result file.
@@ -212,19 +207,29 @@ impl Line {
 pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told]) -> String {
     let heads = ["", "IOPS", "MB/s", "p50", "p99", "CPU near", "CPU far", "B/op on the wire"];
     let mut table = crate::control::table(&heads);
+    let counted = counted(trials, |told| Ran {
+        cell: &told.cell,
+        round: told.round.as_ref(),
+        is_steady: told.is_steady,
+        has_failed: told.failed.is_some(),
+    });
     for cell in experiment.cells() {
-        let its = || trials.iter().filter(|told| told.of == cell && told.counts());
+        let name = experiment.cell_name(&cell);
+        let is_picture =
+            |told: &&Told| told.cell == name && told.round.is_none() && told.failed.is_none();
+        let its = counted.get(&*name).cloned();
+        let its = its.unwrap_or_else(|| trials.iter().filter(is_picture).collect());
         let of = |measure: Measure| {
-            let values = its().filter_map(|told| told.measures.get(&measure).copied());
+            let values = its.iter().filter_map(|told| told.measures.get(&measure).copied());
             median(&values.collect::<Vec<_>>())
         };
         let seen = |value: fn(&Seen) -> Option<f64>| {
-            median(&its().filter_map(|told| value(&told.seen)).collect::<Vec<_>>())
+            median(&its.iter().filter_map(|told| value(&told.seen)).collect::<Vec<_>>())
         };
         let time = |ns: Option<f64>| ns.map(|ns| Nanoseconds(ns).to_string());
         let micros = |us: Option<f64>| us.map(|us| format!("{us:.1} us"));
         let row = [
-            Some(experiment.cell_name(&cell)),
+            Some(name.clone()),
             of(Measure::Iops).map(|iops| Grouped(iops.round() as u64).to_string()),
             of(Measure::Throughput).map(|bytes| format!("{:.0}", bytes / 1e6)),
             time(of(Measure::P50)),
@@ -238,8 +243,9 @@ pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told])
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let mut text =
-        format!("\n{table}\n\nMedians of the rounds that count; CPU is for each operation.\n");
+    let mut text = format!(
+        "\n{table}\n\nMedians of the rounds that count; of a picture's cell what its trial came to. CPU is for each operation.\n"
+    );
     let _ = writeln!(text, "\n{results}");
     for ((cell, note), (count, all)) in notes(trials) {
         let _ = writeln!(text, "note: {cell}: {note} ({count} of {all} trials)");

@@ -12,7 +12,7 @@ use lab::plan::Measure;
 use lab::watch::{Report, Told};
 
 use crate::metrics::{Families, Labels};
-use crate::run::replace_file;
+use crate::run::{replace_file, try_file};
 
 /// An error if the file may not be made, or would not be read: found before the first run.
 pub(super) fn may_be_made(file: &Path) -> miette::Result<()> {
@@ -27,10 +27,7 @@ pub(super) fn may_be_made(file: &Path) -> miette::Result<()> {
             "--textfile {shown}: expected a file or none, and it is a device, a folder or a link"
         ));
     }
-    let tried = file.with_added_extension(format!("try-{}", std::process::id()));
-    std::fs::write(&tried, "")
-        .and_then(|()| std::fs::remove_file(&tried))
-        .map_err(|error| miette::miette!("cannot write the metrics to {shown}: {error}"))
+    try_file(file).map_err(|error| miette::miette!("cannot write the metrics to {shown}: {error}"))
 }
 
 pub(super) fn write(file: &Path, report: &Report) -> miette::Result<()> {
