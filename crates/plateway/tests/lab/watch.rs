@@ -11,7 +11,7 @@ use openmetrics_parser::prometheus::parse_prometheus;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::common::{HANG, flat, text};
+use crate::common::{HANG, flat, mounted, text};
 use crate::{DRAWN, alone, kept, lab, plan, run};
 
 /// A result of an earlier run, in which `other` took so many times as long as `plain`.
@@ -205,4 +205,73 @@ fn a_change_among_kept_results_is_found_once_and_told_to_monitoring() {
         metric(&prom, "plateway_lab_changed", "system").iter().map(|one| one.1).sum::<f64>(),
         0.0
     );
+}
+
+/// What a run of this number would write in the next minutes is a folder, so that it cannot be.
+fn block(folder: &Path, number: u64, ending: &str) {
+    let now = jiff::Timestamp::now();
+    for seconds in 0..600 {
+        let at = now + jiff::SignedDuration::from_secs(seconds);
+        let at = at.strftime("%Y%m%dT%H%M%SZ");
+        fs::create_dir(folder.join(format!("{number:06}-{at}{ending}.new"))).unwrap();
+    }
+}
+
+#[test]
+fn a_change_is_found_also_where_page_and_metrics_cannot_be_written_and_that_is_one_run_gone_wrong()
+{
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    // A disk that fails, so that the run is short.
+    let text_of_plan = plan("faulty:3,", "");
+    fs::write(at("a.toml"), &text_of_plan).unwrap();
+    fs::create_dir(at("a.watch")).unwrap();
+    for number in 1..=44 {
+        let other = if number <= 30 { 1.0 } else { 40.0 };
+        let file = at("a.watch").join(format!("{number:06}-x.result.json"));
+        fs::write(file, earlier(&text_of_plan, number, other).to_string()).unwrap();
+    }
+    block(&at("a.watch"), 45, ".result.html");
+    fs::create_dir(at("full")).unwrap();
+    let script = "mount -t tmpfs -o size=4k tmpfs \"$0\" && head -c 4096 /dev/zero > \"$0/full\"";
+    let Some(mut watch) = mounted(script, &at("full")) else { return };
+    let alone = alone();
+    watch.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+    watch.args(["lab", "watch", "a.toml", "--json", "--textfile", "full/lab.prom"]);
+    let output = watch.output().unwrap();
+    drop(alone);
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{why}");
+    for words in [
+        "cannot write the page of what came of it to a.watch/000045-",
+        "cannot write the metrics to full/lab.prom: No space left on device",
+        "1 change was found; results are in a.watch; 1 of 1 runs went wrong; last: run 45: 3 of 3 trials failed",
+    ] {
+        assert!(why.contains(words), "{words}\n{why}");
+    }
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["run"], 45, "{report}");
+}
+
+#[test]
+fn after_so_many_runs_it_ends_and_verdicts_that_cannot_be_kept_are_not_among_the_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("a.toml"), plan("faulty:3,", "")).unwrap();
+    fs::create_dir(at("a.watch")).unwrap();
+    block(&at("a.watch"), 1, ".result.json");
+    let alone = alone();
+    let args = ["watch", "a.toml", "--every", "1s", "--times", "2", "--json"];
+    let output = run(directory.path(), &args);
+    drop(alone);
+    let why = flat(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()), "{why}");
+    for words in [
+        "run 1 could not be kept; its verdicts:",
+        "p50 latency of other against plain, 4KiB randread, depth 1: no verdict: a trial of it failed",
+        "cannot write what came of it to a.watch/000001-",
+        "2 of 2 runs went wrong; last: run 1: 3 of 3 trials failed",
+    ] {
+        assert!(why.contains(words), "{words}\n{why}");
+    }
 }

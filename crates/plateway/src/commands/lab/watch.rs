@@ -21,7 +21,7 @@ use lab::watch::{Report, Series, series};
 use super::{Carried, Ready, carry_out};
 use crate::cli::LabWatchArgs;
 use crate::commands::session::Interrupt;
-use crate::commands::{Ended, INTERRUPTED, print, show};
+use crate::commands::{Ended, INTERRUPTED, show};
 use crate::log::Event;
 
 use folder::Folder;
@@ -58,17 +58,12 @@ struct Seen {
     runs: u64,
     /// Changes that were found.
     changed: usize,
-    /// What went wrong last, and how often something did.
+    /// What went wrong last, and in how many runs something did.
     failed: Option<String>,
     failures: u64,
 }
 
 impl Seen {
-    fn fail(&mut self, words: String) {
-        self.failures += 1;
-        self.failed = Some(words);
-    }
-
     fn end(self, folder: &Path, was_stopped: bool) -> miette::Result<()> {
         let folder = folder.display();
         let changes = match self.changed {
@@ -144,15 +139,24 @@ impl Watch<'_> {
     /// One run. What goes wrong is told, and ends nothing.
     fn one(&self, folder: &mut Folder, seen: &mut Seen) {
         seen.runs += 1;
-        let tried = self.try_one(folder, seen);
-        if let Err(error) = tried {
-            let words = format!("{error}");
-            Event::error(&words).tell();
-            seen.fail(words);
+        let mut wrong: Vec<String> = Vec::new();
+        if let Err(error) = self.try_one(folder, seen, &mut wrong) {
+            wrong.push(error.to_string());
+        }
+        wrong.iter().for_each(|words| Event::error(words).tell());
+        if !wrong.is_empty() {
+            seen.failures += 1;
+            seen.failed = Some(wrong.join("; "));
         }
     }
 
-    fn try_one(&self, folder: &mut Folder, seen: &mut Seen) -> miette::Result<()> {
+    /// What goes wrong in more ways than one is in `wrong`: a change is looked for all the same.
+    fn try_one(
+        &self,
+        folder: &mut Folder,
+        seen: &mut Seen,
+        wrong: &mut Vec<String>,
+    ) -> miette::Result<()> {
         let (number, file) = folder.next()?;
         super::picture::may_be_made(&file, &self.args.plan, false)?;
         let mut verdicts = String::new();
@@ -161,16 +165,14 @@ impl Watch<'_> {
             Ok(())
         })?;
         let Carried { is_kept, failed } = carried;
+        wrong.extend(failed.map(|words| format!("run {number}: {words}")));
         if is_kept.is_err() && !file.exists() {
-            // What took so long to measure is told where it cannot be kept.
-            print(&format!("run {number}, which could not be kept:\n{verdicts}\n"))?;
+            // What took so long to measure is told where it cannot be kept: beside what programs read.
+            Event::warn(format!("run {number} could not be kept; its verdicts:")).tell();
+            verdicts.lines().for_each(|line| Event::warn(line).tell());
             return is_kept;
         }
-        if let Some(words) = failed {
-            Event::error(format!("run {number}: {words}")).tell();
-            seen.fail(words);
-        }
-        is_kept?;
+        wrong.extend(is_kept.err().map(|error| error.to_string()));
         if self.interrupt.is_raised() {
             return Ok(());
         }
@@ -185,7 +187,9 @@ impl Watch<'_> {
         seen.changed += report.changed();
         let told = self.tell(&report, &file);
         let written = self.args.textfile.as_ref().map_or(Ok(()), |to| textfile::write(to, &report));
-        is_kept.and(told).and(written)
+        let errors = [is_kept, told, written].into_iter().filter_map(Result::err);
+        wrong.extend(errors.map(|error| error.to_string()));
+        Ok(())
     }
 
     fn tell(&self, report: &Report, file: &Path) -> miette::Result<()> {

@@ -17,11 +17,13 @@ use lab::watch::{Memory, Report, Run, Series};
 use rustix::fs::FlockOperation;
 
 use crate::log::Event;
-use crate::run::replace_file;
+use crate::run::{replace_file, try_file};
 
 /// How the names of results end.
 const ENDING: &str = ".result.json";
 const CHANGES: &str = "changes.json";
+/// The run after it has a name as well.
+const NUMBER_MAX: u64 = 999_999_999_999_999_998;
 /// No result of a plan is larger: 15 systems, 10,000 rounds, some KiB a trial.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -66,11 +68,7 @@ impl Folder {
             }
             Err(errno) => return Err(tell(&errno)),
         }
-        // Whether it may be written is known by doing it.
-        let tried = path.join(format!("try-{}", std::process::id()));
-        fs::write(&tried, "")
-            .and_then(|()| fs::remove_file(&tried))
-            .map_err(|error| tell(&error))?;
+        try_file(&path.join(CHANGES)).map_err(|error| tell(&error))?;
         let memory = memory(path, plan);
         let plan = plan.to_owned();
         Ok(Folder { path: path.to_owned(), plan, memory, named: BTreeSet::new(), _lock: lock })
@@ -78,7 +76,9 @@ impl Folder {
 
     /// The number of the next run, and the file that keeps it.
     pub(super) fn next(&self) -> miette::Result<(u64, PathBuf)> {
+        // Of the last one nothing but what it showed may be left.
         let last = self.numbered()?.last().map_or(0, |(number, _)| *number);
+        let last = last.max(self.memory.last_run());
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
         let number = last + 1;
         Ok((number, self.path.join(format!("{number:06}-{now}{ENDING}"))))
@@ -193,10 +193,8 @@ fn memory(path: &Path, plan: &str) -> Memory {
 /// The number of a run, of the name of its result.
 fn number_of(name: &str) -> Option<u64> {
     let (number, _) = name.strip_suffix(ENDING)?.split_once('-')?;
-    // Up to where one more is still a number.
-    let is_one =
-        (6..=18).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
-    number.parse().ok().filter(|_| is_one)
+    let is_one = number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit());
+    number.parse().ok().filter(|number| is_one && *number <= NUMBER_MAX)
 }
 
 /// A result file; never a pipe, which would be waited for.
@@ -218,6 +216,9 @@ mod tests {
     fn only_names_of_runs_have_numbers() {
         assert_eq!(number_of("000012-20261127T185022Z.result.json"), Some(12));
         assert_eq!(number_of("1000012-x.result.json"), Some(1_000_012));
+        // The most that has one after it.
+        assert_eq!(number_of(&format!("{NUMBER_MAX}-x.result.json")), Some(NUMBER_MAX));
+        assert_eq!(number_of(&format!("{}-x.result.json", NUMBER_MAX + 1)), None);
         for other in [
             "changes.json",
             "12-a.result.json",
@@ -229,5 +230,23 @@ mod tests {
         ] {
             assert_eq!(number_of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_next_number_is_after_all_results_and_after_all_that_was_found() {
+        let home = tempfile::tempdir().unwrap();
+        let next = || Folder::open(home.path(), "a").unwrap().next().unwrap().0;
+        assert_eq!(next(), 1);
+        let interval = serde_json::json!({ "low": 0.9, "high": 1.1, "level": 0.95 });
+        let level = serde_json::json!({ "ratio": 1.0, "interval": interval });
+        // Whose results somebody removed: a series goes on with run 55, which is before run 60.
+        let change = serde_json::json!({ "series": "s", "run": 55, "date": "", "found": 60, "p_value": 0.1,
+            "runs_before": 9, "runs_after": 9, "before": level, "after": level, "ratio": 1.0,
+            "interval": interval, "null_ratio": 1.0, "beside": [] });
+        let found = serde_json::json!({ "schema_version": 1, "plan": "a", "changes": [change] });
+        fs::write(home.path().join(CHANGES), found.to_string()).unwrap();
+        assert_eq!(next(), 61);
+        fs::write(home.path().join("000070-x.result.json"), "").unwrap();
+        assert_eq!(next(), 71);
     }
 }
