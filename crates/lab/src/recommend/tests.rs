@@ -186,8 +186,8 @@ fn a_cost_that_is_less_by_the_margin_of_speed_turns_the_answer() {
         }
     };
     let said = |p99: f64| said(&only(recommend(&file(&plan(""), 999, does(p99)), None).unwrap()));
-    // As fast as 1.1 of it is 909 of 1000.
-    assert!(said(900e3).contains("if p99 latency counts more: aoe, 10% better"), "{}", said(900e3));
+    // As fast as 1.1 of it is 909 of 1000, which is 9.1% less.
+    assert!(said(906e3).contains("if p99 latency counts more: aoe, 9."), "{}", said(906e3));
     assert!(!said(918e3).contains("if p99 latency counts more"), "{}", said(918e3));
     assert!(
         said(900e3)
