@@ -26,6 +26,7 @@ mod low;
 mod measure;
 mod model;
 mod names;
+mod paths;
 mod reader;
 mod results;
 mod runner;
@@ -37,8 +38,8 @@ pub use apart::{Pair, SCHEMA_VERSION, check_version, compare_results};
 pub use estimate::Estimate;
 pub use measure::{Measure, Measures};
 pub use model::{
-    Access, Arrivals, Backing, CORE_MORE, Cell, Column, Digests, Driver, Experiment, Group, Load,
-    Means, Pace, Path, PathKind, Picture, Protocol, Serve, System, Target,
+    Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Column, Digests, Driver, Experiment,
+    Group, Line, Load, Means, Pace, Path, PathKind, Picture, Protocol, Serve, System, Target,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub(crate) use results::{column_of, series_name};

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use lab::{
-    LabAction, LabArgs, LabCompareArgs, LabPageArgs, LabRecommendArgs, LabRelayArgs, LabRunArgs,
-    LabWatchArgs,
+    LabAction, LabAgentArgs, LabArgs, LabCompareArgs, LabPageArgs, LabRecommendArgs, LabRelayArgs,
+    LabRunArgs, LabWatchArgs,
 };
 pub(crate) use server::{
     ConnectArgs, DisksAction, DisksArgs, GroupAction, GroupArgs, HostAction, HostArgs,

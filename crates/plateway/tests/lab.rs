@@ -1,6 +1,8 @@
 //! `plateway lab`: a plan is refused at its line or by what this machine lacks, before anything is
 //! touched; what differs is found, and what was interrupted is kept.
 
+#[path = "lab/agent.rs"]
+mod agent;
 #[allow(unreachable_pub)]
 mod common;
 #[path = "lab/paths.rs"]

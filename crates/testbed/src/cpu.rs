@@ -133,6 +133,22 @@ impl CpuLook {
         Ok(Self { at, cpus, tasks, processes })
     }
 
+    /// The processes that descend from one, but for those that have ended and are not waited for.
+    pub fn descendants(&self, of: u32) -> Vec<u32> {
+        let descends = |pid: &u32| {
+            let mut at = *pid;
+            for _ in 0..=self.processes.len() {
+                match self.processes.get(&at) {
+                    Some(process) if process.parent == of => return true,
+                    Some(process) => at = process.parent,
+                    None => return false,
+                }
+            }
+            false
+        };
+        self.processes.keys().copied().filter(descends).collect()
+    }
+
     /// Whether a process is this one, descends from it, is in one of these networks (by their numbers,
     /// [`namespace_number`]), or is the kernel's: whatever else runs belongs to others. What ended
     /// before the look is nobody's.

@@ -56,6 +56,17 @@ impl<'a> Interface<'a> {
         self.set(&["up"])
     }
 
+    /// Its MTU, in bytes.
+    pub fn mtu(&self) -> Result<u32> {
+        let file = format!("/sys/class/net/{}/mtu", self.name);
+        let text = self.at.run("cat", &[&file])?;
+        text.trim().parse().map_err(|_| Error::Unexpected {
+            what: format!("the MTU of {}", self.name),
+            expected: "a number",
+            seen: text,
+        })
+    }
+
     /// Sets its MTU, in bytes.
     pub fn set_mtu(&self, mtu: u32) -> Result<()> {
         self.set(&["mtu", &mtu.to_string()])

@@ -88,7 +88,16 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// As `ip netns` lists it.
+    /// The one in which this process is, which nobody made here.
+    pub fn here() -> Self {
+        Self { name: String::new() }
+    }
+
+    fn is_here(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// As `ip netns` lists it; empty of the one in which this process is.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -100,6 +109,9 @@ impl Namespace {
 
     /// A program inside, on any CPU; it may outlive us.
     pub fn tool(&self, program: &str) -> Command {
+        if self.is_here() {
+            return Command::new(program);
+        }
         let [enter, way @ ..] = self.way();
         let mut command = Command::new(enter);
         command.args(way).arg(program);

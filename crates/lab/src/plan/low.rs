@@ -17,6 +17,7 @@ pub(super) const TIME: &str = "a time such as \"5m\", \"1s\" or \"500ms\"";
 pub(super) const NUMBER: &str = "a whole number";
 const DISK: &str = "a disk in quotes, such as \"ram:512MiB\"";
 const WORDS: &str = "a list of words in quotes";
+const INTERFACE: &str = "the name of an interface, such as \"eth1\"";
 const COMMAND: &str = "a command and its arguments, such as [\"tgtd\", \"-f\"]";
 
 table! {
@@ -110,7 +111,7 @@ table! {
     LowPath = "[[path]]" {
         /// What comparisons call it.
         name "name": String = NAME,
-        /// Of which kind it is: direct, mpls, gre, l2tp, mpls-udp or nat.
+        /// Of which kind it is: direct, mpls, gre, l2tp, mpls-udp, nat or machines.
         kind "kind": String = "a kind of path in quotes, such as \"direct\"",
         /// The largest payload of a frame at both ends.
         mtu "mtu": Scalar = NUMBER,
@@ -122,6 +123,14 @@ table! {
         delay "delay": Scalar = "a time such as \"2ms\"",
         /// How many of its frames are lost, in each direction.
         loss "loss": Scalar = FRACTION,
+        /// Between two machines: where the agent of the far end is.
+        agent "agent": String = "where an agent is, such as \"ssh:root@store1\" or \"unix:/run/agent.sock\"",
+        /// Between two machines: this machine's interface.
+        near_interface "near-interface": String = INTERFACE,
+        /// Between two machines: the other one's.
+        far_interface "far-interface": String = INTERFACE,
+        /// Between two machines: by which the far end is reached.
+        far_address "far-address": String = "an address of IP, such as \"192.0.2.1\"",
     }
 }
 

@@ -3,6 +3,9 @@
 //! Units: bytes, bits a second of a path, operations a second of a load. Whatever comes in several
 //! of a plan is in the order of its file, so that cells and names are the same each time.
 
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -164,10 +167,17 @@ words! {
         MplsUdp = "mpls-udp",
         /// A gateway that puts its own address in place of the near end's.
         Nat = "nat",
+        /// What is between two machines, whatever that is: nothing of it is laid.
+        Machines = "machines",
     }
 }
 
 impl PathKind {
+    /// Whether the lab lays it.
+    pub fn is_laid(self) -> bool {
+        self != Self::Machines
+    }
+
     /// Whether edges carry the ends' Ethernet through a core.
     pub fn has_core(self) -> bool {
         matches!(self, Self::Mpls | Self::Gre | Self::L2tp | Self::MplsUdp)
@@ -211,6 +221,54 @@ pub struct Path {
     pub delay: Option<Duration>,
     /// Of a million frames, how many are lost in each direction.
     pub loss_ppm: Option<u32>,
+    /// Of a path between two machines.
+    pub line: Option<Line>,
+}
+
+/// What joins two machines: an interface of each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Who does at the far end what the lab does at the near one.
+    pub agent: AgentAt,
+    pub near_interface: String,
+    pub far_interface: String,
+    /// By which the far end is reached.
+    pub far_address: IpAddr,
+}
+
+/// How an agent is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentAt {
+    /// By ssh, as this host, which starts it.
+    Ssh(String),
+    /// At a socket, where it was started by hand.
+    Socket(String),
+}
+
+/// As a plan writes it.
+impl fmt::Display for AgentAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AgentAt::Ssh(host) => write!(f, "ssh:{host}"),
+            AgentAt::Socket(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
+
+impl FromStr for AgentAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AgentAt, String> {
+        let (way, place) = text.split_once(':').unwrap_or_default();
+        match way {
+            // One that begins so would be an option of ssh's.
+            "ssh" if !place.is_empty() && !place.starts_with('-') => {
+                Ok(AgentAt::Ssh(place.to_owned()))
+            }
+            "unix" if !place.is_empty() => Ok(AgentAt::Socket(place.to_owned())),
+            _ => Err(format!("expected \"ssh:HOST\" or \"unix:PATH\", seen {text:?}")),
+        }
+    }
 }
 
 /// How a cell is loaded.

@@ -1,20 +1,14 @@
-//! The systems and paths of a plan: what each is, and what is known of what holds its blocks.
+//! The systems of a plan: what each is, and what is known of what holds its blocks.
 //!
 //! URIs stay opaque. Their scheme says what holds the blocks, if anything does: memory, a file, a
 //! device, or nothing; `delay:`, `burn:` and `faulty:` stand before another URI, and what a URI of another
 //! target has below must be said. Whether two systems are a fair pair is judged in `compare`.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
 use toml::Spanned;
 
 use super::check::{Checker, NULL, Named, Table};
 use super::low::{LowPath, LowServe, LowSystem, LowTarget};
-use super::model::{
-    Access, Backing, CORE_MORE, Digests, Driver, Means, Path, PathKind, Protocol, Serve, System,
-    Target,
-};
+use super::model::{Access, Backing, Digests, Driver, Means, Protocol, Serve, System, Target};
 use super::reader::{Low, Many};
 use super::words;
 use crate::mistake::{Mistake, Span};
@@ -35,6 +29,7 @@ impl Checker<'_> {
             let thing = self.path(low);
             self.paths.extend(named(&low.name, &low.span, thing));
         }
+        self.ends_are_the_same();
         for low in systems {
             let thing = self.system(low);
             self.systems.extend(named(&low.name, &low.span, thing));
@@ -197,71 +192,7 @@ impl Checker<'_> {
         }
         below
     }
-
-    fn path(&mut self, low: &LowPath) -> Option<Path> {
-        let table = Table { title: "this [[path]]", span: low.span.clone(), refused: &low.refused };
-        let name = self.needed(&low.name, &table, "name = \"...\"").cloned();
-        let taken: Vec<(String, Span)> =
-            self.paths.iter().map(|named| (named.name.clone(), named.span.clone())).collect();
-        let is_named = low.name.as_ref().is_none_or(|name| self.name(name, "path", &taken));
-        let kind = low.kind.as_ref().map(|word| self.word(word, "kind", PathKind::WORDS));
-        let mtu = self.number(&low.mtu, "mtu", MTU_MIN..=MTU_MAX);
-        let rate = self.scalar(&low.rate, "rate", words::bit_rate);
-        let delay = self.scalar(&low.delay, "delay", |text| words::time(text, DELAYS));
-        let loss_ppm = self.scalar(&low.loss, "loss", words::loss);
-        let offloads = low.offloads.as_ref().is_some_and(|offloads| *offloads.get_ref());
-        let kind = kind.unwrap_or(Some(PathKind::Direct))?;
-        let mtu = mtu.map(|mtu| mtu as u32);
-        let path = Path { name: name?, kind, mtu, offloads, rate, delay, loss_ppm };
-        let goes_together = self.goes_together(low, &path);
-        (is_named && goes_together).then_some(path)
-    }
-
-    /// Whether all that a path is can be at once.
-    fn goes_together(&mut self, low: &LowPath, path: &Path) -> bool {
-        let before = self.mistakes.len();
-        let kind = path.kind.word();
-        if let Some(loss) = low.loss.as_ref().filter(|_| path.offloads) {
-            let message = "loss: expected offloads = false beside it, seen true: with them up to 64 KiB are one frame, and lost at once";
-            self.push(Mistake::new(loss.span(), message).help("leave out one of them"));
-        }
-        if let Some(offloads) = low.offloads.as_ref().filter(|_| path.offloads)
-            && path.kind.has_core()
-        {
-            let message = format!(
-                "offloads: expected false over {kind}, whose routers carry frames as they are on a wire, seen true"
-            );
-            self.push(Mistake::new(offloads.span(), message).help("leave it out"));
-        }
-        let mtu_max = MTU_MAX - u64::from(CORE_MORE);
-        if let Some((mtu, written)) = path.mtu.zip(low.mtu.as_ref())
-            && path.kind.has_core()
-            && u64::from(mtu) > mtu_max
-        {
-            let message = format!(
-                "mtu: expected {mtu_max} at most over {kind}, whose core has {CORE_MORE} bytes more for headers, seen {mtu}"
-            );
-            self.push(Mistake::new(written.span(), message));
-        }
-        if let Some((rate, written)) = path.rate.zip(low.rate.as_ref())
-            && path.kind == PathKind::Mpls
-            && rate > ROUTER_RATE_MAX
-        {
-            let message = "rate: expected 100Gbit at most over mpls, whose routers shape by themselves, seen more";
-            self.push(Mistake::new(written.span(), message));
-        }
-        self.mistakes.len() == before
-    }
 }
-
-/// What a virtual interface takes.
-const MTU_MAX: u64 = 65_535;
-/// From what a timer can keep to what nobody measures across.
-const DELAYS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
-/// Of a router's port.
-const ROUTER_RATE_MAX: u64 = 100_000_000_000;
-/// What every host must take (RFC 791); with less there is no room for a block of AoE.
-const MTU_MIN: u64 = 576;
 
 fn named<T>(name: &Low<String>, span: &Span, thing: Option<T>) -> Option<Named<T>> {
     let name = name.as_ref()?;

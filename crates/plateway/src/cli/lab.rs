@@ -59,6 +59,13 @@ pub(crate) enum LabAction {
     Watch(LabWatchArgs),
     /// Check a plan, also against this machine, and say what it would run and for how long
     Check(LabCheckArgs),
+    /// Look after the far end of a plan whose paths are between two machines, for a lab at the near one
+    #[command(
+        after_help = "A lab starts it over ssh (agent = \"ssh:HOST\" in [[path]]), where this program is in the PATH. By\n\
+        hand it waits at a socket, which is its owner's alone (agent = \"unix:PATH\"). What it started ends with the\n\
+        connection. It changes no interface and no address."
+    )]
+    Agent(LabAgentArgs),
     /// Relay frames between two interfaces, each a fixed time later: of a path with a delay, where the
     /// kernel has no netem
     #[command(hide = true)]
@@ -158,6 +165,14 @@ pub(crate) struct LabWatchArgs {
     /// Print what is said after each run as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `lab agent`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabAgentArgs {
+    /// Wait for labs at this socket, one after the other; without it, one speaks on standard input and output
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
 }
 
 /// `lab relay ONE OTHER`

@@ -8,6 +8,7 @@
 //! whole plan was found to be possible. Exit codes: 1 a mistake, or trials that failed; 130 an
 //! interruption, after which what was measured is told all the same.
 
+mod agent;
 mod far;
 mod machine;
 mod page;
@@ -19,6 +20,7 @@ mod seen;
 mod served;
 mod trial;
 mod watch;
+mod way;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -34,6 +36,7 @@ use super::session::Interrupt;
 use super::{Ended, INTERRUPTED, print, print_json, show};
 use crate::cli::{LabAction, LabArgs, LabCompareArgs, LabRunArgs};
 
+use agent::Agent;
 use picture::{Kept, Told};
 use seen::Idle;
 use trial::Lab;
@@ -51,10 +54,12 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
         LabAction::Recommend(args) => recommend::run(args),
         LabAction::Watch(args) => watch::run(args),
         LabAction::Check(args) => {
-            let Ready { experiment, ends, abilities, .. } = Ready::read(&args.plan)?;
+            let interrupt = Interrupt::watch()?;
+            let Ready { experiment, ends, abilities, .. } = Ready::read(&args.plan, &interrupt)?;
             let remarks = machine::remarks(&experiment, abilities.as_ref());
             print(&(picture::outline(&experiment, &ends) + &remarks))
         }
+        LabAction::Agent(args) => agent::run(args),
         LabAction::Relay(args) => relay::run(args).map(|never| match never {}),
     }
 }
@@ -83,6 +88,8 @@ fn read_result(file: &Path) -> miette::Result<serde_json::Value> {
 struct Ends {
     near: Vec<usize>,
     far: Vec<usize>,
+    /// Whether they are of two machines.
+    are_machines: bool,
 }
 
 impl Ends {
@@ -91,14 +98,14 @@ impl Ends {
     fn of_this_machine() -> Ends {
         let cpus = reactor::allowed_cpus();
         match cpus.split_at(cpus.len() / 2) {
-            ([], all) => Ends { near: all.to_vec(), far: all.to_vec() },
-            (far, near) => Ends { near: near.to_vec(), far: far.to_vec() },
+            ([], all) => Ends { near: all.to_vec(), far: all.to_vec(), are_machines: false },
+            (far, near) => Ends { near: near.to_vec(), far: far.to_vec(), are_machines: false },
         }
     }
 
     /// Whether an end's CPUs are its own.
     fn are_apart(&self) -> bool {
-        self.near != self.far
+        self.are_machines || self.near != self.far
     }
 }
 
@@ -120,27 +127,39 @@ struct Ready {
     ends: Ends,
     /// What the kernel can do to frames; of a plan that has a path.
     abilities: Option<Abilities>,
+    /// Who looks after the far end, of a plan whose paths are between two machines.
+    agent: Option<RefCell<Agent>>,
 }
 
 impl Ready {
     /// Reads a plan and holds it against this machine; every mistake of it at its line.
-    fn read(file: &Path) -> miette::Result<Ready> {
+    fn read(file: &Path, interrupt: &Interrupt) -> miette::Result<Ready> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| miette::miette!("cannot read the plan {}: {error}", file.display()))?;
         let experiment = Experiment::parse(&file.display().to_string(), &text)
             .map_err(|mistakes| miette::miette!("{mistakes}"))?;
-        let ends = Ends::of_this_machine();
-        let abilities = machine::check(&experiment, &ends, file)?;
-        Ok(Ready { text, experiment, ends, abilities })
+        let lines = experiment.paths.iter().enumerate();
+        let line = lines.filter_map(|(at, path)| Some((at, path.line.as_ref()?))).next();
+        let (ends, agent) = match line {
+            None => (Ends::of_this_machine(), None),
+            Some((at, line)) => {
+                let mut agent = Agent::reach(&line.agent, interrupt)?;
+                agent.tell_plan(file.display().to_string(), &text, at)?;
+                let (near, far) = (reactor::allowed_cpus(), agent.environment.cpus.clone());
+                (Ends { near, far, are_machines: true }, Some(RefCell::new(agent)))
+            }
+        };
+        let abilities = machine::check(&experiment, &ends, agent.as_ref(), file)?;
+        Ok(Ready { text, experiment, ends, abilities, agent })
     }
 }
 
 fn run_plan(args: &LabRunArgs) -> miette::Result<()> {
-    let ready = Ready::read(&args.plan)?;
+    // From here on a signal ends it in order.
+    let interrupt = Interrupt::watch()?;
+    let ready = Ready::read(&args.plan, &interrupt)?;
     let file = args.result.clone().unwrap_or_else(|| args.plan.with_extension("result.json"));
     picture::may_be_made(&file, &args.plan, args.overwrite)?;
-    // Before the first trial: from here on a signal ends it in order.
-    let interrupt = Interrupt::watch()?;
     let carried = carry_out(&ready, &interrupt, &file, |kept, results, trials| match args.json {
         true => print_json(kept),
         false => print(&picture::table(&ready.experiment, results, trials)),
@@ -173,13 +192,15 @@ fn carry_out(
     file: &Path,
     tell: impl FnOnce(&Kept<'_>, &Results, &[Told]) -> miette::Result<()>,
 ) -> miette::Result<Carried> {
-    let Ready { text, experiment, ends, abilities } = ready;
+    let Ready { text, experiment, ends, abilities, agent } = ready;
     let home = Folder::make(far::PREFIX).map_err(trial::tell)?;
-    let idle = Idle::measure(ends, IDLE)?;
+    let agent = agent.as_ref();
+    let idle = Idle::measure(ends, agent, IDLE)?;
     machine::check_idle(experiment, idle)?;
     let ours = RefCell::new(BTreeSet::new());
     let abilities = abilities.as_ref();
-    let lab = Lab { experiment, ends, abilities, home: home.path(), interrupt, idle, ours };
+    let home = home.path();
+    let lab = Lab { experiment, ends, abilities, agent, home, interrupt, idle, ours };
     // Its date is when this began.
     let environment = environment("as each trial says".to_owned());
     let (results, trials) = run_trials(&lab);

@@ -356,16 +356,18 @@ fn take_pseudowires(
 /// Whether SIGINT or SIGTERM came. Once that was noticed, the next one ends the process at once;
 /// not before, since one wish often comes as two signals: `timeout` and shells send it to the
 /// process and to its group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     raised: Arc<AtomicBool>,
     noticed: Arc<AtomicBool>,
+    told: Arc<AtomicBool>,
 }
 
 impl Interrupt {
     /// Watches from now on.
     pub(crate) fn watch() -> miette::Result<Interrupt> {
-        let interrupt = Interrupt { raised: Arc::default(), noticed: Arc::default() };
+        let interrupt =
+            Interrupt { raised: Arc::default(), noticed: Arc::default(), told: Arc::default() };
         for signal in [SIGINT, SIGTERM] {
             let noticed = interrupt.noticed.clone();
             signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), noticed)
@@ -373,6 +375,20 @@ impl Interrupt {
                 .map_err(|error| miette::miette!("cannot watch signals: {error}"))?;
         }
         Ok(interrupt)
+    }
+
+    /// One that comes with this one, or once somebody says so ([`Interrupt::raise`]).
+    pub(crate) fn or_when_told(&self) -> Interrupt {
+        Interrupt {
+            raised: self.raised.clone(),
+            noticed: self.noticed.clone(),
+            told: Arc::default(),
+        }
+    }
+
+    /// Says so.
+    pub(crate) fn raise(&self) {
+        self.told.store(true, Relaxed);
     }
 
     /// To go on, or not once it came, which is noticed by this.
@@ -386,6 +402,6 @@ impl Interrupt {
         if raised {
             self.noticed.store(true, Relaxed);
         }
-        raised
+        raised || self.told.load(Relaxed)
     }
 }

@@ -4,7 +4,7 @@
 //! Errors: those of the testbed, and a server that does not come up, with its last words.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 use lab::plan::{Access, Digests, Protocol, Serve, Target};
 use testbed::{Namespace, Server, load, process};
 
-use super::Ends;
-use super::road::{FAR, FAR_ADDRESS, NEAR};
 use super::served::Served;
 use super::trial::tell;
 use crate::commands::session::Interrupt;
@@ -26,25 +24,34 @@ pub(super) const PREFIX: &str = "plateway-lab-";
 /// How long a server may take to listen.
 pub(super) const START: Duration = Duration::from_secs(30);
 /// How soon it is asked again.
-const AGAIN: Duration = Duration::from_millis(20);
+pub(super) const AGAIN: Duration = Duration::from_millis(20);
 
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:lab";
 const TARGET_NAME: &str = "iqn.2026-11.net.plateway:lab";
+
+/// Where the far end is: a namespace of the lab's, or that of this process; its interface, its address,
+/// and its CPUs.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) at: Option<&'a Namespace>,
+    pub(super) interface: &'a str,
+    pub(super) address: IpAddr,
+    pub(super) cpus: &'a [usize],
+}
 
 /// Starts what a plan has the lab serve, and waits until it listens; what it says of itself, which is
 /// an error where it is not as the plan says.
 pub(super) fn serve(
     serve: &Serve,
-    at: &Namespace,
-    ends: &Ends,
+    place: &Place<'_>,
     home: &Path,
     interrupt: &Interrupt,
 ) -> miette::Result<(Server, Served)> {
     let file = home.join("plateway.toml");
-    fs::write(&file, configuration(serve, ends, home))
+    fs::write(&file, configuration(serve, place, home))
         .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))?;
     let program = super::program()?;
-    let mut command = process::command(Some(at), &super::list(&ends.far), &program);
+    let mut command = process::command(place.at, &super::list(place.cpus), &program);
     command.arg("serve").arg("--config").arg(&file);
     // Nobody asks this one for what it did before.
     command.env("XDG_STATE_HOME", home);
@@ -53,10 +60,10 @@ pub(super) fn serve(
     let status = wait_until_ready(&mut server, "plateway serve", home, interrupt)?;
     let served = Served::of(&status);
     served.keeps(serve)?;
-    if serve.access == Some(Access::Xdp) {
+    if let (Some(at), Some(Access::Xdp)) = (place.at, serve.access) {
         // A program at the door runs before frames are steered, on the sender's CPU unless the interface
-        // has a thread of its own.
-        at.interface(FAR).thread_on(ends.far[0]).map_err(tell)?;
+        // has a thread of its own. Between two machines each has its own door.
+        at.interface(place.interface).thread_on(place.cpus[0]).map_err(tell)?;
     }
     Ok((server, served))
 }
@@ -71,14 +78,13 @@ impl Foreign {
     /// Starts it at the far end, and waits until its own command says that it is ready.
     pub(super) fn start(
         target: &Target,
-        at: &Namespace,
-        ends: &Ends,
+        place: &Place<'_>,
         home: &Path,
         interrupt: &Interrupt,
     ) -> miette::Result<Foreign> {
         let command = |words: &Vec<String>| {
             let program = Path::new(&words[0]);
-            let mut command = process::command(Some(at), &super::list(&ends.far), program);
+            let mut command = process::command(place.at, &super::list(place.cpus), program);
             command.args(&words[1..]).current_dir(home);
             command
         };
@@ -154,9 +160,9 @@ pub(super) fn pause(interrupt: &Interrupt) -> miette::Result<()> {
 }
 
 /// What it is told.
-fn configuration(serve: &Serve, ends: &Ends, home: &Path) -> String {
+fn configuration(serve: &Serve, place: &Place<'_>, home: &Path) -> String {
     let Serve { protocol, disk, poll, shards, driver, access, .. } = serve;
-    let shards = ends.far.iter().take(shards.unwrap_or(1).into()).map(usize::to_string);
+    let shards = place.cpus.iter().take(shards.unwrap_or(1).into()).map(usize::to_string);
     let shards = shards.collect::<Vec<_>>().join(", ");
     let path = |name: &str| quoted(&home.join(name).display().to_string());
     let mut text = format!(
@@ -173,7 +179,8 @@ fn configuration(serve: &Serve, ends: &Ends, home: &Path) -> String {
     );
     let polls = poll.map(|poll| format!("poll = {}\n", quoted(&poll.to_string())));
     let polls = polls.unwrap_or_default();
-    let address = |port| quoted(&SocketAddr::from((FAR_ADDRESS, port)).to_string());
+    let address = |port| quoted(&SocketAddr::from((place.address, port)).to_string());
+    let interface = quoted(place.interface);
     let export = match protocol {
         Protocol::Nvme => {
             text += &format!("[[listener]]\nnvme = {}\n{polls}", address(super::NVME_PORT));
@@ -186,15 +193,15 @@ fn configuration(serve: &Serve, ends: &Ends, home: &Path) -> String {
         Protocol::Aoe => {
             let access = access.map(|access| format!("access = {}\n", quoted(access.word())));
             let access = access.unwrap_or_default();
-            text += &format!("[[link]]\nethernet = {}\n{access}{polls}", quoted(FAR));
-            format!("aoe = {{ interface = {}, shelf = 7, slot = 0, hosts = \"any\" }}", quoted(FAR))
+            text += &format!("[[link]]\nethernet = {interface}\n{access}{polls}");
+            format!("aoe = {{ interface = {interface}, shelf = 7, slot = 0, hosts = \"any\" }}")
         }
     };
     text + &format!("[[export]]\nvolume = \"v0\"\n{export}\n")
 }
 
-/// How it is reached from the near end.
-pub(super) fn uri(serve: &Serve) -> String {
+/// How it is reached from the near end: at this address, or by this interface of the near end's.
+pub(super) fn uri(serve: &Serve, address: IpAddr, near_interface: &str) -> String {
     let (header, data) = match serve.digests {
         Digests::None => (0, 0),
         Digests::Header => (1, 0),
@@ -204,13 +211,13 @@ pub(super) fn uri(serve: &Serve) -> String {
     let digests = format!("hdgst={header}&ddgst={data}");
     match serve.protocol {
         Protocol::Nvme => {
-            let address = SocketAddr::from((FAR_ADDRESS, super::NVME_PORT));
+            let address = SocketAddr::from((address, super::NVME_PORT));
             format!("nvme+tcp://{address}/{SUBSYSTEM}/1?{digests}")
         }
         Protocol::Iscsi => {
-            let address = SocketAddr::from((FAR_ADDRESS, super::ISCSI_PORT));
+            let address = SocketAddr::from((address, super::ISCSI_PORT));
             format!("iscsi://{address}/{TARGET_NAME}/0?{digests}")
         }
-        Protocol::Aoe => format!("aoe://{NEAR}/7.0"),
+        Protocol::Aoe => format!("aoe://{near_interface}/7.0"),
     }
 }

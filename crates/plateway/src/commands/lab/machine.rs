@@ -3,12 +3,14 @@
 //! In: a checked plan. Out: everything that it asks and that cannot be had here, a line for each cell
 //! or system, with what to do about it; none if all of it can be run. Errors: those lines.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use lab::plan::{Experiment, Group, Means, Measure, PathKind};
-use testbed::{Abilities, needs};
+use testbed::{Abilities, Namespace, needs};
 
 use super::Ends;
+use super::agent::{Agent, Request};
 use super::far::PREFIX;
 use super::road;
 use super::seen::Idle;
@@ -18,10 +20,20 @@ use crate::config::uri::DiskUri;
 pub(super) fn check(
     experiment: &Experiment,
     ends: &Ends,
+    agent: Option<&RefCell<Agent>>,
     file: &Path,
 ) -> miette::Result<Option<Abilities>> {
     let (mut lines, abilities) = networks(experiment);
-    lines.extend(systems(experiment, ends));
+    for path in &experiment.paths {
+        if let Some(line) = &path.line {
+            lines.extend(interface(path, &line.near_interface, "near"));
+        }
+    }
+    match agent {
+        // What is started there, is looked at there.
+        Some(agent) => lines.extend(agent.borrow_mut().ask::<Vec<String>>(&Request::Check)?),
+        None => lines.extend(systems(experiment, ends)),
+    }
     lines.extend(cells(experiment, ends));
     match lines.as_slice() {
         [] => Ok(abilities),
@@ -54,13 +66,40 @@ pub(super) fn check_idle(experiment: &Experiment, idle: Idle) -> miette::Result<
     }
 }
 
+/// What of an interface of ours is not as a path between two machines says; of this end.
+pub(super) fn interface(path: &lab::plan::Path, name: &str, end: &str) -> Vec<String> {
+    let here = Namespace::here();
+    let interface = here.interface(name);
+    let seen = interface.mtu().and_then(|mtu| Ok((mtu, interface.offloads()?.on())));
+    let told = |what: String| format!("path {}: {name} at the {end} end: {what}", path.name);
+    let (mtu, on) = match seen {
+        Ok(seen) => seen,
+        Err(why) => return vec![told(why.to_string())],
+    };
+    let mut lines = Vec::new();
+    if let Some(asked) = path.mtu.filter(|asked| *asked != mtu) {
+        lines.push(told(format!("expected an MTU of {asked}, seen {mtu}")));
+    }
+    match (path.offloads, on.as_slice()) {
+        (false, [_, ..]) => lines.push(told(format!(
+            "expected no offloads, seen {} (ethtool -K {name} {}, or offloads = true)",
+            on.join(", "),
+            on.iter().map(|one| format!("{one} off")).collect::<Vec<_>>().join(" ")
+        ))),
+        (true, []) => lines.push(told("expected offloads, seen none".to_owned())),
+        _ => {}
+    }
+    lines
+}
+
 /// What paths need, and what this kernel can do to frames.
 fn networks(experiment: &Experiment) -> (Vec<String>, Option<Abilities>) {
     let mut used: Vec<usize> =
         experiment.cells().into_iter().filter_map(|cell| cell.path).collect();
     used.sort_unstable();
     used.dedup();
-    let paths: Vec<&lab::plan::Path> = used.iter().map(|at| &experiment.paths[*at]).collect();
+    let laid = used.iter().map(|at| &experiment.paths[*at]).filter(|path| path.kind.is_laid());
+    let paths: Vec<&lab::plan::Path> = laid.collect();
     let Some(first) = paths.first() else { return (Vec::new(), None) };
     let mut lines = Vec::new();
     if let Err(why) = testbed::allowed(PREFIX) {
@@ -145,7 +184,7 @@ pub(super) fn remarks(experiment: &Experiment, abilities: Option<&Abilities>) ->
 }
 
 /// What systems need.
-fn systems(experiment: &Experiment, ends: &Ends) -> Vec<String> {
+pub(super) fn systems(experiment: &Experiment, ends: &Ends) -> Vec<String> {
     let mut lines = Vec::new();
     for system in &experiment.systems {
         let name = &system.name;

@@ -17,6 +17,7 @@ use lab::statistics::{Round, median};
 use serde::Serialize;
 
 use super::Ends;
+use super::agent::FarMachine;
 use super::seen::Seen;
 use super::trial::Lab;
 use crate::run::{replace_file, try_file};
@@ -26,6 +27,9 @@ use crate::run::{replace_file, try_file};
 pub(super) struct Kept<'a> {
     schema_version: u64,
     environment: Environment,
+    /// Of paths between two machines, who looked after the far one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    far_machine: Option<FarMachine>,
     /// CPUs of each end.
     near_cpus: Vec<usize>,
     far_cpus: Vec<usize>,
@@ -46,6 +50,7 @@ impl<'a> Kept<'a> {
         Kept {
             schema_version: lab::plan::SCHEMA_VERSION,
             environment,
+            far_machine: lab.agent.map(|agent| agent.borrow().machine()),
             near_cpus: lab.ends.near.clone(),
             far_cpus: lab.ends.far.clone(),
             plan,

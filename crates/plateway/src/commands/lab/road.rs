@@ -71,7 +71,7 @@ pub(super) struct Road {
 /// What a road needs of its trial.
 pub(super) struct Site<'a> {
     pub(super) ends: &'a Ends,
-    pub(super) abilities: &'a Abilities,
+    pub(super) abilities: Option<&'a Abilities>,
     /// A folder for logs and configurations.
     pub(super) home: &'a File,
     pub(super) interrupt: &'a Interrupt,
@@ -88,9 +88,12 @@ struct SpanEnd<'a> {
 impl Road {
     /// Makes it, and waits until what runs between the ends does.
     pub(super) fn lay(path: &Path, site: &Site<'_>) -> miette::Result<Road> {
+        let abilities = site.abilities;
+        let abilities = abilities
+            .ok_or_else(|| miette::miette!("{}: no look at what the kernel can do", path.name))?;
         let mut nodes = vec!["near", "far"];
         nodes.extend(routers::nodes(path.kind));
-        let is_relayed = is_relayed(path, site.abilities);
+        let is_relayed = is_relayed(path, abilities);
         nodes.extend(is_relayed.then_some(RELAY.0));
         let mut road = Road {
             between: Vec::new(),
@@ -99,9 +102,9 @@ impl Road {
             mtu: path.mtu.unwrap_or(MTU),
             offloads: path.offloads,
             lossy: Vec::new(),
-            watched: site.abilities.rules.clone(),
+            watched: abilities.rules.clone(),
         };
-        road.lay_cables(path, site.abilities).map_err(tell)?;
+        road.lay_cables(path, abilities).map_err(tell)?;
         road.set_ends(site.ends).map_err(tell)?;
         if is_relayed {
             road.start_relay(path, site)?;
@@ -143,6 +146,8 @@ impl Road {
         let cable = Cable { mtu: self.mtu, rate: None, offloads: path.offloads };
         let [near, far] = ENDS.map(|(node, interface)| SpanEnd { node, interface, mac: None });
         match path.kind {
+            // What is between two machines is there.
+            PathKind::Machines => Ok(()),
             PathKind::Direct => self.span([near, far], cable, path, abilities),
             PathKind::Nat => {
                 let end = |interface| SpanEnd { node: "nat", interface, mac: None };
@@ -316,7 +321,7 @@ pub(super) fn is_relayed(path: &Path, abilities: &Abilities) -> bool {
 
 /// Whether something works between the ends, on their CPUs, so that what an end costs is not known.
 pub(super) fn is_shared(path: &Path, abilities: &Abilities) -> bool {
-    path.kind != PathKind::Direct || is_relayed(path, abilities)
+    !matches!(path.kind, PathKind::Direct | PathKind::Machines) || is_relayed(path, abilities)
 }
 
 /// Gives an end of the span its rate, loss and delay; whether rules lose its frames.

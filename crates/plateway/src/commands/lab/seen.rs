@@ -6,20 +6,23 @@
 //! CPUs, or if other programs worked on them; it measured nothing if its reads found nothing but
 //! zeros. Units: those of [`lab::plan::Measure`]; shares of a CPU.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use lab::plan::{Backing, Cell, Measure, Measures, TrialOutcome};
 use lab::statistics::steady::{STEAL_MAX, WINDOWS};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use testbed::{Counters, CpuLook};
 
 use super::Ends;
-use super::road::{self, NEAR, Road};
+use super::agent::{Agent, Looked, Request, unix_now};
+use super::road;
 use super::served::Served;
 use super::trial::{Lab, tell};
+use super::way::Way;
 
 /// Above this share of a CPU, others work on an end's CPUs: before anything runs, or in a trial.
 const OTHERS_MAX: f64 = 0.1;
@@ -63,7 +66,7 @@ pub(super) struct Seen {
 }
 
 /// What an end's CPUs did.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct End {
     /// Processor time an operation, in microseconds; absent where others use these CPUs, or what is
     /// between the ends does.
@@ -71,6 +74,8 @@ pub(super) struct End {
     pub(super) cpu_us_per_op: Option<f64>,
     /// Of all its CPUs together.
     pub(super) busy: f64,
+    /// Of that one of them which was the busiest.
+    pub(super) busiest: f64,
     /// What the machine's host took of the CPU of which it took most.
     pub(super) steal: f64,
     /// What programs used that are neither ours nor the kernel's, or ended meanwhile, of the CPU of
@@ -91,19 +96,27 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Looks for so long.
-    pub(super) fn measure(ends: &Ends, time: Duration) -> miette::Result<Idle> {
+    /// Looks for so long, at the far end by its agent if it has one.
+    pub(super) fn measure(
+        ends: &Ends,
+        agent: Option<&RefCell<Agent>>,
+        time: Duration,
+    ) -> miette::Result<Idle> {
+        let ask = |agent: &RefCell<Agent>| agent.borrow_mut().look();
+        let far_before = agent.map(ask).transpose()?;
         let before = CpuLook::now().map_err(tell)?;
         std::thread::sleep(time);
         let after = CpuLook::now().map_err(tell)?;
-        let busy = |cpus: &[usize]| -> miette::Result<f64> {
-            Ok(used(&before, &after, cpus, &Ours::default())?.busy)
+        let near = used(&before, &after, &ends.near, &Ours::default())?;
+        let far: End = match (agent, far_before) {
+            (Some(agent), Some(from)) => {
+                let mut agent = agent.borrow_mut();
+                let to = agent.look()?;
+                agent.ask(&Request::Used { from: from.look, to: to.look })?
+            }
+            _ => used(&before, &after, &ends.far, &Ours::default())?,
         };
-        let mut most: f64 = 0.0;
-        for cpu in ends.near.iter().chain(&ends.far) {
-            most = most.max(busy(&[*cpu])?);
-        }
-        Ok(Idle { near: busy(&ends.near)?, far: busy(&ends.far)?, most })
+        Ok(Idle { near: near.busy, far: far.busy, most: near.busiest.max(far.busiest) })
     }
 
     /// Whether so little runs there that what is beyond it is ours.
@@ -128,6 +141,8 @@ pub(super) struct Look {
     counters: Option<Counters>,
     /// Of the first router's interface to the core, where there is one.
     core: Option<Counters>,
+    /// What an agent saw, where there is one.
+    far: Option<Looked>,
 }
 
 impl Lab<'_> {
@@ -151,15 +166,18 @@ impl Lab<'_> {
         cell: &Cell,
         said: Value,
         looks: &[Look],
-        road: Option<&Road>,
+        way: Option<&Way<'_>>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         self.refuse_zeros(cell, &said)?;
         let steady = &said["steady"];
         let mut seen = Seen { notes: notes(&said), ..Seen::default() };
         let windows = Windows::of(steady);
         if let Some((from, to, ops)) = windows.between_looks(looks) {
-            self.see_cpus(&mut seen, (from, to, ops), road)?;
+            self.see_cpus(&mut seen, (from, to, ops), way)?;
             seen.count_frames(from, to, ops);
+            if let (Some(mtu), Some(grown)) = (way.and_then(Way::mean_at_most), grown(from, to)) {
+                refuse_long_frames(mtu, &grown)?;
+            }
         }
         let is_ours = self.is_ours_alone(&mut seen);
         let is_steady = is_ours && steady["is_steady"].as_bool().unwrap_or(false);
@@ -183,21 +201,30 @@ impl Lab<'_> {
         &self,
         seen: &mut Seen,
         (from, to, ops): (&Look, &Look, f64),
-        road: Option<&Road>,
+        way: Option<&Way<'_>>,
     ) -> miette::Result<()> {
-        let ours = road.map(Road::ours).unwrap_or_default();
-        let seconds = to.at - from.at;
-        let end = |cpus: &[usize], idle: f64| -> miette::Result<End> {
-            let mut end = used(&from.cpu, &to.cpu, cpus, &ours)?;
+        let ours = way.map(Way::ours).unwrap_or_default();
+        let cost = |mut end: End, idle: f64, seconds: f64| {
             let own = (end.busy - idle).max(0.0) * seconds * 1e6 / ops;
             let is_ours = self.idle.is_quiet() && end.others <= OTHERS_MAX;
             end.cpu_us_per_op = is_ours.then_some(own);
-            Ok(end)
+            end
         };
-        seen.near = Some(end(&self.ends.near, self.idle.near)?);
-        if road.is_some() {
-            seen.far = Some(end(&self.ends.far, self.idle.far)?);
-        }
+        let seconds = to.at - from.at;
+        let here = |cpus: &[usize]| used(&from.cpu, &to.cpu, cpus, &ours);
+        seen.near = Some(cost(here(&self.ends.near)?, self.idle.near, seconds));
+        let Some(way) = way else { return Ok(()) };
+        let (far, seconds) = match (&from.far, &to.far) {
+            // Between the same two looks, and by its own clock.
+            (Some(before), Some(after)) => {
+                if after.dropped > before.dropped {
+                    seen.notes.push("the far end's interface dropped frames".to_owned());
+                }
+                (way.used(before, after)?, after.at - before.at)
+            }
+            _ => (here(&self.ends.far)?, seconds),
+        };
+        seen.far = Some(cost(far, self.idle.far, seconds));
         Ok(())
     }
 
@@ -228,8 +255,7 @@ impl Seen {
 
     /// What the interfaces counted between two looks.
     fn count_frames(&mut self, from: &Look, to: &Look, ops: f64) {
-        let (Some(before), Some(after)) = (from.counters, to.counters) else { return };
-        let grown = after.since(&before);
+        let Some(grown) = grown(from, to) else { return };
         let frames = grown.rx_packets + grown.tx_packets;
         self.frames_per_op = Some(frames as f64 / ops);
         self.wire_bytes_per_op = Some((grown.rx_bytes + grown.tx_bytes) as f64 / ops);
@@ -246,6 +272,30 @@ impl Seen {
             self.frames_dropped = Some(dropped);
         }
     }
+}
+
+/// What the near end's interface counted between two looks.
+fn grown(from: &Look, to: &Look) -> Option<Counters> {
+    from.counters.zip(to.counters).map(|(before, after)| after.since(&before))
+}
+
+/// An error where frames were longer on average than this MTU lets any be: they were not on a wire so.
+fn refuse_long_frames(mtu: u32, grown: &Counters) -> miette::Result<()> {
+    /// An Ethernet header, a tag, and the checksum that some interfaces count.
+    const AROUND: u32 = 22;
+    let sides = [
+        ("received", grown.rx_bytes, grown.rx_packets),
+        ("sent", grown.tx_bytes, grown.tx_packets),
+    ];
+    for (way, bytes, frames) in sides {
+        let mean = bytes.checked_div(frames).unwrap_or(0);
+        if mean > u64::from(mtu + AROUND) {
+            return Err(miette::miette!(
+                "expected frames within the MTU of {mtu} bytes, seen such of {mean} bytes on average {way}: something puts frames together, or apart, behind the interface"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What a trial is judged by, all of it of the last five windows.
@@ -278,14 +328,14 @@ fn notes(said: &Value) -> Vec<String> {
 /// Looks at CPUs and interfaces, now and then.
 pub(super) struct Looks<'a> {
     every: Duration,
-    road: Option<&'a Road>,
+    way: Option<&'a Way<'a>>,
     seen: Vec<Look>,
     trouble: Option<miette::Report>,
 }
 
 impl<'a> Looks<'a> {
-    pub(super) fn new(every: Duration, road: Option<&'a Road>) -> Looks<'a> {
-        Looks { every, road, seen: Vec::new(), trouble: None }
+    pub(super) fn new(every: Duration, way: Option<&'a Way<'a>>) -> Looks<'a> {
+        Looks { every, way, seen: Vec::new(), trouble: None }
     }
 
     /// All looks, unless one failed.
@@ -300,15 +350,16 @@ impl<'a> Looks<'a> {
         }
         match self.now(pid) {
             Ok(look) => self.seen.push(look),
-            Err(error) => self.trouble = Some(tell(error)),
+            Err(error) => self.trouble = Some(error),
         }
     }
 
-    fn now(&self, pid: u32) -> testbed::Result<Look> {
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let counters = self.road.and_then(|_| Counters::seen_by(pid, NEAR));
-        let core = self.road.and_then(Road::core_counters);
-        Ok(Look { at, cpu: CpuLook::now()?, counters, core })
+    fn now(&self, pid: u32) -> miette::Result<Look> {
+        let (counters, core, far) = match self.way {
+            Some(way) => (way.counters(pid), way.core_counters(), way.look()?),
+            None => (None, None, None),
+        };
+        Ok(Look { at: unix_now(), cpu: CpuLook::now().map_err(tell)?, counters, core, far })
     }
 }
 
@@ -370,7 +421,9 @@ pub(super) fn used(
         let seen = before.until(after, *cpu).map_err(tell)?;
         let mut others = seen.ended();
         // Who looks is not what is looked at.
-        end.busy += (seen.busy - seen.of_process(own)).max(0.0);
+        let busy = (seen.busy - seen.of_process(own)).max(0.0);
+        end.busy += busy;
+        end.busiest = end.busiest.max(busy);
         end.steal = end.steal.max(seen.steal);
         for task in seen.by_task.iter().filter(|task| task.pid != own) {
             if !after.is_ours(task.pid, &ours.networks) {
@@ -392,6 +445,23 @@ pub(super) fn used(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_that_no_wire_carries_so_are_refused() {
+        let grown = |rx_bytes, tx_bytes| Counters {
+            rx_packets: 10,
+            rx_bytes,
+            tx_packets: 10,
+            tx_bytes,
+            ..Counters::default()
+        };
+        assert!(refuse_long_frames(1500, &grown(15_220, 15_220)).is_ok());
+        assert!(refuse_long_frames(1500, &Counters::default()).is_ok(), "nothing was sent");
+        for (counted, way) in [(grown(15_230, 0), "received"), (grown(0, 640_000), "sent")] {
+            let why = refuse_long_frames(1500, &counted).unwrap_err().to_string();
+            assert!(why.contains(way) && why.contains("MTU of 1500"), "{why}");
+        }
+    }
 
     #[test]
     fn operations_between_two_moments_are_those_of_the_windows_there() {

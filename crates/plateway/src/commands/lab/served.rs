@@ -5,12 +5,12 @@
 //! it is kept with the trial.
 
 use lab::plan::{Access, Driver, Serve};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::control::status::Status;
 
 /// What it does its work with.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Served {
     /// `io_uring` or `epoll`.
     pub(super) driver: String,

@@ -19,9 +19,11 @@ use serde_json::Value;
 use testbed::{Abilities, load, process};
 
 use super::Ends;
+use super::agent::Agent;
 use super::far;
-use super::road::{Road, Site};
+use super::road::Site;
 use super::seen::{Idle, Looks, Seen};
+use super::way::{Started, Way};
 use crate::commands::session::Interrupt;
 
 /// How much longer than its windows a load may take: to connect, and to wait for an answer.
@@ -34,6 +36,8 @@ pub(super) struct Lab<'a> {
     pub(super) ends: &'a Ends,
     /// What the kernel can do to frames; of a plan that has a path.
     pub(super) abilities: Option<&'a Abilities>,
+    /// Who looks after the far end, of a plan whose paths are between two machines.
+    pub(super) agent: Option<&'a RefCell<Agent>>,
     /// A folder for what trials leave, which goes with the lab.
     pub(super) home: &'a Path,
     pub(super) interrupt: &'a Interrupt,
@@ -57,47 +61,43 @@ impl Lab<'_> {
         let home = self.home.join(format!("trial-{number}"));
         std::fs::create_dir_all(&home)
             .map_err(|error| miette::miette!("cannot make {}: {error}", home.display()))?;
-        let mut road = match (cell.path, &self.abilities) {
-            (Some(path), Some(abilities)) => {
-                let (ends, home, interrupt) = (&self.ends, &*home, self.interrupt);
-                let site = Site { ends, abilities, home, interrupt };
-                Some(Road::lay(&self.experiment.paths[path], &site)?)
-            }
-            _ => None,
+        let site = Site {
+            ends: self.ends,
+            abilities: self.abilities,
+            home: &home,
+            interrupt: self.interrupt,
+        };
+        let mut way = match cell.path {
+            Some(at) => Some(Way::take(&self.experiment.paths[at], at, self.agent, &site)?),
+            None => None,
         };
         // What runs at the far end runs until the trial is over.
-        let (mut server, mut foreign, mut served) = (None, None, None);
-        let uri = match (&system.means, &road) {
-            (Means::Disk { uri }, _) => uri.clone(),
-            (Means::Serve(serve), Some(road)) => {
-                let far = road.far();
-                let (running, said) = far::serve(serve, far, self.ends, &home, self.interrupt)?;
-                (server, served) = (Some(running), Some(said));
-                far::uri(serve)
-            }
-            (Means::Target(target), Some(road)) => {
-                let far = road.far();
-                let mut running =
-                    far::Foreign::start(target, far, self.ends, &home, self.interrupt)?;
-                if target.ready.is_none() {
-                    self.try_until_there(cell, &mut running, target, Some(road))?;
-                }
-                foreign = Some(running);
-                target.uri.clone()
-            }
+        let (mut started, uri) = match (&system.means, &way) {
+            (Means::Disk { uri }, _) => (None, uri.clone()),
             (_, None) => return Err(miette::miette!("{} is reached over no path", system.name)),
+            (means, Some(way)) => {
+                let mut started =
+                    way.start(system, cell.system, self.ends, &home, self.interrupt)?;
+                if matches!(means, Means::Target(target) if target.ready.is_none()) {
+                    self.try_until_there(cell, &mut started, way)?;
+                }
+                let uri = started.uri.clone();
+                (Some(started), uri)
+            }
         };
-        let mut done = self.measure_filled(cell, &uri, road.as_ref());
-        if let (Some(road), Err(_)) = (&mut road, &done) {
-            road.is_up()?;
+        let mut done = self.measure_filled(cell, &uri, way.as_ref());
+        if done.is_err() {
+            // Whatever failed follows from what ended.
+            way.as_mut().map_or(Ok(()), Way::is_up)?;
+            started.as_mut().map_or(Ok(()), |started| started.running.is_up())?;
         }
-        if let (Some(road), Ok((_, seen))) = (&mut road, &mut done) {
-            let judged = road.judge()?;
+        if let (Some(way), Ok((_, seen))) = (&mut way, &mut done) {
+            let judged = way.judge()?;
             seen.lost_share = judged.lost_share;
-            seen.served = served;
+            seen.served = started.as_ref().and_then(|started| started.served.clone());
             seen.notes.extend(judged.notes);
         }
-        drop((server, foreign));
+        drop(started);
         // What a trial leaves is looked at by nobody once it is told.
         let _ = std::fs::remove_dir_all(&home);
         done
@@ -107,18 +107,17 @@ impl Lab<'_> {
     fn try_until_there(
         &self,
         cell: &Cell,
-        running: &mut far::Foreign,
-        target: &plan::Target,
-        road: Option<&Road>,
+        started: &mut Started<'_>,
+        way: &Way<'_>,
     ) -> miette::Result<()> {
         let end = Instant::now() + far::START;
         loop {
-            let mut command = self.bench(cell, &target.uri, road)?;
+            let mut command = self.bench(cell, &started.uri, Some(way))?;
             command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
             match self.finish(command, far::START, |_, _| {}) {
                 Ok(_) => return Ok(()),
                 Err(why) if Instant::now() > end => return Err(why),
-                Err(_) => running.is_up(&target.start[0])?,
+                Err(_) => started.running.is_up()?,
             }
             far::pause(self.interrupt)?;
         }
@@ -130,14 +129,14 @@ impl Lab<'_> {
         &self,
         cell: &Cell,
         uri: &str,
-        road: Option<&Road>,
+        way: Option<&Way<'_>>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let system = &self.experiment.systems[cell.system];
         let pattern = cell.load.pattern;
         let fills = pattern.reads() && system.backing != Some(Backing::Null);
-        let done = match self.measure(cell, uri, road, fills) {
+        let done = match self.measure(cell, uri, way, fills) {
             Err(why) if fills && !pattern.writes() && why.to_string().contains(HOLDS_DATA) => {
-                let (outcome, mut seen) = self.measure(cell, uri, road, false)?;
+                let (outcome, mut seen) = self.measure(cell, uri, way, false)?;
                 seen.notes.push("it holds data, and was read as it was found".to_owned());
                 return Ok((outcome, seen));
             }
@@ -159,8 +158,8 @@ impl Lab<'_> {
     }
 
     /// `plateway bench` at the near end.
-    fn bench(&self, cell: &Cell, uri: &str, road: Option<&Road>) -> miette::Result<Command> {
-        let near = road.map(Road::near);
+    fn bench(&self, cell: &Cell, uri: &str, way: Option<&Way<'_>>) -> miette::Result<Command> {
+        let near = way.and_then(Way::near);
         let mut command = process::command(near, &super::list(&self.ends.near), &super::program()?);
         command.args(["bench", uri, "--json"]);
         if self.ours.borrow().contains(self.disk(cell)) {
@@ -192,11 +191,11 @@ impl Lab<'_> {
         &self,
         cell: &Cell,
         uri: &str,
-        road: Option<&Road>,
+        way: Option<&Way<'_>>,
         fills: bool,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let window = self.experiment.window_of(cell);
-        let mut command = self.bench(cell, uri, road)?;
+        let mut command = self.bench(cell, uri, way)?;
         if fills {
             command.arg("--fill");
         }
@@ -205,9 +204,9 @@ impl Lab<'_> {
         asked(&mut command, &cell.load);
         let limit = self.experiment.warm_up + window * (WINDOWS_MAX as u32 + 1) + SLACK;
         // Twice a window: of the last five, nine tenths lie between two looks at least.
-        let mut looks = Looks::new(window / 2, road);
+        let mut looks = Looks::new(window / 2, way);
         let said = self.finish(command, limit, |pid, spent| looks.look(pid, spent))?;
-        self.judge(cell, said, &looks.end()?, road)
+        self.judge(cell, said, &looks.end()?, way)
     }
 }
 

@@ -32,7 +32,8 @@ const CHANGED: u8 = 3;
 const TICK: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &LabWatchArgs) -> miette::Result<()> {
-    let ready = Ready::read(&args.plan)?;
+    let interrupt = Interrupt::watch()?;
+    let ready = Ready::read(&args.plan, &interrupt)?;
     let watched = series(&ready.experiment);
     if watched.is_empty() {
         return Err(miette::miette!(
@@ -46,7 +47,6 @@ pub(super) fn run(args: &LabWatchArgs) -> miette::Result<()> {
     }
     let path = args.results.clone().unwrap_or_else(|| args.plan.with_extension("watch"));
     let folder = Folder::open(&path, &ready.text)?;
-    let interrupt = Interrupt::watch()?;
     let watch = Watch { args, ready, watched, interrupt: &interrupt };
     let seen = watch.run(folder)?;
     seen.end(&path, interrupt.is_raised())

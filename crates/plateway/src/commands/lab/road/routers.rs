@@ -37,7 +37,7 @@ const EDGES: [Ipv4Addr; 2] = [SPAN_ADDRESSES[0], REST_ADDRESSES[1]];
 /// What a path has between its ends.
 pub(super) fn nodes(kind: PathKind) -> &'static [&'static str] {
     match kind {
-        PathKind::Direct => &[],
+        PathKind::Direct | PathKind::Machines => &[],
         PathKind::Nat => &["nat"],
         PathKind::Mpls | PathKind::Gre | PathKind::L2tp | PathKind::MplsUdp => &[LER1, CORE, LER2],
     }
@@ -80,7 +80,7 @@ pub(super) fn lay_rest(network: &Network, kind: PathKind, cable: Cable<'_>) -> t
 /// What each router is told, in the order in which they are started; none where there is none.
 pub(super) fn configurations(network: &Network, path: &Path) -> Vec<(&'static str, String)> {
     match path.kind {
-        PathKind::Direct | PathKind::Nat => Vec::new(),
+        PathKind::Direct | PathKind::Nat | PathKind::Machines => Vec::new(),
         PathKind::Mpls => {
             let rate = path.rate.map(|bits| format!("rate = \"{}kbit\"\n", bits / 1000));
             let rate = rate.unwrap_or_default();

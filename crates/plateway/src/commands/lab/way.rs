@@ -1,0 +1,245 @@
+//! The way of a trial to its far end: a road that the lab lays, or the line between two machines, whose
+//! far end an agent looks after.
+//!
+//! Over both a system is started, looked at and judged in the same words. Between two machines the
+//! lab changes nothing: it reads MTU and offloads at both ends when a trial is over, as before the
+//! first one, and what is not as the plan says fails the trial. Errors: those of the road, and what
+//! the agent answers.
+
+use std::cell::RefCell;
+use std::path::Path as File;
+
+use lab::plan::{Line, Means, Path, System};
+use serde_json::Value;
+use testbed::{Counters, Namespace, Server};
+
+use super::agent::{Agent, Looked, Request};
+use super::far::{self, Foreign, Place};
+use super::road::{FAR, FAR_ADDRESS, Judged, NEAR, Road, Site};
+use super::seen::{End, Ours};
+use super::served::Served;
+use super::trial::tell;
+use super::{Ends, machine};
+use crate::commands::session::Interrupt;
+
+/// The way of one trial.
+pub(super) enum Way<'a> {
+    Laid(Road),
+    Between(Between<'a>),
+}
+
+/// Two machines.
+pub(super) struct Between<'a> {
+    path: &'a Path,
+    line: &'a Line,
+    /// Its place in the plan.
+    number: usize,
+    agent: &'a RefCell<Agent>,
+    /// Of the near end's interface.
+    mtu: u32,
+}
+
+/// What was started at the far end, which runs until it is dropped.
+pub(super) enum Running<'a> {
+    Server(Server),
+    Foreign(Foreign, String),
+    There(&'a RefCell<Agent>),
+}
+
+/// A system that was started: how it is reached, and what it says of itself if it is ours.
+pub(super) struct Started<'a> {
+    pub(super) running: Running<'a>,
+    pub(super) uri: String,
+    pub(super) served: Option<Served>,
+}
+
+impl<'a> Way<'a> {
+    /// Lays the road of a path, or takes the line that is there.
+    pub(super) fn take(
+        path: &'a Path,
+        number: usize,
+        agent: Option<&'a RefCell<Agent>>,
+        site: &Site<'_>,
+    ) -> miette::Result<Way<'a>> {
+        match (&path.line, agent) {
+            (Some(line), Some(agent)) => {
+                let here = Namespace::here();
+                let mtu = here.interface(&line.near_interface).mtu().map_err(tell)?;
+                Ok(Way::Between(Between { path, line, number, agent, mtu }))
+            }
+            (Some(line), None) => Err(miette::miette!("nobody answers at {}", line.agent)),
+            (None, _) => Road::lay(path, site).map(Way::Laid),
+        }
+    }
+
+    /// Where the near end is, if not where this process is.
+    pub(super) fn near(&self) -> Option<&Namespace> {
+        match self {
+            Way::Laid(road) => Some(road.near()),
+            Way::Between(_) => None,
+        }
+    }
+
+    /// Starts a system of the plan, by its place there.
+    pub(super) fn start(
+        &self,
+        system: &System,
+        number: usize,
+        ends: &Ends,
+        home: &File,
+        interrupt: &Interrupt,
+    ) -> miette::Result<Started<'a>> {
+        match self {
+            Way::Laid(road) => {
+                let (at, address) = (Some(road.far()), FAR_ADDRESS.into());
+                let place = Place { at, interface: FAR, address, cpus: &ends.far };
+                start(system, &place, NEAR, home, interrupt)
+            }
+            Way::Between(between) => between.start(system, number),
+        }
+    }
+
+    /// What the near end's interface has counted, by a process that is there; if it is.
+    pub(super) fn counters(&self, pid: u32) -> Option<Counters> {
+        Counters::seen_by(
+            pid,
+            match self {
+                Way::Laid(_) => NEAR,
+                Way::Between(between) => &between.line.near_interface,
+            },
+        )
+    }
+
+    /// What the first router's interface to the core has counted; where there is a core.
+    pub(super) fn core_counters(&self) -> Option<Counters> {
+        match self {
+            Way::Laid(road) => road.core_counters(),
+            Way::Between(_) => None,
+        }
+    }
+
+    /// Which MTU no frame of it is to exceed on average, since nothing counts those that do; none of a road,
+    /// whose rules count them, and none with offloads.
+    pub(super) fn mean_at_most(&self) -> Option<u32> {
+        match self {
+            Way::Laid(_) => None,
+            Way::Between(between) => Some(between.mtu).filter(|_| !between.path.offloads),
+        }
+    }
+
+    /// An error if what runs between the ends has ended: then whatever else failed follows from that.
+    pub(super) fn is_up(&mut self) -> miette::Result<()> {
+        match self {
+            Way::Laid(road) => road.is_up(),
+            Way::Between(_) => Ok(()),
+        }
+    }
+
+    /// Has the agent look at the far end's CPUs; where there is one.
+    pub(super) fn look(&self) -> miette::Result<Option<Looked>> {
+        match self {
+            Way::Laid(_) => Ok(None),
+            Way::Between(between) => {
+                let request = Request::Look { path: between.number };
+                between.agent.borrow_mut().ask(&request).map(Some)
+            }
+        }
+    }
+
+    /// What the far end's CPUs did between two such looks.
+    pub(super) fn used(&self, from: &Looked, to: &Looked) -> miette::Result<End> {
+        match self {
+            Way::Laid(_) => Err(miette::miette!("no agent looked")),
+            Way::Between(between) => {
+                let request = Request::Used { from: from.look, to: to.look };
+                between.agent.borrow_mut().ask(&request)
+            }
+        }
+    }
+
+    /// Whose work in a trial over it is the trial's.
+    pub(super) fn ours(&self) -> Ours {
+        match self {
+            Way::Laid(road) => road.ours(),
+            Way::Between(_) => Ours::default(),
+        }
+    }
+
+    /// Holds what was seen against what the path says, once a trial is over.
+    pub(super) fn judge(&mut self) -> miette::Result<Judged> {
+        match self {
+            Way::Laid(road) => road.judge(),
+            Way::Between(between) => {
+                let near = &between.line.near_interface;
+                let mut lines = machine::interface(between.path, near, "near");
+                let there: Vec<String> = between.agent.borrow_mut().ask(&Request::Check)?;
+                lines.extend(there);
+                match lines.as_slice() {
+                    [] => Ok(Judged::default()),
+                    lines => Err(miette::miette!("{}", lines.join("; "))),
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Between<'a> {
+    fn start(&self, system: &System, number: usize) -> miette::Result<Started<'a>> {
+        let request = Request::Start { system: number, path: self.number };
+        let said: Value = self.agent.borrow_mut().ask(&request)?;
+        let running = Running::There(self.agent);
+        let (uri, served) = match &system.means {
+            Means::Serve(serve) => {
+                let uri = far::uri(serve, self.line.far_address, &self.line.near_interface);
+                let served = serde_json::from_value(said);
+                (uri, served.map_err(|error| miette::miette!("the agent: {error}"))?)
+            }
+            Means::Target(target) => (target.uri.clone(), None),
+            Means::Disk { uri } => (uri.clone(), None),
+        };
+        Ok(Started { running, uri, served })
+    }
+}
+
+/// Starts a system at a far end that this process looks after.
+fn start<'a>(
+    system: &System,
+    place: &Place<'_>,
+    near_interface: &str,
+    home: &File,
+    interrupt: &Interrupt,
+) -> miette::Result<Started<'a>> {
+    match &system.means {
+        Means::Serve(serve) => {
+            let (server, served) = far::serve(serve, place, home, interrupt)?;
+            let uri = far::uri(serve, place.address, near_interface);
+            Ok(Started { running: Running::Server(server), uri, served: Some(served) })
+        }
+        Means::Target(target) => {
+            let foreign = Foreign::start(target, place, home, interrupt)?;
+            let running = Running::Foreign(foreign, target.start[0].clone());
+            Ok(Started { running, uri: target.uri.clone(), served: None })
+        }
+        Means::Disk { .. } => Err(miette::miette!("{}: a disk is not started", system.name)),
+    }
+}
+
+impl Running<'_> {
+    /// An error if it has failed.
+    pub(super) fn is_up(&mut self) -> miette::Result<()> {
+        match self {
+            Running::Server(server) => server.is_up("plateway serve").map_err(tell),
+            Running::Foreign(foreign, name) => foreign.is_up(name),
+            Running::There(agent) => agent.borrow_mut().ask(&Request::IsUp),
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Running::There(agent) = self {
+            // What it cannot end now ends with the connection.
+            let _: miette::Result<()> = agent.borrow_mut().ask(&Request::End);
+        }
+    }
+}
