@@ -100,7 +100,7 @@ const ROOMS: &[Room] = &[
         "lab",
         &["block", "contract", "hdrhistogram", "serde", "serde_json", "statrs", "strsim", "toml"],
     ),
-    Room::pure("page", &["lab", "serde", "serde_json"]),
+    Room::pure("page", &["lab", "serde_json"]),
     Room::with_unsafe(
         "yardstick",
         &[

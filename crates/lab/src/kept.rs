@@ -44,6 +44,8 @@ pub struct Trial {
     pub far: Option<End>,
     pub frames_per_op: Option<f64>,
     pub wire_bytes_per_op: Option<f64>,
+    pub core_bytes_per_op: Option<f64>,
+    pub lost_share: Option<f64>,
     #[serde(default)]
     pub windows: Vec<f64>,
     #[serde(default)]

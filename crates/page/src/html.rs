@@ -118,7 +118,7 @@ fn figure(drawing: &Drawing) -> String {
 fn cells(kept: &Kept) -> String {
     let mut table = Table::new([
         "cell", "trials", "IOPS", "MB/s", "mean us", "p50 us", "p99 us", "p99.9 us", "CPU us",
-        "near us", "far us", "frames", "bytes",
+        "near us", "far us", "frames", "bytes", "core", "lost %",
     ]);
     for scene in &scenes(kept) {
         for runs in &scene.runs {
@@ -134,7 +134,7 @@ fn cells(kept: &Kept) -> String {
     let html = table.html();
     format!(
         "<section class=\"cells\"><h2>All cells</h2>\n<p class=\"quiet\">Medians over the rounds that count; a cell of \
-         a picture ran once. CPU (of both ends, and of each), frames and bytes on the wire are an operation's.</p>\n{html}</section>\n"
+         a picture ran once. CPU (of both ends, and of each), frames and bytes on the wire and in a core are an operation's; lost are frames that a path loses on purpose.</p>\n{html}</section>\n"
     )
 }
 
@@ -161,6 +161,8 @@ fn cell_row(cell: &str, trials: &[&Trial]) -> Vec<crate::table::Datum> {
         end(runs.median(|trial| trial.far.as_ref()?.cpu_us_per_op)).into(),
         end(runs.median(|trial| trial.frames_per_op)).into(),
         end(runs.median(|trial| trial.wire_bytes_per_op)).into(),
+        end(runs.median(|trial| trial.core_bytes_per_op)).into(),
+        end(runs.median(|trial| Some(trial.lost_share? * 100.0))).into(),
     ]
 }
 

@@ -46,8 +46,8 @@ impl From<Option<f64>> for Datum {
 }
 
 impl Table {
-    pub(crate) fn new<const N: usize>(names: [&'static str; N]) -> Table {
-        Table { names: names.to_vec(), rows: Vec::new() }
+    pub(crate) fn new(names: impl Into<Vec<&'static str>>) -> Table {
+        Table { names: names.into(), rows: Vec::new() }
     }
 
     pub(crate) fn push<const N: usize>(&mut self, row: [Datum; N]) {

@@ -170,6 +170,36 @@ fn a_value_that_is_none_is_refused() {
     }
 }
 
+#[test]
+fn what_a_core_carries_and_a_path_loses_is_drawn_where_it_was_seen() {
+    let wire = |kept: &Value| {
+        let page = page(kept).expect("a result file");
+        let is_wire = |figure: &&Figure| figure.title.starts_with("On the wire");
+        let figure = page.figures.iter().find(is_wire).expect("a figure of the wire");
+        (figure.svg.clone(), figure.csv.clone())
+    };
+    let mut kept = made_up();
+    let (svg, csv) = wire(&kept);
+    assert!(
+        !svg.contains("in the core") && csv.starts_with("system,wire_bytes_per_op,frames_per_op\n")
+    );
+    for trial in kept["trials"].as_array_mut().expect("trials") {
+        if trial["cell"].as_str().is_some_and(|cell| cell.starts_with("aoe ")) {
+            trial["core_bytes_per_op"] = json!(4790.5);
+            trial["lost_share"] = json!(0.0125);
+        }
+    }
+    let (svg, csv) = wire(&kept);
+    for words in
+        ["Bytes an operation in the core", "Frames lost of a hundred", "aoe: 1.25", "aoe: 4790"]
+    {
+        assert!(svg.contains(words), "{words}");
+    }
+    let row = csv.lines().find(|line| line.starts_with("aoe,")).expect("a row of AoE");
+    assert!(row.ends_with(",4790.5,1.25"), "{row}");
+    assert!(csv.lines().any(|line| line.starts_with("nvme,") && line.ends_with(",,")), "{csv}");
+}
+
 /// Whatever was not measured is not drawn, and strange values break nothing.
 #[test]
 fn a_run_that_measured_little_has_a_page() {

@@ -157,58 +157,77 @@ fn legend(panel: &mut Panel, tasks: &[String], top: f64) {
     }
 }
 
-/// Bytes and frames on the wire.
+/// What is drawn of the wire: its title, its column, and what a trial has of it.
+type Counted = (&'static str, &'static str, fn(&Trial) -> Option<f64>);
+
+const COUNTED: [Counted; 4] = [
+    ("Bytes an operation", "wire_bytes_per_op", |trial| trial.wire_bytes_per_op),
+    ("Frames an operation", "frames_per_op", |trial| trial.frames_per_op),
+    ("Bytes an operation in the core", "core_bytes_per_op", |trial| trial.core_bytes_per_op),
+    ("Frames lost of a hundred", "lost_percent", |trial| Some(trial.lost_share? * 100.0)),
+];
+
+/// What one of them came to: a value each system.
+struct Block<'s> {
+    title: &'static str,
+    rows: Vec<(&'s str, f64)>,
+}
+
+impl Block<'_> {
+    fn of(&self, system: &str) -> Option<f64> {
+        self.rows.iter().find(|(named, _)| *named == system).map(|(_, value)| *value)
+    }
+}
+
+/// Bytes and frames on the wire, and in a core where there is one, and what a path lost on purpose.
 pub(super) fn draw_wire(kept: &Kept, scene: &Scene<'_>, colours: &Colours<'_>) -> Option<Drawing> {
-    let wire = |runs: &Runs<'_>| {
-        let bytes = runs.median(|trial| trial.wire_bytes_per_op)?;
-        Some((bytes, runs.median(|trial| trial.frames_per_op)?))
-    };
-    let rows: Vec<(&Runs<'_>, f64, f64)> = scene
-        .runs
-        .iter()
-        .filter_map(|runs| wire(runs).map(|(bytes, frames)| (runs, bytes, frames)))
-        .collect();
-    if rows.is_empty() {
-        return None;
+    let is_seen = |runs: &&Runs<'_>| COUNTED.iter().any(|(_, _, of)| runs.median(of).is_some());
+    let all: Vec<&Runs<'_>> = scene.runs.iter().filter(is_seen).collect();
+    let payload = all.first()?.trials[0].bench["block_bytes"].as_f64();
+    let (mut columns, mut blocks, mut told) = (vec!["system"], Vec::new(), Vec::new());
+    for (title, column, of) in COUNTED {
+        let values = all.iter().filter_map(|runs| Some((runs.system, runs.median(of)?)));
+        let rows: Vec<(&str, f64)> = values.collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let each = rows.iter().map(|(system, value)| format!("{system} {}", three_digits(*value)));
+        told.push(format!("{title}: {}", each.collect::<Vec<_>>().join(", ")));
+        columns.push(column);
+        blocks.push(Block { title, rows });
     }
-    let payload = rows[0].0.trials[0].bench["block_bytes"].as_f64();
-    let mut table = Table::new(["system", "wire_bytes_per_op", "frames_per_op"]);
-    for (runs, bytes, frames) in &rows {
-        table.push([runs.system.into(), (*bytes).into(), (*frames).into()]);
+    let mut table = Table::new(columns);
+    for runs in &all {
+        let mut row = vec![runs.system.into()];
+        row.extend(blocks.iter().map(|block| block.of(runs.system).into()));
+        table.rows.push(row);
     }
-    let bytes: Vec<(&str, f64)> =
-        rows.iter().map(|(runs, bytes, _)| (runs.system, *bytes)).collect();
-    let frames: Vec<(&str, f64)> =
-        rows.iter().map(|(runs, _, frames)| (runs.system, *frames)).collect();
-    let told = rows.iter().map(|(runs, bytes, frames)| {
-        let (bytes, frames) = (three_digits(*bytes), three_digits(*frames));
-        format!("{} {bytes} bytes in {frames} frames", runs.system)
-    });
     let payload = payload.map_or(String::new(), |bytes| format!(", of which {bytes} are payload"));
     Some(Drawing {
         name: String::new(),
         title: format!("On the wire {}", scene.title),
         caption: format!("The median over rounds, both ways together{payload}."),
-        spoken: told.collect::<Vec<_>>().join(", "),
-        provenance: provenance(kept, rows.iter().map(|(runs, ..)| runs.trials.len()).max()),
-        panels: vec![wire_panel(&bytes, &frames, colours)],
+        spoken: told.join("; "),
+        provenance: provenance(kept, all.iter().map(|runs| runs.trials.len()).max()),
+        panels: vec![wire_panel(&blocks, colours)],
         table,
     })
 }
 
-fn wire_panel(bytes: &[(&str, f64)], frames: &[(&str, f64)], colours: &Colours<'_>) -> Panel {
+fn wire_panel(blocks: &[Block<'_>], colours: &Colours<'_>) -> Panel {
     const ROW: f64 = 28.0;
-    let block = 60.0 + ROW * bytes.len() as f64;
-    let mut panel = Panel::new(block * 2.0 + 8.0);
-    let left = names_width(bytes.iter().map(|(system, _)| *system));
-    let halves = [("Bytes an operation", bytes, 0.0), ("Frames an operation", frames, block + 8.0)];
-    for (title, rows, above) in halves {
-        let (top, bottom) = (above + 26.0, above + 30.0 + ROW * rows.len() as f64);
-        let most = rows.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+    let height = |block: &Block<'_>| 68.0 + ROW * block.rows.len() as f64;
+    let mut panel = Panel::new(blocks.iter().map(height).sum());
+    let systems = blocks.iter().flat_map(|block| block.rows.iter().map(|(system, _)| *system));
+    let left = names_width(systems);
+    let mut above = 0.0;
+    for block in blocks {
+        let (top, bottom) = (above + 26.0, above + 30.0 + ROW * block.rows.len() as f64);
+        let most = block.rows.iter().map(|(_, value)| *value).fold(0.0, f64::max);
         let scale = Scale::linear(most, left, WIDTH - 70.0);
-        panel.text((0.0, above + 14.0), Anchor::Start, "soft", title);
+        panel.text((0.0, above + 14.0), Anchor::Start, "soft", block.title);
         upright_grid(&mut panel, &scale, (top, bottom), three_digits);
-        for (row, (system, value)) in rows.iter().enumerate() {
+        for (row, (system, value)) in block.rows.iter().enumerate() {
             let y = top + ROW * row as f64 + 5.0;
             let class = format!("f{}", colours.suffix(system));
             let told = four_digits(*value);
@@ -219,6 +238,7 @@ fn wire_panel(bytes: &[(&str, f64)], frames: &[(&str, f64)], colours: &Colours<'
             panel.text((scale.place(*value) + 6.0, y + 14.0), Anchor::Start, "ink small", &told);
         }
         panel.line((left, top), (left, bottom), "axis");
+        above += height(block);
     }
     panel
 }
