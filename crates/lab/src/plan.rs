@@ -39,7 +39,8 @@ pub use estimate::Estimate;
 pub use measure::{Measure, Measures};
 pub use model::{
     Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Column, Digests, Driver, Experiment,
-    Group, Line, Load, Means, Pace, Path, PathKind, Picture, Protocol, Serve, System, Target,
+    Group, Line, Load, Means, Pace, Path, PathKind, Picture, Program, Protocol, Rival, Serve,
+    System, Target,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub(crate) use results::{column_of, series_name};

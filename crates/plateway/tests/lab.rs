@@ -459,6 +459,48 @@ fn a_target_is_started_by_its_own_commands_and_ends_with_its_trial() {
 }
 
 #[test]
+fn rivals_are_started_set_up_and_measured_as_our_own_are() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk");
+    let mut plan =
+        "name = \"rivals\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n".to_owned();
+    let held = ["ram:4MiB".to_owned(), format!("file:{}?create=4MiB", disk.display())];
+    let names = ["tgt-0", "tgt-1", "vblade-0", "vblade-1"];
+    for name in names {
+        let (program, which) = name.split_once('-').unwrap();
+        let disk = &held[which.parse::<usize>().unwrap()];
+        plan += &format!(
+            "[[system]]\nname = \"{name}\"\nrival = {{ program = \"{program}\", disk = \"{disk}\" }}\n"
+        );
+    }
+    plan += &format!(
+        "[[path]]\nname = \"lan\"\n[load]\npattern = \"randrw=50\"\n[[picture]]\nname = \"all\"\nsystems = {names:?}\n"
+    );
+    fs::write(directory.path().join("a.toml"), plan).unwrap();
+    let output = lab(directory.path(), &["run", "a.toml"]).output().unwrap();
+    let why = flat(&output.stderr);
+    if why.contains("network namespaces need root") {
+        return testkit::skipped(why);
+    }
+    assert!(output.status.success(), "{}{why}", text(&output.stdout));
+    let kept = kept(&directory.path().join("a.result.json"));
+    let trials = kept["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), names.len(), "{kept}");
+    for trial in trials {
+        assert!(trial["measures"]["iops"].as_f64() > Some(0.0), "{trial}");
+        let tasks = trial["far"]["by_task"].to_string();
+        assert!(tasks.contains("tgtd") || tasks.contains("vblade"), "{tasks}");
+    }
+    // The file was served and not the memory alone, and nothing of theirs is left.
+    assert!(fs::read(&disk).unwrap().iter().any(|byte| *byte != 0));
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let commands = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+    let is_its = |command: &Vec<u8>| flat(command).contains("portal=10.77.0.1:3260");
+    assert_eq!(commands.filter(is_its).count(), 0, "it still runs");
+}
+
+#[test]
 fn a_target_that_never_is_ready_keeps_nobody_who_wants_to_end() {
     let directory = tempfile::tempdir().unwrap();
     let asked = directory.path().join("asked");

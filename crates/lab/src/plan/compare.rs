@@ -259,7 +259,7 @@ impl Checker<'_> {
             Means::Serve(serve) => {
                 serve.protocol == Protocol::Aoe && serve.access == Some(Access::Xdp)
             }
-            Means::Disk { .. } | Means::Target(_) => false,
+            Means::Disk { .. } | Means::Rival(_) | Means::Target(_) => false,
         };
         let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
         if let Some(((path, (what, verb)), xdp)) = path.zip(systems.find(is_xdp)) {
@@ -278,6 +278,7 @@ impl Checker<'_> {
         let path = self.paths[path].thing.as_ref().filter(is_nat);
         let is_aoe = |system: &&System| match &system.means {
             Means::Serve(serve) => serve.protocol == Protocol::Aoe,
+            Means::Rival(rival) => rival.program.protocol() == Protocol::Aoe,
             Means::Target(target) => target.uri.starts_with("aoe:"),
             Means::Disk { .. } => false,
         };

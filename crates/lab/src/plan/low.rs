@@ -66,6 +66,8 @@ table! {
         disk "disk": String = DISK,
         /// A Plateway that the lab starts at the far end of a path.
         serve "serve": LowServe = "a table such as { protocol = \"nvme\", disk = \"ram:512MiB\" }",
+        /// Another target that the lab knows to start: Debian's tgt or vblade.
+        rival "rival": LowRival = "a table such as { program = \"tgt\", disk = \"ram:512MiB\" }",
         /// Any other target, by its own commands.
         target "target": LowTarget = "a table such as { start = [\"tgtd\"], uri = \"iscsi://...\" }",
         /// What holds its blocks, where the lab cannot know: ram, file, device or null.
@@ -91,6 +93,15 @@ table! {
         digests "digests": String = "none, header, data or both",
         /// How AoE takes its frames: packet or xdp.
         access "access": String = "packet or xdp",
+    }
+}
+
+table! {
+    LowRival = "rival of [[system]]" {
+        /// Which: tgt or vblade.
+        program "program": String = "tgt or vblade",
+        /// What it serves: memory, a file or a device.
+        disk "disk": String = DISK,
     }
 }
 
@@ -206,6 +217,7 @@ pub(super) fn tables() -> Vec<(&'static str, Vec<&'static str>)> {
         of::<LowPlan>(),
         of::<LowSystem>(),
         of::<LowServe>(),
+        of::<LowRival>(),
         of::<LowTarget>(),
         of::<LowPath>(),
         of::<LowLoad>(),
@@ -213,7 +225,7 @@ pub(super) fn tables() -> Vec<(&'static str, Vec<&'static str>)> {
         of::<LowPicture>(),
     ];
     let of_load = LowLoad::keys();
-    for (_, keys) in all.iter_mut().skip(6) {
+    for (_, keys) in all.iter_mut().skip(7) {
         keys.retain(|key| !of_load.contains(key));
     }
     all

@@ -59,6 +59,8 @@ pub enum Means {
     Disk { uri: String },
     /// The lab starts a Plateway at the far end of a path.
     Serve(Serve),
+    /// The lab starts a target of others' making at the far end of a path.
+    Rival(Rival),
     /// Commands start it at the far end of a path.
     Target(Target),
 }
@@ -196,6 +198,38 @@ words! {
         /// Independently of each other, so many a second on average.
         Poisson = "poisson",
     }
+}
+
+words! {
+    /// Targets of others' making that the lab knows to start.
+    Program {
+        /// iSCSI, by Debian's `tgt`.
+        Tgt = "tgt",
+        /// AoE, by Debian's `vblade`.
+        Vblade = "vblade",
+    }
+}
+
+impl Program {
+    /// By which it is reached.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Program::Tgt => Protocol::Iscsi,
+            Program::Vblade => Protocol::Aoe,
+        }
+    }
+}
+
+/// A target of others' making.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rival {
+    pub program: Program,
+    /// The URI of what it serves.
+    pub disk: String,
+    /// The file or device that is meant; none of memory.
+    pub path: Option<String>,
+    /// Bytes of memory, or of a file that is made if it is not there.
+    pub bytes: Option<u64>,
 }
 
 /// A target by its own commands, each with its arguments.

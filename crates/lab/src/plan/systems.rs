@@ -7,11 +7,16 @@
 use toml::Spanned;
 
 use super::check::{Checker, NULL, Named, Table};
-use super::low::{LowPath, LowServe, LowSystem, LowTarget};
-use super::model::{Access, Backing, Digests, Driver, Means, Protocol, Serve, System, Target};
+use super::low::{LowPath, LowRival, LowServe, LowSystem, LowTarget};
+use super::model::{
+    Access, Backing, Digests, Driver, Means, Program, Protocol, Rival, Serve, System, Target,
+};
 use super::reader::{Low, Many};
 use super::words;
 use crate::mistake::{Mistake, Span};
+
+/// Keys that say how a system comes to be there.
+const WAYS: [&str; 4] = ["disk", "serve", "rival", "target"];
 
 /// What a URI says of what holds its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -83,22 +88,21 @@ impl Checker<'_> {
         let ways = [
             ("disk", low.disk.as_ref().map(Spanned::span)),
             ("serve", low.serve.as_ref().map(Spanned::span)),
+            ("rival", low.rival.as_ref().map(Spanned::span)),
             ("target", low.target.as_ref().map(Spanned::span)),
         ];
         let mut said = ways.into_iter().filter_map(|(key, span)| Some((key, span?)));
         let (first, second) = (said.next(), said.next());
         match (first, second) {
-            (None, _)
-                if !low.refused.iter().any(|key| ["disk", "serve", "target"].contains(key)) =>
-            {
-                let message = "this [[system]] has none of disk, serve and target";
+            (None, _) if !low.refused.iter().any(|key| WAYS.contains(key)) => {
+                let message = "this [[system]] has none of disk, serve, rival and target";
                 let help = "add disk = \"ram:512MiB\" or serve = { protocol = \"nvme\", disk = \"ram:512MiB\" }";
                 self.push(Mistake::new(low.span.clone(), message).help(help));
                 return None;
             }
             (Some((first, span)), Some((second, other))) => {
                 let message = format!(
-                    "{second}: expected one of disk, serve and target in a [[system]], seen {first} as well"
+                    "{second}: expected one of disk, serve, rival and target in a [[system]], seen {first} as well"
                 );
                 self.push(Mistake::new(other, message).first(&span).help("leave out one of them"));
                 return None;
@@ -111,6 +115,9 @@ impl Checker<'_> {
         }
         if let Some(serve) = &low.serve {
             return self.serve(serve.get_ref()).map(|(serve, below)| (Means::Serve(serve), below));
+        }
+        if let Some(rival) = &low.rival {
+            return self.rival(rival.get_ref()).map(|(rival, below)| (Means::Rival(rival), below));
         }
         let target = self.target(low.target.as_ref()?.get_ref())?;
         // Whatever its URI says is how it is reached.
@@ -154,6 +161,39 @@ impl Checker<'_> {
         let disk = low.disk.as_ref()?.get_ref().clone();
         let shards = shards.map(|shards| shards as u16);
         Some((Serve { protocol, disk, poll, shards, driver, digests, access }, below?))
+    }
+
+    fn rival(&mut self, low: &LowRival) -> Option<(Rival, Below)> {
+        let table =
+            Table { title: "rival of [[system]]", span: low.span.clone(), refused: &low.refused };
+        self.needed(&low.program, &table, "program = \"tgt\"");
+        self.needed(&low.disk, &table, "disk = \"ram:512MiB\"");
+        let program =
+            low.program.as_ref().and_then(|word| self.word(word, "program", Program::WORDS));
+        let written = low.disk.as_ref()?;
+        let below = self.uri(written, "disk")?;
+        let uri = written.get_ref();
+        // What a Plateway puts around or into a disk, another target knows nothing of.
+        let (path, bytes) = match (below.backing, uri.split_once('?'), below.bytes) {
+            (Some(Backing::Ram), None, Some(bytes)) if uri.starts_with("ram:") => {
+                (None, Some(bytes))
+            }
+            (Some(Backing::File), None, _) => (uri.strip_prefix("file:"), None),
+            (Some(Backing::File), Some((file, _)), Some(bytes)) => {
+                (file.strip_prefix("file:"), Some(bytes))
+            }
+            (Some(Backing::Device), None, _) => (Some(&**uri), None),
+            _ => (None, None),
+        };
+        if path.is_none() && bytes.is_none() {
+            let message = format!(
+                "disk: expected what any target can serve, \"ram:SIZE\", \"file:PATH\", \"file:PATH?create=SIZE\" or \"/dev/NAME\", seen {uri:?}"
+            );
+            self.push(Mistake::new(written.span(), message));
+            return None;
+        }
+        let (disk, path) = (uri.clone(), path.map(str::to_owned));
+        Some((Rival { program: program?, disk, path, bytes }, below))
     }
 
     fn target(&mut self, low: &LowTarget) -> Option<Target> {

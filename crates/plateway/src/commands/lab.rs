@@ -15,6 +15,7 @@ mod page;
 mod picture;
 mod recommend;
 mod relay;
+mod rival;
 mod road;
 mod seen;
 mod served;

@@ -14,7 +14,7 @@ use testbed::network::{Cable, End};
 use testbed::{Network, Server, process};
 
 use crate::common::{HANG, flat, text};
-use crate::kept;
+use crate::{alone, kept};
 
 /// How what these tests make is called.
 const PREFIX: &str = "plateway-agent-";
@@ -84,6 +84,7 @@ fn running(network: &Network, node: &str) -> Vec<String> {
 
 #[test]
 fn systems_of_another_machine_are_started_measured_and_ended_by_its_agent() {
+    let _alone = alone();
     let Some(network) = machines() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
@@ -133,7 +134,7 @@ fn what_another_machine_is_not_is_said_before_anything_runs() {
     let why = check(plan("", "").replace("\"right\"", "\"nowhere\""));
     assert!(why.contains("nowhere at the far end"), "{why}");
     let why =
-        check(plan("", "").replace("ram:4MiB\", poll", "file:/nowhere/x\", shards = 99, poll"));
+        check(plan("", "").replace("ram:4MiB\", poll", "file:/nowhere/x\", shards = 64, poll"));
     assert!(why.contains("shards: expected at most 1"), "{why}");
 }
 
@@ -227,6 +228,7 @@ fn what_runs_at_the_other_machine_ends_with_the_connection() {
 /// A target that goes into the background, as many do, and one that does not come up.
 #[test]
 fn a_target_of_another_machine_is_run_by_its_own_commands() {
+    let _alone = alone();
     let Some(network) = machines() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);

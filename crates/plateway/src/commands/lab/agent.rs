@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use lab::plan::{Experiment, Line, Means};
+use lab::plan::{Experiment, Line};
 use rustix::process::{Pid, Signal, WaitOptions};
-use serde_json::Value;
-use testbed::{Counters, CpuLook, Folder, Server};
+use testbed::{Counters, CpuLook, Folder};
 
-use super::far::{self, Foreign, Place};
+use super::far::{self, Place, Running};
 use super::seen::{self, End, Ours};
+use super::served::Served;
 use super::trial::tell;
 use super::{Ends, machine};
 use crate::cli::LabAgentArgs;
@@ -171,15 +171,9 @@ struct Post<'a> {
     is_known: bool,
     experiment: Option<Experiment>,
     home: Folder,
-    trial: Option<Trial>,
+    trial: Option<Running>,
     trials: usize,
     looks: RefCell<Vec<CpuLook>>,
-}
-
-/// What runs for a trial.
-enum Trial {
-    Server(Server),
-    Foreign(Foreign, String),
 }
 
 impl<'a> Post<'a> {
@@ -266,8 +260,8 @@ impl<'a> Post<'a> {
         Ok(lines)
     }
 
-    /// Starts a system; what `plateway serve` says of itself, of a target nothing.
-    fn start(&mut self, system: usize, path: usize) -> miette::Result<Value> {
+    /// Starts a system; what it says of itself if it is ours.
+    fn start(&mut self, system: usize, path: usize) -> miette::Result<Option<Served>> {
         self.end();
         let line = self.line(path)?.clone();
         let experiment = self.experiment()?;
@@ -282,27 +276,15 @@ impl<'a> Post<'a> {
             address: line.far_address,
             cpus: &self.ends.far,
         };
-        let (trial, said) = match &system.means {
-            Means::Serve(serve) => {
-                let (server, served) = far::serve(serve, &place, &home, self.interrupt)?;
-                let said = serde_json::to_value(served);
-                (Trial::Server(server), said.map_err(|error| miette::miette!("{error}"))?)
-            }
-            Means::Target(target) => {
-                let foreign = Foreign::start(target, &place, &home, self.interrupt)?;
-                (Trial::Foreign(foreign, target.start[0].clone()), Value::Null)
-            }
-            Means::Disk { .. } => return Err(miette::miette!("a disk is not started")),
-        };
-        self.trial = Some(trial);
+        let (running, served) = far::start(system, &place, &home, self.interrupt)?;
+        self.trial = Some(running);
         self.trials += 1;
-        Ok(said)
+        Ok(served)
     }
 
     fn is_up(&mut self) -> miette::Result<()> {
         match &mut self.trial {
-            Some(Trial::Server(server)) => server.is_up("plateway serve").map_err(tell),
-            Some(Trial::Foreign(foreign, name)) => foreign.is_up(name),
+            Some(running) => running.is_up(),
             None => Err(miette::miette!("nothing runs")),
         }
     }

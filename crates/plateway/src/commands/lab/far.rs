@@ -6,13 +6,15 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::plan::{Access, Digests, Protocol, Serve, Target};
+use lab::plan::{Access, Digests, Means, Protocol, Serve, System, Target};
 use testbed::{Namespace, Server, load, process};
 
+use super::rival;
 use super::served::Served;
 use super::trial::tell;
 use crate::commands::session::Interrupt;
@@ -27,7 +29,7 @@ pub(super) const START: Duration = Duration::from_secs(30);
 pub(super) const AGAIN: Duration = Duration::from_millis(20);
 
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:lab";
-const TARGET_NAME: &str = "iqn.2026-11.net.plateway:lab";
+pub(super) const TARGET_NAME: &str = "iqn.2026-11.net.plateway:lab";
 
 /// Where the far end is: a namespace of the lab's, or that of this process; its interface, its address,
 /// and its CPUs.
@@ -39,9 +41,60 @@ pub(super) struct Place<'a> {
     pub(super) cpus: &'a [usize],
 }
 
+/// What was started there, which runs until it is dropped.
+pub(super) enum Running {
+    Ours(Server),
+    Foreign(Box<Foreign>),
+}
+
+impl Running {
+    /// An error if it has failed.
+    pub(super) fn is_up(&mut self) -> miette::Result<()> {
+        match self {
+            Running::Ours(server) => server.is_up("plateway serve").map_err(tell),
+            Running::Foreign(foreign) => foreign.is_up(),
+        }
+    }
+}
+
+/// Starts a system of a plan, and waits until it is ready; what it says of itself if it is ours.
+pub(super) fn start(
+    system: &System,
+    place: &Place<'_>,
+    home: &Path,
+    interrupt: &Interrupt,
+) -> miette::Result<(Running, Option<Served>)> {
+    let foreign = |target: &Target, set_up: &[Vec<String>], holds| {
+        let foreign = Foreign::start((target, set_up), holds, place, home, interrupt)?;
+        Ok((Running::Foreign(Box::new(foreign)), None))
+    };
+    match &system.means {
+        Means::Serve(plan) => {
+            let (server, served) = serve(plan, place, home, interrupt)?;
+            Ok((Running::Ours(server), Some(served)))
+        }
+        Means::Rival(rival) => {
+            let rival::Commands { target, set_up, holds } = rival::commands(rival, place, home)?;
+            foreign(&target, &set_up, holds)
+        }
+        Means::Target(target) => foreign(target, &[], None),
+        Means::Disk { .. } => Err(miette::miette!("{}: a disk is not started", system.name)),
+    }
+}
+
+/// How a system is reached from the near end once it was started: at this address, or by this interface
+/// of the near end's.
+pub(super) fn uri(means: &Means, address: IpAddr, near_interface: &str) -> String {
+    match means {
+        Means::Serve(serve) => serve_uri(serve, address, near_interface),
+        Means::Rival(rival) => rival::uri(rival, address, near_interface),
+        Means::Target(Target { uri, .. }) | Means::Disk { uri } => uri.clone(),
+    }
+}
+
 /// Starts what a plan has the lab serve, and waits until it listens; what it says of itself, which is
 /// an error where it is not as the plan says.
-pub(super) fn serve(
+fn serve(
     serve: &Serve,
     place: &Place<'_>,
     home: &Path,
@@ -70,14 +123,19 @@ pub(super) fn serve(
 
 /// A target that a plan starts by its own commands, in the foreground or not.
 pub(super) struct Foreign {
+    /// What it is called in an error.
+    name: String,
     stop: Option<Command>,
     server: Server,
+    /// The memory that it serves, if it is the lab's.
+    _holds: Option<OwnedFd>,
 }
 
 impl Foreign {
-    /// Starts it at the far end, and waits until its own command says that it is ready.
-    pub(super) fn start(
-        target: &Target,
+    /// Starts it at the far end, waits until its own command says that it is ready, and sets it up.
+    fn start(
+        (target, set_up): (&Target, &[Vec<String>]),
+        holds: Option<OwnedFd>,
         place: &Place<'_>,
         home: &Path,
         interrupt: &Interrupt,
@@ -88,11 +146,11 @@ impl Foreign {
             command.args(&words[1..]).current_dir(home);
             command
         };
-        let name = &target.start[0];
+        let name = target.start[0].clone();
         let server =
             Server::start(command(&target.start), &home.join("target.log")).map_err(tell)?;
         let stop = target.stop.as_ref().map(command);
-        let mut foreign = Foreign { stop, server };
+        let mut foreign = Foreign { name, stop, server, _holds: holds };
         let end = Instant::now() + START;
         while let Some(ready) = &target.ready {
             let asked = load::watch(command(ready), START, |_, _| interrupt.flow());
@@ -100,20 +158,28 @@ impl Foreign {
             if asked.status.success() {
                 break;
             }
-            foreign.is_up(name)?;
+            foreign.is_up()?;
             if Instant::now() > end {
                 let said = asked.errors.trim().replace('\n', " ");
                 let words = foreign.server.words();
+                let name = &foreign.name;
                 return Err(miette::miette!("{name} is not ready: {said} {words}"));
             }
             pause(interrupt)?;
+        }
+        for words in set_up {
+            let done = load::watch(command(words), START, |_, _| interrupt.flow()).map_err(tell)?;
+            if !done.status.success() {
+                let said = done.errors.trim().replace('\n', " ");
+                return Err(miette::miette!("{}: {said}", words.join(" ")));
+            }
         }
         Ok(foreign)
     }
 
     /// An error if it failed; one that has ended well runs in the background.
-    pub(super) fn is_up(&mut self, name: &str) -> miette::Result<()> {
-        match self.server.is_up(name) {
+    fn is_up(&mut self) -> miette::Result<()> {
+        match self.server.is_up(&self.name) {
             Err(testbed::Error::Ended { status, .. }) if status.success() => Ok(()),
             other => other.map_err(tell),
         }
@@ -200,8 +266,7 @@ fn configuration(serve: &Serve, place: &Place<'_>, home: &Path) -> String {
     text + &format!("[[export]]\nvolume = \"v0\"\n{export}\n")
 }
 
-/// How it is reached from the near end: at this address, or by this interface of the near end's.
-pub(super) fn uri(serve: &Serve, address: IpAddr, near_interface: &str) -> String {
+fn serve_uri(serve: &Serve, address: IpAddr, near_interface: &str) -> String {
     let (header, data) = match serve.digests {
         Digests::None => (0, 0),
         Digests::Header => (1, 0),

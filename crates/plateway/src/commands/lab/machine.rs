@@ -12,8 +12,8 @@ use testbed::{Abilities, Namespace, needs};
 use super::Ends;
 use super::agent::{Agent, Request};
 use super::far::PREFIX;
-use super::road;
 use super::seen::Idle;
+use super::{rival, road};
 use crate::config::uri::DiskUri;
 
 /// An error unless all of a plan can be run here; what its paths can do here, if it has some.
@@ -208,6 +208,12 @@ pub(super) fn systems(experiment: &Experiment, ends: &Ends) -> Vec<String> {
                     lines.push(format!(
                         "system {name}: shards: expected at most {cpus}, the CPUs of the far end here, seen {shards}"
                     ));
+                }
+            }
+            Means::Rival(rival) => {
+                disk(&rival.disk);
+                for program in rival::programs(rival.program) {
+                    lines.extend(needs(program).err().map(|why| format!("system {name}: {why}")));
                 }
             }
             Means::Target(target) => {

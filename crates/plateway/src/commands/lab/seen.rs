@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use lab::kept::CLIENT_LIMIT;
 use lab::plan::{Backing, Cell, Measure, Measures, TrialOutcome};
 use lab::statistics::steady::{STEAL_MAX, WINDOWS};
 use serde::{Deserialize, Serialize};
@@ -320,7 +321,7 @@ fn notes(said: &Value) -> Vec<String> {
     let mut notes: Vec<String> = others.map(str::to_owned).collect();
     let busy = said["bench_thread_busy"].as_array().into_iter().flatten().filter_map(Value::as_f64);
     if busy.fold(0.0, f64::max) > CLIENT_BUSY {
-        notes.push("the client was the limit".to_owned());
+        notes.push(CLIENT_LIMIT.to_owned());
     }
     notes
 }

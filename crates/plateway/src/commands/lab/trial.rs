@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::plan::{self, Arrivals, Backing, Cell, Experiment, Means, Pace, TrialOutcome};
+use lab::plan::{self, Arrivals, Backing, Cell, Experiment, Means, Pace, Program, TrialOutcome};
 use lab::statistics::steady::WINDOWS_MAX;
 use serde_json::Value;
 use testbed::{Abilities, load, process};
@@ -78,7 +78,12 @@ impl Lab<'_> {
             (means, Some(way)) => {
                 let mut started =
                     way.start(system, cell.system, self.ends, &home, self.interrupt)?;
-                if matches!(means, Means::Target(target) if target.ready.is_none()) {
+                let says_nothing = match means {
+                    Means::Target(target) => target.ready.is_none(),
+                    Means::Rival(rival) => rival.program == Program::Vblade,
+                    Means::Serve(_) | Means::Disk { .. } => false,
+                };
+                if says_nothing {
                     self.try_until_there(cell, &mut started, way)?;
                 }
                 let uri = started.uri.clone();
@@ -153,6 +158,7 @@ impl Lab<'_> {
         match &self.experiment.systems[cell.system].means {
             Means::Disk { uri } => uri,
             Means::Serve(serve) => &serve.disk,
+            Means::Rival(rival) => &rival.disk,
             Means::Target(target) => &target.uri,
         }
     }

@@ -9,12 +9,11 @@
 use std::cell::RefCell;
 use std::path::Path as File;
 
-use lab::plan::{Line, Means, Path, System};
-use serde_json::Value;
-use testbed::{Counters, Namespace, Server};
+use lab::plan::{Line, Path, System};
+use testbed::{Counters, Namespace};
 
 use super::agent::{Agent, Looked, Request};
-use super::far::{self, Foreign, Place};
+use super::far::{self, Place};
 use super::road::{FAR, FAR_ADDRESS, Judged, NEAR, Road, Site};
 use super::seen::{End, Ours};
 use super::served::Served;
@@ -41,8 +40,7 @@ pub(super) struct Between<'a> {
 
 /// What was started at the far end, which runs until it is dropped.
 pub(super) enum Running<'a> {
-    Server(Server),
-    Foreign(Foreign, String),
+    Here(far::Running),
     There(&'a RefCell<Agent>),
 }
 
@@ -93,7 +91,9 @@ impl<'a> Way<'a> {
             Way::Laid(road) => {
                 let (at, address) = (Some(road.far()), FAR_ADDRESS.into());
                 let place = Place { at, interface: FAR, address, cpus: &ends.far };
-                start(system, &place, NEAR, home, interrupt)
+                let (running, served) = far::start(system, &place, home, interrupt)?;
+                let uri = far::uri(&system.means, address, NEAR);
+                Ok(Started { running: Running::Here(running), uri, served })
             }
             Way::Between(between) => between.start(system, number),
         }
@@ -186,41 +186,9 @@ impl<'a> Way<'a> {
 impl<'a> Between<'a> {
     fn start(&self, system: &System, number: usize) -> miette::Result<Started<'a>> {
         let request = Request::Start { system: number, path: self.number };
-        let said: Value = self.agent.borrow_mut().ask(&request)?;
-        let running = Running::There(self.agent);
-        let (uri, served) = match &system.means {
-            Means::Serve(serve) => {
-                let uri = far::uri(serve, self.line.far_address, &self.line.near_interface);
-                let served = serde_json::from_value(said);
-                (uri, served.map_err(|error| miette::miette!("the agent: {error}"))?)
-            }
-            Means::Target(target) => (target.uri.clone(), None),
-            Means::Disk { uri } => (uri.clone(), None),
-        };
-        Ok(Started { running, uri, served })
-    }
-}
-
-/// Starts a system at a far end that this process looks after.
-fn start<'a>(
-    system: &System,
-    place: &Place<'_>,
-    near_interface: &str,
-    home: &File,
-    interrupt: &Interrupt,
-) -> miette::Result<Started<'a>> {
-    match &system.means {
-        Means::Serve(serve) => {
-            let (server, served) = far::serve(serve, place, home, interrupt)?;
-            let uri = far::uri(serve, place.address, near_interface);
-            Ok(Started { running: Running::Server(server), uri, served: Some(served) })
-        }
-        Means::Target(target) => {
-            let foreign = Foreign::start(target, place, home, interrupt)?;
-            let running = Running::Foreign(foreign, target.start[0].clone());
-            Ok(Started { running, uri: target.uri.clone(), served: None })
-        }
-        Means::Disk { .. } => Err(miette::miette!("{}: a disk is not started", system.name)),
+        let served: Option<Served> = self.agent.borrow_mut().ask(&request)?;
+        let uri = far::uri(&system.means, self.line.far_address, &self.line.near_interface);
+        Ok(Started { running: Running::There(self.agent), uri, served })
     }
 }
 
@@ -228,8 +196,7 @@ impl Running<'_> {
     /// An error if it has failed.
     pub(super) fn is_up(&mut self) -> miette::Result<()> {
         match self {
-            Running::Server(server) => server.is_up("plateway serve").map_err(tell),
-            Running::Foreign(foreign, name) => foreign.is_up(name),
+            Running::Here(running) => running.is_up(),
             Running::There(agent) => agent.borrow_mut().ask(&Request::IsUp),
         }
     }
