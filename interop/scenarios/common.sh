@@ -33,10 +33,12 @@ ask() {
 
 # Whoever hangs is seen by it: every few minutes of the guest's clock, what does not run and in which call of the kernel's it waits.
 tell_of_waiting() {
-    local task
+    local task words
     while sleep 300; do
         for task in /proc/[0-9]*; do
-            [ -s "$task/cmdline" ] && say "waiting: $(tr '\0' ' ' <"$task/cmdline" | cut -c 1-60): $(head -n 3 "$task/stack" | cut -d' ' -f2 | tr '\n' ' ')"
+            # A file of /proc has no size; the kernel's own threads have no words.
+            words=$(tr '\0' ' ' <"$task/cmdline" | cut -c 1-60)
+            [ -z "$words" ] || say "waiting: $words: $(head -n 3 "$task/stack" | cut -d' ' -f2 | tr '\n' ' ')"
         done
         [ ! -d /sys/block/etherd!e7.3 ] || { mount -t debugfs none /sys/kernel/debug 2>/dev/null; say "driver: $(tail -n 30 /sys/kernel/debug/aoe/* | tr '\n\t' '; ')"; }
     done
