@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::plan::{Measures, Results, check_version};
+use crate::plan::{Experiment, Measures, Mistakes, Results, check_version};
 use crate::report::Environment;
 use crate::statistics::Round;
 
@@ -73,6 +73,11 @@ impl Kept {
             .map_err(|error| format!("expected a result file of the lab: {error}"))?;
         kept.results.check()?;
         Ok(kept)
+    }
+
+    /// The plan as this version reads it, if it does.
+    pub fn experiment(&self) -> Result<Experiment, Mistakes> {
+        Experiment::parse("plan", &self.plan)
     }
 
     /// The trials that count, by their cells.

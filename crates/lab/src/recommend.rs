@@ -10,9 +10,9 @@
 //! another kind or version, damaged, or of a plan that this version does not read; a measure that
 //! nothing was compared by.
 
+mod agreement;
 mod choice;
 mod figures;
-mod kept;
 mod order;
 #[cfg(test)]
 mod tests;
@@ -109,7 +109,7 @@ pub struct Candidate {
 /// What a result file advises.
 pub fn recommend(file: &Value, by: Option<Measure>) -> Result<Advice, String> {
     let kept = Kept::read(file)?;
-    let experiment = kept::experiment(&kept)?;
+    let experiment = agreement::experiment(&kept)?;
     let choices = choice::all(&kept, &experiment, by)?;
     let one = &kept.environment;
     let environment =

@@ -13,9 +13,9 @@ mod windows;
 use std::collections::BTreeSet;
 
 use lab::kept::Kept;
+use lab::plan::{GroupResults, Measure};
 
 use crate::Figure;
-use crate::kept::measures;
 use crate::scene::{Colours, scenes};
 use crate::svg::{self, Anchor, Panel};
 use crate::table::Table;
@@ -35,10 +35,21 @@ pub(crate) struct Drawing {
     pub(crate) table: Table,
 }
 
+/// The measures that a group compares, each once, in the order of the plan.
+fn measures(group: &GroupResults) -> Vec<Measure> {
+    let mut measures = Vec::new();
+    for column in &group.columns {
+        if !measures.contains(&column.measure) {
+            measures.push(column.measure);
+        }
+    }
+    measures
+}
+
 /// All of them, each with a name of its own.
 pub(crate) fn all(kept: &Kept) -> Vec<Drawing> {
     let colours = Colours::of(kept);
-    let experiment = lab::plan::Experiment::parse("plan", &kept.plan).ok();
+    let experiment = kept.experiment().ok();
     let mut drawings = Vec::new();
     for group in &kept.results.groups {
         let planned = experiment

@@ -42,10 +42,7 @@ pub(crate) fn page(kept: &Kept, drawings: &[Drawing]) -> String {
 /// What it was about, where and when.
 fn header(kept: &Kept) -> String {
     let mut text = format!("<header>\n<h1>{}</h1>\n", escaped(&kept.results.plan));
-    if let Some(about) = lab::plan::Experiment::parse("plan", &kept.plan)
-        .ok()
-        .and_then(|experiment| experiment.about)
-    {
+    if let Ok(Some(about)) = kept.experiment().map(|experiment| experiment.about) {
         let _ = writeln!(text, "<p class=\"about\">{}</p>", escaped(&about));
     }
     let rounds = kept.results.groups.iter().map(|group| group.analysis.rounds_used).max();

@@ -11,7 +11,6 @@
 
 mod figures;
 mod html;
-mod kept;
 mod scene;
 mod svg;
 mod table;

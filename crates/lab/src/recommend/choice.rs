@@ -6,8 +6,8 @@
 //! A verdict by CPU per operation goes before its figures. Figures that differ by less than the
 //! plan's margin decide nothing.
 
+use super::agreement::{cell_of, is_road};
 use super::figures::Figures;
-use super::kept::{cell_of, is_road};
 use super::order::Order;
 use super::turns;
 use super::{Candidate, Choice, Decided, Sureness};

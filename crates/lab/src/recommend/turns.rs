@@ -168,12 +168,14 @@ fn bytes(group: &Grouped<'_>, taken: usize, turns: &mut Vec<Turn>) {
 /// Cells of pictures in which the order turns, each once measured.
 fn pictures(group: &Grouped<'_>, taken: usize, turns: &mut Vec<Turn>) {
     let experiment = group.experiment;
-    let own = super::kept::cell_of(experiment, group.at, taken);
+    let own = super::agreement::cell_of(experiment, group.at, taken);
     let mut turned = Vec::new();
     for picture in &experiment.pictures {
         let seen = |system: usize, of: &Cell| -> Option<&PictureResult> {
-            let cell =
-                Cell { system: super::kept::cell_of(experiment, group.at, system).system, ..*of };
+            let cell = Cell {
+                system: super::agreement::cell_of(experiment, group.at, system).system,
+                ..*of
+            };
             let name = experiment.cell_name(&cell);
             let pictures = &group.kept.results.pictures;
             pictures.iter().find(|one| one.picture == picture.name && one.cell == name)
@@ -313,7 +315,7 @@ fn rounds(group: &Grouped<'_>, turns: &mut Vec<Turn>) {
 fn failures(group: &Grouped<'_>, turns: &mut Vec<Turn>) {
     let failures = &group.kept.results.failures;
     for system in 0..group.results.systems.len() {
-        let cell = super::kept::cell_of(group.experiment, group.at, system);
+        let cell = super::agreement::cell_of(group.experiment, group.at, system);
         let cell = group.experiment.cell_name(&cell);
         let mut its = failures.iter().filter(|failure| failure.cell == cell);
         if let Some(first) = its.next() {
@@ -325,7 +327,7 @@ fn failures(group: &Grouped<'_>, turns: &mut Vec<Turn>) {
 
 fn disks(group: &Grouped<'_>, turns: &mut Vec<Turn>) {
     let system = |road: &usize| {
-        let cell = super::kept::cell_of(group.experiment, group.at, *road);
+        let cell = super::agreement::cell_of(group.experiment, group.at, *road);
         &group.experiment.systems[cell.system]
     };
     let is_memory =

@@ -8,8 +8,7 @@ use lab::kept::Kept;
 use lab::plan::{Group as Planned, GroupResults, Measure};
 use lab::statistics::{Finding, Interval, LogRatio};
 
-use super::{CROWD, Drawing, NAME_MAX, capital, names_width, provenance, upright_grid};
-use crate::kept::{measures, values};
+use super::{CROWD, Drawing, NAME_MAX, capital, measures, names_width, provenance, upright_grid};
 use crate::scene::Colours;
 use crate::svg::{Anchor, Panel, Scale, WIDTH};
 use crate::table::Table;
@@ -26,6 +25,16 @@ struct Compared<'k> {
     /// "aoe against nvme"
     label: String,
     finding: &'k Finding,
+}
+
+/// What the rounds that a group's intervals are of say of a column: those that count, and where
+/// there is no verdict for it, those that never became steady as well.
+fn values(group: &GroupResults, column: usize) -> Vec<f64> {
+    let mut values: Vec<f64> = group.rounds.iter().map(|round| round[column]).collect();
+    if group.analysis.rounds_used > group.rounds.len() {
+        values.extend(group.unsteady_rounds.iter().map(|round| round[column]));
+    }
+    values
 }
 
 /// `planned` is the group of the plan, if this version reads it.

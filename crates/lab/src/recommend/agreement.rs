@@ -7,7 +7,7 @@ use crate::plan::{Cell, Experiment, Group, GroupResults};
 
 /// The plan, whose groups the results have; an error if they are not of each other.
 pub(super) fn experiment(kept: &Kept) -> Result<Experiment, String> {
-    let experiment = Experiment::parse("plan", &kept.plan).map_err(|mistakes| {
+    let experiment = kept.experiment().map_err(|mistakes| {
         format!("the plan in it is none that this version reads:\n{mistakes}")
     })?;
     let (planned, seen) = (experiment.groups.len(), kept.results.groups.len());
