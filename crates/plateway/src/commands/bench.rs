@@ -264,9 +264,8 @@ fn carry<G: Guest + Debug + Send + 'static>(
                 shares.iter().for_each(|progress| progress.stop());
             }
         }
-        match phase {
-            Some(Phase::Measuring) if opened.is_none() => opened = cpu_ns(),
-            _ => {}
+        if phase == Some(Phase::Measuring) && opened.is_none() {
+            opened = cpu_ns();
         }
         // The last window is over, or that of the only one.
         let is_measured = shares.iter().all(|progress| progress.measured().is_some());

@@ -87,8 +87,8 @@ pub enum Instrument {
     /// for a slower medium, and shows what queue depth hides.
     Delay { us: u64 },
     /// `burn:US,URI`: every request costs its shard so many microseconds of CPU, at most
-    /// [`BURN_MAX_US`] with those of others around the same disk. It stands for work that is known, and shows whether whoever measures charges
-    /// it to whom it belongs.
+    /// [`BURN_MAX_US`] with those of others around the same disk. It stands for work that is known, and
+    /// shows whether whoever measures charges it to whom it belongs.
     Burn { us: u64 },
     /// `faulty:SEED,URI`: sometimes fails, sometimes is slow; see [`Faulty`](faulty) for the rates.
     Faulty { seed: u64 },

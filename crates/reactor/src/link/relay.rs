@@ -9,8 +9,9 @@
 //! has come, in order, as it came, with its tag. Frames wait in memory up to a bound of bytes each
 //! way. Dropped, and counted: what finds no room, what the ring had none for, what is longer than
 //! the MTU, what has no checksum, since it never was on a wire, and what the other side has no room
-//! for. One that leaves much later than its time is counted, too. Units: bytes, `Duration`. Errors: an interface that is not there or
-//! goes down. It runs on the calling thread, ahead of all ordinary ones if the system lets it.
+//! for. One that leaves much later than its time is counted, too. Units: bytes, `Duration`. Errors: an
+//! interface that is not there or goes down. It runs on the calling thread, ahead of all ordinary ones
+//! if the system lets it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,10 +1,9 @@
 //! `--fill`: every block that is worked on is written before anything is measured, so that none is
 //! read that never was.
 //!
-//! One job writes from the first block to the last, and ends once it has asked for all of them and
-//! each is answered. A line on a
-//! terminal says how far it is. Errors: a write that failed, a disk that does not answer any more, an
-//! interruption.
+//! One job writes from the first block to the last, and ends once it has asked for all of them and each
+//! is answered. A line on a terminal says how far it is. Errors: a write that failed, a disk that does
+//! not answer any more, an interruption.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
