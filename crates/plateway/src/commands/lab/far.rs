@@ -64,8 +64,8 @@ pub(super) fn start(
     home: &Path,
     interrupt: &Interrupt,
 ) -> miette::Result<(Running, Option<Served>)> {
-    let foreign = |target: &Target, set_up: &[Vec<String>], holds| {
-        let foreign = Foreign::start((target, set_up), holds, place, home, interrupt)?;
+    let foreign = |name: &str, commands: rival::Commands| {
+        let foreign = Foreign::start(name, commands, place, home, interrupt)?;
         Ok((Running::Foreign(Box::new(foreign)), None))
     };
     match &system.means {
@@ -73,11 +73,8 @@ pub(super) fn start(
             let (server, served) = serve(plan, place, home, interrupt)?;
             Ok((Running::Ours(server), Some(served)))
         }
-        Means::Rival(rival) => {
-            let rival::Commands { target, set_up, holds } = rival::commands(rival, place, home)?;
-            foreign(&target, &set_up, holds)
-        }
-        Means::Target(target) => foreign(target, &[], None),
+        Means::Rival(rival) => foreign(rival.program.word(), rival::commands(rival, place, home)?),
+        Means::Target(target) => foreign(&target.start[0], rival::Commands::of(target)),
         Means::Disk { .. } => Err(miette::miette!("{}: a disk is not started", system.name)),
     }
 }
@@ -134,8 +131,8 @@ pub(super) struct Foreign {
 impl Foreign {
     /// Starts it at the far end, waits until its own command says that it is ready, and sets it up.
     fn start(
-        (target, set_up): (&Target, &[Vec<String>]),
-        holds: Option<OwnedFd>,
+        name: &str,
+        commands: rival::Commands,
         place: &Place<'_>,
         home: &Path,
         interrupt: &Interrupt,
@@ -146,13 +143,12 @@ impl Foreign {
             command.args(&words[1..]).current_dir(home);
             command
         };
-        let name = target.start[0].clone();
-        let server =
-            Server::start(command(&target.start), &home.join("target.log")).map_err(tell)?;
-        let stop = target.stop.as_ref().map(command);
+        let rival::Commands { start, ready, set_up, stop, holds } = commands;
+        let server = Server::start(command(&start), &home.join("target.log")).map_err(tell)?;
+        let (name, stop) = (name.to_owned(), stop.as_ref().map(command));
         let mut foreign = Foreign { name, stop, server, _holds: holds };
         let end = Instant::now() + START;
-        while let Some(ready) = &target.ready {
+        while let Some(ready) = &ready {
             let asked = load::watch(command(ready), START, |_, _| interrupt.flow());
             let asked = asked.map_err(tell)?;
             if asked.status.success() {
@@ -167,7 +163,7 @@ impl Foreign {
             }
             pause(interrupt)?;
         }
-        for words in set_up {
+        for words in &set_up {
             let done = load::watch(command(words), START, |_, _| interrupt.flow()).map_err(tell)?;
             if !done.status.success() {
                 let said = done.errors.trim().replace('\n', " ");

@@ -21,13 +21,24 @@ use super::far::{Place, TARGET_NAME};
 const SHELF: &str = "7";
 const SLOT: &str = "1";
 
-/// How one is run.
+/// How a target of others' making is run.
 pub(super) struct Commands {
-    pub(super) target: Target,
-    /// What it is told once it is there.
+    pub(super) start: Vec<String>,
+    /// Succeeds once it is there.
+    pub(super) ready: Option<Vec<String>>,
+    /// What it is told then.
     pub(super) set_up: Vec<Vec<String>>,
+    pub(super) stop: Option<Vec<String>>,
     /// The memory that it serves, if that is ours to hold.
     pub(super) holds: Option<OwnedFd>,
+}
+
+impl Commands {
+    /// Those that a plan has.
+    pub(super) fn of(target: &Target) -> Commands {
+        let Target { start, ready, stop, .. } = target.clone();
+        Commands { start, ready, set_up: Vec::new(), stop, holds: None }
+    }
 }
 
 /// The programs of one, as a shell knows them.
@@ -74,8 +85,7 @@ pub(super) fn commands(rival: &Rival, place: &Place<'_>, home: &Path) -> miette:
             (start, Some(with("tgtadm --op show --mode system")), set_up)
         }
     };
-    let target = Target { start, ready, stop: None, uri: String::new() };
-    Ok(Commands { target, set_up, holds })
+    Ok(Commands { start, ready, set_up, stop: None, holds })
 }
 
 /// How it is reached from the near end.
