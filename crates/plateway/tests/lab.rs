@@ -477,8 +477,16 @@ fn rivals_are_started_set_up_and_measured_as_our_own_are() {
     plan += &format!(
         "[[path]]\nname = \"lan\"\n[load]\npattern = \"randrw=50\"\n[[picture]]\nname = \"all\"\nsystems = {names:?}\n"
     );
+    fs::write(directory.path().join("a.toml"), plan.replace("ram:4MiB", "file:/nowhere/x"))
+        .unwrap();
+    let output = run(directory.path(), &["check", "a.toml"]);
+    let why = flat(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && why.contains("system tgt-0: file:/nowhere/x"),
+        "{why}"
+    );
     fs::write(directory.path().join("a.toml"), plan).unwrap();
-    let output = lab(directory.path(), &["run", "a.toml"]).output().unwrap();
+    let output = run(directory.path(), &["run", "a.toml"]);
     let why = flat(&output.stderr);
     if why.contains("network namespaces need root") {
         return testkit::skipped(why);

@@ -6,9 +6,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testbed::network::{Cable, End};
 use testbed::{Network, Server, process};
@@ -37,6 +38,11 @@ fn machines() -> Option<Network> {
         network.at(node).interface(interface).add_address(address).unwrap();
     }
     Some(network)
+}
+
+/// Both machines, and a folder; none where this machine does not let us.
+fn place() -> Option<(Network, tempfile::TempDir)> {
+    Some((machines()?, tempfile::tempdir().unwrap()))
 }
 
 /// `plateway lab` at one of them, on a CPU.
@@ -85,8 +91,7 @@ fn running(network: &Network, node: &str) -> Vec<String> {
 #[test]
 fn systems_of_another_machine_are_started_measured_and_ended_by_its_agent() {
     let _alone = alone();
-    let Some(network) = machines() else { return };
-    let directory = tempfile::tempdir().unwrap();
+    let Some((network, directory)) = place() else { return };
     let at = |name: &str| directory.path().join(name);
     let _agent = agent(&network, directory.path());
     let near = reactor::allowed_cpus().pop().unwrap();
@@ -113,8 +118,7 @@ fn systems_of_another_machine_are_started_measured_and_ended_by_its_agent() {
 
 #[test]
 fn what_another_machine_is_not_is_said_before_anything_runs() {
-    let Some(network) = machines() else { return };
-    let directory = tempfile::tempdir().unwrap();
+    let Some((network, directory)) = place() else { return };
     let at = |name: &str| directory.path().join(name);
     let near = reactor::allowed_cpus().pop().unwrap();
     let check = |plan: String| {
@@ -131,17 +135,19 @@ fn what_another_machine_is_not_is_said_before_anything_runs() {
     }
     let why = check(plan("offloads = true\n", ""));
     assert!(why.contains("expected offloads, seen none"), "{why}");
+    let why = check(plan("", "").replace("\"right\"", "\"../right\""));
+    assert!(why.contains("expected the name of an interface, of 1 to 15 bytes"), "{why}");
     let why = check(plan("", "").replace("\"right\"", "\"nowhere\""));
     assert!(why.contains("nowhere at the far end"), "{why}");
     let why =
         check(plan("", "").replace("ram:4MiB\", poll", "file:/nowhere/x\", shards = 64, poll"));
     assert!(why.contains("shards: expected at most 1"), "{why}");
+    assert!(why.contains("system nvme: file:/nowhere/x: No such file"), "{why}");
 }
 
 #[test]
 fn a_stranger_is_told_what_was_expected_and_runs_nothing() {
-    let Some(network) = machines() else { return };
-    let directory = tempfile::tempdir().unwrap();
+    let Some((network, directory)) = place() else { return };
     let agent = agent(&network, directory.path());
     let mode = fs::metadata(directory.path().join("agent.sock")).unwrap();
     let mode = mode.permissions().mode();
@@ -165,7 +171,86 @@ fn a_stranger_is_told_what_was_expected_and_runs_nothing() {
         let mut stream = UnixStream::connect(directory.path().join("agent.sock")).unwrap();
         stream.write_all(bytes).unwrap();
     }
+    // One who comes while another is there is told so, and comes again.
+    let connect = || {
+        let stream = UnixStream::connect(directory.path().join("agent.sock")).unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        stream
+    };
+    let read = |stream: UnixStream| {
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    };
+    let first = connect();
+    assert!(read(connect()).contains("expected one lab at a time"));
+    drop(first);
+    let mut third = connect();
+    third.write_all(b"hello\n").unwrap();
+    assert!(read(third).contains("expected a question of the lab"));
     drop(agent);
+}
+
+#[test]
+fn a_socket_is_replaced_if_nobody_listens_there_and_nothing_else_is() {
+    let Some((network, directory)) = place() else { return };
+    let at = |name: &str| directory.path().join(name);
+    let refused = || {
+        let mut command = lab(&network, "far", reactor::allowed_cpus()[0], directory.path());
+        let output = command.args(["agent", "--socket", "agent.sock"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        flat(&output.stderr)
+    };
+    fs::write(at("agent.sock"), "a file").unwrap();
+    let why = refused();
+    assert!(why.contains("expected a socket or nothing, and it is something else"), "{why}");
+    assert_eq!(fs::read(at("agent.sock")).unwrap(), b"a file");
+    fs::remove_file(at("agent.sock")).unwrap();
+    let killed = agent(&network, directory.path());
+    let why = refused();
+    assert!(why.contains("expected a place where nobody listens, and somebody does"), "{why}");
+    drop(killed);
+    assert!(at("agent.sock").exists(), "who is killed removes nothing");
+    let again = agent(&network, directory.path());
+    let until = Instant::now() + HANG;
+    while UnixStream::connect(at("agent.sock")).is_err() {
+        assert!(Instant::now() < until, "{}", again.words());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_lab_that_is_interrupted_and_an_agent_that_is_killed_leave_nothing_running() {
+    let Some((network, directory)) = place() else { return };
+    let near = reactor::allowed_cpus().pop().unwrap();
+    fs::write(directory.path().join("a.toml"), plan("", "")).unwrap();
+    let serves = || running(&network, "far").iter().any(|words| words.contains("plateway serve"));
+    let begin = || {
+        let mut command = lab(&network, "near", near, directory.path());
+        command.args(["run", "a.toml", "--overwrite"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let until = Instant::now() + HANG;
+        while !serves() {
+            assert!(Instant::now() < until, "nothing is served");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child
+    };
+    let agent = agent(&network, directory.path());
+    let child = begin();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
+    assert!(!serves(), "a lab that has ended has let the agent end all of it");
+    let child = begin();
+    drop(agent);
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && why.contains("the agent at unix:agent.sock"),
+        "{why}"
+    );
+    assert!(!serves(), "it goes with its agent");
 }
 
 /// A program called `ssh` that takes what the lab gives it, and runs it at the other machine; and the
@@ -186,8 +271,7 @@ fn ssh(network: &Network, directory: &Path) -> PathBuf {
 
 #[test]
 fn what_runs_at_the_other_machine_ends_with_the_connection() {
-    let Some(network) = machines() else { return };
-    let directory = tempfile::tempdir().unwrap();
+    let Some((network, directory)) = place() else { return };
     let at = |name: &str| directory.path().join(name);
     let agent = agent(&network, directory.path());
     let near = reactor::allowed_cpus().pop().unwrap();
@@ -229,8 +313,7 @@ fn what_runs_at_the_other_machine_ends_with_the_connection() {
 #[test]
 fn a_target_of_another_machine_is_run_by_its_own_commands() {
     let _alone = alone();
-    let Some(network) = machines() else { return };
-    let directory = tempfile::tempdir().unwrap();
+    let Some((network, directory)) = place() else { return };
     let at = |name: &str| directory.path().join(name);
     let _agent = agent(&network, directory.path());
     let near = reactor::allowed_cpus().pop().unwrap();

@@ -16,10 +16,11 @@ mod message;
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::plan::{Experiment, Line};
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -39,12 +40,15 @@ pub(super) use message::{Looked, Request};
 
 use message::{Answer, LINE_MAX};
 
+/// How long it may take until a lab that has gone is cleared up after.
+const GOING_MAX: Duration = Duration::from_secs(5);
+
 pub(super) fn run(args: &LabAgentArgs) -> miette::Result<()> {
     // What goes into the background becomes our child, and ends with us.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| miette::miette!("cannot look after what is started: {error}"))?;
     let Some(socket) = &args.socket else {
-        return attend(std::io::stdin(), std::io::stdout());
+        return attend(std::io::stdin(), std::io::stdout(), &Interrupt::watch()?);
     };
     let listener = listen(socket)?;
     let _gone = Gone(socket);
@@ -52,17 +56,13 @@ pub(super) fn run(args: &LabAgentArgs) -> miette::Result<()> {
     // Ends as any program does that is told to; what it started ends with it.
     let interrupt = Interrupt::watch()?;
     listener.set_nonblocking(true).map_err(|error| miette::miette!("{error}"))?;
+    let mut attended: Option<JoinHandle<()>> = None;
     while !interrupt.is_raised() {
         match listener.accept() {
+            Ok((stream, _)) if is_busy(attended.as_ref()) => refuse(stream),
             Ok((stream, _)) => {
-                let attended = stream
-                    .set_nonblocking(false)
-                    .and_then(|()| stream.try_clone())
-                    .map_err(|error| miette::miette!("{error}"))
-                    .and_then(|to| attend_until(stream, to, &interrupt));
-                if let Err(why) = attended {
-                    crate::log::Event::warn(format!("{why}")).tell();
-                }
+                let interrupt = interrupt.clone();
+                attended = Some(std::thread::spawn(move || attend_socket(stream, &interrupt)));
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 std::thread::sleep(far::AGAIN);
@@ -70,7 +70,38 @@ pub(super) fn run(args: &LabAgentArgs) -> miette::Result<()> {
             Err(error) => return Err(miette::miette!("{}: {error}", socket.display())),
         }
     }
-    Ok(())
+    // What it started is ended first.
+    attended.map_or(Ok(()), JoinHandle::join).map_err(|_| miette::miette!("an agent panicked"))
+}
+
+/// Whether a lab is attended, and goes on to be: one that has gone is cleared up after first.
+fn is_busy(attended: Option<&JoinHandle<()>>) -> bool {
+    let until = Instant::now() + GOING_MAX;
+    let is_there = || attended.is_some_and(|one| !one.is_finished());
+    while is_there() && Instant::now() < until {
+        std::thread::sleep(far::AGAIN);
+    }
+    is_there()
+}
+
+fn refuse(mut stream: UnixStream) {
+    let why = "expected one lab at a time, and another one is there";
+    // Who does not listen has gone.
+    let _ = say(&mut stream, &Answer::Error(why.to_owned()));
+}
+
+fn attend_socket(stream: UnixStream, interrupt: &Interrupt) {
+    // One that asks and does not listen keeps nobody.
+    let ready = stream
+        .set_nonblocking(false)
+        .and_then(|()| stream.set_write_timeout(Some(far::START)))
+        .and_then(|()| stream.try_clone());
+    let attended = ready
+        .map_err(|error| miette::miette!("{error}"))
+        .and_then(|to| attend(stream, to, interrupt));
+    if let Err(why) = attended {
+        crate::log::Event::warn(format!("{why}")).tell();
+    }
 }
 
 /// A socket that only its owner may use; one that a dead agent left is replaced.
@@ -80,7 +111,7 @@ fn listen(socket: &Path) -> miette::Result<UnixListener> {
         if !seen.file_type().is_socket() {
             return Err(tell(&"expected a socket or nothing, and it is something else"));
         }
-        if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+        if UnixStream::connect(socket).is_ok() {
             return Err(tell(&"expected a place where nobody listens, and somebody does"));
         }
         std::fs::remove_file(socket).map_err(|error| tell(&error))?;
@@ -106,13 +137,8 @@ impl Drop for Gone<'_> {
     }
 }
 
-fn attend(from: impl Read + Send + 'static, to: impl Write) -> miette::Result<()> {
-    let interrupt = Interrupt::watch()?;
-    attend_until(from, to, &interrupt)
-}
-
 /// Answers until there are no more questions, or a signal comes.
-fn attend_until(
+fn attend(
     from: impl Read + Send + 'static,
     mut to: impl Write,
     interrupt: &Interrupt,
@@ -120,33 +146,41 @@ fn attend_until(
     // Waits at this end are over with the connection.
     let ended = interrupt.or_when_told();
     let lines = questions(from, ended.clone());
-    let mut post = Post::new(&ended)?;
+    let mut post = match Post::new(&ended) {
+        Ok(post) => post,
+        Err(why) => {
+            // Said to who asks, too.
+            let _ = say(&mut to, &Answer::Error(why.to_string()));
+            return Err(why);
+        }
+    };
     loop {
         let line = match lines.recv_timeout(far::AGAIN) {
             Ok(line) => line,
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) if interrupt.is_raised() => {
-                return Ok(());
-            }
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => continue,
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) if interrupt.is_raised() => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         let answer = match serde_json::from_str::<Request>(&line) {
             Ok(request) => post.answer(&request),
             Err(error) => Answer::Error(format!("expected a question of the lab: {error}")),
         };
-        let mut text =
-            serde_json::to_string(&answer).map_err(|error| miette::miette!("{error}"))?;
-        text.push('\n');
         // Who does not listen any more has gone.
-        if to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_err() {
+        if say(&mut to, &answer).is_err() {
             return Ok(());
         }
     }
 }
 
+fn say(to: &mut impl Write, answer: &Answer) -> std::io::Result<()> {
+    let line = serde_json::to_string(answer)? + "\n";
+    to.write_all(line.as_bytes()).and_then(|()| to.flush())
+}
+
 /// Reads questions on a thread of its own; says when there are no more.
 fn questions(from: impl Read + Send + 'static, ended: Interrupt) -> Receiver<String> {
-    let (told, lines) = channel();
+    // Whoever asks more than is answered waits.
+    let (told, lines) = sync_channel(1);
     std::thread::spawn(move || {
         let mut from = BufReader::new(from);
         loop {
@@ -199,6 +233,7 @@ impl<'a> Post<'a> {
             Request::Hello { version, commit } => Answer::of(self.hello(version, commit.as_ref())),
             Request::Plan { name, text } => Answer::of(self.take_plan(name, text)),
             Request::Check => Answer::of(self.check()),
+            Request::Line { path } => Answer::of(self.judge(*path)),
             Request::Clock => Answer::of(Ok(unix_now())),
             Request::Start { system, path } => Answer::of(self.start(*system, *path)),
             Request::IsUp => Answer::of(self.is_up()),
@@ -251,13 +286,17 @@ impl<'a> Post<'a> {
 
     fn check(&self) -> miette::Result<Vec<String>> {
         let experiment = self.experiment()?;
-        let mut lines = machine::systems(experiment, &self.ends);
-        for path in &experiment.paths {
-            if let Some(line) = &path.line {
-                lines.extend(machine::interface(path, &line.far_interface, "far"));
-            }
+        let far = experiment.systems.iter().filter(|system| system.means.needs_path());
+        let mut lines = machine::systems(far, &self.ends);
+        for path in 0..experiment.paths.len() {
+            lines.extend(self.judge(path)?);
         }
         Ok(lines)
+    }
+
+    fn judge(&self, path: usize) -> miette::Result<Vec<String>> {
+        let name = &self.line(path)?.far_interface;
+        Ok(machine::interface(&self.experiment()?.paths[path], name, "far"))
     }
 
     /// Starts a system; what it says of itself if it is ours.

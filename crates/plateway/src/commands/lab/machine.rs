@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use lab::plan::{Experiment, Group, Means, Measure, PathKind};
+use lab::plan::{Experiment, Group, Means, Measure, PathKind, System};
 use testbed::{Abilities, Namespace, needs};
 
 use super::Ends;
@@ -14,7 +14,7 @@ use super::agent::{Agent, Request};
 use super::far::PREFIX;
 use super::seen::Idle;
 use super::{rival, road};
-use crate::config::uri::DiskUri;
+use crate::config::uri::{DiskUri, check_interface};
 
 /// An error unless all of a plan can be run here; what its paths can do here, if it has some.
 pub(super) fn check(
@@ -29,10 +29,11 @@ pub(super) fn check(
             lines.extend(interface(path, &line.near_interface, "near"));
         }
     }
-    match agent {
-        // What is started there, is looked at there.
-        Some(agent) => lines.extend(agent.borrow_mut().ask::<Vec<String>>(&Request::Check)?),
-        None => lines.extend(systems(experiment, ends)),
+    // What is started at the far end is looked at there.
+    let is_here = |system: &&System| agent.is_none() || !system.means.needs_path();
+    lines.extend(systems(experiment.systems.iter().filter(is_here), ends));
+    if let Some(agent) = agent {
+        lines.extend(agent.borrow_mut().ask::<Vec<String>>(&Request::Check)?);
     }
     lines.extend(cells(experiment, ends));
     match lines.as_slice() {
@@ -68,10 +69,13 @@ pub(super) fn check_idle(experiment: &Experiment, idle: Idle) -> miette::Result<
 
 /// What of an interface of ours is not as a path between two machines says; of this end.
 pub(super) fn interface(path: &lab::plan::Path, name: &str, end: &str) -> Vec<String> {
+    let told = |what: String| format!("path {}: {name} at the {end} end: {what}", path.name);
+    if let Err(expected) = check_interface(name) {
+        return vec![told(format!("expected {expected}"))];
+    }
     let here = Namespace::here();
     let interface = here.interface(name);
     let seen = interface.mtu().and_then(|mtu| Ok((mtu, interface.offloads()?.on())));
-    let told = |what: String| format!("path {}: {name} at the {end} end: {what}", path.name);
     let (mtu, on) = match seen {
         Ok(seen) => seen,
         Err(why) => return vec![told(why.to_string())],
@@ -183,20 +187,33 @@ pub(super) fn remarks(experiment: &Experiment, abilities: Option<&Abilities>) ->
     lines.concat()
 }
 
+/// Why a disk cannot be had here, as far as is seen without opening it.
+fn missing(disk: &DiskUri) -> Option<String> {
+    match disk.innermost() {
+        DiskUri::Volume { .. } => Some(
+            "expected a disk that needs no configuration, seen a volume of one (name what is below it)".to_owned(),
+        ),
+        DiskUri::File { path, create_bytes: Some(_), .. } if !path.exists() => {
+            let folder = std::path::absolute(path).ok()?.parent()?.to_owned();
+            let words = format!("expected a folder {}, and there is none", folder.display());
+            (!folder.is_dir()).then_some(words)
+        }
+        DiskUri::File { path, .. } | DiskUri::BlockDevice { path } => {
+            let why = path.metadata().err()?;
+            Some(format!("{why} (a file is made with file:PATH?create=SIZE)"))
+        }
+        _ => None,
+    }
+}
+
 /// What systems need.
-pub(super) fn systems(experiment: &Experiment, ends: &Ends) -> Vec<String> {
+pub(super) fn systems<'p>(systems: impl Iterator<Item = &'p System>, ends: &Ends) -> Vec<String> {
     let mut lines = Vec::new();
-    for system in &experiment.systems {
+    for system in systems {
         let name = &system.name;
         let mut disk = |uri: &str| {
-            let why = match uri.parse::<DiskUri>() {
-                Ok(disk) if matches!(disk.innermost(), DiskUri::Volume { .. }) => {
-                    "expected a disk that needs no configuration, seen a volume of one (name what is below it)".to_owned()
-                }
-                Ok(_) => return,
-                Err(why) => why.to_string(),
-            };
-            lines.push(format!("system {name}: {uri}: {why}"));
+            let why = uri.parse().map_or_else(|why| Some(format!("{why}")), |disk| missing(&disk));
+            lines.extend(why.map(|why| format!("system {name}: {uri}: {why}")));
         };
         match &system.means {
             Means::Disk { uri } => disk(uri),

@@ -71,7 +71,7 @@ pub(super) struct Road {
 /// What a road needs of its trial.
 pub(super) struct Site<'a> {
     pub(super) ends: &'a Ends,
-    pub(super) abilities: Option<&'a Abilities>,
+    pub(super) abilities: &'a Abilities,
     /// A folder for logs and configurations.
     pub(super) home: &'a File,
     pub(super) interrupt: &'a Interrupt,
@@ -88,12 +88,9 @@ struct SpanEnd<'a> {
 impl Road {
     /// Makes it, and waits until what runs between the ends does.
     pub(super) fn lay(path: &Path, site: &Site<'_>) -> miette::Result<Road> {
-        let abilities = site.abilities;
-        let abilities = abilities
-            .ok_or_else(|| miette::miette!("{}: no look at what the kernel can do", path.name))?;
         let mut nodes = vec!["near", "far"];
         nodes.extend(routers::nodes(path.kind));
-        let is_relayed = is_relayed(path, abilities);
+        let is_relayed = is_relayed(path, site.abilities);
         nodes.extend(is_relayed.then_some(RELAY.0));
         let mut road = Road {
             between: Vec::new(),
@@ -102,9 +99,9 @@ impl Road {
             mtu: path.mtu.unwrap_or(MTU),
             offloads: path.offloads,
             lossy: Vec::new(),
-            watched: abilities.rules.clone(),
+            watched: site.abilities.rules.clone(),
         };
-        road.lay_cables(path, abilities).map_err(tell)?;
+        road.lay_cables(path, site.abilities).map_err(tell)?;
         road.set_ends(site.ends).map_err(tell)?;
         if is_relayed {
             road.start_relay(path, site)?;

@@ -21,7 +21,6 @@ use testbed::{Abilities, load, process};
 use super::Ends;
 use super::agent::Agent;
 use super::far;
-use super::road::Site;
 use super::seen::{Idle, Looks, Seen};
 use super::way::{Started, Way};
 use crate::commands::session::Interrupt;
@@ -61,23 +60,14 @@ impl Lab<'_> {
         let home = self.home.join(format!("trial-{number}"));
         std::fs::create_dir_all(&home)
             .map_err(|error| miette::miette!("cannot make {}: {error}", home.display()))?;
-        let site = Site {
-            ends: self.ends,
-            abilities: self.abilities,
-            home: &home,
-            interrupt: self.interrupt,
-        };
-        let mut way = match cell.path {
-            Some(at) => Some(Way::take(&self.experiment.paths[at], at, self.agent, &site)?),
-            None => None,
-        };
+        let way = cell.path.map(|at| Way::take(self, at, &home));
+        let mut way = way.transpose()?;
         // What runs at the far end runs until the trial is over.
         let (mut started, uri) = match (&system.means, &way) {
             (Means::Disk { uri }, _) => (None, uri.clone()),
             (_, None) => return Err(miette::miette!("{} is reached over no path", system.name)),
             (means, Some(way)) => {
-                let mut started =
-                    way.start(system, cell.system, self.ends, &home, self.interrupt)?;
+                let mut started = way.start(self, cell.system, &home)?;
                 let says_nothing = match means {
                     Means::Target(target) => target.ready.is_none(),
                     Means::Rival(rival) => rival.program == Program::Vblade,

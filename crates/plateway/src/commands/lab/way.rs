@@ -9,17 +9,16 @@
 use std::cell::RefCell;
 use std::path::Path as File;
 
-use lab::plan::{Line, Path, System};
+use lab::plan::{Line, Path};
 use testbed::{Counters, Namespace};
 
 use super::agent::{Agent, Looked, Request};
 use super::far::{self, Place};
+use super::machine;
 use super::road::{FAR, FAR_ADDRESS, Judged, NEAR, Road, Site};
 use super::seen::{End, Ours};
 use super::served::Served;
-use super::trial::tell;
-use super::{Ends, machine};
-use crate::commands::session::Interrupt;
+use super::trial::{Lab, tell};
 
 /// The way of one trial.
 pub(super) enum Way<'a> {
@@ -52,21 +51,20 @@ pub(super) struct Started<'a> {
 }
 
 impl<'a> Way<'a> {
-    /// Lays the road of a path, or takes the line that is there.
-    pub(super) fn take(
-        path: &'a Path,
-        number: usize,
-        agent: Option<&'a RefCell<Agent>>,
-        site: &Site<'_>,
-    ) -> miette::Result<Way<'a>> {
-        match (&path.line, agent) {
-            (Some(line), Some(agent)) => {
+    /// Lays the road of a path of the plan, by its place there, or takes the line that is there.
+    pub(super) fn take(lab: &Lab<'a>, number: usize, home: &File) -> miette::Result<Way<'a>> {
+        let path = &lab.experiment.paths[number];
+        match (&path.line, lab.agent, lab.abilities) {
+            (Some(line), Some(agent), _) => {
                 let here = Namespace::here();
                 let mtu = here.interface(&line.near_interface).mtu().map_err(tell)?;
                 Ok(Way::Between(Between { path, line, number, agent, mtu }))
             }
-            (Some(line), None) => Err(miette::miette!("nobody answers at {}", line.agent)),
-            (None, _) => Road::lay(path, site).map(Way::Laid),
+            (None, _, Some(abilities)) => {
+                let site = Site { ends: lab.ends, abilities, home, interrupt: lab.interrupt };
+                Road::lay(path, &site).map(Way::Laid)
+            }
+            _ => Err(miette::miette!("path {}: nobody looked whether it can be had", path.name)),
         }
     }
 
@@ -81,22 +79,27 @@ impl<'a> Way<'a> {
     /// Starts a system of the plan, by its place there.
     pub(super) fn start(
         &self,
-        system: &System,
+        lab: &Lab<'_>,
         number: usize,
-        ends: &Ends,
         home: &File,
-        interrupt: &Interrupt,
     ) -> miette::Result<Started<'a>> {
-        match self {
+        let system = &lab.experiment.systems[number];
+        let (running, served, address, near_interface) = match self {
             Way::Laid(road) => {
                 let (at, address) = (Some(road.far()), FAR_ADDRESS.into());
-                let place = Place { at, interface: FAR, address, cpus: &ends.far };
-                let (running, served) = far::start(system, &place, home, interrupt)?;
-                let uri = far::uri(&system.means, address, NEAR);
-                Ok(Started { running: Running::Here(running), uri, served })
+                let place = Place { at, interface: FAR, address, cpus: &lab.ends.far };
+                let (running, served) = far::start(system, &place, home, lab.interrupt)?;
+                (Running::Here(running), served, address, NEAR)
             }
-            Way::Between(between) => between.start(system, number),
-        }
+            Way::Between(between) => {
+                let request = Request::Start { system: number, path: between.number };
+                let served: Option<Served> = between.agent.borrow_mut().ask(&request)?;
+                let (line, running) = (between.line, Running::There(between.agent));
+                (running, served, line.far_address, &*line.near_interface)
+            }
+        };
+        let uri = far::uri(&system.means, address, near_interface);
+        Ok(Started { running, uri, served })
     }
 
     /// What the near end's interface has counted, by a process that is there; if it is.
@@ -172,7 +175,8 @@ impl<'a> Way<'a> {
             Way::Between(between) => {
                 let near = &between.line.near_interface;
                 let mut lines = machine::interface(between.path, near, "near");
-                let there: Vec<String> = between.agent.borrow_mut().ask(&Request::Check)?;
+                let request = Request::Line { path: between.number };
+                let there: Vec<String> = between.agent.borrow_mut().ask(&request)?;
                 lines.extend(there);
                 match lines.as_slice() {
                     [] => Ok(Judged::default()),
@@ -180,15 +184,6 @@ impl<'a> Way<'a> {
                 }
             }
         }
-    }
-}
-
-impl<'a> Between<'a> {
-    fn start(&self, system: &System, number: usize) -> miette::Result<Started<'a>> {
-        let request = Request::Start { system: number, path: self.number };
-        let served: Option<Served> = self.agent.borrow_mut().ask(&request)?;
-        let uri = far::uri(&system.means, self.line.far_address, &self.line.near_interface);
-        Ok(Started { running: Running::There(self.agent), uri, served })
     }
 }
 

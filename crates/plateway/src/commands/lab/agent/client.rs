@@ -28,6 +28,8 @@ use crate::commands::session::Interrupt;
 
 /// How long an answer may take: longer than anything that is started may take to be ready.
 const PATIENCE: Duration = far::START.saturating_mul(3);
+/// How long an agent may take to end once it is let go.
+const LETTING_GO: Duration = Duration::from_secs(5);
 /// How many questions hold clocks against each other.
 const CLOCK_QUESTIONS: usize = 8;
 
@@ -186,9 +188,7 @@ impl Agent {
                 Ok(line) => return line,
                 Err(RecvTimeoutError::Disconnected) => return Err("it has ended".to_owned()),
                 Err(RecvTimeoutError::Timeout) if Instant::now() > until => {
-                    return Err(format!(
-                        "it does not answer for {PATIENCE:?} (it attends one lab at a time)"
-                    ));
+                    return Err(format!("it does not answer for {PATIENCE:?}"));
                 }
                 Err(RecvTimeoutError::Timeout) if self.interrupt.is_raised() => {
                     return Err("interrupted".to_owned());
@@ -220,9 +220,14 @@ impl Drop for Agent {
         self.to = Box::new(std::io::sink());
         if let Some(socket) = self.socket.take() {
             let _ = socket.shutdown(Shutdown::Write);
+            // Once all that it started is over, it hangs up.
+            let until = Instant::now() + LETTING_GO;
+            while let Some(left) = until.checked_duration_since(Instant::now())
+                && self.answers.recv_timeout(left).is_ok()
+            {}
         }
         if let Some(mut child) = self.child.take() {
-            let until = Instant::now() + Duration::from_secs(5);
+            let until = Instant::now() + LETTING_GO;
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
                 std::thread::sleep(far::AGAIN);
             }

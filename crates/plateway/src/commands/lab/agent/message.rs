@@ -20,6 +20,8 @@ pub(crate) enum Request {
     Plan { name: String, text: String },
     /// What it asks of the far end and cannot have there: lines.
     Check,
+    /// What of a path's interface is not as the plan says: lines.
+    Line { path: usize },
     /// What time is it? Seconds since 1970.
     Clock,
     /// A trial begins: starts a system, and waits until it is ready. Both by their places in the plan.
