@@ -86,7 +86,10 @@ TOML
 
 first() {
     mkdir -p $state
-    dpkg -i /job/plateway.deb >/tmp/dpkg 2>&1 || { cat /tmp/dpkg; die "the package cannot be installed"; }
+    # An event between unpacking and configuring has udev read the rule before its group is there, if its last look at
+    # its files is three seconds old. That may come with any installation, so here it always does.
+    { dpkg --unpack /job/plateway.deb && sleep 4 && udevadm trigger --settle --action=change --subsystem-match=block &&
+        dpkg --configure plateway; } >/tmp/dpkg 2>&1 || { cat /tmp/dpkg; die "the package cannot be installed"; }
     [ -z "$PLANT" ] || sed -i "$PLANT" /usr/lib/systemd/system/plateway.service
     [ "$(systemctl is-enabled plateway)" = disabled ] || die "it is enabled, and nobody asked for it"
     pass "installed"
