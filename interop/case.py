@@ -9,7 +9,7 @@ from lan import BELL_ADDRESS, Lan
 from target import MIB, NQN, Bell, Broken, Target, remove_folder
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-GUEST_LIMIT_S = 1800  # boot and script; a hang guard: the longest takes about 90 s on two idle cores
+GUEST_LIMIT_S = 900  # boot and script; a hang guard: the longest takes about 150 s on two cores, with another beside it
 HUNG, HUNG_LINES = 124, 3  # what `guest` ends with then; and the lines of the script that are told again
 GUEST_MAC = "52:54:00:a0:e0:01"  # eth0 of the guest on a LAN, so that an export can name it among its hosts
 STRIPE_SECTORS = 0x7E000  # of stripe_of_four's v0: four files of 64 MiB, each less what its volume keeps for itself
