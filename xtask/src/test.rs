@@ -1,17 +1,21 @@
-//! Walks the table of [`crate::steps`]: one step after the other, going on after a failure, a
-//! summary last.
+//! Walks the table of [`crate::steps`], going on after a failure, a summary last. Steps that may have
+//! company run two at a time, where the machine has two processors.
 //!
-//! What a step prints goes through unchanged, so that each crate's `test result:` line can be seen
-//! and counted. There is no time limit on a step: each hangs only if something is broken, and then
-//! the last header says where.
+//! What a step prints comes at once. That of a step by itself goes through unchanged, so that each
+//! crate's `test result:` line can be seen and counted; that of one beside another has its name before
+//! each line. There is no time limit on a step: each hangs only if something is broken, and then the
+//! headers say where.
 
 use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
-use crate::steps::{NOT_PERMITTED, Run, STEPS, Step};
+use crate::steps::{Company, NOT_PERMITTED, Run, STEPS, Step};
 use crate::tree::{self, LastWords, Tree};
 
 /// What to run of the table.
@@ -23,9 +27,15 @@ pub(crate) struct Options {
     /// Leave these steps out.
     #[arg(long, value_delimiter = ',')]
     skip: Vec<String>,
+    /// Run one step after the other.
+    #[arg(long)]
+    one_by_one: bool,
     /// Print the table and run nothing.
     #[arg(long)]
     list: bool,
+    /// Run this check of the table alone, in this process, as `run` asks another process to.
+    #[arg(long, hide = true)]
+    check: Option<String>,
 }
 
 impl Options {
@@ -45,11 +55,14 @@ impl Options {
                 names.join(", ")
             );
         }
-        let named = |step: &Step| self.only.iter().any(|name| name == step.name);
-        let needed =
-            |step: &Step| STEPS.iter().any(|other| named(other) && other.needs == Some(step.name));
+        let mut named: Vec<&str> = self.only.iter().map(String::as_str).collect();
+        // What a step needs stands before it.
+        for step in STEPS.iter().rev().filter(|_| !self.only.is_empty()) {
+            let needed = step.needs.filter(|_| named.contains(&step.name));
+            named.extend(needed);
+        }
         let chosen = |step: &&Step| {
-            (self.only.is_empty() || named(step) || needed(step))
+            (self.only.is_empty() || named.contains(&step.name))
                 && !self.skip.iter().any(|name| name == step.name)
         };
         Ok(STEPS.iter().filter(chosen).collect())
@@ -67,8 +80,72 @@ enum Ended {
     Blocked(&'static str),
 }
 
+/// Where a step is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Waiting,
+    Running,
+    Ended(Ended, Duration),
+}
+
+/// The steps of a run, in the table's order, and where each is.
+struct Round {
+    steps: Vec<&'static Step>,
+    at: Vec<At>,
+    /// How many may run at once.
+    width: usize,
+}
+
+impl Round {
+    fn new(steps: Vec<&'static Step>, width: usize) -> Self {
+        Self { at: vec![At::Waiting; steps.len()], steps, width }
+    }
+
+    /// The step that begins now, if one does: the first that waits and whose need, where it has one,
+    /// has ended. Nobody overtakes one that is to be alone.
+    fn next(&self) -> Option<usize> {
+        let is_ready = |step: &Step| step.needs.is_none_or(|needed| self.has_ended(needed));
+        let (index, step) = (0..)
+            .zip(&self.steps)
+            .find(|(index, step)| self.at[*index] == At::Waiting && is_ready(step))?;
+        let running = || self.steps.iter().zip(&self.at).filter(|(_, at)| **at == At::Running);
+        let is_alone = |step: &Step| step.company == Company::Alone;
+        let has_room = running().count() < self.width && !running().any(|(step, _)| is_alone(step));
+        (running().count() == 0 || (has_room && !is_alone(step))).then_some(index)
+    }
+
+    /// Whether this step runs no more; one that was not chosen does not.
+    fn has_ended(&self, name: &str) -> bool {
+        let mut all = self.steps.iter().zip(&self.at);
+        all.all(|(step, at)| step.name != name || matches!(at, At::Ended(..)))
+    }
+
+    /// The step without whose product this one says nothing, if it did not pass.
+    fn blocker(&self, step: &Step) -> Option<&'static str> {
+        let failed = |(needed, at): (&&'static Step, &At)| {
+            let is_it = step.needs == Some(needed.name);
+            let passed = matches!(at, At::Ended(Ended::Passed, _));
+            (is_it && !passed).then_some(needed.name)
+        };
+        self.steps.iter().zip(&self.at).find_map(failed)
+    }
+
+    /// Of those that have ended, how, and after what time.
+    fn ended(&self) -> BTreeMap<&'static str, (Ended, Duration)> {
+        let all = self.steps.iter().zip(&self.at);
+        all.filter_map(|(step, at)| match at {
+            At::Ended(end, took) => Some((step.name, (*end, *took))),
+            At::Waiting | At::Running => None,
+        })
+        .collect()
+    }
+}
+
 /// Runs the chosen steps; whether all passed.
 pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
+    if let Some(name) = &options.check {
+        return check(tree, name);
+    }
     let steps = options.choose()?;
     ensure!(!steps.is_empty(), "nothing is left to run");
     if options.list {
@@ -78,61 +155,66 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let began = Instant::now();
-    let mut ended: BTreeMap<&'static str, (Ended, Duration)> = BTreeMap::new();
+    let width = if options.one_by_one { 1 } else { thread::available_parallelism()?.get().min(2) };
+    let mut round = Round::new(steps, width);
     let mut said: Vec<(&'static str, LastWords)> = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
-        let place = format!("{}/{} {}", index + 1, steps.len(), step.name);
-        let at = minutes(began.elapsed());
-        let blocker = step
-            .needs
-            .filter(|needed| matches!(ended.get(needed), Some((end, _)) if *end != Ended::Passed));
-        let start = Instant::now();
-        let end = match blocker {
-            Some(needed) => {
-                println!("\n==== {place} (at {at}): not run, since {needed} failed");
-                Ended::Blocked(needed)
-            }
-            None => {
-                let (end, words) = perform(tree, step, &format!("==== {place} (at {at})"));
-                if end == Ended::Failed {
-                    said.push((step.name, words));
+    let (sender, ends) = mpsc::channel();
+    thread::scope(|scope| {
+        loop {
+            while let Some(index) = round.next() {
+                let step = round.steps[index];
+                let place = format!("{}/{} {}", index + 1, round.steps.len(), step.name);
+                let header = format!("==== {place} (at {})", minutes(began.elapsed()));
+                if let Some(needed) = round.blocker(step) {
+                    println!("\n{header}: not run, since {needed} failed");
+                    round.at[index] = At::Ended(Ended::Blocked(needed), Duration::ZERO);
+                    continue;
                 }
-                end
+                round.at[index] = At::Running;
+                let (sender, start) = (sender.clone(), Instant::now());
+                let is_named = step.company == Company::Beside && width > 1;
+                scope.spawn(move || {
+                    let (end, words) = perform(tree, step, &header, is_named);
+                    let _ = sender.send((index, end, words, start.elapsed()));
+                });
             }
-        };
-        ended.insert(step.name, (end, start.elapsed()));
-    }
-    print!("{}", summary(&steps, &ended, &said, began.elapsed()));
+            if !round.at.contains(&At::Running) {
+                break;
+            }
+            let (index, end, words, took) = ends.recv().expect("we hold a sender ourselves");
+            round.at[index] = At::Ended(end, took);
+            if end == Ended::Failed {
+                said.push((round.steps[index].name, words));
+            }
+        }
+    });
+    let ended = round.ended();
+    print!("{}", summary(&round.steps, &ended, &said, began.elapsed()));
     Ok(ended.values().all(|(end, _)| matches!(end, Ended::Passed | Ended::Skipped)))
 }
 
 /// Runs one step under its header; and what it said. A step that cannot even start has failed; the
-/// rest still runs.
-fn perform(tree: &Tree, step: &Step, header: &str) -> (Ended, LastWords) {
+/// rest still runs. `is_named`: each line has its name in front.
+fn perform(tree: &Tree, step: &Step, header: &str, is_named: bool) -> (Ended, LastWords) {
     let mut words = LastWords::default();
-    let passed = match &step.run {
+    let command = match &step.run {
         Run::Command(make) => {
-            let mut command = make(tree);
+            let command = make(tree);
             println!("\n{header}: {}", tree::words(&command));
-            match tree::exit_code_heard(&mut command) {
-                Ok((Some(NOT_PERMITTED), _)) => return (Ended::Skipped, words),
-                Ok((code, heard)) => {
-                    words = heard;
-                    Ok(code == Some(0))
-                }
-                Err(error) => Err(error),
-            }
+            Ok(command)
         }
-        Run::Check(words, check) => {
-            println!("\n{header}: {words}");
-            check(tree)
+        Run::Check(what, _) => {
+            println!("\n{header}: {what}");
+            process_of(tree, step)
         }
     };
-    match passed {
-        Ok(true) => (Ended::Passed, words),
-        Ok(false) => {
+    let name = is_named.then_some(step.name);
+    match command.and_then(|mut command| tree::exit_code_heard(&mut command, name)) {
+        Ok((Some(NOT_PERMITTED), _)) => (Ended::Skipped, words),
+        Ok((Some(0), _)) => (Ended::Passed, words),
+        Ok((_, heard)) => {
             println!("---- {} FAILED", step.name);
-            (Ended::Failed, words)
+            (Ended::Failed, heard)
         }
         Err(error) => {
             let line = format!("---- {} FAILED: {error:#}", step.name);
@@ -140,6 +222,22 @@ fn perform(tree: &Tree, step: &Step, header: &str) -> (Ended, LastWords) {
             words.hear(&line);
             (Ended::Failed, words)
         }
+    }
+}
+
+/// A check of the table as a process of its own: what it prints is told apart from what others print.
+fn process_of(tree: &Tree, step: &Step) -> Result<Command> {
+    let mut command = tree.command(std::env::current_exe()?);
+    command.args(["test", "--check", step.name]);
+    Ok(command)
+}
+
+/// Runs a check of the table here.
+fn check(tree: &Tree, name: &str) -> Result<bool> {
+    let step = STEPS.iter().find(|step| step.name == name);
+    match step.with_context(|| format!("no step is named {name:?}"))?.run {
+        Run::Check(_, check) => check(tree),
+        Run::Command(_) => anyhow::bail!("{name} is a command and no check"),
     }
 }
 
@@ -222,12 +320,71 @@ mod tests {
     #[test]
     fn only_and_skip_keep_the_order_of_the_table() {
         let options = Options {
-            only: vec!["unit".into(), "format".into(), "demo".into()],
+            only: vec!["record".into(), "format".into(), "demo".into()],
             skip: vec!["demo".into()],
-            list: false,
+            ..Options::default()
         };
         let names: Vec<_> = options.choose().unwrap().iter().map(|step| step.name).collect();
-        assert_eq!(names, ["format", "unit", "release"], "demo needs release");
+        let expected = ["format", "release", "build", "unit", "record"];
+        assert_eq!(names, expected, "demo needs release; record needs unit, which needs build");
+    }
+
+    /// Plays all of the table, each step ending when `pick` says so of those that run; in which order
+    /// they began, and how many ran beside each.
+    fn play(width: usize, pick: impl Fn(&[usize]) -> usize) -> Vec<(&'static str, usize)> {
+        let mut round = Round::new(STEPS.iter().collect(), width);
+        let mut began = Vec::new();
+        loop {
+            while let Some(index) = round.next() {
+                let beside = round.at.iter().filter(|at| **at == At::Running).count();
+                began.push((round.steps[index].name, beside));
+                round.at[index] = At::Running;
+                let needed = round.steps[index].needs;
+                assert!(needed.is_none_or(|needed| round.has_ended(needed)));
+            }
+            let running: Vec<usize> =
+                (0..round.at.len()).filter(|index| round.at[*index] == At::Running).collect();
+            assert!(running.len() <= width);
+            let is_alone = |index: &usize| round.steps[*index].company == Company::Alone;
+            assert!(running.len() < 2 || !running.iter().any(is_alone));
+            if running.is_empty() {
+                return began;
+            }
+            round.at[pick(&running)] = At::Ended(Ended::Passed, Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn every_step_runs_once_and_those_that_measure_run_alone() {
+        for pick in [|running: &[usize]| running[0], |running: &[usize]| running[running.len() - 1]]
+        {
+            for width in [1, 2] {
+                let mut began = play(width, pick);
+                let company = began.iter().map(|(_, beside)| beside).max();
+                assert_eq!(company, Some(&(width - 1)));
+                began.sort();
+                let names: Vec<_> = began.iter().map(|(name, _)| *name).collect();
+                let mut all: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+                all.sort();
+                assert_eq!(names, all);
+            }
+        }
+        let one_by_one = play(1, |running| running[0]);
+        let table: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        let order: Vec<_> = one_by_one.iter().map(|(name, _)| *name).collect();
+        assert_eq!(order, table, "one by one they run in the table's order");
+    }
+
+    #[test]
+    fn a_step_whose_need_failed_is_blocked() {
+        let mut round = Round::new(Options::only(&["static"]).choose().unwrap(), 2);
+        assert_eq!((round.steps[0].name, round.next()), ("release", Some(0)));
+        round.at[0] = At::Running;
+        assert_eq!(round.next(), None);
+        round.at[0] = At::Ended(Ended::Failed, Duration::ZERO);
+        assert_eq!((round.next(), round.blocker(round.steps[1])), (Some(1), Some("release")));
+        round.at[0] = At::Ended(Ended::Passed, Duration::ZERO);
+        assert_eq!(round.blocker(round.steps[1]), None);
     }
 
     #[test]

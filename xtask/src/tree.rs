@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::io::{ErrorKind, IsTerminal as _, Read as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
@@ -159,13 +159,54 @@ fn without_colours(line: &str) -> String {
     plain
 }
 
+/// What a command prints on its way to us: as it is, or whole lines with a name in front.
+struct Voice {
+    name: Option<&'static str>,
+    heard: LastWords,
+    /// Of a named one: what came of a line that has not ended.
+    begun: Vec<u8>,
+}
+
+impl Voice {
+    /// Passes something on at once, up to anywhere: who hangs has told where. A line with a name waits for
+    /// its end, since others print between.
+    fn pass_on(&mut self, bytes: &[u8], out: &mut impl Write) -> std::io::Result<()> {
+        self.heard.hear_bytes(bytes);
+        let Some(name) = self.name else {
+            out.write_all(bytes)?;
+            return out.flush();
+        };
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend(piece);
+            if piece.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.begun);
+                out.write_all(&[name.as_bytes(), b"| ", &line].concat())?;
+            }
+        }
+        out.flush()
+    }
+
+    /// Nothing follows.
+    fn end(&mut self, out: &mut impl Write) -> std::io::Result<()> {
+        self.heard.end_line();
+        if !self.begun.is_empty() { self.pass_on(b"\n", out) } else { Ok(()) }
+    }
+}
+
 /// Runs a command as [`exit_code`] does, hearing what it prints on its way to us. Its errors come by
-/// our standard output, too, so that they stay in their order.
-pub(crate) fn exit_code_heard(command: &mut Command) -> Result<(Option<i32>, LastWords)> {
+/// our standard output, too, so that they stay in their order. With a `name`, each line has it in front,
+/// and the command hears nothing from us.
+pub(crate) fn exit_code_heard(
+    command: &mut Command,
+    name: Option<&'static str>,
+) -> Result<(Option<i32>, LastWords)> {
     /// What a process that outlives the command still prints is not waited for.
     const STRAGGLERS: Duration = Duration::from_secs(2);
     let (reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
+    if name.is_some() {
+        command.stdin(Stdio::null());
+    }
     if std::io::stdout().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
@@ -174,9 +215,10 @@ pub(crate) fn exit_code_heard(command: &mut Command) -> Result<(Option<i32>, Las
     // Our own ends of the pipe, so that it ends with the command's.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child?;
-    let heard = Arc::new(Mutex::new(LastWords::default()));
+    let voice = Voice { name, heard: LastWords::default(), begun: Vec::new() };
+    let voice = Arc::new(Mutex::new(voice));
     let (told, ended) = mpsc::channel();
-    let ears = heard.clone();
+    let ears = voice.clone();
     thread::spawn(move || {
         let (mut reader, mut chunk) = (reader, [0; 8192]);
         loop {
@@ -186,18 +228,16 @@ pub(crate) fn exit_code_heard(command: &mut Command) -> Result<(Option<i32>, Las
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            // At once, whether the line has ended or not: who hangs has told where.
-            let mut out = std::io::stdout().lock();
-            let _ = out.write_all(&chunk[..count]).and_then(|()| out.flush());
-            ears.lock().expect("nobody panics here").hear_bytes(&chunk[..count]);
+            let mut voice = ears.lock().expect("nobody panics here");
+            let _ = voice.pass_on(&chunk[..count], &mut std::io::stdout().lock());
         }
         let _ = told.send(());
     });
     let status = child.wait()?;
     let _ = ended.recv_timeout(STRAGGLERS);
-    let mut heard = std::mem::take(&mut *heard.lock().expect("nobody panics here"));
-    heard.end_line();
-    Ok((status.code(), heard))
+    let mut voice = voice.lock().expect("nobody panics here");
+    let _ = voice.end(&mut std::io::stdout().lock());
+    Ok((status.code(), std::mem::take(&mut voice.heard)))
 }
 
 /// Runs a command with our own input and output; whether it ended with code 0.
@@ -225,6 +265,23 @@ mod tests {
         bytes.chunks(7).for_each(|chunk| words.hear_bytes(chunk));
         words.end_line();
         words.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn lines_of_a_named_one_are_whole_and_named_and_others_pass_as_they_come() {
+        let told = |name| {
+            let mut voice = Voice { name, heard: LastWords::default(), begun: Vec::new() };
+            let mut out = Vec::new();
+            for piece in ["one\ntw", "o\n\nthr", "ee"] {
+                voice.pass_on(piece.as_bytes(), &mut out).unwrap();
+                out.push(b'/');
+            }
+            voice.end(&mut out).unwrap();
+            assert_eq!(voice.heard.lines().collect::<Vec<_>>(), ["one", "two", "three"]);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(told(None), "one\ntw/o\n\nthr/ee/");
+        assert_eq!(told(Some("it")), "it| one\n/it| two\nit| \n//it| three\n");
     }
 
     #[test]
