@@ -672,6 +672,36 @@ PLANS = {
     "mistakes": PLAN.replace("depth = [1, 32]", 'depth = [1, 1]\nrate = 0\nread-share = "0.5%"').replace('"lan"', '"l n"'),
     "no-toml": "[[system]\nname = ",
 }
+
+
+def attribute(kind, value):
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def netlink(kind, body, flags=0):
+    return struct.pack("=IHHII", 16 + len(body), kind, flags, 0, 0) + body + bytes(-len(body) % 4)
+
+
+def neighbour(family, state, address, mac=b"\2\0\0\0\0\2"):
+    return struct.pack("=BxxxiHBB", family, 7, state, 0, 1) + attribute(1, address) + attribute(4, struct.pack("=I", 1)) + attribute(2, mac)
+
+
+def discipline(handle, parent, name):
+    return struct.pack("=BxxxiIII", 0, 7, handle, parent, 2) + attribute(1, name + b"\0") + attribute(2, bytes(8))
+
+
+NETLINK = {
+    "neighbours": netlink(28, neighbour(2, 2, b"\x0a\0\0\2"), 2) + netlink(28, neighbour(10, 4, b"\xfe\x80" + bytes(13) + b"\2"), 2) + netlink(3, bytes(4), 2),
+    "gone": netlink(29, neighbour(2, 32, b"\x0a\0\0\2", b"")) + netlink(16, bytes(16)) + netlink(17, bytes(16)),
+    "bridge": netlink(28, neighbour(7, 0x80, b"")),
+    "torn": netlink(28, neighbour(2, 1, b"\x0a\0\0\3", b""), 0x12) + netlink(3, bytes(4), 0x12),
+    "refused": netlink(2, struct.pack("=i", -1) + bytes(16)),
+    "overrun": netlink(4, b""),
+    "disciplines": netlink(36, discipline(0x10000, 0xFFFFFFFF, b"mq"), 2) + netlink(36, discipline(0, 0x10001, b"pfifo_fast"), 2) + netlink(36, discipline(0, 0x10002, b"fq_codel"), 2),
+    "body": neighbour(2, 2, b"\x0a\0\0\2"),
+}
+for name, data in NETLINK.items():
+    seed("netlink", name, data)
 for name, text in PLANS.items():
     seed("plan", name, text.encode())
 for name, text in CONFIGURATIONS.items():

@@ -75,9 +75,10 @@ const ROOMS: &[Room] = &[
         "shard",
         &["aoe", "block", "contract", "iscsi", "mpls", "nvme", "reservation", "volume", "wire"],
     ),
+    Room::pure("netlink", &[]),
     Room::with_unsafe(
         "reactor",
-        &["block", "contract", "io-uring", "libc", "rustix", "socket2", "thiserror"],
+        &["block", "contract", "io-uring", "libc", "netlink", "rustix", "socket2", "thiserror"],
     ),
     Room::impure("testkit", &["block", "contract", "reservation", "wire"]),
     Room::impure(

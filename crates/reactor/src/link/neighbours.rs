@@ -16,8 +16,6 @@
 //! the start, to whoever starts it; later ones leave entries unknown, and are tried again. Spec:
 //! RFC 826, RFC 4861 clause 7.3, and the kernel's names for its clauses (rtnetlink(7)).
 
-mod message;
-
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -26,13 +24,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use netlink::neighbour::{self, Entry, Message, state};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use self::message::{Entry, Message};
 use super::interface;
 use super::netlink::{ROOM, ask};
 use crate::mailbox::{event_descriptor, ring};
@@ -69,8 +67,8 @@ impl Found {
             None => Self::Unknown,
             Some(entry) => match (entry.valid(), entry.state) {
                 (Some(mac), _) => Self::At(mac),
-                (None, state) if state & libc::NUD_INCOMPLETE != 0 => Self::Asked,
-                (None, state) if state & libc::NUD_FAILED != 0 => Self::Failed,
+                (None, known) if known & state::INCOMPLETE != 0 => Self::Asked,
+                (None, known) if known & state::FAILED != 0 => Self::Failed,
                 (None, _) => Self::Unknown,
             },
         }
@@ -258,7 +256,7 @@ impl Follower {
         loop {
             match recv(&self.changes, &mut bytes, RecvFlags::empty()) {
                 Ok((count, whole)) if whole > 0 => {
-                    message::messages(&bytes[..count]).for_each(|one| self.handle(one));
+                    neighbour::messages(&bytes[..count]).for_each(|one| self.handle(one));
                     self.is_stale |= whole > count;
                 }
                 Err(Errno::INTR) => {}
@@ -327,7 +325,7 @@ impl Follower {
         let index = self.interfaces.get(&key.0).copied().flatten();
         let entry = self.entry(key).copied();
         let found = Found::of(entry.as_ref());
-        let is_doubted = entry.is_some_and(|one| one.state & libc::NUD_STALE != 0);
+        let is_doubted = entry.is_some_and(|one| one.state & state::STALE != 0);
         let (is_missing, pause) = match found {
             Found::Failed | Found::Unknown => (true, RETRY),
             Found::Asked => (true, GIVES_UP),
@@ -351,11 +349,11 @@ impl Follower {
         self.was_used(key);
         match self.entries.get_mut(&(index, key.1)) {
             // So it is from now on, of which the kernel tells nothing before it asks.
-            Some(entry) if is_doubted && used.is_ok() => entry.state = libc::NUD_DELAY,
+            Some(entry) if is_doubted && used.is_ok() => entry.state = state::DELAY,
             _ => {
                 self.asked.insert(key.clone(), now);
                 // And that it asks, it does not tell either.
-                let state = libc::NUD_INCOMPLETE;
+                let state = state::INCOMPLETE;
                 let entry = Entry { index, address: key.1, state, mac: None };
                 if is_missing && used.is_ok() {
                     self.entries.insert((index, key.1), entry);
@@ -409,7 +407,7 @@ fn table() -> io::Result<BTreeMap<(i32, IpAddr), Entry>> {
     for _ in 0..TRIES {
         entries.clear();
         let mut is_broken = false;
-        let is_torn = ask(&message::dump(), |kind, body| match message::of(kind, body) {
+        let is_torn = ask(&neighbour::dump(), |kind, body| match neighbour::of(kind, body) {
             Message::Neighbour(entry) => {
                 entries.insert((entry.index, entry.address), entry);
             }
@@ -425,7 +423,7 @@ fn table() -> io::Result<BTreeMap<(i32, IpAddr), Entry>> {
 /// Has the kernel use an address on an interface. For that it wants CAP_NET_ADMIN; whoever lacks it
 /// sends there what nobody takes.
 fn use_it(index: i32, interface: &str, address: IpAddr) -> io::Result<()> {
-    match ask(&message::use_it(index, address), |_, _| {}) {
+    match ask(&neighbour::use_it(index, address), |_, _| {}) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
             send_there(index, interface, address)
         }
