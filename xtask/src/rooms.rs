@@ -116,7 +116,7 @@ const ROOMS: &[Room] = &[
             "socket2",
         ],
     ),
-    Room::impure("testbed", &["thiserror"]),
+    Room::impure("testbed", &["rustix", "thiserror"]),
     Room { name: "plateway", may_use: None, pure: false, may_unsafe: false },
 ];
 

@@ -25,7 +25,8 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    pub(crate) fn new(span: Span, message: impl Into<String>) -> Mistake {
+    /// One at this place.
+    pub fn new(span: Span, message: impl Into<String>) -> Mistake {
         Mistake { span, message: message.into(), first: None, help: None }
     }
 
@@ -40,7 +41,7 @@ impl Mistake {
     }
 
     /// Adds what was meant or what to do.
-    pub(crate) fn help(self, help: impl Into<String>) -> Mistake {
+    pub fn help(self, help: impl Into<String>) -> Mistake {
         Mistake { help: Some(help.into()), ..self }
     }
 
@@ -71,7 +72,8 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    pub(crate) fn new(name: &str, text: &str, mut list: Vec<Mistake>) -> Mistakes {
+    /// Those of a file, by its name and its text.
+    pub fn new(name: &str, text: &str, mut list: Vec<Mistake>) -> Mistakes {
         list.sort_by_key(|mistake| (mistake.span.start, mistake.span.end));
         // What [load] or [global] has is looked at again for each table or job.
         let mut seen = BTreeSet::new();

@@ -22,6 +22,7 @@ mod axes;
 mod check;
 mod compare;
 mod estimate;
+mod folders;
 mod low;
 mod measure;
 mod model;
@@ -38,9 +39,9 @@ pub use apart::{Pair, SCHEMA_VERSION, check_version, compare_results};
 pub use estimate::Estimate;
 pub use measure::{Measure, Measures};
 pub use model::{
-    Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Column, Digests, Driver, Experiment,
-    Group, Line, Load, Means, Pace, Path, PathKind, Picture, Program, Protocol, Rival, Serve,
-    System, Target,
+    Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Client, Column, Digests, Driver,
+    Experiment, Folder, Group, Line, Load, Means, Pace, Path, PathKind, Picture, Program, Protocol,
+    Rival, Serve, System, Target,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub(crate) use results::{column_of, series_name};

@@ -5,6 +5,8 @@
 mod agent;
 #[allow(unreachable_pub)]
 mod common;
+#[path = "lab/folder.rs"]
+mod folder;
 #[path = "lab/paths.rs"]
 mod paths;
 #[path = "lab/watch.rs"]

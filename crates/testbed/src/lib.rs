@@ -3,7 +3,9 @@
 //! What lives here: [`namespaces`] that end with their process however that ends, a [`network`] of
 //! them with cables between, what can be set of an [`interface`], its [`offloads`] and its
 //! [`counters`], and what becomes of what it is [`receiving`]; a [`gateway`] of the kernel's; a [`process`] on some CPUs that does
-//! not outlive us, a [`load`] with a time limit, and [`cpu`]: who used how much of a CPU. What
+//! not outlive us, a [`load`] with a time limit, and [`cpu`]: who used how much of a CPU; what is
+//! mounted where ([`mounts`]), a file in somebody's folder ([`scratch`]), and a control [`group`] with
+//! a limit of memory. What
 //! deliberately does not: what is measured and how it is configured, cases, figures, JSON. All of it
 //! is done by way of programs (iproute2, util-linux, ethtool, nftables) and of `/proc` and `/sys`, so
 //! that an administrator can do the same by hand; nothing outside our own namespaces is changed, but
@@ -15,24 +17,30 @@ pub mod counters;
 pub mod cpu;
 mod error;
 pub mod gateway;
+pub mod group;
 pub mod interface;
 pub mod load;
+pub mod mounts;
 pub mod namespaces;
 pub mod network;
 pub mod offloads;
 pub mod process;
 pub mod receiving;
+pub mod scratch;
 mod tool;
 
 pub use counters::Counters;
 pub use cpu::{CpuLook, CpuUse, Steal};
 pub use error::{Error, Result};
+pub use group::Group;
 pub use interface::Interface;
+pub use mounts::{Mount, Mounts};
 pub use namespaces::{Folder, Namespace, Namespaces, allowed};
 pub use network::{Cable, End, Network};
 pub use offloads::Offloads;
 pub use process::Server;
 pub use receiving::{Abilities, Impairment, Loss};
+pub use scratch::{Scratch, StorageBytes};
 pub use tool::{needs, words};
 
 /// What tests stand on.

@@ -186,7 +186,8 @@ fn remove_leftovers_in(folder: &Path, prefix: &str) {
     }
 }
 
-fn is_alive(pid: u32) -> bool {
+/// Whether there is such a process.
+pub(crate) fn is_alive(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
@@ -220,13 +221,13 @@ impl Drop for Folder {
 /// longer alive.
 fn leftovers(prefix: &str, list: &str, alive: impl Fn(u32) -> bool) -> Vec<String> {
     let names = list.lines().filter_map(|line| line.split_whitespace().next());
-    names
-        .filter(|name| {
-            let pid = name.strip_prefix(prefix).and_then(|rest| rest.split('-').next());
-            pid.and_then(|pid| pid.parse().ok()).is_some_and(|pid: u32| !alive(pid))
-        })
-        .map(str::to_owned)
-        .collect()
+    let is_left = |name: &&str| owner(prefix, name).is_some_and(|pid| !alive(pid));
+    names.filter(is_left).map(str::to_owned).collect()
+}
+
+/// The number of the process whose a name is, if it is one of ours.
+pub(crate) fn owner(prefix: &str, name: &str) -> Option<u32> {
+    name.strip_prefix(prefix)?.split('-').next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Processes on some CPUs: servers that run, and whatever else must not outlive us.
 //!
 //! A program is started by `setpriv`, which has it killed when the thread that started it ends,
-//! also by a kill of our own process; by `ip netns exec`, where it is to be in a namespace; and by
-//! `taskset`. Each becomes the next, so that the child is the program itself. A server is killed
+//! also by a kill of our own process; by a shell, where it is to be in a control group; by
+//! `ip netns exec`, where it is to be in a namespace; and by `taskset`. Each becomes the next, so that the child is the program itself. A server is killed
 //! when it is dropped, and writes its standard error to a file, whose last lines stand in errors.
 
 use std::fs;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::cpu;
 use crate::error::{Error, Result};
+use crate::group::Group;
 use crate::namespaces::Namespace;
 use crate::tool::not_started;
 
@@ -26,8 +27,21 @@ const LAST_LINES: usize = 5;
 /// A program on the given CPUs (as in `0,2-3`), in a namespace if one is named, that does not
 /// outlive the thread which starts it.
 pub fn command(at: Option<&Namespace>, cpus: &str, program: &Path) -> Command {
+    command_in(None, at, cpus, program)
+}
+
+/// The same, in a control group if one is named.
+pub fn command_in(
+    group: Option<&Group>,
+    at: Option<&Namespace>,
+    cpus: &str,
+    program: &Path,
+) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
+    if let Some(group) = group {
+        command.args(group.entry());
+    }
     if let Some(namespace) = at {
         command.args(namespace.way());
     }

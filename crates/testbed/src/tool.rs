@@ -13,9 +13,11 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("coreutils", &["cat", "sleep"]),
     ("dash", &["sh"]),
     ("ethtool", &["ethtool"]),
+    ("fio", &["fio"]),
     ("iproute2", &["bridge", "ip", "tc"]),
     ("nftables", &["nft"]),
     ("util-linux", &["chrt", "setpriv", "setsid", "taskset"]),
+    ("util-linux-extra", &["fincore"]),
 ];
 
 /// The package of a program.

@@ -285,8 +285,13 @@ impl WantedPicture {
     }
 }
 
-/// A system's cell: over a path only if it needs one.
+/// A system's cell: over a path only if it needs one, and with what a client's file system has only if
+/// it has one.
 fn cell(experiment: &Experiment, system: usize, path: Option<usize>, load: Load) -> Cell {
-    let needs_path = experiment.systems[system].means.needs_path();
-    Cell { system, path: path.filter(|_| needs_path), load }
+    let means = &experiment.systems[system].means;
+    let load = match means.folder() {
+        Some(_) => load,
+        None => Load { cache: false, client_memory: None, ..load },
+    };
+    Cell { system, path: path.filter(|_| means.needs_path()), load }
 }

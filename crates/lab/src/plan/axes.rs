@@ -20,12 +20,12 @@ pub(super) const COMBINATIONS_MAX: usize = 1_000;
 const JOBS_MAX: u64 = 128;
 const DEPTH_MAX: u64 = 1_024;
 const RATE_MAX: u64 = 100_000_000;
-const SIZE_MAX: u64 = 1 << 50;
+pub(super) const SIZE_MAX: u64 = 1 << 50;
 
 /// Where a key stands, and how many values it has.
-struct Written {
-    key: &'static str,
-    span: Span,
+pub(super) struct Written {
+    pub(super) key: &'static str,
+    pub(super) span: Span,
     values: usize,
 }
 
@@ -33,7 +33,7 @@ const PATTERNS: &str =
     "read, write, trim, randread, randwrite, randtrim, or a mix such as rw=75 or randrw=70,10";
 
 impl LowLoad {
-    fn written(&self) -> Vec<Written> {
+    pub(super) fn written(&self) -> Vec<Written> {
         fn of<T>(key: &'static str, low: &Low<Many<T>>) -> Option<Written> {
             let low = low.as_ref()?;
             Some(Written { key, span: low.span(), values: low.get_ref().0.len() })
@@ -57,7 +57,7 @@ impl LowLoad {
 }
 
 /// A table's own value, or that of `[load]`.
-fn pick<'l, T>(own: &'l Low<T>, usual: &'l Low<T>) -> Option<&'l Spanned<T>> {
+pub(super) fn pick<'l, T>(own: &'l Low<T>, usual: &'l Low<T>) -> Option<&'l Spanned<T>> {
     own.as_ref().or(usual.as_ref())
 }
 
@@ -71,18 +71,20 @@ impl Checker<'_> {
                 self.push(Mistake::new(span, message).help(help));
             }
         }
-        self.loads(low, &LowLoad::default(), true);
+        let has_folder = self.has_folder(0..self.systems.len());
+        self.loads(low, &LowLoad::default(), true, has_folder);
     }
 
     /// Every load of a table; nothing if any is wrong. `[load]` itself may have what only some
-    /// tables use.
+    /// tables use, and a table without a folder uses nothing of what only folders have.
     pub(super) fn loads(
         &mut self,
         own: &LowLoad,
         usual: &LowLoad,
         is_default: bool,
+        has_folder: bool,
     ) -> Option<Vec<Load>> {
-        self.refuse_files(own);
+        let of_folders = self.of_folders(own, usual, has_folder);
         if !own.refused.is_empty() {
             return None;
         }
@@ -98,6 +100,7 @@ impl Checker<'_> {
         let flushes = self.axis(pick(&own.fsync, &usual.fsync), "fsync", |text| {
             words::number(text, 1..=u64::from(u32::MAX)).map(|writes| Some(writes as u32))
         });
+        let (caches, memories) = of_folders;
         let axes = Axes {
             blocks: blocks?.unwrap_or(vec![4096]),
             patterns: patterns?,
@@ -106,6 +109,8 @@ impl Checker<'_> {
             sizes: sizes?.unwrap_or(vec![None]),
             syncs: syncs?.unwrap_or(vec![false]),
             flushes: flushes?.unwrap_or(vec![None]),
+            caches: caches?.unwrap_or(vec![false]),
+            memories: memories?.unwrap_or(vec![None]),
         };
         let count = axes.count();
         if count > COMBINATIONS_MAX {
@@ -130,23 +135,9 @@ impl Checker<'_> {
         Some(loads)
     }
 
-    /// What only a client's file system has.
-    fn refuse_files(&mut self, own: &LowLoad) {
-        let of_files = ["client-memory", "cache"];
-        for Written { key, span, .. } in own.written() {
-            if of_files.contains(&key) {
-                let message =
-                    format!("{key}: expected a cell with a file system, seen disks alone");
-                self.push(
-                    Mistake::new(span, message).help("leave it out: disks have no page cache"),
-                );
-            }
-        }
-    }
-
     /// The values of a key, none of them twice: `None` if any is wrong, `Some(None)` if there are
     /// none.
-    fn axis<T: PartialEq>(
+    pub(super) fn axis<T: PartialEq>(
         &mut self,
         low: Option<&Spanned<Many<Scalar>>>,
         key: &str,
@@ -169,7 +160,7 @@ impl Checker<'_> {
     }
 
     /// The same of values that are no scalars.
-    fn distinct<W: PartialEq, T>(
+    pub(super) fn distinct<W: PartialEq, T>(
         &mut self,
         low: Option<&Spanned<Many<W>>>,
         key: &str,
@@ -290,6 +281,8 @@ struct Axes {
     sizes: Vec<Option<u64>>,
     syncs: Vec<bool>,
     flushes: Vec<Option<u32>>,
+    caches: Vec<bool>,
+    memories: Vec<Option<u64>>,
 }
 
 impl Axes {
@@ -302,6 +295,8 @@ impl Axes {
             self.sizes.len(),
             self.syncs.len(),
             self.flushes.len(),
+            self.caches.len(),
+            self.memories.len(),
         ];
         lengths.into_iter().fold(1, usize::saturating_mul)
     }
@@ -316,6 +311,8 @@ impl Axes {
             size: None,
             sync: false,
             fsync: None,
+            cache: false,
+            client_memory: None,
         };
         let loads = vec![first];
         let loads = across(&loads, &self.blocks, |load, block| load.block_bytes = block);
@@ -324,7 +321,9 @@ impl Axes {
         let loads = across(&loads, &self.jobs, |load, jobs| load.jobs = jobs as u32);
         let loads = across(&loads, &self.sizes, |load, size| load.size = size);
         let loads = across(&loads, &self.syncs, |load, sync| load.sync = sync);
-        across(&loads, &self.flushes, |load, fsync| load.fsync = fsync)
+        let loads = across(&loads, &self.flushes, |load, fsync| load.fsync = fsync);
+        let loads = across(&loads, &self.caches, |load, cache| load.cache = cache);
+        across(&loads, &self.memories, |load, memory| load.client_memory = memory)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Checks do not stop at the first mistake: a thing that is wrong keeps its name, so that what
 //! refers to it is not reported as well, and an [`Experiment`] comes out only if nothing was wrong.
-//! Here: the plan as a whole and what all checks need; systems and paths are in `systems`, loads in
+//! Here: the plan as a whole and what all checks need; systems are in
+//! `systems` and `folders`, paths in `paths`, loads in
 //! `axes`, comparisons and pictures in `compare`.
 
 use std::ops::RangeInclusive;
@@ -54,6 +55,8 @@ pub(super) struct Checker<'m> {
     pub(super) silent: Vec<usize>,
     /// How long the windows are that a trial of memory or `null` counts.
     pub(super) counted: Duration,
+    /// Where the memory of a client is bounded first, of those cells that have one.
+    pub(super) client_memory: Option<Span>,
 }
 
 /// Checks a plan; nothing if any mistake was found, now or before.
@@ -65,6 +68,7 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
         has_nameless: false,
         silent: Vec::new(),
         counted: Duration::ZERO,
+        client_memory: None,
     };
     let table = Table { title: "the plan", span: at_start(low), refused: &low.refused };
     let name = checker.needed(&low.name, &table, "name = \"...\"").cloned();
@@ -88,6 +92,7 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
         paths: Vec::new(),
         groups: Vec::new(),
         pictures: Vec::new(),
+        client_memory: None,
     };
     // `null` is in every round, and its windows are the shortest.
     checker.counted = window.unwrap_or(WINDOW_MEMORY) * steady::WINDOWS as u32;
@@ -109,7 +114,8 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
     if !checker.mistakes.is_empty() {
         return None;
     }
-    let Checker { systems, paths, .. } = checker;
+    let Checker { systems, paths, client_memory, .. } = checker;
+    experiment.client_memory = client_memory;
     experiment.systems = systems.into_iter().filter_map(|named| named.thing).collect();
     experiment.paths = paths.into_iter().filter_map(|named| named.thing).collect();
     experiment.null = find_or_add_null(&mut experiment.systems, &wanted);
@@ -127,7 +133,7 @@ fn at_start(low: &LowPlan) -> Span {
 fn find_or_add_null(systems: &mut Vec<System>, wanted: &Wanted) -> usize {
     let is_null = |system: &System| match &system.means {
         Means::Disk { uri } => uri.starts_with("null:"),
-        Means::Serve(_) | Means::Rival(_) | Means::Target(_) => false,
+        Means::Serve(_) | Means::Rival(_) | Means::Target(_) | Means::Folder(_) => false,
     };
     if let Some(at) = systems.iter().position(is_null) {
         return at;

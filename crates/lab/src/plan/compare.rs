@@ -1,8 +1,8 @@
 //! What a plan compares and draws, table by table: who and over what, and whether each pair is fair.
 //!
 //! A pair is fair if what holds the blocks, durability and sizes are the same: then only the roads
-//! to them differ. Payload and client caches are the same by construction, since a comparison has
-//! one load. What comes of all tables together is in `arrange`.
+//! to them differ. Payload is the same by construction, since a comparison has one load, and so are
+//! client caches but for those of a folder beside what is none. What comes of all tables together is in `arrange`.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::arrange::{Wanted, WantedCompare, WantedPicture};
 use super::check::{Checker, FRACTIONS, Table};
+use super::folders::client_differs;
 use super::low::{LowCompare, LowLoad, LowPicture, LowPlan};
 use super::measure::Measure;
 use super::model::{Access, Backing, Load, Means, Pace, Path, PathKind, Protocol, System};
@@ -109,7 +110,10 @@ impl Checker<'_> {
         let subjects = subjects.and_then(|low| self.places(low.get_ref(), "system", &known));
         let reference = low.reference.as_ref().and_then(|low| self.place(low, "system", &known));
         let measures = low.of.as_ref().and_then(|low| self.measures(low.get_ref()));
-        let loads = self.loads(&low.load, usual, false);
+        let all = subjects.iter().flatten().map(|(subject, _)| *subject).chain(reference);
+        let is_known = subjects.is_some() && reference.is_some();
+        let has_folder = !is_known || self.has_folder(all);
+        let loads = self.loads(&low.load, usual, false, has_folder);
         let primary = low.exploratory.as_ref().is_none_or(|secondary| !secondary.get_ref());
         let asked = if primary { self.asked(low, asked) } else { self.asked_of_secondary(low) };
         let (subjects, reference, loads) = (subjects?, reference?, loads?);
@@ -119,6 +123,7 @@ impl Checker<'_> {
         let place = Where { title, span: &low.span, path: &low.path, size };
         let paths = self.over(&all, &place)?;
         self.fit(&all, &loads, &place);
+        self.worked_on(&all, &loads, &Table { title, ..table }, &low.load, usual);
         for (subject, span) in &subjects {
             self.fair(*subject, reference, &loads, span);
         }
@@ -178,12 +183,17 @@ impl Checker<'_> {
         let name = self.needed(&low.name, &table, "name = \"...\"").cloned();
         let systems = self.needed(&low.systems, &table, "systems = [\"...\"]");
         let systems = systems.and_then(|low| self.places(low, "system", &known));
-        let loads = self.loads(&low.load, usual, false)?;
-        let systems: Vec<usize> = systems?.into_iter().map(|(system, _)| system).collect();
+        let systems = systems.map(|all| all.into_iter().map(|(system, _)| system).collect());
+        let has_folder = systems
+            .as_ref()
+            .is_none_or(|systems: &Vec<usize>| self.has_folder(systems.iter().copied()));
+        let loads = self.loads(&low.load, usual, false, has_folder)?;
+        let systems = systems?;
         let size = pick_size(&low.load, usual);
         let place = Where { title, span: &low.span, path: &low.path, size };
         let paths = self.over(&systems, &place)?;
         self.fit(&systems, &loads, &place);
+        self.worked_on(&systems, &loads, &table, &low.load, usual);
         Some(WantedPicture { name: name?, systems, paths, loads })
     }
 
@@ -259,7 +269,7 @@ impl Checker<'_> {
             Means::Serve(serve) => {
                 serve.protocol == Protocol::Aoe && serve.access == Some(Access::Xdp)
             }
-            Means::Disk { .. } | Means::Rival(_) | Means::Target(_) => false,
+            _ => false,
         };
         let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
         if let Some(((path, (what, verb)), xdp)) = path.zip(systems.find(is_xdp)) {
@@ -280,7 +290,7 @@ impl Checker<'_> {
             Means::Serve(serve) => serve.protocol == Protocol::Aoe,
             Means::Rival(rival) => rival.program.protocol() == Protocol::Aoe,
             Means::Target(target) => target.uri.starts_with("aoe:"),
-            Means::Disk { .. } => false,
+            Means::Disk { .. } | Means::Folder(_) => false,
         };
         let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
         if let Some((path, aoe)) = path.zip(systems.find(is_aoe)) {
@@ -403,6 +413,9 @@ fn differs(subject: &System, reference: &System, loads: &[Load]) -> Option<Strin
         return Some(format!(
             "what {durable:?} has flushed is durable, and of {other:?} it is not"
         ));
+    }
+    if let Some(differs) = client_differs(subject, reference, loads) {
+        return Some(differs);
     }
     let is_whole = loads.iter().any(|load| load.size.is_none());
     let sizes = subject.bytes.zip(reference.bytes).filter(|(one, other)| is_whole && one != other);

@@ -70,6 +70,10 @@ table! {
         rival "rival": LowRival = "a table such as { program = \"tgt\", disk = \"ram:512MiB\" }",
         /// Any other target, by its own commands.
         target "target": LowTarget = "a table such as { start = [\"tgtd\"], uri = \"iscsi://...\" }",
+        /// A folder of this machine, in which each trial has a file of its own.
+        folder "folder": String = "a folder in quotes, such as \"/mnt/x\"",
+        /// Who works on that file: bench or fio.
+        client "client": String = "bench or fio",
         /// What holds its blocks, where the lab cannot know: ram, file, device or null.
         backing "backing": String = "ram, file, device or null",
         /// Whether what it has flushed survives a loss of power, where the lab cannot know.
@@ -168,9 +172,9 @@ table! {
         sync "sync": Many<bool> = YES_OR_NO,
         /// After how many writes a job flushes.
         fsync "fsync": Many<Scalar> = "a whole number, or a list of them",
-        /// Memory of the client's control group; of cells with a file system.
-        client_memory "client-memory": Many<Scalar> = "a size such as \"256MiB\"",
-        /// Whether the client's page cache is used; of cells with a file system.
+        /// Memory of the client's control group; of cells with a folder.
+        client_memory "client-memory": Many<Scalar> = "a size such as \"256MiB\", or a list of them",
+        /// Whether the client's page cache is used; of cells with a folder.
         cache "cache": Many<bool> = YES_OR_NO,
     }
 }

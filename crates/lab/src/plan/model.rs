@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use contract::Poll;
 
 use super::measure::Measure;
+use crate::mistake::Span;
 use crate::statistics::Plan;
 use crate::words::Pattern;
 
@@ -37,6 +38,8 @@ pub struct Experiment {
     pub paths: Vec<Path>,
     pub groups: Vec<Group>,
     pub pictures: Vec<Picture>,
+    /// Where the plan bounds the memory of a client first, for a machine that cannot.
+    pub client_memory: Option<Span>,
 }
 
 /// What is measured.
@@ -63,13 +66,33 @@ pub enum Means {
     Rival(Rival),
     /// Commands start it at the far end of a path.
     Target(Target),
+    /// The client works on a file that the lab makes in a folder of the near end.
+    Folder(Folder),
 }
 
 impl Means {
     /// Whether it is reached over a path of the plan.
     pub fn needs_path(&self) -> bool {
-        !matches!(self, Means::Disk { .. })
+        !matches!(self, Means::Disk { .. } | Means::Folder(_))
     }
+
+    /// The folder, of one that is.
+    pub fn folder(&self) -> Option<&Folder> {
+        match self {
+            Means::Folder(folder) => Some(folder),
+            _ => None,
+        }
+    }
+}
+
+/// A folder in which each trial has a file, and who works on that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Folder {
+    /// Absolute.
+    pub path: String,
+    pub client: Client,
+    /// Where the plan names it, for what is wrong with it on a machine.
+    pub span: Span,
 }
 
 /// A Plateway that the lab starts. What is absent is its default.
@@ -106,6 +129,16 @@ macro_rules! words {
             }
         }
     };
+}
+
+words! {
+    /// Who works on the file of a folder.
+    Client {
+        /// `plateway bench`.
+        Bench = "bench",
+        /// Debian's `fio`.
+        Fio = "fio",
+    }
 }
 
 words! {
@@ -319,6 +352,10 @@ pub struct Load {
     pub sync: bool,
     /// After how many writes a job flushes.
     pub fsync: Option<u32>,
+    /// Whether the client works through its page cache; of a folder.
+    pub cache: bool,
+    /// Bytes of memory that the client may have, its page cache among them; of a folder.
+    pub client_memory: Option<u64>,
 }
 
 /// When requests leave.
@@ -392,8 +429,11 @@ impl Experiment {
     /// How long a window of a cell is: what the plan says, or by what is below, 60 s of files and
     /// devices and 1 s of memory and networks.
     pub fn window_of(&self, cell: &Cell) -> Duration {
-        let usual = match self.systems[cell.system].backing {
+        let system = &self.systems[cell.system];
+        let usual = match system.backing {
             Some(Backing::File | Backing::Device) => WINDOW_DEVICE,
+            // Of most file systems.
+            None if system.means.folder().is_some() => WINDOW_DEVICE,
             Some(Backing::Null | Backing::Ram) | None => WINDOW_MEMORY,
         };
         self.window.unwrap_or(usual)

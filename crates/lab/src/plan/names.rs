@@ -28,8 +28,15 @@ impl fmt::Display for Load {
             f.write_str(", sync")?;
         }
         match self.fsync {
-            Some(1) => f.write_str(", a flush after each write"),
-            Some(writes) => write!(f, ", a flush every {writes} writes"),
+            Some(1) => f.write_str(", a flush after each write")?,
+            Some(writes) => write!(f, ", a flush every {writes} writes")?,
+            None => {}
+        }
+        if self.cache {
+            f.write_str(", through the page cache")?;
+        }
+        match self.client_memory {
+            Some(bytes) => write!(f, ", client memory {}", Bytes(bytes)),
             None => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ use super::words;
 use crate::mistake::{Mistake, Span};
 
 /// Keys that say how a system comes to be there.
-const WAYS: [&str; 4] = ["disk", "serve", "rival", "target"];
+const WAYS: [&str; 5] = ["disk", "serve", "rival", "target", "folder"];
 
 /// What a URI says of what holds its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -90,24 +90,29 @@ impl Checker<'_> {
             ("serve", low.serve.as_ref().map(Spanned::span)),
             ("rival", low.rival.as_ref().map(Spanned::span)),
             ("target", low.target.as_ref().map(Spanned::span)),
+            ("folder", low.folder.as_ref().map(Spanned::span)),
         ];
         let mut said = ways.into_iter().filter_map(|(key, span)| Some((key, span?)));
         let (first, second) = (said.next(), said.next());
         match (first, second) {
             (None, _) if !low.refused.iter().any(|key| WAYS.contains(key)) => {
-                let message = "this [[system]] has none of disk, serve, rival and target";
+                let message = "this [[system]] has none of disk, serve, rival, target and folder";
                 let help = "add disk = \"ram:512MiB\" or serve = { protocol = \"nvme\", disk = \"ram:512MiB\" }";
                 self.push(Mistake::new(low.span.clone(), message).help(help));
                 return None;
             }
             (Some((first, span)), Some((second, other))) => {
                 let message = format!(
-                    "{second}: expected one of disk, serve, rival and target in a [[system]], seen {first} as well"
+                    "{second}: expected one of disk, serve, rival, target and folder in a [[system]], seen {first} as well"
                 );
                 self.push(Mistake::new(other, message).first(&span).help("leave out one of them"));
                 return None;
             }
             _ => {}
+        }
+        if let Some(client) = low.client.as_ref().filter(|_| low.folder.is_none()) {
+            let message = "client: expected a folder beside it, on whose file it works, seen none";
+            self.push(Mistake::new(client.span(), message).help("leave it out"));
         }
         if let Some(disk) = &low.disk {
             let below = self.uri(disk, "disk")?;
@@ -118,6 +123,11 @@ impl Checker<'_> {
         }
         if let Some(rival) = &low.rival {
             return self.rival(rival.get_ref()).map(|(rival, below)| (Means::Rival(rival), below));
+        }
+        if let Some(folder) = &low.folder {
+            // What is mounted there is seen by whoever runs the plan.
+            let folder = self.folder(folder, &low.client)?;
+            return Some((Means::Folder(folder), Below::default()));
         }
         let target = self.target(low.target.as_ref()?.get_ref())?;
         // Whatever its URI says is how it is reached.

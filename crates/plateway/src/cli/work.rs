@@ -73,6 +73,9 @@ pub(crate) struct BenchArgs {
     /// Write every block first, so that none is read that never was
     #[arg(long, conflicts_with = "verify")]
     pub(crate) fill: bool,
+    /// Reach the file or device through the page cache of this machine, also where it can be passed by
+    #[arg(long)]
+    pub(crate) cached: bool,
     /// Each write is durable when it is completed (FUA)
     #[arg(long)]
     pub(crate) sync: bool,

@@ -136,6 +136,7 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
         disks: &[(disk, !args.rw.writes() && !args.fill)],
         state: None,
         config: args.config.as_deref(),
+        cached: args.cached,
         shards,
         in_flight,
     })

@@ -80,8 +80,14 @@ pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
     let wanted = if args.resume { destination.as_it_is() } else { destination.clone() };
     let disks = [(source.clone(), true), (wanted, false)];
     let in_flight = 2 * u64::from(args.iodepth) * args.bs.max(4096);
-    let opening =
-        Opening { disks: &disks, config: config.as_deref(), state: None, shards: 1, in_flight };
+    let opening = Opening {
+        disks: &disks,
+        config: config.as_deref(),
+        cached: false,
+        state: None,
+        shards: 1,
+        in_flight,
+    };
     let mut session = Session::open(&opening)?;
     let begun = begin(&mut session, args, names, looks, journal, &records);
     let Begun { source, destination, from, keeper, interrupted } = match begun {

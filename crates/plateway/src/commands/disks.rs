@@ -49,6 +49,7 @@ fn wipe(disk: &DiskConfig, state: &Path, yes: bool) -> miette::Result<String> {
     let opening = Opening {
         disks: &[(uri.as_it_is(), !yes)],
         config: None,
+        cached: false,
         state: Some(state),
         shards: 1,
         in_flight: LABEL_AREA,

@@ -3,13 +3,14 @@
 //! What a plan says, in which order trials run and what they say in the end is `lab`'s, which is
 //! pure; what touches the machine is `testbed`'s. Here both meet: a plan is checked, also against
 //! this machine, its trials are run, each by a process of its own ([`trial`], over a [`road`], with the
-//! far end in [`far`]), and what came of it is printed and kept ([`picture`]). What it says of the road
+//! far end in [`far`], or on a file in a [`folder`]), and what came of it is printed and kept ([`picture`]). What it says of the road
 //! to take is told by [`recommend`], and whether runs of it change by [`watch`]. Nothing is touched before the
 //! whole plan was found to be possible. Exit codes: 1 a mistake, or trials that failed; 130 an
 //! interruption, after which what was measured is told all the same.
 
 mod agent;
 mod far;
+mod folder;
 mod machine;
 mod page;
 mod picture;
@@ -24,7 +25,7 @@ mod watch;
 mod way;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -150,7 +151,7 @@ impl Ready {
                 (Ends { near, far, are_machines: true }, Some(RefCell::new(agent)))
             }
         };
-        let abilities = machine::check(&experiment, &ends, agent.as_ref(), file)?;
+        let abilities = machine::check(&experiment, &ends, agent.as_ref(), (file, &text))?;
         Ok(Ready { text, experiment, ends, abilities, agent })
     }
 }
@@ -201,7 +202,8 @@ fn carry_out(
     let ours = RefCell::new(BTreeSet::new());
     let abilities = abilities.as_ref();
     let home = home.path();
-    let lab = Lab { experiment, ends, abilities, agent, home, interrupt, idle, ours };
+    let mounted = RefCell::new(BTreeMap::new());
+    let lab = Lab { experiment, ends, abilities, agent, home, interrupt, idle, ours, mounted };
     // Its date is when this began.
     let environment = environment("as each trial says".to_owned());
     let (results, trials) = run_trials(&lab);

@@ -48,6 +48,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) disks: &'a [(DiskUri, bool)],
     /// The configuration that names volumes.
     pub(crate) config: Option<&'a Path>,
+    /// Whether files and devices are reached through the page cache.
+    pub(crate) cached: bool,
     /// Where identities are stored; without it where those of this user are.
     pub(crate) state: Option<&'a Path>,
     /// Threads to carry the work.
@@ -224,7 +226,8 @@ fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiAr
         let (disk, volume) = (format!("{uri}{place}"), format!("{uri}{place}"));
         let (name, uri) = (disk.clone(), uri.clone());
         let plain = DiskConfig::plain(name, uri);
-        args.disks.push(DiskConfig { required: true, read_only, ..plain });
+        let cached = opening.cached;
+        args.disks.push(DiskConfig { required: true, read_only, cached, ..plain });
         args.volumes.push(VolumeConfig {
             name: volume.clone(),
             layout: Layout::Single { disk },

@@ -42,6 +42,8 @@ pub(crate) struct DiskConfig {
     pub(crate) poll: Poll,
     /// Whether nobody writes to it: what `bench` reads, and what `copy` copies.
     pub(crate) read_only: bool,
+    /// Whether a file or device is reached through the page cache in any case: what `bench --cached` asks.
+    pub(crate) cached: bool,
 }
 
 /// What a disk is called in steps.
@@ -139,7 +141,7 @@ impl Configured for DiskConfig {
 impl DiskConfig {
     /// A disk of which nothing is said but its name and where its blocks are.
     pub(crate) fn plain(name: String, uri: DiskUri) -> Self {
-        Self { name, uri, required: false, poll: Poll::default(), read_only: false }
+        Self { name, uri, required: false, poll: Poll::default(), read_only: false, cached: false }
     }
 
     /// The pseudowire of this process behind which it is.
@@ -241,7 +243,7 @@ impl Resolver<'_> {
                 self.push(Mistake::error(written.span(), message).help("leave it out"));
             }
             let poll = poll.unwrap_or(usual);
-            disks.push(DiskConfig { name, uri, required, poll, read_only: false });
+            disks.push(DiskConfig { required, poll, ..DiskConfig::plain(name, uri) });
             spans.push(written.span());
         }
         disks

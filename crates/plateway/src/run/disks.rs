@@ -388,8 +388,17 @@ impl Running {
         let fresh = matches!(sight.content, Content::Unmade);
         let backing = if fresh { identity::backing(&config.uri) } else { sight.backing };
         let rights = if config.read_only { Rights::Read } else { Rights::Write };
-        let disk = Disk::open_for(rights, &open::spec_of(config)?, &self.arena)
+        let mut disk = Disk::open_for(rights, &open::spec_of(config)?, &self.arena)
             .map_err(|error| open::refused(config, &error))?;
+        if config.cached {
+            disk.through_page_cache().map_err(|error| {
+                // Unrecorded: the flags of a file that is open can be set.
+                RunError::new(format!(
+                    "disk {}: its page cache cannot be used: {error}",
+                    config.name
+                ))
+            })?;
+        }
         if sight.touches > 0 {
             touch::touch(config, &disk)?;
         }

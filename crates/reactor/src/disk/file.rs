@@ -290,6 +290,15 @@ impl FileDisk {
         self.flushes.as_fd()
     }
 
+    /// Goes through the page cache from here on, whatever its file system could do: before anything was
+    /// asked of it, since access is of one kind.
+    pub(super) fn through_page_cache(&mut self) -> Result<(), Errno> {
+        let flags = rustix::fs::fcntl_getfl(&self.fd)?;
+        rustix::fs::fcntl_setfl(&self.fd, flags - OFlags::DIRECT)?;
+        self.access = Access::Cached;
+        Ok(())
+    }
+
     pub(super) fn is_direct(&self) -> bool {
         self.access == Access::Direct
     }

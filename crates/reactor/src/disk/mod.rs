@@ -193,6 +193,18 @@ impl Disk {
         Ok(Disk { backing, instruments })
     }
 
+    /// Has it go through the page cache, whatever its file system could do; of a file or device that
+    /// nobody has asked anything yet. Others have no page cache.
+    pub fn through_page_cache(&mut self) -> std::io::Result<()> {
+        match &mut self.backing {
+            Backing::File(file) => {
+                let file = Arc::get_mut(file).expect("who opens a disk has it alone");
+                file.through_page_cache().map_err(Into::into)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Takes and touches the memory of a new disk in memory, so that no first write pays for it and
     /// all of it lies in order; asks after each piece, with the bytes that are done, whether to go
     /// on. Returns whether all is done. Of another disk there is nothing to do.

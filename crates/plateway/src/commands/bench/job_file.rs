@@ -125,6 +125,7 @@ fn open(args: &BenchArgs, file: &JobFile) -> miette::Result<Session> {
         disks: &[(disk, !writes)],
         state: None,
         config: args.config.as_deref(),
+        cached: args.cached,
         shards,
         in_flight: measured.max(filled),
     })

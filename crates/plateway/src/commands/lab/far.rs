@@ -75,7 +75,9 @@ pub(super) fn start(
         }
         Means::Rival(rival) => foreign(rival.program.word(), rival::commands(rival, place, home)?),
         Means::Target(target) => foreign(&target.start[0], rival::Commands::of(target)),
-        Means::Disk { .. } => Err(miette::miette!("{}: a disk is not started", system.name)),
+        Means::Disk { .. } | Means::Folder(_) => {
+            Err(miette::miette!("{}: it is not started", system.name))
+        }
     }
 }
 
@@ -86,6 +88,7 @@ pub(super) fn uri(means: &Means, address: IpAddr, near_interface: &str) -> Strin
         Means::Serve(serve) => serve_uri(serve, address, near_interface),
         Means::Rival(rival) => rival::uri(rival, address, near_interface),
         Means::Target(Target { uri, .. }) | Means::Disk { uri } => uri.clone(),
+        Means::Folder(folder) => folder.path.clone(),
     }
 }
 

@@ -6,14 +6,14 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use lab::plan::{Experiment, Group, Means, Measure, PathKind, System};
+use lab::plan::{Experiment, Group, Means, Measure, Mistakes, PathKind, System};
 use testbed::{Abilities, Namespace, needs};
 
 use super::Ends;
 use super::agent::{Agent, Request};
 use super::far::PREFIX;
 use super::seen::Idle;
-use super::{rival, road};
+use super::{folder, rival, road};
 use crate::config::uri::{DiskUri, check_interface};
 
 /// An error unless all of a plan can be run here; what its paths can do here, if it has some.
@@ -21,7 +21,7 @@ pub(super) fn check(
     experiment: &Experiment,
     ends: &Ends,
     agent: Option<&RefCell<Agent>>,
-    file: &Path,
+    (file, text): (&Path, &str),
 ) -> miette::Result<Option<Abilities>> {
     let (mut lines, abilities) = networks(experiment);
     for path in &experiment.paths {
@@ -36,6 +36,11 @@ pub(super) fn check(
         lines.extend(agent.borrow_mut().ask::<Vec<String>>(&Request::Check)?);
     }
     lines.extend(cells(experiment, ends));
+    let mistakes = folder::mistakes(experiment);
+    if !mistakes.is_empty() {
+        let mistakes = Mistakes::new(&file.display().to_string(), text, mistakes);
+        lines.extend(mistakes.lines());
+    }
     match lines.as_slice() {
         [] => Ok(abilities),
         lines => Err(miette::miette!(
@@ -217,6 +222,8 @@ pub(super) fn systems<'p>(systems: impl Iterator<Item = &'p System>, ends: &Ends
         };
         match &system.means {
             Means::Disk { uri } => disk(uri),
+            // What is wrong with it is told at its line of the plan.
+            Means::Folder(_) => {}
             Means::Serve(serve) => {
                 disk(&serve.disk);
                 let shards = usize::from(serve.shards.unwrap_or(1));

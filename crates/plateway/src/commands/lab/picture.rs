@@ -210,7 +210,17 @@ impl Line {
 
 /// What each cell did, and what is said of it.
 pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told]) -> String {
-    let heads = ["", "IOPS", "MB/s", "p50", "p99", "CPU near", "CPU far", "B/op on the wire"];
+    let heads = [
+        "",
+        "IOPS",
+        "MB/s",
+        "p50",
+        "p99",
+        "CPU near",
+        "CPU far",
+        "B/op on the wire",
+        "B/op of storage",
+    ];
     let mut table = crate::control::table(&heads);
     let counted = counted(trials, |told| Ran {
         cell: &told.cell,
@@ -242,6 +252,8 @@ pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told])
             micros(seen(|seen| seen.near.as_ref()?.cpu_us_per_op)),
             micros(seen(|seen| seen.far.as_ref()?.cpu_us_per_op)),
             seen(|seen| seen.wire_bytes_per_op).map(|bytes| format!("{bytes:.0}")),
+            seen(|seen| Some(seen.storage_read_per_op? + seen.storage_written_per_op?))
+                .map(|bytes| format!("{bytes:.0}")),
         ];
         table.add_row(row.map(|text| text.unwrap_or_else(|| "-".to_owned())));
     }
@@ -249,7 +261,7 @@ pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told])
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut text = format!(
-        "\n{table}\n\nMedians of the rounds that count; of a picture's cell what its trial came to. CPU is for each operation.\n"
+        "\n{table}\n\nMedians of the rounds that count; of a picture's cell what its trial came to. CPU is for each operation; of storage is what the client had read from it and written to it.\n"
     );
     let _ = writeln!(text, "\n{results}");
     for ((cell, note), (count, all)) in notes(trials) {

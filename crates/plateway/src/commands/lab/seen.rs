@@ -16,10 +16,11 @@ use lab::plan::{Backing, Cell, Measure, Measures, TrialOutcome};
 use lab::statistics::steady::{STEAL_MAX, WINDOWS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use testbed::{Counters, CpuLook};
+use testbed::{Counters, CpuLook, StorageBytes};
 
 use super::Ends;
 use super::agent::{Agent, Looked, Request, unix_now};
+use super::folder::FileSystem;
 use super::road;
 use super::served::Served;
 use super::trial::{Lab, tell};
@@ -54,6 +55,18 @@ pub(super) struct Seen {
     /// Of the frames that came to both ends, how many the path lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lost_share: Option<f64>,
+    /// What the client had read from storage and written to it, an operation; of a client that works
+    /// on what is of its own machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) storage_read_per_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) storage_written_per_op: Option<f64>,
+    /// Of a folder: what is mounted there ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) file_system: Option<FileSystem>,
+    /// ... and how many bytes of its file the page cache held when the load was over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) page_cache_bytes: Option<u64>,
     /// What `plateway serve` said of itself, where the lab started one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) served: Option<Served>,
@@ -144,6 +157,8 @@ pub(super) struct Look {
     core: Option<Counters>,
     /// What an agent saw, where there is one.
     far: Option<Looked>,
+    /// What the load had of storage, where it goes no way.
+    storage: Option<StorageBytes>,
 }
 
 impl Lab<'_> {
@@ -176,6 +191,7 @@ impl Lab<'_> {
         if let Some((from, to, ops)) = windows.between_looks(looks) {
             self.see_cpus(&mut seen, (from, to, ops), way)?;
             seen.count_frames(from, to, ops);
+            seen.count_storage(from, to, ops);
             if let (Some(mtu), Some(grown)) = (way.and_then(Way::mean_at_most), grown(from, to)) {
                 refuse_long_frames(mtu, &grown)?;
             }
@@ -252,6 +268,13 @@ impl Lab<'_> {
 impl Seen {
     fn ends(&self) -> impl Iterator<Item = &End> {
         [&self.near, &self.far].into_iter().flatten()
+    }
+
+    /// What the load had of storage between two looks.
+    fn count_storage(&mut self, from: &Look, to: &Look, ops: f64) {
+        let storage = from.storage.zip(to.storage).map(|(before, after)| after.since(&before));
+        self.storage_read_per_op = storage.map(|storage| storage.read as f64 / ops);
+        self.storage_written_per_op = storage.map(|storage| storage.written as f64 / ops);
     }
 
     /// What the interfaces counted between two looks.
@@ -360,7 +383,15 @@ impl<'a> Looks<'a> {
             Some(way) => (way.counters(pid), way.core_counters(), way.look()?),
             None => (None, None, None),
         };
-        Ok(Look { at: unix_now(), cpu: CpuLook::now().map_err(tell)?, counters, core, far })
+        let storage = if self.way.is_none() { StorageBytes::of(pid) } else { None };
+        Ok(Look {
+            at: unix_now(),
+            cpu: CpuLook::now().map_err(tell)?,
+            counters,
+            core,
+            far,
+            storage,
+        })
     }
 }
 

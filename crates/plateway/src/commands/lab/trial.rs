@@ -8,7 +8,8 @@
 //! nothing says why.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use testbed::{Abilities, load, process};
 use super::Ends;
 use super::agent::Agent;
 use super::far;
+use super::folder::FileSystem;
 use super::seen::{Idle, Looks, Seen};
 use super::way::{Started, Way};
 use crate::commands::session::Interrupt;
@@ -44,6 +46,8 @@ pub(super) struct Lab<'a> {
     pub(super) idle: Idle,
     /// Disks whose data are ours, as the plan names them: several systems may be over one.
     pub(super) ours: RefCell<BTreeSet<String>>,
+    /// What is mounted at folders of the plan, as it was when they were first worked in.
+    pub(super) mounted: RefCell<BTreeMap<String, FileSystem>>,
 }
 
 impl Lab<'_> {
@@ -60,6 +64,11 @@ impl Lab<'_> {
         let home = self.home.join(format!("trial-{number}"));
         std::fs::create_dir_all(&home)
             .map_err(|error| miette::miette!("cannot make {}: {error}", home.display()))?;
+        if let Some(folder) = system.means.folder() {
+            let done = self.run_in_folder(cell, folder, &home);
+            let _ = std::fs::remove_dir_all(&home);
+            return done;
+        }
         let way = cell.path.map(|at| Way::take(self, at, &home));
         let mut way = way.transpose()?;
         // What runs at the far end runs until the trial is over.
@@ -71,7 +80,7 @@ impl Lab<'_> {
                 let says_nothing = match means {
                     Means::Target(target) => target.ready.is_none(),
                     Means::Rival(rival) => rival.program == Program::Vblade,
-                    Means::Serve(_) | Means::Disk { .. } => false,
+                    Means::Serve(_) | Means::Disk { .. } | Means::Folder(_) => false,
                 };
                 if says_nothing {
                     self.try_until_there(cell, &mut started, way)?;
@@ -143,6 +152,12 @@ impl Lab<'_> {
         Ok(done)
     }
 
+    /// How long a load may take at most, with its warm-up and a time to come and go.
+    pub(super) fn load_max(&self, cell: &Cell) -> Duration {
+        let windows = self.experiment.window_of(cell) * (WINDOWS_MAX as u32 + 1);
+        self.experiment.warm_up + windows + SLACK
+    }
+
     /// What holds the blocks of a cell, as the plan names it.
     fn disk(&self, cell: &Cell) -> &str {
         match &self.experiment.systems[cell.system].means {
@@ -150,6 +165,7 @@ impl Lab<'_> {
             Means::Serve(serve) => &serve.disk,
             Means::Rival(rival) => &rival.disk,
             Means::Target(target) => &target.uri,
+            Means::Folder(folder) => &folder.path,
         }
     }
 
@@ -165,7 +181,7 @@ impl Lab<'_> {
     }
 
     /// Runs a bench to its end; what it printed.
-    fn finish(
+    pub(super) fn finish(
         &self,
         command: Command,
         limit: Duration,
@@ -177,7 +193,7 @@ impl Lab<'_> {
         })
         .map_err(tell)?;
         if !ended.status.success() {
-            return Err(miette::miette!("{}", complaint(&ended.errors)));
+            return Err(miette::miette!("{}", complaint(&ended)));
         }
         serde_json::from_str(&ended.printed)
             .map_err(|error| miette::miette!("bench printed no JSON: {error}"))
@@ -190,15 +206,25 @@ impl Lab<'_> {
         way: Option<&Way<'_>>,
         fills: bool,
     ) -> miette::Result<(TrialOutcome, Seen)> {
-        let window = self.experiment.window_of(cell);
         let mut command = self.bench(cell, uri, way)?;
         if fills {
             command.arg("--fill");
         }
+        self.load(cell, command, way)
+    }
+
+    /// Has a bench load what it was told, and judges what it did.
+    pub(super) fn load(
+        &self,
+        cell: &Cell,
+        mut command: Command,
+        way: Option<&Way<'_>>,
+    ) -> miette::Result<(TrialOutcome, Seen)> {
+        let window = self.experiment.window_of(cell);
         command.args(["--steady", &format!("{}ms", window.as_millis())]);
         command.args(["--warmup", &format!("{}ms", self.experiment.warm_up.as_millis())]);
         asked(&mut command, &cell.load);
-        let limit = self.experiment.warm_up + window * (WINDOWS_MAX as u32 + 1) + SLACK;
+        let limit = self.load_max(cell);
         // Twice a window: of the last five, nine tenths lie between two looks at least.
         let mut looks = Looks::new(window / 2, way);
         let said = self.finish(command, limit, |pid, spent| looks.look(pid, spent))?;
@@ -206,21 +232,37 @@ impl Lab<'_> {
     }
 }
 
-/// What a command of ours complained of, in a line: what stands behind `Error:`, with its help.
-fn complaint(errors: &str) -> String {
+/// What a command of ours complained of, in a line: what stands behind `Error:`, with its help; of one
+/// that was killed, that it was.
+pub(super) fn complaint(ended: &load::Ended) -> String {
+    let errors = &ended.errors;
     let begin = errors.find("Error:").map_or(0, |at| at + "Error:".len());
     let words = errors[begin..].split_whitespace();
     // A mark, and lines that lead to causes, are for terminals.
     let words: Vec<&str> = words.filter(|word| word.chars().any(|c| c.is_ascii())).collect();
     match words.as_slice() {
-        [] => "it ended without a word".to_owned(),
+        [] => match ended.status.signal() {
+            Some(signal) => format!("it was killed by signal {signal}"),
+            None => "it ended without a word".to_owned(),
+        },
         words => words.join(" "),
     }
 }
 
 /// The load, as `bench` is asked for it.
 fn asked(command: &mut Command, load: &plan::Load) {
-    let plan::Load { block_bytes, pattern, pace, jobs, size, sync, fsync } = load;
+    // How a client comes to its file is not the load's.
+    let plan::Load {
+        block_bytes,
+        pattern,
+        pace,
+        jobs,
+        size,
+        sync,
+        fsync,
+        cache: _,
+        client_memory: _,
+    } = load;
     command.args(["--bs", &block_bytes.to_string(), "--rw", &pattern.to_string()]);
     command.args(["--numjobs", &jobs.to_string()]);
     match pace {
@@ -249,13 +291,22 @@ pub(super) fn tell(error: testbed::Error) -> miette::Report {
 
 #[cfg(test)]
 mod tests {
+    use std::process::ExitStatus;
+
     use super::*;
 
     #[test]
     fn a_complaint_is_a_line_with_its_help() {
+        let said = |errors: &str| {
+            let (status, printed) = (ExitStatus::from_raw(256), String::new());
+            complaint(&load::Ended { status, printed, errors: errors.to_owned() })
+        };
         let errors = "plateway: disk null: connected\nError:   × file:a holds data: expected zeros\n  │ seen 1\n  help: say so\n\n";
-        assert_eq!(complaint(errors), "file:a holds data: expected zeros seen 1 help: say so");
-        assert_eq!(complaint("killed\n"), "killed");
-        assert_eq!(complaint(" \n"), "it ended without a word");
+        assert_eq!(said(errors), "file:a holds data: expected zeros seen 1 help: say so");
+        assert_eq!(said("killed\n"), "killed");
+        assert_eq!(said(" \n"), "it ended without a word");
+        let (status, printed, errors) = (ExitStatus::from_raw(9), String::new(), String::new());
+        let killed = load::Ended { status, printed, errors };
+        assert_eq!(complaint(&killed), "it was killed by signal 9");
     }
 }

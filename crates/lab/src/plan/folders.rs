@@ -1,0 +1,146 @@
+//! Folders of a plan: a system that is one, what of a load only its cells have, and what its clients
+//! cannot do.
+//!
+//! A folder is of the near end alone. What is mounted there is seen by whoever runs the plan; here it
+//! is a path, and what holds its blocks is said by the plan. Units: bytes. Errors: the mistakes of a
+//! plan, each at its place.
+
+use toml::Spanned;
+
+use super::axes::{SIZE_MAX, Written, pick};
+use super::check::{Checker, Table};
+use super::low::LowLoad;
+use super::model::{Client, Folder, Load, Pace, System};
+use super::reader::Low;
+use super::words;
+use crate::mistake::Mistake;
+
+/// What a client without a limit of its own starts with.
+const MEMORY_MIN: u64 = 16 << 20;
+
+/// The values of `cache` and of `client-memory`; `None` if one is wrong, `Some(None)` if there are none.
+type OfFolders = (Option<Option<Vec<bool>>>, Option<Option<Vec<Option<u64>>>>);
+
+impl Checker<'_> {
+    /// The folder of a system, and who works in it.
+    pub(super) fn folder(
+        &mut self,
+        written: &Spanned<String>,
+        client: &Low<String>,
+    ) -> Option<Folder> {
+        let client = match client {
+            Some(word) => self.word(word, "client", Client::WORDS)?,
+            None => Client::Bench,
+        };
+        let path = written.get_ref();
+        if !path.starts_with('/') || path.contains('\0') {
+            let message =
+                format!("folder: expected a path from / on, such as \"/mnt/x\", seen {path:?}");
+            self.push(Mistake::new(written.span(), message));
+            return None;
+        }
+        Some(Folder { path: path.clone(), client, span: written.span() })
+    }
+
+    /// Whether one of these systems is a folder, or may be one.
+    pub(super) fn has_folder(&self, mut systems: impl Iterator<Item = usize>) -> bool {
+        systems.any(|at| {
+            let system = self.systems[at].thing.as_ref();
+            system.is_none_or(|system| system.means.folder().is_some())
+        })
+    }
+
+    /// What a load has for the cells of folders: refused where a table has none, and not taken from
+    /// `[load]` there.
+    pub(super) fn of_folders(
+        &mut self,
+        own: &LowLoad,
+        usual: &LowLoad,
+        has_folder: bool,
+    ) -> OfFolders {
+        if !has_folder {
+            for Written { key, span, .. } in own.written() {
+                if ["client-memory", "cache"].contains(&key) {
+                    let message =
+                        format!("{key}: expected a system with a folder, seen disks alone");
+                    let help = "leave it out: disks have no page cache";
+                    self.push(Mistake::new(span, message).help(help));
+                }
+            }
+            return (Some(None), Some(None));
+        }
+        let caches = self.distinct(pick(&own.cache, &usual.cache), "cache", |cache| Some(*cache));
+        let memories =
+            self.axis(pick(&own.client_memory, &usual.client_memory), "client-memory", |text| {
+                words::size(text, MEMORY_MIN..=SIZE_MAX).map(Some)
+            });
+        (caches, memories)
+    }
+
+    /// Refuses loads of a table's folders that have no size, or that their client cannot do.
+    pub(super) fn worked_on(
+        &mut self,
+        systems: &[usize],
+        loads: &[Load],
+        table: &Table<'_>,
+        own: &LowLoad,
+        usual: &LowLoad,
+    ) {
+        let folders = systems.iter().filter_map(|at| {
+            let system = self.systems[*at].thing.as_ref()?;
+            Some((system.name.clone(), system.means.folder()?.client))
+        });
+        let folders: Vec<(String, Client)> = folders.collect();
+        let Some((name, _)) = folders.first() else { return };
+        if let Some(written) = pick(&own.client_memory, &usual.client_memory) {
+            self.client_memory.get_or_insert(written.span());
+        }
+        if loads.iter().any(|load| load.size.is_none()) {
+            let message = format!(
+                "{} has no size, as large as which the file in {name:?} is made",
+                table.title
+            );
+            self.push(Mistake::new(table.span.clone(), message).help("add size = \"1GiB\""));
+        }
+        let Some((name, _)) = folders.iter().find(|(_, client)| *client == Client::Fio) else {
+            return;
+        };
+        let is_open = loads.iter().any(|load| matches!(load.pace, Pace::Open { .. }));
+        if let Some(rate) = pick(&own.rate, &usual.rate).filter(|_| is_open) {
+            let message = format!(
+                "rate: expected a depth with {name:?}, since its client is fio, which is asked for closed loops alone, seen a rate"
+            );
+            let help = "depth = 32 in place of it, or client = \"bench\"";
+            self.push(Mistake::new(rate.span(), message).help(help));
+        }
+        let trims = loads.iter().any(|load| load.pattern.trims());
+        if let Some(pattern) = pick(&own.pattern, &usual.pattern).filter(|_| trims) {
+            let message = format!(
+                "pattern: expected reads and writes with {name:?}, since its client is fio, which trims devices alone, seen trims"
+            );
+            self.push(Mistake::new(pattern.span(), message).help("client = \"bench\""));
+        }
+    }
+}
+
+/// In what the clients of two systems differ that are no folders both.
+pub(super) fn client_differs(
+    subject: &System,
+    reference: &System,
+    loads: &[Load],
+) -> Option<String> {
+    let (folder, other) = match (subject.means.folder(), reference.means.folder()) {
+        (Some(_), None) => (&subject.name, &reference.name),
+        (None, Some(_)) => (&reference.name, &subject.name),
+        _ => return None,
+    };
+    if loads.iter().any(|load| load.cache) {
+        return Some(format!(
+            "the client of {folder:?} works through its page cache, and that of {other:?} has none (cache = false)"
+        ));
+    }
+    let is_bounded = loads.iter().any(|load| load.client_memory.is_some());
+    is_bounded.then(|| {
+        format!("the memory of the client of {folder:?} is bounded, and that of {other:?} is not")
+    })
+}

@@ -1,0 +1,297 @@
+//! A trial on a file that the lab makes in a folder: what of the folder cannot be had, and how a client
+//! works in it.
+//!
+//! ```text
+//!   file made -> every block written -> synced, and out of the page cache -> client -> file removed
+//! ```
+//! The file is of the load's size, and its blocks are written by a client of its own, so that the one that
+//! is measured begins with a page cache that holds nothing of it, and with memory of its own where the
+//! plan bounds that. What is mounted there stays the same, or a trial fails, and so it does where the page
+//! cache was used in a cell that is to pass it by. What the folder and the machine cannot do is told at the
+//! plan's line before the first trial. Units: bytes. Errors: mistakes of the plan, and why a trial measured
+//! nothing.
+
+use std::path::Path;
+use std::process::Command;
+
+use lab::plan::{Cell, Client, Experiment, Folder, Mistake, System, TrialOutcome};
+use serde::Serialize;
+use testbed::{Group, Mount, Mounts, Scratch, group, needs, process, scratch};
+
+use super::far::PREFIX;
+use super::list;
+use super::seen::Seen;
+use super::trial::{Lab, tell};
+use crate::config::uri::DiskUri;
+
+/// File systems in memory: their pages are the page cache, whatever a client asks for.
+const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+/// How many names of what is in the way are told.
+const NAMES_MAX: usize = 3;
+
+/// What is mounted at a folder, as `findmnt` has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct FileSystem {
+    /// Such as `ext4`.
+    #[serde(rename = "type")]
+    kind: String,
+    source: String,
+    options: String,
+}
+
+impl FileSystem {
+    fn of(Mount { kind, source, options, .. }: &Mount) -> FileSystem {
+        FileSystem { kind: kind.clone(), source: source.clone(), options: options.clone() }
+    }
+
+    fn at(folder: &Path) -> miette::Result<FileSystem> {
+        let mounts = Mounts::now().map_err(tell)?;
+        Ok(FileSystem::of(mounts.of(folder).map_err(tell)?))
+    }
+
+    fn is_in_memory(&self) -> bool {
+        IN_MEMORY.contains(&&*self.kind)
+    }
+}
+
+/// `ext4 of /dev/sdb1 (rw,relatime)`.
+impl std::fmt::Display for FileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} ({})", self.kind, self.source, self.options)
+    }
+}
+
+/// What of a plan's folders cannot be had on this machine, at the plan's lines.
+pub(super) fn mistakes(experiment: &Experiment) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    for (at, system) in experiment.systems.iter().enumerate() {
+        let Some(folder) = system.means.folder() else { continue };
+        let loads: Vec<_> =
+            experiment.cells().into_iter().filter(|cell| cell.system == at).collect();
+        if let Err(mistake) = usable(system, folder, &loads) {
+            mistakes.push(mistake);
+        }
+    }
+    if let Some(span) = &experiment.client_memory
+        && let Err(why) = group::allowed(PREFIX)
+    {
+        let message = format!(
+            "client-memory: expected a machine where the memory of programs can be bounded, seen one where it cannot: {why}"
+        );
+        let help = "run it as root, where the memory controller of control groups is there, or leave it out";
+        mistakes.push(Mistake::new(span.clone(), message).help(help));
+    }
+    mistakes
+}
+
+/// Whether a folder can be worked in by all of its cells; what is wrong first.
+fn usable(system: &System, folder: &Folder, cells: &[Cell]) -> Result<(), Mistake> {
+    let path = Path::new(&folder.path);
+    let wrong = |what: String, help: &str| {
+        Err(Mistake::new(folder.span.clone(), format!("folder: expected {what}")).help(help))
+    };
+    let seen = match (path.metadata(), FileSystem::at(path)) {
+        (Ok(seen), Ok(system)) if seen.is_dir() => system,
+        (Ok(_), Ok(_)) => {
+            return wrong(format!("a folder, seen a file {}", folder.path), "take another");
+        }
+        (Err(why), _) => {
+            return wrong(
+                format!("one that is there, seen none: {why}"),
+                "mount what is to be measured, or make it with mkdir",
+            );
+        }
+        (_, Err(why)) => {
+            return wrong(
+                format!("one of which is known what is mounted there: {why}"),
+                "take another",
+            );
+        }
+    };
+    if let Err(why) =
+        rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+    {
+        return wrong(
+            format!("one in which files may be made, seen {}: {why}", folder.path),
+            "take another, or run it as who may",
+        );
+    }
+    match scratch::contents(path, PREFIX) {
+        Ok(names) if names.is_empty() => {}
+        Ok(names) => {
+            let first = names[..names.len().min(NAMES_MAX)].join(", ");
+            let more = if names.len() > NAMES_MAX { " and others" } else { "" };
+            let help = match names.iter().any(|name| name.starts_with(PREFIX)) {
+                true => "another lab works there: wait until it is over, or take an empty folder",
+                false => "take an empty folder, such as one that you make in it",
+            };
+            return wrong(format!("an empty one, seen {first}{more} in {}", folder.path), help);
+        }
+        Err(why) => {
+            return wrong(
+                format!("one that can be read: {why}"),
+                "take another, or run it as who may",
+            );
+        }
+    }
+    if seen.is_in_memory() {
+        in_memory(system, folder, cells, &seen)?;
+    }
+    let largest = cells.iter().filter_map(|cell| cell.load.size).max().unwrap_or(0);
+    match scratch::free_bytes(path) {
+        Ok(free) if free >= largest => {}
+        Ok(free) => {
+            let (free, largest) = (block::ByteCount(free), block::ByteCount(largest));
+            return wrong(
+                format!("room for a file of {largest}, seen {free} free in {}", folder.path),
+                "a smaller size, or more room",
+            );
+        }
+        Err(why) => return wrong(format!("one with room: {why}"), "take another"),
+    }
+    let fio = (folder.client == Client::Fio).then_some("fio");
+    for program in ["fincore"].into_iter().chain(fio) {
+        if let Err(why) = needs(program) {
+            return wrong(
+                format!("what looks at its files and works on them: {why}"),
+                "install it",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether what a plan says holds of a file system in memory.
+fn in_memory(
+    system: &System,
+    folder: &Folder,
+    cells: &[Cell],
+    seen: &FileSystem,
+) -> Result<(), Mistake> {
+    use lab::plan::Backing;
+    let kind = &seen.kind;
+    let wrong = |what: &str, seen: String, help: &str| {
+        let message = format!("folder: expected {what} with one in memory ({kind}), seen {seen}");
+        Err(Mistake::new(folder.span.clone(), message).help(help))
+    };
+    if let Some(other) = system.backing.filter(|backing| *backing != Backing::Ram) {
+        return wrong(
+            "backing = \"ram\"",
+            format!("{:?}", other.word()),
+            "say so, or take a folder of another file system",
+        );
+    }
+    if system.durable == Some(true) {
+        return wrong(
+            "durable = false",
+            "true".to_owned(),
+            "say so, or take a folder of another file system",
+        );
+    }
+    if cells.iter().any(|cell| !cell.load.cache) {
+        return wrong(
+            "cache = true",
+            "a cell that is to pass the page cache by, where its blocks are".to_owned(),
+            "say so, or take a folder of another file system",
+        );
+    }
+    Ok(())
+}
+
+impl Lab<'_> {
+    /// Runs a trial on a file of its own; what its client writes beside that goes to `home`.
+    pub(super) fn run_in_folder(
+        &self,
+        cell: &Cell,
+        folder: &Folder,
+        _home: &Path,
+    ) -> miette::Result<(TrialOutcome, Seen)> {
+        let place = Path::new(&folder.path);
+        let mounted = self.mounted(folder)?;
+        scratch::remove_leftovers(place, PREFIX).map_err(tell)?;
+        let bytes = cell.load.size.unwrap_or(0);
+        let file = Scratch::make(place, PREFIX, bytes).map_err(tell)?;
+        self.fill(&file)?;
+        let left = file.cool().map_err(tell)?;
+        if !mounted.is_in_memory() && left > file.resident_max() {
+            return Err(miette::miette!(
+                "expected a file of which the page cache holds nothing before it is measured, and it keeps {} of it, whatever it is told",
+                block::ByteCount(left)
+            ));
+        }
+        let group = cell.load.client_memory.map(|bytes| Group::make(PREFIX, bytes));
+        let group = group.transpose().map_err(tell)?;
+        let done = match folder.client {
+            Client::Bench => self.load(cell, self.bench_on(cell, &file, group.as_ref())?, None),
+            Client::Fio => Err(miette::miette!("expected bench as the client, seen fio")),
+        };
+        if let (Some(group), Some(bytes)) = (&group, cell.load.client_memory)
+            && group.killed() > 0
+        {
+            return Err(miette::miette!(
+                "the kernel killed the client, which needed more memory than client-memory = {} lets it have (more of it, fewer jobs, or a smaller depth or block-size)",
+                block::ByteCount(bytes)
+            ));
+        }
+        let (outcome, mut seen) = done?;
+        let left = file.resident().map_err(tell)?;
+        if !cell.load.cache && left > file.resident_max() {
+            return Err(miette::miette!(
+                "expected a client past the page cache, and when it was over that held {} of the file's {}: its file system has no O_DIRECT, or somebody else reads the file",
+                block::ByteCount(left),
+                block::ByteCount(bytes)
+            ));
+        }
+        self.mounted(folder)?;
+        (seen.page_cache_bytes, seen.file_system) = (Some(left), Some(mounted));
+        Ok((outcome, seen))
+    }
+
+    /// What is mounted at a folder: as it was when a trial was first run there, or it is an error.
+    fn mounted(&self, folder: &Folder) -> miette::Result<FileSystem> {
+        let seen = FileSystem::at(Path::new(&folder.path))?;
+        let mut known = self.mounted.borrow_mut();
+        let first = known.entry(folder.path.clone()).or_insert_with(|| seen.clone());
+        if *first == seen {
+            return Ok(seen);
+        }
+        Err(miette::miette!(
+            "{}: expected what was mounted there when the first trial began, {first}, seen {seen}",
+            folder.path
+        ))
+    }
+
+    /// Has a client of its own write every block of a file.
+    fn fill(&self, file: &Scratch) -> miette::Result<()> {
+        let mut command = process::command(None, &list(&self.ends.near), &super::program()?);
+        command.args(["bench", &uri(file), "--json", "--overwrite", "--fill"]);
+        command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
+        // As long as a disk takes that is slower than any.
+        self.finish(command, FILL_MAX, |_, _| {}).map(|_| ())
+    }
+
+    /// `plateway bench` on a file, which is told its load elsewhere.
+    fn bench_on(
+        &self,
+        cell: &Cell,
+        file: &Scratch,
+        group: Option<&Group>,
+    ) -> miette::Result<Command> {
+        let (cpus, program) = (list(&self.ends.near), super::program()?);
+        let mut command = process::command_in(group, None, &cpus, &program);
+        command.args(["bench", &uri(file), "--json", "--overwrite"]);
+        if cell.load.cache {
+            command.arg("--cached");
+        }
+        Ok(command)
+    }
+}
+
+/// A file, as `plateway bench` is told of it.
+fn uri(file: &Scratch) -> String {
+    let (path, create_bytes) = (file.path().to_owned(), None);
+    DiskUri::File { path, create_bytes, tail: reactor::disk::Tail::Refuse }.to_string()
+}
+
+/// How long it may take to write every block of a file.
+const FILL_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3_600);

@@ -1,0 +1,271 @@
+//! A control group with a limit of memory, for one program at a time.
+//!
+//! In: a prefix and bytes. The group is made by cgroup v2 where the memory controller is there, below
+//! the nearest group above this process that hands it on, else by v1, below the group of this process;
+//! where they are mounted is read from `/proc/self/mountinfo`, which group is ours from
+//! `/proc/self/cgroup` (cgroups(7)). It is called as everything of ours, by our process's number, and
+//! is removed with its value; what was left by a killed process goes with [`remove_leftovers`]. There is
+//! no swap beyond the limit where the kernel can say so. Errors: no memory controller that can be had
+//! here, or no right to make groups.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::mounts::Mounts;
+use crate::namespaces::{is_alive, own_name, owner};
+use crate::process::LOOK;
+
+/// How long the last program of a group may take to be gone.
+const GOING: Duration = Duration::from_secs(5);
+
+/// The control group, which is removed with its value.
+#[derive(Debug)]
+pub struct Group {
+    path: PathBuf,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// Where groups with a limit of memory can be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Above {
+    /// The group in which ours are made.
+    folder: PathBuf,
+    /// The root of its hierarchy, as far as it is seen here.
+    root: PathBuf,
+    version: Version,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let end = Instant::now() + GOING;
+        // What ran there has been killed, and may not be gone yet.
+        while fs::remove_dir(&self.path).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+            && Instant::now() < end
+        {
+            kill(&self.path);
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Group {
+    /// Makes one whose programs have so many bytes of memory together, their page cache among them.
+    pub fn make(prefix: &str, bytes: u64) -> Result<Self> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let above = Above::find()?;
+        let path = above.folder.join(format!("{}-{number}", own_name(prefix)));
+        let failed = |what: &str| {
+            let doing = format!("{what} {}", path.display());
+            move |source| Error::System { doing, source }
+        };
+        fs::create_dir(&path).map_err(failed("make the control group"))?;
+        let group = Self { path: path.clone(), version: above.version };
+        let (limit, swap) = match above.version {
+            Version::V1 => ("memory.limit_in_bytes", ("memory.memsw.limit_in_bytes", bytes)),
+            Version::V2 => ("memory.max", ("memory.swap.max", 0)),
+        };
+        let limited = fs::write(path.join(limit), bytes.to_string());
+        limited.map_err(failed("bound the memory of the control group"))?;
+        // A kernel without accounting of swap has no such file.
+        let _ = fs::write(path.join(swap.0), swap.1.to_string());
+        Ok(group)
+    }
+
+    /// What a shell does before it becomes a program that is to run inside.
+    pub(crate) fn entry(&self) -> [String; 4] {
+        let script = "echo $$ > \"$0\" && exec \"$@\"".to_owned();
+        let file = self.path.join("cgroup.procs").display().to_string();
+        ["sh".to_owned(), "-c".to_owned(), script, file]
+    }
+
+    /// How many programs the kernel killed there, since they needed more than the limit.
+    pub fn killed(&self) -> u64 {
+        let file = match self.version {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        let text = fs::read_to_string(self.path.join(file)).unwrap_or_default();
+        let found = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        found.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// The numbers of the processes inside.
+    pub fn processes(&self) -> Vec<u32> {
+        processes(&self.path)
+    }
+}
+
+/// Whether groups with a limit of memory can be made here; if not, why. Leftovers of the prefix are
+/// removed first.
+pub fn allowed(prefix: &str) -> Result<()> {
+    remove_leftovers(prefix);
+    Group::make(prefix, 64 << 20).map(drop)
+}
+
+/// Removes groups of processes of this prefix that have ended without doing so, wherever they are.
+pub fn remove_leftovers(prefix: &str) {
+    let Ok(above) = Above::find() else { return };
+    let mut folders = vec![above.root];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let name = entry.file_name();
+            let pid = name.to_str().and_then(|name| owner(prefix, name));
+            match pid {
+                Some(pid) if !is_alive(pid) => {
+                    drop(Group { path: entry.path(), version: above.version });
+                }
+                _ => folders.push(entry.path()),
+            }
+        }
+    }
+}
+
+impl Above {
+    fn find() -> Result<Self> {
+        let file = "/proc/self/cgroup";
+        let own = fs::read_to_string(file)
+            .map_err(|source| Error::System { doing: format!("read {file}"), source })?;
+        let mounts = Mounts::now()?;
+        Self::of_v2(&mounts, &own).or_else(|| Self::of_v1(&mounts, &own)).ok_or_else(|| {
+            Error::Unexpected {
+                what: "control groups".to_owned(),
+                expected: "a memory controller of cgroup v2 or v1 that is handed on to groups of this process's",
+                seen: "none in /proc/self/mountinfo and /proc/self/cgroup".to_owned(),
+            }
+        })
+    }
+
+    /// The nearest group above this process's own, or that itself, whose groups have the controller.
+    fn of_v2(mounts: &Mounts, own: &str) -> Option<Self> {
+        let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+        let mount = mounts.of_kind("cgroup2").next()?;
+        let own = mount.point.join(below(path, &mount.root)?);
+        let has = |folder: &&Path| {
+            let file = fs::read_to_string(folder.join("cgroup.subtree_control"));
+            file.is_ok_and(|names| names.split_whitespace().any(|name| name == "memory"))
+        };
+        let inside = own.ancestors().take_while(|folder| folder.starts_with(&mount.point));
+        let folder = inside.into_iter().find(has)?.to_owned();
+        Some(Self { folder, root: mount.point.clone(), version: Version::V2 })
+    }
+
+    fn of_v1(mounts: &Mounts, own: &str) -> Option<Self> {
+        let is_memory = |names: &str| names.split(',').any(|name| name == "memory");
+        let path = own.lines().find_map(|line| {
+            let (names, path) = line.split_once(':')?.1.split_once(':')?;
+            is_memory(names).then_some(path)
+        })?;
+        let mount = mounts.of_kind("cgroup").find(|mount| is_memory(&mount.options))?;
+        let folder = mount.point.join(below(path, &mount.root)?);
+        let root = mount.point.clone();
+        folder.is_dir().then_some(Self { folder, root, version: Version::V1 })
+    }
+}
+
+/// A group below what of its hierarchy is mounted.
+fn below(path: &str, root: &Path) -> Option<PathBuf> {
+    let inside = Path::new(path).strip_prefix(root).ok()?;
+    Some(inside.to_owned())
+}
+
+fn processes(group: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// Kills whatever runs in a group.
+fn kill(group: &Path) {
+    for pid in processes(group) {
+        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended meanwhile.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::load;
+    use crate::process::command_in;
+
+    const PREFIX: &str = "plateway-testbed-group-";
+
+    /// A group; none where this machine does not let us, which is told.
+    fn group(bytes: u64) -> Option<Group> {
+        match Group::make(PREFIX, bytes) {
+            Ok(group) => Some(group),
+            Err(why) => {
+                testkit::skipped(why);
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_runs_inside_and_the_group_goes_with_its_value() {
+        let Some(group) = group(64 << 20) else { return };
+        let path = group.path.clone();
+        let mut command = command_in(Some(&group), None, "0", Path::new("sh"));
+        command.args(["-c", "echo $$; exec sleep 600"]);
+        let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while group.processes() != [child.id()] {
+            assert!(Instant::now() < end, "{:?}", group.processes());
+            std::thread::sleep(LOOK);
+        }
+        drop(group);
+        assert!(!path.exists());
+        assert!(!child.wait().unwrap().success(), "it was left running");
+    }
+
+    #[test]
+    fn who_needs_more_is_killed_and_counted_and_who_does_not_is_not() {
+        for (bytes, kills) in [(256 << 20, false), (16 << 20, true)] {
+            let Some(group) = group(bytes) else { return };
+            let mut command = command_in(Some(&group), None, "0", Path::new("sh"));
+            // A shell that holds 64 MB in a word.
+            command.args(["-c", "x=$(head -c 64000000 /dev/zero | tr '\\0' x); echo ${#x}"]);
+            let ended = load::watch(command, Duration::from_secs(60), |_, _| {
+                std::ops::ControlFlow::Continue(())
+            });
+            let ended = ended.unwrap();
+            assert_eq!((group.killed() > 0, ended.printed == "64000000\n"), (kills, !kills));
+        }
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_removed_and_what_a_living_one_has_is_not() {
+        let Some(group) = group(64 << 20) else { return };
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let left = group.path.with_file_name(format!("{PREFIX}{}-0", ended.id()));
+        fs::create_dir(&left).unwrap();
+        remove_leftovers(PREFIX);
+        assert!(!left.exists() && group.path.exists());
+    }
+
+    #[test]
+    fn a_group_is_below_what_is_mounted_of_its_hierarchy() {
+        assert_eq!(below("/a/b", Path::new("/")), Some(PathBuf::from("a/b")));
+        assert_eq!(below("/a/b", Path::new("/a")), Some(PathBuf::from("b")));
+        assert_eq!(below("/a/b", Path::new("/c")), None);
+    }
+}

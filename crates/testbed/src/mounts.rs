@@ -1,0 +1,148 @@
+//! What is mounted where, by `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+//!
+//! In: that file, as it is at present. Out: for a path, the file system on which it lies, in words that
+//! an administrator knows from `findmnt`; of a kind, where it is mounted. Errors: the file cannot be
+//! read, or nothing is mounted there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// One thing that is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What of the file system is mounted.
+    pub root: PathBuf,
+    /// Where.
+    pub point: PathBuf,
+    /// Its type, such as `ext4`.
+    pub kind: String,
+    /// What holds it, such as `/dev/sdb1` or `server:/export`.
+    pub source: String,
+    /// With which options: those of the mount, and behind them those of the file system that are not
+    /// among them.
+    pub options: String,
+}
+
+/// All of them, in the order in which they were mounted.
+#[derive(Clone, Debug)]
+pub struct Mounts(Vec<Mount>);
+
+impl Mounts {
+    /// Those of the namespace of this process.
+    pub fn now() -> Result<Self> {
+        let file = "/proc/self/mountinfo";
+        let text = fs::read_to_string(file)
+            .map_err(|source| Error::System { doing: format!("read {file}"), source })?;
+        Ok(Self::read(&text))
+    }
+
+    /// The mount on which a path lies, as it is without links: of those at the longest part of it, what
+    /// came last covers the others.
+    pub fn of(&self, path: &Path) -> Result<&Mount> {
+        let doing = || format!("find {}", path.display());
+        let path =
+            path.canonicalize().map_err(|source| Error::System { doing: doing(), source })?;
+        self.at(&path).ok_or_else(|| Error::Unexpected {
+            what: "/proc/self/mountinfo".to_owned(),
+            expected: "what is mounted there",
+            seen: path.display().to_string(),
+        })
+    }
+
+    fn at(&self, path: &Path) -> Option<&Mount> {
+        let holds = self.0.iter().filter(|mount| path.starts_with(&mount.point));
+        // Of several that are as long the last one.
+        holds.max_by_key(|mount| mount.point.components().count())
+    }
+
+    /// Those of a type.
+    pub fn of_kind<'m>(&'m self, kind: &'m str) -> impl Iterator<Item = &'m Mount> {
+        self.0.iter().filter(move |mount| mount.kind == kind)
+    }
+
+    fn read(text: &str) -> Self {
+        Self(text.lines().filter_map(mount).collect())
+    }
+}
+
+/// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda rw,errors=continue`; in front of the
+/// `-` there are as many fields more as there are.
+fn mount(line: &str) -> Option<Mount> {
+    let (of_mount, of_system) = line.split_once(" - ")?;
+    let mut of_mount = of_mount.split(' ').skip(3);
+    let (root, point, own) = (of_mount.next()?, of_mount.next()?, of_mount.next()?);
+    let mut of_system = of_system.split(' ');
+    let (kind, source, its) = (of_system.next()?, of_system.next()?, of_system.next()?);
+    let mut options: Vec<&str> = own.split(',').collect();
+    for option in its.split(',') {
+        if !options.contains(&option) {
+            options.push(option);
+        }
+    }
+    Some(Mount {
+        root: unescaped(root).into(),
+        point: unescaped(point).into(),
+        kind: kind.to_owned(),
+        source: unescaped(source),
+        options: options.join(","),
+    })
+}
+
+/// Blanks and backslashes stand there as three octal digits behind a backslash.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                bytes.push(code);
+                bytes.extend(&part.as_bytes()[3..]);
+            }
+            None => {
+                bytes.push(b'\\');
+                bytes.extend(part.as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard\n\
+        31 27 0:9 / /mnt rw shared:7 master:2 - tmpfs none rw,size=4k\n\
+        32 31 8:1 /part\\040one /mnt/a\\040b\\134c ro,noatime - xfs /dev/sda1 ro,logbufs=8\n\
+        33 27 8:2 / /mnt rw - btrfs /dev/sdb rw,subvol=/\n\
+        a line of another kind\n";
+
+    #[test]
+    fn a_path_lies_on_what_was_mounted_last_at_the_longest_part_of_it() {
+        let mounts = Mounts::read(TEXT);
+        let kind = |path: &str| mounts.at(Path::new(path)).unwrap().kind.clone();
+        assert_eq!([kind("/srv/x"), kind("/mnt"), kind("/mnt/x")], ["ext4", "btrfs", "btrfs"]);
+        assert_eq!(kind("/mnt/a b\\c/d"), "xfs");
+        assert_eq!(kind("/mntx"), "ext4", "a longer name is another folder");
+        assert_eq!(mounts.of_kind("tmpfs").count(), 1);
+    }
+
+    #[test]
+    fn options_of_both_kinds_are_told_once_and_names_as_they_are() {
+        let mounts = Mounts::read(TEXT);
+        let seen = mounts.at(Path::new("/mnt/a b\\c")).unwrap();
+        assert_eq!(seen.options, "ro,noatime,logbufs=8");
+        assert_eq!((&*seen.source, seen.root.to_str()), ("/dev/sda1", Some("/part one")));
+    }
+
+    #[test]
+    fn what_is_mounted_here_is_found() {
+        let mounts = Mounts::now().unwrap();
+        assert_eq!(mounts.of(Path::new("/proc/self")).unwrap().kind, "proc");
+        let error = mounts.of(Path::new("/no/such/folder")).unwrap_err().to_string();
+        assert!(error.starts_with("cannot find /no/such/folder: "), "{error}");
+    }
+}
