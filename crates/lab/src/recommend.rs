@@ -2,7 +2,7 @@
 //! would change the answer.
 //!
 //! In: the JSON of a result file (docs/plans.md), and the measure that counts, which is each group's
-//! first primary one if nobody says. Out: for each group, a path and a load, a [`Choice`]. Who is
+//! first primary one if nobody says (of a difference: bounds are no comparison to choose by). Out: for each group, a path and a load, a [`Choice`]. Who is
 //! better is read off verdicts alone ([`order`]): one who is shown to be behind is out, and of those
 //! who are left the next criterion decides ([`choice`]), labelled as such. Figures are medians of
 //! the trials that count, as `lab run` prints them ([`figures`]); they say what an answer costs and
@@ -39,6 +39,9 @@ pub struct Advice {
     /// Where it was measured: on another machine the answer may be another one.
     pub environment: String,
     pub choices: Vec<Choice>,
+    /// Paths and loads of which the plan asks for bounds alone: nothing to choose by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bounds_alone: Vec<String>,
 }
 
 /// Of one path and load.
@@ -115,7 +118,17 @@ pub fn recommend(file: &Value, by: Option<Measure>) -> Result<Advice, String> {
     let environment =
         format!("plateway {}, {}, {}, {}", one.version, one.kernel, one.cpu, one.date);
     let plan = kept.results.plan.clone();
-    Ok(Advice { schema_version: SCHEMA_VERSION, plan, environment, choices })
+    let bounds_alone = choice::bounds_alone(&experiment);
+    Ok(Advice { schema_version: SCHEMA_VERSION, plan, environment, choices, bounds_alone })
+}
+
+impl Advice {
+    /// What is said of each path and load that nothing is recommended for, since nothing was compared.
+    pub fn left_out(&self) -> impl Iterator<Item = String> + '_ {
+        let say =
+            |load: &String| format!("{load}\n  nothing is recommended: {}", choice::BOUNDS_ALONE);
+        self.bounds_alone.iter().map(say)
+    }
 }
 
 /// What is said first: "take nvme: it is shown to be better than all others by IOPS".

@@ -103,6 +103,23 @@ pub struct Report {
     /// Trials of it that failed.
     pub failures: usize,
     pub series: Vec<Told>,
+    /// What the run says of each bound of the plan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<Bounded>,
+}
+
+/// Of one bound: by the rounds of one run, and by no other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bounded {
+    /// The comparison: "IOPS of nvme against iscsi over lan, 4KiB randread, depth 32".
+    pub comparison: String,
+    /// "at least 0.9 times"
+    pub bound: String,
+    /// Absent where the run leaves it open, or has no verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_held: Option<bool>,
+    /// "at least 0.9 times: held (0.943 to 0.970)"
+    pub said: String,
 }
 
 /// Of one series.
@@ -203,6 +220,7 @@ impl Memory {
             date: last.environment.date.clone(),
             failures: last.failures,
             series: told,
+            bounds: last.bounds(),
         })
     }
 
@@ -377,6 +395,8 @@ impl fmt::Display for Report {
         if self.failures > 0 {
             write!(f, ", {} trials failed", self.failures)?;
         }
-        self.series.iter().try_for_each(|told| write!(f, "\n  {told}"))
+        self.series.iter().try_for_each(|told| write!(f, "\n  {told}"))?;
+        let mut bounds = self.bounds.iter();
+        bounds.try_for_each(|one| write!(f, "\n  {}: {}", one.comparison, one.said))
     }
 }

@@ -3,6 +3,7 @@
 //! `three-roads.json` is of a real run, shortened to what is drawn. `made-up.json` never ran: it has
 //! every kind of verdict, pictures of one axis and of two, failures, and markup where a name could be.
 
+use lab::plan::Measure;
 use serde_json::{Value, json};
 
 use super::*;
@@ -56,6 +57,79 @@ fn verdicts_stand_in_the_picture_as_the_lab_says_them() {
 fn the_shaded_margin_is_that_of_the_plan() {
     let page = page(&three_roads()).expect("a result file");
     assert!(page.figures[0].svg.contains("shaded: equal within 25%"));
+}
+
+/// The real run, had it asked for something else than whether there is a difference.
+fn asked(of: &str, asked: &str, change: impl Fn(&mut Value)) -> Page {
+    let mut file = three_roads();
+    let plan = file["plan"].as_str().expect("a plan").replace("of = \"iops\"", asked);
+    file["plan"] = plan.into();
+    let group = &mut file["results"]["groups"][0];
+    for column in group["columns"].as_array_mut().expect("columns") {
+        column["measure"] = of.into();
+    }
+    let findings = group["analysis"]["findings"].as_array_mut().expect("findings");
+    for finding in findings {
+        let name = finding["name"].as_str().expect("a name");
+        let measure: Measure = of.parse().expect("a measure");
+        finding["name"] = name.replace("IOPS", &measure.to_string()).into();
+        change(finding);
+    }
+    page(&file).expect("a result file")
+}
+
+#[test]
+fn a_bound_is_a_line_across_its_row_where_the_axis_has_it() {
+    let bound = |of: &str, bound: &str, value: f64| {
+        asked(of, &format!("of = \"{of}\"\n{bound} = {value}"), |finding| {
+            finding["bound"] = json!({ bound: value });
+            let times = json!({ "low": 0.5, "high": 0.6, "level": 0.95 });
+            finding["verdict"] = json!({ "kind": "not_held", "times": times });
+        })
+    };
+    let page = bound("iops", "at-least", 0.9);
+    let figure = &page.figures[0].svg;
+    assert!(figure.contains(">at least 0.9 times: not held (0.500 to 0.600)</text>"), "{figure}");
+    assert!(!figure.contains("shaded: equal within"), "nobody asks who is equal");
+    assert!(page.html.contains("A line across a row is the bound that was asked for."));
+    // What is at most 1.111 times as much of a latency is at least 0.9 times as fast.
+    let at = |page: &Page| {
+        let line = page.figures[0].svg.lines().find(|line| line.contains("class=\"bound\""));
+        let line = line.expect("a line").split("x=\"").nth(1).expect("a place");
+        line.split('"').next().expect("a number").parse::<f64>().expect("a number")
+    };
+    let turned = bound("p99", "at-most", 1.0 / 0.9);
+    assert!((at(&page) - at(&turned)).abs() < 0.2, "{} {}", at(&page), at(&turned));
+    assert!((at(&page) - at(&bound("iops", "at-least", 0.8))).abs() > 5.0);
+    let none = super::page(&three_roads()).expect("a result file");
+    assert!(!none.figures[0].svg.contains("class=\"bound\""));
+}
+
+#[test]
+fn what_is_spent_costs_more_or_less_also_on_the_axis() {
+    let cost =
+        asked("cpu-per-op", "of = \"cpu-per-op\"", |finding| finding["is_cost"] = true.into());
+    let figure = &cost.figures[0].svg;
+    // 0.5413 times as fast is 1.847 times as much.
+    assert!(figure.contains(">costs more by 85% (56% to 119%)</text>"), "{figure}");
+    for words in ["How much more or less it costs", "← costs more", "costs less →"] {
+        assert!(figure.contains(words), "{words}");
+    }
+    assert!(
+        !figure.contains("slower") && figure.contains(": +56% to +119%, an interval"),
+        "{figure}"
+    );
+    let place = |figure: &str, tick: &str| {
+        let text = figure.lines().find(|line| line.contains(&format!(">{tick}</text>")));
+        let text = text.unwrap_or_else(|| panic!("{tick}\n{figure}")).split("x=\"").nth(1);
+        text.expect("a place")
+            .split('"')
+            .next()
+            .expect("a number")
+            .parse::<f64>()
+            .expect("a number")
+    };
+    assert!(place(figure, "+100%") < place(figure, "equal"), "twice as much is on the left");
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl<'a> Cell<'a> {
         let better = if case.figures[0].of.is_cost() { Better::Lower } else { Better::Higher };
         let compare = |name: &str, subject, reference, primary| {
             let name = format!("{}: {name}", case.name);
-            Comparison { name, subject, reference, better, primary }
+            Comparison { name, subject, reference, better, bound: None, primary }
         };
         let comparisons = vec![
             compare("this tree against the commit", NOW, COMMIT, true),
@@ -217,6 +217,8 @@ fn short(verdict: &Verdict) -> &'static str {
         Verdict::Equal { .. } => "equal",
         Verdict::NoDifferenceShown { .. } => "none shown",
         Verdict::Undecided { .. } => "undecided",
+        // Nobody asks for a bound here.
+        Verdict::Held { .. } | Verdict::NotHeld { .. } | Verdict::Open { .. } => "bound",
         Verdict::Withheld { .. } => "no verdict",
     }
 }

@@ -83,6 +83,7 @@ impl Pairs {
             reference: 2 * at + 1,
             // Bounds are on the ratio itself, whichever way is good.
             better: Better::Higher,
+            bound: None,
             primary: pair.judges,
         };
         Plan {

@@ -92,7 +92,7 @@ fn of_group(group: &GroupResults) -> Vec<Series> {
         // How fast: of what is better the less of it there is, the other way round.
         let speed = |value: f64| match measure.better() {
             Better::Higher => LogRatio(value.ln()),
-            Better::Lower => LogRatio(-value.ln()),
+            Better::Lower | Better::Cheaper => LogRatio(-value.ln()),
         };
         let referred = |values: &Vec<f64>| {
             let (system, reference) = (values[at], values[null]);

@@ -13,7 +13,7 @@ use super::measure::Measure;
 use super::model::{Cell, Column, Experiment, Group, Load, Picture};
 use super::names::{comparison_name, group_name};
 use crate::mistake::{Mistake, Span};
-use crate::statistics::{Comparison, Plan};
+use crate::statistics::{Bound, Comparison, Plan};
 
 /// A family of more is corrected until nothing can be shown.
 const COMPARISONS_MAX: usize = 200;
@@ -29,6 +29,8 @@ pub(super) struct WantedCompare {
     pub(super) paths: Vec<Option<usize>>,
     pub(super) loads: Vec<Load>,
     pub(super) measures: Vec<(Measure, Span)>,
+    /// What is asked of each pair: bounds, or in place of them whether there is a difference.
+    pub(super) questions: Vec<Option<Bound>>,
     pub(super) difference: f64,
     pub(super) margin: f64,
     /// Whether its difference and margin are not those of the plan.
@@ -64,8 +66,8 @@ struct Draft {
     comparisons: Vec<Comparison>,
 }
 
-/// What a comparison is of: subject, reference, path, load and measure.
-type Compared = (usize, usize, Option<usize>, Load, Measure);
+/// What a comparison is of: subject, reference, path, load and measure, and what is asked.
+type Compared = (usize, usize, Option<usize>, Load, Measure, Option<Bound>);
 
 impl Wanted {
     /// The largest size that any load works on.
@@ -78,7 +80,8 @@ impl Wanted {
     /// Refuses more comparisons and cells than anybody runs.
     pub(super) fn check_count(&self, low: &LowPlan, mistakes: &mut Vec<Mistake>) {
         let compare = |one: &WantedCompare| {
-            one.paths.len() * one.loads.len() * one.subjects.len() * one.measures.len()
+            let cells = one.paths.len() * one.loads.len();
+            cells * one.subjects.len() * one.measures.len() * one.questions.len()
         };
         let comparisons: usize = self.compares.iter().map(compare).sum();
         let picture = |one: &WantedPicture| one.paths.len() * one.loads.len() * one.systems.len();
@@ -190,10 +193,11 @@ impl WantedCompare {
         let path = draft.path.map(|path| &experiment.paths[path]);
         let reference = &experiment.systems[self.reference];
         for (measure, _) in &self.measures {
-            for (subject, span) in &self.subjects {
+            let asked = |subject| self.questions.iter().map(move |bound| (subject, *bound));
+            for ((subject, span), bound) in self.subjects.iter().flat_map(asked) {
                 let system = &experiment.systems[*subject];
                 let derived = comparison_name(*measure, system, reference, path, &draft.load);
-                let compared = (*subject, self.reference, draft.path, draft.load, *measure);
+                let compared = (*subject, self.reference, draft.path, draft.load, *measure, bound);
                 if let Some((_, first)) = seen.iter().find(|(other, _)| *other == compared) {
                     let message = format!("{derived} is compared already");
                     let mistake = Mistake::new(span.clone(), message).first(first);
@@ -209,7 +213,14 @@ impl WantedCompare {
                 let reference = draft.column(self.reference, *measure);
                 let subject = draft.column(*subject, *measure);
                 let (better, primary) = (measure.better(), self.primary);
-                draft.comparisons.push(Comparison { name, subject, reference, better, primary });
+                draft.comparisons.push(Comparison {
+                    name,
+                    subject,
+                    reference,
+                    better,
+                    bound,
+                    primary,
+                });
             }
         }
     }

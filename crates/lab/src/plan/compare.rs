@@ -17,6 +17,7 @@ use super::model::{Access, Backing, Load, Means, Pace, Path, PathKind, Protocol,
 use super::reader::{Low, Many, Scalar, Tables};
 use super::words::{self, Bytes};
 use crate::mistake::{Mistake, Span};
+use crate::statistics::Bound;
 
 /// Beyond any disk: operations a second.
 const IOPS_FAR: f64 = 1e7;
@@ -116,6 +117,7 @@ impl Checker<'_> {
         let loads = self.loads(&low.load, usual, false, has_folder);
         let primary = low.exploratory.as_ref().is_none_or(|secondary| !secondary.get_ref());
         let asked = if primary { self.asked(low, asked) } else { self.asked_of_secondary(low) };
+        let questions = self.questions(low);
         let (subjects, reference, loads) = (subjects?, reference?, loads?);
         let all: Vec<usize> =
             subjects.iter().map(|(subject, _)| *subject).chain([reference]).collect();
@@ -140,11 +142,37 @@ impl Checker<'_> {
             paths,
             loads,
             measures,
+            questions: questions?,
             difference,
             margin,
             is_own,
             primary,
         })
+    }
+
+    /// What is asked of each pair: its bounds, or if it has none, whether there is a difference.
+    fn questions(&mut self, low: &LowCompare) -> Option<Vec<Option<Bound>>> {
+        let bounds = [(&low.at_least, "at-least"), (&low.at_most, "at-most")];
+        let [least, most] = bounds.map(|(low, key)| self.scalar(low, key, words::ratio));
+        if let (Some(least), Some(most), Some(written)) = (least, most, &low.at_most)
+            && most < least
+        {
+            let message = format!(
+                "at-most: expected {least} or more, which is to be there at least, seen {most}"
+            );
+            self.push(Mistake::new(written.span(), message));
+            return None;
+        }
+        let known = [least.map(Bound::AtLeast), most.map(Bound::AtMost)];
+        let known: Vec<Option<Bound>> = known.into_iter().filter(Option::is_some).collect();
+        let is_asked = low.at_least.is_some() || low.at_most.is_some();
+        if let Some(margin) = low.equal_within.as_ref().filter(|_| is_asked) {
+            let message =
+                "equal-within: a bound is kept or not, and says nothing of who is equal to whom";
+            let help = "leave it out; whether there is a difference is another [[compare]], without bounds";
+            self.push(Mistake::new(margin.span(), message).help(help));
+        }
+        if is_asked { Some(known) } else { Some(vec![None]) }
     }
 
     /// What a primary comparison wants to see: by itself, or as the plan says for all.

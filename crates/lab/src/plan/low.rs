@@ -13,6 +13,7 @@ const NAME: &str = "a name in quotes";
 const TEXT: &str = "a text in quotes";
 const YES_OR_NO: &str = "true or false";
 pub(super) const FRACTION: &str = "a part such as \"10%\" or 0.1";
+const RATIO: &str = "a ratio such as 0.9 or \"90%\"";
 pub(super) const TIME: &str = "a time such as \"5m\", \"1s\" or \"500ms\"";
 pub(super) const NUMBER: &str = "a whole number";
 const DISK: &str = "a disk in quotes, such as \"ram:512MiB\"";
@@ -195,6 +196,10 @@ table! {
         difference "difference": Scalar = FRACTION,
         /// How much these may differ and be called equal.
         equal_within "equal-within": Scalar = FRACTION,
+        /// What the ratio to the reference is to be at least.
+        at_least "at-least": Scalar = RATIO,
+        /// What the ratio to the reference is to be at most.
+        at_most "at-most": Scalar = RATIO,
         /// Whether it is secondary: labelled, and corrected for nothing.
         exploratory "exploratory": bool = YES_OR_NO,
     }

@@ -70,6 +70,7 @@ impl Measure {
     pub fn better(self) -> Better {
         match self {
             Measure::Iops | Measure::Throughput => Better::Higher,
+            Measure::CpuPerOp => Better::Cheaper,
             _ => Better::Lower,
         }
     }

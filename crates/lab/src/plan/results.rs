@@ -201,7 +201,7 @@ impl fmt::Display for Failure {
 mod tests {
     use super::*;
     use crate::statistics::serial::Serial;
-    use crate::statistics::{Estimate, Finding, Interval, LogRatio, Verdict, Withheld};
+    use crate::statistics::{Bound, Estimate, Finding, Interval, LogRatio, Verdict, Withheld};
 
     /// Near enough to 1 that its logarithm and back is itself.
     fn log(ratio: f64) -> LogRatio {
@@ -227,6 +227,10 @@ mod tests {
             Verdict::NoDifferenceShown { detectable: 0.034 },
             Verdict::Undecided { more_rounds: 1 },
             Verdict::Undecided { more_rounds: 12 },
+            Verdict::Held { times: interval() },
+            Verdict::NotHeld { times: interval() },
+            Verdict::Open { times: interval(), more_rounds: Some(12) },
+            Verdict::Open { times: interval(), more_rounds: None },
         ];
         all.extend(reasons.map(|reason| Verdict::Withheld { reason }));
         all
@@ -247,6 +251,8 @@ mod tests {
         let finding = |(place, verdict): (usize, Verdict)| Finding {
             name: format!("IOPS of {place}"),
             primary: place % 2 == 0,
+            bound: (place % 4 == 0).then_some(Bound::AtLeast(0.9)),
+            is_cost: place % 5 == 0,
             estimate: (place % 3 > 0).then_some(estimate),
             verdict,
         };

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::statistics::Bound;
 use testkit::cases::{judge, text_of};
 
 const GOOD: &str = include_str!("tests/good.toml");
@@ -88,6 +89,19 @@ fn another_difference_has_rounds_of_its_own() {
     assert_eq!((fine.plan.difference, fine.plan.margin), (0.02, 0.02));
     assert_eq!(fine.plan.comparisons[0].name, "fine");
     assert!(fine.name.ends_with("depth 32, for 2.0% and equal within 2.0%"), "{}", fine.name);
+}
+
+#[test]
+fn each_bound_of_a_pair_is_a_question_beside_whether_there_is_a_difference() {
+    let table = "\n[[compare]]\nname = \"floor\"\nsystems = [\"nvme\"]\nreference = \"iscsi\"\nof = [\"iops\", \"p99\"]\n\
+        at-least = \"90%\"\nat-most = 1.15\n";
+    let plan = good(&format!("{GOOD}{table}"));
+    let group = &plan.groups[0].plan;
+    let asked: Vec<Option<Bound>> = group.comparisons.iter().map(|one| one.bound).collect();
+    let both = [Some(Bound::AtLeast(0.9)), Some(Bound::AtMost(1.15))];
+    assert_eq!(asked, [[None].as_slice(), &both, &both].concat(), "they share their rounds");
+    assert_eq!(plan.primaries(), 9 + 4, "and each is corrected for");
+    assert!(group.comparisons[1].name.starts_with("floor: IOPS of nvme"));
 }
 
 #[test]

@@ -79,6 +79,17 @@ pub(super) fn part(text: &str, range: RangeInclusive<f64>) -> Result<f64, Expect
     })
 }
 
+/// How many times as much as something else: a number, or percent of it.
+pub(super) fn ratio(text: &str) -> Result<f64, Expected> {
+    let ratio = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse::<f64>().ok(),
+    };
+    // 90 is more likely 90% than 90 times as much.
+    let ratio = ratio.filter(|ratio| (0.01..=20.0).contains(ratio));
+    ratio.ok_or_else(|| "a ratio from 0.01 to 20, such as 0.9 or \"90%\"".to_owned())
+}
+
 /// Bits a second.
 pub(super) fn bit_rate(text: &str) -> Result<u64, Expected> {
     let units = [("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000)];
@@ -157,6 +168,13 @@ mod tests {
         let part = |text| part(text, 0.001..=10.0).ok();
         assert_eq!([part("10%"), part("0.1"), part("200%")], [Some(0.1), Some(0.1), Some(2.0)]);
         assert_eq!([part("10"), part("0"), part("%"), part("nan")], [None; 4]);
+    }
+
+    #[test]
+    fn a_ratio_is_a_number_or_percent() {
+        let ratio = |text| ratio(text).ok();
+        assert_eq!([ratio("0.9"), ratio("90%"), ratio("1.15")], [Some(0.9), Some(0.9), Some(1.15)]);
+        assert_eq!([ratio("90"), ratio("0"), ratio("-1"), ratio("%"), ratio("nan")], [None; 5]);
     }
 
     #[test]

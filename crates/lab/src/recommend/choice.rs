@@ -52,9 +52,12 @@ pub(super) fn all(
         return Ok(choices);
     }
     let mut compared: Vec<&str> = Vec::new();
-    for column in kept.results.groups.iter().flat_map(|group| &group.columns) {
-        if !compared.contains(&column.measure.word()) {
-            compared.push(column.measure.word());
+    for group in &experiment.groups {
+        for comparison in group.plan.comparisons.iter().filter(|one| one.bound.is_none()) {
+            let word = group.columns[comparison.subject].measure.word();
+            if !compared.contains(&word) {
+                compared.push(word);
+            }
         }
     }
     Err(match (by, compared.as_slice()) {
@@ -63,15 +66,30 @@ pub(super) fn all(
             compared.join(", "),
             by.word()
         ),
+        _ if !experiment.groups.is_empty() => {
+            format!("expected a plan that asks for a difference, seen {BOUNDS_ALONE}")
+        }
         _ => "expected a plan that compares something, seen pictures alone, which have no verdict"
             .to_owned(),
     })
 }
 
-/// The measure of a group's first primary comparison.
+/// What is said of a path and load of which a plan asks for nothing else.
+pub(super) const BOUNDS_ALONE: &str =
+    "bounds alone, which say whether they are kept and not who is better";
+
+/// Paths and loads of which bounds are all that was asked for.
+pub(super) fn bounds_alone(experiment: &Experiment) -> Vec<String> {
+    let groups = experiment.groups.iter();
+    let alone = groups.filter(|group| group.plan.comparisons.iter().all(|one| one.bound.is_some()));
+    alone.map(|group| group.name.clone()).collect()
+}
+
+/// The measure of a group's first primary comparison that asks for a difference.
 fn first_primary(experiment: &Experiment, group: usize) -> Option<Measure> {
     let group = &experiment.groups[group];
-    let first = group.plan.comparisons.iter().find(|comparison| comparison.primary)?;
+    let mut asked = group.plan.comparisons.iter().filter(|comparison| comparison.bound.is_none());
+    let first = asked.find(|comparison| comparison.primary)?;
     Some(group.columns[first.subject].measure)
 }
 
@@ -114,9 +132,14 @@ impl<'a> Grouped<'a> {
             sureness,
             decided,
             candidates: self.roads.iter().map(candidate).collect(),
-            said: self.order.judged.iter().map(|one| one.finding.to_string()).collect(),
+            said: self.said(),
             turns: turns::of(self, taken),
         }
+    }
+
+    fn said(&self) -> Vec<String> {
+        let judged = self.order.judged.iter().map(|one| one.finding);
+        judged.chain(self.order.bounds.iter().copied()).map(ToString::to_string).collect()
     }
 
     /// The roads behind whom nobody is shown to be ahead.

@@ -3,7 +3,8 @@
 //! Verdicts are of a subject against a reference. What follows from them is known as well: if one
 //! is faster than the reference, and another slower, the one is faster than the other, for the
 //! verdicts hold together. Nothing else is: two that are both faster than a reference, or equal to
-//! it, were not compared with each other.
+//! it, were not compared with each other. A bound says whether it is kept, and of nobody that it is
+//! better.
 
 use crate::plan::{Experiment, GroupResults, Measure};
 use crate::statistics::{Finding, Verdict};
@@ -20,6 +21,8 @@ pub(super) struct Judged<'a> {
 #[derive(Debug)]
 pub(super) struct Order<'a> {
     pub(super) judged: Vec<Judged<'a>>,
+    /// Of bounds that were asked for, by which nobody is better than another.
+    pub(super) bounds: Vec<&'a Finding>,
     /// `ahead[a][b]`: whether a is shown to be better than b, and whether an exploratory verdict is needed
     /// for it.
     ahead: Vec<Vec<Option<bool>>>,
@@ -34,10 +37,14 @@ impl<'a> Order<'a> {
     ) -> Order<'a> {
         let columns = &results.columns;
         let comparisons = &experiment.groups[group].plan.comparisons;
-        let judged: Vec<Judged<'a>> = comparisons
+        let (bounds, differences): (Vec<_>, Vec<_>) = comparisons
             .iter()
             .zip(&results.analysis.findings)
             .filter(|(comparison, _)| columns[comparison.subject].measure == measure)
+            .partition(|(comparison, _)| comparison.bound.is_some());
+        let bounds = bounds.into_iter().map(|(_, finding)| finding).collect();
+        let judged: Vec<Judged<'a>> = differences
+            .into_iter()
             .map(|(comparison, finding)| Judged {
                 subject: columns[comparison.subject].system,
                 reference: columns[comparison.reference].system,
@@ -54,7 +61,7 @@ impl<'a> Order<'a> {
             ahead[first][last] = Some(!finding.primary);
         }
         follow(&mut ahead);
-        Order { judged, ahead }
+        Order { judged, bounds, ahead }
     }
 
     /// Whether one is shown to be better than the other; with whether that is exploratory.

@@ -88,6 +88,37 @@ fn said(choice: &Choice) -> String {
 }
 
 #[test]
+fn a_bound_is_no_comparison_to_choose_by() {
+    let bound = |of: &str| {
+        format!(
+            "[[compare]]\nsystems = [\"aoe\"]\nreference = \"nvme\"\nof = \"{of}\"\nat-least = 0.7\n"
+        )
+    };
+    // Beside a difference it is told, and changes nothing.
+    let with = only(recommend(&file(&plan(&bound("iops")), 999, apart), None).unwrap());
+    let without = only(recommend(&file(&plan(""), 999, apart), None).unwrap());
+    assert_eq!((with.take.as_deref(), &with.sureness), (Some("nvme"), &without.sureness));
+    let said = with.said.last().expect("three").clone();
+    assert!(
+        said.contains("aoe against nvme") && said.contains("at least 0.7 times: held"),
+        "{said}"
+    );
+    assert_eq!(with.said.len(), 3);
+    // Of another load, and by another measure, it is all there is.
+    let deep = format!("{}depth = 1\n", bound("iops"));
+    let advice = recommend(&file(&plan(&deep), 999, apart), None).unwrap();
+    assert_eq!(advice.bounds_alone, ["over lan, 4KiB randread, depth 1"]);
+    let left_out: Vec<String> = advice.left_out().collect();
+    assert!(left_out[0].ends_with("which say whether they are kept and not who is better"));
+    assert_eq!(only(advice).take.as_deref(), Some("nvme"));
+    let by = recommend(&file(&plan(&bound("p99")), 999, apart), Some(Measure::P99)).unwrap_err();
+    assert_eq!(by, "expected a measure that something was compared by, one of iops, seen p99",);
+    let alone = plan("").replace("of = \"iops\"", "of = \"iops\"\nat-least = 0.7");
+    let alone = recommend(&file(&alone, 999, apart), None).unwrap_err();
+    assert!(alone.starts_with("expected a plan that asks for a difference, seen bounds alone"));
+}
+
+#[test]
 fn what_is_shown_to_be_ahead_of_all_is_taken_and_where_that_turns_is_reckoned() {
     let choice = only(recommend(&file(&plan(""), 999, apart), None).unwrap());
     assert_eq!(choice.headline(), "take nvme: by IOPS it is shown to be better than the others");

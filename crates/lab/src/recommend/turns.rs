@@ -99,7 +99,7 @@ pub(super) fn of(group: &Grouped<'_>, taken: Option<usize>) -> Vec<Turn> {
 fn better(measure: Measure, one: f64, other: f64) -> f64 {
     match measure.better() {
         Better::Higher => one / other - 1.0,
-        Better::Lower => 1.0 - one / other,
+        Better::Lower | Better::Cheaper => 1.0 - one / other,
     }
 }
 
@@ -107,7 +107,7 @@ fn better(measure: Measure, one: f64, other: f64) -> f64 {
 fn is_beyond_margin(group: &Grouped<'_>, measure: Measure, better: f64) -> bool {
     let faster = match measure.better() {
         Better::Higher => better,
-        Better::Lower => 1.0 / (1.0 - better) - 1.0,
+        Better::Lower | Better::Cheaper => 1.0 / (1.0 - better) - 1.0,
     };
     faster > group.margin()
 }
@@ -277,6 +277,8 @@ fn verdicts(group: &Grouped<'_>, turns: &mut Vec<Turn>) {
                 let why = reason.to_string();
                 turns.push(Turn::NoVerdict { comparison: comparison.clone(), why });
             }
+            // What was asked for, and not who is better: no answer to it changes who is taken.
+            Verdict::Held { .. } | Verdict::NotHeld { .. } | Verdict::Open { .. } => {}
             Verdict::Faster { .. } | Verdict::Slower { .. } | Verdict::Equal { .. } => {}
         }
         let why = finding.doubts();

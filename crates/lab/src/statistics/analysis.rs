@@ -4,7 +4,8 @@
 //! where the rounds are shown to be alike. `corrected` is what is drawn and what the verdict is read
 //! off: of a primary comparison at the level that Holm's test gives it among the others, and wider
 //! for any likeness of neighbouring rounds, shown or not. An exploratory comparison is corrected
-//! for nothing but that.
+//! for nothing but that. Of a comparison that asks for a bound each end of it has that level by
+//! itself, and Holm's test reads how far beyond the bound it is in place of how far from equal.
 //!
 //! Where there is to be no verdict because rounds never became steady, intervals are of all rounds,
 //! those included: they show what was measured. In all other cases such rounds do not count.
@@ -17,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::sample::{Precision, Sample};
 use super::serial::Serial;
 use super::{
-    ALPHA, Comparison, Interval, LogRatio, Plan, Taken, Verdict, Withheld, bootstrap, holm, sizing,
+    ALPHA, Better, Bound, Comparison, Interval, LogRatio, Plan, Taken, Verdict, Withheld,
+    bootstrap, holm, sizing,
 };
 
 /// All comparisons of a plan.
@@ -46,6 +48,12 @@ pub struct Analysis {
 pub struct Finding {
     pub name: String,
     pub primary: bool,
+    /// What was asked of the ratio of values; without it, whether there is a difference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
+    /// Whether it is of what is spent: more of it costs more, and is no slower.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cost: bool,
     /// Absent with fewer than two rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
@@ -124,10 +132,16 @@ fn part(
         let comparison = &plan.comparisons[at];
         let estimate = samples[at].map(|sample| {
             let draw = with_bootstrap.then(|| (series[at].as_slice(), random.fork()));
-            Estimate::of(&sample, alphas[at], draw)
+            Estimate::of(&sample, comparison.miss(alphas[at]), draw)
         });
-        let verdict = verdict(plan, taken.withheld, samples[at], estimate, alphas[at]);
-        Finding { name: comparison.name.clone(), primary: comparison.primary, estimate, verdict }
+        let judged = Judged { plan, comparison, alpha: alphas[at] };
+        let verdict = match (taken.withheld, samples[at].zip(estimate)) {
+            (Some(reason), _) => Verdict::Withheld { reason },
+            (None, None) => Verdict::Withheld { reason: Withheld::FewRounds },
+            (None, Some((sample, estimate))) => judged.verdict(&sample, &estimate),
+        };
+        let Comparison { name, primary, bound, better, .. } = comparison.clone();
+        Finding { name, primary, bound, is_cost: better == Better::Cheaper, estimate, verdict }
     };
     Analysis {
         findings: (0..series.len()).map(finding).collect(),
@@ -153,10 +167,19 @@ fn alphas(parts: &[(&Plan, &Taken)], samples: &[Vec<Option<Sample>>]) -> Vec<Vec
         samples[*part][*at].filter(|_| is_judged).map(|sample| sample.guarded())
     };
     let known: Vec<Option<Precision>> = primaries.iter().map(known).collect();
-    let p_value = |precision: &Option<Precision>| precision.map_or(1.0, |one| one.p_value());
-    let p_values: Vec<f64> = known.iter().map(p_value).collect();
+    let asked = |of: usize| {
+        let (part, at) = primaries[of];
+        &parts[part].0.comparisons[at]
+    };
+    let p_value = |(of, precision): (usize, &Option<Precision>)| match (precision, asked(of)) {
+        (None, _) => 1.0,
+        (Some(one), Comparison { bound: None, .. }) => one.p_value(),
+        (Some(one), bounded) => one.p_value_beyond(bounded.threshold()),
+    };
+    let p_values: Vec<f64> = known.iter().enumerate().map(p_value).collect();
     let levels = holm::levels(&p_values, ALPHA, |of, alpha| {
-        known[of].is_some_and(|one| one.interval(alpha).excludes_equal())
+        let (miss, threshold) = (asked(of).miss(alpha), LogRatio(asked(of).threshold()));
+        known[of].is_some_and(|one| !one.interval(miss).holds(threshold))
     });
     let mut alphas: Vec<Vec<f64>> = samples.iter().map(|part| vec![ALPHA; part.len()]).collect();
     for ((part, at), level) in primaries.into_iter().zip(levels) {
@@ -196,29 +219,40 @@ impl Estimate {
     }
 }
 
-fn verdict(
-    plan: &Plan,
-    withheld: Option<Withheld>,
-    sample: Option<Sample>,
-    estimate: Option<Estimate>,
+/// What a verdict is on: a comparison of a plan, at its level.
+struct Judged<'p> {
+    plan: &'p Plan,
+    comparison: &'p Comparison,
     alpha: f64,
-) -> Verdict {
-    if let Some(reason) = withheld {
-        return Verdict::Withheld { reason };
+}
+
+impl Judged<'_> {
+    fn verdict(&self, sample: &Sample, estimate: &Estimate) -> Verdict {
+        if let Some(bound) = self.comparison.bound {
+            let times = self.comparison.times(estimate.corrected);
+            let distance = (sample.mean - self.comparison.threshold()).abs();
+            return Verdict::of_bound(bound, times, || {
+                let more = self.more_rounds(sample, distance);
+                // A mean that is known ten times as well is still where it is.
+                (more < 100 * sample.rounds).then_some(more)
+            });
+        }
+        if let Some(verdict) = Verdict::read(estimate.ratio, estimate.corrected, self.plan.margin) {
+            return verdict;
+        }
+        if estimate.detectable <= self.plan.difference {
+            return Verdict::NoDifferenceShown { detectable: estimate.detectable };
+        }
+        let difference = LogRatio::of_fraction(self.plan.difference).0;
+        Verdict::Undecided { more_rounds: self.more_rounds(sample, difference) }
     }
-    let (Some(sample), Some(estimate)) = (sample, estimate) else {
-        return Verdict::Withheld { reason: Withheld::FewRounds };
-    };
-    if let Some(verdict) = Verdict::read(estimate.ratio, estimate.corrected, plan.margin) {
-        return verdict;
+
+    /// How many more rounds with this spread would probably see a logarithm of this size.
+    fn more_rounds(&self, sample: &Sample, size: f64) -> usize {
+        let deviation = sample.deviation * sample.serial.inflation().sqrt();
+        let needed = sizing::rounds_needed(deviation, size, self.comparison.miss(self.alpha));
+        needed.saturating_sub(sample.rounds).max(1)
     }
-    if estimate.detectable <= plan.difference {
-        return Verdict::NoDifferenceShown { detectable: estimate.detectable };
-    }
-    let deviation = sample.deviation * sample.serial.inflation().sqrt();
-    let difference = LogRatio::of_fraction(plan.difference).0;
-    let needed = sizing::rounds_needed(deviation, difference, alpha);
-    Verdict::Undecided { more_rounds: needed.saturating_sub(sample.rounds).max(1) }
 }
 
 impl Finding {
@@ -228,9 +262,23 @@ impl Finding {
         format!("{label}{}", self.name)
     }
 
+    /// The verdict, in words of what was asked.
+    pub fn answer(&self) -> String {
+        match self.bound {
+            Some(bound) => format!("{bound}: {}", self.verdict),
+            None if self.is_cost => self.verdict.of_cost(),
+            None => self.verdict.to_string(),
+        }
+    }
+
     /// What is said of it: the verdict, and what casts doubt on it.
     pub fn said(&self) -> String {
-        [vec![self.verdict.to_string()], self.doubts()].concat().join("; ")
+        [vec![self.answer()], self.doubts()].concat().join("; ")
+    }
+
+    /// An interval as its verdict speaks of it: of what is spent, how much more or less that is.
+    pub fn shown(&self, leads: Interval) -> Interval {
+        if self.is_cost { leads.turned() } else { leads }
     }
 
     /// What casts doubt on the verdict.
@@ -244,7 +292,8 @@ impl Finding {
             ));
         }
         if estimate.bootstrap_disagrees {
-            doubts.push(format!("a bootstrap says {}, so look at the rounds", estimate.bootstrap));
+            let seen = self.shown(estimate.bootstrap);
+            doubts.push(format!("a bootstrap says {seen}, so look at the rounds"));
         }
         doubts
     }

@@ -2,14 +2,16 @@
 //!
 //! A bound is on the ratio itself (0.9: at least nine tenths of the reference). It is met where the
 //! whole interval keeps it, missed where none of it does, and open in between: what is open needs
-//! more rounds, and nobody may say that it was met. The interval is the corrected one, which a
-//! verdict would be read off.
+//! more rounds, and nobody may say that it was met. The interval is the corrected one, off which a
+//! verdict is read; of a comparison that asks for a bound alone it is narrower than one of a
+//! difference ([`super::Comparison`] says by how much), since only one of the two answers can be false.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Estimate, LogRatio};
+use super::ratio::Percent;
+use super::{Better, Estimate, Interval, LogRatio};
 
 /// What a ratio is to be.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -39,8 +41,12 @@ impl Bound {
 
     /// What rounds say of it.
     pub fn held(self, estimate: &Estimate) -> Held {
+        self.read(estimate.corrected)
+    }
+
+    /// What an interval of the ratio says of it.
+    pub(super) fn read(self, seen: Interval) -> Held {
         let (low, high) = self.ends();
-        let seen = estimate.corrected;
         if low <= seen.low.0 && seen.high.0 <= high {
             Held::Met
         } else if seen.high.0 < low || high < seen.low.0 {
@@ -62,6 +68,20 @@ impl Bound {
         (factor.is_finite() && factor <= 100.0).then(|| (rounds as f64 * factor).ceil() as usize)
     }
 
+    /// Whether it is a ratio above 0 that is to be kept on one side.
+    pub(super) fn is_one_sided(self) -> bool {
+        matches!(self, Bound::AtLeast(ratio) | Bound::AtMost(ratio) if ratio > 0.0 && ratio.is_finite())
+    }
+
+    /// How many times as fast one is that just keeps it; of one within, at its upper end.
+    pub fn lead(self, better: Better) -> LogRatio {
+        let end = match self {
+            Bound::AtLeast(_) => self.ends().0,
+            Bound::AtMost(_) | Bound::Within(_) => self.ends().1,
+        };
+        LogRatio(if better == Better::Higher { end } else { -end })
+    }
+
     /// The logarithms between which it is kept.
     fn ends(self) -> (f64, f64) {
         match self {
@@ -71,6 +91,17 @@ impl Bound {
                 let far = LogRatio::of_fraction(fraction).0;
                 (-far, far)
             }
+        }
+    }
+}
+
+/// "at least 0.9 times".
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::AtLeast(ratio) => write!(f, "at least {ratio} times"),
+            Bound::AtMost(ratio) => write!(f, "at most {ratio} times"),
+            Bound::Within(fraction) => write!(f, "within {}", Percent(*fraction)),
         }
     }
 }

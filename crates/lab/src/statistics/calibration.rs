@@ -6,8 +6,9 @@
 //! *planted* ones the second is faster by just what the plan asks for, and a third one equal. A
 //! verdict is false if it shows a difference where none is, or the wrong way, or
 //! equality where there is a difference of the margin. Seeds are fixed, so figures repeat exactly;
-//! `docs/statistics.md` has them (`--nocapture` prints them).
+//! `docs/statistics.md` has them (`--nocapture` prints them). Bounds are in `bounds`.
 
+mod bounds;
 mod noise;
 
 use noise::{Noise, World};

@@ -7,19 +7,21 @@
 
 use std::fmt;
 
-use super::LogRatio;
+use super::{Bound, Interval, LogRatio};
 
 /// Which way of a measure is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Operations or bytes a second.
     Higher,
-    /// Latencies, processor time.
+    /// Latencies: less is faster.
     Lower,
+    /// Processor time: less is cheaper, and no faster.
+    Cheaper,
 }
 
 /// One system's measure beside another's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// What is said before the verdict: "IOPS of nvme against iscsi".
     pub name: String,
@@ -28,6 +30,9 @@ pub struct Comparison {
     /// The column that it is held against.
     pub reference: usize,
     pub better: Better,
+    /// What the ratio of the subject's value to the reference's is to be; without it, the question is
+    /// whether there is a difference.
+    pub bound: Option<Bound>,
     /// Whether the plan named it before it ran: those are corrected together and get verdicts that
     /// count, all others are exploratory.
     pub primary: bool,
@@ -38,6 +43,26 @@ impl Comparison {
     pub fn lead(&self, values: &[f64]) -> LogRatio {
         let lead = (values[self.subject] / values[self.reference]).ln();
         LogRatio(if self.better == Better::Higher { lead } else { -lead })
+    }
+
+    /// Of leads, where the ratio of values is: what a bound is on.
+    pub(super) fn times(&self, leads: Interval) -> Interval {
+        match self.better {
+            Better::Higher => leads,
+            Better::Lower | Better::Cheaper => leads.turned(),
+        }
+    }
+
+    /// The lead at which the answer changes: that of equal systems, or of those that just keep the
+    /// bound.
+    pub(super) fn threshold(&self) -> f64 {
+        self.bound.map_or(0.0, |bound| bound.lead(self.better).0)
+    }
+
+    /// How often an interval may miss, in which a test at `alpha` is read. Of a bound only one of two
+    /// answers can be false, so each end has all of `alpha` for itself.
+    pub(super) fn miss(&self, alpha: f64) -> f64 {
+        if self.bound.is_some() { 2.0 * alpha } else { alpha }
     }
 }
 
@@ -73,6 +98,9 @@ impl Plan {
             if subject == reference || subject.max(reference) >= self.columns {
                 return Err(BadPlan::Columns(comparison.name.clone()));
             }
+            if comparison.bound.is_some_and(|bound| !bound.is_one_sided()) {
+                return Err(BadPlan::Bound(comparison.name.clone()));
+            }
         }
         for (what, value) in [("difference", self.difference), ("margin", self.margin)] {
             if !(0.001..=10.0).contains(&value) {
@@ -102,6 +130,8 @@ pub enum BadPlan {
     NoPrimary,
     /// The comparison of this name.
     Columns(String),
+    /// As well.
+    Bound(String),
     /// Which of the two, and its value.
     Fraction(&'static str, f64),
     FewRounds(usize),
@@ -116,6 +146,9 @@ impl fmt::Display for BadPlan {
             ),
             BadPlan::Columns(name) => {
                 write!(f, "{name}: expected two different measures that every round has")
+            }
+            BadPlan::Bound(name) => {
+                write!(f, "{name}: expected a ratio above 0, to be kept at least or at most")
             }
             BadPlan::Fraction(what, value) => {
                 write!(f, "{what}: expected 0.1% to 1000%, not {}%", value * 100.0)
@@ -140,6 +173,7 @@ pub(super) mod tests {
             subject,
             reference: 0,
             better: Better::Higher,
+            bound: None,
             primary: true,
         };
         Plan {
@@ -169,6 +203,10 @@ pub(super) mod tests {
         assert!(refusal(exploratory).contains("primary comparison"));
         assert!(refusal(|plan| plan.comparisons[1].subject = 0).starts_with("system 2: expected"));
         assert!(refusal(|plan| plan.comparisons[1].subject = 3).starts_with("system 2: expected"));
+        for bad in [Bound::Within(0.1), Bound::AtLeast(0.0), Bound::AtMost(f64::NAN)] {
+            let refused = refusal(|plan| plan.comparisons[0].bound = Some(bad));
+            assert!(refused.ends_with("expected a ratio above 0, to be kept at least or at most"));
+        }
         assert_eq!(
             refusal(|plan| plan.difference = 0.0),
             "difference: expected 0.1% to 1000%, not 0%"
@@ -181,7 +219,21 @@ pub(super) mod tests {
     fn a_lower_latency_is_a_lead() {
         let mut comparison = plan(2).comparisons.remove(0);
         assert!(comparison.lead(&[1.0, 2.0]).0 > 0.0);
-        comparison.better = Better::Lower;
-        assert!(comparison.lead(&[1.0, 2.0]).0 < 0.0);
+        for better in [Better::Lower, Better::Cheaper] {
+            comparison.better = better;
+            assert!(comparison.lead(&[1.0, 2.0]).0 < 0.0);
+        }
+    }
+
+    #[test]
+    fn a_bound_is_on_values_whichever_way_is_good() {
+        let mut comparison = plan(2).comparisons.remove(0);
+        let leads = Interval { low: LogRatio(0.1), high: LogRatio(0.3), level: 0.9 };
+        comparison.bound = Some(Bound::AtMost(2.0));
+        assert_eq!((comparison.times(leads), comparison.threshold()), (leads, 2.0_f64.ln()));
+        comparison.better = Better::Cheaper;
+        let times = comparison.times(leads);
+        assert_eq!((times.low.0, times.high.0), (-0.3, -0.1), "faster is less of it");
+        assert_eq!(comparison.threshold(), -2.0_f64.ln());
     }
 }

@@ -73,6 +73,11 @@ impl Interval {
         -margin < self.low.0 && self.high.0 < margin
     }
 
+    /// Of the ratio the other way round.
+    pub fn turned(self) -> Interval {
+        Interval { low: LogRatio(-self.high.0), high: LogRatio(-self.low.0), level: self.level }
+    }
+
     pub fn holds(&self, value: LogRatio) -> bool {
         self.low <= value && value <= self.high
     }
@@ -104,6 +109,16 @@ impl fmt::Display for Percent {
     }
 }
 
+/// How many times as much, with three digits that count: "0.943", "1.15", "12.3".
+pub(crate) struct Times(pub(crate) f64);
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = (2.0 - self.0.log10().floor()).clamp(0.0, 9.0) as usize;
+        write!(f, "{:.decimals$}", self.0)
+    }
+}
+
 /// From the end that is nearer to equal to the other: "8.1% to 16%".
 pub(crate) struct Between(pub(crate) Interval);
 
@@ -127,6 +142,13 @@ mod tests {
         assert_eq!(show(0.123), "12%");
         assert_eq!(show(1.403), "140%");
         assert_eq!(show(0.0), "0%");
+    }
+
+    #[test]
+    fn times_have_three_digits_that_count() {
+        let show = |ratio: f64| Times(ratio).to_string();
+        assert_eq!([show(0.9431), show(1.149), show(12.34)], ["0.943", "1.15", "12.3"]);
+        assert_eq!([show(1.0), show(0.0999), show(4321.0)], ["1.00", "0.0999", "4321"]);
     }
 
     #[test]

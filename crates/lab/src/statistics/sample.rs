@@ -88,6 +88,16 @@ impl Precision {
         2.0 * student(self.freedom).sf((self.mean / self.error).abs())
     }
 
+    /// How often a series whose mean lies just on `end` has one as far beyond it, on the side on which
+    /// this one is.
+    pub fn p_value_beyond(&self, end: f64) -> f64 {
+        let beyond = (self.mean - end).abs();
+        if self.error <= 0.0 {
+            return if beyond == 0.0 { 0.5 } else { 0.0 };
+        }
+        student(self.freedom).sf(beyond / self.error)
+    }
+
     /// The logarithm that a test at `alpha` finds in [`POWER`] of such series.
     pub fn detectable(&self, alpha: f64) -> f64 {
         (quantile(self.freedom, 1.0 - alpha / 2.0) + quantile(self.freedom, POWER)) * self.error
@@ -132,6 +142,10 @@ mod tests {
         let interval = plain.interval(0.05);
         assert!((interval.low.0 - 0.7001).abs() < 1e-4, "{interval:?}");
         assert!((interval.high.0 - 2.4599).abs() < 1e-4, "{interval:?}");
+        // Beyond 0 it is half of that; beyond 0.7001, the end of the interval, 2.5%.
+        assert!((plain.p_value_beyond(0.0) - 0.0014165).abs() < 1e-6);
+        assert!((plain.p_value_beyond(0.7001) - 0.025).abs() < 1e-4);
+        assert!((plain.p_value_beyond(2.4599) - 0.025).abs() < 1e-4, "on either side");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Five pilots know a spread badly: it is taken at the upper end of its one-sided confidence
 //! interval (by chi squared; Browne 1995). For that, the rounds are as many as let a t test find
 //! the plan's difference in 80% of all runs at the level of Holm's first step, which is its
-//! strictest. The largest number that any primary comparison needs is taken, rounded up to whole
+//! strictest; of a bound, the plan's difference from it, on either side. How far from equal, or from
+//! a bound, pilots are is not looked at: five of them hardly know, and what lies on a bound would
+//! have rounds without end. The largest number that any primary comparison needs is taken, rounded up to whole
 //! blocks of balanced orders. Pilots are not counted in the analysis, or their chance would be used
 //! twice.
 
@@ -46,16 +48,17 @@ impl Sizing {
     /// them, and there is time for `rounds_max` rounds of this one.
     pub fn among(plan: &Plan, pilots: &[Vec<f64>], primaries: usize, rounds_max: usize) -> Sizing {
         let rounds_max = rounds_max.min(plan.rounds_max).max(ROUNDS_MIN);
-        let compared = plan.comparisons.iter().filter(|comparison| comparison.primary);
-        let deviations = compared.map(|comparison| {
-            let logs: Vec<f64> = pilots.iter().map(|values| comparison.lead(values).0).collect();
-            Sample::of(&logs).expect("two pilots or more").deviation
-        });
-        let deviation = deviations.fold(0.0, f64::max);
-        let deviation_upper = deviation * upper_factor(pilots.len());
         let difference = LogRatio::of_fraction(plan.difference).0;
         let alpha = ALPHA / primaries as f64;
-        let rounds_needed = rounds_needed(deviation_upper, difference, alpha);
+        let factor = upper_factor(pilots.len());
+        let (mut deviation, mut rounds_needed) = (0.0_f64, ROUNDS_MIN);
+        for comparison in plan.comparisons.iter().filter(|comparison| comparison.primary) {
+            let logs: Vec<f64> = pilots.iter().map(|values| comparison.lead(values).0).collect();
+            let own = Sample::of(&logs).expect("two pilots or more").deviation;
+            let needed = self::rounds_needed(own * factor, difference, comparison.miss(alpha));
+            (deviation, rounds_needed) = (deviation.max(own), rounds_needed.max(needed));
+        }
+        let deviation_upper = deviation * factor;
         let block = block_rounds(plan.systems);
         // Whole blocks, unless those are fewer rounds than a plan has at least.
         let whole_max = rounds_max / block * block;
@@ -167,6 +170,20 @@ mod tests {
             let plan = Plan { rounds_max: ROUNDS_MIN, ..plan(systems) };
             assert_eq!(Sizing::of(&plan, &pilots).rounds, ROUNDS_MIN, "{systems} systems");
         }
+    }
+
+    #[test]
+    fn a_bound_is_seen_by_spread_alone_and_with_fewer_rounds() {
+        let pilots = |lead: f64| -> Vec<Vec<f64>> {
+            [0.9, 1.1, 1.0, 1.2, 0.8].iter().map(|value| vec![1.0, *value * lead]).collect()
+        };
+        let mut plan = plan(2);
+        let difference = Sizing::of(&plan, &pilots(1.0));
+        plan.comparisons[0].bound = Some(super::super::Bound::AtLeast(0.9));
+        let [on_it, far] = [0.9, 2.0].map(|lead| Sizing::of(&plan, &pilots(lead)).rounds_needed);
+        assert_eq!(on_it, far, "where pilots are does not matter");
+        assert!(on_it < difference.rounds_needed, "each side has 5%");
+        assert_eq!(on_it, rounds_needed(difference.deviation_upper, 1.1_f64.ln(), 0.1));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::ratio::{Between, Percent};
-use super::{Interval, LogRatio};
+use super::ratio::{Between, Percent, Times};
+use super::{Bound, Held, Interval, LogRatio};
 
 /// What a comparison came to. Fractions: 0.05 is "5%".
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -38,6 +38,22 @@ pub enum Verdict {
     /// with so many more: rounds that are added once the result is known make false verdicts.
     Undecided {
         more_rounds: usize,
+    },
+    /// All of the interval keeps the bound that was asked for. `times` is the subject's value by the
+    /// reference's.
+    Held {
+        times: Interval,
+    },
+    /// None of it does.
+    NotHeld {
+        times: Interval,
+    },
+    /// Some of it does. To be run anew with so many more, if the mean stays; absent where it lies so near
+    /// to the bound that no number of rounds that anybody runs would tell.
+    Open {
+        times: Interval,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        more_rounds: Option<usize>,
     },
     /// There are intervals, and they are not to be believed for a verdict.
     Withheld {
@@ -73,6 +89,30 @@ impl Verdict {
         }
     }
 
+    /// What an interval of values says of a bound; `more_rounds` is how many would tell, if it is open.
+    pub(super) fn of_bound(
+        bound: Bound,
+        times: Interval,
+        more_rounds: impl FnOnce() -> Option<usize>,
+    ) -> Verdict {
+        match bound.read(times) {
+            Held::Met => Verdict::Held { times },
+            Held::Missed => Verdict::NotHeld { times },
+            Held::Open => Verdict::Open { times, more_rounds: more_rounds() },
+        }
+    }
+
+    /// In words of what is spent: who is slower by half needs twice as much.
+    pub fn of_cost(&self) -> String {
+        let (word, ratio, interval) = match self {
+            Verdict::Faster { ratio, interval } => ("less", ratio, interval.turned()),
+            Verdict::Slower { ratio, interval } => ("more", ratio, interval.turned()),
+            other => return other.to_string(),
+        };
+        let share = Percent(LogRatio(-ratio.0).fraction());
+        format!("costs {word} by {share} ({})", Between(interval))
+    }
+
     /// Whether it says that one is faster.
     pub fn is_difference(&self) -> bool {
         matches!(self, Verdict::Faster { .. } | Verdict::Slower { .. })
@@ -98,9 +138,29 @@ impl fmt::Display for Verdict {
             Verdict::Undecided { more_rounds } => {
                 write!(f, "undecided: needs about {more_rounds} more rounds")
             }
+            Verdict::Held { times } => write!(f, "held ({} to {})", low(times), high(times)),
+            Verdict::NotHeld { times } => {
+                write!(f, "not held ({} to {})", low(times), high(times))
+            }
+            Verdict::Open { times, more_rounds } => {
+                write!(f, "open: between {} and {}; ", low(times), high(times))?;
+                match more_rounds {
+                    Some(1) => f.write_str("needs about 1 more round"),
+                    Some(more) => write!(f, "needs about {more} more rounds"),
+                    None => f.write_str("too near to the bound for any number of rounds"),
+                }
+            }
             Verdict::Withheld { reason } => write!(f, "no verdict: {reason}"),
         }
     }
+}
+
+fn low(times: &Interval) -> Times {
+    Times(times.low.ratio())
+}
+
+fn high(times: &Interval) -> Times {
+    Times(times.high.ratio())
 }
 
 impl fmt::Display for Withheld {
@@ -133,6 +193,38 @@ mod tests {
         assert_eq!(read(0.97, 1.04), "equal within 5.0%");
         assert_eq!(read(0.97, 1.06), "", "neither");
         assert_eq!(read(1.001, 1.03), "faster by 1.5% (0.10% to 3.0%)", "small, and a difference");
+    }
+
+    #[test]
+    fn what_is_spent_costs_more_or_less_and_is_not_slower() {
+        let read = |low: f64, high: f64| {
+            let interval =
+                Interval { low: LogRatio(low.ln()), high: LogRatio(high.ln()), level: 0.95 };
+            Verdict::read(LogRatio((low * high).sqrt().ln()), interval, 0.05).unwrap().of_cost()
+        };
+        // Of 0.8 times as fast, one needs 1.25 times as much.
+        assert_eq!(read(0.8, 0.9), "costs more by 18% (11% to 25%)");
+        assert_eq!(read(1.25, 1.6), "costs less by 29% (20% to 38%)");
+        assert_eq!(read(0.97, 1.04), "equal within 5.0%");
+    }
+
+    #[test]
+    fn a_bound_has_words_of_its_own() {
+        let read = |bound: Bound, low: f64, high: f64, more: Option<usize>| {
+            let times = Interval { low: LogRatio(low.ln()), high: LogRatio(high.ln()), level: 0.9 };
+            Verdict::of_bound(bound, times, || more).to_string()
+        };
+        let (least, most) = (Bound::AtLeast(0.9), Bound::AtMost(1.15));
+        assert_eq!(read(least, 0.943, 0.97, None), "held (0.943 to 0.970)");
+        assert_eq!(read(least, 0.82, 0.87, None), "not held (0.820 to 0.870)");
+        let open = "open: between 0.880 and 0.930; needs about 12 more rounds";
+        assert_eq!(read(least, 0.88, 0.93, Some(12)), open);
+        assert!(read(least, 0.88, 0.93, Some(1)).ends_with("needs about 1 more round"));
+        assert!(
+            read(least, 0.8, 1.1, None).ends_with("too near to the bound for any number of rounds")
+        );
+        assert_eq!(read(most, 1.02, 1.09, None), "held (1.02 to 1.09)");
+        assert_eq!(read(most, 1.2, 1.3, None), "not held (1.20 to 1.30)");
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Series;
+use super::{Bounded, Series};
 use crate::plan::{Measure, Results, check_version};
 use crate::report::Environment;
-use crate::statistics::{Better, LogRatio, Referred, Verdict};
+use crate::statistics::{Better, Finding, LogRatio, Referred, Verdict};
 
 /// A run that was kept.
 #[derive(Clone, Debug)]
@@ -63,6 +63,21 @@ impl Run {
         Ok(Run { number, plan, plan_name, environment, failures, results })
     }
 
+    /// What it says of each primary bound of its plan.
+    pub(super) fn bounds(&self) -> Vec<Bounded> {
+        let findings = self.results.groups.iter().flat_map(|group| &group.analysis.findings);
+        let of = |finding: &Finding| {
+            let is_held = match finding.verdict {
+                Verdict::Held { .. } => Some(true),
+                Verdict::NotHeld { .. } => Some(false),
+                _ => None,
+            };
+            let (comparison, bound) = (finding.name.clone(), finding.bound?.to_string());
+            Some(Bounded { comparison, bound, is_held, said: finding.said() })
+        };
+        findings.filter(|finding| finding.primary).filter_map(of).collect()
+    }
+
     /// What it came to in a series of its plan; or why it does not count.
     pub fn point(&self, series: &Series) -> Result<Point, String> {
         let group = self.results.groups.get(series.group);
@@ -102,7 +117,7 @@ impl Run {
 }
 
 fn is_cost(measure: Measure) -> bool {
-    measure.better() == Better::Lower
+    measure.better() != Better::Higher
 }
 
 impl Point {

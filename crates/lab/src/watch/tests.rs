@@ -60,6 +60,28 @@ fn the_systems_of_primary_comparisons_are_watched_and_null_is_not() {
 }
 
 #[test]
+fn what_a_run_says_of_a_bound_is_told_after_it_and_its_systems_are_watched() {
+    let asked = PLAN.to_owned() + "at-most = 1.2\n";
+    let watched = series(&Experiment::parse("plan", &asked).unwrap_or_else(|why| panic!("{why}")));
+    assert_eq!(watched.len(), 2);
+    let bounds = |kind: &str| {
+        let mut file = file(1, 1.0, 1.0);
+        let finding = &mut file["results"]["groups"][0]["analysis"]["findings"][0];
+        finding["bound"] = json!({ "at-most": 1.2 });
+        let times = json!({ "low": 1.3, "high": 1.4, "level": 0.9 });
+        finding["verdict"] = json!({ "kind": kind, "times": times, "more_rounds": 3 });
+        let report = Memory::new(&asked).look(&watched, &[run(1, &file)]).expect("a run");
+        (report.bounds[0].is_held, report.to_string())
+    };
+    let (is_held, said) = bounds("not_held");
+    let line = "\n  p50 latency of other against one, 4KiB randread, depth 1: at most 1.2 times: not held (1.30 to 1.40)";
+    assert!(is_held == Some(false) && said.ends_with(line), "{said}");
+    assert_eq!([bounds("held").0, bounds("open").0], [Some(true), None]);
+    let without = Memory::new(PLAN).look(&watched, &[run(1, &file(1, 1.0, 1.0))]).expect("a run");
+    assert!(without.bounds.is_empty());
+}
+
+#[test]
 fn no_two_series_have_the_same_labels() {
     // One reference in a group of its own difference, and one disk without a path beside two paths.
     let more = "[[system]]\nname = \"third\"\ndisk = \"ram:4MiB\"\n\

@@ -2,11 +2,12 @@
 //!
 //! Left, a bar a system as long as the mean of its rounds, each of which is a dot, the first on top.
 //! Right, for each comparison the ratio with the interval that its verdict is read off, and the
-//! verdict. Ratios are of how fast: above one is better, whatever the measure.
+//! verdict. Ratios are of how fast: above one is better, whatever the measure; of processor time the
+//! axis says how much less or more was spent. A bound that was asked for is a line across its row.
 
 use lab::kept::Kept;
 use lab::plan::{Group as Planned, GroupResults, Measure};
-use lab::statistics::{Finding, Interval, LogRatio};
+use lab::statistics::{Better, Finding, Interval, LogRatio};
 
 use super::{CROWD, Drawing, NAME_MAX, capital, measures, names_width, provenance, upright_grid};
 use crate::scene::Colours;
@@ -68,8 +69,13 @@ pub(super) fn draw(
     }
     let mut caption =
         "Left: the mean of the rounds that count; each dot is a round, the first on top. \
-        Right: how much slower or faster, with the interval that the verdict is read off."
-            .to_owned();
+        Right: "
+            .to_owned()
+            + &Ways::of(measure).title.to_lowercase()
+            + ", with the interval that the verdict is read off.";
+    if compared.iter().any(|one| one.finding.bound.is_some()) {
+        caption += " A line across a row is the bound that was asked for.";
+    }
     if let Some((_, values)) = all.iter().find(|(system, _)| !is_asked(*system)) {
         let value = mean(values).map(|value| quantity(measure, value)).unwrap_or_default();
         caption += &format!(
@@ -86,7 +92,7 @@ pub(super) fn draw(
         provenance: provenance(kept, Some(group.analysis.rounds_used)),
         panels: vec![
             bars(group, measure, &shown, colours),
-            forest(&compared, planned.map(|planned| planned.plan.margin)),
+            forest(&compared, planned.map(|planned| planned.plan.margin), measure),
         ],
         table: table(group, measure, &all, &compared),
     })
@@ -155,26 +161,68 @@ fn bars(
     panel
 }
 
-fn forest(compared: &[Compared<'_>], margin: Option<f64>) -> Panel {
+/// What the two directions of the axis are called.
+struct Ways {
+    title: &'static str,
+    left: &'static str,
+    right: &'static str,
+    is_cost: bool,
+}
+
+impl Ways {
+    fn of(measure: Measure) -> Ways {
+        match measure.better() {
+            Better::Cheaper => Ways {
+                title: "How much more or less it costs",
+                left: "← costs more",
+                right: "costs less →",
+                is_cost: true,
+            },
+            Better::Higher | Better::Lower => Ways {
+                title: "How much slower or faster",
+                left: "← slower",
+                right: "faster →",
+                is_cost: false,
+            },
+        }
+    }
+
+    /// How many times as fast one is that is so many percent faster, or costs so many more.
+    fn speed(&self, percent: f64) -> f64 {
+        let ratio = 1.0 + percent / 100.0;
+        if self.is_cost { 1.0 / ratio } else { ratio }
+    }
+}
+
+fn forest(compared: &[Compared<'_>], margin: Option<f64>, measure: Measure) -> Panel {
     const TOP: f64 = 30.0;
     const LINE: f64 = 17.0;
     let words: Vec<(Vec<String>, Vec<String>)> = compared.iter().map(row_words).collect();
     let rows = words.iter().map(|(label, said)| (label.len() + said.len()) as f64 * LINE + 34.0);
     let bottom = TOP + rows.sum::<f64>() + if compared.is_empty() { 30.0 } else { 0.0 };
     let mut panel = Panel::new(bottom + 46.0);
-    panel.text((0.0, 14.0), Anchor::Start, "soft", "How much slower or faster");
+    let ways = Ways::of(measure);
+    panel.text((0.0, 14.0), Anchor::Start, "soft", ways.title);
+    let bound = |one: &Compared<'_>| Some(one.finding.bound?.lead(measure.better()));
+    // Who is equal to whom is asked by none that asks for a bound.
+    let margin = margin.filter(|_| compared.iter().any(|one| one.finding.bound.is_none()));
     let estimates = compared.iter().filter_map(|one| one.finding.estimate);
     let widest = estimates.flat_map(|one| [one.corrected.low, one.corrected.high, one.ratio]);
-    let far = widest.map(|ratio| ratio.0.abs());
+    let far = widest.chain(compared.iter().filter_map(bound)).map(|ratio| ratio.0.abs());
     let shown_margin = margin.map(f64::ln_1p).filter(|margin| *margin < 1.0).unwrap_or(0.0);
     let far = far.fold(shown_margin.max(0.02), f64::max) * 1.12;
     let scale = Scale::log((-far).exp(), far.exp(), 12.0, WIDTH - 22.0);
-    axis_of_ratios(&mut panel, &scale, far, margin, (TOP, bottom));
+    axis_of_ratios(&mut panel, &scale, far, (margin, &ways), (TOP, bottom));
     if compared.is_empty() {
         panel.text((12.0, TOP + 18.0), Anchor::Start, "soft", "nothing is compared in this");
     }
     let mut y = TOP;
     for (one, (label, said)) in compared.iter().zip(&words) {
+        if let Some((lead, asked)) = bound(one).zip(one.finding.bound) {
+            let x = scale.place(lead.ratio());
+            let below = y + (label.len() + said.len()) as f64 * LINE;
+            panel.rect((x - 1.0, below + 4.0), (2.0, 24.0), "bound", &asked.to_string());
+        }
         for (lines, class) in [(label, "ink strong"), (said, "ink")] {
             for line in lines {
                 y += LINE;
@@ -185,7 +233,7 @@ fn forest(compared: &[Compared<'_>], margin: Option<f64>) -> Panel {
             let hint = format!(
                 "{}: {}, an interval at {:.4}%",
                 one.label,
-                estimate.corrected,
+                one.finding.shown(estimate.corrected),
                 estimate.corrected.level * 100.0
             );
             interval(&mut panel, &scale, y + 16.0, estimate.ratio, estimate.corrected);
@@ -229,7 +277,7 @@ fn axis_of_ratios(
     panel: &mut Panel,
     scale: &Scale,
     far: f64,
-    margin: Option<f64>,
+    (margin, ways): (Option<f64>, &Ways),
     (top, bottom): (f64, f64),
 ) {
     if let Some(margin) = margin {
@@ -241,10 +289,10 @@ fn axis_of_ratios(
     for changes in [SLOWER.as_slice(), &FASTER] {
         let mut last = 0.0;
         for change in changes {
-            let way = f64::ln(1.0 + change / 100.0).abs();
+            let way = ways.speed(*change).ln().abs();
             if way - last >= far / 4.5 && way < far * 0.97 {
                 last = way;
-                let x = scale.place(1.0 + change / 100.0);
+                let x = scale.place(ways.speed(*change));
                 panel.line((x, top), (x, bottom), "grid");
                 panel.text((x, bottom + 17.0), Anchor::Middle, "soft small", &signed(*change));
             }
@@ -253,8 +301,8 @@ fn axis_of_ratios(
     let middle = scale.place(1.0);
     panel.line((middle, top), (middle, bottom), "equal");
     panel.text((middle, bottom + 17.0), Anchor::Middle, "ink small", "equal");
-    panel.text((12.0, bottom + 36.0), Anchor::Start, "soft small", "← slower");
-    panel.text((WIDTH - 22.0, bottom + 36.0), Anchor::End, "soft small", "faster →");
+    panel.text((12.0, bottom + 36.0), Anchor::Start, "soft small", ways.left);
+    panel.text((WIDTH - 22.0, bottom + 36.0), Anchor::End, "soft small", ways.right);
     if let Some(margin) = margin {
         let words = format!("shaded: equal within {}", percent(margin));
         panel.text((middle, bottom + 36.0), Anchor::Middle, "soft small", &words);
@@ -318,7 +366,7 @@ fn table(
             of.map(|of| of.interval.low.ratio()).into(),
             of.map(|of| of.interval.high.ratio()).into(),
             of.map(|of| of.rounds_effective).into(),
-            finding.verdict.to_string().into(),
+            finding.answer().into(),
         ]);
     }
     table

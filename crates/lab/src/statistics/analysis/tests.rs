@@ -38,6 +38,76 @@ fn each_verdict_is_said_where_it_holds() {
     assert_eq!(said(0.0, 0.3), "system 1: undecided: needs about 86 more rounds");
 }
 
+/// What is said where the second system has a bound.
+fn bounded(bound: Bound, better: Better, mean: f64, spread: f64) -> Finding {
+    let mut plan = plan(2);
+    (plan.comparisons[0].bound, plan.comparisons[0].better) = (Some(bound), better);
+    let second = around(mean, spread);
+    analyse(&plan, &taken(&second, &second)).findings.remove(0)
+}
+
+#[test]
+fn a_bound_is_read_off_an_interval_of_which_each_end_has_its_level() {
+    let said = |mean| bounded(Bound::AtLeast(0.9), Better::Higher, mean, 0.05).to_string();
+    assert_eq!(said(0.0), "system 1: at least 0.9 times: held (0.973 to 1.03)");
+    assert_eq!(said(-0.2), "system 1: at least 0.9 times: not held (0.796 to 0.842)");
+    let open = said(-0.1);
+    assert!(
+        open.starts_with(
+            "system 1: at least 0.9 times: open: between 0.880 and 0.930; needs about"
+        ),
+        "{open}"
+    );
+    let drawn = bounded(Bound::AtLeast(0.9), Better::Higher, 0.0, 0.05).estimate.unwrap().corrected;
+    assert_eq!(drawn.level, 0.9);
+    // On it, whatever more one runs.
+    let on_it = bounded(Bound::AtMost(1.0), Better::Higher, 0.0, 0.05).to_string();
+    assert!(on_it.ends_with("too near to the bound for any number of rounds"), "{on_it}");
+}
+
+#[test]
+fn a_bound_is_on_values_and_not_on_who_is_better() {
+    // Values of about 1.22 times the reference's.
+    for better in [Better::Higher, Better::Lower, Better::Cheaper] {
+        let said = |bound| bounded(bound, better, 0.2, 0.05).to_string();
+        let held = "system 1: at most 1.3 times: held (1.19 to 1.26)";
+        assert_eq!(said(Bound::AtMost(1.3)), held);
+        assert!(said(Bound::AtMost(1.1)).contains("at most 1.1 times: not held (1.19 to 1.26)"));
+        assert!(said(Bound::AtLeast(1.1)).contains("held (1.19 to 1.26)"));
+    }
+}
+
+#[test]
+fn bounds_and_differences_are_one_family() {
+    let mut plan = plan(3);
+    plan.comparisons[1].bound = Some(Bound::AtLeast(0.9));
+    let weak = around(0.0225, 0.03);
+    let level = |third: &[f64], at: usize| {
+        let findings = analyse(&plan, &taken(&weak, third)).findings;
+        findings[at].estimate.expect("ten rounds").corrected.level
+    };
+    let near = 0.9_f64.ln();
+    assert!((level(&around(near, 0.03), 0) - 0.975).abs() < 1e-9, "the bound is open");
+    assert!((level(&around(near, 0.03), 1) - 0.95).abs() < 1e-9, "each end at 2.5%");
+    assert!((level(&around(0.3, 0.03), 0) - 0.95).abs() < 1e-9, "it is held, and one is left");
+    plan.comparisons[1].primary = false;
+    let findings = analyse(&plan, &taken(&weak, &around(0.0, 0.03))).findings;
+    let level = |at: usize| findings[at].estimate.expect("ten rounds").corrected.level;
+    assert_eq!((level(0), level(1)), (0.95, 0.9), "corrected for nothing");
+}
+
+#[test]
+fn what_was_stopped_says_of_a_bound_what_was_asked() {
+    let mut plan = plan(2);
+    plan.comparisons[0].bound = Some(Bound::AtMost(1.15));
+    let second = around(0.0, 0.05);
+    let mut stopped = taken(&second, &second);
+    stopped.withheld = Some(Withheld::Interrupted);
+    let said = analyse(&plan, &stopped).findings[0].to_string();
+    let expected = "system 1: at most 1.15 times: no verdict: it was stopped before its last round";
+    assert_eq!(said, expected);
+}
+
 #[test]
 fn holm_shows_what_bonferroni_does_not_and_draws_it_so() {
     // p values of about 0.03: at half of 5% it is not shown, once the other one is.
@@ -170,6 +240,8 @@ fn what_casts_doubt_on_a_finding_is_said_too() {
     let finding = Finding {
         name: "p99 latency of a against b".to_owned(),
         primary: false,
+        bound: None,
+        is_cost: false,
         estimate: Some(Estimate {
             ratio: LogRatio(0.6_f64.ln()),
             interval: range,

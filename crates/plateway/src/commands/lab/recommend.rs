@@ -27,6 +27,9 @@ fn text(advice: &Advice) -> String {
     }
     text.push('\n');
     advice.choices.iter().for_each(|choice| of_choice(&mut text, choice));
+    advice.left_out().for_each(|said| {
+        let _ = writeln!(text, "\n{said}");
+    });
     text
 }
 

@@ -46,6 +46,15 @@ fn text(report: &Report) -> String {
     let failures = families.gauge("lab_failures", None, "Trials of the last run that failed");
     failures.count(plan, report.failures as u64);
     report.series.iter().for_each(|told| one(&mut families, &report.plan, told));
+    let held = "Whether the last run held a bound of the plan (1) or did not (0)";
+    let family = families.gauge("lab_bound_held", None, held);
+    for one in &report.bounds {
+        let Some(is_held) = one.is_held else { continue };
+        let (comparison, bound) = (one.comparison.clone(), one.bound.clone());
+        let labels =
+            vec![("plan", report.plan.clone()), ("comparison", comparison), ("bound", bound)];
+        family.count(labels, u64::from(is_held));
+    }
     families.text()
 }
 
