@@ -271,6 +271,13 @@ pub(crate) const STEPS: &[Step] = &[
         run: Run::Command(|tree| interop(tree, "paths")),
     },
     Step {
+        name: "lab-guest",
+        proves: "the lab delays and loses frames by netem where the kernel has it, and counts them",
+        needs: Some("release"),
+        company: Company::Beside,
+        run: Run::Command(|tree| interop(tree, "lab-guest")),
+    },
+    Step {
         name: "guest-boot",
         proves: "the package under systemd: file, device and AoE served, reloads, kills, a hang, a boot, drop-ins, purge",
         needs: Some("package"),

@@ -76,7 +76,7 @@ impl Interface<'_> {
     }
 
     /// What came since [`Interface::lose`], and what of it was lost.
-    pub fn loss(&self) -> Result<Loss> {
+    pub fn lost_by_rules(&self) -> Result<Loss> {
         let [came, lost] = self.counted("loss", [CAME, LOST])?;
         Ok(Loss { came, lost })
     }
@@ -100,6 +100,17 @@ impl Interface<'_> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let add = ["-netns", self.at.name(), "qdisc", "add", "dev", self.name, "root"];
         run("tc", &[&add[..], &words].concat()).map(|_| ())
+    }
+
+    /// What it was to send since [`Interface::impair`], and what of it was lost.
+    pub fn lost_by_netem(&self) -> Result<Loss> {
+        let show = ["-netns", self.at.name(), "-statistics", "qdisc", "show", "dev", self.name];
+        let text = run("tc", &show)?;
+        netem_loss(&text).ok_or_else(|| Error::Unexpected {
+            what: format!("tc -statistics qdisc show of {} in {}", self.name, self.at.name()),
+            expected: "what netem sent and dropped",
+            seen: text,
+        })
     }
 
     /// A table of its own for some rules, with the counters that they name.
@@ -150,6 +161,15 @@ fn counter(text: &str, name: &str) -> Option<u64> {
     let mut words = behind.split_whitespace();
     (words.next()? == "packets").then_some(())?;
     words.next()?.parse().ok()
+}
+
+/// What netem sent and dropped, in what `tc -statistics qdisc` prints.
+fn netem_loss(text: &str) -> Option<Loss> {
+    let behind = text.split_once("qdisc netem ")?.1;
+    let (sent, dropped) = behind.split_once("Sent ")?.1.split_once("(dropped ")?;
+    let sent: u64 = sent.split_once(" bytes ")?.1.strip_suffix(" pkt ")?.parse().ok()?;
+    let lost = dropped.split_once(',')?.0.parse().ok()?;
+    Some(Loss { came: sent + lost, lost })
 }
 
 /// The words of `tc` for it.
@@ -203,7 +223,7 @@ mod tests {
         right.lose(200_000).unwrap();
         let before = right.counters().unwrap();
         send(&network, 4_000, 64);
-        let Loss { came, lost } = right.loss().unwrap();
+        let Loss { came, lost } = right.lost_by_rules().unwrap();
         assert_eq!(right.counters().unwrap().since(&before).rx_packets, came);
         // Seven standard deviations on either side of 800.
         assert!(came >= 4_000 && (620..=980).contains(&lost), "{lost} of {came}");
@@ -225,7 +245,7 @@ mod tests {
         right.lose(999_999).unwrap();
         // Whoever is asked for an address is asked by ARP.
         let _ = network.at("l").run("bash", &["-c", "echo x > /dev/udp/192.0.2.3/9; sleep 0.1"]);
-        let Loss { came, lost } = right.loss().unwrap();
+        let Loss { came, lost } = right.lost_by_rules().unwrap();
         assert!(came >= 1 && lost == came, "{lost} of {came}");
     }
 
@@ -247,6 +267,11 @@ mod tests {
             \tcounter lost_frames {\n\t\tpackets 2 bytes 3\n\t}\n}\n";
         assert_eq!((counter(text, CAME), counter(text, LOST)), (Some(7), Some(2)));
         assert_eq!(counter(text, LONG), None);
+        let text = "qdisc netem 1: root refcnt 2 limit 100000 delay 4ms loss 3%\n \
+            Sent 9000 bytes 97 pkt (dropped 3, overlimits 0 requeues 0)\n backlog 0b 0p requeues 0\n\
+            qdisc tbf 8001: parent 1:1 rate 10Mbit burst 64Kb\n Sent 1 bytes 1 pkt (dropped 50, overlimits 0)\n";
+        assert_eq!(netem_loss(text), Some(Loss { came: 100, lost: 3 }));
+        assert_eq!(netem_loss(&text.replace("netem", "fq")), None);
         let said = |delay_us, loss_ppm| netem(&Impairment { delay_us, loss_ppm }).join(" ");
         assert_eq!(said(2_000, 0), "handle 1: netem limit 100000 delay 2000us");
         assert_eq!(said(0, 10_000), "handle 1: netem limit 100000 loss random 1%");

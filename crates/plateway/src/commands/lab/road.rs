@@ -28,7 +28,9 @@ use std::time::Instant;
 use lab::plan::{CORE_MORE, Path, PathKind};
 use testbed::interface::TokenBucket;
 use testbed::network::{Cable, End};
-use testbed::{Abilities, Counters, Impairment, Interface, Namespace, Network, Server, process};
+use testbed::{
+    Abilities, Counters, Impairment, Interface, Loss, Namespace, Network, Server, process,
+};
 
 use super::seen::Ours;
 use super::trial::tell;
@@ -62,11 +64,14 @@ pub(super) struct Road {
     kind: PathKind,
     mtu: u32,
     offloads: bool,
-    /// Interfaces where rules lose frames.
-    lossy: Vec<(&'static str, &'static str)>,
+    /// Interfaces where frames are lost, and how it is found out how many were.
+    lossy: Vec<(&'static str, &'static str, LossOf)>,
     /// Whether frames are held against the MTU; else, why not.
     watched: Result<(), String>,
 }
+
+/// How many frames an interface lost.
+type LossOf = for<'a> fn(&Interface<'a>) -> testbed::Result<Loss>;
 
 /// What a road needs of its trial.
 pub(super) struct Site<'a> {
@@ -184,9 +189,8 @@ impl Road {
             self.network.cable([one, other], cable)?;
         }
         for SpanEnd { node, interface, .. } in ends {
-            if impair(path, abilities, self.network.at(node).interface(interface))? {
-                self.lossy.push((node, interface));
-            }
+            let loss = impair(path, abilities, self.network.at(node).interface(interface))?;
+            self.lossy.extend(loss.map(|loss| (node, interface, loss)));
         }
         Ok(())
     }
@@ -265,8 +269,8 @@ impl Road {
             }
         }
         let (mut came, mut lost) = (0, 0);
-        for (node, name) in &self.lossy {
-            let loss = self.network.at(node).interface(name).loss().map_err(tell)?;
+        for (node, name, loss_of) in &self.lossy {
+            let loss = loss_of(&self.network.at(node).interface(name)).map_err(tell)?;
             (came, lost) = (came + loss.came, lost + loss.lost);
         }
         judged.lost_share = (came > 0).then_some(lost as f64 / came as f64);
@@ -306,7 +310,7 @@ impl<'a> SpanEnd<'a> {
 /// What there is to say of a road once a trial is over.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
-    /// Of the frames that came to both ends of the span, how many it lost; where rules lose them.
+    /// Of the frames that came to both ends of the span, how many it lost; where it is to lose some.
     pub(super) lost_share: Option<f64>,
     pub(super) notes: Vec<String>,
 }
@@ -321,8 +325,12 @@ pub(super) fn is_shared(path: &Path, abilities: &Abilities) -> bool {
     !matches!(path.kind, PathKind::Direct | PathKind::Machines) || is_relayed(path, abilities)
 }
 
-/// Gives an end of the span its rate, loss and delay; whether rules lose its frames.
-fn impair(path: &Path, abilities: &Abilities, interface: Interface<'_>) -> testbed::Result<bool> {
+/// Gives an end of the span its rate, loss and delay; how its loss is found out, if it has one.
+fn impair(
+    path: &Path,
+    abilities: &Abilities,
+    interface: Interface<'_>,
+) -> testbed::Result<Option<LossOf>> {
     let delay_us = path.delay.map_or(0, |delay| delay.as_micros() as u32);
     let loss_ppm = path.loss_ppm.unwrap_or(0);
     let has_netem = abilities.netem.is_ok() && (loss_ppm > 0 || delay_us > 0);
@@ -340,7 +348,9 @@ fn impair(path: &Path, abilities: &Abilities, interface: Interface<'_>) -> testb
             false => interface.shape(&bucket)?,
         }
     }
-    Ok(loss_ppm > 0 && !has_netem)
+    let loss_of: LossOf =
+        if has_netem { |it| it.lost_by_netem() } else { |it| it.lost_by_rules() };
+    Ok((loss_ppm > 0).then_some(loss_of))
 }
 
 /// The last of some CPUs, as `taskset` takes it.
