@@ -57,14 +57,14 @@ impl Read {
         };
         let is_planted = |at: usize| lead.0 != 0.0 && plan.comparisons[at].subject == 1;
         let (mut held, mut not_held, mut found) = (false, false, false);
-        for at in 0..findings.len() {
+        for (at, finding) in findings.iter().enumerate() {
             match said(at) {
                 Some(Verdict::Held { .. }) if is_planted(at) => found |= lead.0 > 0.0,
                 Some(Verdict::NotHeld { .. }) if is_planted(at) => found |= lead.0 < 0.0,
                 Some(Verdict::Held { .. }) => held = true,
                 Some(Verdict::NotHeld { .. }) => not_held = true,
                 // Of a difference that is none, either way is false.
-                None if findings[at].verdict.is_difference() => (held, not_held) = (true, true),
+                None if finding.verdict.is_difference() => (held, not_held) = (true, true),
                 _ => {}
             }
         }
