@@ -34,6 +34,7 @@ use due::Due;
 use ledger::{Judgement, Ledger};
 pub use ledger::{LEDGER_BLOCKS_MAX, Mismatch, Verified};
 pub use several::Several;
+pub(crate) use tally::histogram;
 pub use tally::{FirstError, Looked, Second, Side, Tally};
 
 /// How long it works at most without looking whether it is to stop.

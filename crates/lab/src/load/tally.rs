@@ -16,7 +16,8 @@ use crate::workload::Kind;
 /// The longest latency that is told apart.
 const LATENCY_MAX_NS: u64 = 600_000_000_000;
 
-fn histogram() -> Histogram<u64> {
+/// Counts latencies, with three digits.
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("bounds that a histogram takes")
 }
 

@@ -10,6 +10,7 @@
 
 mod agent;
 mod far;
+mod fio;
 mod folder;
 mod machine;
 mod page;

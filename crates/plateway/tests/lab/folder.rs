@@ -300,3 +300,129 @@ fn a_folder_in_memory_is_known_and_what_is_mounted_there_stays_or_a_trial_fails(
     );
     assert!(why.contains("noatime"), "{why}");
 }
+
+/// Processes of a fio that works in a folder.
+fn fios(folder: &Path) -> Vec<i32> {
+    let file = format!("--filename={}", folder.display());
+    let numbers = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_its = |pid: &i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.starts_with(b"fio\0") && flat(&words).contains(&file)
+    };
+    numbers.filter(is_its).collect()
+}
+
+/// Whether fio is there; told where it is not.
+fn has_fio() -> bool {
+    let there = Command::new("fio").arg("--version").output().is_ok();
+    if !there {
+        testkit::skipped("fio is not installed");
+    }
+    there
+}
+
+#[test]
+fn fio_and_bench_do_the_same_on_a_file_and_fio_is_ended_when_it_has_settled() {
+    let Some(place) = Place::make().filter(|_| has_fio()) else { return };
+    let _alone = alone();
+    let folder = place.folder();
+    let mut plan =
+        plan(&folder, "", "pattern = \"randrw=70\"\njobs = 2\ndepth = 4\nsize = \"8MiB\"");
+    plan += &format!(
+        "cache = [false, true]\n[[system]]\nname = \"two\"\nfolder = \"{}\"\nclient = \"fio\"\n",
+        folder.display()
+    );
+    let plan = plan.replace("systems = [\"one\"]", "systems = [\"one\", \"two\"]");
+    fs::write(place.path().join("a.toml"), plan).unwrap();
+    let output = run(place.path(), &["run", "a.toml"]);
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let kept = kept(&place.path().join("a.result.json"));
+    let trials = kept["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4, "{kept}");
+    for trial in trials {
+        let cell = trial["cell"].as_str().unwrap();
+        let number = |key: &str| trial.pointer(key).and_then(Value::as_f64);
+        let windows = trial["windows"].as_array().unwrap().len();
+        assert!((5..=25).contains(&windows), "{trial}");
+        for key in ["/measures/iops", "/measures/p50", "/measures/p99", "/near/busy"] {
+            assert!(number(key) > Some(0.0), "{key}: {trial}");
+        }
+        // Shares of five windows that were written down as one figure.
+        let mean: f64 = trial["windows"].as_array().unwrap()[windows - 5..]
+            .iter()
+            .map(|value| value.as_f64().unwrap() / 5.0)
+            .sum();
+        assert!((mean / number("/measures/iops").unwrap() - 1.0).abs() < 1e-6, "{trial}");
+        let read = number("/storage_read_per_op").unwrap();
+        // Of ten operations seven read 4 KiB.
+        let is_cached = cell.ends_with("through the page cache");
+        assert!(if is_cached { read < 1434.0 } else { read > 1434.0 }, "{trial}");
+        // What is dirty in the page cache is counted once, however often it is written.
+        let written = number("/storage_written_per_op");
+        assert!(is_cached && written.is_some() || written > Some(400.0), "{trial}");
+        let client = &trial["bench"]["client"];
+        assert_eq!(
+            client.as_str().is_some_and(|name| name.starts_with("fio-")),
+            cell.starts_with("two")
+        );
+    }
+    assert!(place.files().is_empty() && fios(&folder).is_empty(), "{:?}", place.files());
+}
+
+#[test]
+fn a_fio_that_is_killed_fails_or_is_missing_is_told_and_leaves_nothing() {
+    let Some(place) = Place::make().filter(|_| has_fio()) else { return };
+    let folder = place.folder();
+    place.plan("client = \"fio\"", "size = \"4MiB\"");
+    for signal in [Signal::KILL, Signal::INT] {
+        let mut child = place.begin();
+        let until = Instant::now() + HANG;
+        let fio = loop {
+            if let Some(pid) = fios(&folder).pop() {
+                break pid;
+            }
+            assert!(child.try_wait().unwrap().is_none() && Instant::now() < until, "no fio");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        // Who works is killed; who asked for it is interrupted.
+        let whom = match signal {
+            Signal::KILL => Pid::from_raw(fio).unwrap(),
+            _ => Pid::from_child(&child),
+        };
+        kill_process(whom, signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        match signal {
+            Signal::KILL => assert!(
+                why.contains("fio ended before it was measured: it was killed by signal 9"),
+                "{why}"
+            ),
+            _ => assert_eq!(output.status.code(), Some(130), "{why}"),
+        }
+        assert!(place.files().is_empty() && fios(&folder).is_empty(), "{:?}", place.files());
+    }
+    // One that complains, and none at all.
+    let tools = place.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let fincore = Command::new("sh").args(["-c", "command -v fincore"]).output().unwrap();
+    std::os::unix::fs::symlink(text(&fincore.stdout).trim(), tools.join("fincore")).unwrap();
+    let run = |path: &str| {
+        let mut command = lab(place.path(), &["run", "a.toml", "--overwrite"]);
+        let output = command.env("PATH", path).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(place.files().is_empty(), "{:?}", place.files());
+        flat(&output.stderr)
+    };
+    let why = run(tools.to_str().unwrap());
+    assert!(why.contains("a.toml:7:10: error: folder: "), "{why}");
+    assert!(why.contains("`fio` is not on PATH (Debian package fio)"), "{why}");
+    let script =
+        "#!/bin/sh\n[ \"$1\" = --version ] || echo 'fio: engine is not loadable' >&2; exit 1\n";
+    fs::write(tools.join("fio"), script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(tools.join("fio"), mode).unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let why = run(&path);
+    assert!(why.contains("fio ended before it was measured: fio: engine is not loadable"), "{why}");
+}

@@ -204,7 +204,7 @@ impl Lab<'_> {
         &self,
         cell: &Cell,
         folder: &Folder,
-        _home: &Path,
+        home: &Path,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let place = Path::new(&folder.path);
         let mounted = self.mounted(folder)?;
@@ -223,7 +223,7 @@ impl Lab<'_> {
         let group = group.transpose().map_err(tell)?;
         let done = match folder.client {
             Client::Bench => self.load(cell, self.bench_on(cell, &file, group.as_ref())?, None),
-            Client::Fio => Err(miette::miette!("expected bench as the client, seen fio")),
+            Client::Fio => self.load_by_fio(cell, &file, group.as_ref(), home),
         };
         if let (Some(group), Some(bytes)) = (&group, cell.load.client_memory)
             && group.killed() > 0

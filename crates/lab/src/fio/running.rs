@@ -1,0 +1,258 @@
+//! What a running fio says of itself, window by window: the lab's own rule on fio's figures.
+//!
+//! In: what fio writes with `--output-format=json+ --status-interval`, as it comes, in any pieces. Each
+//! status counts from the start, so a window is what came between two of them. Out: whether the trial has
+//! settled, by the rule of [`statistics::steady`](crate::statistics::steady), and the figures of its
+//! windows in the shape in which `plateway bench` tells its own. Units: requests a second, nanoseconds,
+//! seconds since 1970. Errors: what fio says of its jobs, and a status without what is looked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde_json::Value;
+
+use crate::load::histogram;
+use crate::report::{LastWindows, Latency, Steady};
+use crate::statistics::steady::WINDOWS;
+use crate::statistics::{Steadiness, SteadyState};
+
+/// Follows a fio.
+pub struct Running {
+    window: Duration,
+    warm_up: Duration,
+    /// What has come and is no whole status yet.
+    bytes: Vec<u8>,
+    /// When the first status came.
+    first: Option<f64>,
+    /// Edges of windows, the end of the warm-up first.
+    edges: Vec<Status>,
+    iops: Vec<f64>,
+    state: SteadyState,
+    found: Steadiness,
+    version: String,
+}
+
+/// What fio had done when it said so.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Status {
+    at: f64,
+    requests: u64,
+    /// How many took so many nanoseconds.
+    latency: BTreeMap<u64, u64>,
+}
+
+impl Running {
+    /// Of one that says so once a window.
+    pub fn new(window: Duration, warm_up: Duration) -> Running {
+        Running {
+            window,
+            warm_up,
+            bytes: Vec::new(),
+            first: None,
+            edges: Vec::new(),
+            iops: Vec::new(),
+            state: SteadyState::new(),
+            found: Steadiness::Open,
+            version: String::new(),
+        }
+    }
+
+    /// Takes what fio has written since; whether it is over.
+    pub fn handle_output(&mut self, bytes: &[u8]) -> Result<bool, String> {
+        self.bytes.extend_from_slice(bytes);
+        // Between statuses there may be lines for people.
+        while let Some(begin) = self.bytes.iter().position(|byte| *byte == b'{') {
+            let mut all = serde_json::Deserializer::from_slice(&self.bytes[begin..]).into_iter();
+            let value = match all.next() {
+                Some(Ok(value)) => value,
+                // The rest of it is to come.
+                Some(Err(error)) if error.is_eof() => break,
+                Some(Err(error)) => return Err(format!("fio printed no JSON: {error}")),
+                None => break,
+            };
+            let end = begin + all.byte_offset();
+            self.handle_status(&value)?;
+            self.bytes.drain(..end);
+        }
+        Ok(self.is_over())
+    }
+
+    /// Whether it has settled, or never will.
+    pub fn is_over(&self) -> bool {
+        self.found != Steadiness::Open
+    }
+
+    /// How fio calls itself; empty before its first status.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn handle_status(&mut self, value: &Value) -> Result<(), String> {
+        if self.is_over() {
+            return Ok(());
+        }
+        let status = Status::of(value)?;
+        self.version = value["fio version"].as_str().unwrap_or("fio").to_owned();
+        let first = *self.first.get_or_insert(status.at);
+        // The first one comes when a window is over.
+        let spent = status.at - first + self.window.as_secs_f64();
+        if spent < self.warm_up.as_secs_f64() {
+            return Ok(());
+        }
+        if let Some(before) = self.edges.last() {
+            let seconds = status.at - before.at;
+            if seconds < self.window.as_secs_f64() / 2.0 {
+                // The last one, which comes with its end.
+                return Ok(());
+            }
+            let iops = status.requests.saturating_sub(before.requests) as f64 / seconds;
+            self.iops.push(iops);
+            self.found = self.state.handle_window(iops);
+        }
+        self.edges.push(status);
+        Ok(())
+    }
+
+    /// What came of it, in the last five windows or what there was of them.
+    pub fn report(&self) -> Steady {
+        let rates = &self.iops[self.iops.len().saturating_sub(WINDOWS)..];
+        let edges = &self.edges[self.edges.len().saturating_sub(WINDOWS + 1)..];
+        let latency = match edges {
+            [first, .., last] => last.since(first),
+            _ => BTreeMap::new(),
+        };
+        let latency = counted(&latency);
+        Steady {
+            is_steady: matches!(self.found, Steadiness::Steady(_)),
+            window_seconds: self.window.as_secs_f64(),
+            iops: rates.iter().sum::<f64>() / rates.len().max(1) as f64,
+            windows: self.iops.clone(),
+            edges_unix: self.edges.iter().map(|edge| edge.at).collect(),
+            last: LastWindows { requests: latency.len(), latency_ns: Latency::of(&latency) },
+        }
+    }
+}
+
+impl Status {
+    fn of(value: &Value) -> Result<Status, String> {
+        let expected = |what: &str| format!("fio: expected {what} in its status, seen none");
+        let at = value["timestamp_ms"].as_f64().ok_or_else(|| expected("timestamp_ms"))? / 1e3;
+        let job = value["jobs"].get(0).ok_or_else(|| expected("jobs"))?;
+        if let Some(error) = job["error"].as_i64().filter(|error| *error != 0) {
+            return Err(format!("a request of fio's failed, with error {error} of the system"));
+        }
+        let mut status = Status { at, ..Status::default() };
+        for side in ["read", "write"] {
+            let bins = job[side]["lat_ns"]["bins"].as_object();
+            for (ns, count) in bins.into_iter().flatten() {
+                let ns: u64 = ns.parse().map_err(|_| expected("nanoseconds"))?;
+                let count = count.as_u64().ok_or_else(|| expected("counts"))?;
+                status.requests += count;
+                *status.latency.entry(ns).or_default() += count;
+            }
+        }
+        Ok(status)
+    }
+
+    /// How many took so long since an earlier one.
+    fn since(&self, earlier: &Status) -> BTreeMap<u64, u64> {
+        let before = |ns: &u64| earlier.latency.get(ns).copied().unwrap_or(0);
+        let each = self.latency.iter();
+        each.map(|(ns, count)| (*ns, count.saturating_sub(before(ns)))).collect()
+    }
+}
+
+fn counted(counts: &BTreeMap<u64, u64>) -> Histogram<u64> {
+    let mut histogram = histogram();
+    for (ns, count) in counts {
+        histogram.saturating_record_n(*ns, *count);
+    }
+    histogram
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(1);
+
+    /// A status after so many seconds, with so many reads of 1 us and writes of 3 us.
+    fn status(at: f64, reads: u64, writes: u64) -> Vec<u8> {
+        let side = |ns: &str, count: u64| json!({ "lat_ns": { "bins": { ns: count } } });
+        let status = json!({ "fio version": "fio-3.33", "timestamp_ms": 1e12 + at * 1e3, "jobs": [
+            { "error": 0, "read": side("1000", reads), "write": side("3000", writes) }] });
+        format!("a line for people\n{status:#}\n\n").into_bytes()
+    }
+
+    /// Follows one with so many reads in each second.
+    fn follow(rates: &[u64], warm_up: Duration) -> Running {
+        let mut running = Running::new(WINDOW, warm_up);
+        let mut reads = 0;
+        for (at, rate) in rates.iter().enumerate() {
+            reads += rate;
+            let over = running.handle_output(&status(at as f64, reads, 0)).unwrap();
+            assert_eq!(over, running.is_over());
+        }
+        running
+    }
+
+    #[test]
+    fn windows_are_what_came_between_two_statuses_and_settle_by_the_lab_s_rule() {
+        // What came before the first edge is in no window.
+        let running = follow(&[9999, 100, 500, 500, 505, 495, 500, 7], Duration::ZERO);
+        let steady = running.report();
+        assert!(steady.is_steady && running.version() == "fio-3.33");
+        assert_eq!(steady.windows, [100.0, 500.0, 500.0, 505.0, 495.0, 500.0]);
+        assert_eq!((steady.iops, steady.last.requests), (500.0, 2500));
+        assert_eq!((steady.edges_unix.len(), steady.edges_unix[1]), (7, 1e9 + 1.0));
+    }
+
+    #[test]
+    fn a_warm_up_is_in_no_window() {
+        let running = follow(&[1, 2, 3, 500, 500, 500, 500, 500], Duration::from_millis(2500));
+        assert_eq!(running.report().windows, [500.0; 5]);
+        assert!(running.is_over());
+    }
+
+    #[test]
+    fn what_never_settles_is_over_after_25_windows() {
+        let rates: Vec<u64> = (0..40).map(|at| 1000 + at % 2 * 900).collect();
+        let running = follow(&rates, Duration::ZERO);
+        assert!(running.is_over() && !running.report().is_steady);
+        assert_eq!(running.report().windows.len(), 25);
+    }
+
+    #[test]
+    fn percentiles_are_of_the_last_five_windows_alone_and_of_reads_and_writes() {
+        let mut running = Running::new(WINDOW, Duration::ZERO);
+        for at in 0..6 {
+            // Slow writes were before the first edge.
+            let (reads, writes) = (at * 75, 1000 + at * 25);
+            running.handle_output(&status(at as f64, reads, writes)).unwrap();
+        }
+        let last = running.report().last;
+        assert_eq!((last.requests, last.latency_ns.percentile("p50")), (500, 1000));
+        assert!(last.latency_ns.percentile("p90") >= 2999, "{last:?}");
+        assert!((last.latency_ns.mean - 1500.0).abs() < 10.0, "{last:?}");
+    }
+
+    #[test]
+    fn output_is_taken_in_any_pieces_and_what_is_no_status_is_told() {
+        let mut running = Running::new(WINDOW, Duration::ZERO);
+        let all: Vec<u8> =
+            (0..7).flat_map(|at| status(f64::from(at), 100 * at as u64, 0)).collect();
+        for piece in all.chunks(7) {
+            running.handle_output(piece).unwrap();
+        }
+        assert_eq!(running.report().windows, [100.0; 5]);
+        let said = |text: &str| Running::new(WINDOW, WINDOW).handle_output(text.as_bytes());
+        assert!(said("{]").unwrap_err().contains("fio printed no JSON"));
+        assert!(said("{}").unwrap_err().contains("expected timestamp_ms"));
+        let failed = r#"{"timestamp_ms": 1, "jobs": [{"error": 5}]}"#;
+        assert!(said(failed).unwrap_err().contains("with error 5"));
+        assert_eq!(said("fio: a line"), Ok(false));
+    }
+}
