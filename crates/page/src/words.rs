@@ -88,7 +88,7 @@ pub(crate) fn quantity(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Iops => thousands(value),
         Measure::Throughput => format!("{}B/s", thousands_apart(value)),
-        Measure::CpuPerOp => microseconds(value),
+        cost if cost.is_cost() => microseconds(value),
         _ => Nanoseconds(value).to_string(),
     }
 }
@@ -99,6 +99,8 @@ pub(crate) fn axis_name(measure: Measure) -> String {
         Measure::Iops => "operations a second".to_owned(),
         Measure::Throughput => "bytes of payload a second".to_owned(),
         Measure::CpuPerOp => "processor time an operation, both ends".to_owned(),
+        Measure::CpuNearPerOp => "processor time an operation, near end".to_owned(),
+        Measure::CpuFarPerOp => "processor time an operation, far end".to_owned(),
         other => other.to_string(),
     }
 }
@@ -158,7 +160,9 @@ mod tests {
         assert_eq!(thousands(250.0), "250");
         assert_eq!(quantity(Measure::Throughput, 481_090_123.0), "481 MB/s");
         assert_eq!(quantity(Measure::P99, 509_439.0), "509 us");
-        assert_eq!(quantity(Measure::CpuPerOp, 6.263), "6.26 us");
+        for cost in [Measure::CpuPerOp, Measure::CpuNearPerOp, Measure::CpuFarPerOp] {
+            assert_eq!(quantity(cost, 6.263), "6.26 us");
+        }
     }
 
     #[test]

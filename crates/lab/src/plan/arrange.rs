@@ -251,7 +251,10 @@ impl Draft {
     fn finish(mut self, experiment: &Experiment, rounds_max: usize) -> Group {
         let null = self.place(experiment.null);
         for measure in self.measures.clone() {
-            self.column(experiment.null, measure);
+            // It has no far end, and nothing there to tell a machine that moved.
+            if measure != Measure::CpuFarPerOp {
+                self.column(experiment.null, measure);
+            }
         }
         let path = self.path.map(|path| &experiment.paths[path]);
         let mut name = group_name(path, &self.load);

@@ -132,6 +132,9 @@ impl Checker<'_> {
         let measures = measures?;
         for (measure, span) in &measures {
             self.countable(*measure, span, &loads, &paths);
+            if measure.is_of_an_end() {
+                self.of_an_end(*measure, span, &all, &paths);
+            }
         }
         let Asked { difference, margin, is_own } = asked?;
         Some(WantedCompare {
@@ -381,6 +384,45 @@ impl Checker<'_> {
             let (subject, reference) = (&subject.name, &reference.name);
             let message = format!("{subject:?} and {reference:?} are no fair pair: {differs}");
             let help = "same backing, durability, payload, sizes and client caches in a pair, or the lab refuses it; a [[picture]] may have both";
+            self.push(Mistake::new(span.clone(), message).help(help));
+        }
+    }
+
+    /// Refuses to tell ends apart where there is but one, or where something else is on their CPUs.
+    fn of_an_end(
+        &mut self,
+        measure: Measure,
+        span: &Span,
+        systems: &[usize],
+        paths: &[Option<usize>],
+    ) {
+        let word = measure.word();
+        let has_no_far = |at: &&usize| {
+            self.systems[**at].thing.as_ref().is_some_and(|system| !system.means.needs_path())
+        };
+        if measure == Measure::CpuFarPerOp
+            && let Some(at) = systems.iter().find(has_no_far)
+        {
+            let name = &self.systems[*at].name;
+            let message = format!(
+                "of: {word}: expected systems at the far end of a path, seen {name:?}, a disk that the near end reaches by itself"
+            );
+            let help = "cpu-per-op, which is all of what it costs, or a serve of the same disk";
+            self.push(Mistake::new(span.clone(), message).help(help));
+        }
+        let on_them = |path: &Path| match path.kind {
+            PathKind::Direct | PathKind::Machines => None,
+            PathKind::Nat => Some((path.name.clone(), "a gateway")),
+            PathKind::Mpls | PathKind::Gre | PathKind::L2tp | PathKind::MplsUdp => {
+                Some((path.name.clone(), "routers"))
+            }
+        };
+        let mut known = paths.iter().filter_map(|path| self.paths[(*path)?].thing.as_ref());
+        if let Some((path, what)) = known.find_map(on_them) {
+            let message = format!(
+                "of: {word}: expected a path on which each end has its CPUs for itself, seen {path:?}, which has {what} on them"
+            );
+            let help = "cpu-per-op, which is what all of it costs together";
             self.push(Mistake::new(span.clone(), message).help(help));
         }
     }

@@ -27,8 +27,11 @@ pub enum Measure {
     P99,
     P99_9,
     P99_99,
-    /// Processor time of both ends together.
+    /// Processor time of both ends together, and with what is between them.
     CpuPerOp,
+    /// Of one end, over a path on which it has its CPUs for itself.
+    CpuNearPerOp,
+    CpuFarPerOp,
 }
 
 /// What a trial came to, by measure. What it did not measure is absent.
@@ -36,7 +39,7 @@ pub type Measures = BTreeMap<Measure, f64>;
 
 impl Measure {
     /// Every measure, in the order of the documentation.
-    pub const ALL: [Measure; 11] = [
+    pub const ALL: [Measure; 13] = [
         Measure::Iops,
         Measure::Throughput,
         Measure::LatencyMean,
@@ -48,6 +51,8 @@ impl Measure {
         Measure::P99_9,
         Measure::P99_99,
         Measure::CpuPerOp,
+        Measure::CpuNearPerOp,
+        Measure::CpuFarPerOp,
     ];
 
     /// As a plan writes it.
@@ -64,15 +69,27 @@ impl Measure {
             Measure::P99_9 => "p99.9",
             Measure::P99_99 => "p99.99",
             Measure::CpuPerOp => "cpu-per-op",
+            Measure::CpuNearPerOp => "cpu-near-per-op",
+            Measure::CpuFarPerOp => "cpu-far-per-op",
         }
     }
 
     pub fn better(self) -> Better {
         match self {
             Measure::Iops | Measure::Throughput => Better::Higher,
-            Measure::CpuPerOp => Better::Cheaper,
+            measure if measure.is_cost() => Better::Cheaper,
             _ => Better::Lower,
         }
+    }
+
+    /// Whether it is of processor time.
+    pub fn is_cost(self) -> bool {
+        matches!(self, Measure::CpuPerOp | Measure::CpuNearPerOp | Measure::CpuFarPerOp)
+    }
+
+    /// Whether it is of one end alone, so that nothing else may be on that end's CPUs.
+    pub fn is_of_an_end(self) -> bool {
+        self.is_cost() && self != Measure::CpuPerOp
     }
 
     /// How many operations a trial must have for it: of a percentile, ten that are slower. The mean
@@ -109,6 +126,8 @@ impl fmt::Display for Measure {
             Measure::Throughput => f.write_str("throughput"),
             Measure::LatencyMean => f.write_str("mean latency"),
             Measure::CpuPerOp => f.write_str("CPU per operation"),
+            Measure::CpuNearPerOp => f.write_str("CPU of the near end per operation"),
+            Measure::CpuFarPerOp => f.write_str("CPU of the far end per operation"),
             percentile => write!(f, "{} latency", percentile.word()),
         }
     }
@@ -159,7 +178,7 @@ mod tests {
         let error = serde_json::from_str::<Measure>("\"p42\"").unwrap_err().to_string();
         assert!(
             error.contains("one of iops, throughput, ")
-                && error.contains("cpu-per-op, seen \"p42\""),
+                && error.contains("cpu-far-per-op, seen \"p42\""),
             "{error}"
         );
     }

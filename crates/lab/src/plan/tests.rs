@@ -28,6 +28,26 @@ fn the_plans_of_the_repository_are_good() {
     assert_eq!((quick.primaries(), quick.systems.len(), quick.pictures.len()), (2, 4, 1));
 }
 
+#[test]
+fn the_plans_of_the_bench_are_good_and_ask_for_bounds() {
+    for (name, text) in [
+        ("nvme-4k", include_str!("../../../../plans/bench/nvme-4k.toml")),
+        ("nvme-16k", include_str!("../../../../plans/bench/nvme-16k.toml")),
+        ("nvme-128k", include_str!("../../../../plans/bench/nvme-128k.toml")),
+        ("iscsi-4k", include_str!("../../../../plans/bench/iscsi-4k.toml")),
+        ("iscsi-128k", include_str!("../../../../plans/bench/iscsi-128k.toml")),
+        ("aoe", include_str!("../../../../plans/bench/aoe.toml")),
+        ("vblade", include_str!("../../../../plans/bench/vblade.toml")),
+        ("own", include_str!("../../../../plans/bench/own.toml")),
+    ] {
+        let plan = good(text);
+        assert_eq!(plan.name, name, "as its file is called");
+        let all = plan.groups.iter().flat_map(|group| &group.plan.comparisons);
+        let wrong = all.filter(|one| one.primary && one.bound.is_none());
+        assert_eq!(wrong.count(), 0, "{name}: what is wanted is said");
+    }
+}
+
 /// Every error of a text, without the name of the file.
 fn said(text: &str) -> Vec<String> {
     let told = |line: String| line.strip_prefix("p.toml:").expect("the file's name").to_owned();
@@ -104,6 +124,16 @@ fn each_bound_of_a_pair_is_a_question_beside_whether_there_is_a_difference() {
     assert_eq!(asked, [[None].as_slice(), &both, &both].concat(), "they share their rounds");
     assert_eq!(plan.primaries(), 9 + 4, "and each is corrected for");
     assert!(group.comparisons[1].name.starts_with("floor: IOPS of nvme"));
+}
+
+#[test]
+fn null_has_a_near_end_and_no_far_one() {
+    let of = GOOD.replacen("of = \"iops\"", "of = [\"cpu-near-per-op\", \"cpu-far-per-op\"]", 1);
+    let plan = good(&of);
+    let group = &plan.groups[0];
+    let of_null = group.columns.iter().filter(|column| column.system == group.null);
+    let measures: Vec<Measure> = of_null.map(|column| column.measure).collect();
+    assert_eq!((measures, group.columns.len()), (vec![Measure::CpuNearPerOp], 2 * 2 + 1));
 }
 
 #[test]

@@ -467,7 +467,7 @@ pub fn shown(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Iops => Digits(value.round() as u64).to_string(),
         Measure::Throughput => format!("{:.0} MB/s", value / 1e6),
-        Measure::CpuPerOp => format!("{value:.1} us"),
+        cost if cost.is_cost() => format!("{value:.1} us"),
         _ => Nanoseconds(value).to_string(),
     }
 }

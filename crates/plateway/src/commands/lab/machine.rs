@@ -35,7 +35,7 @@ pub(super) fn check(
     if let Some(agent) = agent {
         lines.extend(agent.borrow_mut().ask::<Vec<String>>(&Request::Check)?);
     }
-    lines.extend(cells(experiment, ends));
+    lines.extend(cells(experiment, ends, abilities.as_ref()));
     let mistakes = folder::mistakes(experiment);
     if !mistakes.is_empty() {
         let mistakes = Mistakes::new(&file.display().to_string(), text, mistakes);
@@ -57,12 +57,13 @@ pub(super) fn check_idle(experiment: &Experiment, idle: Idle) -> miette::Result<
         return Ok(());
     }
     let seen = format!("CPUs that do nothing before anything runs, seen busy ones: {idle}");
-    let costs = |group: &Group| group.columns.iter().any(|one| one.measure == Measure::CpuPerOp);
-    match experiment.groups.iter().find(|group| costs(group)) {
-        Some(group) => Err(miette::miette!(
+    let groups = experiment.groups.iter();
+    match groups.filter_map(|group| Some((group, cost_of(group)?))).next() {
+        Some((group, cost)) => Err(miette::miette!(
             help = "end what runs beside it, or compare something else",
-            "{}: cpu-per-op: expected {seen}",
-            group.name
+            "{}: {}: expected {seen}",
+            group.name,
+            cost.word()
         )),
         None => {
             let words = format!("expected {seen}; what operations cost is not told");
@@ -70,6 +71,11 @@ pub(super) fn check_idle(experiment: &Experiment, idle: Idle) -> miette::Result<
             Ok(())
         }
     }
+}
+
+/// The first measure of processor time that a group compares.
+fn cost_of(group: &Group) -> Option<Measure> {
+    group.columns.iter().map(|column| column.measure).find(|measure| measure.is_cost())
 }
 
 /// What of an interface of ours is not as a path between two machines says; of this end.
@@ -253,15 +259,24 @@ pub(super) fn systems<'p>(systems: impl Iterator<Item = &'p System>, ends: &Ends
     lines
 }
 
-/// What cells need.
-fn cells(experiment: &Experiment, ends: &Ends) -> Vec<String> {
+/// What cells need, where paths are laid by what this kernel can do to frames.
+fn cells(experiment: &Experiment, ends: &Ends, abilities: Option<&Abilities>) -> Vec<String> {
     let mut lines = Vec::new();
     for group in &experiment.groups {
-        let costs = group.columns.iter().any(|column| column.measure == Measure::CpuPerOp);
-        if costs && !ends.are_apart() {
+        let Some(cost) = cost_of(group).filter(|_| !ends.are_apart()) else { continue };
+        let (name, cost) = (&group.name, cost.word());
+        lines.push(format!("{name}: {cost}: expected two CPUs, one for each end, seen one"));
+    }
+    for group in &experiment.groups {
+        let mut of_end = group.columns.iter().filter(|column| column.measure.is_of_an_end());
+        let mut paths = group.cells.iter().filter_map(|cell| cell.path);
+        let is_relayed =
+            |at: usize| abilities.is_some_and(|can| road::is_relayed(&experiment.paths[at], can));
+        if let Some(column) = of_end.next().filter(|_| paths.any(is_relayed)) {
             lines.push(format!(
-                "{}: cpu-per-op: expected two CPUs, one for each end, seen one",
-                group.name
+                "{}: {}: expected a path on which each end has its CPUs for itself, seen one with a delay, for which a relay of the lab's own is on the far end's here (compare cpu-per-op)",
+                group.name,
+                column.measure.word()
             ));
         }
     }

@@ -207,7 +207,9 @@ impl Lab<'_> {
                 end.cpu_us_per_op = None;
             }
         }
-        let measures = measures(&said, cpu);
+        let of_end = |end: &Option<End>| end.as_ref()?.cpu_us_per_op;
+        let ends = [&seen.near, &seen.far].map(of_end);
+        let measures = measures(&said, cpu, ends);
         seen.windows = windows.iops;
         seen.bench = said;
         Ok((TrialOutcome::Measured { measures, is_steady }, seen))
@@ -323,7 +325,7 @@ fn refuse_long_frames(mtu: u32, grown: &Counters) -> miette::Result<()> {
 }
 
 /// What a trial is judged by, all of it of the last five windows.
-fn measures(said: &Value, cpu_us: Option<f64>) -> Measures {
+fn measures(said: &Value, cpu_us: Option<f64>, [near_us, far_us]: [Option<f64>; 2]) -> Measures {
     let steady = &said["steady"];
     let (iops, latency) = (steady["iops"].as_f64().unwrap_or(0.0), &steady["latency_ns"]);
     Measure::of(steady["requests"].as_u64().unwrap_or(0), |measure| match measure {
@@ -331,6 +333,8 @@ fn measures(said: &Value, cpu_us: Option<f64>) -> Measures {
         Measure::Throughput => Some(iops * said["block_bytes"].as_f64()?),
         Measure::LatencyMean => latency["mean"].as_f64(),
         Measure::CpuPerOp => cpu_us,
+        Measure::CpuNearPerOp => near_us,
+        Measure::CpuFarPerOp => far_us,
         percentile => latency[percentile.word()].as_f64(),
     })
 }

@@ -105,6 +105,13 @@ fn value(
             let family = families.gauge("lab_cpu_seconds_per_operation", None, help);
             family.number(labels.clone(), value / 1e6);
         }
+        Measure::CpuNearPerOp => {
+            let help = "Processor time of the near end for each operation";
+            let family = families.gauge("lab_near_cpu_seconds_per_operation", None, help);
+            family.number(labels.clone(), value / 1e6);
+        }
+        // Null has no far end, so that no series is of it.
+        Measure::CpuFarPerOp => {}
         _ => {
             let family = families.gauge("lab_latency_seconds", None, "Latency, by its measure");
             family.number(measured.clone(), value / 1e9);
