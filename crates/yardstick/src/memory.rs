@@ -19,16 +19,25 @@ pub(crate) struct Area {
 impl Area {
     /// Maps `len` bytes; `touched` fills every page now, in huge pages where the system has them.
     pub(crate) fn new(len: usize, touched: bool) -> std::io::Result<Self> {
+        Self::mapped(len, touched.then_some(0xa5))
+    }
+
+    /// What a responder serves, every page of it there; `blank` as nobody wrote it.
+    pub(crate) fn served(len: usize, blank: bool) -> std::io::Result<Self> {
+        Self::mapped(len, Some(if blank { 0 } else { 0xa5 }))
+    }
+
+    fn mapped(len: usize, filled: Option<u8>) -> std::io::Result<Self> {
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
         let base = unsafe {
             mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         }?;
         let area = Self::at_base(base, len);
-        if touched {
+        if let Some(byte) = filled {
             // SAFETY: advice about our own mapping changes no content; failure costs only speed.
             let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
             // SAFETY: the range is the whole of the mapping made above.
-            unsafe { std::ptr::write_bytes(area.base.as_ptr(), 0xa5, len) };
+            unsafe { std::ptr::write_bytes(area.base.as_ptr(), byte, len) };
         }
         Ok(area)
     }

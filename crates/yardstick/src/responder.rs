@@ -35,6 +35,9 @@ pub(crate) struct Options {
     /// Size of the RAM area.
     #[arg(long, default_value = "512MiB", value_parser = crate::parse_size)]
     pub(crate) size: usize,
+    /// Begin with zeros, as a disk that nobody wrote, for who looks before writing to one.
+    #[arg(long)]
+    pub(crate) blank: bool,
     /// Look for work that long before going to sleep.
     #[arg(long, default_value_t = 0)]
     pub(crate) spin_us: u64,
@@ -89,7 +92,7 @@ impl<S: Speaker> Responder<S> {
         Ok(Self {
             ring: Ring::new(Duration::from_micros(options.spin_us))
                 .context("cannot set up an io_uring")?,
-            ram: Area::new(options.size, true).context("cannot map the RAM area")?,
+            ram: Area::served(options.size, options.blank).context("cannot map the RAM area")?,
             signals: system::block_signals()?,
             connections: Vec::new(),
             free: (0..SLOTS - 2).rev().collect(),
@@ -283,6 +286,7 @@ pub(crate) mod tests {
                 cpu: None,
                 size: SIZE,
                 spin_us: 0,
+                blank: false,
                 buffer: 256 << 10,
                 seconds: None,
             };

@@ -1,22 +1,19 @@
-//! AoE: how its three kinds of servers are started.
+//! AoE: how its two kinds of servers are started.
 //!
 //! Every case has a LAN of its own ([`super::lan`]), the target pinned to one end's CPU and the
-//! load to the other's. Beside Plateway and the bare responder stands Debian's `vblade` on a file
-//! in memory, where it is installed: its figures are shown and judge only the bare responder.
+//! load to the other's.
 
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
-use testbed::namespaces::{SHARED_MEMORY, own_name};
 
-use super::lan::{LOAD, Lan, PREFIX, Softirq, TARGET};
-use super::plan::{VOLUME, VOLUME_MIB, server_table, single, volume};
+use super::lan::{LOAD, Lan, Softirq, TARGET};
+use super::plan::{VOLUME, server_table, single, volume};
 use super::process::{Bench, Place, Server, output};
 use crate::tree;
 
@@ -24,10 +21,6 @@ use crate::tree;
 pub(super) const ADDRESS: &str = "7.0";
 /// Exports of the case with many: 32 shelves of 128 slots.
 const MANY: (u16, u16) = (32, 128);
-/// Commands that every server is told to buffer: more than any window here.
-const BUFFERS: u32 = 256;
-/// Bytes of the file that a server of others serves; as large as every volume.
-const VOLUME_BYTES: usize = (VOLUME_MIB as usize) << 20;
 
 /// An AoE server to start.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -35,15 +28,9 @@ const VOLUME_BYTES: usize = (VOLUME_MIB as usize) << 20;
 pub(super) struct Plan {
     program: Program,
     mtu: u32,
-    /// How long the bare responder looks for work before it sleeps, in microseconds.
-    #[serde(default, rename = "spin-us")]
-    spin_us: u32,
     /// Where it is the receiver's own CPU, softirqs count as the target's.
     #[serde(default)]
     softirq: Softirq,
-    /// With AF_XDP.
-    #[serde(default)]
-    xdp: bool,
     /// With 4,095 more exports of volumes without memory.
     #[serde(default)]
     many: bool,
@@ -57,7 +44,6 @@ pub(super) struct Plan {
 enum Program {
     Plateway,
     Ceiling,
-    Vblade,
 }
 
 impl Plan {
@@ -74,9 +60,6 @@ impl Plan {
 
 /// Starts a server and waits until its last export answers.
 pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
-    if plan.program == Program::Vblade && Command::new("vblade").output().is_err() {
-        bail!("vblade is not installed (Debian package vblade)");
-    }
     let lan = Lan::new(plan.mtu, plan.softirq, (bench.target_cpu, bench.load_cpu))?;
     let own = bench.fresh("aoe")?;
     let cpus = bench.target_cpu.to_string();
@@ -85,7 +68,6 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
             let mut command = bench.command_at(lan.at_target(), &cpus, &bench.yardstick);
             command.args(["ceiling-aoe", "--interface", TARGET]);
             command.args(["--address", ADDRESS, "--size", VOLUME]);
-            command.args(["--spin-us", &plan.spin_us.to_string()]);
             command
         }
         Program::Plateway => {
@@ -93,14 +75,6 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
             fs::write(&file, configuration(plan, &cpus, &own))?;
             let mut command = bench.command_at(lan.at_target(), &cpus, &bench.plateway);
             command.arg("serve").arg("--config").arg(file);
-            command
-        }
-        Program::Vblade => {
-            let (shelf, slot) = ADDRESS.split_once('.').context("the address has two parts")?;
-            let mut command = bench.command_at(lan.at_target(), &cpus, Path::new("vblade"));
-            command
-                .args(["-b", &BUFFERS.to_string(), shelf, slot, TARGET])
-                .arg(memory_file(bench)?);
             command
         }
     };
@@ -151,28 +125,10 @@ pub(super) fn initiator(bench: &Bench, server: &Server) -> Result<Command> {
     Ok(command)
 }
 
-/// A file in memory, of the size of every volume and every block of it written.
-pub(super) fn memory_file(bench: &Bench) -> Result<PathBuf> {
-    let shared = Path::new(SHARED_MEMORY);
-    let dir = if shared.is_dir() { shared.to_owned() } else { bench.fresh("vblade")? };
-    let path = dir.join(own_name(PREFIX));
-    let len = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-    if len != VOLUME_BYTES as u64 {
-        let mut file = fs::File::create(&path)?;
-        let chunk = vec![0xa5; 1 << 20];
-        for _ in 0..VOLUME_BYTES / chunk.len() {
-            file.write_all(&chunk).with_context(|| format!("cannot fill {}", path.display()))?;
-        }
-        bench.remove_later(&path);
-    }
-    Ok(path)
-}
-
 fn configuration(plan: &Plan, cpus: &str, own: &Path) -> String {
     let disk = format!("{}:{VOLUME}", if plan.null { "null" } else { "ram" });
     let mut text = server_table(cpus, own) + &volume(&[disk]);
-    let link = if plan.xdp { "xdp" } else { "packet" };
-    text += &format!("[[listener]]\naoe = \"{TARGET}\"\nlink = \"{link}\"\n");
+    text += &format!("[[listener]]\naoe = \"{TARGET}\"\nlink = \"packet\"\n");
     text += &export("v0", ADDRESS);
     if plan.many {
         let (shelves, slots) = MANY;
@@ -215,12 +171,5 @@ mod tests {
         assert!(
             !configuration(&Plan { null: true, ..many }, "0", Path::new("/own")).contains("ram:")
         );
-    }
-
-    #[test]
-    fn the_listener_says_how_it_is_linked() {
-        let text = |words| configuration(&plan(words), "0", Path::new("/own"));
-        assert!(text("").contains("link = \"packet\""));
-        assert!(text("xdp = true").contains("link = \"xdp\""));
     }
 }

@@ -172,7 +172,8 @@ impl Figure {
         }
     }
 
-    /// Whether less of it is better.
+    /// Whether less of it is better, so that a bound on it is one from above.
+    #[cfg(test)]
     pub(super) fn is_cost(self) -> bool {
         match self {
             Self::CpuPerOp

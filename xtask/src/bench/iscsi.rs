@@ -1,26 +1,20 @@
-//! iSCSI: how its three kinds of servers are started.
+//! iSCSI: how its two kinds of servers are started.
 //!
 //! Plateway gets a configuration file, the bare target arguments; both listen on a port of the
-//! loopback interface. Beside them stands Debian's `tgt` on a file in memory, where it is installed:
-//! its figures are shown and judge nobody. It is told what to serve by `tgtadm` once it listens for
-//! orders, its LUN 0 is a controller, and a signal does not end it while it has targets; it is
-//! killed like all servers.
+//! loopback interface.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::Result;
 use serde::Deserialize;
 
-use super::aoe::memory_file;
 use super::plan::{VOLUME, VOLUME_MIB, free_port, server_table, single};
 use super::process::{Bench, Place, START, Server};
 use crate::tree::words;
 
-/// Name of the target under which Plateway exports its volumes, and tgt its file.
+/// Name of the target under which Plateway exports its volumes.
 const TARGET: &str = "iqn.2026-11.net.plateway:bench";
 /// That of the bare target, which lets in whoever names any.
 const CEILING: &str = "iqn.2026-11.net.plateway:ceiling";
@@ -30,9 +24,6 @@ const CEILING: &str = "iqn.2026-11.net.plateway:ceiling";
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Plan {
     program: Program,
-    /// How long the bare target looks for work before it sleeps, in microseconds.
-    #[serde(default)]
-    spin_us: u32,
     /// Volumes of Plateway, which share the memory of one; each is a LUN of the target, and the load
     /// goes to all.
     #[serde(default = "one")]
@@ -48,7 +39,6 @@ fn one() -> u8 {
 enum Program {
     Plateway,
     Ceiling,
-    Tgt,
 }
 
 impl Plan {
@@ -59,20 +49,12 @@ impl Plan {
 
     /// The LUNs that the load goes to, as the client is told them.
     fn luns(&self) -> String {
-        match self.program {
-            Program::Tgt => "1".to_owned(),
-            Program::Plateway | Program::Ceiling => {
-                (0..self.luns).map(|number| number.to_string()).collect::<Vec<_>>().join(",")
-            }
-        }
+        (0..self.luns).map(|number| number.to_string()).collect::<Vec<_>>().join(",")
     }
 }
 
 /// Starts a server and waits until it listens.
 pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
-    if plan.program == Program::Tgt && Command::new("tgtd").arg("--version").output().is_err() {
-        bail!("tgt is not installed (Debian package tgt)");
-    }
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
     let cpus = bench.target_cpu.to_string();
     let own = bench.fresh("iscsi")?;
@@ -80,7 +62,6 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
         Program::Ceiling => {
             let mut command = bench.command(&cpus, &bench.yardstick);
             command.args(["ceiling-iscsi", "--listen", &address.to_string(), "--size", VOLUME]);
-            command.args(["--spin-us", &plan.spin_us.to_string()]);
             (command, CEILING)
         }
         Program::Plateway => {
@@ -90,15 +71,11 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
             command.arg("serve").arg("--config").arg(file);
             (command, TARGET)
         }
-        Program::Tgt => (tgtd(bench, address, &cpus, &own), TARGET),
     };
     let text = words(&command);
     let place = Place::Iscsi { address, target, luns: plan.luns() };
     let mut server = Server::start(command, place, cpus, &own.join("server.log"))?;
     server.process.listens(address, &text, START)?;
-    if plan.program == Program::Tgt {
-        order(bench, &mut server, &own).with_context(|| format!("orders to {text}"))?;
-    }
     Ok(server)
 }
 
@@ -114,48 +91,6 @@ fn configuration(plan: &Plan, address: SocketAddr, cpus: &str, own: &Path) -> St
         );
     }
     text + &format!("[[listener]]\niscsi = \"{address}\"\n")
-}
-
-/// Where a tgt takes its orders: a socket of its own, to whose name it appends a number.
-fn orders(command: &mut Command, own: &Path) {
-    command.env("TGT_IPC_SOCKET", own.join("orders")).args(["-C", "1"]);
-}
-
-fn tgtd(bench: &Bench, address: SocketAddr, cpus: &str, own: &Path) -> Command {
-    let mut command = bench.command(cpus, Path::new("tgtd"));
-    orders(&mut command, own);
-    command.args(["-f", "--iscsi", &format!("portal={address}")]);
-    command
-}
-
-/// Lets a tgt serve the file in memory to whoever asks.
-fn order(bench: &Bench, server: &mut Server, own: &Path) -> Result<()> {
-    let file = memory_file(bench)?;
-    let target = format!("--targetname={TARGET}");
-    let store = format!("--backing-store={}", file.display());
-    let deadline = Instant::now() + START;
-    for words in [
-        &["--mode=target", "--op=new", "--tid=1", &target][..],
-        &["--mode=logicalunit", "--op=new", "--tid=1", "--lun=1", &store],
-        &["--mode=target", "--op=bind", "--tid=1", "--initiator-address=ALL"],
-    ] {
-        // It may listen to initiators before it listens to orders.
-        while let Err(error) = tgtadm(own, words) {
-            server.process.is_up("tgtd")?;
-            ensure!(Instant::now() < deadline, "{error:#}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-    Ok(())
-}
-
-fn tgtadm(own: &Path, words: &[&str]) -> Result<()> {
-    let mut command = Command::new("tgtadm");
-    orders(&mut command, own);
-    let output = command.arg("--lld=iscsi").args(words).output().context("cannot start tgtadm")?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
-    ensure!(output.status.success(), "tgtadm {}: {said}", words.join(" "));
-    Ok(())
 }
 
 #[cfg(test)]
@@ -190,10 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_of_tgt_is_behind_its_controller_and_not_filled() {
-        assert_eq!(plan("program = \"tgt\"").luns(), "1");
+    fn what_is_never_written_is_not_filled() {
         let fills = |words| plan(words).fill();
-        assert!(fills("program = \"plateway\""));
-        assert!(!fills("program = \"tgt\"") && !fills("program = \"ceiling\"\nspin-us = 50"));
+        assert!(fills("program = \"plateway\"") && !fills("program = \"ceiling\""));
     }
 }

@@ -360,7 +360,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_reference_is_the_faster_one_by_its_median_whatever_single_rounds_say() {
-        let case = case("4k-read-1");
+        let case = case("128k-rfill-read-8");
         let lucky =
             rounds(&case, &[&[100.0, 900.0, 1.0], &[100.0, 90.0, 1.0], &[100.0, 90.0, 1.0]]);
         let chosen = Some(Reference::Side(0));
@@ -455,7 +455,7 @@ pub(super) mod tests {
         assert!(own.contains("WakeupsEach is not in what was printed"), "an own figure: {own}");
         let slow = json!({"target": {"ops_per_cpu_second": 1.0}, "iops": 1.0});
         let without = json!({"target": {"ops_per_cpu_second": 1.0}});
-        let mut by_cpu = case("4k-read-1");
+        let mut by_cpu = case("128k-rfill-read-8");
         by_cpu.figures.truncate(1);
         let sides = [slow.clone(), without, slow];
         let chosen = Pairs::of(&by_cpu, 3).values(&sides).unwrap_err().to_string();

@@ -247,8 +247,11 @@ mod tests {
             doubt(&case(name), &taken).unwrap_or_default()
         };
         let (start, host) = ("one start of each server", "took more than 2% of a CPU in 1 of 6");
-        assert_eq!(said("4k-read-1", 0), "");
-        assert!(said("4k-read-1", 1).contains(host) && !said("4k-read-1", 1).contains(start));
+        assert_eq!(said("128k-rfill-read-8", 0), "");
+        assert!(
+            said("128k-rfill-read-8", 1).contains(host)
+                && !said("128k-rfill-read-8", 1).contains(start)
+        );
         assert!(said("128k-aged-read-8", 0).starts_with(start));
         let both = said("128k-aged-read-8", 1);
         assert!(both.contains(start) && both.contains(host), "{both}");

@@ -5,7 +5,7 @@
 //! How they are run, pinned and ended is the testbed's ([`testbed::process`], [`testbed::load`]).
 //! Errors name the program, and carry what it wrote to standard error.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::fs;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -79,7 +79,6 @@ pub(super) struct Bench {
     pub(super) yardstick: PathBuf,
     pub(super) plateway: PathBuf,
     pub(super) dir: PathBuf,
-    elsewhere: RefCell<Vec<PathBuf>>,
     /// The file on which servers and fio work; empty until one does.
     pub(super) file: OnceCell<PathBuf>,
     /// Whether `plateway` knows the key `poll`; empty until it was asked.
@@ -94,9 +93,6 @@ impl Drop for Bench {
     fn drop(&mut self) {
         // Files of the stripe and logs; what cannot be removed is in the target directory anyway.
         let _ = fs::remove_dir_all(&self.dir);
-        for path in self.elsewhere.borrow().iter() {
-            let _ = fs::remove_file(path);
-        }
     }
 }
 
@@ -115,7 +111,6 @@ impl Bench {
             yardstick,
             plateway,
             dir,
-            elsewhere: RefCell::new(Vec::new()),
             file: OnceCell::new(),
             knows_poll: OnceCell::new(),
             knows_route: OnceCell::new(),
@@ -136,11 +131,6 @@ impl Bench {
         let dir = self.dir.join(format!("{name}-{number}"));
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
-    }
-
-    /// Removes a file when the bench ends.
-    pub(super) fn remove_later(&self, path: &Path) {
-        self.elsewhere.borrow_mut().push(path.to_owned());
     }
 
     /// A program on the given CPUs that does not outlive the bench.

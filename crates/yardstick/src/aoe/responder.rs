@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// Size of the RAM area.
     #[arg(long, default_value = "512MiB", value_parser = crate::parse_size)]
     pub(crate) size: usize,
+    /// Begin with zeros, as a disk that nobody wrote, for who looks before writing to one.
+    #[arg(long)]
+    pub(crate) blank: bool,
     /// Frames that the receive ring holds.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65536))]
     pub(crate) frames: u32,
@@ -116,7 +119,7 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn new(options: &Options, interface: Interface, buffers: u16) -> Result<Self> {
-        let ram = Area::new(options.size, true).context("cannot map the RAM area")?;
+        let ram = Area::served(options.size, options.blank).context("cannot map the RAM area")?;
         let mut identify = Area::new(SECTOR, false).context("cannot map a page")?;
         identify.store(0, &wire::identify((ram.len() / SECTOR) as u64));
         Ok(Self {
@@ -186,6 +189,7 @@ mod tests {
             size: 1 << 20,
             frames: 0,
             spin_us: 0,
+            blank: false,
             seconds: None,
         };
         let interface = Interface { index: 0, mac: [2, 0, 0, 0, 0, 1], mtu: 1500 };
