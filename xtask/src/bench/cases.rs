@@ -56,8 +56,6 @@ pub(super) struct Bound {
     pub(super) of: Figure,
     pub(super) at_least: Option<f64>,
     pub(super) at_most: Option<f64>,
-    /// How far a ratio may be from equal, in either direction.
-    within: Option<f64>,
     /// The subject's own, whatever the references are.
     #[serde(default)]
     pub(super) own: bool,
@@ -89,8 +87,6 @@ pub(super) enum Load {
     Fio(String),
     /// fio on the file that servers export.
     FioFile(String),
-    /// `plateway bench` on the same.
-    InitiatorFile(String),
     /// `plateway bench` across a network of which cables are cut.
     Cuts(String),
     /// The same for minutes, and none is cut.
@@ -106,7 +102,6 @@ impl Load {
             | Self::Initiator(args)
             | Self::Fio(args)
             | Self::FioFile(args)
-            | Self::InitiatorFile(args)
             | Self::Cuts(args)
             | Self::Steady(args)
             | Self::Nothing(args) => args,
@@ -257,16 +252,14 @@ impl Bound {
         match self.limit() {
             Some(Limit::AtLeast(value)) => format!("{name} >= {}", show(value)),
             Some(Limit::AtMost(value)) => format!("{name} <= {}", show(value)),
-            Some(Limit::Within(fraction)) => format!("{name} +-{:.0}%", fraction * 100.0),
-            None => format!("{name} stated"),
+            Some(Limit::Within(_)) | None => format!("{name} stated"),
         }
     }
 
     /// What is wanted, if anything is.
     pub(super) fn limit(&self) -> Option<Limit> {
         let at_most = self.at_most.map(Limit::AtMost);
-        let limit = self.at_least.map(Limit::AtLeast).or(at_most);
-        limit.or(self.within.map(Limit::Within))
+        self.at_least.map(Limit::AtLeast).or(at_most)
     }
 }
 
@@ -296,7 +289,7 @@ mod tests {
     fn bound(cases: &[Case], name: &str, figure: Figure) -> Option<f64> {
         let case = cases.iter().find(|case| case.name == name)?;
         let bound = case.figures.iter().find(|bound| bound.of == figure)?;
-        bound.at_least.or(bound.at_most).or(bound.within)
+        bound.at_least.or(bound.at_most)
     }
 
     #[test]
@@ -328,10 +321,6 @@ mod tests {
         check("file-4k-read-1", Figure::Latency, 1.15);
         check("file-4k-write-1", Figure::Latency, 1.15);
         check("file-128k-write-8", Figure::Iops, 0.9);
-        for depth in ["1", "32"] {
-            check(&format!("engine-{depth}"), Figure::Iops, 0.1);
-            check(&format!("engine-{depth}"), Figure::LatencyMedian, 0.1);
-        }
         check("initiator", Figure::LoadCpu, 1.15);
         check("aoe-initiator", Figure::LoadCpu, 1.15);
         for access in ["ring", "xdp"] {

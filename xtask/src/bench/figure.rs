@@ -19,8 +19,6 @@ pub(super) enum Figure {
     Iops,
     /// Mean latency, microseconds.
     Latency,
-    /// Median latency, microseconds.
-    LatencyMedian,
     /// CPU of the load's process, microseconds an operation.
     LoadCpu,
     /// Share of one CPU that the target used, in per cent.
@@ -76,7 +74,6 @@ impl Figure {
             }
             Self::Iops => number("/iops"),
             Self::Latency => number("/latency_us/mean"),
-            Self::LatencyMedian => number("/latency_us/p50"),
             Self::LoadCpu => number("/load_cpu_us_per_op"),
             Self::TargetShare => Some(number("/target/busy")? * 100.0),
             Self::Wakeups => number("/target/voluntary_switches"),
@@ -119,11 +116,9 @@ impl Figure {
         match self {
             Self::OpsPerCpu => format!("{:.1} k/cpu-s", value / 1e3),
             Self::Iops => format!("{:.1} k/s", value / 1e3),
-            Self::CpuPerOp
-            | Self::Latency
-            | Self::LatencyMedian
-            | Self::LoadCpu
-            | Self::CpuPerFrame => format!("{value:.2}us"),
+            Self::CpuPerOp | Self::Latency | Self::LoadCpu | Self::CpuPerFrame => {
+                format!("{value:.2}us")
+            }
             Self::TargetShare => format!("{value:.2} %"),
             Self::Wakeups | Self::Errors | Self::Moves | Self::Early => format!("{value:.0}"),
             Self::ToBackup | Self::ToBackupMax | Self::StallMore => format!("{value:.0} ms"),
@@ -148,7 +143,6 @@ impl Figure {
             Self::CpuPerOp => "cpu/op",
             Self::Iops => "iops",
             Self::Latency => "latency",
-            Self::LatencyMedian => "median",
             Self::LoadCpu => "load cpu",
             Self::TargetShare => "cpu",
             Self::Wakeups => "wakes",
@@ -178,7 +172,6 @@ impl Figure {
         match self {
             Self::CpuPerOp
             | Self::Latency
-            | Self::LatencyMedian
             | Self::LoadCpu
             | Self::TargetShare
             | Self::Wakeups

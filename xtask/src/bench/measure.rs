@@ -211,7 +211,6 @@ impl<'a> Running<'a> {
             (Load::Initiator(_), server) => bench.initiator(server.as_ref(), &args, seconds),
             (Load::Fio(_), _) => bench.fio_on_stripe(&args, seconds),
             (Load::FioFile(_), _) => bench.fio_on_file(&args, seconds),
-            (Load::InitiatorFile(_), _) => bench.initiator_on_file(&args, seconds),
             (Load::Client(_), None) => anyhow::bail!("a client needs a server"),
         }
     }

@@ -263,8 +263,7 @@ fn exported(address: SocketAddr, poll: &str) -> String {
 }
 
 impl Bench {
-    /// The file on which servers, fio and our own engine work, one after the other, every block of it
-    /// written; an error if its file system has no O_DIRECT, with which all are to work.
+    /// The file on which servers and fio work, one after the other, every block of it written; an error if its file system has no O_DIRECT, with which all are to work.
     pub(super) fn work_file(&self) -> Result<&Path> {
         if let Some(path) = self.file.get() {
             return Ok(path);

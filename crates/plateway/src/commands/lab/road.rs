@@ -348,8 +348,7 @@ fn impair(
             false => interface.shape(&bucket)?,
         }
     }
-    let loss_of: LossOf =
-        if has_netem { |it| it.lost_by_netem() } else { |it| it.lost_by_rules() };
+    let loss_of: LossOf = if has_netem { |it| it.lost_by_netem() } else { |it| it.lost_by_rules() };
     Ok((loss_ppm > 0).then_some(loss_of))
 }
 
