@@ -262,6 +262,48 @@ mod tests {
         assert!(!left.exists() && group.path.exists());
     }
 
+    /// A hierarchy of groups, mounted at a folder as this type with these options.
+    fn hierarchy(kind: &str, options: &str) -> (tempfile::TempDir, Mounts) {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("system/session/scope")).unwrap();
+        let point = root.path().display();
+        let line = format!("31 27 0:9 / {point} rw - {kind} none rw,{options}");
+        (root, Mounts::read(&line))
+    }
+
+    #[test]
+    fn of_v2_it_is_made_in_the_nearest_group_above_that_hands_the_controller_on() {
+        let (root, mounts) = hierarchy("cgroup2", "nsdelegate");
+        let own = "4:cpu:/elsewhere\n0::/system/session/scope\n";
+        let at = |folder: &str| root.path().join(folder);
+        let controls = |folder: &str, names: &str| {
+            fs::write(at(folder).join("cgroup.subtree_control"), names).unwrap();
+        };
+        controls("system/session/scope", "");
+        controls("system/session", "cpu pids");
+        assert_eq!(Above::of_v2(&mounts, own), None);
+        controls("", "cpu memory");
+        let folder = || Above::of_v2(&mounts, own).unwrap().folder;
+        assert_eq!(folder(), root.path());
+        controls("system", "cpu memory pids");
+        assert_eq!(folder(), at("system"));
+        assert_eq!(Above::of_v2(&mounts, "4:memory:/\n"), None, "we are in no group of v2");
+    }
+
+    #[test]
+    fn of_v1_it_is_made_in_our_own_group_of_the_controller() {
+        let own = "5:cpu,memory:/system/session\n4:pids:/\n0::/system\n";
+        let (root, mounts) = hierarchy("cgroup", "cpu,memory");
+        let above = Above::of_v1(&mounts, own).unwrap();
+        assert_eq!(
+            (above.folder, above.version),
+            (root.path().join("system/session"), Version::V1)
+        );
+        assert_eq!(Above::of_v1(&mounts, "4:pids:/\n0::/system\n"), None);
+        let (_root, mounts) = hierarchy("cgroup", "pids");
+        assert_eq!(Above::of_v1(&mounts, own), None);
+    }
+
     #[test]
     fn a_group_is_below_what_is_mounted_of_its_hierarchy() {
         assert_eq!(below("/a/b", Path::new("/")), Some(PathBuf::from("a/b")));

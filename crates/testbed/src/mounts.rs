@@ -62,7 +62,7 @@ impl Mounts {
         self.0.iter().filter(move |mount| mount.kind == kind)
     }
 
-    fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         Self(text.lines().filter_map(mount).collect())
     }
 }

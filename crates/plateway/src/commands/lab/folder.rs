@@ -13,8 +13,11 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use lab::plan::{Cell, Client, Experiment, Folder, Mistake, System, TrialOutcome};
+use block::ByteCount;
+use lab::plan::{Backing, Cell, Client, Experiment, Folder, Mistake, System, TrialOutcome};
+use rustix::fs::Access;
 use serde::Serialize;
 use testbed::{Group, Mount, Mounts, Scratch, group, needs, process, scratch};
 
@@ -26,6 +29,8 @@ use crate::config::uri::DiskUri;
 
 /// File systems in memory: their pages are the page cache, whatever a client asks for.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+/// How long it may take to write every block of a file.
+const FILL_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How many names of what is in the way are told.
 const NAMES_MAX: usize = 3;
 
@@ -84,118 +89,108 @@ pub(super) fn mistakes(experiment: &Experiment) -> Vec<Mistake> {
     mistakes
 }
 
+/// What is wrong with a folder, at the plan's line.
+fn wrong(folder: &Folder, expected: impl Into<String>, help: &str) -> Mistake {
+    let message = format!("folder: expected {}", expected.into());
+    Mistake::new(folder.span.clone(), message).help(help)
+}
+
 /// Whether a folder can be worked in by all of its cells; what is wrong first.
 fn usable(system: &System, folder: &Folder, cells: &[Cell]) -> Result<(), Mistake> {
-    let path = Path::new(&folder.path);
-    let wrong = |what: String, help: &str| {
-        Err(Mistake::new(folder.span.clone(), format!("folder: expected {what}")).help(help))
-    };
-    let seen = match (path.metadata(), FileSystem::at(path)) {
-        (Ok(seen), Ok(system)) if seen.is_dir() => system,
-        (Ok(_), Ok(_)) => {
-            return wrong(format!("a folder, seen a file {}", folder.path), "take another");
-        }
-        (Err(why), _) => {
-            return wrong(
-                format!("one that is there, seen none: {why}"),
-                "mount what is to be measured, or make it with mkdir",
-            );
-        }
-        (_, Err(why)) => {
-            return wrong(
-                format!("one of which is known what is mounted there: {why}"),
-                "take another",
-            );
-        }
-    };
-    if let Err(why) =
-        rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
-    {
-        return wrong(
-            format!("one in which files may be made, seen {}: {why}", folder.path),
-            "take another, or run it as who may",
-        );
-    }
-    match scratch::contents(path, PREFIX) {
-        Ok(names) if names.is_empty() => {}
-        Ok(names) => {
-            let first = names[..names.len().min(NAMES_MAX)].join(", ");
-            let more = if names.len() > NAMES_MAX { " and others" } else { "" };
-            let help = match names.iter().any(|name| name.starts_with(PREFIX)) {
-                true => "another lab works there: wait until it is over, or take an empty folder",
-                false => "take an empty folder, such as one that you make in it",
-            };
-            return wrong(format!("an empty one, seen {first}{more} in {}", folder.path), help);
-        }
-        Err(why) => {
-            return wrong(
-                format!("one that can be read: {why}"),
-                "take another, or run it as who may",
-            );
-        }
-    }
+    let seen = may_be_written(folder)?;
+    is_empty(folder)?;
     if seen.is_in_memory() {
-        in_memory(system, folder, cells, &seen)?;
+        is_said_to_be_memory(system, folder, cells, &seen)?;
     }
-    let largest = cells.iter().filter_map(|cell| cell.load.size).max().unwrap_or(0);
-    match scratch::free_bytes(path) {
-        Ok(free) if free >= largest => {}
-        Ok(free) => {
-            let (free, largest) = (block::ByteCount(free), block::ByteCount(largest));
-            return wrong(
-                format!("room for a file of {largest}, seen {free} free in {}", folder.path),
-                "a smaller size, or more room",
-            );
-        }
-        Err(why) => return wrong(format!("one with room: {why}"), "take another"),
-    }
+    has_room(folder, cells)?;
     let fio = (folder.client == Client::Fio).then_some("fio");
     for program in ["fincore"].into_iter().chain(fio) {
-        if let Err(why) = needs(program) {
-            return wrong(
-                format!("what looks at its files and works on them: {why}"),
-                "install it",
-            );
-        }
+        needs(program).map_err(|why| {
+            let what = format!("what looks at its files and works on them: {why}");
+            wrong(folder, what, "install it")
+        })?;
     }
     Ok(())
 }
 
+/// What is mounted at a folder that is there, and in which files may be made.
+fn may_be_written(folder: &Folder) -> Result<FileSystem, Mistake> {
+    let path = Path::new(&folder.path);
+    let seen = path.metadata().map_err(|why| {
+        let help = "mount what is to be measured, or make it with mkdir";
+        wrong(folder, format!("one that is there, seen none: {why}"), help)
+    })?;
+    if !seen.is_dir() {
+        return Err(wrong(
+            folder,
+            format!("a folder, seen a file {}", folder.path),
+            "take another",
+        ));
+    }
+    rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).map_err(|why| {
+        let what = format!("one in which files may be made, seen {}: {why}", folder.path);
+        wrong(folder, what, "take another, or run it as who may")
+    })?;
+    FileSystem::at(path).map_err(|why| {
+        let what = format!("one of which is known what is mounted there: {why}");
+        wrong(folder, what, "take another")
+    })
+}
+
+/// An error unless a folder holds nothing but what a lab that was killed left there.
+fn is_empty(folder: &Folder) -> Result<(), Mistake> {
+    let names = scratch::contents(Path::new(&folder.path), PREFIX).map_err(|why| {
+        let help = "take another, or run it as who may";
+        wrong(folder, format!("one that can be read: {why}"), help)
+    })?;
+    if names.is_empty() {
+        return Ok(());
+    }
+    let first = names[..names.len().min(NAMES_MAX)].join(", ");
+    let more = if names.len() > NAMES_MAX { " and others" } else { "" };
+    let help = match names.iter().any(|name| name.starts_with(PREFIX)) {
+        true => "another lab works there: wait until it is over, or take an empty folder",
+        false => "take an empty folder, such as one that you make in it",
+    };
+    Err(wrong(folder, format!("an empty one, seen {first}{more} in {}", folder.path), help))
+}
+
+/// An error unless the largest file of its cells fits into a folder.
+fn has_room(folder: &Folder, cells: &[Cell]) -> Result<(), Mistake> {
+    let largest = cells.iter().filter_map(|cell| cell.load.size).max().unwrap_or(0);
+    let free = scratch::free_bytes(Path::new(&folder.path))
+        .map_err(|why| wrong(folder, format!("one with room: {why}"), "take another"))?;
+    if free >= largest {
+        return Ok(());
+    }
+    let (free, largest) = (ByteCount(free), ByteCount(largest));
+    let what = format!("room for a file of {largest}, seen {free} free in {}", folder.path);
+    Err(wrong(folder, what, "a smaller size, or more room"))
+}
+
 /// Whether what a plan says holds of a file system in memory.
-fn in_memory(
+fn is_said_to_be_memory(
     system: &System,
     folder: &Folder,
     cells: &[Cell],
     seen: &FileSystem,
 ) -> Result<(), Mistake> {
-    use lab::plan::Backing;
-    let kind = &seen.kind;
-    let wrong = |what: &str, seen: String, help: &str| {
-        let message = format!("folder: expected {what} with one in memory ({kind}), seen {seen}");
-        Err(Mistake::new(folder.span.clone(), message).help(help))
+    let wrong = |expected: &str, said: &str| {
+        let what = format!("{expected} with one in memory ({}), seen {said}", seen.kind);
+        Err(wrong(folder, what, "say so, or take a folder of another file system"))
     };
     if let Some(other) = system.backing.filter(|backing| *backing != Backing::Ram) {
-        return wrong(
-            "backing = \"ram\"",
-            format!("{:?}", other.word()),
-            "say so, or take a folder of another file system",
-        );
+        return wrong("backing = \"ram\"", &format!("{:?}", other.word()));
     }
     if system.durable == Some(true) {
-        return wrong(
-            "durable = false",
-            "true".to_owned(),
-            "say so, or take a folder of another file system",
-        );
+        return wrong("durable = false", "true");
     }
-    if cells.iter().any(|cell| !cell.load.cache) {
-        return wrong(
-            "cache = true",
-            "a cell that is to pass the page cache by, where its blocks are".to_owned(),
-            "say so, or take a folder of another file system",
-        );
+    match cells.iter().any(|cell| !cell.load.cache) {
+        true => {
+            wrong("cache = true", "a cell that is to pass by the page cache, where its blocks are")
+        }
+        false => Ok(()),
     }
-    Ok(())
 }
 
 impl Lab<'_> {
@@ -216,7 +211,7 @@ impl Lab<'_> {
         if !mounted.is_in_memory() && left > file.resident_max() {
             return Err(miette::miette!(
                 "expected a file of which the page cache holds nothing before it is measured, and it keeps {} of it, whatever it is told",
-                block::ByteCount(left)
+                ByteCount(left)
             ));
         }
         let group = cell.load.client_memory.map(|bytes| Group::make(PREFIX, bytes));
@@ -230,7 +225,7 @@ impl Lab<'_> {
         {
             return Err(miette::miette!(
                 "the kernel killed the client, which needed more memory than client-memory = {} lets it have (more of it, fewer jobs, or a smaller depth or block-size)",
-                block::ByteCount(bytes)
+                ByteCount(bytes)
             ));
         }
         let (outcome, mut seen) = done?;
@@ -238,8 +233,8 @@ impl Lab<'_> {
         if !cell.load.cache && left > file.resident_max() {
             return Err(miette::miette!(
                 "expected a client past the page cache, and when it was over that held {} of the file's {}: its file system has no O_DIRECT, or somebody else reads the file",
-                block::ByteCount(left),
-                block::ByteCount(bytes)
+                ByteCount(left),
+                ByteCount(bytes)
             ));
         }
         self.mounted(folder)?;
@@ -266,7 +261,6 @@ impl Lab<'_> {
         let mut command = process::command(None, &list(&self.ends.near), &super::program()?);
         command.args(["bench", &uri(file), "--json", "--overwrite", "--fill"]);
         command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
-        // As long as a disk takes that is slower than any.
         self.finish(command, FILL_MAX, |_, _| {}).map(|_| ())
     }
 
@@ -292,6 +286,3 @@ fn uri(file: &Scratch) -> String {
     let (path, create_bytes) = (file.path().to_owned(), None);
     DiskUri::File { path, create_bytes, tail: reactor::disk::Tail::Refuse }.to_string()
 }
-
-/// How long it may take to write every block of a file.
-const FILL_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3_600);
