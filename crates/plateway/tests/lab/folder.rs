@@ -242,6 +242,23 @@ fn a_client_has_no_more_memory_than_the_plan_lets_it_have() {
 }
 
 #[test]
+fn a_machine_without_a_memory_controller_is_told_at_the_line_that_asks_for_it() {
+    let Some(place) = Place::make() else { return };
+    // What was there is covered.
+    let mounts = "mount -t tmpfs none /sys/fs/cgroup && : \"$0\"";
+    let Some(mut command) = mounted(mounts, &place.folder()) else { return };
+    place.plan("", "size = \"1MiB\"\nclient-memory = \"64MiB\"");
+    command.current_dir(place.path()).env("XDG_STATE_HOME", place.path());
+    let output = command.args(["lab", "run", "a.toml"]).output().unwrap();
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    let words =
+        "a.toml:13:17: error: client-memory: expected a machine where the memory of programs";
+    assert!(why.contains(words) && why.contains("expected a memory controller"), "{why}");
+    assert!(place.files().is_empty(), "{:?}", place.files());
+}
+
+#[test]
 fn a_folder_in_memory_is_known_and_what_is_mounted_there_stays_or_a_trial_fails() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("memory");
