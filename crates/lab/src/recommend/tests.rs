@@ -113,6 +113,9 @@ fn a_bound_is_no_comparison_to_choose_by() {
     assert_eq!(only(advice).take.as_deref(), Some("nvme"));
     let by = recommend(&file(&plan(&bound("p99")), 999, apart), Some(Measure::P99)).unwrap_err();
     assert_eq!(by, "expected a measure that something was compared by, one of iops, seen p99",);
+    // One that stands first, by another measure, is not what counts.
+    let first = plan("").replace("[[compare]]", &format!("{}[[compare]]", bound("p99")));
+    assert_eq!(only(recommend(&file(&first, 999, apart), None).unwrap()).by, Measure::Iops);
     let alone = plan("").replace("of = \"iops\"", "of = \"iops\"\nat-least = 0.7");
     let alone = recommend(&file(&alone, 999, apart), None).unwrap_err();
     assert!(alone.starts_with("expected a plan that asks for a difference, seen bounds alone"));

@@ -292,7 +292,11 @@ impl Finding {
             ));
         }
         if estimate.bootstrap_disagrees {
-            let seen = self.shown(estimate.bootstrap);
+            // Its ends are of how fast, and those of a bound of values.
+            let seen = match self.bound {
+                Some(_) => "otherwise".to_owned(),
+                None => self.shown(estimate.bootstrap).to_string(),
+            };
             doubts.push(format!("a bootstrap says {seen}, so look at the rounds"));
         }
         doubts

@@ -153,7 +153,11 @@ fn a_bootstrap_that_disagrees_is_told() {
     let mut stalled = around(0.0, 0.01);
     stalled[3] = 0.9;
     let finding = analyse(&plan(3), &taken(&stalled, &stalled)).findings.remove(0);
-    assert!(finding.to_string().contains("a bootstrap says"), "{finding}");
+    assert!(finding.to_string().contains("a bootstrap says -"), "{finding}");
+    let mut plan = plan(3);
+    plan.comparisons[0].bound = Some(Bound::AtLeast(0.5));
+    let bounded = analyse(&plan, &taken(&stalled, &stalled)).findings.remove(0);
+    assert!(bounded.to_string().contains("a bootstrap says otherwise, so look"), "{bounded}");
 }
 
 #[test]
