@@ -21,7 +21,8 @@ fn the_plans_of_the_repository_are_good() {
     let rivals = good(include_str!("../../../../plans/rivals.toml"));
     assert!(rivals.estimate().least < rivals.time.unwrap());
     let engine = good(include_str!("../../../../plans/bench/engine.toml"));
-    assert_eq!((engine.primaries(), engine.groups.len()), (4, 2));
+    // Two figures at each of two depths, each with a floor and a ceiling.
+    assert_eq!((engine.primaries(), engine.groups.len()), (8, 2));
     let quick = good(include_str!("../../../../plans/quick.toml"));
     // What is printed before it begins, and what bounds it.
     assert!(quick.estimate().least < quick.time.unwrap() && quick.time.unwrap().as_secs() <= 300);
