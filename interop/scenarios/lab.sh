@@ -1,6 +1,7 @@
 # What `plateway lab` does by what many a machine's kernel lacks, on one that has it: tc netem delays and loses frames in place of
-# the lab's relay and rules, alone and behind a token bucket; /job/plateway is the program. Figures of an emulated machine are
-# no figures; what is looked at is that frames are late and lost as the plan says, and who did it.
+# the lab's relay and rules, alone and behind a token bucket; and control groups of version 2 bound a client's memory, on ext4 of
+# /dev/vdb. /job/plateway is the program. Figures of an emulated machine are no figures; what is looked at is that frames are late and
+# lost, and blocks come from storage, as the plan says, and who did it.
 . ./common.sh
 export PATH=$PATH:/job XDG_STATE_HOME=/tmp
 cd /tmp || exit 1
@@ -68,4 +69,51 @@ holds "aoe over all" "$(of "aoe over all" .bench.latency_ns.min)" "x >= 9.9e6"
 # 20 Mbit/s, and what the bucket lets pass at once.
 holds "aoe over all" "$(of "aoe over all" .measures.throughput)" "x * 8 < 20.5e6"
 pass "netem loses as many as it is told to, also behind a late, narrow core"
+
+mount -t cgroup2 none /sys/fs/cgroup && echo +memory >/sys/fs/cgroup/cgroup.subtree_control || die "no memory controller of version 2"
+mkfs.ext4 -q /dev/vdb && mkdir -p /mnt/ext4 && mount /dev/vdb /mnt/ext4 || die "ext4"
+folder() { printf '[[system]]\nname = "%s"\nfolder = "/mnt/ext4"\nclient = "%s"\nbacking = "device"\ndurable = true\n' "$1" "$1"; }
+{
+    printf 'name = "folder"\nshared = true\nwindow = "200ms"\nwarm-up = "0"\n'
+    folder bench
+    folder fio
+    cat <<TOML
+[load]
+block-size = "4k"
+pattern = "randread"
+depth = 4
+size = "128MiB"
+[[picture]]
+name = "past"
+systems = ["bench", "fio"]
+[[picture]]
+name = "small"
+systems = ["bench"]
+pattern = "read"
+block-size = "128k"
+cache = true
+client-memory = "32MiB"
+[[picture]]
+name = "large"
+systems = ["bench"]
+pattern = "read"
+block-size = "128k"
+cache = true
+TOML
+} >a.toml
+plateway lab run a.toml --overwrite >said 2>&1 || { tail -n 40 said; die "a trial in a folder failed"; }
+[ "$(ls /mnt/ext4)" = lost+found ] || die "left: $(ls /mnt/ext4)"
+[ -z "$(find /sys/fs/cgroup -name 'plateway*')" ] || die "left: $(find /sys/fs/cgroup -name 'plateway*')"
+# Of what is read past the page cache all comes from storage. Read through it from end to end and again, the file stays there, and of
+# one four times as large as the client's memory no more does than that.
+for client in bench fio; do
+    holds "$client past the page cache" "$(of "$client, 4KiB" .storage_read_per_op)" "x > 3900 && x < 4400"
+done
+cells=$(jq -c '[.trials[] | {cell, page_cache_bytes, storage_read_per_op}]' a.result.json)
+held() { jq -e ".trials[] | select((.cell | contains(\"128KiB\")) and ((.cell | contains(\"client memory\")) == $1)) | .page_cache_bytes" a.result.json || die "no such trial: $cells"; }
+holds "a client with a quarter of its file, $cells" "$(held true)" "x < 33554432"
+holds "a client with all memory, $cells" "$(held false)" "x > 67108864"
+say "$cells"
+jq -e '[.trials[] | select(.cell | startswith("fio"))][0].bench.client | startswith("fio-")' a.result.json >/dev/null || die "it was not fio"
+pass "a folder is read past the page cache by bench and fio, and by a client whose memory is bounded, whose group goes with it"
 kernel_is_content

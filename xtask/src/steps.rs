@@ -272,7 +272,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "lab-guest",
-        proves: "the lab delays and loses frames by netem where the kernel has it, and counts them",
+        proves: "the lab by what a kernel may have: netem delays and loses frames, control groups v2 bound a client of a folder",
         needs: Some("release"),
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "lab-guest")),
