@@ -183,12 +183,56 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
         (&["file:missing"][..], "missing"),
         (&["ram:512", "--bs", "4k"][..], "at least one request of 4 KiB"),
         (&["volume:v0", "--config", "missing.toml"][..], "missing.toml"),
+        (
+            &["ram:1MiB", "--cached"][..],
+            "expected a file or a device of this machine, seen ram:1MiB",
+        ),
+        (&["delay:9,null:1MiB", "--cached"][..], "seen delay:9,null:1MiB"),
+        // Nobody is connected to for that.
+        (&["nvme+tcp://127.0.0.1:9/nqn.2026-11.a:b/1", "--cached"][..], "seen nvme+tcp://"),
     ] {
         let output = bench(directory.path(), args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         let said = flat(&output.stderr);
         assert!(said.contains(reason), "{args:?}: {said}");
     }
+}
+
+/// How many bytes of a file the page cache holds, once it holds none, after a bench with these words.
+fn resident_after(directory: &Path, args: &[&str]) -> u64 {
+    let file = fs::File::open(directory.join("a")).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    report(directory, args);
+    let mut fincore = std::process::Command::new("fincore");
+    fincore.args(["--bytes", "--noheadings", "--raw", "--output", "RES"]).arg(directory.join("a"));
+    let said = fincore.output().expect("fincore runs (Debian package util-linux-extra)");
+    text(&said.stdout).trim().parse().expect("bytes")
+}
+
+#[test]
+fn a_file_is_read_through_the_page_cache_if_it_is_to_be_whatever_its_disk_has_in_front() {
+    // Where builds are: a file in memory is in the page cache in any case.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let here = directory.path();
+    fs::write(here.join("a"), vec![7; 4 << 20]).unwrap();
+    let line = ["--rw", "read", "--bs", "128k"];
+    let bytes = |uri, more: &[&str]| resident_after(here, &[&[uri][..], &line, more].concat());
+    if bytes("file:a", &[]) > 1 << 20 {
+        return testkit::skipped("a file system whose page cache cannot be passed by");
+    }
+    fs::write(here.join("job.fio"), "[all]\nrw=read\nbs=128k\nruntime=1\ntime_based\n").unwrap();
+    for uri in ["file:a", "delay:1,file:a"] {
+        assert!(bytes(uri, &["--cached"]) > 3 << 20, "{uri}");
+    }
+    let by_file = plateway()
+        .current_dir(here)
+        .env("XDG_STATE_HOME", here)
+        .args(["bench", "ram:4MiB", "--cached", "--fio", "job.fio"])
+        .output()
+        .unwrap();
+    let why = flat(&by_file.stderr);
+    assert!(by_file.status.code() == Some(1) && why.contains("seen ram:4MiB"), "{why}");
 }
 
 #[test]

@@ -87,8 +87,15 @@ impl Family {
         let result = plan.with_extension("result.json");
         // What an earlier run left is not what this one came to.
         let _ = fs::remove_file(&result);
-        let mut command = Command::new(plateway);
-        command.args(["lab", "run"]).arg(&plan).args(["--overwrite", "--result"]).arg(&result);
+        // Who ends the bench alone, and not all of a terminal's, ends the lab, too.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "TERM"])
+            .arg(plateway)
+            .args(["lab", "run"])
+            .arg(&plan)
+            .args(["--overwrite", "--result"])
+            .arg(&result);
         command.current_dir(&tree.root).env("PATH", path_with(yardstick)?);
         // Its table is in the page; it says what is wrong with a plan, and how far it is, as it does.
         command.stdout(std::process::Stdio::null());

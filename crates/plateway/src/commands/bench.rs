@@ -118,6 +118,20 @@ fn write(path: &Path, text: &str) -> miette::Result<()> {
         .map_err(|error| miette::miette!("cannot write {}: {error}", path.display()))
 }
 
+/// Whether the disk is to be reached through the page cache of this machine; an error of one that has
+/// none here.
+fn is_cached(args: &BenchArgs) -> miette::Result<bool> {
+    match args.disk.innermost() {
+        DiskUri::File { .. } | DiskUri::BlockDevice { .. } => Ok(args.cached),
+        _ if args.cached => Err(miette::miette!(
+            help = "leave --cached out",
+            "--cached: expected a file or a device of this machine, seen {}",
+            args.disk
+        )),
+        _ => Ok(false),
+    }
+}
+
 /// Opens the disk, with shards and queues for the jobs.
 fn open(args: &BenchArgs) -> miette::Result<Session> {
     let shards = reactor::allowed_cpus().len().min(args.numjobs as usize).max(1);
@@ -136,7 +150,7 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
         disks: &[(disk, !args.rw.writes() && !args.fill)],
         state: None,
         config: args.config.as_deref(),
-        cached: args.cached,
+        cached: is_cached(args)?,
         shards,
         in_flight,
     })

@@ -125,7 +125,7 @@ fn open(args: &BenchArgs, file: &JobFile) -> miette::Result<Session> {
         disks: &[(disk, !writes)],
         state: None,
         config: args.config.as_deref(),
-        cached: args.cached,
+        cached: super::is_cached(args)?,
         shards,
         in_flight: measured.max(filled),
     })

@@ -263,11 +263,10 @@ pub(super) fn systems<'p>(systems: impl Iterator<Item = &'p System>, ends: &Ends
 fn cells(experiment: &Experiment, ends: &Ends, abilities: Option<&Abilities>) -> Vec<String> {
     let mut lines = Vec::new();
     for group in &experiment.groups {
-        let Some(cost) = cost_of(group).filter(|_| !ends.are_apart()) else { continue };
-        let (name, cost) = (&group.name, cost.word());
-        lines.push(format!("{name}: {cost}: expected two CPUs, one for each end, seen one"));
-    }
-    for group in &experiment.groups {
+        if let Some(cost) = cost_of(group).filter(|_| !ends.are_apart()) {
+            let (name, cost) = (&group.name, cost.word());
+            lines.push(format!("{name}: {cost}: expected two CPUs, one for each end, seen one"));
+        }
         let mut of_end = group.columns.iter().filter(|column| column.measure.is_of_an_end());
         let mut paths = group.cells.iter().filter_map(|cell| cell.path);
         let is_relayed =
