@@ -11,6 +11,7 @@
 //! carried by a shard, asks for buffers and submits requests at a [`Desk`], and is told the time. Read
 //! [`guest`] first, then `load`.
 
+pub mod attached;
 pub mod copier;
 pub mod fio;
 pub mod guest;

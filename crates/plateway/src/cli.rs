@@ -4,6 +4,7 @@
 //! [`crate::config::quick`]. Sizes of `bench` and `copy` speak fio's dialect, as do `--rw` and
 //! `--bs`. Errors: clap's, with exit code 2; a disk URI says its column.
 
+mod attach;
 mod lab;
 mod server;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use lab::{
     LabAction, LabAgentArgs, LabArgs, LabCompareArgs, LabPageArgs, LabRecommendArgs, LabRelayArgs,
     LabRunArgs, LabWatchArgs,
@@ -110,6 +112,10 @@ pub(crate) enum Command {
     Lab(LabArgs),
     /// Copy one disk to another, verified
     Copy(CopyArgs),
+    /// Make any disk a block device of this machine, /dev/loopN, for file systems
+    Attach(AttachArgs),
+    /// Take the block device of an attached disk away
+    Detach(DetachArgs),
     /// Ask a target which subsystems or targets it has, or an Ethernet which targets of AoE answer there
     Discover(DiscoverArgs),
     /// Serve, write, verify and measure on this machine, in a minute, over NVMe/TCP and iSCSI; as root

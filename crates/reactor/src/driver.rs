@@ -47,10 +47,10 @@ use crate::receive::ReceivePool;
 use crate::stats::{ShardCells, add, set};
 
 use connection::{Connection, MessagePool};
-use disks::Disks;
+use disks::{Disks, Waiting};
 use links::Links;
 use listening::Listening;
-use poll::Polls;
+use poll::{Look, Polls};
 
 /// So often may a turn settle again before the engine is looked at.
 const SETTLES_PER_TURN: u32 = 64;
@@ -198,6 +198,25 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 let found = self.look(look, self.now, limit);
                 limit = if found { NOW } else { self.limit() };
             }
+        }
+        if limit != NOW
+            && let Some(due) = self.held_back_until()
+        {
+            self.now = self.clock();
+            limit = match Waiting::until(due, self.now, limit) {
+                Waiting::Sleep(limit) => limit,
+                Waiting::Look(until) => {
+                    // Also where another had the processor meanwhile.
+                    while !self.look(Look { until, stubborn: false }, self.now, limit) {
+                        self.now = self.clock();
+                        limit = self.limit();
+                        if limit == NOW {
+                            break;
+                        }
+                    }
+                    NOW
+                }
+            };
         }
         if limit != NOW && self.watch_links() {
             limit = NOW;

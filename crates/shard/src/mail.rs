@@ -50,6 +50,9 @@ pub enum Mail {
         /// What to do.
         order: Box<Order>,
     },
+    /// From another thread of this process: an internal client of the shard has something to look for. It
+    /// does so at the end of the turn.
+    Knock,
     /// To the control thread: an order is carried out.
     Answer {
         /// The order's.
@@ -80,6 +83,7 @@ impl Mail {
             Mail::Reservation(message) => passed_variant("mail", message),
             Mail::Paths(message) => passed_variant("mail", message),
             Mail::Stored { key, .. } => passed_variant("mail", key),
+            Mail::Knock => passed_variant("mail", self),
             Mail::Order { order, .. } => passed_variant("mail", &**order),
             Mail::Answer { answer, .. } => passed_variant("mail", &**answer),
             Mail::News(news) => {

@@ -352,6 +352,8 @@ impl Shard {
                     Mail::Stored { key, version, stored } => {
                         self.handle_stored(key, version, stored)
                     }
+                    // Clients work when the turn ends.
+                    Mail::Knock => {}
                     Mail::Order { number, order } => {
                         self.handle_order(now, number, *order, memory);
                         self.route_outbox(now, memory);

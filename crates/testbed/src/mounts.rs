@@ -57,6 +57,11 @@ impl Mounts {
         holds.max_by_key(|mount| mount.point.components().count())
     }
 
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Mount> {
+        self.0.iter()
+    }
+
     /// Those of a type.
     pub fn of_kind<'m>(&'m self, kind: &'m str) -> impl Iterator<Item = &'m Mount> {
         self.0.iter().filter(move |mount| mount.kind == kind)

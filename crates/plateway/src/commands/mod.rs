@@ -5,6 +5,7 @@
 //! an error.
 
 mod apply;
+mod attach;
 mod bench;
 mod check;
 mod connect;
@@ -60,6 +61,8 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Bench(args) => bench::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Copy(args) => copy::run(&args),
+        Command::Attach(args) => attach::run(&args),
+        Command::Detach(args) => attach::detach(&args),
         Command::Discover(args) => args.target.discover(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),

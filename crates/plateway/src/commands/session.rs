@@ -122,6 +122,11 @@ impl Session {
         Ok(self.running.wipe_label(&self.names[usize::from(place.0)])?)
     }
 
+    /// What tells a shard that its guest has something to look for; see [`Running::knock`].
+    pub(crate) fn knock(&self, shard: ShardId) -> impl Fn() + Send + Sync + 'static {
+        self.running.knock(shard)
+    }
+
     /// Threads that carry work.
     pub(crate) fn shards(&self) -> u16 {
         self.shards

@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 use std::path::Path;
+use std::time::Duration;
 
 use contract::{Intake, LinkId, Poll};
 use shard::ImportSettings;
@@ -49,6 +50,9 @@ pub(crate) trait Remote: fmt::Display {
     fn pseudowire(&self) -> Option<&str> {
         None
     }
+
+    /// How long its requests wait while it is lost, before they fail.
+    fn deadline(&self) -> Duration;
 
     /// Where its target listens, if it does; the name of that host is looked up.
     fn listener(&self) -> Option<&HostPort> {

@@ -328,6 +328,12 @@ impl Running {
         self.shards.add_client(shard, client);
     }
 
+    /// What tells a shard that one of its internal clients has something to look for. To be dropped, or no
+    /// more called, before the shards are shut down.
+    pub(crate) fn knock(&self, shard: ShardId) -> impl Fn() + Send + Sync + 'static {
+        self.shards.knock(shard)
+    }
+
     /// What is served, and what is failed.
     pub(crate) fn args(&self) -> HiArgs {
         let mut args = HiArgs {

@@ -330,6 +330,17 @@ impl Shards {
         self.handle().send(shard, Mail::Order { number, order });
     }
 
+    /// What tells a shard, from any thread, that one of its internal clients has something to look for.
+    pub(super) fn knock(&self, shard: ShardId) -> impl Fn() + Send + Sync + 'static {
+        // Whoever has this does not keep the shards.
+        let handle = self.handle.as_ref().map(Arc::downgrade).unwrap_or_default();
+        move || {
+            if let Some(handle) = handle.upgrade() {
+                handle.send(shard, Mail::Knock);
+            }
+        }
+    }
+
     fn access(
         &self,
         volume: VolumeId,

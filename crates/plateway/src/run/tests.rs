@@ -293,3 +293,47 @@ fn hosts_are_hinted_at_the_address_that_is_advertised_and_else_at_the_one_that_i
     let (said, _) = hints(&format!("{iscsi}advertise = \"gateway.example:3261\"\n"));
     assert!(said[0].contains("gateway.example:3261") && !said[0].contains("ADDRESS"), "{said:?}");
 }
+
+/// A client that is over once it was called after its bell was rung.
+#[derive(Debug)]
+struct Called {
+    is_rung: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    tell: std::sync::mpsc::Sender<()>,
+    is_over: bool,
+}
+
+impl shard::InternalClient for Called {
+    fn handle_completion(&mut self, _: block::Completion, _: &mut shard::ClientContext<'_>) {
+        unreachable!("it asks for nothing");
+    }
+
+    fn handle_turn(&mut self, _: &mut shard::ClientContext<'_>) {
+        if self.is_rung.load(std::sync::atomic::Ordering::Relaxed) {
+            self.is_over = true;
+            let _ = self.tell.send(());
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+#[test]
+fn a_shard_that_sleeps_is_knocked_at_from_another_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let (running, _) = running(directory.path(), &disk("d0", "ram:1MiB"));
+    let (tell, told) = std::sync::mpsc::channel();
+    let is_rung = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    running.add_client(ShardId(0), Called { is_rung: is_rung.clone(), tell, is_over: false });
+    // An order is answered after the client came.
+    running.shards.reports().unwrap();
+    assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "nobody rang");
+    let knock = running.knock(ShardId(0));
+    std::thread::spawn(move || {
+        is_rung.store(true, std::sync::atomic::Ordering::Relaxed);
+        knock();
+    });
+    told.recv_timeout(HANG).expect("the shard was woken");
+    assert!(running.shut_down().is_empty());
+}

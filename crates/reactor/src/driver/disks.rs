@@ -4,13 +4,14 @@
 //! asked: no queue lies between the disk and the machine, and the cache misses of the whole bulk
 //! overlap. Those to files start on the ring, or go to the disk threads.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use block::table::{Slot, Table};
-use block::{Completion, Failure, Outcome};
+use block::{Completion, Failure, Instant, Outcome};
 use contract::{Ask, DiskId, Event, Machine, Poll};
 
 use super::poll::DISK;
@@ -28,6 +29,10 @@ const WORKS_AT_ONCE: u32 = 128;
 /// Requests whose cache misses overlap: their slots, states and first lines fit the first-level
 /// cache.
 const OVERLAP: usize = 32;
+/// So long before an answer that an instrument holds back is due its shard looks at the clock and does not
+/// sleep: on a virtual machine a sleeper is woken some 40 us after his time, and once in a hundred times some
+/// 180 us, and an instrument that is so much too late is none.
+const EXACT: Duration = Duration::from_micros(250);
 /// The largest number that a disk may have.
 const DISKS_MAX: usize = 1 << 16;
 
@@ -125,7 +130,36 @@ impl Disks {
     }
 }
 
+/// How to wait where an answer that is held back is the next that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// At most so long.
+    Sleep(Option<Duration>),
+    /// Until then, unless something comes.
+    Look(Instant),
+}
+
+impl Waiting {
+    /// For one that is due then, where nothing else is to be done within `limit`.
+    pub(super) fn until(due: Instant, now: Instant, limit: Option<Duration>) -> Waiting {
+        let left = due.since(now);
+        match left.checked_sub(EXACT).filter(|early| !early.is_zero()) {
+            Some(early) => Waiting::Sleep(Some(limit.map_or(early, |limit| limit.min(early)))),
+            None => Waiting::Look(due),
+        }
+    }
+}
+
 impl<M: Machine, E: Engine> Driver<M, E> {
+    /// When the next answer is due that is held back, if nothing else is due before.
+    #[inline]
+    pub(super) fn held_back_until(&self) -> Option<Instant> {
+        match self.alarms.peek() {
+            Some(Reverse((due, Alarm::Completion(_)))) => Some(*due),
+            _ => None,
+        }
+    }
+
     /// Asks the disks what the machine wants asked. Returns whether one answered at once: then the
     /// machine has been told.
     pub(super) fn ask_disks(&mut self) -> bool {
@@ -332,6 +366,26 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     pub(super) fn release_completion(&mut self, slot: Slot) {
         if let Some(completion) = self.disks.held_back.remove(slot) {
             self.tell(Event::Completed(completion));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_an_answer_is_due_the_shard_wakes_early_and_looks() {
+        let at = |us: u64| Instant(us * 1_000);
+        let us = Duration::from_micros;
+        // What else is due may come before the shard has to look.
+        assert_eq!(Waiting::until(at(2_000), at(0), None), Waiting::Sleep(Some(us(1_750))));
+        let sooner = Waiting::until(at(2_000), at(0), Some(us(300)));
+        assert_eq!(sooner, Waiting::Sleep(Some(us(300))));
+        let later = Waiting::until(at(2_000), at(1_000), Some(us(900)));
+        assert_eq!(later, Waiting::Sleep(Some(us(750))));
+        for now in [1_750, 1_999, 2_000, 3_000] {
+            assert_eq!(Waiting::until(at(2_000), at(now), None), Waiting::Look(at(2_000)));
         }
     }
 }

@@ -30,6 +30,10 @@ impl Remote for TargetUri {
     }
 
     /// The first interface: others are more ways to it.
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(self.options.deadline_s.into())
+    }
+
     fn backing(&self) -> String {
         let over = match &self.over {
             Over::Interfaces(names) => {

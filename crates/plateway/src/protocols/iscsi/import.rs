@@ -31,6 +31,10 @@ impl Remote for UnitUri {
         matches!(other, RemoteUri::Iscsi(other) if blocks(self) == blocks(other))
     }
 
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(self.options.deadline_s.into())
+    }
+
     fn backing(&self) -> String {
         format!("{SCHEME}://{}/{}/{}", self.portal.address, self.target, self.lun)
     }

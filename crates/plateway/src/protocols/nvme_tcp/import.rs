@@ -26,6 +26,10 @@ impl Remote for NamespaceUri {
         matches!(other, RemoteUri::NvmeTcp(other) if blocks(self) == blocks(other))
     }
 
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(self.options.deadline_s.into())
+    }
+
     fn backing(&self) -> String {
         format!("{SCHEME}://{}/{}/{}", self.address, self.subsystem, self.nsid)
     }

@@ -1,0 +1,513 @@
+//! `plateway attach` and `detach`: a block device of the kernel's that is a disk, with file systems on it,
+//! and what becomes of both when a target, or the process behind the device, ends badly.
+//!
+//! Needs root, FUSE, loop devices and Debian's e2fsprogs; where a machine has none of them, that is told.
+
+#[allow(unreachable_pub)]
+mod common;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Server, flat, plateway, text};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Only guards against hanging.
+const HANG: Duration = Duration::from_secs(120);
+
+/// An attached disk.
+struct Device {
+    child: Child,
+    path: PathBuf,
+    /// What it printed.
+    said: Value,
+}
+
+/// Whether devices can be made here.
+fn is_possible() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
+    let control = fs::metadata("/dev/loop-control");
+    let has_loop = control.is_ok_and(|control| control.file_type().is_char_device());
+    let can = is_root && Path::new("/dev/fuse").exists() && has_loop;
+    if !can || !has("mkfs.ext4") || !has("losetup") {
+        testkit::skipped("no block device can be made: root, FUSE, loop devices and e2fsprogs");
+        return false;
+    }
+    true
+}
+
+fn attach(directory: &Path, args: &[&str]) -> Command {
+    let mut command = plateway();
+    command.current_dir(directory).env("STATE_DIRECTORY", directory.join("state"));
+    command.arg("attach").args(args);
+    command
+}
+
+impl Device {
+    fn of(directory: &Path, args: &[&str]) -> Device {
+        let log = File::create(directory.join("attach.log")).unwrap();
+        let mut command = attach(directory, args);
+        command.args(["--json"]).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().unwrap();
+        let mut text = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        while !text.ends_with("}\n") {
+            let read = lines.read_line(&mut text).unwrap();
+            let log = || fs::read_to_string(directory.join("attach.log")).unwrap();
+            assert!(read > 0, "it ended: {}", log());
+        }
+        let said: Value = serde_json::from_str(&text).unwrap();
+        let path = PathBuf::from(said["device"].as_str().unwrap());
+        Device { child, path, said }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn name(&self) -> &str {
+        self.path.file_name().unwrap().to_str().unwrap()
+    }
+
+    /// The folder of its process.
+    fn place(&self) -> PathBuf {
+        Path::new("/run/plateway/attached").join(self.child.id().to_string())
+    }
+
+    fn open(&self, flags: i32) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(flags).open(&self.path).unwrap()
+    }
+
+    fn backing(&self) -> Option<String> {
+        fs::read_to_string(format!("/sys/block/{}/loop/backing_file", self.name())).ok()
+    }
+
+    /// Whether nothing of it is left: its folder, its device.
+    fn is_gone(&self) -> bool {
+        let ours = self.place().display().to_string();
+        !self.place().exists() && self.backing().is_none_or(|backing| !backing.contains(&ours))
+    }
+
+    fn wait_until_gone(&self) {
+        wait("nothing of it is left", || self.is_gone());
+    }
+
+    fn detach(self) {
+        let output = detach(&self.path);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), format!("{} is detached\n", self.path.display()));
+        self.wait_for_end(0);
+    }
+
+    fn wait_for_end(mut self, code: i32) {
+        assert_eq!(self.child.wait().unwrap().code(), Some(code));
+        self.wait_until_gone();
+    }
+}
+
+impl Drop for Device {
+    /// Of a test that failed, too, nothing stays.
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = kill_process(self.pid(), Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn detach(device: &Path) -> Output {
+    plateway().arg("detach").arg(device).output().unwrap()
+}
+
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + HANG;
+    while !is_so() {
+        assert!(Instant::now() < until, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A folder of the test's on which something is mounted while this is there.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn of(device: &Device, directory: &Path) -> Mounted {
+        let point = directory.join("mnt");
+        fs::create_dir_all(&point).unwrap();
+        run(Command::new("mount").arg(&device.path).arg(&point));
+        Mounted(point)
+    }
+
+    fn unmount(self) {
+        run(Command::new("umount").arg(&self.0));
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).stderr(Stdio::null()).status();
+    }
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Makes ext4 on it, which discards all of it first.
+fn format(device: &Device) {
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&device.path));
+}
+
+fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = block::Random::new(seed);
+    (0..length.div_ceil(8)).flat_map(|_| random.next_u64().to_le_bytes()).take(length).collect()
+}
+
+#[test]
+fn what_is_written_to_the_device_is_on_the_disk_and_what_is_discarded_is_zeros() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let device = Device::of(directory.path(), &["file:a?create=64MiB"]);
+    assert_eq!((device.said["bytes"].as_u64(), device.said["block_bytes"].as_u64()), (Some(64 << 20), Some(512)));
+    let mut file = device.open(0);
+    assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 64 << 20);
+    let data = pattern(1, 3 << 20);
+    file.write_all_at(&data, 1 << 20).unwrap();
+    file.sync_all().unwrap();
+    let on_disk = || fs::read(directory.path().join("a")).unwrap();
+    assert!(on_disk()[1 << 20..4 << 20] == data[..], "a flush reaches the file");
+    // Both kinds: what is of no interest any more, and zeros.
+    let blkdiscard = |args: &[&str]| {
+        run(Command::new("blkdiscard").args(args).arg(&device.path));
+    };
+    blkdiscard(&["--offset", "1048576", "--length", "1048576"]);
+    blkdiscard(&["--zeroout", "--offset", "3145728", "--length", "524288"]);
+    let mut expected = data.clone();
+    expected[..1 << 20].fill(0);
+    expected[2 << 20..][..512 << 10].fill(0);
+    let mut seen = vec![0; data.len()];
+    let past = device.open(rustix::fs::OFlags::DIRECT.bits() as i32);
+    let mut aligned = Aligned::new(data.len());
+    past.read_exact_at(aligned.bytes(), 1 << 20).unwrap();
+    seen.copy_from_slice(aligned.bytes());
+    assert!(seen == expected);
+    assert!(on_disk()[1 << 20..4 << 20] == expected[..]);
+    drop((file, past));
+    let blocks = fs::metadata(directory.path().join("a")).unwrap();
+    use std::os::unix::fs::MetadataExt;
+    assert!(blocks.blocks() * 512 < 3 << 20, "space was given back: {} blocks", blocks.blocks());
+    device.detach();
+}
+
+/// Memory as O_DIRECT wants it.
+struct Aligned(Vec<u8>, usize, usize);
+
+impl Aligned {
+    fn new(length: usize) -> Aligned {
+        let memory = vec![0u8; length + 4096];
+        let at = memory.as_ptr().align_offset(4096);
+        Aligned(memory, at, length)
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0[self.1..][..self.2]
+    }
+}
+
+#[test]
+fn what_is_mounted_is_not_detached_and_the_list_says_where_it_is() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let device = Device::of(directory.path(), &["ram:64MiB"]);
+    format(&device);
+    let mounted = Mounted::of(&device, directory.path());
+    let point = mounted.0.display().to_string();
+    let output = detach(&device.path);
+    let refused = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(refused.contains(&format!("not detached: it is mounted at {point}")), "{refused}");
+    assert!(refused.contains("umount"), "{refused}");
+    // A signal is refused in the same way, and another one, too.
+    for _ in 0..2 {
+        kill_process(device.pid(), Signal::TERM).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let log = fs::read_to_string(directory.path().join("attach.log")).unwrap();
+    assert!(log.contains("is not detached: it is mounted at"), "{log}");
+    fs::write(mounted.0.join("still"), "here").unwrap();
+    let list = |args: &[&str]| run(attach(directory.path(), &["--list"]).args(args));
+    let line = |text: &str| {
+        let name = device.path.display().to_string();
+        text.lines().find(|line| line.trim_start().starts_with(&name)).map(str::to_owned)
+    };
+    let said = line(&list(&[])).expect("its line");
+    assert!(said.contains("ram:64MiB") && said.contains(&point), "{said}");
+    let all: Value = serde_json::from_str(&list(&["--json"])).unwrap();
+    let ours = all.as_array().unwrap().iter().find(|one| one["device"] == device.said["device"]);
+    let ours = ours.unwrap();
+    assert_eq!((&ours["mounted"][0], &ours["is_answered"]), (&point.into(), &true.into()));
+    mounted.unmount();
+    let (path, said) = (device.path.clone(), device.said.clone());
+    device.detach();
+    let output = detach(&path);
+    let refused = flat(&output.stderr);
+    assert!(!output.status.success() && refused.contains("is not attached: expected"), "{refused}");
+    let all: Value = serde_json::from_str(&list(&["--json"])).unwrap();
+    assert!(all.as_array().unwrap().iter().all(|one| one["process"] != said["process"]), "{all}");
+}
+
+#[test]
+fn what_is_only_read_takes_no_write_and_others_are_told_what_is_wrong() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let data = pattern(2, 1 << 20);
+    fs::write(directory.path().join("a"), &data).unwrap();
+    let device = Device::of(directory.path(), &["file:a", "--read-only"]);
+    assert_eq!(device.said["read_only"], true);
+    let mut seen = Vec::new();
+    File::open(&device.path).unwrap().read_to_end(&mut seen).unwrap();
+    assert!(seen == data);
+    let writable = OpenOptions::new().write(true).open(&device.path);
+    assert!(writable.and_then(|mut file| file.write_all(&[1; 512])).is_err());
+    device.detach();
+    assert!(fs::read(directory.path().join("a")).unwrap() == data);
+    let refuse = |args: &[&str]| {
+        let output = attach(directory.path(), args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        flat(&output.stderr)
+    };
+    assert!(refuse(&["file:none"]).contains("none"), "of a file that is not there");
+    let said = refuse(&["volume:v"]);
+    assert!(said.contains("--config"), "{said}");
+    let output = detach(Path::new("/dev/loop-control"));
+    assert!(flat(&output.stderr).contains("is not attached"), "{}", text(&output.stderr));
+}
+
+/// The URI by which a server's first volume is reached.
+fn uri(server: &Server, protocol: &str) -> String {
+    match protocol {
+        "nvme" => {
+            let address = server.listens("nvme");
+            format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1?keep_alive_ms=1000")
+        }
+        _ => {
+            let address = server.listens("iscsi");
+            format!("iscsi://{address}/iqn.2026-11.net.plateway:v0/0?keep_alive_ms=1000")
+        }
+    }
+}
+
+/// Whether fio is here; its own verification is another's opinion of what was written.
+fn has_fio() -> bool {
+    let has = Command::new("fio").arg("--version").output().is_ok();
+    if !has {
+        testkit::skipped("fio is not installed");
+    }
+    has
+}
+
+fn verify_by_fio(folder: &Path) -> Child {
+    let mut command = Command::new("fio");
+    command.current_dir(folder).args([
+        "--name=v", "--filename=v", "--size=24m", "--rw=randwrite", "--bs=4k", "--direct=1",
+        "--ioengine=libaio", "--iodepth=16", "--verify=crc32c", "--do_verify=1", "--loops=3",
+        "--verify_fatal=1", "--fsync=64", "--output-format=terse",
+    ]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn survives_a_killed_target(protocol: &str) {
+    if !is_possible() || !has_fio() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let config = |address: &str| {
+        format!(
+            "[[listener]]\n{protocol} = \"{address}\"\n{}",
+            "[[disk]]\nname = \"d0\"\nuri = \"file:d0?create=96MiB\"\n\
+             [[volume]]\nname = \"v0\"\ndisks = [\"d0\"]\n\
+             [[export]]\nvolume = \"v0\"\n\
+             nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" }\n\
+             iscsi = { target = \"iqn.2026-11.net.plateway:v0\", lun = 0, hosts = \"any\" }\n"
+        )
+    };
+    let server = Server::configured(here, &config("127.0.0.1:0"));
+    let address = server.listens(protocol);
+    let device = Device::of(here, &[&uri(&server, protocol)]);
+    format(&device);
+    let mounted = Mounted::of(&device, here);
+    let fio = verify_by_fio(&mounted.0);
+    // In the middle of it.
+    let file = mounted.0.join("v");
+    wait("fio writes", || fs::metadata(&file).is_ok_and(|file| file.len() > 0));
+    server.kill();
+    std::thread::sleep(Duration::from_millis(500));
+    let server = Server::configured(here, &config(&address));
+    let output = fio.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    mounted.unmount();
+    // What the kernel thinks of it, after all that.
+    run(Command::new("e2fsck").args(["-f", "-n"]).arg(&device.path));
+    device.detach();
+    server.stop();
+}
+
+#[test]
+fn ext4_with_fios_verification_survives_a_killed_target_over_nvme() {
+    survives_a_killed_target("nvme");
+}
+
+#[test]
+fn ext4_with_fios_verification_survives_a_killed_target_over_iscsi() {
+    survives_a_killed_target("iscsi");
+}
+
+#[test]
+fn a_disk_that_is_lost_for_good_fails_what_waits_and_can_be_detached() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "s", "ram:16MiB");
+    let address = server.listens("nvme");
+    let lost = format!(
+        "nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1?keep_alive_ms=500&deadline_s=2"
+    );
+    let device = Device::of(directory.path(), &[&lost]);
+    let past = device.open(rustix::fs::OFlags::DIRECT.bits() as i32);
+    let mut page = Aligned::new(4096);
+    past.write_all_at(page.bytes(), 0).unwrap();
+    server.kill();
+    let error = past.read_exact_at(page.bytes(), 4096).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
+    drop(past);
+    // Its last flush has nobody to go to, which is an error of the disk's, and the device goes all the same.
+    kill_process(device.pid(), Signal::TERM).unwrap();
+    let mut device = device;
+    let _ = device.child.wait().unwrap();
+    device.wait_until_gone();
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_given_up_and_nobody_waits_for_it() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // Each answer an hour late: no deadline is there to end it.
+    let late = "delay:3600000000,ram:16MiB";
+    let log = directory.path().join("attach.log");
+    let mut command = attach(directory.path(), &[late, "--give-up", "2", "--json"]);
+    command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
+    let mut child = command.spawn().unwrap();
+    let place = Path::new("/run/plateway/attached").join(child.id().to_string());
+    // Whoever looks for partitions asks it first.
+    let until = Instant::now() + HANG;
+    while child.try_wait().unwrap().is_none() {
+        if let Ok(text) = fs::read_to_string(place.join("record.json"))
+            && let Some(device) = serde_json::from_str::<Value>(&text).unwrap()["device"].as_str()
+        {
+            // It waits, and is told in the end.
+            let read = fs::read(device);
+            assert!(read.is_err(), "{} bytes", read.unwrap().len());
+        }
+        assert!(Instant::now() < until, "it goes on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(flat(said.as_bytes()).contains("nothing was answered for 2 s"), "{said}");
+    wait("its folder is gone", || !place.exists());
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_errors_and_nothing_else() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let device = Device::of(directory.path(), &["file:a?create=64MiB"]);
+    format(&device);
+    let mounted = Mounted::of(&device, directory.path());
+    fs::write(mounted.0.join("before"), "written").unwrap();
+    run(Command::new("sync").arg("--file-system").arg(&mounted.0));
+    let mut device = device;
+    kill_process(device.pid(), Signal::KILL).unwrap();
+    device.child.wait().unwrap();
+    // Whoever uses it is told, and waits for nobody.
+    let mut file = File::create(mounted.0.join("after")).ok();
+    let written = file.as_mut().map(|file| file.write_all(&[1; 65536]).and_then(|()| file.sync_all()));
+    assert!(written.is_none_or(|written| written.is_err()), "it is durable on nothing");
+    drop(file);
+    wait("its folder is gone", || !device.place().exists());
+    // With the last user the device goes.
+    mounted.unmount();
+    device.wait_until_gone();
+    // What was flushed is there.
+    let device = Device::of(directory.path(), &["file:a"]);
+    let mounted = Mounted::of(&device, directory.path());
+    assert_eq!(fs::read_to_string(mounted.0.join("before")).unwrap(), "written");
+    mounted.unmount();
+    device.detach();
+}
+
+#[test]
+fn what_a_process_and_its_keeper_left_is_listed_and_cleared_by_detach() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut device = Device::of(directory.path(), &["ram:16MiB"]);
+    // Both are killed, as a service manager does to a whole group.
+    let children = format!("/proc/{0}/task/{0}/children", device.child.id());
+    let keepers = fs::read_to_string(children).unwrap();
+    let keepers: Vec<i32> = keepers.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(keepers.len(), 1);
+    kill_process(Pid::from_raw(keepers[0]).unwrap(), Signal::KILL).unwrap();
+    kill_process(device.pid(), Signal::KILL).unwrap();
+    device.child.wait().unwrap();
+    assert!(device.place().exists() && device.backing().is_some(), "it was cleared by somebody");
+    let list = run(&mut attach(directory.path(), &["--list"]));
+    let name = device.path.display().to_string();
+    let line = list.lines().find(|line| line.trim_start().starts_with(&name)).expect("its line");
+    assert!(line.contains("is gone: plateway detach clears it"), "{line}");
+    let output = detach(&device.path);
+    assert!(text(&output.stdout).contains("its process was gone; cleared away"), "{output:?}");
+    device.wait_until_gone();
+}
+
+#[test]
+fn a_keeper_outlives_what_ends_its_group() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut device = Device::of(directory.path(), &["ram:16MiB"]);
+    let children = format!("/proc/{0}/task/{0}/children", device.child.id());
+    let keeper = fs::read_to_string(children).unwrap().trim().parse::<i32>().unwrap();
+    let keeper = Pid::from_raw(keeper).unwrap();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        kill_process(keeper, signal).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    kill_process(device.pid(), Signal::KILL).unwrap();
+    device.child.wait().unwrap();
+    device.wait_until_gone();
+}
