@@ -51,8 +51,12 @@ fn attach(directory: &Path, args: &[&str]) -> Command {
 
 impl Device {
     fn of(directory: &Path, args: &[&str]) -> Device {
+        Device::by(attach(directory, args), directory)
+    }
+
+    /// One of a command, which may be elsewhere.
+    fn by(mut command: Command, directory: &Path) -> Device {
         let log = File::create(directory.join("attach.log")).unwrap();
-        let mut command = attach(directory, args);
         command.args(["--json"]).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
         let mut text = String::new();
@@ -180,7 +184,10 @@ fn what_is_written_to_the_device_is_on_the_disk_and_what_is_discarded_is_zeros()
     }
     let directory = tempfile::tempdir().unwrap();
     let device = Device::of(directory.path(), &["file:a?create=64MiB"]);
-    assert_eq!((device.said["bytes"].as_u64(), device.said["block_bytes"].as_u64()), (Some(64 << 20), Some(512)));
+    assert_eq!(
+        (device.said["bytes"].as_u64(), device.said["block_bytes"].as_u64()),
+        (Some(64 << 20), Some(512))
+    );
     let mut file = device.open(0);
     assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 64 << 20);
     let data = pattern(1, 3 << 20);
@@ -299,20 +306,6 @@ fn what_is_only_read_takes_no_write_and_others_are_told_what_is_wrong() {
     assert!(flat(&output.stderr).contains("is not attached"), "{}", text(&output.stderr));
 }
 
-/// The URI by which a server's first volume is reached.
-fn uri(server: &Server, protocol: &str) -> String {
-    match protocol {
-        "nvme" => {
-            let address = server.listens("nvme");
-            format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1?keep_alive_ms=1000")
-        }
-        _ => {
-            let address = server.listens("iscsi");
-            format!("iscsi://{address}/iqn.2026-11.net.plateway:v0/0?keep_alive_ms=1000")
-        }
-    }
-}
-
 /// Whether fio is here; its own verification is another's opinion of what was written.
 fn has_fio() -> bool {
     let has = Command::new("fio").arg("--version").output().is_ok();
@@ -325,41 +318,43 @@ fn has_fio() -> bool {
 fn verify_by_fio(folder: &Path) -> Child {
     let mut command = Command::new("fio");
     command.current_dir(folder).args([
-        "--name=v", "--filename=v", "--size=24m", "--rw=randwrite", "--bs=4k", "--direct=1",
-        "--ioengine=libaio", "--iodepth=16", "--verify=crc32c", "--do_verify=1", "--loops=3",
-        "--verify_fatal=1", "--fsync=64", "--output-format=terse",
+        "--name=v",
+        "--filename=v",
+        "--size=24m",
+        "--rw=randwrite",
+        "--bs=4k",
+        "--direct=1",
+        "--ioengine=libaio",
+        "--iodepth=16",
+        "--verify=crc32c",
+        "--do_verify=1",
+        "--loops=3",
+        "--verify_fatal=1",
+        "--fsync=64",
+        "--output-format=terse",
     ]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn survives_a_killed_target(protocol: &str) {
-    if !is_possible() || !has_fio() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let here = directory.path();
-    let config = |address: &str| {
-        format!(
-            "[[listener]]\n{protocol} = \"{address}\"\n{}",
-            "[[disk]]\nname = \"d0\"\nuri = \"file:d0?create=96MiB\"\n\
-             [[volume]]\nname = \"v0\"\ndisks = [\"d0\"]\n\
-             [[export]]\nvolume = \"v0\"\n\
-             nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" }\n\
-             iscsi = { target = \"iqn.2026-11.net.plateway:v0\", lun = 0, hosts = \"any\" }\n"
-        )
-    };
-    let server = Server::configured(here, &config("127.0.0.1:0"));
-    let address = server.listens(protocol);
-    let device = Device::of(here, &[&uri(&server, protocol)]);
+/// ext4 on a disk of a server, and fio's verification on it, while the server is killed and comes again.
+/// `serve` starts it; `command` attaches its disk.
+fn survives_a_killed_target(
+    here: &Path,
+    serve: impl Fn() -> Server,
+    command: impl Fn(&Server) -> Command,
+) {
+    let server = serve();
+    let device = Device::by(command(&server), here);
     format(&device);
     let mounted = Mounted::of(&device, here);
-    let fio = verify_by_fio(&mounted.0);
+    let mut fio = verify_by_fio(&mounted.0);
     // In the middle of it.
     let file = mounted.0.join("v");
     wait("fio writes", || fs::metadata(&file).is_ok_and(|file| file.len() > 0));
     server.kill();
     std::thread::sleep(Duration::from_millis(500));
-    let server = Server::configured(here, &config(&address));
+    assert!(fio.try_wait().unwrap().is_none(), "fio waits for its disk");
+    let server = serve();
     let output = fio.wait_with_output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     mounted.unmount();
@@ -369,14 +364,72 @@ fn survives_a_killed_target(protocol: &str) {
     server.stop();
 }
 
+const DISK: &str = "file:d0?create=96MiB";
+
+/// The same over TCP, at an address that stays.
+fn survives_over_tcp(flag: &str, uri: fn(&str) -> String) {
+    if !is_possible() || !has_fio() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let address = std::cell::RefCell::new("127.0.0.1:0".to_owned());
+    let serve = || {
+        let at = address.borrow().clone();
+        let server = Server::start(here, "s", &[DISK, flag, &at, "--hosts", "any"]);
+        *address.borrow_mut() = server.listens(flag.trim_start_matches('-'));
+        server
+    };
+    survives_a_killed_target(here, serve, |_| attach(here, &[&uri(&address.borrow())]));
+}
+
 #[test]
 fn ext4_with_fios_verification_survives_a_killed_target_over_nvme() {
-    survives_a_killed_target("nvme");
+    survives_over_tcp("--nvme", |address| {
+        format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1?keep_alive_ms=1000")
+    });
 }
 
 #[test]
 fn ext4_with_fios_verification_survives_a_killed_target_over_iscsi() {
-    survives_a_killed_target("iscsi");
+    survives_over_tcp("--iscsi", |address| {
+        format!("iscsi://{address}/iqn.2026-11.net.plateway:v0/0?keep_alive_ms=1000")
+    });
+}
+
+#[test]
+fn ext4_with_fios_verification_survives_a_killed_target_over_aoe() {
+    const PREFIX: &str = "plateway-attach-";
+    if !is_possible() || !has_fio() {
+        return;
+    }
+    if let Err(why) = testbed::allowed(PREFIX) {
+        return testkit::skipped(why);
+    }
+    let network = testbed::Network::make(PREFIX, &["t", "i"]).unwrap();
+    let end = |node, mac| testbed::End { node, interface: "veth0", mac: Some(mac) };
+    let ends = [end("t", "02:00:00:00:00:01"), end("i", "02:00:00:00:00:02")];
+    network.cable(ends, testbed::Cable::of(9000)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let program = plateway().get_program().to_owned();
+    // Its network alone: who is in other mounts as well keeps a copy of what is mounted when it starts.
+    let inside = |node: &str| {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", network.at(node).name())).arg(&program);
+        command
+    };
+    let serve = || {
+        let args = [DISK, "--aoe", "veth0/7.0", "--hosts", "any"];
+        Server::try_start_by(inside("t"), here, "s", &args).unwrap()
+    };
+    let attach = |_: &Server| {
+        let mut command = inside("i");
+        command.current_dir(here).env("STATE_DIRECTORY", here.join("state"));
+        command.args(["attach", "aoe://veth0/7.0"]);
+        command
+    };
+    survives_a_killed_target(here, serve, attach);
 }
 
 #[test]
@@ -453,7 +506,8 @@ fn a_process_that_is_killed_leaves_errors_and_nothing_else() {
     device.child.wait().unwrap();
     // Whoever uses it is told, and waits for nobody.
     let mut file = File::create(mounted.0.join("after")).ok();
-    let written = file.as_mut().map(|file| file.write_all(&[1; 65536]).and_then(|()| file.sync_all()));
+    let written =
+        file.as_mut().map(|file| file.write_all(&[1; 65536]).and_then(|()| file.sync_all()));
     assert!(written.is_none_or(|written| written.is_err()), "it is durable on nothing");
     drop(file);
     wait("its folder is gone", || !device.place().exists());

@@ -116,9 +116,8 @@ impl Known {
         let group = group.with_context(|| format!("no round had {both:?}"))?;
         self.refused(group, &results)?;
         let column = |name: &str| {
-            let is_it = |column: &Column| {
-                column.measure == self.of && group.systems[column.system] == name
-            };
+            let is_it =
+                |column: &Column| column.measure == self.of && group.systems[column.system] == name;
             let at = group.columns.iter().position(is_it);
             at.with_context(|| format!("no round has {} of {name}", self.of))
         };

@@ -33,8 +33,8 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::keeper::Keeper;
-use self::kernel::{Disk, KernelAnswer};
-use self::place::{Held, Place, Record};
+use self::kernel::{Disk, KernelAnswer, Knock};
+use self::place::{Held, Place, Record, Refused};
 use super::session::{Opening, Session};
 use crate::cli::{AttachArgs, DetachArgs};
 use crate::config::uri::DiskUri;
@@ -149,6 +149,7 @@ struct Attachment {
     record: Record,
     json: bool,
     inbox: Arc<Inbox<KernelAnswer>>,
+    knock: Knock,
     stage: Stage,
     give_up: Duration,
     /// How many requests were answered, since when.
@@ -172,10 +173,12 @@ impl Attachment {
             read_only: volume.read_only || args.read_only,
             process: std::process::id(),
             device: None,
+            refused: None,
         };
+        let knock: Knock = Arc::new(session.knock(ShardId(0)));
         let kernel = Disk {
             inbox: inbox.clone(),
-            knock: Box::new(session.knock(ShardId(0))),
+            knock: knock.clone(),
             bytes: record.bytes,
             block: record.block_bytes,
             read_only: record.read_only,
@@ -203,6 +206,7 @@ impl Attachment {
             record,
             json: args.json,
             inbox,
+            knock,
             stage: Stage::Making,
             give_up: args.give_up.map_or(deadline + GIVE_UP, Duration::from_secs),
             answered: (0, Instant::now()),
@@ -269,14 +273,24 @@ impl Attachment {
     /// Has the device taken away, unless something uses it.
     fn leave(&mut self) {
         let Some(device) = self.device() else { return };
-        let name = device.display().to_string();
-        if let Some(user) = device::user(device) {
-            let words = format!("{name} is not detached: {user}");
-            return Event::warn(words).tell();
-        }
-        match device::free(device) {
+        let freed = match device::user(device) {
+            Some(user) => Err(user),
+            None => device::free(device).map_err(|error| error.to_string()),
+        };
+        match freed {
             Ok(()) => self.stage = Stage::Leaving,
-            Err(error) => Event::warn(format!("{name} is not detached: {error}")).tell(),
+            Err(why) => self.refuse(why),
+        }
+    }
+
+    /// Says why the device stays, to whoever reads the log and to whoever asked.
+    fn refuse(&mut self, why: String) {
+        let name = self.device().unwrap_or(Path::new("the device")).display();
+        Event::warn(format!("{name} is not detached: {why}")).tell();
+        let number = self.record.refused.as_ref().map_or(0, |refused| refused.number) + 1;
+        self.record.refused = Some(Refused { number, why });
+        if let Err(error) = self.place.put(&self.record) {
+            Event::warn(error.to_string()).tell();
         }
     }
 
@@ -285,6 +299,8 @@ impl Attachment {
         self.stage = Stage::Gone;
         self.unmount();
         progress.stop();
+        // It may sleep, and has nothing more to wait for.
+        (self.knock)();
     }
 
     fn unmount(&mut self) {
@@ -331,7 +347,7 @@ impl Record {
 struct Listed {
     #[serde(flatten)]
     record: Record,
-    /// Where it, and its partitions, are mounted.
+    /// Where it, and its partitions, are mounted, as far as this process sees.
     mounted: Vec<String>,
     /// Whether its process is there.
     is_answered: bool,
@@ -393,13 +409,16 @@ pub(crate) fn detach(args: &DetachArgs) -> miette::Result<()> {
     };
     let device = record.device.as_deref().unwrap_or(&named);
     let name = device.display();
-    if let Some(user) = device::user(device).filter(|_| device::is_over(device, &place.file())) {
-        return Err(miette::miette!(
-            help = "end that first: umount, swapoff",
-            "{name} is not detached: {user}"
-        ));
-    }
+    let refused = |why: &str| {
+        miette::miette!(help = "end that first: umount, swapoff", "{name} is not detached: {why}")
+    };
     if !place.is_held() {
+        // Its number may be another's by now.
+        if device::is_over(device, &place.file())
+            && let Some(user) = device::user(device)
+        {
+            return Err(refused(&user));
+        }
         place.clear();
         return super::print(&format!("{name}: its process was gone; cleared away\n"));
     }
@@ -413,10 +432,11 @@ pub(crate) fn detach(args: &DetachArgs) -> miette::Result<()> {
             let seconds = DETACH_LIMIT.as_secs();
             return Err(miette::miette!("{name} is still attached after {seconds} s"));
         }
-        if let Some(user) = device::user(device).filter(|_| device::is_over(device, &place.file())) {
-            return Err(miette::miette!("{name} is not detached: {user}"));
+        // Its process looks whether it is used; who looks as well would be seen as one who uses it.
+        match place.record().and_then(|now| now.refused) {
+            Some(now) if Some(&now) != record.refused.as_ref() => return Err(refused(&now.why)),
+            _ => std::thread::sleep(LOOK),
         }
-        std::thread::sleep(LOOK);
     }
     super::print(&format!("{name} is detached\n"))
 }

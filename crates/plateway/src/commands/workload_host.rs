@@ -6,6 +6,7 @@
 
 use std::fmt::Debug;
 use std::sync::mpsc::Sender;
+use std::time::{self, Duration};
 
 use block::{Account, Buffer, Completion, Instant, Memory, Operation, ShardId, VolumeId};
 use lab::{Desk, Guest, Phase, Place};
@@ -43,18 +44,41 @@ pub(crate) struct WorkloadHost<G> {
     volumes: Vec<VolumeId>,
     phase: Phase,
     told: Sender<Told<G>>,
-    /// The driver's time at the first turn, and when that was. The driver reads its clock once a
-    /// turn, and a disk that answers at once answers many times in a turn: to a guest that
-    /// measures, each round has its own time.
-    clock: Option<(Instant, std::time::Instant)>,
+    clock: Clock,
+    /// From when its clock counts.
+    began: time::Instant,
     /// The time of this round, once it was read.
     now: Option<Instant>,
+}
+
+/// The guest's clock. The driver reads its own once a turn, and a disk that answers at once answers many
+/// times in a turn: to a guest that measures, each round has its own time. That is never behind the
+/// driver's: a guest that is woken when something of it is due must see that it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clock {
+    /// What is to be added to the system's, once that was read.
+    ahead: Option<(Instant, Duration)>,
+}
+
+impl Clock {
+    /// The time, where the driver's turn began at `turn` and the system's clock says `system` now.
+    fn read(&mut self, turn: Instant, system: Duration) -> Instant {
+        let known = self.ahead.map(|(at, then)| at + system.saturating_sub(then));
+        match known.filter(|now| *now >= turn) {
+            Some(now) => now,
+            None => {
+                self.ahead = Some((turn, system));
+                turn
+            }
+        }
+    }
 }
 
 impl<G: Guest> WorkloadHost<G> {
     pub(crate) fn new(guest: G, volumes: Vec<VolumeId>, told: Sender<Told<G>>) -> Self {
         let guest = Some(Box::new(guest));
-        WorkloadHost { guest, volumes, phase: Phase::New, told, clock: None, now: None }
+        let (clock, phase) = (Clock::default(), Phase::New);
+        WorkloadHost { guest, volumes, phase, told, clock, began: time::Instant::now(), now: None }
     }
 
     fn work(
@@ -63,11 +87,8 @@ impl<G: Guest> WorkloadHost<G> {
         work: impl FnOnce(&mut G, &mut Below<'_, '_>),
     ) {
         let Some(guest) = &mut self.guest else { return };
-        let now = *self.now.get_or_insert_with(|| {
-            let start = || (context.now, std::time::Instant::now());
-            let (base, since) = *self.clock.get_or_insert_with(start);
-            base + since.elapsed()
-        });
+        let (clock, began) = (&mut self.clock, self.began);
+        let now = *self.now.get_or_insert_with(|| clock.read(context.now, began.elapsed()));
         work(guest, &mut Below { now, volumes: &self.volumes, context });
     }
 
@@ -154,5 +175,27 @@ impl Desk for Below<'_, '_> {
     #[inline]
     fn submit(&mut self, place: Place, slot: u32, operation: Operation) {
         self.context.submit(self.volumes[usize::from(place.0)], slot, operation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guests_clock_is_never_behind_the_turn_and_goes_on_within_it() {
+        let us = Duration::from_micros;
+        let at = |micros: u64| Instant(micros * 1_000);
+        let mut clock = Clock::default();
+        // The first turn is read late: 300 us after it began.
+        assert_eq!(clock.read(at(1_000), us(300)), at(1_000));
+        assert_eq!(clock.read(at(1_000), us(350)), at(1_050));
+        // Woken at 2,000 by something that is due then, 20 us after which it looks.
+        assert_eq!(clock.read(at(2_000), us(1_020)), at(2_000));
+        assert_eq!(clock.read(at(2_000), us(1_030)), at(2_010));
+        // From now on it is those 20 us behind at most.
+        assert_eq!(clock.read(at(3_000), us(2_005)), at(3_000));
+        assert_eq!(clock.read(at(3_000), us(2_100)), at(3_095));
+        assert_eq!(clock.read(at(2_900), us(2_110)), at(3_105), "it never goes back");
     }
 }

@@ -113,3 +113,51 @@ fn watch(place: &Place, mut pipe: impl io::Read + AsFd, silence: Duration) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use lab::attached::Inbox;
+
+    use super::super::kernel::Disk;
+    use super::*;
+
+    /// A disk that nobody answers for, and who reads it.
+    #[test]
+    fn who_waits_for_a_process_that_is_silent_is_told_that_it_fails() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::at(directory.path().join("1"));
+        std::fs::create_dir_all(place.point()).unwrap();
+        let inbox = Arc::new(Inbox::default());
+        let (bytes, block) = (1 << 20, 512);
+        let knock = Arc::new(|| {});
+        let disk =
+            Disk { inbox: inbox.clone(), knock, bytes, block, read_only: false, clears: true };
+        let mounted = match disk.mount(&place.point(), "silent") {
+            Ok(mounted) => mounted,
+            Err(why) => {
+                return testkit::skipped(format_args!("no file system can be mounted: {why}"));
+            }
+        };
+        let file = place.file();
+        let read = move || std::fs::File::open(file)?.read_exact(&mut [0; 512]);
+        let reader = std::thread::spawn(read);
+        let until = Instant::now() + Duration::from_secs(60);
+        while inbox.standing().1 == 0 {
+            assert!(Instant::now() < until, "nothing was asked");
+            std::thread::yield_now();
+        }
+        let (mut process, pipe) = UnixStream::pair().unwrap();
+        process.write_all(b".").unwrap();
+        let kept = place.clone();
+        let keeper = std::thread::spawn(move || watch(&kept, pipe, Duration::from_millis(100)));
+        assert!(reader.join().unwrap().is_err(), "it was silent");
+        assert!(!keeper.is_finished(), "its process has not ended");
+        drop(process);
+        keeper.join().unwrap();
+        drop(mounted);
+        place.clear();
+        assert!(!place.is_there());
+    }
+}

@@ -30,11 +30,13 @@ const DISK: INodeNo = INodeNo(2);
 /// Nothing of it changes.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
+/// What tells the shard that there is something to look for.
+pub(super) type Knock = Arc<dyn Fn() + Send + Sync>;
+
 /// The disk, as the kernel sees it.
 pub(super) struct Disk {
     pub(super) inbox: Arc<Inbox<KernelAnswer>>,
-    /// Tells the shard that there is something in the inbox.
-    pub(super) knock: Box<dyn Fn() + Send + Sync>,
+    pub(super) knock: Knock,
     pub(super) bytes: u64,
     pub(super) block: u32,
     pub(super) read_only: bool,

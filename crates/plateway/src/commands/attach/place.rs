@@ -35,6 +35,17 @@ pub(super) struct Record {
     pub(super) process: u32,
     /// None until there is one.
     pub(super) device: Option<PathBuf>,
+    /// Why it was not detached when that was last asked for, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) refused: Option<Refused>,
+}
+
+/// A wish to detach that was refused.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Refused {
+    /// How many were, with this one: by it who asked knows his own.
+    pub(super) number: u32,
+    pub(super) why: String,
 }
 
 /// A folder.
@@ -51,9 +62,8 @@ impl Place {
     /// A new one, of this process.
     pub(super) fn make() -> miette::Result<(Place, Held)> {
         let place = Place::at(Path::new(ROOT).join(std::process::id().to_string()));
-        let tell = |error: io::Error| {
-            miette::miette!("cannot make {}: {error}", place.folder.display())
-        };
+        let tell =
+            |error: io::Error| miette::miette!("cannot make {}: {error}", place.folder.display());
         fs::DirBuilder::new().recursive(true).mode(0o755).create(ROOT).map_err(tell)?;
         let make = || fs::DirBuilder::new().mode(0o700).create(&place.folder);
         match make() {
@@ -79,8 +89,10 @@ impl Place {
     pub(super) fn all() -> Vec<(Place, Record)> {
         let Ok(folders) = fs::read_dir(ROOT) else { return Vec::new() };
         let places = folders.flatten().map(|entry| Place::at(entry.path()));
-        let mut all: Vec<(Place, Record)> =
-            places.filter_map(|place| Some((place.record()?, place))).map(|(r, p)| (p, r)).collect();
+        let mut all: Vec<(Place, Record)> = places
+            .filter_map(|place| Some((place.record()?, place)))
+            .map(|(r, p)| (p, r))
+            .collect();
         all.sort_by_key(|(_, record)| record.process);
         all
     }
