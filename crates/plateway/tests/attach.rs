@@ -302,6 +302,14 @@ fn what_is_only_read_takes_no_write_and_others_are_told_what_is_wrong() {
     assert!(refuse(&["file:none"]).contains("none"), "of a file that is not there");
     let said = refuse(&["volume:v"]);
     assert!(said.contains("--config"), "{said}");
+    let config =
+        "[[disk]]\nname = \"d\"\nuri = \"file:a\"\n[[volume]]\nname = \"v\"\ndisks = [\"d\"]\n";
+    fs::write(directory.path().join("p.toml"), config).unwrap();
+    let device = Device::of(directory.path(), &["volume:v", "--config", "p.toml"]);
+    let mut seen = Vec::new();
+    File::open(&device.path).unwrap().read_to_end(&mut seen).unwrap();
+    assert!(seen == data);
+    device.detach();
     let output = detach(Path::new("/dev/loop-control"));
     assert!(flat(&output.stderr).contains("is not attached"), "{}", text(&output.stderr));
 }

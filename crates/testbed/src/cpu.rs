@@ -6,9 +6,11 @@
 //! that ended before the second look, is in `busy` and in no task ([`CpuUse::without_tasks`]); so is
 //! what this process is not shown, as in a container. A task is said to have run on the CPU on which
 //! it ran last; so it did if it was pinned. Units: shares of
-//! a CPU, from 0 to 1; nanoseconds. `/proc/stat` counts in hundredths of a second, so a window of a
-//! second is good for one in a hundred. Errors: no such CPU, or no time between the looks; a process
-//! that ended has used nothing.
+//! a CPU, from 0 to 1; nanoseconds. A CPU was busy when it was neither idle nor taken away: the kernel sees
+//! to the nanosecond when a CPU goes idle, and what ran only by looking at each of its ticks, which a load
+//! that comes by the clock always misses or always meets. `/proc/stat` tells in hundredths of a second, so
+//! a window of a second is good for one in a hundred. Errors: no such CPU, or no time between the looks; a
+//! process that ended has used nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,22 +40,25 @@ pub fn idle_ns() -> Vec<u64> {
 
 /// What a machine's host took of some CPUs, by two looks at `/proc/stat` alone.
 #[derive(Clone, Debug)]
-pub struct Steal(BTreeMap<usize, CpuTimes>);
+pub struct Steal {
+    at: Instant,
+    cpus: BTreeMap<usize, CpuTimes>,
+}
 
 impl Steal {
     pub fn now() -> Result<Self> {
         let system = |source| Error::System { doing: "read /proc/stat".into(), source };
-        Ok(Self(cpu_times(&fs::read_to_string("/proc/stat").map_err(system)?)))
+        let cpus = cpu_times(&fs::read_to_string("/proc/stat").map_err(system)?);
+        Ok(Self { at: Instant::now(), cpus })
     }
 
     /// The largest share that was taken of one of these CPUs until a later look.
     pub fn until(&self, later: &Self, cpus: &[usize]) -> f64 {
+        let window = later.at.saturating_duration_since(self.at);
         let share = |cpu: &usize| {
-            let (before, after) = (self.0.get(cpu)?, later.0.get(cpu)?);
-            let since = |of: fn(&CpuTimes) -> u64| of(after).saturating_sub(of(before));
-            let steal = since(|times| times.steal);
-            let all = steal + since(|times| times.busy) + since(|times| times.idle);
-            (all > 0).then(|| steal as f64 / all as f64)
+            let (before, after) = (self.cpus.get(cpu)?, later.cpus.get(cpu)?);
+            let steal = after.steal.saturating_sub(before.steal);
+            (!window.is_zero()).then(|| in_window(steal, window))
         };
         cpus.iter().filter_map(share).fold(0.0, f64::max)
     }
@@ -183,16 +188,16 @@ impl CpuLook {
             .zip(times(later))
             .ok_or_else(|| unexpected("a CPU of this machine", cpu.to_string()))?;
         let window = later.at.saturating_duration_since(self.at);
-        let busy = after.busy.saturating_sub(before.busy);
-        let steal = after.steal.saturating_sub(before.steal);
-        let ticks = busy + steal + after.idle.saturating_sub(before.idle);
-        if ticks == 0 {
+        if window.as_nanos() < TICK_NS.into() {
             return Err(unexpected("some hundredths of a second", format!("{window:?}")));
         }
-        let share = |part: u64| part as f64 / ticks as f64;
+        let share =
+            |of: fn(&CpuTimes) -> u64| in_window(of(&after).saturating_sub(of(&before)), window);
+        let steal = share(|times| times.steal);
+        let busy = (1.0 - share(|times| times.idle) - steal).max(0.0);
         let by_task = self.tasks_until(later, cpu, window);
-        let interrupts = share(after.interrupts.saturating_sub(before.interrupts));
-        Ok(CpuUse { busy: share(busy), steal: share(steal), interrupts, by_task })
+        let interrupts = share(|times| times.interrupts);
+        Ok(CpuUse { busy, steal, interrupts, by_task })
     }
 
     fn tasks_until(&self, later: &Self, cpu: usize, window: Duration) -> Vec<TaskUse> {
@@ -230,11 +235,15 @@ impl CpuUse {
     }
 }
 
+/// Ticks of `/proc/stat`, as a share of a window that is longer than none.
+fn in_window(ticks: u64, window: Duration) -> f64 {
+    ticks as f64 * TICK_NS as f64 / window.as_nanos() as f64
+}
+
 /// What a CPU has done so far, in hundredths of a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CpuTimes {
-    busy: u64,
-    /// Of that, of interrupts.
+    /// By the ticks that met them.
     interrupts: u64,
     idle: u64,
     steal: u64,
@@ -264,14 +273,12 @@ fn cpu_times(text: &str) -> BTreeMap<usize, CpuTimes> {
         let mut words = line.split_whitespace();
         let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
         let numbers: Option<Vec<u64>> = words.take(8).map(|word| word.parse().ok()).collect();
-        let &[user, nice, system, idle, iowait, irq, softirq, steal] = numbers?.as_slice() else {
+        let &[_user, _nice, _system, idle, iowait, irq, softirq, steal] = numbers?.as_slice()
+        else {
             return None;
         };
         // Idle while a disk works is idle.
-        let interrupts = irq + softirq;
-        let busy = user + nice + system + interrupts;
-        let times = CpuTimes { busy, interrupts, idle: idle + iowait, steal };
-        Some((cpu, times))
+        Some((cpu, CpuTimes { interrupts: irq + softirq, idle: idle + iowait, steal }))
     };
     text.lines().filter_map(line).collect()
 }
@@ -360,15 +367,19 @@ mod tests {
                     cpu2 0 0 0 7 0 0 0 0 0 0\ncpu3 1 2\nintr 5\ncpux 1 1 1 1 1 1 1 1\n";
         let seen = cpu_times(text);
         assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(seen[&0], CpuTimes { busy: 103, interrupts: 96, idle: 24, steal: 128 });
-        assert_eq!(seen[&2], CpuTimes { busy: 0, interrupts: 0, idle: 7, steal: 0 });
+        assert_eq!(seen[&0], CpuTimes { interrupts: 96, idle: 24, steal: 128 });
+        assert_eq!(seen[&2], CpuTimes { interrupts: 0, idle: 7, steal: 0 });
     }
 
     #[test]
     fn what_the_host_takes_most_of_one_cpu_is_told() {
-        let times = |busy, idle, steal| CpuTimes { busy, interrupts: 0, idle, steal };
-        let before = Steal(BTreeMap::from([(0, times(0, 0, 0)), (1, times(0, 0, 5))]));
-        let after = Steal(BTreeMap::from([(0, times(50, 49, 1)), (1, times(10, 85, 10))]));
+        let times = |steal| CpuTimes { interrupts: 0, idle: 0, steal };
+        let now = Instant::now();
+        let look = |after, cpus: [u64; 2]| Steal {
+            at: now + Duration::from_secs(after),
+            cpus: (0..).zip(cpus.map(times)).collect(),
+        };
+        let (before, after) = (look(0, [0, 5]), look(1, [1, 10]));
         let most = |cpus: &[usize]| before.until(&after, cpus);
         assert_eq!((most(&[0]), most(&[0, 1]), most(&[7])), (0.01, 0.05, 0.0));
         assert_eq!(before.until(&before, &[0, 1]), 0.0);
@@ -403,12 +414,12 @@ mod tests {
         let at = Instant::now();
         let before = look(
             at,
-            CpuTimes { busy: 100, interrupts: 5, idle: 50, steal: 10 },
+            CpuTimes { interrupts: 5, idle: 50, steal: 10 },
             &[(10, 1, 1, 500), (11, 1, 1, 7), (12, 1, 0, 7), (13, 1, 1, 900_000_000)],
         );
         let after = look(
             at + Duration::from_secs(2),
-            CpuTimes { busy: 250, interrupts: 25, idle: 80, steal: 30 },
+            CpuTimes { interrupts: 25, idle: 80, steal: 30 },
             // One ran, one did not, one ran elsewhere, one has another's number, one is new.
             &[
                 (10, 1, 1, 500 + 600_000_000),
@@ -476,5 +487,27 @@ mod tests {
         let cpus = after.cpus.keys().filter_map(|cpu| before.until(&after, *cpu).ok());
         let shares: f64 = cpus.map(|seen| seen.of_process(own.0)).sum();
         assert!(shares > 0.0, "{shares}");
+    }
+
+    #[test]
+    fn who_runs_by_the_clock_is_not_missed_by_its_ticks() {
+        let before = CpuLook::now().unwrap();
+        let end = Instant::now() + Duration::from_millis(600);
+        // A fifth of each millisecond, after it was woken by the clock: a tick comes while it sleeps.
+        while Instant::now() < end {
+            let now = Instant::now();
+            while now.elapsed() < Duration::from_micros(200) {
+                std::hint::spin_loop();
+            }
+            std::thread::sleep(Duration::from_micros(750));
+        }
+        let after = CpuLook::now().unwrap();
+        let cpus: Vec<CpuUse> =
+            after.cpus.keys().filter_map(|cpu| before.until(&after, *cpu).ok()).collect();
+        let ran: f64 = cpus.iter().map(|seen| seen.of_process(std::process::id())).sum();
+        let busy: f64 = cpus.iter().map(|seen| seen.busy + seen.steal).sum();
+        // Two hundredths of a second that each look may be wrong by.
+        let least = ran - 0.04 * cpus.len() as f64;
+        assert!(ran > 0.1 && busy > least, "{busy} of all CPUs, where {ran} ran");
     }
 }
