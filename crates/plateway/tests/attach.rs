@@ -81,7 +81,7 @@ impl Device {
 
     /// The folder of its process.
     fn place(&self) -> PathBuf {
-        Path::new("/run/plateway/attached").join(self.child.id().to_string())
+        Path::new("/run/plateway-attached").join(self.child.id().to_string())
     }
 
     fn open(&self, flags: i32) -> File {
@@ -459,11 +459,12 @@ fn a_disk_that_is_lost_for_good_fails_what_waits_and_can_be_detached() {
     let error = past.read_exact_at(page.bytes(), 4096).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
     drop(past);
-    // Its last flush has nobody to go to, which is an error of the disk's, and the device goes all the same.
-    kill_process(device.pid(), Signal::TERM).unwrap();
-    let mut device = device;
-    let _ = device.child.wait().unwrap();
-    device.wait_until_gone();
+    // Its last flush has nobody to go to: who detaches it is told, and the device goes all the same.
+    let output = detach(&device.path);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let said = flat(&output.stderr);
+    assert!(said.contains("is detached, and what was written to it last may be lost"), "{said}");
+    device.wait_for_end(1);
 }
 
 #[test]
@@ -478,7 +479,7 @@ fn a_disk_that_does_not_answer_is_given_up_and_nobody_waits_for_it() {
     let mut command = attach(directory.path(), &[late, "--give-up", "2", "--json"]);
     command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
     let mut child = command.spawn().unwrap();
-    let place = Path::new("/run/plateway/attached").join(child.id().to_string());
+    let place = Path::new("/run/plateway-attached").join(child.id().to_string());
     // Whoever looks for partitions asks it first.
     let until = Instant::now() + HANG;
     while child.try_wait().unwrap().is_none() {

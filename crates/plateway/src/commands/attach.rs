@@ -54,14 +54,8 @@ pub(crate) fn run(args: &AttachArgs) -> miette::Result<()> {
     if let Some(folder) = &args.keeper {
         return keeper::run(&Place::at(folder.clone()));
     }
+    must_be_root()?;
     let Some(disk) = &args.disk else { return list(args.json) };
-    if !rustix::process::geteuid().is_root() {
-        return Err(miette::miette!(
-            help = "run it as root",
-            "a block device cannot be made: expected root, seen another user"
-        ));
-    }
-    let asked = Asked::watch()?;
     // Before any thread is there, which all are like this one.
     keep_memory();
     let disks = [(disk.clone(), args.read_only)];
@@ -73,7 +67,9 @@ pub(crate) fn run(args: &AttachArgs) -> miette::Result<()> {
         shards: 1,
         in_flight: IN_FLIGHT,
     };
+    // Until here a signal ends the process, however long a disk takes to answer.
     let mut session = Session::open(&opening)?;
+    let asked = Asked::watch()?;
     let (inbox, progress) = (Arc::new(Inbox::default()), Arc::new(Progress::default()));
     let guest = Attached::new(Volume(0), inbox.clone(), progress.clone());
     let mut attachment = Attachment::begin(&session, args, disk, inbox)?;
@@ -86,10 +82,21 @@ pub(crate) fn run(args: &AttachArgs) -> miette::Result<()> {
         attachment.give_up();
     } else {
         let closed = session.close();
-        attachment.end();
+        attachment.end(closed.as_ref().err());
         closed?;
     }
     failed.map_or(outcome.map(|_| ()), Err)
+}
+
+/// Devices are root's, and so is what is known of them.
+fn must_be_root() -> miette::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(miette::miette!(
+        help = "run it as root",
+        "block devices are root's: expected root, seen another user"
+    ))
 }
 
 /// Tells the kernel that this process is on the way of writing back, and to leave its memory where it is.
@@ -174,6 +181,7 @@ impl Attachment {
             process: std::process::id(),
             device: None,
             refused: None,
+            lost: None,
         };
         let knock: Knock = Arc::new(session.knock(ShardId(0)));
         let kernel = Disk {
@@ -311,8 +319,15 @@ impl Attachment {
         }
     }
 
-    /// All is over.
-    fn end(self) {
+    /// All is over, and what was written is durable, or why that is not known.
+    fn end(mut self, lost: Option<&miette::Report>) {
+        if let Some(why) = lost {
+            self.record.lost = Some(why.to_string());
+            // For who waits for it; the folder goes with the process.
+            if self.place.put(&self.record).is_ok() {
+                std::thread::sleep(LOOK * 25);
+            }
+        }
         self.place.leave();
         drop(self.held);
         self.keeper.end();
@@ -389,6 +404,7 @@ fn list(json: bool) -> miette::Result<()> {
 
 /// Takes a device away.
 pub(crate) fn detach(args: &DetachArgs) -> miette::Result<()> {
+    must_be_root()?;
     let named = PathBuf::from(&args.device);
     let all = Place::all();
     let is_it = |(_, record): &&(Place, Record)| {
@@ -433,8 +449,15 @@ pub(crate) fn detach(args: &DetachArgs) -> miette::Result<()> {
             return Err(miette::miette!("{name} is still attached after {seconds} s"));
         }
         // Its process looks whether it is used; who looks as well would be seen as one who uses it.
-        match place.record().and_then(|now| now.refused) {
-            Some(now) if Some(&now) != record.refused.as_ref() => return Err(refused(&now.why)),
+        match place.record() {
+            Some(Record { lost: Some(why), .. }) => {
+                return Err(miette::miette!(
+                    "{name} is detached, and what was written to it last may be lost: {why}"
+                ));
+            }
+            Some(Record { refused: Some(now), .. }) if Some(&now) != record.refused.as_ref() => {
+                return Err(refused(&now.why));
+            }
             _ => std::thread::sleep(LOOK),
         }
     }

@@ -378,8 +378,12 @@ impl Interrupt {
             Interrupt { raised: Arc::default(), noticed: Arc::default(), told: Arc::default() };
         for signal in [SIGINT, SIGTERM] {
             let noticed = interrupt.noticed.clone();
-            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), noticed)
-                .and_then(|_| signal_hook::flag::register(signal, interrupt.raised.clone()))
+            // What takes note of it first: one that came in between would be caught, and lost.
+            signal_hook::flag::register(signal, interrupt.raised.clone())
+                .and_then(|_| {
+                    let code = INTERRUPTED.into();
+                    signal_hook::flag::register_conditional_shutdown(signal, code, noticed)
+                })
                 .map_err(|error| miette::miette!("cannot watch signals: {error}"))?;
         }
         Ok(interrupt)

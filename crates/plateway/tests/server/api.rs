@@ -121,7 +121,8 @@ fn what_cannot_be_done_is_refused_in_words() {
 #[test]
 fn a_server_that_is_ending_says_so_while_it_waits_for_what_is_under_way() {
     let home = tempfile::tempdir().unwrap();
-    let config = configuration(&[("d0", "delay:5000000,ram:8MiB")], &[V0]);
+    // Well within the 5 s for which a server waits.
+    let config = configuration(&[("d0", "delay:3000000,ram:8MiB")], &[V0]);
     let server = Server::configured(home.path(), &config);
     let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
     let mut queue = controller.queue(1, false);

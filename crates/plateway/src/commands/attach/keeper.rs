@@ -40,7 +40,8 @@ impl Keeper {
         let program = std::env::current_exe().map_err(tell)?;
         let mut command = Command::new(program);
         command.args(["attach", "--keeper"]).arg(place.folder());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        // Where it is started is not held by it.
+        command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(tell)?;
         let pipe = child.stdin.take();
         let keeper = Keeper { child, pipe, told: Instant::now() };

@@ -1,4 +1,4 @@
-//! The folder of an attached disk, below `/run/plateway/attached`: what is known of it, for whoever lists,
+//! The folder of an attached disk, below `/run/plateway-attached`: what is known of it, for whoever lists,
 //! detaches or clears it away.
 //!
 //! ```text
@@ -21,8 +21,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{device, kernel};
 
-/// Where the folders are, for all processes of this machine.
-const ROOT: &str = "/run/plateway/attached";
+/// Where the folders are, for all processes of this machine. Not in `/run/plateway`, which a service manager
+/// takes away with the server.
+const ROOT: &str = "/run/plateway-attached";
 
 /// What is known of an attached disk.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -38,6 +39,9 @@ pub(super) struct Record {
     /// Why it was not detached when that was last asked for, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<Refused>,
+    /// Why what was written last may not be durable, once it was detached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lost: Option<String>,
 }
 
 /// A wish to detach that was refused.
