@@ -189,10 +189,13 @@ class Routed(Target):
             raise Broken(f"by tc: {seen}")
 
     def do_tunnelled(self):
-        """That frames of a tunnel came and went, and none was lost: the kernel numbers what it sends."""
+        """That frames of a tunnel came and went, and none was lost: the kernel numbers what it sends. Two of its
+        CPUs may send in another order than they numbered: what is missing then came late, and is dropped."""
         seen = self.shown("ler1")["tunnels"][0]
-        if min(seen["sent"], seen["delivered"]) < 1000 or seen["missing"] or seen["unsequenced"] or seen["drops"]:
-            raise Broken(f"tunnel: {seen}")
+        late = seen["drops"].pop("late", 0)
+        is_whole = seen["missing"] == late and late * 100 <= seen["delivered"]
+        if min(seen["sent"], seen["delivered"]) < 1000 or not is_whole or seen["unsequenced"] or seen["drops"]:
+            raise Broken(f"tunnel: {seen}, {late} late")
 
     def do_takes(self, way):
         """Waits until the frames of both edges take the primary path, both paths being up, or the backup."""

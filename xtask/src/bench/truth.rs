@@ -108,7 +108,7 @@ impl Known {
     fn ratios(&self, result: &Value) -> Result<(Vec<f64>, [f64; 2])> {
         let results: Results = serde_json::from_value(result["results"].clone())
             .context("the results in the file of the lab")?;
-        let both = [self.without, self.with];
+        let both = [self.with, self.without];
         let is_its = |group: &&GroupResults| {
             both.iter().all(|name| group.systems.iter().any(|one| one == name))
         };

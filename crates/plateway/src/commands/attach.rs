@@ -371,10 +371,14 @@ struct Listed {
 fn list(json: bool) -> miette::Result<()> {
     let listed: Vec<Listed> = Place::all()
         .into_iter()
-        .map(|(place, record)| Listed {
-            mounted: record.device.as_deref().map(device::mounted).unwrap_or_default(),
-            is_answered: place.is_held(),
-            record,
+        .map(|(place, mut record)| {
+            // A number of one that is gone may be another's by now.
+            record.device = record.device.filter(|device| device::is_over(device, &place.file()));
+            Listed {
+                mounted: record.device.as_deref().map(device::mounted).unwrap_or_default(),
+                is_answered: place.is_held(),
+                record,
+            }
         })
         .collect();
     super::show(json, &listed, || {
@@ -410,7 +414,13 @@ pub(crate) fn detach(args: &DetachArgs) -> miette::Result<()> {
     let is_it = |(_, record): &&(Place, Record)| {
         record.device.as_deref() == Some(&named) || record.disk == args.device
     };
-    let Some((place, record)) = all.iter().find(is_it) else {
+    // Of two that had the number, the one that has it.
+    let has_it = |(place, record): &&(Place, Record)| {
+        record.device.as_deref().is_some_and(|device| device::is_over(device, &place.file()))
+    };
+    let mut its = all.iter().filter(is_it);
+    let found = all.iter().filter(is_it).find(has_it).or_else(|| its.next());
+    let Some((place, record)) = found else {
         let devices = all.iter().filter_map(|(_, record)| record.device.as_ref());
         let devices: Vec<String> = devices.map(|device| device.display().to_string()).collect();
         let expected = match devices.as_slice() {
