@@ -518,6 +518,30 @@ fn a_disk_that_does_not_answer_is_given_up_and_nobody_waits_for_it() {
 }
 
 #[test]
+fn a_device_that_nobody_can_be_told_of_does_not_stay() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = attach(directory.path(), &["ram:16MiB"]);
+    command.stdout(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let place = format!("/run/plateway-attached/{}", child.id());
+    let output = child.wait_with_output().unwrap();
+    let said = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write the result to standard output"), "{said}");
+    assert!(!Path::new(&place).exists());
+    // Of one whose file is gone a piece of its path is all that is left.
+    wait("there is no device of its file", || {
+        let devices = fs::read_dir("/sys/block").unwrap().flatten();
+        let mut files = devices
+            .filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+        files.all(|file| !file.contains(&place) && file.trim() != "/disk")
+    });
+}
+
+#[test]
 fn a_process_that_is_killed_leaves_errors_and_nothing_else() {
     if !is_possible() {
         return;

@@ -41,7 +41,7 @@ pub use offloads::Offloads;
 pub use process::Server;
 pub use receiving::{Abilities, Impairment, Loss};
 pub use scratch::{Scratch, StorageBytes};
-pub use tool::{needs, words};
+pub use tool::{needs, run, words};
 
 /// What tests stand on.
 #[cfg(test)]

@@ -15,6 +15,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("ethtool", &["ethtool"]),
     ("fio", &["fio"]),
     ("iproute2", &["bridge", "ip", "tc"]),
+    ("mount", &["losetup"]),
     ("nftables", &["nft"]),
     ("util-linux", &["chrt", "setpriv", "setsid", "taskset"]),
     ("util-linux-extra", &["fincore"]),
@@ -40,7 +41,7 @@ pub fn words(command: &Command) -> String {
 }
 
 /// Runs a program to its end; what it wrote to standard output.
-pub(crate) fn run(program: &str, args: &[&str]) -> Result<String> {
+pub fn run(program: &str, args: &[&str]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(args);
     finish(command)

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &AttachArgs) -> miette::Result<()> {
     if gave_up {
         // What does not answer would not be closed either.
         session.abandon();
-        attachment.give_up();
+        attachment.give_up(failed.as_ref());
     } else {
         let closed = session.close();
         attachment.end(closed.as_ref().err());
@@ -238,6 +238,10 @@ impl Attachment {
                 Ok(()) => self.stage = Stage::Attached,
                 Err(error) => {
                     self.failed = Some(error);
+                    // One that nobody was told of.
+                    if let Some(device) = self.device() {
+                        let _ = device::free(device);
+                    }
                     self.gone(progress);
                 }
             },
@@ -321,21 +325,25 @@ impl Attachment {
 
     /// All is over, and what was written is durable, or why that is not known.
     fn end(mut self, lost: Option<&miette::Report>) {
-        if let Some(why) = lost {
-            self.record.lost = Some(why.to_string());
-            // For who waits for it; the folder goes with the process.
-            if self.place.put(&self.record).is_ok() {
-                std::thread::sleep(LOOK * 25);
-            }
-        }
+        self.tell_lost(lost);
         self.place.leave();
         drop(self.held);
         self.keeper.end();
     }
 
+    /// Says to who waits for the end that what was written last may be lost; the folder goes with the process.
+    fn tell_lost(&mut self, lost: Option<&miette::Report>) {
+        let Some(why) = lost else { return };
+        self.record.lost = Some(why.to_string());
+        if self.place.put(&self.record).is_ok() {
+            std::thread::sleep(LOOK * 25);
+        }
+    }
+
     /// Nothing answers any more: what waits fails, and the keeper takes away what can be.
-    fn give_up(mut self) {
+    fn give_up(mut self, why: Option<&miette::Report>) {
         self.place.abort();
+        self.tell_lost(why);
         // Its thread may be in the kernel, and ends with this process.
         drop(self.mounted.take().map(|mounted| mounted.guard));
         drop(self.held);
@@ -418,8 +426,8 @@ pub(crate) fn detach(args: &DetachArgs) -> miette::Result<()> {
     let has_it = |(place, record): &&(Place, Record)| {
         record.device.as_deref().is_some_and(|device| device::is_over(device, &place.file()))
     };
-    let mut its = all.iter().filter(is_it);
-    let found = all.iter().filter(is_it).find(has_it).or_else(|| its.next());
+    let its: Vec<&(Place, Record)> = all.iter().filter(is_it).collect();
+    let found = its.iter().copied().find(has_it).or(its.first().copied());
     let Some((place, record)) = found else {
         let devices = all.iter().filter_map(|(_, record)| record.device.as_ref());
         let devices: Vec<String> = devices.map(|device| device.display().to_string()).collect();

@@ -7,20 +7,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
 use testbed::Mounts;
 
 /// Makes one over a file, in blocks of `block` bytes; its path.
 pub(super) fn make(file: &Path, block: u32, read_only: bool) -> miette::Result<PathBuf> {
-    let mut command = Command::new("losetup");
-    command.args(["--find", "--show", "--partscan", "--direct-io=on"]);
-    command.arg(format!("--sector-size={block}"));
-    if read_only {
-        command.arg("--read-only");
-    }
-    let device = PathBuf::from(said(command.arg(file))?.trim());
+    let (size, file) = (format!("--sector-size={block}"), file.to_string_lossy());
+    let mut args = vec!["--find", "--show", "--partscan", "--direct-io=on", &size];
+    args.extend(read_only.then_some("--read-only"));
+    args.push(&file);
+    let device = PathBuf::from(losetup(&args)?.trim());
     let direct = fs::read_to_string(about(&device).join("loop/dio")).unwrap_or_default();
     if direct.trim() == "1" {
         return Ok(device);
@@ -53,7 +50,11 @@ fn about(device: &Path) -> PathBuf {
 
 /// Has it taken away once nobody has it open.
 pub(super) fn free(device: &Path) -> miette::Result<()> {
-    said(Command::new("losetup").arg("--detach").arg(device)).map(|_| ())
+    losetup(&["--detach", &device.to_string_lossy()]).map(|_| ())
+}
+
+fn losetup(args: &[&str]) -> miette::Result<String> {
+    testbed::run("losetup", args).map_err(|error| miette::miette!("{error}"))
 }
 
 /// What uses a device, in words; none where nothing does, as far as the kernel knows: a mount, also of a
@@ -80,21 +81,4 @@ pub(super) fn mounted(device: &Path) -> Vec<String> {
     };
     let points = mounts.all().filter(|mount| is_it(&mount.source));
     points.map(|mount| mount.point.display().to_string()).collect()
-}
-
-/// Runs a program to its end; what it printed.
-fn said(command: &mut Command) -> miette::Result<String> {
-    let words = testbed::words(command);
-    let output = command.output().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => miette::miette!(
-            help = "apt-get install mount",
-            "expected losetup, which is in Debian's mount, seen none"
-        ),
-        _ => miette::miette!("{words}: {error}"),
-    })?;
-    if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        return Err(miette::miette!("{}", errors.trim().replace('\n', " ")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -93,10 +93,8 @@ impl Place {
     pub(super) fn all() -> Vec<(Place, Record)> {
         let Ok(folders) = fs::read_dir(ROOT) else { return Vec::new() };
         let places = folders.flatten().map(|entry| Place::at(entry.path()));
-        let mut all: Vec<(Place, Record)> = places
-            .filter_map(|place| Some((place.record()?, place)))
-            .map(|(r, p)| (p, r))
-            .collect();
+        let known = |place: Place| place.record().map(|record| (place, record));
+        let mut all: Vec<(Place, Record)> = places.filter_map(known).collect();
         all.sort_by_key(|(_, record)| record.process);
         all
     }
