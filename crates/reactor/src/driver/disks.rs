@@ -44,8 +44,10 @@ struct Known {
     /// Work and clearing that is not done, and the work of it that waits for other work to come
     /// back.
     out: u32,
+    /// Answers of it that an instrument holds back.
+    held_back: u32,
     waiting: VecDeque<Slot>,
-    /// Who waits for the work to come back before the disk is forgotten.
+    /// Who waits for all of it to be answered before the disk is forgotten.
     leaving: Option<Sender<()>>,
 }
 
@@ -63,7 +65,7 @@ pub(super) struct Disks {
     /// What the machine wants asked; empty between calls.
     asks: Vec<Ask>,
     underway: Table<Underway>,
-    held_back: Table<Completion>,
+    held_back: Table<(DiskId, Completion)>,
     /// Requests to memory that clear many pages, the next to have its turn first.
     clearing: VecDeque<(DiskId, Box<Clearing>)>,
     unsubmitted: u32,
@@ -77,8 +79,8 @@ impl Disks {
             self.known.resize_with(index + 1, || None);
         }
         assert!(self.known[index].is_none(), "disk {index} is there already");
-        let (out, waiting, leaving) = (0, VecDeque::new(), None);
-        self.known[index] = Some(Known { disk, source, out, waiting, leaving });
+        let (out, held_back, waiting, leaving) = (0, 0, VecDeque::new(), None);
+        self.known[index] = Some(Known { disk, source, out, held_back, waiting, leaving });
     }
 
     /// A disk that may be asked.
@@ -187,7 +189,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     let event = Event::Completed(completion);
                     self.machine.handle_event(self.now, event, &mut self.memory);
                 }
-                Submitted::Later { completion, after } => self.hold_back(completion, after),
+                Submitted::Later { completion, after } => self.hold_back(id, completion, after),
                 Submitted::Clearing(clearing) => {
                     self.disks.known_mut(id).out += 1;
                     self.disks.clearing.push_back((id, clearing));
@@ -213,8 +215,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     /// Keeps an answer for a while, as an instrument wants.
-    fn hold_back(&mut self, completion: Completion, after: Duration) {
-        let slot = self.disks.held_back.insert(completion);
+    fn hold_back(&mut self, id: DiskId, completion: Completion, after: Duration) {
+        self.disks.known_mut(id).held_back += 1;
+        let slot = self.disks.held_back.insert((id, completion));
         self.set_alarm(after, Alarm::Completion(slot));
     }
 
@@ -231,10 +234,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Forgets a disk, once nothing of it is out.
+    /// Forgets a disk, once nothing of it is out and all of it is answered.
     pub(super) fn remove_disk(&mut self, id: DiskId, told: Sender<()>) {
         match self.disks.known.get_mut(id.0 as usize) {
-            Some(Some(known)) if known.out > 0 => known.leaving = Some(told),
+            Some(Some(known)) if known.out + known.held_back > 0 => {
+                known.leaving = Some(told);
+            }
             Some(entry) => {
                 if let Some(source) = entry.take().and_then(|known| known.source) {
                     self.polls.leave(source);
@@ -248,8 +253,15 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Work of a disk is done. Returns what waited for that.
-    fn came_back(&mut self, id: DiskId) -> Option<Slot> {
+    /// Work of a disk is done, which answers so after so long. Returns what waited for that.
+    fn came_back(&mut self, id: DiskId, answer: Completion, after: Duration) -> Option<Slot> {
+        let at_once = if after.is_zero() {
+            Some(answer)
+        } else {
+            // Before the disk may go.
+            self.hold_back(id, answer, after);
+            None
+        };
         let known = self.disks.known_mut(id);
         known.out -= 1;
         let next = known.waiting.pop_front();
@@ -260,12 +272,18 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 _ => self.polls.stir(source),
             }
         }
-        if known.out == 0
-            && let Some(told) = known.leaving.take()
-        {
-            self.remove_disk(id, told);
+        self.leave(id);
+        if let Some(answer) = at_once {
+            self.tell(Event::Completed(answer));
         }
         next
+    }
+
+    /// Forgets a disk that was waited for, if that was the last of it.
+    fn leave(&mut self, id: DiskId) {
+        if let Some(told) = self.disks.known_mut(id).leaving.take() {
+            self.remove_disk(id, told);
+        }
     }
 
     /// What comes back from a disk is looked for in another way.
@@ -327,18 +345,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     fn finish_work(&mut self, slot: Slot) -> Option<Slot> {
         let underway = self.disks.underway.remove(slot).expect("it has just finished");
         let finished = underway.work.expect("the work is here").finish();
-        let next = self.came_back(underway.disk);
         self.memory.give_vectors(finished.vectors);
-        self.tell_completion(finished.completion, finished.after);
-        next
-    }
-
-    fn tell_completion(&mut self, completion: Completion, after: Duration) {
-        if after.is_zero() {
-            self.tell(Event::Completed(completion));
-        } else {
-            self.hold_back(completion, after);
-        }
+        self.came_back(underway.disk, finished.completion, finished.after)
     }
 
     /// Clears a turn's pages.
@@ -358,13 +366,14 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return;
         }
         let (completion, after) = clearing.finish();
-        self.came_back(id);
-        self.tell_completion(completion, after);
+        self.came_back(id, completion, after);
     }
 
     /// A held back completion is due.
     pub(super) fn release_completion(&mut self, slot: Slot) {
-        if let Some(completion) = self.disks.held_back.remove(slot) {
+        if let Some((id, completion)) = self.disks.held_back.remove(slot) {
+            self.disks.known_mut(id).held_back -= 1;
+            self.leave(id);
             self.tell(Event::Completed(completion));
         }
     }
