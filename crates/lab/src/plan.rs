@@ -16,13 +16,14 @@
 //! and the way out. For users: docs/plans.md. Read `low` for the keys, then `model`, `check` for
 //! what is refused, `arrange` for what shares rounds, `runner` for what runs when.
 
+mod against;
 mod apart;
 mod arrange;
 mod axes;
 mod check;
 mod compare;
 mod estimate;
-mod folders;
+mod files;
 mod low;
 mod measure;
 mod model;
@@ -40,8 +41,8 @@ pub use estimate::Estimate;
 pub use measure::{Measure, Measures};
 pub use model::{
     Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Client, Column, Digests, Driver,
-    Experiment, Folder, Group, Line, Load, Means, Pace, Path, PathKind, Picture, Program, Protocol,
-    Rival, Serve, System, Target,
+    Experiment, FileSystem, Folder, Group, Line, Load, Means, Mounted, Pace, Path, PathKind,
+    Picture, Program, Protocol, Rival, Serve, System, Target,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub(crate) use results::{column_of, series_name};

@@ -157,7 +157,7 @@ pub fn series(experiment: &Experiment) -> Vec<Series> {
             let Column { system, measure } = group.columns[column];
             let null = column_of(&group.columns, group.null, measure);
             let Some(null) = null.filter(|null| *null != column) else { continue };
-            let name = &experiment.systems[group.cells[system].system].name;
+            let name = &group.names[system];
             let one = Series {
                 name: series_name(measure, name, &group.name),
                 system: name.clone(),

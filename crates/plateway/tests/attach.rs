@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Server, flat, plateway, text};
+use common::{Server, can_attach, flat, plateway, text};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -26,20 +26,6 @@ struct Device {
     path: PathBuf,
     /// What it printed.
     said: Value,
-}
-
-/// Whether devices can be made here.
-fn is_possible() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
-    let control = fs::metadata("/dev/loop-control");
-    let has_loop = control.is_ok_and(|control| control.file_type().is_char_device());
-    let can = is_root && Path::new("/dev/fuse").exists() && has_loop;
-    if !can || !has("mkfs.ext4") || !has("losetup") {
-        testkit::skipped("no block device can be made: root, FUSE, loop devices and e2fsprogs");
-        return false;
-    }
-    true
 }
 
 fn attach(directory: &Path, args: &[&str]) -> Command {
@@ -179,7 +165,7 @@ fn pattern(seed: u64, length: usize) -> Vec<u8> {
 
 #[test]
 fn what_is_written_to_the_device_is_on_the_disk_and_what_is_discarded_is_zeros() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -235,7 +221,7 @@ impl Aligned {
 
 #[test]
 fn what_is_mounted_is_not_detached_and_the_list_says_where_it_is() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -279,7 +265,7 @@ fn what_is_mounted_is_not_detached_and_the_list_says_where_it_is() {
 
 #[test]
 fn what_is_only_read_takes_no_write_and_others_are_told_what_is_wrong() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -380,7 +366,7 @@ impl Lan {
     /// None where it may not be made, or nothing can be attached.
     fn make() -> Option<Lan> {
         const PREFIX: &str = "plateway-attach-";
-        if !is_possible() || !has_fio() {
+        if !can_attach() || !has_fio() {
             return None;
         }
         if let Err(why) = testbed::allowed(PREFIX) {
@@ -460,7 +446,7 @@ fn ext4_with_fios_verification_survives_a_killed_target_over_aoe() {
 
 #[test]
 fn a_disk_that_is_lost_for_good_fails_what_waits_and_can_be_detached() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -487,7 +473,7 @@ fn a_disk_that_is_lost_for_good_fails_what_waits_and_can_be_detached() {
 
 #[test]
 fn a_disk_that_does_not_answer_is_given_up_and_nobody_waits_for_it() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -519,7 +505,7 @@ fn a_disk_that_does_not_answer_is_given_up_and_nobody_waits_for_it() {
 
 #[test]
 fn a_device_that_nobody_can_be_told_of_does_not_stay() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -543,7 +529,7 @@ fn a_device_that_nobody_can_be_told_of_does_not_stay() {
 
 #[test]
 fn a_process_that_is_killed_leaves_errors_and_nothing_else() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -575,7 +561,7 @@ fn a_process_that_is_killed_leaves_errors_and_nothing_else() {
 
 #[test]
 fn what_a_process_and_its_keeper_left_is_listed_and_cleared_by_detach() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -600,7 +586,7 @@ fn what_a_process_and_its_keeper_left_is_listed_and_cleared_by_detach() {
 
 #[test]
 fn a_keeper_outlives_what_ends_its_group() {
-    if !is_possible() {
+    if !can_attach() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

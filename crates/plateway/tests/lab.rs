@@ -7,6 +7,8 @@ mod agent;
 mod common;
 #[path = "lab/folder.rs"]
 mod folder;
+#[path = "lab/mounted.rs"]
+mod mounted;
 #[path = "lab/paths.rs"]
 mod paths;
 #[path = "lab/watch.rs"]

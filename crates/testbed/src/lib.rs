@@ -34,7 +34,7 @@ pub use cpu::{CpuLook, CpuUse, Steal};
 pub use error::{Error, Result};
 pub use group::Group;
 pub use interface::Interface;
-pub use mounts::{Mount, Mounts};
+pub use mounts::{Mount, Mounted, Mounts};
 pub use namespaces::{Folder, Namespace, Namespaces, allowed};
 pub use network::{Cable, End, Network};
 pub use offloads::Offloads;

@@ -6,8 +6,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::process::LOOK;
+use crate::tool;
+
+/// Files of a program that was killed are closed some time after it has ended, if it used io_uring.
+const BUSY_MAX: Duration = Duration::from_secs(30);
 
 /// One thing that is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +75,96 @@ impl Mounts {
 
     pub(crate) fn read(text: &str) -> Self {
         Self(text.lines().filter_map(mount).collect())
+    }
+}
+
+/// A file system of a trial's, on a device. Where it is not unmounted on purpose it goes with the value, and
+/// nobody waits for what was written there.
+#[derive(Debug)]
+pub struct Mounted {
+    point: PathBuf,
+    is_there: bool,
+}
+
+impl Mounted {
+    /// Mounts what is on a device in a folder, with the options that there are without any.
+    pub fn make(kind: &str, device: &Path, point: &Path) -> Result<Self> {
+        let [device, at] = [device, point].map(Path::to_string_lossy);
+        let mounted = Self { point: point.to_owned(), is_there: true };
+        // Whoever starts something in mounts of its own meanwhile has a copy of what is mounted, by which the
+        // device stays busy: below what is shared it goes there, too.
+        tool::run("mount", &["--bind", &at, &at])?;
+        tool::run("mount", &["--make-shared", &at])?;
+        tool::run("mount", &["--types", kind, &device, &at])?;
+        Ok(mounted)
+    }
+
+    /// Where.
+    pub fn point(&self) -> &Path {
+        &self.point
+    }
+
+    /// Writes back what was written there, and unmounts it. Errors: something works there, or what was
+    /// written cannot be written back, for which the kernel has no word of its own here.
+    pub fn unmount(mut self) -> Result<()> {
+        // What is lost by an unmounting alone is told to nobody.
+        let failed = |source: std::io::Error| Error::System {
+            doing: format!("write back what was written to {}", self.point.display()),
+            source,
+        };
+        let root = fs::File::open(&self.point).map_err(failed)?;
+        rustix::fs::syncfs(&root).map_err(|errno| failed(errno.into()))?;
+        drop(root);
+        let deadline = Instant::now() + BUSY_MAX;
+        loop {
+            match tool::run("umount", &[&*self.point.to_string_lossy()]) {
+                Ok(_) => break,
+                Err(Error::Refused { said, .. })
+                    if said.contains("busy") && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(LOOK);
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        self.is_there = false;
+        // What it was mounted on.
+        tool::run("umount", &[&*self.point.to_string_lossy()]).map(|_| ())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.is_there {
+            // What is mounted, and what that is mounted on, as far as either is there.
+            unmount(&self.point);
+            unmount(&self.point);
+        }
+    }
+}
+
+/// Unmounts without waiting: for a disk that is gone that would take as long as nobody gives it up.
+fn unmount(point: &Path) {
+    let _ = tool::run("umount", &["--lazy", &*point.to_string_lossy()]);
+}
+
+/// Unmounts all that is mounted in a folder or below. Errors: it is not known what is, or something
+/// stays.
+pub(crate) fn unmount_below(folder: &Path) -> Result<()> {
+    let below = || -> Result<Vec<PathBuf>> {
+        let mounts = Mounts::now()?;
+        let points = mounts.all().map(|mount| mount.point.clone());
+        Ok(points.filter(|point| point.starts_with(folder)).collect())
+    };
+    // What was mounted last covers what was before.
+    below()?.iter().rev().for_each(|point| unmount(point));
+    match below()?.first() {
+        None => Ok(()),
+        Some(point) => Err(Error::Unexpected {
+            what: folder.display().to_string(),
+            expected: "nothing that is mounted there",
+            seen: point.display().to_string(),
+        }),
     }
 }
 

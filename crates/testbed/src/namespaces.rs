@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::cpu::namespace_number;
 use crate::error::{Error, Result};
 use crate::interface::Interface;
+use crate::mounts;
 use crate::network::{Cable, End, Network};
 use crate::tool::{self, ip};
 
@@ -112,9 +113,9 @@ impl Namespace {
         if self.is_here() {
             return Command::new(program);
         }
-        let [enter, way @ ..] = self.way();
-        let mut command = Command::new(enter);
-        command.args(way).arg(program);
+        let way = self.way();
+        let mut command = Command::new(&way[0]);
+        command.args(&way[1..]).arg(program);
         command
     }
 
@@ -136,8 +137,14 @@ impl Namespace {
     }
 
     /// What comes before a program that is to run inside.
-    pub(crate) fn way(&self) -> [&str; 4] {
-        ["ip", "netns", "exec", &self.name]
+    pub(crate) fn way(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
+    }
+
+    /// The same with the mounts of this process, and so with its `/sys`, which shows this process's
+    /// interfaces.
+    pub(crate) fn way_with_mounts(&self) -> Vec<String> {
+        vec!["nsenter".to_owned(), format!("--net={FOLDER}/{}", self.name)]
     }
 }
 
@@ -182,8 +189,14 @@ fn remove_leftovers_in(folder: &Path, prefix: &str) {
     for name in leftovers(prefix, &names.join("\n"), is_alive) {
         let left = folder.join(name);
         // One of the two it is, or another user's, who removes it.
-        let _ = fs::remove_file(&left).or_else(|_| fs::remove_dir_all(&left));
+        let _ = fs::remove_file(&left).or_else(|_| remove_folder(&left));
     }
+}
+
+/// Removes a folder, but nothing of what is mounted below it, which is unmounted.
+fn remove_folder(folder: &Path) -> std::io::Result<()> {
+    mounts::unmount_below(folder).map_err(std::io::Error::other)?;
+    fs::remove_dir_all(folder)
 }
 
 /// Whether there is such a process.
@@ -213,7 +226,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = remove_folder(&self.0);
     }
 }
 

@@ -27,24 +27,28 @@ const LAST_LINES: usize = 5;
 /// A program on the given CPUs (as in `0,2-3`), in a namespace if one is named, that does not
 /// outlive the thread which starts it.
 pub fn command(at: Option<&Namespace>, cpus: &str, program: &Path) -> Command {
-    command_in(None, at, cpus, program)
+    starting(None, at.map(Namespace::way).unwrap_or_default(), cpus, program)
 }
 
-/// The same, in a control group if one is named.
+/// The same, in a control group if one is named, and in a namespace with the mounts of this process: `ip
+/// netns exec` makes copies of them, by which a file system stays busy that is mounted here.
 pub fn command_in(
     group: Option<&Group>,
     at: Option<&Namespace>,
     cpus: &str,
     program: &Path,
 ) -> Command {
+    starting(group, at.map(Namespace::way_with_mounts).unwrap_or_default(), cpus, program)
+}
+
+/// A program behind what becomes it: in a group, by a way, on CPUs.
+fn starting(group: Option<&Group>, way: Vec<String>, cpus: &str, program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
     if let Some(group) = group {
         command.args(group.entry());
     }
-    if let Some(namespace) = at {
-        command.args(namespace.way());
-    }
+    command.args(way);
     command.args(["taskset", "--cpu-list", cpus]).arg(program).stdin(Stdio::null());
     // An error is one line; a backtrace would bury it.
     command.env_remove("RUST_BACKTRACE");
@@ -67,8 +71,11 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts it; what it writes to standard error goes to a file, which is made.
+    /// Starts it; what it writes to standard error goes to a file, which is made. What is typed at the
+    /// terminal ends us and not it: who still needs it ends first.
     pub fn start(mut command: Command, log: &Path) -> Result<Self> {
+        use std::os::unix::process::CommandExt as _;
+        command.process_group(0);
         let file = fs::File::create(log)
             .map_err(|source| Error::System { doing: format!("make {}", log.display()), source })?;
         let child = spawn(command.stdout(Stdio::null()).stderr(file))?;
@@ -78,6 +85,21 @@ impl Server {
     /// The number of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits until it ends on its own; an error if it does not end well, or not in time.
+    pub fn ends(&mut self, called: &str, within: Duration) -> Result<()> {
+        let deadline = Instant::now() + within;
+        loop {
+            match self.is_up(called) {
+                Err(Error::Ended { status, .. }) if status.success() => return Ok(()),
+                Err(error) => return Err(error),
+                Ok(()) if Instant::now() < deadline => std::thread::sleep(LOOK),
+                Ok(()) => {
+                    return Err(Error::Late { command: called.to_owned(), limit: within });
+                }
+            }
+        }
     }
 
     /// Run time of all its threads, in nanoseconds; 0 once it has ended.

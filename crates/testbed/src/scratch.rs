@@ -24,9 +24,10 @@ const COOLINGS: usize = 20;
 /// Pages that stay there whatever is done: 128 KiB are a read-ahead of the kernel's own.
 const RESIDENT_MAX: u64 = 256 << 10;
 
-/// The file, which is removed with its value.
+/// The file, which is removed with its value, unless it was left.
 #[derive(Debug)]
 pub struct Scratch {
+    is_left: bool,
     path: PathBuf,
     file: File,
     bytes: u64,
@@ -34,8 +35,10 @@ pub struct Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Somebody else may have removed it, which is as good.
-        let _ = fs::remove_file(&self.path);
+        if !self.is_left {
+            // Somebody else may have removed it, which is as good.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -49,9 +52,15 @@ impl Scratch {
         let failed = |source| Error::System { doing: format!("make {}", path.display()), source };
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
-        let scratch = Self { file: file.map_err(failed)?, path: path.clone(), bytes };
+        let scratch =
+            Self { is_left: false, file: file.map_err(failed)?, path: path.clone(), bytes };
         scratch.file.set_len(bytes).map_err(failed)?;
         Ok(scratch)
+    }
+
+    /// It goes with its file system: of one whose disk is gone nothing is removed but after a long wait.
+    pub fn leave(&mut self) {
+        self.is_left = true;
     }
 
     /// Where it is.

@@ -12,12 +12,13 @@ use crate::error::{Error, Result};
 const PACKAGES: &[(&str, &[&str])] = &[
     ("coreutils", &["cat", "sleep"]),
     ("dash", &["sh"]),
+    ("e2fsprogs", &["mkfs.ext4"]),
     ("ethtool", &["ethtool"]),
     ("fio", &["fio"]),
     ("iproute2", &["bridge", "ip", "tc"]),
-    ("mount", &["losetup"]),
+    ("mount", &["losetup", "mount", "umount"]),
     ("nftables", &["nft"]),
-    ("util-linux", &["chrt", "setpriv", "setsid", "taskset"]),
+    ("util-linux", &["chrt", "nsenter", "setpriv", "setsid", "taskset"]),
     ("util-linux-extra", &["fincore"]),
 ];
 

@@ -7,11 +7,12 @@
 
 use toml::Spanned;
 
+use super::against::Reference;
 use super::axes::COMBINATIONS_MAX;
 use super::low::LowPlan;
 use super::measure::Measure;
-use super::model::{Cell, Column, Experiment, Group, Load, Picture};
-use super::names::{comparison_name, group_name};
+use super::model::{Cell, Column, Experiment, Group, Load, Path, Picture};
+use super::names::{comparison_name, group_name, member_name};
 use crate::mistake::{Mistake, Span};
 use crate::statistics::{Bound, Comparison, Plan};
 
@@ -25,7 +26,7 @@ pub(super) struct WantedCompare {
     pub(super) span: Span,
     pub(super) name: Option<String>,
     pub(super) subjects: Vec<(usize, Span)>,
-    pub(super) reference: usize,
+    pub(super) reference: Reference,
     pub(super) paths: Vec<Option<usize>>,
     pub(super) loads: Vec<Load>,
     pub(super) measures: Vec<(Measure, Span)>,
@@ -59,15 +60,22 @@ struct Draft {
     difference: f64,
     margin: f64,
     is_own: bool,
-    /// Places among the plan's systems.
-    systems: Vec<usize>,
+    members: Vec<Member>,
     measures: Vec<Measure>,
     columns: Vec<Column>,
     comparisons: Vec<Comparison>,
 }
 
-/// What a comparison is of: subject, reference, path, load and measure, and what is asked.
-type Compared = (usize, usize, Option<usize>, Load, Measure, Option<Bound>);
+/// A system of a round, by its place in the plan, with the path and the load of its own side of a pair.
+#[derive(Clone, Copy, PartialEq)]
+struct Member {
+    system: usize,
+    path: Option<usize>,
+    load: Load,
+}
+
+/// What a comparison is of: subject and reference, measure, and what is asked.
+type Compared = (Member, Member, Measure, Option<Bound>);
 
 impl Wanted {
     /// The largest size that any load works on.
@@ -122,8 +130,8 @@ impl Wanted {
                         continue;
                     };
                     compare.add_to(draft, experiment, &mut seen, mistakes);
-                    if draft.systems.len() >= SYSTEMS_MAX {
-                        let (most, count) = (SYSTEMS_MAX - 1, draft.systems.len());
+                    if draft.members.len() >= SYSTEMS_MAX {
+                        let (most, count) = (SYSTEMS_MAX - 1, draft.members.len());
                         let message = format!(
                             "expected {most} systems at most that share rounds, seen {count}"
                         );
@@ -165,7 +173,7 @@ fn find_or_add<'d>(
                 difference: compare.difference,
                 margin: compare.margin,
                 is_own: compare.is_own,
-                systems: Vec::new(),
+                members: Vec::new(),
                 measures: Vec::new(),
                 columns: Vec::new(),
                 comparisons: Vec::new(),
@@ -182,6 +190,17 @@ impl WantedCompare {
         [self.subjects.len(), self.paths.len(), self.loads.len(), self.measures.len()] == [1; 4]
     }
 
+    /// What a subject is held against.
+    fn reference_of(&self, subject: &Member) -> Member {
+        match &self.reference {
+            Reference::System(system) => Member { system: *system, ..*subject },
+            Reference::Itself(changed) => {
+                let (path, load) = changed.apply(subject.path, subject.load);
+                Member { system: subject.system, path, load }
+            }
+        }
+    }
+
     /// Adds its comparisons of a group's path and load.
     fn add_to(
         &self,
@@ -190,14 +209,22 @@ impl WantedCompare {
         seen: &mut Vec<(Compared, Span)>,
         mistakes: &mut Vec<Mistake>,
     ) {
-        let path = draft.path.map(|path| &experiment.paths[path]);
-        let reference = &experiment.systems[self.reference];
         for (measure, _) in &self.measures {
             let asked = |subject| self.questions.iter().map(move |bound| (subject, *bound));
             for ((subject, span), bound) in self.subjects.iter().flat_map(asked) {
-                let system = &experiment.systems[*subject];
-                let derived = comparison_name(*measure, system, reference, path, &draft.load);
-                let compared = (*subject, self.reference, draft.path, draft.load, *measure, bound);
+                let (path, load) = (draft.path, draft.load);
+                let subject = Member { system: *subject, path, load };
+                let reference = self.reference_of(&subject);
+                if subject.cell(experiment) == reference.cell(experiment) {
+                    let name = experiment.cell_name(&subject.cell(experiment));
+                    let message = format!("against: expected what is not so already, seen {name}");
+                    mistakes
+                        .push(Mistake::new(span.clone(), message).help("change something else"));
+                    continue;
+                }
+                let named = [&subject, &reference].map(|one| draft.name(experiment, one));
+                let derived = comparison_name(*measure, &named, draft.over(experiment), &load);
+                let compared = (subject, reference, *measure, bound);
                 if let Some((_, first)) = seen.iter().find(|(other, _)| *other == compared) {
                     let message = format!("{derived} is compared already");
                     let mistake = Mistake::new(span.clone(), message).first(first);
@@ -210,8 +237,8 @@ impl WantedCompare {
                     Some(name) => format!("{name}: {derived}"),
                     None => derived,
                 };
-                let reference = draft.column(self.reference, *measure);
-                let subject = draft.column(*subject, *measure);
+                let reference = draft.column(reference, *measure);
+                let subject = draft.column(subject, *measure);
                 let (better, primary) = (measure.better(), self.primary);
                 draft.comparisons.push(Comparison {
                     name,
@@ -226,20 +253,37 @@ impl WantedCompare {
     }
 }
 
+impl Member {
+    fn cell(&self, experiment: &Experiment) -> Cell {
+        cell(experiment, self.system, self.path, self.load)
+    }
+}
+
 impl Draft {
-    fn place(&mut self, system: usize) -> usize {
-        let place = self.systems.iter().position(|other| *other == system);
+    fn over<'e>(&self, experiment: &'e Experiment) -> Option<&'e Path> {
+        self.path.map(|path| &experiment.paths[path])
+    }
+
+    /// What results call a member: its system, and what of it is not as the group says.
+    fn name(&self, experiment: &Experiment, member: &Member) -> String {
+        let path = member.path.filter(|_| member.path != self.path);
+        let path = path.map(|path| &experiment.paths[path]);
+        member_name(&experiment.systems[member.system], path, &self.load, &member.load)
+    }
+
+    fn place(&mut self, member: Member) -> usize {
+        let place = self.members.iter().position(|other| *other == member);
         place.unwrap_or_else(|| {
-            self.systems.push(system);
-            self.systems.len() - 1
+            self.members.push(member);
+            self.members.len() - 1
         })
     }
 
-    fn column(&mut self, system: usize, measure: Measure) -> usize {
+    fn column(&mut self, member: Member, measure: Measure) -> usize {
         if !self.measures.contains(&measure) {
             self.measures.push(measure);
         }
-        let column = Column { system: self.place(system), measure };
+        let column = Column { system: self.place(member), measure };
         let at = self.columns.iter().position(|other| *other == column);
         at.unwrap_or_else(|| {
             self.columns.push(column);
@@ -249,25 +293,25 @@ impl Draft {
 
     /// The group, with the reference that every round holds.
     fn finish(mut self, experiment: &Experiment, rounds_max: usize) -> Group {
-        let null = self.place(experiment.null);
+        let does_nothing = Member { system: experiment.null, path: self.path, load: self.load };
+        let null = self.place(does_nothing);
         for measure in self.measures.clone() {
             // It has no far end, and nothing there to tell a machine that moved.
             if measure != Measure::CpuFarPerOp {
-                self.column(experiment.null, measure);
+                self.column(does_nothing, measure);
             }
         }
-        let path = self.path.map(|path| &experiment.paths[path]);
-        let mut name = group_name(path, &self.load);
+        let mut name = group_name(self.over(experiment), &self.load);
         if self.is_own {
             let (difference, margin) = (self.difference * 100.0, self.margin * 100.0);
             name += &format!(", for {difference:.1}% and equal within {margin:.1}%");
         }
-        let cell = |system: &usize| cell(experiment, *system, self.path, self.load);
         Group {
-            cells: self.systems.iter().map(cell).collect(),
+            cells: self.members.iter().map(|member| member.cell(experiment)).collect(),
+            names: self.members.iter().map(|member| self.name(experiment, member)).collect(),
             null,
             plan: Plan {
-                systems: self.systems.len(),
+                systems: self.members.len(),
                 columns: self.columns.len(),
                 comparisons: self.comparisons,
                 difference: self.difference,
@@ -302,10 +346,10 @@ impl WantedPicture {
 /// A system's cell: over a path only if it needs one, and with what a client's file system has only if
 /// it has one.
 fn cell(experiment: &Experiment, system: usize, path: Option<usize>, load: Load) -> Cell {
-    let means = &experiment.systems[system].means;
-    let load = match means.folder() {
+    let of = &experiment.systems[system];
+    let load = match of.file_client() {
         Some(_) => load,
         None => Load { cache: false, client_memory: None, ..load },
     };
-    Cell { system, path: path.filter(|_| means.needs_path()), load }
+    Cell { system, path: path.filter(|_| of.means.needs_path()), load }
 }

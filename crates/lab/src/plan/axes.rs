@@ -26,7 +26,7 @@ pub(super) const SIZE_MAX: u64 = 1 << 50;
 pub(super) struct Written {
     pub(super) key: &'static str,
     pub(super) span: Span,
-    values: usize,
+    pub(super) values: usize,
 }
 
 const PATTERNS: &str =
@@ -71,20 +71,20 @@ impl Checker<'_> {
                 self.push(Mistake::new(span, message).help(help));
             }
         }
-        let has_folder = self.has_folder(0..self.systems.len());
-        self.loads(low, &LowLoad::default(), true, has_folder);
+        let has_file = self.has_file(0..self.systems.len());
+        self.loads(low, &LowLoad::default(), true, has_file);
     }
 
     /// Every load of a table; nothing if any is wrong. `[load]` itself may have what only some
-    /// tables use, and a table without a folder uses nothing of what only folders have.
+    /// tables use, and a table without files uses nothing of what only files have.
     pub(super) fn loads(
         &mut self,
         own: &LowLoad,
         usual: &LowLoad,
         is_default: bool,
-        has_folder: bool,
+        has_file: bool,
     ) -> Option<Vec<Load>> {
-        let of_folders = self.of_folders(own, usual, has_folder);
+        let of_files = self.of_files(own, usual, has_file);
         if !own.refused.is_empty() {
             return None;
         }
@@ -100,7 +100,7 @@ impl Checker<'_> {
         let flushes = self.axis(pick(&own.fsync, &usual.fsync), "fsync", |text| {
             words::number(text, 1..=u64::from(u32::MAX)).map(|writes| Some(writes as u32))
         });
-        let (caches, memories) = of_folders;
+        let (caches, memories) = of_files;
         let axes = Axes {
             blocks: blocks?.unwrap_or(vec![4096]),
             patterns: patterns?,

@@ -3,7 +3,7 @@
 //! Checks do not stop at the first mistake: a thing that is wrong keeps its name, so that what
 //! refers to it is not reported as well, and an [`Experiment`] comes out only if nothing was wrong.
 //! Here: the plan as a whole and what all checks need; systems are in
-//! `systems` and `folders`, paths in `paths`, loads in
+//! `systems` and `files`, paths in `paths`, loads in
 //! `axes`, comparisons and pictures in `compare`.
 
 use std::ops::RangeInclusive;
@@ -145,6 +145,7 @@ fn find_or_add_null(systems: &mut Vec<System>, wanted: &Wanted) -> usize {
         backing: Some(Backing::Null),
         durable: Some(false),
         bytes: Some(bytes),
+        mounted: None,
     });
     systems.len() - 1
 }

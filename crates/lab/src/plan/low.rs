@@ -73,6 +73,8 @@ table! {
         target "target": LowTarget = "a table such as { start = [\"tgtd\"], uri = \"iscsi://...\" }",
         /// A folder of this machine, in which each trial has a file of its own.
         folder "folder": String = "a folder in quotes, such as \"/mnt/x\"",
+        /// What is made on the disk and mounted, so that each trial has a file there: ext4.
+        file_system "file-system": String = "ext4",
         /// Who works on that file: bench or fio.
         client "client": String = "bench or fio",
         /// What holds its blocks, where the lab cannot know: ram, file, device or null.
@@ -188,6 +190,8 @@ table! {
         systems "systems": Many<String> = WORDS,
         /// The system that each of them is held against.
         reference "reference": String = NAME,
+        /// In place of it: each is held against itself, with these words of its load or path changed.
+        against "against": LowAgainst = "a table such as { cache = false } or { path = \"jumbo\" }",
         /// Over which path, or paths; the only one if absent.
         path "path": Many<String> = NAME,
         /// By what they are judged.
@@ -202,6 +206,13 @@ table! {
         at_most "at-most": Scalar = RATIO,
         /// Whether it is secondary: labelled, and corrected for nothing.
         exploratory "exploratory": bool = YES_OR_NO,
+    }
+}
+
+table! {
+    LowAgainst = "against of [[compare]]" + LowLoad {
+        /// Over which path it is reached then.
+        path "path": String = NAME,
     }
 }
 
@@ -231,6 +242,7 @@ pub(super) fn tables() -> Vec<(&'static str, Vec<&'static str>)> {
         of::<LowPath>(),
         of::<LowLoad>(),
         of::<LowCompare>(),
+        of::<LowAgainst>(),
         of::<LowPicture>(),
     ];
     let of_load = LowLoad::keys();

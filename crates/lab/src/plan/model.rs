@@ -53,6 +53,24 @@ pub struct System {
     pub durable: Option<bool>,
     /// Its size, if its URI says so.
     pub bytes: Option<u64>,
+    /// What is mounted on it; none where the client works on its blocks, or in a folder.
+    pub mounted: Option<Mounted>,
+}
+
+/// A file system that each trial makes on a system's disk, which is attached to the near end as a block
+/// device; the client works on a file in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    pub kind: FileSystem,
+    pub client: Client,
+}
+
+impl System {
+    /// Who works on a file of it, where there is one: then there is a page cache between.
+    pub fn file_client(&self) -> Option<Client> {
+        let of_folder = self.means.folder().map(|folder| folder.client);
+        of_folder.or(self.mounted.map(|mounted| mounted.client))
+    }
 }
 
 /// How a system comes to be there.
@@ -132,12 +150,19 @@ macro_rules! words {
 }
 
 words! {
-    /// Who works on the file of a folder.
+    /// Who works on a file.
     Client {
         /// `plateway bench`.
         Bench = "bench",
         /// Debian's `fio`.
         Fio = "fio",
+    }
+}
+
+words! {
+    /// What the lab makes on a disk that it attaches.
+    FileSystem {
+        Ext4 = "ext4",
     }
 }
 
@@ -352,9 +377,9 @@ pub struct Load {
     pub sync: bool,
     /// After how many writes a job flushes.
     pub fsync: Option<u32>,
-    /// Whether the client works through its page cache; of a folder.
+    /// Whether the client works through its page cache; of a file.
     pub cache: bool,
-    /// Bytes of memory that the client may have, its page cache among them; of a folder.
+    /// Bytes of memory that the client may have, its page cache among them; of a file.
     pub client_memory: Option<u64>,
 }
 
@@ -384,6 +409,8 @@ pub struct Group {
     pub name: String,
     /// The cell of each of its systems; `systems` of the plan are places in here.
     pub cells: Vec<Cell>,
+    /// What results call each of them: its system, and what of it is not as the group's name says.
+    pub names: Vec<String>,
     /// Which of them is the reference that every round holds.
     pub null: usize,
     /// What a round has a value of.
@@ -433,7 +460,7 @@ impl Experiment {
         let usual = match system.backing {
             Some(Backing::File | Backing::Device) => WINDOW_DEVICE,
             // Of most file systems.
-            None if system.means.folder().is_some() => WINDOW_DEVICE,
+            None if system.file_client().is_some() => WINDOW_DEVICE,
             Some(Backing::Null | Backing::Ram) | None => WINDOW_MEMORY,
         };
         self.window.unwrap_or(usual)

@@ -10,14 +10,7 @@ use super::words::Bytes;
 /// "4KiB randread, depth 32, 4 jobs".
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", Bytes(self.block_bytes.into()), self.pattern)?;
-        match self.pace {
-            Pace::Closed { depth } => write!(f, ", depth {depth}")?,
-            Pace::Open { rate, arrivals: Arrivals::Fixed } => write!(f, ", {rate} a second")?,
-            Pace::Open { rate, arrivals: Arrivals::Poisson } => {
-                write!(f, ", {rate} a second (poisson)")?;
-            }
-        }
+        write!(f, "{} {}, {}", Bytes(self.block_bytes.into()), self.pattern, self.pace)?;
         if self.jobs > 1 {
             write!(f, ", {} jobs", self.jobs)?;
         }
@@ -27,10 +20,8 @@ impl fmt::Display for Load {
         if self.sync {
             f.write_str(", sync")?;
         }
-        match self.fsync {
-            Some(1) => f.write_str(", a flush after each write")?,
-            Some(writes) => write!(f, ", a flush every {writes} writes")?,
-            None => {}
+        if let Some(writes) = self.fsync {
+            write!(f, ", {}", flushes(writes))?;
         }
         if self.cache {
             f.write_str(", through the page cache")?;
@@ -38,6 +29,19 @@ impl fmt::Display for Load {
         match self.client_memory {
             Some(bytes) => write!(f, ", client memory {}", Bytes(bytes)),
             None => Ok(()),
+        }
+    }
+}
+
+/// "depth 32", "5000 a second (poisson)".
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pace::Closed { depth } => write!(f, "depth {depth}"),
+            Pace::Open { rate, arrivals: Arrivals::Fixed } => write!(f, "{rate} a second"),
+            Pace::Open { rate, arrivals: Arrivals::Poisson } => {
+                write!(f, "{rate} a second (poisson)")
+            }
         }
     }
 }
@@ -68,13 +72,60 @@ pub(super) fn group_name(path: Option<&Path>, load: &Load) -> String {
 /// "IOPS of nvme against iscsi over lan, 4KiB randread, depth 32".
 pub(super) fn comparison_name(
     measure: Measure,
-    subject: &System,
-    reference: &System,
+    [subject, reference]: &[String; 2],
     path: Option<&Path>,
     load: &Load,
 ) -> String {
-    let (subject, reference, over) = (&subject.name, &reference.name, over(path));
+    let over = over(path);
     format!("{measure} of {subject} against {reference}{over}, {load}")
+}
+
+/// Of a system in a group whose load is `usual`: "aoe", and with what is changed of it "aoe (over jumbo, past
+/// the page cache)".
+pub(super) fn member_name(
+    system: &System,
+    path: Option<&Path>,
+    usual: &Load,
+    load: &Load,
+) -> String {
+    let over = path.map(|path| format!("over {path}"));
+    let changes: Vec<String> = over.into_iter().chain(changes(usual, load)).collect();
+    match changes.as_slice() {
+        [] => system.name.clone(),
+        changes => format!("{} ({})", system.name, changes.join(", ")),
+    }
+}
+
+/// What of a load is not as usual, in words.
+fn changes(usual: &Load, load: &Load) -> Vec<String> {
+    let Load { block_bytes, pattern, pace, jobs, size, sync, fsync, cache, client_memory } = *load;
+    let size_of = |bytes: u64| Bytes(bytes).to_string();
+    let all = [
+        (block_bytes != usual.block_bytes).then(|| size_of(block_bytes.into())),
+        (pattern != usual.pattern).then(|| pattern.to_string()),
+        (pace != usual.pace).then(|| pace.to_string()),
+        (jobs != usual.jobs)
+            .then(|| if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }),
+        (size != usual.size).then(|| {
+            size.map_or("all of it".to_owned(), |size| format!("within {}", size_of(size)))
+        }),
+        (sync != usual.sync).then(|| if sync { "sync" } else { "not sync" }.to_owned()),
+        (fsync != usual.fsync).then(|| fsync.map_or("without flushes".to_owned(), flushes)),
+        (cache != usual.cache)
+            .then(|| format!("{} the page cache", if cache { "through" } else { "past" })),
+        (client_memory != usual.client_memory).then(|| match client_memory {
+            Some(bytes) => format!("client memory {}", size_of(bytes)),
+            None => "as much client memory as there is".to_owned(),
+        }),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn flushes(writes: u32) -> String {
+    match writes {
+        1 => "a flush after each write".to_owned(),
+        writes => format!("a flush every {writes} writes"),
+    }
 }
 
 fn over(path: Option<&Path>) -> String {

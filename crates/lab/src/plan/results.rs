@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Measure, Measures};
-use super::model::{Column, Experiment, Group};
+use super::model::{Column, Group};
 use crate::statistics::{Analysis, Moved, Sizing, Taken, moved};
 
 /// All of a plan.
@@ -124,16 +124,10 @@ impl GroupResults {
         Ok(())
     }
 
-    pub(super) fn of(
-        experiment: &Experiment,
-        group: &Group,
-        taken: Taken,
-        analysis: Analysis,
-    ) -> GroupResults {
-        let name = |cell: &super::Cell| experiment.systems[cell.system].name.clone();
+    pub(super) fn of(group: &Group, taken: Taken, analysis: Analysis) -> GroupResults {
         GroupResults {
             name: group.name.clone(),
-            systems: group.cells.iter().map(name).collect(),
+            systems: group.names.clone(),
             null: group.null,
             columns: group.columns.clone(),
             moved: who_moved(group, &taken.rounds),

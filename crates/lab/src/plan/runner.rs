@@ -232,8 +232,8 @@ impl<'e> Runner<'e> {
         let parts: Vec<_> = groups.iter().map(|group| &group.plan).zip(&taken).collect();
         let analyses = analyse_together(&parts);
         let each = groups.iter().zip(taken).zip(analyses);
-        let groups = each
-            .map(|((group, taken), analysis)| GroupResults::of(experiment, group, taken, analysis));
+        let groups =
+            each.map(|((group, taken), analysis)| GroupResults::of(group, taken, analysis));
         let (plan, seed) = (experiment.name.clone(), experiment.seed);
         Results { plan, seed, groups: groups.collect(), pictures, failures, spent }
     }

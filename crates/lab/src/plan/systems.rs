@@ -9,7 +9,8 @@ use toml::Spanned;
 use super::check::{Checker, NULL, Named, Table};
 use super::low::{LowPath, LowRival, LowServe, LowSystem, LowTarget};
 use super::model::{
-    Access, Backing, Digests, Driver, Means, Program, Protocol, Rival, Serve, System, Target,
+    Access, Backing, Client, Digests, Driver, FileSystem, Means, Mounted, Program, Protocol, Rival,
+    Serve, System, Target,
 };
 use super::reader::{Low, Many};
 use super::words;
@@ -79,8 +80,16 @@ impl Checker<'_> {
         if low.backing.is_some() && backing.is_none() || !low.refused.is_empty() {
             return None;
         }
-        let bytes = below.bytes;
-        is_named.then_some(System { name: name?, means, backing, durable, bytes })
+        let (bytes, mounted) = (below.bytes, self.mounted(low)?);
+        if let Some(kind) = low.file_system.as_ref().filter(|_| backing == Some(Backing::Null)) {
+            let seen = low.disk.as_ref().map_or("one that forgets it", |disk| disk.get_ref());
+            let message = format!(
+                "file-system: expected a disk that keeps what is written to it, seen {seen}"
+            );
+            self.push(Mistake::new(kind.span(), message).help("ram: in place of null:"));
+            return None;
+        }
+        is_named.then_some(System { name: name?, means, backing, durable, bytes, mounted })
     }
 
     /// How it comes to be there, which is said in one way exactly.
@@ -110,10 +119,6 @@ impl Checker<'_> {
             }
             _ => {}
         }
-        if let Some(client) = low.client.as_ref().filter(|_| low.folder.is_none()) {
-            let message = "client: expected a folder beside it, on whose file it works, seen none";
-            self.push(Mistake::new(client.span(), message).help("leave it out"));
-        }
         if let Some(disk) = &low.disk {
             let below = self.uri(disk, "disk")?;
             return Some((Means::Disk { uri: disk.get_ref().clone() }, below));
@@ -126,12 +131,37 @@ impl Checker<'_> {
         }
         if let Some(folder) = &low.folder {
             // What is mounted there is seen by whoever runs the plan.
-            let folder = self.folder(folder, &low.client)?;
+            let folder = self.folder(folder, &low.client, &low.file_system)?;
             return Some((Means::Folder(folder), Below::default()));
         }
         let target = self.target(low.target.as_ref()?.get_ref())?;
         // Whatever its URI says is how it is reached.
         Some((Means::Target(target), Below::default()))
+    }
+
+    /// What is made on its disk, and who works in that; `None` if it is wrong, `Some(None)` if nothing is.
+    fn mounted(&mut self, low: &LowSystem) -> Option<Option<Mounted>> {
+        if low.folder.is_some() {
+            return Some(None);
+        }
+        let Some(kind) = &low.file_system else {
+            let Some(client) = &low.client else { return Some(None) };
+            let message = "client: expected a folder or a file-system beside it, on whose file it works, seen none";
+            let help = "add file-system = \"ext4\", or leave it out";
+            self.push(Mistake::new(client.span(), message).help(help));
+            return None;
+        };
+        let kind = self.word(kind, "file-system", FileSystem::WORDS)?;
+        let client = self.client(&low.client)?;
+        Some(Some(Mounted { kind, client }))
+    }
+
+    /// Who works on a file.
+    pub(super) fn client(&mut self, low: &Low<String>) -> Option<Client> {
+        match low {
+            Some(word) => self.word(word, "client", Client::WORDS),
+            None => Some(Client::Bench),
+        }
     }
 
     fn serve(&mut self, low: &LowServe) -> Option<(Serve, Below)> {

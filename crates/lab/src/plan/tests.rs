@@ -115,6 +115,55 @@ fn another_difference_has_rounds_of_its_own() {
 }
 
 #[test]
+fn what_is_held_against_itself_shares_its_rounds_and_says_what_is_changed() {
+    let text = "name = \"changed\"\ndifference = \"10%\"\n\
+        [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:100MiB\" }\nfile-system = \"ext4\"\n\
+        [[system]]\nname = \"nvme\"\nserve = { protocol = \"nvme\", disk = \"ram:100MiB\" }\nfile-system = \"ext4\"\n\
+        [[path]]\nname = \"lan\"\n[[path]]\nname = \"jumbo\"\nmtu = 9000\n\
+        [load]\nsize = \"50MiB\"\n"
+        .to_owned();
+    let compare = |systems: &str, rest: &str| {
+        format!("[[compare]]\nsystems = [{systems}]\npath = \"lan\"\nof = \"iops\"\n{rest}\n")
+    };
+    let both = "\"aoe\", \"nvme\"";
+    let plan = good(
+        &(text
+            + &compare("\"aoe\"", "reference = \"nvme\"")
+            + &compare(both, "against = { path = \"jumbo\" }")
+            + &compare(both, "against = { cache = true, client-memory = \"64MiB\", rate = 500 }")),
+    );
+    let [group] = plan.groups.as_slice() else {
+        panic!("one path and one load: {:?}", plan.groups)
+    };
+    let changed = "500 a second, through the page cache, client memory 64MiB";
+    let expected = [
+        "nvme".to_owned(),
+        "aoe".to_owned(),
+        "aoe (over jumbo)".to_owned(),
+        "nvme (over jumbo)".to_owned(),
+        format!("aoe ({changed})"),
+        format!("nvme ({changed})"),
+        "null".to_owned(),
+    ];
+    assert_eq!(group.names, expected);
+    let [lan, jumbo] = [Some(0), Some(1)];
+    let paths: Vec<Option<usize>> = group.cells.iter().map(|cell| cell.path).collect();
+    assert_eq!(paths, [lan, lan, jumbo, jumbo, lan, lan, None]);
+    let (usual, other, null) = (group.cells[0].load, group.cells[4].load, group.cells[6].load);
+    assert!(other.cache && other.client_memory == Some(64 << 20) && other.size == usual.size);
+    assert_eq!(other.pace, Pace::Open { rate: 500, arrivals: Arrivals::Fixed });
+    assert_eq!((null, group.cells[2].load), (usual, usual), "null is loaded as the group says");
+    let comparison = &group.plan.comparisons[1];
+    assert_eq!(
+        comparison.name,
+        "IOPS of aoe against aoe (over jumbo) over lan, 4KiB randread, depth 32, within 50MiB"
+    );
+    let column = |at: usize| group.columns[at].system;
+    assert_eq!((column(comparison.subject), column(comparison.reference)), (1, 2));
+    assert_eq!((plan.primaries(), plan.cells().len()), (5, 7));
+}
+
+#[test]
 fn each_bound_of_a_pair_is_a_question_beside_whether_there_is_a_difference() {
     let table = "\n[[compare]]\nname = \"floor\"\nsystems = [\"nvme\"]\nreference = \"iscsi\"\nof = [\"iops\", \"p99\"]\n\
         at-least = \"90%\"\nat-most = 1.15\n";

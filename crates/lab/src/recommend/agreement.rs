@@ -15,14 +15,13 @@ pub(super) fn experiment(kept: &Kept) -> Result<Experiment, String> {
         return Err(format!("expected results of the {planned} groups of its plan, seen {seen}"));
     }
     let mut pairs = experiment.groups.iter().zip(&kept.results.groups);
-    pairs.try_for_each(|(group, results)| agree(&experiment, group, results))?;
+    pairs.try_for_each(|(group, results)| agree(group, results))?;
     Ok(experiment)
 }
 
-fn agree(experiment: &Experiment, group: &Group, results: &GroupResults) -> Result<(), String> {
-    let system = |cell: &Cell| &*experiment.systems[cell.system].name;
-    let systems: Vec<&str> = group.cells.iter().map(system).collect();
-    let null = systems[group.null];
+fn agree(group: &Group, results: &GroupResults) -> Result<(), String> {
+    let systems = &group.names;
+    let null = &systems[group.null];
     let columns = group.columns.iter().map(|one| format!("{} of {}", one.measure, one.system));
     let comparisons = group.plan.comparisons.iter().map(|one| &*one.name);
     let seen_columns =
@@ -31,7 +30,7 @@ fn agree(experiment: &Experiment, group: &Group, results: &GroupResults) -> Resu
     for (what, wanted, seen) in [
         ("name", group.name.clone(), results.name.clone()),
         ("systems", systems.join(", "), results.systems.join(", ")),
-        ("null", null.to_owned(), results.systems[results.null].clone()),
+        ("null", null.clone(), results.systems[results.null].clone()),
         ("columns", listed(columns), listed(seen_columns)),
         ("comparisons", listed(comparisons), listed(findings)),
     ] {
@@ -57,4 +56,11 @@ pub(super) fn cell_of(experiment: &Experiment, group: usize, system: usize) -> C
 /// Whether a system is one that may be taken: the reference that does nothing is none.
 pub(super) fn is_road(group: &GroupResults, system: usize) -> bool {
     system != group.null
+}
+
+/// Whether a cell has the path and the load of its group: one in which some of that is changed is no choice
+/// for it.
+pub(super) fn is_as_the_group(experiment: &Experiment, group: usize, system: usize) -> bool {
+    let group = &experiment.groups[group];
+    group.names[system] == experiment.systems[group.cells[system].system].name
 }

@@ -6,7 +6,7 @@
 //! A verdict by CPU per operation goes before its figures. Figures that differ by less than the
 //! plan's margin decide nothing.
 
-use super::agreement::{cell_of, is_road};
+use super::agreement::{cell_of, is_as_the_group, is_road};
 use super::figures::Figures;
 use super::order::Order;
 use super::turns;
@@ -105,6 +105,8 @@ impl<'a> Grouped<'a> {
         let order = Order::of(experiment, at, results, by);
         let roads: Vec<usize> = (0..results.systems.len())
             .filter(|system| is_road(results, *system) && order.has(*system))
+            // What only tells a path or a load of it from another is held against the one that is chosen for.
+            .filter(|system| is_as_the_group(experiment, at, *system))
             .collect();
         let grouped = Grouped { kept, experiment, at, results, by, order, figures, roads };
         (!grouped.roads.is_empty()).then_some(grouped)

@@ -117,6 +117,24 @@ fn keep_memory() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
 }
 
+/// The device of a process that attaches a disk, once there is one.
+pub(super) fn device_of(process: u32) -> Option<PathBuf> {
+    Place::of(process).record()?.device
+}
+
+/// An error unless disks can be attached here; nothing is made.
+pub(super) fn allowed() -> miette::Result<()> {
+    must_be_root()?;
+    for (device, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
+        if !Path::new(device).exists() {
+            return Err(miette::miette!(
+                "expected {device}, seen none (modprobe {module}, or a container that has it)"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The signals by which it is asked to end. Each is one wish, which may be refused.
 struct Asked(Arc<AtomicBool>);
 

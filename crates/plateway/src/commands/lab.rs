@@ -13,6 +13,7 @@ mod far;
 mod fio;
 mod folder;
 mod machine;
+mod mounted;
 mod page;
 mod picture;
 mod recommend;

@@ -8,6 +8,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -23,6 +24,20 @@ pub(crate) fn plateway() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plateway"));
     command.stdin(Stdio::null()).env("NO_COLOR", "1").env_remove("RUST_BACKTRACE");
     command
+}
+
+/// Whether disks can be attached here as block devices; told where not.
+pub(crate) fn can_attach() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
+    let control = fs::metadata("/dev/loop-control");
+    let has_loop = control.is_ok_and(|control| control.file_type().is_char_device());
+    let can = is_root && Path::new("/dev/fuse").exists() && has_loop;
+    if !can || !has("mkfs.ext4") || !has("losetup") {
+        testkit::skipped("no block device can be made: root, FUSE, loop devices and e2fsprogs");
+        return false;
+    }
+    true
 }
 
 /// The program in a mount namespace of its own, where `mounts` was done before, a line of shell in

@@ -65,7 +65,7 @@ pub(super) struct Held(#[expect(dead_code, reason = "its lock is what counts")] 
 impl Place {
     /// A new one, of this process.
     pub(super) fn make() -> miette::Result<(Place, Held)> {
-        let place = Place::at(Path::new(ROOT).join(std::process::id().to_string()));
+        let place = Place::of(std::process::id());
         let tell =
             |error: io::Error| miette::miette!("cannot make {}: {error}", place.folder.display());
         fs::DirBuilder::new().recursive(true).mode(0o755).create(ROOT).map_err(tell)?;
@@ -83,6 +83,11 @@ impl Place {
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|error| tell(error.into()))?;
         Ok((place, Held(lock)))
+    }
+
+    /// That of a process.
+    pub(super) fn of(process: u32) -> Place {
+        Place::at(Path::new(ROOT).join(process.to_string()))
     }
 
     pub(super) fn at(folder: PathBuf) -> Place {

@@ -15,35 +15,36 @@ use std::path::Path;
 use std::time::Duration;
 
 use lab::fio::Running;
-use lab::plan::{Cell, Load, Pace, TrialOutcome};
+use lab::plan::{Load, Pace, TrialOutcome};
 use serde_json::{Value, json};
 use testbed::{Group, Scratch, cpu, load, process};
 
+use super::folder::Work;
 use super::list;
 use super::seen::{Looks, Seen};
 use super::trial::{Lab, complaint, tell};
 
 impl Lab<'_> {
-    /// Has fio load a file, and judges what it did; `home` is for what it writes.
+    /// Has fio load a file, and judges what it did.
     pub(super) fn load_by_fio(
         &self,
-        cell: &Cell,
+        work: &Work<'_>,
         file: &Scratch,
         group: Option<&Group>,
-        home: &Path,
     ) -> miette::Result<(TrialOutcome, Seen)> {
+        let Work { cell, way, home, .. } = *work;
         let window = self.experiment.window_of(cell);
         let limit = self.load_max(cell);
         let output = home.join("fio");
         let cpus = list(&self.ends.near);
-        let mut command = process::command_in(group, None, &cpus, Path::new("fio"));
+        let mut command = process::command_in(group, work.near(), &cpus, Path::new("fio"));
         command.args(asked(&cell.load, file.path()));
         command.arg(format!("--output={}", output.display()));
         command.arg(format!("--status-interval={}ms", window.as_millis()));
         // It is ended before.
         command.arg(format!("--runtime={}", limit.as_secs()));
         let mut watched = Watched::new(&output, window, self.experiment.warm_up);
-        let mut looks = Looks::new(window / 2, None);
+        let mut looks = Looks::new(window / 2, way, true);
         let ended = load::watch(command, limit, |pid, spent| {
             looks.look(pid, spent);
             watched.look(pid, spent);
@@ -56,7 +57,7 @@ impl Lab<'_> {
         }
         let jobs = (cell.load.jobs as usize).min(self.ends.near.len()).max(1);
         let said = said(&cell.load, file.path(), &watched.running, watched.busy / jobs as f64);
-        self.judge(cell, said, &looks.end()?, None)
+        self.judge(cell, said, &looks.end()?, way)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A trial on a file that the lab makes in a folder: what of the folder cannot be had, and how a client
-//! works in it.
+//! A trial on a file that the lab makes in a folder, of the administrator's or where the lab mounted
+//! something itself ([`super::mounted`]): what of the folder cannot be had, and how a client works in it.
 //!
 //! ```text
 //!   file made -> every block written -> synced, and out of the page cache -> client -> file removed
@@ -19,12 +19,13 @@ use block::ByteCount;
 use lab::plan::{Backing, Cell, Client, Experiment, Folder, Mistake, System, TrialOutcome};
 use rustix::fs::Access;
 use serde::Serialize;
-use testbed::{Group, Mount, Mounts, Scratch, group, needs, process, scratch};
+use testbed::{Group, Mount, Mounts, Namespace, Scratch, group, needs, process, scratch};
 
 use super::far::PREFIX;
 use super::list;
 use super::seen::Seen;
 use super::trial::{Lab, tell};
+use super::way::Way;
 use crate::config::uri::DiskUri;
 
 /// File systems in memory: their pages are the page cache, whatever a client asks for.
@@ -49,7 +50,7 @@ impl FileSystem {
         FileSystem { kind: kind.clone(), source: source.clone(), options: options.clone() }
     }
 
-    fn at(folder: &Path) -> miette::Result<FileSystem> {
+    pub(super) fn at(folder: &Path) -> miette::Result<FileSystem> {
         let mounts = Mounts::now().map_err(tell)?;
         Ok(FileSystem::of(mounts.of(folder).map_err(tell)?))
     }
@@ -193,6 +194,27 @@ fn is_said_to_be_memory(
     }
 }
 
+/// Where a client works on a file, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Work<'w> {
+    pub(super) cell: &'w Cell,
+    pub(super) place: &'w Path,
+    pub(super) client: Client,
+    /// Over which the blocks are reached, if over any.
+    pub(super) way: Option<&'w Way<'w>>,
+    /// For what a client writes beside the file.
+    pub(super) home: &'w Path,
+    /// Whether the file is removed, and not the file system.
+    pub(super) removes: bool,
+}
+
+impl Work<'_> {
+    /// Where the client is, so that the interface there is seen by it.
+    pub(super) fn near(&self) -> Option<&Namespace> {
+        self.way.and_then(Way::near)
+    }
+}
+
 impl Lab<'_> {
     /// Runs a trial on a file of its own; what its client writes beside that goes to `home`.
     pub(super) fn run_in_folder(
@@ -201,11 +223,28 @@ impl Lab<'_> {
         folder: &Folder,
         home: &Path,
     ) -> miette::Result<(TrialOutcome, Seen)> {
+        let seen = self.mounted(folder)?;
         let place = Path::new(&folder.path);
-        let mounted = self.mounted(folder)?;
+        let client = folder.client;
+        let work = Work { cell, place, client, way: None, home, removes: true };
+        let done = self.work_on_file(&work, seen)?;
+        self.mounted(folder)?;
+        Ok(done)
+    }
+
+    /// Makes a file where something is mounted, has a client work on it, and removes it.
+    pub(super) fn work_on_file(
+        &self,
+        work: &Work<'_>,
+        mounted: FileSystem,
+    ) -> miette::Result<(TrialOutcome, Seen)> {
+        let Work { cell, place, client, .. } = *work;
         scratch::remove_leftovers(place, PREFIX).map_err(tell)?;
         let bytes = cell.load.size.unwrap_or(0);
-        let file = Scratch::make(place, PREFIX, bytes).map_err(tell)?;
+        let mut file = Scratch::make(place, PREFIX, bytes).map_err(tell)?;
+        if !work.removes {
+            file.leave();
+        }
         self.fill(&file)?;
         let left = file.cool().map_err(tell)?;
         if !mounted.is_in_memory() && left > file.resident_max() {
@@ -216,9 +255,9 @@ impl Lab<'_> {
         }
         let group = cell.load.client_memory.map(|bytes| Group::make(PREFIX, bytes));
         let group = group.transpose().map_err(tell)?;
-        let done = match folder.client {
-            Client::Bench => self.load(cell, self.bench_on(cell, &file, group.as_ref())?, None),
-            Client::Fio => self.load_by_fio(cell, &file, group.as_ref(), home),
+        let done = match client {
+            Client::Bench => self.load(cell, self.bench_on(work, &file, group.as_ref())?, work.way),
+            Client::Fio => self.load_by_fio(work, &file, group.as_ref()),
         };
         if let (Some(group), Some(bytes)) = (&group, cell.load.client_memory)
             && group.killed() > 0
@@ -237,7 +276,6 @@ impl Lab<'_> {
                 ByteCount(bytes)
             ));
         }
-        self.mounted(folder)?;
         (seen.page_cache_bytes, seen.file_system) = (Some(left), Some(mounted));
         Ok((outcome, seen))
     }
@@ -267,14 +305,14 @@ impl Lab<'_> {
     /// `plateway bench` on a file, which is told its load elsewhere.
     fn bench_on(
         &self,
-        cell: &Cell,
+        work: &Work<'_>,
         file: &Scratch,
         group: Option<&Group>,
     ) -> miette::Result<Command> {
         let (cpus, program) = (list(&self.ends.near), super::program()?);
-        let mut command = process::command_in(group, None, &cpus, &program);
+        let mut command = process::command_in(group, work.near(), &cpus, &program);
         command.args(["bench", &uri(file), "--json", "--overwrite"]);
-        if cell.load.cache {
+        if work.cell.load.cache {
             command.arg("--cached");
         }
         Ok(command)

@@ -13,7 +13,7 @@ use super::Ends;
 use super::agent::{Agent, Request};
 use super::far::PREFIX;
 use super::seen::Idle;
-use super::{folder, rival, road};
+use super::{folder, mounted, rival, road};
 use crate::config::uri::{DiskUri, check_interface};
 
 /// An error unless all of a plan can be run here; what its paths can do here, if it has some.
@@ -35,6 +35,7 @@ pub(super) fn check(
     if let Some(agent) = agent {
         lines.extend(agent.borrow_mut().ask::<Vec<String>>(&Request::Check)?);
     }
+    lines.extend(mounted::missing(experiment));
     lines.extend(cells(experiment, ends, abilities.as_ref()));
     let mistakes = folder::mistakes(experiment);
     if !mistakes.is_empty() {

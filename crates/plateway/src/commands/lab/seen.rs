@@ -157,7 +157,7 @@ pub(super) struct Look {
     core: Option<Counters>,
     /// What an agent saw, where there is one.
     far: Option<Looked>,
-    /// What the load had of storage, where it goes no way.
+    /// What the load had of this machine's storage.
     storage: Option<StorageBytes>,
 }
 
@@ -357,13 +357,17 @@ fn notes(said: &Value) -> Vec<String> {
 pub(super) struct Looks<'a> {
     every: Duration,
     way: Option<&'a Way<'a>>,
+    /// Whether the load works on storage of this machine's.
+    has_storage: bool,
     seen: Vec<Look>,
     trouble: Option<miette::Report>,
 }
 
 impl<'a> Looks<'a> {
-    pub(super) fn new(every: Duration, way: Option<&'a Way<'a>>) -> Looks<'a> {
-        Looks { every, way, seen: Vec::new(), trouble: None }
+    /// Over a way, if it goes any; of a load on a file, what it had of storage is looked at there, too.
+    pub(super) fn new(every: Duration, way: Option<&'a Way<'a>>, on_file: bool) -> Looks<'a> {
+        let has_storage = on_file || way.is_none();
+        Looks { every, way, has_storage, seen: Vec::new(), trouble: None }
     }
 
     /// All looks, unless one failed.
@@ -387,7 +391,7 @@ impl<'a> Looks<'a> {
             Some(way) => (way.counters(pid), way.core_counters(), way.look()?),
             None => (None, None, None),
         };
-        let storage = if self.way.is_none() { StorageBytes::of(pid) } else { None };
+        let storage = if self.has_storage { StorageBytes::of(pid) } else { None };
         Ok(Look {
             at: unix_now(),
             cpu: CpuLook::now().map_err(tell)?,

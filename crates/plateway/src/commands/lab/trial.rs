@@ -23,6 +23,7 @@ use super::Ends;
 use super::agent::Agent;
 use super::far;
 use super::folder::FileSystem;
+use super::mounted;
 use super::seen::{Idle, Looks, Seen};
 use super::way::{Started, Way};
 use crate::commands::session::Interrupt;
@@ -89,7 +90,14 @@ impl Lab<'_> {
                 (Some(started), uri)
             }
         };
-        let mut done = self.measure_filled(cell, &uri, way.as_ref());
+        let mut done = match system.mounted {
+            Some(mounted) => {
+                let place = mounted::Place { uri: &uri, way: way.as_ref(), home: &home };
+                let mut is_up = || started.as_mut().map_or(Ok(()), |one| one.running.is_up());
+                self.run_mounted(cell, mounted, &place, &mut is_up)
+            }
+            None => self.measure_filled(cell, &uri, way.as_ref()),
+        };
         if done.is_err() {
             // Whatever failed follows from what ended.
             way.as_mut().map_or(Ok(()), Way::is_up)?;
@@ -159,7 +167,7 @@ impl Lab<'_> {
     }
 
     /// What holds the blocks of a cell, as the plan names it.
-    fn disk(&self, cell: &Cell) -> &str {
+    pub(super) fn disk(&self, cell: &Cell) -> &str {
         match &self.experiment.systems[cell.system].means {
             Means::Disk { uri } => uri,
             Means::Serve(serve) => &serve.disk,
@@ -170,7 +178,12 @@ impl Lab<'_> {
     }
 
     /// `plateway bench` at the near end.
-    fn bench(&self, cell: &Cell, uri: &str, way: Option<&Way<'_>>) -> miette::Result<Command> {
+    pub(super) fn bench(
+        &self,
+        cell: &Cell,
+        uri: &str,
+        way: Option<&Way<'_>>,
+    ) -> miette::Result<Command> {
         let near = way.and_then(Way::near);
         let mut command = process::command(near, &super::list(&self.ends.near), &super::program()?);
         command.args(["bench", uri, "--json"]);
@@ -226,7 +239,8 @@ impl Lab<'_> {
         asked(&mut command, &cell.load);
         let limit = self.load_max(cell);
         // Twice a window: of the last five, nine tenths lie between two looks at least.
-        let mut looks = Looks::new(window / 2, way);
+        let on_file = self.experiment.systems[cell.system].file_client().is_some();
+        let mut looks = Looks::new(window / 2, way, on_file);
         let said = self.finish(command, limit, |pid, spent| looks.look(pid, spent))?;
         self.judge(cell, said, &looks.end()?, way)
     }

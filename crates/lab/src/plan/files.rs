@@ -1,8 +1,9 @@
-//! Folders of a plan: a system that is one, what of a load only its cells have, and what its clients
-//! cannot do.
+//! Files of a plan: a system that is a folder, or on which a file system is made; what of a load only
+//! their cells have, and what their clients cannot do.
 //!
 //! A folder is of the near end alone. What is mounted there is seen by whoever runs the plan; here it
-//! is a path, and what holds its blocks is said by the plan. Units: bytes. Errors: the mistakes of a
+//! is a path, and what holds its blocks is said by the plan. A file system is made on any other system's
+//! disk, which stays what it is. Units: bytes. Errors: the mistakes of a
 //! plan, each at its place.
 
 use toml::Spanned;
@@ -19,7 +20,7 @@ use crate::mistake::Mistake;
 const MEMORY_MIN: u64 = 16 << 20;
 
 /// The values of `cache` and of `client-memory`; `None` if one is wrong, `Some(None)` if there are none.
-type OfFolders = (Option<Option<Vec<bool>>>, Option<Option<Vec<Option<u64>>>>);
+type OfFiles = (Option<Option<Vec<bool>>>, Option<Option<Vec<Option<u64>>>>);
 
 impl Checker<'_> {
     /// The folder of a system, and who works in it.
@@ -27,11 +28,14 @@ impl Checker<'_> {
         &mut self,
         written: &Spanned<String>,
         client: &Low<String>,
+        file_system: &Low<String>,
     ) -> Option<Folder> {
-        let client = match client {
-            Some(word) => self.word(word, "client", Client::WORDS)?,
-            None => Client::Bench,
-        };
+        let client = self.client(client)?;
+        if let Some(kind) = file_system {
+            let message = "file-system: expected a disk that the lab makes it on, seen a folder, where one is mounted";
+            self.push(Mistake::new(kind.span(), message).help("leave it out"));
+            return None;
+        }
         let path = written.get_ref();
         if !path.starts_with('/') || path.contains('\0') {
             let message =
@@ -42,27 +46,23 @@ impl Checker<'_> {
         Some(Folder { path: path.clone(), client, span: written.span() })
     }
 
-    /// Whether one of these systems is a folder, or may be one.
-    pub(super) fn has_folder(&self, mut systems: impl Iterator<Item = usize>) -> bool {
+    /// Whether the client of one of these systems works on a file, or may do so.
+    pub(super) fn has_file(&self, mut systems: impl Iterator<Item = usize>) -> bool {
         systems.any(|at| {
             let system = self.systems[at].thing.as_ref();
-            system.is_none_or(|system| system.means.folder().is_some())
+            system.is_none_or(|system| system.file_client().is_some())
         })
     }
 
-    /// What a load has for the cells of folders: refused where a table has none, and not taken from
+    /// What a load has for the cells of files: refused where a table has none, and not taken from
     /// `[load]` there.
-    pub(super) fn of_folders(
-        &mut self,
-        own: &LowLoad,
-        usual: &LowLoad,
-        has_folder: bool,
-    ) -> OfFolders {
-        if !has_folder {
+    pub(super) fn of_files(&mut self, own: &LowLoad, usual: &LowLoad, has_file: bool) -> OfFiles {
+        if !has_file {
             for Written { key, span, .. } in own.written() {
                 if ["client-memory", "cache"].contains(&key) {
-                    let message =
-                        format!("{key}: expected a system with a folder, seen disks alone");
+                    let message = format!(
+                        "{key}: expected a system with a folder or a file-system, seen disks alone"
+                    );
                     let help = "leave it out: disks have no page cache";
                     self.push(Mistake::new(span, message).help(help));
                 }
@@ -77,7 +77,7 @@ impl Checker<'_> {
         (caches, memories)
     }
 
-    /// Refuses loads of a table's folders that have no size, or that their client cannot do.
+    /// Refuses loads of a table's files that have no size, or that their client cannot do.
     pub(super) fn worked_on(
         &mut self,
         systems: &[usize],
@@ -86,12 +86,12 @@ impl Checker<'_> {
         own: &LowLoad,
         usual: &LowLoad,
     ) {
-        let folders = systems.iter().filter_map(|at| {
+        let files = systems.iter().filter_map(|at| {
             let system = self.systems[*at].thing.as_ref()?;
-            Some((system.name.clone(), system.means.folder()?.client))
+            Some((system.name.clone(), system.file_client()?))
         });
-        let folders: Vec<(String, Client)> = folders.collect();
-        let Some((name, _)) = folders.first() else { return };
+        let files: Vec<(String, Client)> = files.collect();
+        let Some((name, _)) = files.first() else { return };
         if let Some(written) = pick(&own.client_memory, &usual.client_memory) {
             self.client_memory.get_or_insert(written.span());
         }
@@ -102,7 +102,7 @@ impl Checker<'_> {
             );
             self.push(Mistake::new(table.span.clone(), message).help("add size = \"1GiB\""));
         }
-        let Some((name, _)) = folders.iter().find(|(_, client)| *client == Client::Fio) else {
+        let Some((name, _)) = files.iter().find(|(_, client)| *client == Client::Fio) else {
             return;
         };
         let is_open = loads.iter().any(|load| matches!(load.pace, Pace::Open { .. }));
@@ -123,24 +123,24 @@ impl Checker<'_> {
     }
 }
 
-/// In what the clients of two systems differ that are no folders both.
+/// In what the clients of two systems differ that do not both work on a file.
 pub(super) fn client_differs(
     subject: &System,
     reference: &System,
     loads: &[Load],
 ) -> Option<String> {
-    let (folder, other) = match (subject.means.folder(), reference.means.folder()) {
+    let (file, other) = match (subject.file_client(), reference.file_client()) {
         (Some(_), None) => (&subject.name, &reference.name),
         (None, Some(_)) => (&reference.name, &subject.name),
         _ => return None,
     };
     if loads.iter().any(|load| load.cache) {
         return Some(format!(
-            "the client of {folder:?} works through its page cache, and that of {other:?} has none (cache = false)"
+            "the client of {file:?} works through its page cache, and that of {other:?} has none (cache = false)"
         ));
     }
     let is_bounded = loads.iter().any(|load| load.client_memory.is_some());
     is_bounded.then(|| {
-        format!("the memory of the client of {folder:?} is bounded, and that of {other:?} is not")
+        format!("the memory of the client of {file:?} is bounded, and that of {other:?} is not")
     })
 }

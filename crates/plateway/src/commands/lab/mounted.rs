@@ -1,0 +1,190 @@
+//! A trial on a file system that the lab makes on a disk, wherever that is: the disk is attached to the near
+//! end as a block device, and from there on all is as in a folder.
+//!
+//! ```text
+//!   blank? -> plateway attach -> mkfs -> mount -> a file, as in super::folder -> umount -> plateway detach
+//! ```
+//! The process that attaches is the initiator of the path, on the near end's CPUs and in its namespace; the
+//! device is the machine's, and what is mounted is this process's. What was written is durable in the end, or
+//! the trial failed. Where it failed already nobody waits for a disk that is gone: what is mounted goes without
+//! waiting, and the device with its process. Errors: why a trial measured nothing, and what this machine lacks.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lab::plan::{Cell, Client, Experiment, FileSystem, Mounted, TrialOutcome};
+use testbed::{Server, load, needs, process};
+
+use super::folder::{self, Work};
+use super::list;
+use super::seen::Seen;
+use super::trial::{Lab, complaint, tell};
+use super::way::Way;
+use super::{far, program};
+use crate::commands::attach;
+
+/// How long a disk may take to be a device, and to be none: what was written is flushed by then.
+const ATTACH_MAX: Duration = Duration::from_secs(120);
+const DETACH_MAX: Duration = Duration::from_secs(310);
+/// How long it may take to make a file system: all of the disk is discarded.
+const MAKE_MAX: Duration = Duration::from_secs(600);
+
+/// How long a disk may be lost.
+const LOST_MAX_S: u32 = 10;
+
+/// Where the disk of a trial is.
+pub(super) struct Place<'p> {
+    pub(super) uri: &'p str,
+    pub(super) way: Option<&'p Way<'p>>,
+    /// A folder for what the trial leaves.
+    pub(super) home: &'p Path,
+}
+
+/// What file systems of a plan need and is not here, a line for each system.
+pub(super) fn missing(experiment: &Experiment) -> Vec<String> {
+    let mut lines = Vec::new();
+    for system in &experiment.systems {
+        let Some(Mounted { kind, client }) = system.mounted else { continue };
+        let told = |why: String| format!("system {}: file-system: {why}", system.name);
+        lines.extend(attach::allowed().err().map(|why| told(why.to_string())));
+        let fio = (client == Client::Fio).then_some("fio");
+        let programs = [maker(kind)[0], "losetup", "mount", "umount", "fincore", "nsenter"];
+        for program in programs.into_iter().chain(fio) {
+            lines.extend(needs(program).err().map(|why| told(why.to_string())));
+        }
+    }
+    lines
+}
+
+/// What makes a file system, with options by which nothing is left to be done behind a trial's back.
+fn maker(kind: FileSystem) -> [&'static str; 5] {
+    match kind {
+        FileSystem::Ext4 => {
+            ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
+        }
+    }
+}
+
+impl Lab<'_> {
+    /// Runs a trial on a file of a file system of its own; `is_up` says whether what is at the far end runs.
+    pub(super) fn run_mounted(
+        &self,
+        cell: &Cell,
+        Mounted { kind, client }: Mounted,
+        place: &Place<'_>,
+        is_up: &mut dyn FnMut() -> miette::Result<()>,
+    ) -> miette::Result<(TrialOutcome, Seen)> {
+        self.is_to_be_written(cell, place)?;
+        let attached = Attached::start(self, place)?;
+        let [program, options @ ..] = maker(kind);
+        let mut make = Command::new(program);
+        make.args(options).arg(&attached.device);
+        self.must_succeed(make, MAKE_MAX)?;
+        let point = place.home.join("mounted");
+        std::fs::create_dir(&point)
+            .map_err(|error| miette::miette!("cannot make {}: {error}", point.display()))?;
+        let mounted =
+            testbed::Mounted::make(kind.word(), &attached.device, &point).map_err(tell)?;
+        let (way, home) = (place.way, place.home);
+        let work = Work { cell, place: mounted.point(), client, way, home, removes: false };
+        let done = folder::FileSystem::at(&point).and_then(|seen| self.work_on_file(&work, seen));
+        if done.is_err() && is_up().is_err() {
+            // What is to be written there fails from now on.
+            drop(attached);
+            return done;
+        }
+        let unmounted = mounted.unmount().map_err(tell);
+        let left = unmounted.and_then(|()| attached.detach(self));
+        let done = done?;
+        left.map(|()| done)
+    }
+
+    /// An error unless the disk is blank, or what is on it is the lab's.
+    fn is_to_be_written(&self, cell: &Cell, place: &Place<'_>) -> miette::Result<()> {
+        let mut command = self.bench(cell, place.uri, place.way)?;
+        command.args(["--rw", "write", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
+        self.finish(command, far::START, |_, _| {})?;
+        self.ours.borrow_mut().insert(self.disk(cell).to_owned());
+        Ok(())
+    }
+
+    /// Runs a command to its end, unless the lab is to end.
+    fn must_succeed(&self, command: Command, limit: Duration) -> miette::Result<()> {
+        let words = testbed::words(&command);
+        let ended = load::watch(command, limit, |_, _| self.interrupt.flow()).map_err(tell)?;
+        match ended.status.success() {
+            true => Ok(()),
+            false => Err(miette::miette!("{words}: {}", complaint(&ended))),
+        }
+    }
+}
+
+/// A disk by the wire whose requests fail while it is lost for long, unless it says how long itself: the trial
+/// has failed by then, and who works there waits in the kernel and cannot be ended.
+fn given_up_early(uri: &str) -> String {
+    match (uri.contains("://"), uri.contains("deadline_s="), uri.contains('?')) {
+        (true, false, true) => format!("{uri}&deadline_s={LOST_MAX_S}"),
+        (true, false, false) => format!("{uri}?deadline_s={LOST_MAX_S}"),
+        _ => uri.to_owned(),
+    }
+}
+
+/// A disk that is a block device of this machine, as long as the value is there.
+struct Attached {
+    server: Server,
+    device: PathBuf,
+}
+
+impl Attached {
+    /// Attaches the disk of a trial at the near end.
+    fn start(lab: &Lab<'_>, place: &Place<'_>) -> miette::Result<Attached> {
+        let near = place.way.and_then(Way::near);
+        let mut command = process::command_in(None, near, &list(&lab.ends.near), &program()?);
+        command.arg("attach").arg(given_up_early(place.uri));
+        let mut server = Server::start(command, &place.home.join("attach.log")).map_err(tell)?;
+        let end = Instant::now() + ATTACH_MAX;
+        loop {
+            if let Some(device) = attach::device_of(server.pid()) {
+                return Ok(Attached { server, device });
+            }
+            server.is_up("plateway attach").map_err(tell)?;
+            if Instant::now() > end {
+                let (seconds, words) = (ATTACH_MAX.as_secs(), server.words());
+                return Err(miette::miette!(
+                    "plateway attach has no device after {seconds} s: {words}"
+                ));
+            }
+            far::pause(lab.interrupt)?;
+        }
+    }
+
+    /// Detaches it; an error where something uses it, or where what was written may be lost.
+    fn detach(mut self, lab: &Lab<'_>) -> miette::Result<()> {
+        let mut command = Command::new(program()?);
+        command.arg("detach").arg(&self.device);
+        lab.must_succeed(command, DETACH_MAX)?;
+        self.server.ends("plateway attach", ATTACH_MAX).map_err(tell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::uri::DiskUri;
+
+    #[test]
+    fn a_disk_by_the_wire_is_given_up_early_unless_it_says_when() {
+        let nvme = "nvme+tcp://10.77.0.1:4420/nqn.2026-11.net.plateway:lab/1";
+        for (uri, given) in [
+            ("ram:64MiB".to_owned(), "ram:64MiB".to_owned()),
+            (nvme.to_owned(), format!("{nvme}?deadline_s=10")),
+            (format!("{nvme}?hdgst=0"), format!("{nvme}?hdgst=0&deadline_s=10")),
+            (format!("{nvme}?deadline_s=5"), format!("{nvme}?deadline_s=5")),
+            ("aoe://lab-near/7.0".to_owned(), "aoe://lab-near/7.0?deadline_s=10".to_owned()),
+        ] {
+            assert_eq!(given_up_early(&uri), given);
+            assert!(given.parse::<DiskUri>().is_ok(), "{given}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `plateway lab` on file systems that it makes: each trial has one of its own over its path, what a disk holds
+//! is not written over, and whatever ends a lab or a target, nothing of it stays mounted or attached.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::common::{HANG, can_attach, flat, mounted, text};
+use crate::{alone, kept, lab, run};
+
+const HEAD: &str = "name = \"mounted\"\nshared = true\nwindow = \"100ms\"\nwarm-up = \"0\"\n";
+
+/// A system on which a file system is made.
+fn system(name: &str, way: &str) -> String {
+    format!("[[system]]\nname = \"{name}\"\n{way}\nfile-system = \"ext4\"\n")
+}
+
+fn served(protocol: &str) -> String {
+    format!("serve = {{ protocol = \"{protocol}\", disk = \"ram:64MiB\" }}")
+}
+
+fn drawn(systems: &[&str], load: &str) -> String {
+    format!("[[picture]]\nname = \"all\"\nsystems = {systems:?}\nsize = \"8MiB\"\n{load}\n")
+}
+
+/// A folder with a plan; none where this machine cannot attach disks.
+fn with_plan(plan: &str) -> Option<TempDir> {
+    let directory = can_attach().then(|| tempfile::tempdir().unwrap())?;
+    fs::write(directory.path().join("a.toml"), format!("{HEAD}{plan}")).unwrap();
+    Some(directory)
+}
+
+fn begin(directory: &Path) -> Child {
+    let mut command = lab(directory, &["run", "a.toml", "--overwrite"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// What a lab has mounted: the point, and the file below its device.
+fn mounts_of(pid: u32) -> Vec<(PathBuf, PathBuf)> {
+    let home = std::env::temp_dir().join(format!("plateway-lab-{pid}"));
+    let all = testbed::Mounts::now().unwrap();
+    let is_its =
+        |mount: &&testbed::Mount| mount.kind == "ext4" && mount.source.starts_with("/dev/loop");
+    let its = all.all().filter(|mount| mount.point.starts_with(&home)).filter(is_its);
+    its.map(|mount| (mount.point.clone(), below(Path::new(&mount.source)))).collect()
+}
+
+/// The file below a loop device; none of one that is gone.
+fn below(device: &Path) -> PathBuf {
+    let about = Path::new("/sys/block").join(device.file_name().unwrap());
+    let file = fs::read_to_string(about.join("loop/backing_file")).unwrap_or_default();
+    file.trim_end().into()
+}
+
+/// Whether a loop device is over a file.
+fn is_below_one(file: &Path) -> bool {
+    let devices = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().path());
+    devices.into_iter().any(|device| below(&device) == file)
+}
+
+/// Waits until a client works on a file that is mounted.
+fn until_worked_on(child: &mut Child) -> (PathBuf, PathBuf) {
+    let until = Instant::now() + HANG;
+    let prefix = format!("plateway-lab-{}-", child.id());
+    loop {
+        for (point, file) in mounts_of(child.id()) {
+            let entries = fs::read_dir(&point).into_iter().flatten().flatten();
+            let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            if names.any(|name| name.starts_with(&prefix)) {
+                return (point, file);
+            }
+        }
+        assert!(
+            child.try_wait().unwrap().is_none() && Instant::now() < until,
+            "nothing is mounted"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+/// Waits until nothing is mounted or attached any more.
+fn until_gone(pid: u32, file: &Path) {
+    let until = Instant::now() + HANG;
+    while !mounts_of(pid).is_empty() || is_below_one(file) {
+        assert!(Instant::now() < until, "{:?} stay, and what is over {file:?}", mounts_of(pid));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// Whether paths cannot be laid here, which is told.
+fn is_without_paths(why: &str) -> bool {
+    let is = why.contains("network namespaces need root") || why.contains("expected a kernel that");
+    if is {
+        testkit::skipped(why);
+    }
+    is
+}
+
+#[test]
+fn each_trial_has_a_file_system_of_its_own_over_its_path() {
+    let fio = Command::new("fio").arg("--version").output().is_ok();
+    let client = if fio { "\nclient = \"fio\"" } else { "" };
+    let plan = system("aoe", &served("aoe"))
+        + &system("nvme", &(served("nvme") + client))
+        + &system("here", "disk = \"ram:64MiB\"")
+        + "[[path]]\nname = \"lan\"\n"
+        + &drawn(
+            &["aoe", "nvme", "here"],
+            "pattern = \"randrw\"\ndepth = 4\ncache = [false, true]",
+        );
+    let Some(directory) = with_plan(&plan) else { return };
+    let _alone = alone();
+    let child = begin(directory.path());
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    if is_without_paths(&why) {
+        return;
+    }
+    assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+    assert!(mounts_of(pid).is_empty());
+    let kept = kept(&directory.path().join("a.result.json"));
+    let trials = kept["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 6, "{kept}");
+    for trial in trials {
+        let cell = trial["cell"].as_str().unwrap();
+        let number = |key: &str| trial[key].as_f64();
+        assert!(trial["measures"]["iops"].as_f64() > Some(0.0), "{trial}");
+        assert_eq!(trial["file_system"]["type"], "ext4", "{trial}");
+        let source = trial["file_system"]["source"].as_str().unwrap();
+        assert!(source.starts_with("/dev/loop"), "{trial}");
+        let is_cached = cell.ends_with("through the page cache");
+        // Half of the operations read, and what was read once stays.
+        let read = number("storage_read_per_op").unwrap();
+        assert!(if is_cached { read < 1024.0 } else { read > 1024.0 }, "{trial}");
+        let held = number("page_cache_bytes").unwrap();
+        assert!(if is_cached { held > 1e6 } else { held <= 256.0 * 1024.0 }, "{trial}");
+        // What goes past the page cache goes over the path, both ways, and of a disk that is here nothing.
+        let wire = number("wire_bytes_per_op");
+        match (cell.starts_with("here"), is_cached) {
+            (true, _) => assert_eq!(wire, None, "{trial}"),
+            (false, false) => assert!(wire > Some(4096.0), "{trial}"),
+            (false, true) => assert!(wire.is_some(), "{trial}"),
+        }
+        let is_fio = trial["bench"]["client"].as_str().is_some_and(|name| name.starts_with("fio-"));
+        assert_eq!(is_fio, fio && cell.starts_with("nvme"), "{trial}");
+    }
+}
+
+#[test]
+fn what_a_disk_holds_is_not_written_over_and_what_the_lab_left_there_is() {
+    let plan = system("one", "disk = \"file:a.img\"") + &drawn(&["one"], "depth = [1, 2]");
+    let Some(directory) = with_plan(&plan) else { return };
+    let image = directory.path().join("a.img");
+    let mut bytes = vec![0; 64 << 20];
+    bytes[1000] = 7;
+    fs::write(&image, &bytes).unwrap();
+    let output = run(directory.path(), &["run", "a.toml"]);
+    let why = flat(&output.stderr);
+    assert!(output.status.code() == Some(1) && why.contains("2 of 2 trials failed"), "{why}");
+    assert!(why.contains("holds data"), "{why}");
+    assert!(fs::read(&image).unwrap() == bytes, "it was written");
+    bytes[1000] = 0;
+    fs::write(&image, &bytes).unwrap();
+    let output = run(directory.path(), &["run", "a.toml", "--overwrite"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(fs::read(&image).unwrap() != bytes, "there is a file system now");
+}
+
+#[test]
+fn an_interruption_leaves_nothing_and_what_a_killed_lab_left_goes_with_the_next() {
+    let plan = system("one", "disk = \"ram:64MiB\"")
+        + &drawn(&["one"], "depth = [1, 2, 3, 4]\npattern = \"rw\"\ncache = true");
+    let Some(directory) = with_plan(&plan) else { return };
+    let mut child = begin(directory.path());
+    let (_, file) = until_worked_on(&mut child);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
+    assert!(mounts_of(pid).is_empty());
+    until_gone(pid, &file);
+
+    let mut child = begin(directory.path());
+    let (point, file) = until_worked_on(&mut child);
+    let pid = child.id();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(mounts_of(pid).len(), 1, "who is killed unmounts nothing");
+    let output = run(directory.path(), &["run", "a.toml", "--overwrite"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    until_gone(pid, &file);
+    assert!(!point.exists());
+}
+
+#[test]
+fn a_target_that_ends_in_mid_trial_fails_it_and_nobody_waits_for_what_was_written() {
+    let plan = system("nvme", &served("nvme"))
+        + "[[path]]\nname = \"lan\"\n"
+        + &drawn(&["nvme"], "depth = 4\npattern = \"randwrite\"\ncache = true");
+    let Some(directory) = with_plan(&plan) else { return };
+    let mut child = begin(directory.path());
+    let pid = child.id();
+    let (_, file) = match testbed::allowed("plateway-lab-test-") {
+        Ok(()) => until_worked_on(&mut child),
+        Err(why) => {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return testkit::skipped(why);
+        }
+    };
+    // The server of this lab, by the folder of its configuration.
+    let home = format!("plateway-lab-{pid}/");
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let servers = all.filter_map(|entry| {
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        let words = flat(&words).replace('\0', " ");
+        let is_it = words.contains(" serve --config") && words.contains(&home);
+        is_it.then(|| entry.file_name().to_str()?.parse::<i32>().ok())?
+    });
+    let servers: Vec<i32> = servers.collect();
+    let [server] = servers.as_slice() else { panic!("one server, and there are {servers:?}") };
+    kill_process(Pid::from_raw(*server).unwrap(), Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("plateway serve ended with signal: 9"), "{why}");
+    assert!(mounts_of(pid).is_empty());
+    until_gone(pid, &file);
+}
+
+#[test]
+fn what_a_file_system_needs_and_is_not_here_is_told_before_anything_is_made() {
+    let plan =
+        system("one", "disk = \"file:new?create=64MiB\"\nclient = \"fio\"") + &drawn(&["one"], "");
+    let Some(directory) = with_plan(&plan) else { return };
+    let mut command = lab(directory.path(), &["run", "a.toml"]);
+    let output: Output = command.env("PATH", directory.path()).output().unwrap();
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    for program in ["mkfs.ext4", "losetup", "mount", "umount", "fincore", "nsenter", "fio"] {
+        let words = format!("system one: file-system: `{program}` is not on PATH");
+        assert!(why.contains(&words), "{program}: {why}");
+    }
+    // Devices are as they are but for one.
+    for (device, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
+        let hide = format!(
+            "cp -a /dev/null /dev/zero /dev/urandom \"$0\" && mount --bind \"$0\" /dev && : {device}"
+        );
+        let devices = directory.path().join("devices");
+        let _ = fs::create_dir(&devices);
+        let others = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|one| *one != device);
+        let hide = hide.replace("/dev/null ", &format!("/dev/null {} ", others.unwrap()));
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &format!("rm -f \"$0\"/* && {hide} && exec \"$@\"")]);
+        command.arg(&devices).arg(env!("CARGO_BIN_EXE_plateway")).args(["lab", "check", "a.toml"]);
+        command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+        let why = flat(&command.stdin(Stdio::null()).output().unwrap().stderr);
+        let words =
+            format!("system one: file-system: expected {device}, seen none (modprobe {module}");
+        assert!(why.contains(&words), "{why}");
+    }
+    let Some(mut command) = mounted(": \"$0\"", directory.path()) else { return };
+    // Whoever is root of a namespace of its own alone is refused by the kernel, later.
+    command.current_dir(directory.path()).args(["lab", "check", "a.toml"]);
+    assert!(command.output().unwrap().status.success());
+    assert!(!directory.path().join("new").exists());
+}
