@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use block::ShardId;
 use block::limits::PAGES_PER_TRANSFER;
 use contract::{ConnectionId, DiskId, ListenerId, Poll};
-use reactor::disk::{Disk, Instrument, OpenSpec};
+use reactor::disk::{Disk, Instrument, Model, OpenSpec};
 use reactor::memory::Arena;
 use reactor::{Config, ConnectionLimits, Handle, ListenOptions, ShardStats};
 use tempfile::TempDir;
@@ -146,6 +146,28 @@ fn a_delay_is_not_cut_short() {
         bench.blocks(ShardId(1), 1, 10);
         // Writes, then reads: twice the delay.
         assert!(begin.elapsed() >= Duration::from_millis(4), "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn a_modelled_disk_never_answers_before_its_model_and_all_shards_share_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let slow = Model { service_us: 1_000, ..Model::PLAIN };
+    on_each(&two_shards(), |bench| {
+        let ram = || OpenSpec::Ram { bytes: 1 << 20 };
+        for (id, inner) in [(1, ram()), (2, file(&directory))] {
+            let instrument = Instrument::Model(slow);
+            let inner = Box::new(inner);
+            let _disk = bench.open(id, &OpenSpec::Instrumented { instrument, inner });
+            let begin = Instant::now();
+            for shard in [0, 1] {
+                bench.command(ShardId(shard), Command::Blocks(DiskId(id), 10));
+            }
+            let both = [bench.report(), bench.report()].map(|(_, report)| report);
+            assert_eq!(both, [Report::Blocks(10), Report::Blocks(10)]);
+            // Of each shard ten writes and ten reads, one at a time for both.
+            assert!(begin.elapsed() >= Duration::from_millis(40), "{:?}", begin.elapsed());
+        }
     });
 }
 

@@ -3,8 +3,8 @@
 //! A [`Disk`] is opened once ([`Disk::open`]) and shared by all shards. A shard gives it a request
 //! with [`Disk::submit`]. RAM and null disks answer at once; a file or block device answers with
 //! [`Work`]: system calls that the driver has the kernel carry out, through a ring one by one or on
-//! a thread all together. `delay:`, `burn:` and `faulty:` are instruments around any of them: they
-//! hold an answer back, cost CPU, or change it.
+//! a thread all together. `delay:`, `burn:`, `faulty:` and `model:` are instruments around any of them:
+//! they hold an answer back, cost CPU, or change it.
 //!
 //! Read [`ram`] for the exchange of pages, [`work`] for how a request becomes system calls,
 //! [`file`] for how facts are found. Units: bytes; times as `Duration`. Errors: [`OpenError`] names
@@ -17,6 +17,7 @@ mod faulty;
 pub mod file;
 mod lock;
 pub mod marks;
+mod model;
 mod null;
 pub mod probe;
 pub(crate) mod ram;
@@ -24,20 +25,24 @@ pub(crate) mod work;
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use block::{ByteCount, Completion, Extent, Failure, Operation, Outcome, PAGE_SIZE, Request};
+use block::{
+    ByteCount, Completion, Extent, Failure, Instant, Operation, Outcome, PAGE_SIZE, Request,
+};
 use contract::DiskFacts;
 
 use crate::memory::{Arena, ShardMemory};
 
 pub use error::OpenError;
 pub use file::{Access, Rights, Tail};
+pub use model::{MODEL_CHANNELS_MAX, MODEL_MB_S_MAX, MODEL_RPM_MAX, MODEL_US_MAX, Model, Spread};
 pub(crate) use work::{Call, Work};
 
 use faulty::{Fate, Faulty};
 use file::FileDisk;
+use model::{Asked, Mechanism};
 use null::NullDisk;
 pub(crate) use ram::Clearing;
 use ram::RamDisk;
@@ -92,6 +97,10 @@ pub enum Instrument {
     Burn { us: u64 },
     /// `faulty:SEED,URI`: sometimes fails, sometimes is slow; see [`Faulty`](faulty) for the rates.
     Faulty { seed: u64 },
+    /// `model:NAME,URI`: every answer comes when a disk of this model would have given it, or the
+    /// disk inside where that is later; see [`model`] for what takes how long. What is asked is
+    /// carried out at once, and the model's time runs from when it was asked.
+    Model(Model),
 }
 
 /// Of all that stands around a disk together. Nothing else has its turn while a request burns, and a
@@ -119,6 +128,31 @@ enum Fitted {
     Delay(Duration),
     Burn(Duration),
     Faulty(Faulty),
+    /// One for all shards, which meet there for some hundred nanoseconds a request at most: nothing
+    /// that lasts is done under it.
+    Model(Mutex<Mechanism>),
+}
+
+/// When an answer may be told, as instruments want it: so long after it is there, and not before a
+/// moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) after: Duration,
+    pub(crate) until: Instant,
+}
+
+impl Hold {
+    /// When an answer is due that is there now.
+    #[inline]
+    pub(crate) fn due(self, now: Instant) -> Instant {
+        (now + self.after).max(self.until)
+    }
+
+    /// With another instrument, within those that it is for: it holds back what they get.
+    fn within(self, inner: Hold) -> Hold {
+        let until = self.until.max(inner.until + self.after);
+        Hold { after: self.after + inner.after, until }
+    }
 }
 
 /// What became of a request that was submitted.
@@ -126,8 +160,8 @@ enum Fitted {
 pub(crate) enum Submitted {
     /// It is answered.
     Done(Completion),
-    /// It is answered, but the answer is to be told after this time.
-    Later { completion: Completion, after: Duration },
+    /// It is answered, but the answer is to be told later.
+    Later { completion: Completion, hold: Hold },
     /// It clears many pages: go on with [`Disk::clear_some`], turn by turn.
     Clearing(Box<Clearing>),
     /// It needs the kernel: carry the work out, then tell what [`Work::finish`] says.
@@ -171,6 +205,9 @@ impl Disk {
                             Fitted::Burn(Duration::from_micros(us.min(BURN_MAX_US)))
                         }
                         Instrument::Faulty { seed } => Fitted::Faulty(Faulty::new(seed)),
+                        Instrument::Model(model) => {
+                            Fitted::Model(Mutex::new(Mechanism::new(model)))
+                        }
                     });
                     spec = inner;
                 }
@@ -281,15 +318,21 @@ impl Disk {
         }
     }
 
-    /// Gives it a request. The request's payload comes back with the answer.
+    /// Gives it a request. The request's payload comes back with the answer. The clock, which all
+    /// shards share, is looked at for a model alone.
     #[inline]
-    pub(crate) fn submit(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
+    pub(crate) fn submit(
+        &self,
+        memory: &mut ShardMemory,
+        clock: impl Fn() -> Instant,
+        request: Request,
+    ) -> Submitted {
         // Other threads may see the request's pages from here on.
         memory.fence();
         if self.instruments.is_empty() {
             return self.submit_plain(memory, request);
         }
-        self.submit_through_instruments(memory, request)
+        self.submit_through_instruments(memory, &clock, request)
     }
 
     #[inline]
@@ -305,21 +348,30 @@ impl Disk {
     }
 
     #[cold]
-    fn submit_through_instruments(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
-        let mut after = Duration::ZERO;
+    fn submit_through_instruments(
+        &self,
+        memory: &mut ShardMemory,
+        clock: &dyn Fn() -> Instant,
+        request: Request,
+    ) -> Submitted {
+        let mut hold = Hold::default();
         let mut verdict = None;
         for instrument in &self.instruments {
             match instrument {
-                Fitted::Delay(time) => after += *time,
+                Fitted::Delay(time) => hold = hold.within(Hold { after: *time, ..Hold::default() }),
                 Fitted::Burn(time) => burn(*time),
+                Fitted::Model(mechanism) => {
+                    let until = self.ask_model(mechanism, clock, &request.operation);
+                    hold = hold.within(Hold { until, ..Hold::default() });
+                }
                 Fitted::Faulty(faulty) => {
                     let (fate, slow) = faulty.fate(&request.operation);
-                    after += slow;
+                    hold = hold.within(Hold { after: slow, ..Hold::default() });
                     match fate {
                         Fate::Asked => {}
                         Fate::Refused(outcome) => {
                             let completion = request.complete(outcome);
-                            return Submitted::Later { completion, after };
+                            return Submitted::Later { completion, hold };
                         }
                         Fate::Denied(outcome) => verdict = verdict.or(Some(outcome)),
                     }
@@ -329,21 +381,39 @@ impl Disk {
         match self.submit_plain(memory, request) {
             Submitted::Done(mut completion) | Submitted::Later { mut completion, .. } => {
                 completion.outcome = verdict.unwrap_or(completion.outcome);
-                if after.is_zero() {
+                if hold == Hold::default() {
                     Submitted::Done(completion)
                 } else {
-                    Submitted::Later { completion, after }
+                    Submitted::Later { completion, hold }
                 }
             }
             Submitted::Clearing(mut clearing) => {
-                (clearing.verdict, clearing.after) = (verdict, after);
+                (clearing.verdict, clearing.hold) = (verdict, hold);
                 Submitted::Clearing(clearing)
             }
             Submitted::Work(mut work) => {
-                work.instrument(verdict, after);
+                work.instrument(verdict, hold);
                 Submitted::Work(work)
             }
         }
+    }
+
+    /// When the model of a disk is done with what comes now. What is beyond the end no medium is
+    /// asked for.
+    fn ask_model(
+        &self,
+        mechanism: &Mutex<Mechanism>,
+        clock: &dyn Fn() -> Instant,
+        operation: &Operation,
+    ) -> Instant {
+        let size = self.facts().size;
+        let asked = match is_within(operation, size) {
+            true => Asked::by(operation),
+            false => Asked::Nothing,
+        };
+        let mut mechanism = mechanism.lock().unwrap_or_else(PoisonError::into_inner);
+        // Within the lock, so that who comes first came first.
+        mechanism.accept(clock(), asked, size)
     }
 
     /// Clears some pages of a request that this disk gave back as [`Submitted::Clearing`]; returns

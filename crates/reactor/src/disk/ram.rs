@@ -41,14 +41,13 @@ mod order;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::Duration;
 
 use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Operation, Outcome, PAGE_SIZE, PageId, Request,
     Sought, limits::PAGES_PER_TRANSFER,
 };
 
-use super::{Submitted, is_within};
+use super::{Hold, Submitted, is_within};
 use crate::memory::arena::{Arena, ArenaError, COLD, NO_PAGE, ZERO_PAGE};
 use crate::memory::lines::{LINE, prefetch, prefetch_all};
 use crate::memory::shard_memory::{ShardMemory, difference};
@@ -85,13 +84,13 @@ pub(crate) struct Clearing {
     /// Disjoint, the next one last.
     left: Vec<Extent>,
     pub(super) verdict: Option<Outcome>,
-    pub(super) after: Duration,
+    pub(super) hold: Hold,
 }
 
 impl Clearing {
-    /// The answer, and how long to hold it back.
-    pub(crate) fn finish(self) -> (Completion, Duration) {
-        (self.request.complete(self.verdict.unwrap_or(Outcome::Done)), self.after)
+    /// The answer, and how to hold it back.
+    pub(crate) fn finish(self) -> (Completion, Hold) {
+        (self.request.complete(self.verdict.unwrap_or(Outcome::Done)), self.hold)
     }
 }
 
@@ -213,7 +212,7 @@ impl RamDisk {
         request: Request,
         left: Vec<Extent>,
     ) -> Submitted {
-        let mut clearing = Clearing { request, left, verdict: None, after: Duration::ZERO };
+        let mut clearing = Clearing { request, left, verdict: None, hold: Hold::default() };
         match self.clear_some(memory, &mut clearing) {
             true => Submitted::Done(clearing.finish().0),
             false => Submitted::Clearing(Box::new(clearing)),

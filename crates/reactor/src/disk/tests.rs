@@ -46,10 +46,15 @@ fn file_spec(path: &Path, create: Option<u64>) -> OpenSpec {
     OpenSpec::File { path: path.into(), create, tail: Tail::Refuse }
 }
 
+/// A clock that stands.
+fn at_the_origin() -> Instant {
+    Instant::ZERO
+}
+
 /// Submits a request and makes its calls.
 pub(super) fn ask(disk: &Disk, memory: &mut ShardMemory, operation: Operation) -> Completion {
     let request = Request { ticket: Ticket::default(), operation };
-    match disk.submit(memory, request) {
+    match disk.submit(memory, at_the_origin, request) {
         Submitted::Done(completion) | Submitted::Later { completion, .. } => completion,
         Submitted::Clearing(mut clearing) => {
             while !disk.clear_some(memory, &mut clearing) {}
@@ -312,10 +317,12 @@ fn a_delay_holds_every_answer_back() {
     let disk =
         open(&memory, &OpenSpec::Instrumented { instrument: Instrument::Delay { us: 250 }, inner });
     let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
-    let Submitted::Later { completion, after } = disk.submit(&mut memory, request) else {
+    let Submitted::Later { completion, hold } = disk.submit(&mut memory, at_the_origin, request)
+    else {
         panic!("answered at once")
     };
-    assert_eq!((completion.outcome, after), (Outcome::Done, Duration::from_micros(250)));
+    let after = Duration::from_micros(250);
+    assert_eq!((completion.outcome, hold), (Outcome::Done, Hold { after, ..Hold::default() }));
 }
 
 #[test]
@@ -327,7 +334,7 @@ fn a_burn_keeps_its_thread_busy_for_each_request() {
     let before = thread_time();
     for _ in 0..4 {
         let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
-        let Submitted::Done(completion) = disk.submit(&mut memory, request) else {
+        let Submitted::Done(completion) = disk.submit(&mut memory, at_the_origin, request) else {
             panic!("it is answered at once")
         };
         assert_eq!(completion.outcome, Outcome::Done);
@@ -343,13 +350,116 @@ fn a_delay_around_a_file_counts_from_its_answer() {
     let disk =
         open(&memory, &OpenSpec::Instrumented { instrument: Instrument::Delay { us: 250 }, inner });
     let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
-    let Submitted::Work(mut work) = disk.submit(&mut memory, request) else {
+    let Submitted::Work(mut work) = disk.submit(&mut memory, at_the_origin, request) else {
         panic!("a file was answered without work")
     };
     work.run();
     let finished = work.finish();
     assert_eq!(finished.completion.outcome, Outcome::Done);
-    assert_eq!(finished.after, Duration::from_micros(250));
+    assert_eq!(finished.hold.after, Duration::from_micros(250));
+}
+
+/// A disk of one channel that takes a millisecond for each read and two for each write.
+fn modelled(inner: OpenSpec) -> OpenSpec {
+    let times = Model { service_us: 1_000, service_write_us: Some(2_000), ..Model::PLAIN };
+    OpenSpec::Instrumented { instrument: Instrument::Model(times), inner: Box::new(inner) }
+}
+
+/// What is submitted at this moment, in microseconds, and is not answered at once.
+fn held(disk: &Disk, memory: &mut ShardMemory, at_us: u64, operation: Operation) -> Hold {
+    let request = Request { ticket: Ticket::default(), operation };
+    match disk.submit(memory, || Instant(at_us * 1_000), request) {
+        Submitted::Later { hold, completion } => {
+            memory.release(completion.buffer);
+            hold
+        }
+        Submitted::Work(mut work) => {
+            work.run();
+            let finished = work.finish();
+            memory.release(finished.completion.buffer);
+            finished.hold
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read_at(offset: u64) -> Operation {
+    Operation::Read { extent: Extent::new(offset, 4096), buffer: Buffer::reserved(4096, 0) }
+}
+
+fn until_us(us: u64) -> Hold {
+    Hold { after: Duration::ZERO, until: Instant(us * 1_000) }
+}
+
+#[test]
+fn a_model_counts_from_when_it_was_asked_and_its_channel_is_shared() {
+    let mut memory = memory();
+    let directory = Directory::everywhere().remove(0);
+    let file = file_spec(&directory.file("a.img"), Some(1 << 20));
+    for inner in [OpenSpec::Null { bytes: 1 << 20 }, OpenSpec::Ram { bytes: 1 << 20 }, file] {
+        let disk = open(&memory, &modelled(inner));
+        assert!(disk.as_ram().is_none(), "memory would be lent at once");
+        assert_eq!(held(&disk, &mut memory, 100, read_at(0)), until_us(1_100));
+        // The next one waits for the channel.
+        assert_eq!(held(&disk, &mut memory, 200, read_at(8192)), until_us(2_100));
+        assert_eq!(held(&disk, &mut memory, 300, Operation::Flush), until_us(2_100));
+        assert_eq!(held(&disk, &mut memory, 9_000, Operation::Flush), until_us(9_000));
+    }
+}
+
+#[test]
+fn what_a_model_cannot_have_on_its_medium_it_is_not_asked_for() {
+    let mut memory = memory();
+    let disk = open(&memory, &modelled(OpenSpec::Null { bytes: 1 << 20 }));
+    assert_eq!(held(&disk, &mut memory, 7, read_at(1 << 20)), until_us(7));
+    assert_eq!(held(&disk, &mut memory, 8, read_at(0)), until_us(1_008));
+}
+
+#[test]
+fn instruments_hold_back_what_they_get_from_those_inside() {
+    let mut memory = memory();
+    let us = Duration::from_micros;
+    let late = |inner| OpenSpec::Instrumented {
+        instrument: Instrument::Delay { us: 50 },
+        inner: Box::new(inner),
+    };
+    let null = || OpenSpec::Null { bytes: 1 << 20 };
+    // A delay begins when the model is done, or the disk if it is later.
+    let disk = open(&memory, &late(modelled(null())));
+    let hold = held(&disk, &mut memory, 100, read_at(0));
+    assert_eq!(hold.due(Instant(100_000)), Instant(1_150_000));
+    assert_eq!(hold.due(Instant(1_200_000)), Instant(1_250_000));
+    // A model around a slow disk waits for the later one.
+    let disk = open(&memory, &modelled(late(null())));
+    let hold = held(&disk, &mut memory, 100, read_at(0));
+    assert_eq!(hold.due(Instant(100_000)), Instant(1_100_000));
+    assert_eq!(hold.due(Instant(1_080_000)), Instant(1_130_000));
+    // Two models: the slower one.
+    let disk = open(&memory, &modelled(late(modelled(null()))));
+    let hold = held(&disk, &mut memory, 100, read_at(0));
+    assert_eq!((hold.after, hold.due(Instant(0))), (us(50), Instant(1_150_000)));
+}
+
+#[test]
+fn pages_that_are_cleared_by_and_by_are_held_back_by_a_model_too() {
+    let mut memory = memory();
+    let disk = open(&memory, &modelled(OpenSpec::Ram { bytes: 64 << 20 }));
+    for page in 0..(64 << 20) / 4096 {
+        let mut buffer = Buffer::reserved(4096, 0);
+        memory.write(&mut buffer, 0, &[1; 4096]);
+        let extent = Extent::new(page * 4096, 4096);
+        let done = ask(&disk, &mut memory, Operation::Write { extent, buffer, durable: false });
+        memory.release(done.buffer);
+    }
+    let extent = Extent::new(0, 64 << 20);
+    let operation = Operation::WriteZeroes { extent, deallocate: false, durable: false };
+    let request = Request { ticket: Ticket::default(), operation };
+    let hour = Instant(3_600_000_000_000);
+    let Submitted::Clearing(mut clearing) = disk.submit(&mut memory, || hour, request) else {
+        panic!("so many pages are cleared in turns")
+    };
+    while !disk.clear_some(&mut memory, &mut clearing) {}
+    assert_eq!(clearing.finish().1.until, hour + Duration::from_millis(2));
 }
 
 /// Failures come, and what a read returns as done is always what was written as done, or as denied

@@ -27,13 +27,13 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use block::{Completion, Extent, Failure, Memory, Operation, Outcome, Request, Sought};
 use libc::iovec;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
+use super::Hold;
 use super::calls::{Bytes, SCRATCH, Scratch, advance, perform, write_all};
 use super::file::{FileDisk, read_exact};
 use crate::engine::VECTORS_MAX;
@@ -68,8 +68,8 @@ pub(crate) enum Call<'a> {
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) completion: Completion,
-    /// How long to hold it back (an instrument); zero for real disks.
-    pub(crate) after: Duration,
+    /// How to hold it back (an instrument); not at all for real disks.
+    pub(crate) hold: Hold,
     /// The list of vectors, for [`ShardMemory::give_vectors`].
     pub(crate) vectors: Vec<iovec>,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Work {
     /// How a write with RWF_DSYNC failed, which is made again without.
     without_sync: Option<Errno>,
     verdict: Option<Outcome>,
-    after: Duration,
+    hold: Hold,
 }
 
 // SAFETY: the iovecs point into pages that the request's buffer owns or leases (rules in
@@ -198,7 +198,7 @@ impl Work {
             sync_after: false,
             without_sync: None,
             verdict: None,
-            after: Duration::ZERO,
+            hold: Hold::default(),
         };
         if work.length() == 0 && !matches!(work.stage, Stage::Sync | Stage::Discard { .. }) {
             work.stage = Stage::Done(Outcome::Done);
@@ -208,9 +208,9 @@ impl Work {
     }
 
     /// What an instrument makes of it.
-    pub(super) fn instrument(&mut self, verdict: Option<Outcome>, after: Duration) {
+    pub(super) fn instrument(&mut self, verdict: Option<Outcome>, hold: Hold) {
         self.verdict = verdict;
-        self.after = after;
+        self.hold = hold;
     }
 
     /// Whether its calls may sleep where they are handed to a ring, so that a thread is to make
@@ -335,7 +335,7 @@ impl Work {
         let outcome = self.verdict.unwrap_or(outcome);
         Finished {
             completion: self.request.complete(outcome),
-            after: self.after,
+            hold: self.hold,
             vectors: self.iovecs,
         }
     }

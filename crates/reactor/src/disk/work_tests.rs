@@ -74,7 +74,7 @@ impl Bench {
 
     fn work(&mut self, operation: Operation) -> Work {
         let request = Request { ticket: Ticket::default(), operation };
-        match self.disk.submit(&mut self.memory, request) {
+        match self.disk.submit(&mut self.memory, || block::Instant::ZERO, request) {
             Submitted::Work(work) => *work,
             other => panic!("{other:?} instead of work"),
         }

@@ -16,7 +16,7 @@ use contract::{Ask, DiskId, Event, Machine, Poll};
 
 use super::poll::DISK;
 use super::{Alarm, Driver};
-use crate::disk::{Call, Clearing, Disk, Submitted, Work};
+use crate::disk::{Call, Clearing, Disk, Hold, Submitted, Work};
 use crate::engine::{Engine, Kind};
 use crate::stats::add;
 
@@ -176,11 +176,13 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.disks.prefetch(&asks);
         }
         let mut answered = false;
+        let origin = self.shared.origin;
+        let clock = || Instant(origin.elapsed().as_nanos() as u64);
         for (id, request) in asks.drain(..) {
             // Not a clone of the disk: its count is shared by all shards, and this is the path of
             // every request.
             let submitted = match self.disks.open(id) {
-                Some(disk) => disk.submit(&mut self.memory, request),
+                Some(disk) => disk.submit(&mut self.memory, clock, request),
                 None => Submitted::Done(request.complete(Outcome::NotDone(Failure::Removed))),
             };
             match submitted {
@@ -189,7 +191,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     let event = Event::Completed(completion);
                     self.machine.handle_event(self.now, event, &mut self.memory);
                 }
-                Submitted::Later { completion, after } => self.hold_back(id, completion, after),
+                Submitted::Later { completion, hold } => self.hold_back(id, completion, hold),
                 Submitted::Clearing(clearing) => {
                     self.disks.known_mut(id).out += 1;
                     self.disks.clearing.push_back((id, clearing));
@@ -215,10 +217,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     /// Keeps an answer for a while, as an instrument wants.
-    fn hold_back(&mut self, id: DiskId, completion: Completion, after: Duration) {
+    fn hold_back(&mut self, id: DiskId, completion: Completion, hold: Hold) {
         self.disks.known_mut(id).held_back += 1;
         let slot = self.disks.held_back.insert((id, completion));
-        self.set_alarm(after, Alarm::Completion(slot));
+        self.alarms.push(Reverse((hold.due(self.now), Alarm::Completion(slot))));
     }
 
     /// Makes a disk known.
@@ -253,13 +255,13 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Work of a disk is done, which answers so after so long. Returns what waited for that.
-    fn came_back(&mut self, id: DiskId, answer: Completion, after: Duration) -> Option<Slot> {
-        let at_once = if after.is_zero() {
+    /// Work of a disk is done, whose answer is to be held back so. Returns what waited for that.
+    fn came_back(&mut self, id: DiskId, answer: Completion, hold: Hold) -> Option<Slot> {
+        let at_once = if hold.due(self.now) <= self.now {
             Some(answer)
         } else {
             // Before the disk may go.
-            self.hold_back(id, answer, after);
+            self.hold_back(id, answer, hold);
             None
         };
         let known = self.disks.known_mut(id);
@@ -346,7 +348,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let underway = self.disks.underway.remove(slot).expect("it has just finished");
         let finished = underway.work.expect("the work is here").finish();
         self.memory.give_vectors(finished.vectors);
-        self.came_back(underway.disk, finished.completion, finished.after)
+        self.came_back(underway.disk, finished.completion, finished.hold)
     }
 
     /// Clears a turn's pages.
@@ -365,8 +367,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.disks.clearing.push_back((id, clearing));
             return;
         }
-        let (completion, after) = clearing.finish();
-        self.came_back(id, completion, after);
+        let (completion, hold) = clearing.finish();
+        self.came_back(id, completion, hold);
     }
 
     /// A held back completion is due.

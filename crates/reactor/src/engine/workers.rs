@@ -381,7 +381,8 @@ mod tests {
         let mut verify = |workers: &Arc<Workers>| {
             let operation = Operation::Verify { extent: Extent::new(0, 4096) };
             let request = Request { ticket: Ticket::default(), operation };
-            let Submitted::Work(work) = disk.submit(&mut memory, request) else {
+            let Submitted::Work(work) = disk.submit(&mut memory, || block::Instant::ZERO, request)
+            else {
                 panic!("a file is asked by work")
             };
             let (to, answers) = channel();
