@@ -621,6 +621,8 @@ WORDS = [
     "&deadline_s=1&quiesce_ms=0&host_nqn=nqn.2026-11.net.plateway:me%26you", "nvme+tcp://127.0.0.1:8009/", "4k", "1536MiB", "10 kB",
     "18446744073709551615", "[::]:4420", "localhost:0", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6",
     "nqn.2014-08.org.nvmexpress.discovery", "nqn.2026-11.net.plateway:v0", "256M", "ramm:1", "iscsi://x", "delay:1,delay:1,x",
+    "model:hdd-10k?channels=4&service=uniform&seed=7,delay:5,ram:1MiB", "model:./a%2Cb.toml?rpm=0,null:1MiB",
+    "channels = 4\nservice = \"exponential\"\nservice_us = 500\nseek_us = -1\nrpm = nan\n",
 ]
 PLAN = """name = "roads"
 difference = "10%"

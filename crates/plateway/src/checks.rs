@@ -16,7 +16,7 @@ use crate::config::quick::Flags;
 use crate::config::size::{Size, parse_fio_size, parse_size};
 use crate::config::text::config_text;
 use crate::config::thing::{Change, Step, Thing};
-use crate::config::uri::{DiskUri, UriError};
+use crate::config::uri::{DiskUri, UriError, model_of};
 use crate::config::{self, Checked};
 use crate::protocols::{check_words, parse_target};
 
@@ -35,7 +35,7 @@ pub fn configuration(input: &[u8]) {
     }
 }
 
-/// Disk URIs, sizes, addresses, NQNs and UUIDs: what parses is printed on one line and parses back
+/// Disk URIs, files of models, sizes, addresses, NQNs and UUIDs: what parses is printed on one line and parses back
 /// to the same, and is printed the same then; a mistake names a place within the text and can be
 /// shown.
 pub fn words(text: &str) {
@@ -49,6 +49,9 @@ pub fn words(text: &str) {
     }
     if let Err(error) = parse_target(text) {
         show_in(text, &error);
+    }
+    if let Err(mistakes) = model_of("m.toml", text) {
+        show(&mistakes);
     }
     if let Err(error) = round_trip::<HostPort>(text) {
         assert!(text.get(error.offset..).is_some(), "{error} at {}", error.offset);

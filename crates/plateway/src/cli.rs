@@ -51,7 +51,8 @@ const CONFIG_DEFAULT: &str = "plateway.toml";
         aoe://INTERFACE[,INTERFACE]/SHELF.SLOT[?window=N&vlan=N]\n  \
         aoe://pw:NAME/SHELF.SLOT[?window=N] (behind a pseudowire of the configuration; a command needs --config)\n  \
         volume:NAME (with --config)\n  \
-        delay:US,DISK  burn:US,DISK  faulty:SEED,DISK (around a disk of this machine)\n\
+        delay:US,DISK  burn:US,DISK  faulty:SEED,DISK (around a disk of this machine)\n  \
+        model:hdd-10k|hdd-5400|ssd|PATH[?channels=N&service_us=US&seed=N...],DISK (as slow as that kind of disk)\n\
         A file has a multiple of 512 bytes, or tail=ignore leaves its end out. create makes one where there is none, and changes none that is there.\n\
         Memory is taken as it is written, or with touch=1 all of it before anything is served.\n\n\
         Begin with:\n  \

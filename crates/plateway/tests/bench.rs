@@ -56,6 +56,17 @@ fn a_report_has_its_figures_and_its_environment() {
 }
 
 #[test]
+fn a_modelled_disk_is_measured_by_name_and_by_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("m.toml"), "channels = 2\nservice_us = 1000\n").unwrap();
+    for uri in ["model:hdd-10k,ram:16MiB", "model:./m.toml?service=exponential,null:16MiB"] {
+        let report = report(directory.path(), &[uri, "--rw", "randread", "--iodepth", "4"]);
+        assert_eq!((&report["errors"], report["iops"].as_f64() > Some(0.0)), (&0.into(), true));
+        assert!(report.to_string().contains(uri), "{report:#}");
+    }
+}
+
+#[test]
 fn a_report_that_cannot_be_written_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     for args in [&["--json"][..], &[]] {
@@ -182,6 +193,7 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
     for (args, reason) in [
         (&["file:missing"][..], "missing"),
         (&["ram:512", "--bs", "4k"][..], "at least one request of 4 KiB"),
+        (&["model:./no.toml,ram:1MiB"][..], "./no.toml: expected the file of a model"),
         (&["volume:v0", "--config", "missing.toml"][..], "missing.toml"),
         (
             &["ram:1MiB", "--cached"][..],

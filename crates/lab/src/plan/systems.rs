@@ -1,7 +1,7 @@
 //! The systems of a plan: what each is, and what is known of what holds its blocks.
 //!
 //! URIs stay opaque. Their scheme says what holds the blocks, if anything does: memory, a file, a
-//! device, or nothing; `delay:`, `burn:` and `faulty:` stand before another URI, and what a URI of another
+//! device, or nothing; `delay:`, `burn:`, `faulty:` and `model:` stand before another URI, and what a URI of another
 //! target has below must be said. Whether two systems are a fair pair is judged in `compare`.
 
 use toml::Spanned;
@@ -286,7 +286,7 @@ const ELSEWHERE: [&str; 4] = ["aoe", "iscsi", "nvme+tcp", "volume"];
 /// What a URI says of what is below it; nothing where it has no scheme of a disk.
 fn below(mut uri: &str) -> Option<Below> {
     while let Some(wrapped) =
-        ["delay:", "burn:", "faulty:"].iter().find_map(|around| uri.strip_prefix(around))
+        ["delay:", "burn:", "faulty:", "model:"].iter().find_map(|around| uri.strip_prefix(around))
     {
         uri = wrapped.split_once(',')?.1;
     }
@@ -320,6 +320,10 @@ mod tests {
         assert_eq!(below("ram:1MiB"), ram);
         assert_eq!(below("ram:1MiB?touch=1"), ram);
         assert_eq!(below("delay:5,burn:1,faulty:7,ram:1MiB"), ram);
+        assert_eq!(below("model:hdd-10k?channels=2&seed=7,delay:5,ram:1MiB"), ram);
+        assert_eq!(below("model:/srv/a%2Cb.toml,ram:1MiB"), ram);
+        // A comma ends an instrument: what follows this one is no disk.
+        assert_eq!(below("model:/srv/a,b.toml,ram:1MiB"), None);
         let backing = |uri| below(uri).expect("a URI").backing;
         assert_eq!(backing("file:/srv/a"), Some(Backing::File));
         assert_eq!(below("file:/srv/a?create=1MiB").expect("a URI").bytes, Some(1 << 20));

@@ -124,6 +124,11 @@ impl Mistakes {
         self.located.iter().map(Located::line)
     }
 
+    /// The lines of what can only be errors, without that word.
+    pub(crate) fn plain_lines(&self) -> Vec<String> {
+        self.located.iter().map(Located::plain_line).collect()
+    }
+
     /// The lines, each with how grave it is.
     pub(crate) fn graded(&self) -> impl Iterator<Item = (Severity, String)> + '_ {
         self.located.iter().map(|located| (located.severity, located.line()))
@@ -192,10 +197,18 @@ impl Located {
 
 impl Located {
     fn line(&self) -> String {
-        let word = if self.severity == Severity::Error { "error" } else { "warning" };
+        let word = if self.severity == Severity::Error { "error: " } else { "warning: " };
+        self.line_with(word)
+    }
+
+    fn plain_line(&self) -> String {
+        self.line_with("")
+    }
+
+    fn line_with(&self, word: &str) -> String {
         let place = if self.place.is_empty() { String::new() } else { format!("{}: ", self.place) };
         let help = self.help.as_ref().map_or(String::new(), |help| format!(" ({help})"));
-        format!("{place}{word}: {}{help}", self.message)
+        format!("{place}{word}{}{help}", self.message)
     }
 }
 

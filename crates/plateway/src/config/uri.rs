@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! ram:SIZE[?touch=1]    null:SIZE    file:PATH[?create=SIZE|?tail=ignore]    /dev/...    volume:NAME
-//! delay:US,URI    burn:US,URI    faulty:SEED,URI
+//! delay:US,URI    burn:US,URI    faulty:SEED,URI    model:NAME[?OPTIONS],URI
 //! nvme+tcp://...    aoe://...    (each in the room of its protocol)
 //! ```
 //!
 //! Odd characters: in a path, an NQN or the name of an interface, `%XX` is the byte XX. `%` and `?`
 //! must be written so (in an NQN also `/` and `&`, in an interface also `,`); everything else may
 //! stand as it is, blanks and commas included, since instruments end at their first
-//! comma and their inner URI takes the rest. `Display` is the canonical spelling, which parses back
+//! comma and their inner URI takes the rest (so the path of a model's file has `%2C`). `Display` is the canonical spelling, which parses back
 //! to the same value; options at their default are left out. Units: bytes, microseconds, or what
 //! the option's name ends in. Errors: what was expected, what was seen, and the column. Parsing is
 //! in `uri/parse.rs`. Not here: opening a disk.
 
+mod modelled;
 mod parse;
 
 use std::fmt;
@@ -21,11 +22,12 @@ use std::ops::{Range, RangeInclusive};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use reactor::disk::{Instrument, Tail};
+use reactor::disk::Tail;
 
 use super::size::Size;
 use crate::protocols::RemoteUri;
 
+pub(crate) use modelled::{ModelUri, model_of};
 pub(crate) use parse::Parser;
 
 /// VLANs that frames may be in: 0 and 4095 are none (802.1Q).
@@ -113,7 +115,7 @@ pub(crate) enum DiskUri {
     },
     /// A disk whose completions come later, whose requests cost CPU, or that fails by a seed.
     Instrumented {
-        instrument: Instrument,
+        instrument: Around,
         /// The disk that does the work.
         inner: Box<DiskUri>,
     },
@@ -124,6 +126,22 @@ pub(crate) enum DiskUri {
         /// The `name` of a `[[volume]]`.
         name: String,
     },
+}
+
+/// An instrument around a disk, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Around {
+    Delay {
+        us: u64,
+    },
+    Burn {
+        us: u64,
+    },
+    Faulty {
+        seed: u64,
+    },
+    /// Boxed: it is large, and few disks have one.
+    Model(Box<ModelUri>),
 }
 
 /// A text that is no disk URI; `Display` says where and what was expected.
@@ -165,7 +183,7 @@ impl DiskUri {
     fn burn_us(&self) -> u64 {
         match self {
             DiskUri::Instrumented { instrument, inner } => {
-                let own = if let Instrument::Burn { us } = instrument { *us } else { 0 };
+                let own = if let Around::Burn { us } = instrument { *us } else { 0 };
                 own.saturating_add(inner.burn_us())
             }
             _ => 0,
@@ -192,7 +210,8 @@ impl DiskUri {
                 DiskUri::File { path: path.clone(), create_bytes: None, tail: *tail }
             }
             DiskUri::Instrumented { instrument, inner } => {
-                DiskUri::Instrumented { instrument: *instrument, inner: Box::new(inner.as_it_is()) }
+                let (instrument, inner) = (instrument.clone(), Box::new(inner.as_it_is()));
+                DiskUri::Instrumented { instrument, inner }
             }
             other => other.clone(),
         }
@@ -280,9 +299,10 @@ impl fmt::Display for DiskUri {
             }
             DiskUri::BlockDevice { path } => write_path(f, path),
             DiskUri::Instrumented { instrument, inner } => match instrument {
-                Instrument::Delay { us } => write!(f, "delay:{us},{inner}"),
-                Instrument::Burn { us } => write!(f, "burn:{us},{inner}"),
-                Instrument::Faulty { seed } => write!(f, "faulty:{seed},{inner}"),
+                Around::Delay { us } => write!(f, "delay:{us},{inner}"),
+                Around::Burn { us } => write!(f, "burn:{us},{inner}"),
+                Around::Faulty { seed } => write!(f, "faulty:{seed},{inner}"),
+                Around::Model(model) => write!(f, "model:{model},{inner}"),
             },
             DiskUri::Remote(uri) => uri.fmt(f),
             DiskUri::Volume { name } => write!(f, "volume:{name}"),

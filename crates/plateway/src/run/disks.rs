@@ -112,9 +112,9 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
         }
         return Ok(sight);
     }
-    // A remote disk in an instrument is refused.
-    open::spec_of(config)?;
+    // A remote disk in an instrument is refused, and a model that cannot be read.
     let uri = sight.uri.clone();
+    open::spec_as(&config.name, &uri)?;
     match uri.innermost() {
         DiskUri::Ram { bytes, touch: true } => {
             sight.see_memory(*bytes, "memory, taken at the start, zeros at first");

@@ -19,7 +19,7 @@ use super::shape::Part;
 use super::state::StateDirectory;
 use crate::config::disk::DiskConfig;
 use crate::config::model::HiArgs;
-use crate::config::uri::DiskUri;
+use crate::config::uri::{Around, DiskUri};
 use crate::config::volume::VolumeConfig;
 
 /// What is there already, beside the thing that is looked at.
@@ -109,7 +109,7 @@ pub(super) fn judged(
 }
 
 impl Served {
-    /// A disk as the server names it: its path joined to the server's working directory.
+    /// A disk as the server names it: its paths joined to the server's working directory.
     pub(super) fn located(&self, uri: &DiskUri) -> DiskUri {
         match uri {
             DiskUri::File { path, create_bytes, tail } => {
@@ -117,7 +117,12 @@ impl Served {
                 DiskUri::File { path: self.directory.join(path), create_bytes, tail }
             }
             DiskUri::Instrumented { instrument, inner } => DiskUri::Instrumented {
-                instrument: *instrument,
+                instrument: match instrument {
+                    Around::Model(model) => {
+                        Around::Model(Box::new(model.joined_to(&self.directory)))
+                    }
+                    other => other.clone(),
+                },
                 inner: Box::new(self.located(inner)),
             },
             other => other.clone(),

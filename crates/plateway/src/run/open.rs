@@ -8,20 +8,30 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
-use reactor::disk::{OpenError, OpenSpec};
+use reactor::disk::{Instrument, OpenError, OpenSpec};
 
 use super::error::RunError;
 use super::stop;
 use crate::config::address::HostPort;
 use crate::config::disk::DiskConfig;
-use crate::config::uri::DiskUri;
+use crate::config::uri::{Around, DiskUri};
 
 /// What to open for a disk of this machine.
 pub(crate) fn spec_of(disk: &DiskConfig) -> Result<OpenSpec, RunError> {
-    spec(&disk.uri).ok_or_else(|| {
-        let (name, inner) = (&disk.name, disk.uri.innermost());
+    spec_as(&disk.name, &disk.uri)
+}
+
+/// The same for a disk whose URI is known by another path.
+pub(super) fn spec_as(name: &str, uri: &DiskUri) -> Result<OpenSpec, RunError> {
+    let spec = spec(uri).map_err(|refusal| {
+        RunError::new(format!("disk {name}: {refusal}")).transient().help(
+            "the words of a model's file are the options of model: (docs/configuration.md, Models)",
+        )
+    })?;
+    spec.ok_or_else(|| {
+        let inner = uri.innermost();
         RunError::new(format!(
-            "disk {name}: expected ram:, null:, file: or a block device inside delay:, burn: and faulty:, seen {inner}"
+            "disk {name}: expected ram:, null:, file: or a block device inside delay:, burn:, faulty: and model:, seen {inner}"
         ))
         .help("they stand around what this process opens itself, and other targets are reached by connections or frames: use it without them")
     })
@@ -58,21 +68,28 @@ pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
     }
 }
 
-/// What the reactor opens, if the URI leads to a disk of this machine.
-fn spec(uri: &DiskUri) -> Option<OpenSpec> {
-    let inner = |inner: &DiskUri| spec(inner).map(Box::new);
-    Some(match uri {
+/// What the reactor opens, if the URI leads to a disk of this machine; an error is what is wrong with
+/// a model.
+fn spec(uri: &DiskUri) -> Result<Option<OpenSpec>, String> {
+    Ok(Some(match uri {
         DiskUri::Ram { bytes, .. } => OpenSpec::Ram { bytes: *bytes },
         DiskUri::Null { bytes } => OpenSpec::Null { bytes: *bytes },
         DiskUri::File { path, create_bytes, tail } => {
             OpenSpec::File { path: path.clone(), create: *create_bytes, tail: *tail }
         }
         DiskUri::BlockDevice { path } => OpenSpec::BlockDevice { path: path.clone() },
-        DiskUri::Instrumented { instrument, inner: disk } => {
-            OpenSpec::Instrumented { instrument: *instrument, inner: inner(disk)? }
+        DiskUri::Instrumented { instrument, inner } => {
+            let instrument = match instrument {
+                Around::Delay { us } => Instrument::Delay { us: *us },
+                Around::Burn { us } => Instrument::Burn { us: *us },
+                Around::Faulty { seed } => Instrument::Faulty { seed: *seed },
+                Around::Model(model) => Instrument::Model(model.model()?),
+            };
+            let Some(inner) = spec(inner)?.map(Box::new) else { return Ok(None) };
+            OpenSpec::Instrumented { instrument, inner }
         }
-        DiskUri::Remote(_) | DiskUri::Volume { .. } => return None,
-    })
+        DiskUri::Remote(_) | DiskUri::Volume { .. } => return Ok(None),
+    }))
 }
 
 /// The addresses of a host that is being looked up.
@@ -152,7 +169,7 @@ fn ask_system(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
 
 #[cfg(test)]
 mod tests {
-    use reactor::disk::Instrument;
+    use reactor::disk::Model;
 
     use super::*;
 
@@ -178,6 +195,27 @@ mod tests {
     }
 
     #[test]
+    fn a_model_is_read_when_its_disk_is_and_a_wrong_one_is_told_by_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m.toml");
+        let uri = format!("burn:1,model:{}?seed=3,ram:1MiB", path.display());
+        let error = spec(&uri).unwrap_err();
+        let words =
+            format!("disk d0: {}: expected the file of a model, seen No such", path.display());
+        assert!(error.is_transient() && error.line().starts_with(&words), "{error}");
+        std::fs::write(&path, "channels = 0\n").unwrap();
+        let error = spec(&uri).unwrap_err();
+        let words = format!("disk d0: {}:1: channels: expected 1 to 256, seen 0", path.display());
+        assert!(error.line().starts_with(&words), "{error}");
+        assert!(error.line().contains("docs/configuration.md, Models"), "{error}");
+        std::fs::write(&path, "channels = 3\n").unwrap();
+        let Ok(OpenSpec::Instrumented { inner, .. }) = spec(&uri) else { panic!() };
+        let expected = Model { channels: 3, seed: 3, ..Model::PLAIN };
+        let OpenSpec::Instrumented { instrument, .. } = *inner else { panic!() };
+        assert_eq!(instrument, Instrument::Model(expected));
+    }
+
+    #[test]
     fn a_name_is_looked_for_elsewhere_and_not_for_ever() {
         let local: HostPort = "localhost:4420".parse().unwrap();
         assert!(resolve(&local).unwrap().iter().all(|address| address.ip().is_loopback()));
@@ -196,7 +234,7 @@ mod tests {
     #[test]
     fn an_instrument_around_a_remote_disk_is_refused_by_name() {
         let error = spec("delay:5,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1").unwrap_err();
-        let words = "disk d0: expected ram:, null:, file: or a block device inside delay:, burn: and faulty:, seen nvme+tcp://127.0.0.1:4420/";
+        let words = "disk d0: expected ram:, null:, file: or a block device inside delay:, burn:, faulty: and model:, seen nvme+tcp://127.0.0.1:4420/";
         assert!(error.line().starts_with(words), "{error}");
     }
 }

@@ -66,6 +66,8 @@ impl Running {
     pub(super) fn open_anew(&mut self, name: &str, limit: Duration) -> Result<(), RunError> {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         let (id, config) = (disk.id, disk.config.clone());
+        // Before the disk goes: a model that cannot be read by now is no reason for that.
+        let spec = open::spec_of(&config)?;
         // The lock on what it lies on goes with the last owner. What is not back in time still is
         // the end of it: the shards forget the disk then.
         disk.local = None;
@@ -77,7 +79,6 @@ impl Running {
             ))
             .help(format!("once the device has given it back: plateway disks reopen {name}")));
         }
-        let spec = open::spec_of(&config)?;
         // What is gone is not made, and what is not the known one is not taken: it would be another
         // disk under the same name.
         let as_it_is = DiskConfig { uri: config.uri.as_it_is(), ..config };

@@ -271,6 +271,26 @@ fn a_request_that_does_not_come_back_is_told_by_whoever_waits_for_it() {
 }
 
 #[test]
+fn a_model_that_cannot_be_read_any_more_closes_no_disk_that_is_opened_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("m.toml");
+    std::fs::write(&path, "channels = 2\n").unwrap();
+    let uri = format!(
+        "model:{},file:{}?create=1MiB",
+        path.display(),
+        directory.path().join("a").display()
+    );
+    let (mut running, _) = running(directory.path(), &disk("d0", &uri));
+    std::fs::write(&path, "channels = 0\n").unwrap();
+    let error = running.open_anew("d0", HANG).unwrap_err();
+    assert!(error.line().contains("m.toml:1: channels: expected 1 to 256, seen 0"), "{error}");
+    assert!(running.disks["d0"].local.is_some());
+    std::fs::write(&path, "channels = 3\n").unwrap();
+    running.open_anew("d0", HANG).unwrap();
+    assert!(running.disks["d0"].local.is_some());
+}
+
+#[test]
 fn hosts_are_hinted_at_the_address_that_is_advertised_and_else_at_the_one_that_is_listened_at() {
     let directory = tempfile::tempdir().unwrap();
     let exports = disk("d0", "ram:1MiB")

@@ -42,7 +42,8 @@ fn names_in(directory: &Path) -> Vec<String> {
 fn without_a_server_everything_is_new_and_nothing_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let disks = [("a", "file:a.img?create=8MiB"), ("b", "delay:5,ram:8MiB"), ("c", "null:1GiB")];
+    let disks =
+        [("a", "file:a.img?create=8MiB"), ("b", "delay:5,model:ssd,ram:8MiB"), ("c", "null:1GiB")];
     let volumes = [("v0", "disks = [\"a\"]"), ("v1", "disks = [\"b\"]"), ("v2", "disks = [\"c\"]")];
     let (code, out, err) = check_of(here, &disks, &volumes);
     assert_eq!(code, 0, "{err}");
@@ -70,6 +71,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
     let here = directory.path();
     fs::create_dir(here.join("folder")).unwrap();
     fs::write(here.join("large.img"), vec![0; 1 << 20]).unwrap();
+    fs::write(here.join("wrong.toml"), "channels = 0\n").unwrap();
     let disks = [
         ("d0", "file:no.img"),
         ("d1", "file:none/a.img?create=8MiB"),
@@ -77,12 +79,13 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         ("d3", "/dev/no-such-disk"),
         ("d4", "file:large.img?create=512KiB"),
         ("d5", "delay:1,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1"),
+        ("d6", "model:./wrong.toml,ram:8MiB"),
     ];
     let (code, out, err) = check_of(here, &disks, &[("v0", "disks = [\"d0\"]")]);
     assert_eq!(code, 1);
     assert!(out.contains("waits for disk d0, which is refused"), "{out}");
     for part in [
-        "6 mistakes",
+        "7 mistakes",
         ":8:7]",
         "no.img: cannot open it",
         "a file is made with file:PATH?create=SIZE",
@@ -90,7 +93,8 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         "expected a regular file, found a directory",
         "`lsblk -p` lists the block devices",
         "512 KiB were asked for by create, but the file is there and has 1 MiB",
-        "expected ram:, null:, file: or a block device inside delay:, burn: and faulty:",
+        "expected ram:, null:, file: or a block device inside delay:, burn:, faulty: and model:",
+        "./wrong.toml:1: channels: expected 1 to 256, seen 0",
     ] {
         assert!(err.contains(part), "{part}: {err}");
     }

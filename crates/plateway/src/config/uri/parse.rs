@@ -10,14 +10,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use reactor::disk::{BURN_MAX_US, Instrument, Tail};
+use reactor::disk::{BURN_MAX_US, Tail};
 
 use super::super::mistake::nearest;
 use super::super::size::parse_size;
-use super::{DiskUri, UriError, check_name};
+use super::modelled::{Base, ModelUri};
+use super::{Around, DiskUri, UriError, check_name};
 use crate::protocols::RemoteUri;
 
-/// How many instruments (`delay:`, `burn:`, `faulty:`) may stand around a disk.
+/// How many instruments (`delay:`, `burn:`, `faulty:`, `model:`) may stand around a disk.
 pub(super) const NESTING_MAX: usize = 8;
 
 /// Sizes of disks are multiples of this many bytes, the smallest block.
@@ -25,7 +26,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// The schemes that are built in, as messages list them.
 fn schemes() -> Vec<&'static str> {
-    let local: &[&str] = &["ram:", "null:", "file:", "delay:", "burn:", "faulty:"];
+    let local: &[&str] = &["ram:", "null:", "file:", "delay:", "burn:", "faulty:", "model:"];
     [local, &RemoteUri::SCHEMES, &["volume:"]].concat()
 }
 
@@ -81,7 +82,7 @@ impl Parser<'_> {
             "volume" => self.volume(body),
             "delay" => {
                 let (us, inner) = self.instrument(body, "microseconds", nesting)?;
-                Ok(DiskUri::Instrumented { instrument: Instrument::Delay { us }, inner })
+                Ok(DiskUri::Instrumented { instrument: Around::Delay { us }, inner })
             }
             "burn" => {
                 let at = body.clone();
@@ -93,12 +94,13 @@ impl Parser<'_> {
                     let number = self.uri[at.clone()].find(',').unwrap_or(0);
                     return Err(self.expected(at.start..at.start + number, &most));
                 }
-                Ok(DiskUri::Instrumented { instrument: Instrument::Burn { us }, inner })
+                Ok(DiskUri::Instrumented { instrument: Around::Burn { us }, inner })
             }
             "faulty" => {
                 let (seed, inner) = self.instrument(body, "a seed", nesting)?;
-                Ok(DiskUri::Instrumented { instrument: Instrument::Faulty { seed }, inner })
+                Ok(DiskUri::Instrumented { instrument: Around::Faulty { seed }, inner })
             }
+            "model" => self.modelled(body, nesting),
             scheme => match RemoteUri::parse(self, scheme, body) {
                 Some(uri) => uri.map(DiskUri::Remote),
                 None => Err(self.unknown_scheme(from..from + scheme_end, scheme)),
@@ -199,12 +201,7 @@ impl Parser<'_> {
         what: &str,
         nesting: usize,
     ) -> Result<(u64, Box<DiskUri>), UriError> {
-        if nesting == NESTING_MAX {
-            return Err(self.fail(at, format!("more than {NESTING_MAX} instruments around a disk")));
-        }
-        let text = &self.uri[at.clone()];
-        let comma = text.find(',').unwrap_or(text.len());
-        let number_at = at.start..at.start + comma;
+        let number_at = self.up_to_comma(&at, nesting)?;
         let number = &self.uri[number_at.clone()];
         let parsed = match number.strip_prefix("0x") {
             Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
@@ -218,10 +215,48 @@ impl Parser<'_> {
                 self.expected(number_at, &format!("{what} as a whole number, a comma and a disk"))
             );
         };
-        if comma == text.len() {
+        Ok((value, self.inside(&at, number_at.end, nesting)?))
+    }
+
+    /// `NAME[?OPTIONS],URI`.
+    fn modelled(&self, at: Range<usize>, nesting: usize) -> Result<DiskUri, UriError> {
+        let model_at = self.up_to_comma(&at, nesting)?;
+        let model = ModelUri::parse(self, model_at.clone())?;
+        let inner = self.inside(&at, model_at.end, nesting).map_err(|mut error| {
+            // Where no disk begins behind the comma, and another comma comes, it was one of the path.
+            let rest = &self.uri[model_at.end..at.end];
+            if matches!(model.base, Base::File(_))
+                && error.at.start == model_at.end + 1
+                && rest.matches(',').count() > 1
+            {
+                error.help = Some("write a comma in the path of a model's file as %2C".to_owned());
+            }
+            error
+        })?;
+        Ok(DiskUri::Instrumented { instrument: Around::Model(Box::new(model)), inner })
+    }
+
+    /// What an instrument says of itself.
+    fn up_to_comma(&self, at: &Range<usize>, nesting: usize) -> Result<Range<usize>, UriError> {
+        if nesting == NESTING_MAX {
+            let message = format!("more than {NESTING_MAX} instruments around a disk");
+            return Err(self.fail(at.clone(), message));
+        }
+        let text = &self.uri[at.clone()];
+        Ok(at.start..at.start + text.find(',').unwrap_or(text.len()))
+    }
+
+    /// The disk behind the comma of an instrument.
+    fn inside(
+        &self,
+        at: &Range<usize>,
+        comma: usize,
+        nesting: usize,
+    ) -> Result<Box<DiskUri>, UriError> {
+        if comma == at.end {
             return Err(self.expected(at.end..at.end, "a comma and the disk inside"));
         }
-        Ok((value, Box::new(self.disk(at.start + comma + 1, nesting + 1)?)))
+        Ok(Box::new(self.disk(comma + 1, nesting + 1)?))
     }
 
     pub(crate) fn number(
@@ -300,7 +335,7 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    fn path(&self, at: Range<usize>) -> Result<PathBuf, UriError> {
+    pub(super) fn path(&self, at: Range<usize>) -> Result<PathBuf, UriError> {
         let bytes = self.decode(at.clone())?;
         if bytes.contains(&0) {
             return Err(self.fail(at, "a path holds no zero byte"));

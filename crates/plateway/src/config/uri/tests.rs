@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use reactor::disk::BURN_MAX_US;
 use wire::aoe::Address;
 
+use super::modelled::Base;
 use super::parse::NESTING_MAX;
 use super::*;
 use crate::config::address::HostPort;
@@ -43,11 +44,12 @@ fn each_form_is_understood() {
     let cut = DiskUri::File { path, create_bytes: None, tail: Tail::Ignore };
     assert_eq!(parse("file:/srv/a.img?tail=ignore"), cut);
     let inner = Box::new(DiskUri::Ram { bytes: 512, touch: false });
+    let model = ModelUri { base: Base::Named("ssd"), options: Default::default() };
     let around = |instrument, inner| DiskUri::Instrumented { instrument, inner: Box::new(inner) };
-    let faulty = around(Instrument::Faulty { seed: 255 }, *inner);
-    let burns = around(Instrument::Burn { us: 20 }, faulty);
-    let late = around(Instrument::Delay { us: 500 }, burns);
-    assert_eq!(parse("delay:500,burn:20,faulty:0xff,ram:512"), late);
+    let faulty = around(Around::Faulty { seed: 255 }, *inner);
+    let burns = around(Around::Burn { us: 20 }, around(Around::Model(Box::new(model)), faulty));
+    let late = around(Around::Delay { us: 500 }, burns);
+    assert_eq!(parse("delay:500,burn:20,model:ssd,faulty:0xff,ram:512"), late);
 }
 
 #[test]
@@ -169,6 +171,8 @@ fn canonical_spellings() {
         ("ram:1024MiB?touch=1", "ram:1GiB?touch=1"),
         ("file:///srv/a.img?create=1048576", "file:/srv/a.img?create=1MiB"),
         ("faulty:0x10,null:512B", "faulty:16,null:512"),
+        ("model:hdd-10k?seed=07&channels=2,null:512B", "model:hdd-10k?channels=2&seed=7,null:512"),
+        ("model:./a%2c%3f%2f.toml,null:512", "model:./a%2C%3F/.toml,null:512"),
         (
             "nvme+tcp://h/nqn.2026-11.net.plateway:v0/1?hdgst=1&queues=1&depth=32",
             "nvme+tcp://h:4420/nqn.2026-11.net.plateway:v0/1?depth=32",
@@ -215,7 +219,7 @@ impl Draw {
     }
 
     fn disk(&mut self, nesting: usize) -> DiskUri {
-        match self.below(if nesting < NESTING_MAX { 11 } else { 8 }) {
+        match self.below(if nesting < NESTING_MAX { 12 } else { 8 }) {
             0 => DiskUri::Ram { bytes: self.sectors(), touch: self.below(2) == 1 },
             1 => DiskUri::Null { bytes: self.sectors() },
             2 => {
@@ -234,14 +238,32 @@ impl Draw {
             7 => DiskUri::Remote(RemoteUri::Iscsi(self.unit())),
             around => DiskUri::Instrumented {
                 instrument: match around {
-                    8 => Instrument::Delay { us: self.below(u64::MAX) },
+                    8 => Around::Delay { us: self.below(u64::MAX) },
                     // All that are nested may burn so much together.
-                    9 => Instrument::Burn { us: self.below(BURN_MAX_US / NESTING_MAX as u64 + 1) },
-                    _ => Instrument::Faulty { seed: self.below(u64::MAX) },
+                    9 => Around::Burn { us: self.below(BURN_MAX_US / NESTING_MAX as u64 + 1) },
+                    10 => Around::Faulty { seed: self.below(u64::MAX) },
+                    _ => Around::Model(self.model()),
                 },
                 inner: Box::new(self.disk(nesting + 1)),
             },
         }
+    }
+
+    fn model(&mut self) -> Box<ModelUri> {
+        const OPTIONS: [&str; 4] = ["", "?service=uniform", "?channels=9&seed=5", "?seek_us=12001"];
+        let base = match self.below(2) {
+            0 => ["hdd-10k", "hdd-5400", "ssd"][self.below(3) as usize].to_owned(),
+            _ => "./x".to_owned(),
+        };
+        let text = format!("model:{base}{},null:512", OPTIONS[self.below(4) as usize]);
+        let DiskUri::Instrumented { instrument: Around::Model(mut model), .. } = parse(&text)
+        else {
+            panic!("{text}")
+        };
+        if let Base::File(path) = &mut model.base {
+            *path = self.path(true);
+        }
+        model
     }
 
     fn aoe(&mut self) -> TargetUri {
@@ -323,7 +345,7 @@ fn every_value_prints_and_parses_back() {
 
 #[test]
 fn no_text_panics_the_parser() {
-    let pieces = "aoe:// eth1 pw: /7.0 vlan=5 ram: file: // / ? & create= % 2F , delay: 1 nvme+tcp: [ ] : \
+    let pieces = "aoe:// eth1 pw: /7.0 vlan=5 ram: file: // / ? & create= % 2F , delay: 1 model: ssd .toml ?seed= nvme+tcp: [ ] : \
                   nqn.2026-11.a: ö faulty: GiB iscsi:// me@ h /iqn.2026-11.a:b /0 secret_file=";
     let pieces: Vec<&str> = pieces.split_whitespace().collect();
     let mut draw = Draw(2);
