@@ -105,6 +105,29 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
 }
 
 #[test]
+fn a_file_of_a_model_is_found_from_where_the_server_is_and_read_when_its_disk_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let file = here.join("m.toml");
+    let uri = |seed| format!("delay:1,model:./m.toml?seed={seed},file:a.img?create=8MiB");
+    let of = |seed| configuration(&[("d0", &uri(seed))], &[("v0", "disks = [\"d0\"]")]);
+    fs::write(&file, "service_us = 10\n").unwrap();
+    let server = Server::configured(here, &of(1));
+    // Whoever asks is elsewhere.
+    assert!(server.check(&of(1)).contains("served now"));
+    assert!(server.ask(&["disks", "list"]).contains(&uri(1)), "as it was written");
+    fs::write(&file, "service_us = -1\n").unwrap();
+    let told = "m.toml:1: service_us: expected 0 to 60000000, seen -1";
+    let said = server.refuse_apply(&of(2));
+    assert!(said.contains(told), "{said}");
+    assert!(server.ask(&["disks", "list"]).contains(&uri(1)), "it is served as before");
+    fs::write(&file, "service_us = 20\n").unwrap();
+    server.apply_anyway(&of(2));
+    assert!(server.ask(&["disks", "list"]).contains(&uri(2)));
+    server.stop();
+}
+
+#[test]
 fn one_file_by_two_names_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
