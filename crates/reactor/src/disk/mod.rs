@@ -148,7 +148,7 @@ impl Hold {
         (now + self.after).max(self.until)
     }
 
-    /// With another instrument, within those that it is for: it holds back what they get.
+    /// The hold of these instruments with another one inside them, whose answers they hold back.
     fn within(self, inner: Hold) -> Hold {
         let until = self.until.max(inner.until + self.after);
         Hold { after: self.after + inner.after, until }
