@@ -602,3 +602,104 @@ fn a_keeper_outlives_what_ends_its_group() {
     device.child.wait().unwrap();
     device.wait_until_gone();
 }
+
+/// Who watches over a device.
+fn keeper(device: &Device) -> Option<Pid> {
+    let own = device.child.id().to_string();
+    let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
+    let mut children =
+        children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+    let is_it = |pid: &Pid| {
+        let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == b"--keeper")
+    };
+    children.find(is_it)
+}
+
+#[test]
+fn a_keeper_that_is_killed_is_replaced_and_the_new_one_clears_what_is_left() {
+    if !can_attach() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut device = Device::of(directory.path(), &["ram:16MiB"]);
+    let first = keeper(&device).expect("one watches");
+    kill_process(first, Signal::KILL).unwrap();
+    let file = device.open(0);
+    file.write_all_at(&[7; 4096], 0).unwrap();
+    file.sync_all().expect("the device goes on");
+    drop(file);
+    wait("another one watches", || keeper(&device).is_some_and(|other| other != first));
+    let log = || fs::read_to_string(directory.path().join("attach.log")).unwrap();
+    wait("that is told", || {
+        log().contains("ram:16MiB: who watched over it has ended: another one does")
+    });
+    kill_process(device.pid(), Signal::KILL).unwrap();
+    device.child.wait().unwrap();
+    device.wait_until_gone();
+}
+
+#[test]
+fn a_full_run_is_told_and_nothing_stays_there() {
+    if !can_attach() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir_all("/run/plateway-attached").unwrap();
+    // What lies there is one folder, with a lock, a point to mount at and a record, and a new record beside
+    // the old one: each in turn finds no room. The last one finds enough.
+    let mut codes = Vec::new();
+    for inodes in 2..=8 {
+        let mut command = Command::new("unshare");
+        let script = format!(
+            "mount -t tmpfs -o nr_inodes={inodes} none /run/plateway-attached && \"$@\"; code=$?; \
+             ls -A /run/plateway-attached; exit $code"
+        );
+        command.args(["--mount", "sh", "-c", &script, "sh"]);
+        command.arg(plateway().get_program()).args(["attach", "ram:16MiB"]);
+        // Of those that attach it nobody is told, so that they end, too.
+        command.current_dir(directory.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command.env("STATE_DIRECTORY", directory.path().join("state"));
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("unshare");
+        let mut said = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut said).unwrap();
+        if said.starts_with("/dev/loop") {
+            let device = said.split(' ').next().unwrap();
+            let own = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
+            let own = own.unwrap().split_whitespace().next().unwrap().parse().unwrap();
+            kill_process(Pid::from_raw(own).unwrap(), Signal::TERM).unwrap();
+            wait("it goes", || {
+                let backing = format!("/sys/block/{}/loop/backing_file", &device[5..]);
+                fs::read_to_string(backing).is_err()
+            });
+            said.clear();
+        }
+        lines.read_to_string(&mut said).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        assert_eq!(said, "", "{inodes}: something stays there: {why}");
+        codes.push(output.status.code().unwrap());
+        assert!(
+            output.status.success() || why.contains("No space left on device"),
+            "{inodes}: {why}"
+        );
+    }
+    assert!(codes.is_sorted_by(|one, next| one >= next), "{codes:?}");
+    assert_eq!((codes.first(), codes.last()), (Some(&1), Some(&0)), "{codes:?}");
+}
+
+#[test]
+fn a_disk_that_is_attached_is_not_attached_again() {
+    if !can_attach() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let device = Device::of(directory.path(), &["file:a?create=16MiB"]);
+    let output = attach(directory.path(), &["file:a"]).output().unwrap();
+    let why = flat(&output.stderr);
+    assert!(output.status.code() == Some(1) && why.contains("in use"), "{why}");
+    device.detach();
+    Device::of(directory.path(), &["file:a"]).detach();
+}

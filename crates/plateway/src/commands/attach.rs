@@ -215,15 +215,17 @@ impl Attachment {
             _ => Duration::ZERO,
         };
         let (place, held) = Place::make()?;
-        place.put(&record)?;
-        let keeper = Keeper::start(&place)?;
-        let mounted = kernel.mount(&place.point(), &record.disk).map_err(|error| {
-            place.leave();
-            miette::miette!(
-                help = "FUSE is the kernel's: modprobe fuse; a container needs /dev/fuse",
-                "{disk}: cannot be shown to the kernel by FUSE: {error}"
-            )
-        })?;
+        let shown = place.put(&record).and_then(|()| {
+            let keeper = Keeper::start(&place)?;
+            let mounted = kernel.mount(&place.point(), &record.disk).map_err(|error| {
+                miette::miette!(
+                    help = "FUSE is the kernel's: modprobe fuse; a container needs /dev/fuse",
+                    "{disk}: cannot be shown to the kernel by FUSE: {error}"
+                )
+            })?;
+            Ok((keeper, mounted))
+        });
+        let (keeper, mounted) = shown.inspect_err(|_| place.leave())?;
         Ok(Attachment {
             place,
             held,
@@ -242,7 +244,7 @@ impl Attachment {
 
     /// Does what is to be done; called several times a second.
     fn turn(&mut self, asked: &Asked, progress: &Progress) -> ControlFlow<()> {
-        self.keeper.is_well();
+        self.keeper.is_well(&self.place);
         if self.is_silent() {
             let seconds = self.give_up.as_secs();
             let disk = &self.record.disk;

@@ -55,15 +55,25 @@ impl Keeper {
         Ok(self)
     }
 
-    /// All is well; to be said often.
-    pub(super) fn is_well(&mut self) {
-        if self.told.elapsed() >= OFTEN
-            && let Some(pipe) = &mut self.pipe
-        {
-            self.told = Instant::now();
-            // One that is gone is not needed to go on.
-            let _ = pipe.write_all(b".");
+    /// All is well; to be said often. Where nobody is there any more who hears it, another one watches from
+    /// then on, or is started the next time.
+    pub(super) fn is_well(&mut self, place: &Place) {
+        if self.told.elapsed() < OFTEN {
+            return;
         }
+        self.told = Instant::now();
+        if self.pipe.as_mut().is_some_and(|pipe| pipe.write_all(b".").is_ok()) {
+            return;
+        }
+        let disk = place.record().map(|record| record.disk).unwrap_or_default();
+        let words = match Keeper::start(place) {
+            Ok(other) => {
+                std::mem::replace(self, other).end();
+                "another one does from now on".to_owned()
+            }
+            Err(why) => format!("{why}; it is tried again"),
+        };
+        Event::warn(format!("{disk}: who watched over it has ended: {words}")).tell();
     }
 
     /// There is nothing to watch over any more; waits until it has ended.

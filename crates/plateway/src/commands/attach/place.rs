@@ -78,11 +78,21 @@ impl Place {
             }
             made => made.map_err(tell)?,
         }
-        fs::create_dir(place.point()).map_err(tell)?;
-        let lock = File::create(place.folder.join("lock")).map_err(tell)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| tell(error.into()))?;
-        Ok((place, Held(lock)))
+        match place.fill() {
+            Ok(lock) => Ok((place, Held(lock))),
+            Err(error) => {
+                place.leave();
+                Err(tell(error))
+            }
+        }
+    }
+
+    /// Makes what is in it; the lock, which is held.
+    fn fill(&self) -> io::Result<File> {
+        fs::create_dir(self.point())?;
+        let lock = File::create(self.folder.join("lock"))?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(lock)
     }
 
     /// That of a process.
