@@ -36,6 +36,17 @@ impl fmt::Display for Estimate {
     }
 }
 
+impl Estimate {
+    /// `at least 60 trials in 6min 30s, at most 20min`, of one that has a time.
+    pub fn within(&self, time: Duration) -> String {
+        if time >= self.most {
+            return self.to_string();
+        }
+        let Estimate { trials_min, least, .. } = *self;
+        format!("at least {trials_min} trials in {}, at most {}", Span(least), Span(time))
+    }
+}
+
 impl Experiment {
     /// How long it takes as far as is known before it runs; `time` is not looked at.
     pub fn estimate(&self) -> Estimate {

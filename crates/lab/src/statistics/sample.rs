@@ -98,6 +98,21 @@ impl Precision {
         student(self.freedom).sf(beyond / self.error)
     }
 
+    /// Of the weighted sum of means of series that have nothing in common, with Satterthwaite's degrees of
+    /// freedom; of one at least.
+    pub fn weighed(parts: &[(f64, Precision)]) -> Precision {
+        let square = |(weight, part): &(f64, Precision)| (weight * part.error).powi(2);
+        let variance: f64 = parts.iter().map(square).sum();
+        let scale: f64 = parts.iter().map(|part| square(part).powi(2) / part.1.freedom).sum();
+        let least = parts.iter().map(|(_, part)| part.freedom).fold(f64::INFINITY, f64::min);
+        Precision {
+            mean: parts.iter().map(|(weight, part)| weight * part.mean).sum(),
+            error: variance.sqrt(),
+            freedom: if scale > 0.0 { variance.powi(2) / scale } else { least },
+            effective: parts.iter().map(|(_, part)| part.effective).sum(),
+        }
+    }
+
     /// The logarithm that a test at `alpha` finds in [`POWER`] of such series.
     pub fn detectable(&self, alpha: f64) -> f64 {
         (quantile(self.freedom, 1.0 - alpha / 2.0) + quantile(self.freedom, POWER)) * self.error
@@ -155,6 +170,18 @@ mod tests {
         assert!(sample.serial.correlation > 0.0 && !sample.serial.is_shown(), "{sample:?}");
         assert_eq!(sample.tested().effective, 8.0);
         assert!(sample.guarded().effective < 8.0);
+    }
+
+    #[test]
+    fn a_mean_of_two_series_has_the_freedom_of_a_textbook() {
+        // As Welch's: half of errors 1 and 2 with 4 and 9 degrees.
+        let of = |mean, error, freedom| Precision { mean, error, freedom, effective: 5.0 };
+        let mean = Precision::weighed(&[(0.5, of(0.2, 1.0, 4.0)), (0.5, of(0.4, 2.0, 9.0))]);
+        assert!((mean.freedom - 12.329).abs() < 0.001, "{mean:?}");
+        assert!((mean.mean - 0.3).abs() < 1e-12);
+        assert!((mean.error - 5.0_f64.sqrt() / 2.0).abs() < 1e-12);
+        let certain = Precision::weighed(&[(1.0, of(0.2, 0.0, 4.0))]);
+        assert_eq!((certain.error, certain.freedom), (0.0, 4.0));
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn upper_factor(rounds: usize) -> f64 {
 }
 
 /// The rounds with which a difference is found at a level in [`POWER`] of all runs.
-pub(super) fn rounds_needed(deviation: f64, difference: f64, alpha: f64) -> usize {
+pub(crate) fn rounds_needed(deviation: f64, difference: f64, alpha: f64) -> usize {
     let scale = (deviation / difference).powi(2);
     let normal = Normal::standard();
     let least = (normal.inverse_cdf(1.0 - alpha / 2.0) + normal.inverse_cdf(POWER)).powi(2) * scale;

@@ -1,0 +1,367 @@
+//! From what plans of a paper came to, to what is said of each of its findings.
+//!
+//! In come results of plans with the plans themselves, and what was seen of the preconditions
+//! ([`Sights`]); out comes for each finding its answer, its size, and our ratio with its interval, of all
+//! cells together and of each. Ratios are metric(a) / metric(b), of values as they were measured, whichever way
+//! is good; of several cells, their geometric mean. Rounds are those that count. A cell that was not run,
+//! or of which there is no verdict, leaves the finding undecided rather than guessed, unless the
+//! others are enough.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Claim, Finding};
+use super::rerun::{How, Quantifier, Recreated};
+use super::verdict::{Answer, Known, Size, together};
+use super::{Run, Study};
+use crate::plan::{Experiment, Group, GroupResults, Means, Results};
+use crate::statistics::sample::Sample;
+use crate::statistics::{ALPHA, Comparison, Interval, LogRatio, Verdict};
+
+/// What can be seen of a precondition in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sight {
+    /// Bits on the wire of both directions, as a share of the path's rate.
+    LinkBusy,
+    /// The mean of what an operation takes, in nanoseconds.
+    Latency,
+}
+
+/// What was seen, by the names of cells.
+pub type Sights = BTreeMap<(String, Sight), f64>;
+
+/// A plan that ran.
+#[derive(Clone, Debug)]
+pub struct Measured<'r> {
+    /// By its name in the paper's runs.
+    pub plan: &'r str,
+    pub experiment: &'r Experiment,
+    pub results: &'r Results,
+    pub sights: Sights,
+}
+
+/// What is said of a finding.
+#[derive(Clone, Debug, Serialize)]
+pub struct Said {
+    pub id: String,
+    pub answer: Answer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    /// Of all its cells together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<Ours>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<CellSaid>,
+    /// What is shown with it, and of no weight.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<CellSaid>,
+    /// Whether a modelled disk is below one of its cells.
+    pub is_modelled: bool,
+    /// What was seen of its precondition, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<String>,
+}
+
+/// Our ratio metric(a) / metric(b).
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Ours {
+    pub ratio: LogRatio,
+    pub interval: Interval,
+    pub rounds: usize,
+}
+
+/// What one cell says.
+#[derive(Clone, Debug, Serialize)]
+pub struct CellSaid {
+    /// The comparison.
+    pub name: String,
+    pub answer: Answer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<Ours>,
+}
+
+/// A comparison of a plan, with what it came to.
+struct Found<'m> {
+    group: &'m Group,
+    results: &'m GroupResults,
+    comparison: &'m Comparison,
+}
+
+/// A cell of a finding.
+struct Cell<'m> {
+    name: &'m str,
+    found: Option<Found<'m>>,
+    /// What is known of it, or why nothing is.
+    known: Result<Known, Answer>,
+}
+
+impl Study {
+    /// What is said of each finding. `lacking` says of a plan that did not run, why.
+    pub fn judge(
+        &self,
+        measured: &[Measured<'_>],
+        lacking: &BTreeMap<String, String>,
+    ) -> Vec<Said> {
+        let findings = self.paper.findings.iter().zip(&self.how);
+        findings.map(|(finding, how)| judge(finding, how, measured, lacking)).collect()
+    }
+
+    /// The plan of this name.
+    pub fn run(&self, plan: &str) -> Option<&Run> {
+        self.runs.iter().find(|run| run.plan == plan)
+    }
+}
+
+fn judge(
+    finding: &Finding,
+    how: &How,
+    measured: &[Measured<'_>],
+    lacking: &BTreeMap<String, String>,
+) -> Said {
+    let bare = |answer| Said {
+        id: finding.id.clone(),
+        answer,
+        size: None,
+        ours: None,
+        cells: Vec::new(),
+        beside: Vec::new(),
+        is_modelled: false,
+        seen: Vec::new(),
+    };
+    let recreated = match how {
+        How::Recreated(recreated) => recreated,
+        How::Not { word, because } => return bare(Answer::of_word(*word, because.clone())),
+    };
+    let Some(its) = measured.iter().find(|one| one.plan == recreated.plan) else {
+        let because = lacking.get(&recreated.plan).cloned();
+        return bare(match because {
+            Some(because) => Answer::NotRerunYet { because },
+            None => Answer::undecided(format!("its plan {} was not run", recreated.plan)),
+        });
+    };
+    of_plan(finding, recreated, its, bare)
+}
+
+fn of_plan(
+    finding: &Finding,
+    recreated: &Recreated,
+    its: &Measured<'_>,
+    bare: impl Fn(Answer) -> Said,
+) -> Said {
+    let cells = its.cells(&recreated.comparisons, recreated.inverted);
+    let beside = its.cells(&recreated.beside, recreated.inverted);
+    let (judge, count) = (recreated.judge, cells.len());
+    let said = |cell: &Cell<'_>| cell.said(finding, judge, count);
+    let all: Vec<CellSaid> = cells.iter().map(said).collect();
+    let answers: Vec<Answer> = all.iter().map(|cell| cell.answer.clone()).collect();
+    let mean = its.mean(&cells, recreated.inverted);
+    let answer = match (judge, &mean) {
+        (Quantifier::Mean, Ok(mean)) => mean.answer(finding, judge, 1),
+        (Quantifier::Mean, Err(why)) => why.clone(),
+        _ => together(judge, &answers),
+    };
+    let (seen, unmet) = its.look(recreated, &cells);
+    Said {
+        answer: match unmet {
+            Some(because) => Answer::CannotBeTested { because },
+            None => answer,
+        },
+        size: mean.as_ref().ok().and_then(|mean| mean.size(finding)),
+        ours: mean.ok().map(|mean| ours(&mean, finding.direction)),
+        cells: all,
+        beside: beside.iter().map(said).collect(),
+        is_modelled: its.is_modelled(&cells),
+        seen,
+        ..bare(Answer::Confirmed)
+    }
+}
+
+fn ours(known: &Known, claim: Claim) -> Ours {
+    let ratio = LogRatio(known.precision.mean);
+    Ours { ratio, interval: known.shown(claim), rounds: known.rounds }
+}
+
+impl Cell<'_> {
+    fn said(&self, finding: &Finding, judge: Quantifier, cells: usize) -> CellSaid {
+        let name = self.name.to_owned();
+        match &self.known {
+            Ok(known) => CellSaid {
+                name,
+                answer: known.answer(finding, judge, cells),
+                size: known.size(finding),
+                ours: Some(ours(known, finding.direction)),
+            },
+            Err(why) => CellSaid { name, answer: why.clone(), size: None, ours: None },
+        }
+    }
+}
+
+impl<'m> Measured<'m> {
+    fn cells(&'m self, names: &'m [String], inverted: bool) -> Vec<Cell<'m>> {
+        names.iter().map(|name| self.cell(name, inverted)).collect()
+    }
+
+    fn cell(&'m self, name: &'m str, inverted: bool) -> Cell<'m> {
+        let Some(found) = self.find(name) else {
+            return Cell { name, found: None, known: Err(Answer::undecided("it was left out")) };
+        };
+        let known = self.known(&found, inverted);
+        Cell { name, found: Some(found), known }
+    }
+
+    /// A comparison of both the plan and its results.
+    fn find(&'m self, name: &str) -> Option<Found<'m>> {
+        self.experiment.groups.iter().find_map(|group| {
+            let comparison = group.plan.comparisons.iter().find(|one| one.name == name)?;
+            let results = self.results.groups.iter().find(|results| results.name == group.name)?;
+            // Places of a comparison are those of the results' columns.
+            let is_kept = results.columns == group.columns
+                && results.analysis.findings.iter().any(|finding| finding.name == name);
+            is_kept.then_some(Found { group, results, comparison })
+        })
+    }
+
+    /// What is known of a comparison's ratio of values.
+    fn known(&self, found: &Found<'_>, inverted: bool) -> Result<Known, Answer> {
+        let Found { group, results, comparison } = found;
+        let mut findings = results.analysis.findings.iter();
+        let finding = findings.find(|finding| finding.name == comparison.name);
+        let finding = finding.expect("it was found by that name");
+        if let Verdict::Withheld { reason } = finding.verdict {
+            return Err(Answer::undecided(reason.to_string()));
+        }
+        let logs = ratios(found, inverted);
+        let sample = Sample::of(&logs).ok_or(Answer::undecided("fewer than two rounds count"))?;
+        let level = finding.estimate.map_or(1.0 - ALPHA, |estimate| estimate.corrected.level);
+        Ok(Known {
+            precision: sample.guarded(),
+            rounds: sample.rounds,
+            alpha: 1.0 - level,
+            difference: group.plan.difference,
+        })
+    }
+
+    /// The geometric mean over all cells. Cells of one group share their rounds, so their mean is taken
+    /// within each round first.
+    fn mean(&self, cells: &[Cell<'_>], inverted: bool) -> Result<Known, Answer> {
+        if let [Cell { known, .. }] = cells {
+            return known.clone();
+        }
+        let mut by_group: BTreeMap<&str, Vec<(&Found<'_>, &Known)>> = BTreeMap::new();
+        for cell in cells {
+            let known = cell.known.as_ref().map_err(Clone::clone)?;
+            let found = cell.found.as_ref().expect("what is known was found");
+            by_group.entry(&found.group.name).or_default().push((found, known));
+        }
+        let part = |its: &Vec<(&Found<'_>, &Known)>| {
+            let series: Vec<Vec<f64>> =
+                its.iter().map(|(found, _)| ratios(found, inverted)).collect();
+            let rounds = series.iter().map(Vec::len).min().unwrap_or_default();
+            let of_round =
+                |at: usize| series.iter().map(|logs| logs[at]).sum::<f64>() / series.len() as f64;
+            let sample = Sample::of(&(0..rounds).map(of_round).collect::<Vec<f64>>())?;
+            let known = Known { precision: sample.guarded(), rounds: sample.rounds, ..*its[0].1 };
+            Some((its.len(), known))
+        };
+        let parts: Option<Vec<(usize, Known)>> = by_group.values().map(part).collect();
+        // It is none of the comparisons that Holm's test ordered, so it has the strictest level of them.
+        let alpha = ALPHA / self.experiment.primaries().max(1) as f64;
+        let mean = parts.and_then(|parts| Known::mean(&parts, alpha));
+        mean.ok_or(Answer::undecided("it has no cell"))
+    }
+
+    /// Whether one of the cells' systems is served from a modelled disk.
+    fn is_modelled(&self, cells: &[Cell<'_>]) -> bool {
+        let found = cells.iter().filter_map(|cell| cell.found.as_ref());
+        found.flat_map(|found| self.systems(found)).any(|system| {
+            let disk = match &self.experiment.systems[system].means {
+                Means::Serve(serve) => &serve.disk,
+                Means::Rival(rival) => &rival.disk,
+                Means::Disk { uri } => uri,
+                _ => return false,
+            };
+            disk.starts_with("model:")
+        })
+    }
+
+    /// The places of both systems of a comparison.
+    fn systems(&self, found: &Found<'_>) -> [usize; 2] {
+        let Found { group, comparison, .. } = found;
+        [comparison.subject, comparison.reference]
+            .map(|column| group.cells[group.columns[column].system].system)
+    }
+
+    /// What was seen of the precondition, and what of it was not so.
+    fn look(&self, recreated: &Recreated, cells: &[Cell<'_>]) -> (Vec<String>, Option<String>) {
+        let (mut seen, mut unmet) = (Vec::new(), None);
+        for found in cells.iter().filter_map(|cell| cell.found.as_ref()) {
+            for system in self.systems(found) {
+                let cell = found.group.cells.iter().find(|cell| cell.system == system);
+                let cell = cell.expect("a group has the cell of each of its systems");
+                let name = self.experiment.cell_name(cell);
+                for (said, is_met) in self.look_at(recreated, found.group, system, &name) {
+                    if !is_met && unmet.is_none() {
+                        unmet = Some(format!("its precondition was not there: {said}"));
+                    }
+                    seen.push(said);
+                }
+            }
+        }
+        (seen, unmet)
+    }
+
+    /// What is seen of one cell, and whether it is as it was to be.
+    fn look_at(
+        &self,
+        recreated: &Recreated,
+        group: &Group,
+        system: usize,
+        name: &str,
+    ) -> Vec<(String, bool)> {
+        let sees = &recreated.sees;
+        let of = |name: &str, sight| self.sights.get(&(name.to_owned(), sight)).copied();
+        let percent = |share: f64| format!("{:.0}%", share * 100.0);
+        let mut all = Vec::new();
+        if let Some((most, busy)) = sees.link_busy_at_most.zip(of(name, Sight::LinkBusy)) {
+            let said = format!(
+                "{name}: the link was busy for {} of the time (at most {})",
+                percent(busy),
+                percent(most)
+            );
+            all.push((said, busy <= most));
+        }
+        let without = sees.without_disk.get(&self.experiment.systems[system].name);
+        let bare = without.and_then(|other| {
+            let is_it = |at: usize| self.experiment.systems[at].name == *other;
+            let cell = group.cells.iter().find(|cell| is_it(cell.system))?;
+            of(&self.experiment.cell_name(cell), Sight::Latency)
+        });
+        if let Some(((least, bare), whole)) =
+            sees.disk_share_at_least.zip(bare).zip(of(name, Sight::Latency))
+        {
+            let share = (1.0 - bare / whole).max(0.0);
+            let said = format!(
+                "{name}: the disk had {} of an operation's time (at least {})",
+                percent(share),
+                percent(least)
+            );
+            all.push((said, share >= least));
+        }
+        all
+    }
+}
+
+/// Of each round that counts, the logarithm of metric(a) / metric(b), of values.
+fn ratios(found: &Found<'_>, inverted: bool) -> Vec<f64> {
+    let Found { results, comparison, .. } = found;
+    let sign = if inverted { -1.0 } else { 1.0 };
+    let log =
+        |values: &Vec<f64>| sign * (values[comparison.subject] / values[comparison.reference]).ln();
+    results.rounds.iter().map(log).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Whole plans with values by hand, run by the machine that runs real ones, to what is said of findings.
+
+use std::time::Duration;
+
+use super::super::rerun::Sees;
+use super::super::{Quantifier, quick};
+use super::*;
+use crate::plan::{Measure, Measures, Runner, TrialOutcome};
+use crate::statistics::Stop;
+
+/// A plan of the third part of a paper: what is compared is a throughput and a latency.
+const PLAN: &str = "name = \"small\"\ndifference = \"10%\"\nrounds-max = 12\n\
+    [[system]]\nname = \"x\"\nserve = { protocol = \"aoe\", disk = \"ram:64MiB\" }\n\
+    [[system]]\nname = \"y\"\nserve = { protocol = \"iscsi\", disk = \"ram:64MiB\" }\n\
+    [[path]]\nname = \"lan\"\n\
+    [[compare]]\nname = \"rate\"\nsystems = [\"x\"]\nreference = \"y\"\nof = \"throughput\"\ndepth = 1\n\
+    [[compare]]\nname = \"time\"\nsystems = [\"x\"]\nreference = \"y\"\nof = \"latency-mean\"\ndepth = 1\n\
+    [[compare]]\nname = \"far\"\nsystems = [\"x\"]\nreference = \"y\"\nof = \"throughput\"\ndepth = 2\n";
+
+/// Runs a plan whose cells have these values: throughput, and of latencies the reciprocal of them.
+fn results(experiment: &Experiment, value: impl Fn(&str) -> f64, stop_after: usize) -> Results {
+    let mut runner = Runner::new(experiment);
+    let mut random = block::Random::new(7);
+    let mut trials = 0;
+    while let Some(trial) = runner.poll_trial() {
+        if trials == stop_after {
+            runner.handle_stop(Stop::Interrupted);
+            break;
+        }
+        trials += 1;
+        let noise = 1.0 + (random.below(1_000) as f64 - 500.0) * 2e-5;
+        let value = value(&experiment.cell_name(&trial.cell)) * noise;
+        let measures =
+            Measures::from([(Measure::Throughput, value), (Measure::LatencyMean, 1e9 / value)]);
+        let outcome = TrialOutcome::Measured { measures, is_steady: true };
+        runner.handle_trial(outcome, Duration::from_secs(1));
+    }
+    runner.finish()
+}
+
+/// `x` has so many times the throughput of `y`, at depth 1 and at depth 2.
+fn twofold(one: f64, two: f64) -> impl Fn(&str) -> f64 {
+    move |cell: &str| match (cell.starts_with('x'), cell.contains("depth 1")) {
+        (true, true) => one * 1e6,
+        (true, false) => two * 1e6,
+        _ => 1e6,
+    }
+}
+
+fn finding(direction: Claim) -> Finding {
+    let study = Study::of("rocha").expect("a paper");
+    let margin = (direction == Claim::Equal).then_some(0.05);
+    Finding { direction, margin, ratio: None, ..study.paper.findings[0].clone() }
+}
+
+fn recreated(judge: Quantifier, comparisons: &[&str]) -> Recreated {
+    Recreated {
+        plan: "small".to_owned(),
+        comparisons: comparisons.iter().map(|name| (*name).to_owned()).collect(),
+        judge,
+        inverted: false,
+        beside: Vec::new(),
+        recreated: String::new(),
+        sees: Sees::default(),
+        unseen: None,
+        explains: None,
+    }
+}
+
+fn said(finding: &Finding, how: Recreated, results: &Results, sights: Sights) -> Said {
+    let experiment = Experiment::parse("small", PLAN).expect("a plan");
+    let measured = Measured { plan: "small", experiment: &experiment, results, sights };
+    judge(finding, &How::Recreated(how), &[measured], &BTreeMap::new())
+}
+
+fn small(one: f64, two: f64) -> Results {
+    let experiment = Experiment::parse("small", PLAN).expect("a plan");
+    results(&experiment, twofold(one, two), usize::MAX)
+}
+
+fn ratio(said: &Said) -> f64 {
+    said.ours.expect("a ratio").ratio.ratio()
+}
+
+#[test]
+fn a_ratio_is_of_values_whichever_way_is_good() {
+    let results = small(1.5, 1.5);
+    let of = |name: &str, claim| {
+        said(&finding(claim), recreated(Quantifier::Every, &[name]), &results, Sights::new())
+    };
+    let rate = of("rate", Claim::Above);
+    assert_eq!(rate.answer, Answer::Confirmed);
+    assert!((ratio(&rate) - 1.5).abs() < 0.02, "{rate:?}");
+    // One and a half times as fast is two thirds of the time.
+    let time = of("time", Claim::Below);
+    assert_eq!(time.answer, Answer::Confirmed, "{time:?}");
+    assert!((ratio(&time) - 1.0 / 1.5).abs() < 0.02, "{time:?}");
+    assert_eq!(of("time", Claim::Above).answer, Answer::Refuted);
+}
+
+#[test]
+fn what_is_inverted_is_the_other_way_round() {
+    let how = Recreated { inverted: true, ..recreated(Quantifier::Every, &["rate", "far"]) };
+    let said = said(&finding(Claim::Below), how, &small(1.5, 2.0), Sights::new());
+    assert_eq!(said.answer, Answer::Confirmed);
+    assert!((said.cells[1].ours.expect("a ratio").ratio.ratio() - 0.5).abs() < 0.01);
+    assert!((ratio(&said) - (1.0_f64 / 3.0).sqrt()).abs() < 0.01, "the geometric mean: {said:?}");
+}
+
+#[test]
+fn cells_are_judged_by_their_quantifier_and_a_mean_by_all() {
+    let results = small(1.5, 0.8);
+    let answer = |judge, claim| {
+        said(&finding(claim), recreated(judge, &["rate", "far"]), &results, Sights::new()).answer
+    };
+    assert_eq!(answer(Quantifier::Every, Claim::Above), Answer::Refuted);
+    assert_eq!(answer(Quantifier::AFew, Claim::Above), Answer::Confirmed);
+    assert_eq!(answer(Quantifier::Mean, Claim::Above), Answer::Confirmed);
+    assert_eq!(answer(Quantifier::Mean, Claim::Equal), Answer::Refuted);
+}
+
+#[test]
+fn the_interval_is_the_one_that_the_lab_draws() {
+    let results = small(1.5, 1.5);
+    let said = said(
+        &finding(Claim::Above),
+        recreated(Quantifier::Every, &["rate"]),
+        &results,
+        Sights::new(),
+    );
+    let ours = said.ours.expect("a ratio");
+    let findings = results.groups.iter().flat_map(|group| &group.analysis.findings);
+    let rate = findings.into_iter().find(|one| one.name == "rate").expect("it is there");
+    let drawn = rate.estimate.expect("rounds").corrected;
+    for (one, other) in [(ours.interval.low, drawn.low), (ours.interval.high, drawn.high)] {
+        assert!((one.0 - other.0).abs() < 1e-9, "{ours:?} {drawn:?}");
+    }
+}
+
+#[test]
+fn what_was_left_out_or_stopped_is_undecided_and_not_guessed() {
+    let experiment = Experiment::parse("small", PLAN).expect("a plan");
+    let mut short = experiment.clone();
+    let run = Run {
+        plan: "small".to_owned(),
+        scaled: String::new(),
+        quick: vec!["rate".to_owned()],
+        quick_seconds: 100_000,
+        quick_window_ms: 300,
+    };
+    assert_eq!(quick(&mut short, &run), ["time", "far"]);
+    let quick = results(&short, twofold(1.5, 1.5), usize::MAX);
+    let both = || recreated(Quantifier::Every, &["rate", "far"]);
+    let left_out = said(&finding(Claim::Above), both(), &quick, Sights::new());
+    assert_eq!(left_out.answer.to_string(), "undecided: it was left out");
+    assert_eq!(left_out.cells[0].answer, Answer::Confirmed);
+    assert!(left_out.ours.is_none(), "half of the cells have no mean of all");
+    let stopped = results(&experiment, twofold(1.5, 1.5), 60);
+    let stopped = said(&finding(Claim::Above), both(), &stopped, Sights::new());
+    assert_eq!(stopped.answer.to_string(), "undecided: it was stopped before its last round");
+}
+
+#[test]
+fn a_precondition_that_was_not_there_makes_it_untestable() {
+    let sees = Sees {
+        link_busy_at_most: Some(0.9),
+        disk_share_at_least: Some(0.8),
+        without_disk: BTreeMap::from([("x".to_owned(), "y".to_owned())]),
+    };
+    let how = || Recreated { sees: sees.clone(), ..recreated(Quantifier::Every, &["rate"]) };
+    let cell = |system: &str| format!("{system} over lan, 4KiB randread, depth 1");
+    let sights = |busy: f64, with: f64, without: f64| {
+        Sights::from([
+            ((cell("x"), Sight::LinkBusy), busy),
+            ((cell("x"), Sight::Latency), with),
+            ((cell("y"), Sight::Latency), without),
+        ])
+    };
+    let results = small(1.5, 1.5);
+    let answer = |sights| said(&finding(Claim::Above), how(), &results, sights);
+    let met = answer(sights(0.5, 5e6, 1e5));
+    assert_eq!(met.answer, Answer::Confirmed);
+    assert_eq!(met.seen.len(), 2, "{:?}", met.seen);
+    assert!(met.seen[1].contains("the disk had 98% of an operation's time (at least 80%)"));
+    let busy = answer(sights(0.97, 5e6, 1e5)).answer.to_string();
+    assert!(busy.starts_with("cannot be tested here, because its precondition"), "{busy}");
+    assert!(busy.contains("the link was busy for 97%"), "{busy}");
+    let disk = answer(sights(0.5, 2e5, 1e5)).answer.to_string();
+    assert!(disk.contains("the disk had 50% of an operation's time"), "{disk}");
+    assert_eq!(answer(Sights::new()).answer, Answer::Confirmed, "nothing was looked at");
+}
+
+#[test]
+fn a_plan_that_did_not_run_leaves_its_findings_and_one_that_cannot_be_read_is_not_rerun_yet() {
+    let study = Study::of("rocha").expect("a paper");
+    let lacking =
+        BTreeMap::from([("rocha-micro-disk".to_owned(), "it has no such disk".to_owned())]);
+    let all = study.judge(&[], &lacking);
+    assert_eq!(all.len(), 25);
+    let of =
+        |id: &str| all.iter().find(|said| said.id == id).expect("it is there").answer.to_string();
+    assert_eq!(of("seq-read-uncached"), "undecided: its plan rocha-micro was not run");
+    assert_eq!(of("rand-read-uncached"), "not rerun yet: it has no such disk");
+    assert!(of("varmail").starts_with("not rerun yet: the file workloads"));
+}
+
+#[test]
+fn a_whole_paper_is_judged_by_its_plan() {
+    let study = Study::of("rocha").expect("a paper");
+    let experiment = study.runs[0].experiment().expect("a plan");
+    let value = |cell: &str| if cell.starts_with("aoe") { 1.21e6 } else { 1e6 };
+    let results = results(&experiment, value, usize::MAX);
+    let plan = "rocha-micro";
+    let measured =
+        Measured { plan, experiment: &experiment, results: &results, sights: Sights::new() };
+    let all = study.judge(&[measured], &BTreeMap::new());
+    let read = all.iter().find(|said| said.id == "seq-read-uncached").expect("it is there");
+    assert_eq!((&read.answer, read.size), (&Answer::Confirmed, Some(Size::Agrees)));
+    assert_eq!((read.cells.len(), read.is_modelled), (2, false));
+    let write = all.iter().find(|said| said.id == "write-uncached").expect("it is there");
+    assert_eq!((&write.answer, write.size, write.cells.len()), (&Answer::Confirmed, None, 4));
+}

@@ -1,0 +1,33 @@
+//! A plan of a paper, made short: its primary comparisons alone, in short windows and a few minutes.
+//!
+//! What is left out is named, and whatever is judged by it stays undecided. Nothing else of a plan
+//! changes, so that what a quick run measures is the same cell.
+
+use std::time::Duration;
+
+use super::Run;
+use crate::plan::Experiment;
+
+/// Leaves of a plan what a quick run has; the names of the comparisons and pictures that it has not.
+pub fn quick(experiment: &mut Experiment, run: &Run) -> Vec<String> {
+    let mut left_out = Vec::new();
+    for group in &mut experiment.groups {
+        let primary = |name: &String| run.quick.contains(name);
+        // What is exploratory has no rounds of its own.
+        let stays = group.plan.comparisons.iter().any(|one| primary(&one.name));
+        group.plan.comparisons.retain(|one| {
+            let is_kept = primary(&one.name) || stays && !one.primary;
+            if !is_kept {
+                left_out.push(one.name.clone());
+            }
+            is_kept
+        });
+    }
+    experiment.groups.retain(|group| !group.plan.comparisons.is_empty());
+    left_out.extend(experiment.pictures.drain(..).map(|picture| picture.name));
+    let window = Duration::from_millis(run.quick_window_ms);
+    experiment.window = Some(window);
+    experiment.warm_up = experiment.warm_up.min(window);
+    experiment.time = Some(Duration::from_secs(run.quick_seconds));
+    left_out
+}

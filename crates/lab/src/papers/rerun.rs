@@ -1,0 +1,235 @@
+//! How each finding of a paper is recreated here: by which plan and comparisons, or why by none.
+//!
+//! In comes the text of papers/NAME.rerun.toml, whose fields stand in papers/README.md; out comes one
+//! [`How`] for each finding of the paper, in the paper's order. Errors: what was expected, and for which
+//! finding. Whether plans and comparisons are there is held by a test, since a plan may be of words that
+//! this version does not have.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::Paper;
+use crate::plan::Measure;
+
+/// A plan of a paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Run {
+    pub plan: String,
+    /// What is smaller or larger here than in the paper, and how that was chosen.
+    pub scaled: String,
+    /// The comparisons that a quick run has.
+    pub quick: Vec<String>,
+    pub quick_seconds: u64,
+    pub quick_window_ms: u64,
+}
+
+/// What becomes of a finding.
+#[derive(Clone, Debug)]
+pub enum How {
+    Recreated(Recreated),
+    Not { word: Word, because: String },
+}
+
+/// A finding that is judged by comparisons of a plan.
+#[derive(Clone, Debug)]
+pub struct Recreated {
+    pub plan: String,
+    /// One a cell of the finding.
+    pub comparisons: Vec<String>,
+    pub judge: Quantifier,
+    /// Whether the comparison's system is the finding's b.
+    pub inverted: bool,
+    /// Shown with it, and of no weight.
+    pub beside: Vec<String>,
+    /// How the precondition is.
+    pub recreated: String,
+    /// What of it is looked at in the run, ...
+    pub sees: Sees,
+    /// ... and what nothing looks at.
+    pub unseen: Option<String>,
+    /// What may explain a refuted one.
+    pub explains: Option<String>,
+}
+
+/// How many cells of a finding are to hold it.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub enum Quantifier {
+    #[serde(rename = "every")]
+    Every,
+    #[serde(rename = "most")]
+    Most,
+    #[serde(rename = "a few")]
+    AFew,
+    #[serde(rename = "mean")]
+    Mean,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub enum Word {
+    #[serde(rename = "analogue only")]
+    AnalogueOnly,
+    #[serde(rename = "not built")]
+    NotBuilt,
+    #[serde(rename = "cannot be tested here")]
+    CannotBeTested,
+    #[serde(rename = "not rerun yet")]
+    NotRerunYet,
+}
+
+/// What is to be seen in a run, so that the precondition held.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Sees {
+    /// The bits of both directions together, as a share of the path's rate.
+    pub link_busy_at_most: Option<f64>,
+    /// Of an operation's time, what it takes longer than over the disk of `without_disk`.
+    pub disk_share_at_least: Option<f64>,
+    /// For a system that has a disk, the one whose disk costs nothing.
+    #[serde(default)]
+    pub without_disk: BTreeMap<String, String>,
+}
+
+/// A figure of the paper, of cells of ours.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Drawn {
+    pub title: String,
+    /// The paper's words of it.
+    pub shown_as: String,
+    pub plan: String,
+    pub measure: Measure,
+    /// Groups of the plan's results, each a row.
+    pub groups: Vec<String>,
+}
+
+/// As the file stands.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Low {
+    #[serde(rename = "run", default)]
+    runs: Vec<Run>,
+    #[serde(rename = "finding")]
+    findings: Vec<LowEntry>,
+    #[serde(rename = "figure", default)]
+    figures: Vec<Drawn>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LowEntry {
+    of: Vec<String>,
+    plan: Option<String>,
+    #[serde(default)]
+    comparisons: Vec<String>,
+    judge: Option<Quantifier>,
+    #[serde(default)]
+    inverted: bool,
+    #[serde(default)]
+    beside: Vec<String>,
+    recreated: Option<String>,
+    #[serde(default)]
+    sees: Sees,
+    unseen: Option<String>,
+    explains: Option<String>,
+    word: Option<Word>,
+    because: Option<String>,
+}
+
+/// A file that fits its paper.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) runs: Vec<Run>,
+    pub(super) how: Vec<How>,
+    pub(super) figures: Vec<Drawn>,
+}
+
+/// Reads a file and holds it against its paper.
+pub(super) fn read(text: &str, paper: &Paper) -> Result<Checked, String> {
+    let low: Low = toml::from_str(text).map_err(|error| error.to_string())?;
+    let mut entries: BTreeMap<&str, &LowEntry> = BTreeMap::new();
+    for entry in &low.findings {
+        for id in &entry.of {
+            if paper.findings.iter().all(|finding| finding.id != *id) {
+                return Err(format!("{id}: expected a finding of the paper"));
+            }
+            if entries.insert(id, entry).is_some() {
+                return Err(format!("{id}: expected one entry, seen two"));
+            }
+        }
+    }
+    let of_finding = |id: &str| {
+        let entry = entries.get(id).ok_or(format!("{id}: expected an entry, seen none"))?;
+        let how = How::of(entry).map_err(|why| format!("{id}: {why}"))?;
+        match &how {
+            How::Recreated(one) if low.runs.iter().all(|run| run.plan != one.plan) => {
+                Err(format!("{id}: expected a plan of a [[run]], seen {:?}", one.plan))
+            }
+            _ => Ok(how),
+        }
+    };
+    let how: Result<Vec<How>, String> =
+        paper.findings.iter().map(|finding| of_finding(&finding.id)).collect();
+    Ok(Checked { how: how?, runs: low.runs, figures: low.figures })
+}
+
+impl How {
+    fn of(low: &LowEntry) -> Result<How, &'static str> {
+        let LowEntry { plan, word, because, judge, recreated, .. } = low.clone();
+        match (plan, word) {
+            (Some(plan), None) if because.is_none() => {
+                let judge = judge.ok_or("expected how its cells are judged (judge)")?;
+                let recreated =
+                    recreated.ok_or("expected how its precondition is recreated (recreated)")?;
+                if low.comparisons.is_empty() {
+                    return Err("expected a comparison at least");
+                }
+                let LowEntry { comparisons, inverted, beside, sees, unseen, explains, .. } =
+                    low.clone();
+                Ok(How::Recreated(Recreated {
+                    plan,
+                    comparisons,
+                    judge,
+                    inverted,
+                    beside,
+                    recreated,
+                    sees,
+                    unseen,
+                    explains,
+                }))
+            }
+            (None, Some(word)) if judge.is_none() && low.comparisons.is_empty() => {
+                let because = because.ok_or("expected because, of one that is not rerun")?;
+                Ok(How::Not { word, because })
+            }
+            _ => Err("expected either a plan with comparisons, or a word with because"),
+        }
+    }
+}
+
+/// As the file has it.
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Word::AnalogueOnly => "analogue only",
+            Word::NotBuilt => "not built",
+            Word::CannotBeTested => "cannot be tested here",
+            Word::NotRerunYet => "not rerun yet",
+        })
+    }
+}
+
+/// What cells are asked: "in every cell".
+impl fmt::Display for Quantifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Quantifier::Every => "in every cell",
+            Quantifier::Most => "in most cells",
+            Quantifier::AFew => "in a few cells",
+            Quantifier::Mean => "on average (geometric mean)",
+        })
+    }
+}
