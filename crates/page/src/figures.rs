@@ -7,6 +7,7 @@
 mod compare;
 mod cost;
 mod latency;
+mod paper;
 mod surface;
 mod windows;
 
@@ -20,6 +21,8 @@ use crate::scene::{Colours, scenes};
 use crate::svg::{self, Anchor, Panel};
 use crate::table::Table;
 use crate::words::slug;
+
+pub(crate) use paper::{ratios, redrawn};
 
 /// A figure before it is put anywhere.
 #[derive(Debug)]

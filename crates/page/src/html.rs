@@ -20,22 +20,30 @@ use crate::words::{escaped, percent_encoded};
 const PAGE_RULES: &str = include_str!("page.css");
 
 pub(crate) fn page(kept: &Kept, drawings: &[Drawing]) -> String {
-    let title = escaped(&kept.results.plan);
     let figures: String = drawings.iter().map(figure).collect();
+    let body = format!(
+        "<section class=\"figures\" aria-label=\"Figures\">\n{figures}</section>\n{verdicts}{rest}",
+        verdicts = verdicts(kept),
+        rest = of_run(kept),
+    );
+    document(&kept.results.plan, &header(kept), &body)
+}
+
+/// All cells of a plan, what to know before believing it, what failed, and its file.
+pub(crate) fn of_run(kept: &Kept) -> String {
+    cells(kept) + &notes(kept) + &failures(kept) + &plan(kept)
+}
+
+/// A whole file.
+pub(crate) fn document(title: &str, header: &str, body: &str) -> String {
+    let title = escaped(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
          <style>\n{RULES}{PAGE_RULES}</style>\n</head>\n<body>\n{header}\n<main>\n\
-         <section class=\"figures\" aria-label=\"Figures\">\n{figures}</section>\n\
-         {verdicts}{cells}{notes}{failures}{plan}</main>\n</body>\n</html>\n",
-        header = header(kept),
-        verdicts = verdicts(kept),
-        cells = cells(kept),
-        notes = notes(kept),
-        failures = failures(kept),
-        plan = plan(kept),
+         {body}</main>\n</body>\n</html>\n"
     )
 }
 
@@ -79,7 +87,7 @@ fn spent(seconds: f64) -> String {
     }
 }
 
-fn figure(drawing: &Drawing) -> String {
+pub(crate) fn figure(drawing: &Drawing) -> String {
     let Drawing { name, title, caption, spoken, provenance, panels, table } = drawing;
     let wide = if panels.len() > 1 { " class=\"wide\"" } else { "" };
     let label = escaped(&format!("{title}. {spoken}"));

@@ -1,4 +1,5 @@
-//! The page of a plan that ran: from a result file of the lab to one HTML file that opens anywhere.
+//! The page of a plan that ran, or of a paper that was rerun: from a result file of the lab to one HTML file
+//! that opens anywhere.
 //!
 //! In comes the JSON of a result file (`schema_version` 1, docs/plans.md), out comes text: the page,
 //! and each of its figures as SVG with its data as CSV. Units are those of the file: nanoseconds,
@@ -11,6 +12,7 @@
 
 mod figures;
 mod html;
+mod paper;
 mod scene;
 mod svg;
 mod table;
@@ -40,8 +42,11 @@ pub struct Figure {
     pub csv: String,
 }
 
-/// Draws the page of what was kept of a plan.
+/// Draws the page of what was kept of a plan, or of a paper.
 pub fn page(kept: &Value) -> Result<Page, String> {
+    if lab::papers::is_of_a_paper(kept) {
+        return paper::page(kept);
+    }
     let kept = Kept::read(kept)?;
     let drawings = figures::all(&kept);
     let html = html::page(&kept, &drawings);

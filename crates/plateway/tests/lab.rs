@@ -9,6 +9,8 @@ mod common;
 mod folder;
 #[path = "lab/mounted.rs"]
 mod mounted;
+#[path = "lab/paper.rs"]
+mod paper;
 #[path = "lab/paths.rs"]
 mod paths;
 #[path = "lab/watch.rs"]

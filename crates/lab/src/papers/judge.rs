@@ -8,6 +8,7 @@
 //! others are enough.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,7 @@ use super::rerun::{How, Quantifier, Recreated};
 use super::verdict::{Answer, Known, Size, together};
 use super::{Run, Study};
 use crate::plan::{Experiment, Group, GroupResults, Means, Results};
+use crate::statistics::ratio::Times;
 use crate::statistics::sample::Sample;
 use crate::statistics::{ALPHA, Comparison, Interval, LogRatio, Verdict};
 
@@ -176,6 +178,15 @@ fn of_plan(
         is_modelled: its.is_modelled(&cells),
         seen,
         ..bare(Answer::Confirmed)
+    }
+}
+
+/// "1.21 times (1.18 to 1.24), 12 rounds"
+impl fmt::Display for Ours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [ratio, low, high] =
+            [self.ratio, self.interval.low, self.interval.high].map(|one| Times(one.ratio()));
+        write!(f, "{ratio} times ({low} to {high}), {} rounds", self.rounds)
     }
 }
 

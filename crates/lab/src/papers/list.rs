@@ -85,7 +85,7 @@ impl Study {
             Ok(experiment) => experiment,
             Err(_) => {
                 let words = format!(
-                    "not rerun yet: its plan {plan} asks for what this version does not have; then {judge}: {recreated}"
+                    "not rerun yet: its plan {plan} asks for what this version does not have; with it, {judge}: {recreated}"
                 );
                 return (words, None);
             }

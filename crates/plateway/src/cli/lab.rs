@@ -57,6 +57,17 @@ pub(crate) enum LabAction {
         Exit code 0: nothing changed. 1: a mistake, trials that failed, or results that could not be kept. 3: a\n\
         change was found. 130: interrupted, whatever was found before.")]
     Watch(LabWatchArgs),
+    /// Rerun what a paper measured, and say which of its findings hold here
+    #[command(after_help = "Examples:\n  \
+        plateway lab paper rocha --list\n  \
+        plateway lab paper all --list --json\n  \
+        plateway lab paper rocha --quick\n  \
+        plateway lab paper rocha --result monday.json\n\n\
+        NAME is rocha, technomages, landowski, goncalves, sarkar, or with --list all. What is kept is NAME.result.json\n\
+        and its page, NAME.result.html. How findings are judged, and which are not rerun yet, stands in docs/papers.md.\n\n\
+        Exit code 0: told, whatever was confirmed or refuted. 1: a mistake, a machine that cannot run it, or trials\n\
+        that failed. 130: interrupted.")]
+    Paper(LabPaperArgs),
     /// Check a plan, also against this machine, and say what it would run and for how long
     Check(LabCheckArgs),
     /// Look after the far end of a plan whose paths are between two machines, for a lab at the near one
@@ -85,6 +96,29 @@ pub(crate) struct LabRunArgs {
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Print what is kept, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `lab paper NAME`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabPaperArgs {
+    /// The paper: rocha, technomages, landowski, goncalves or sarkar; with --list also all
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Say of each finding how it is recreated here or why not, and for how long that runs, and run nothing
+    #[arg(long, conflicts_with_all = ["quick", "result", "overwrite"])]
+    pub(crate) list: bool,
+    /// Run the primary comparisons alone, in short windows: eight minutes at most. What is left out is named
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where to keep what comes of it; the page is beside it, .html [default: NAME.result.json]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) result: Option<PathBuf>,
+    /// Replace result file and page if they are there
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

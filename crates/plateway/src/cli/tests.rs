@@ -62,6 +62,8 @@ fn the_lines_of_the_help_are_accepted() {
         "wire --block 1k --json",
         "lab recommend a.json --by p99.9 --json",
         "lab watch a.toml",
+        "lab paper rocha --list --json",
+        "lab paper rocha --quick --result a.json --overwrite --json",
         "lab watch a.toml --every 1h --times 3 --results a --textfile b.prom --json",
     ] {
         assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
@@ -120,6 +122,9 @@ fn wrong_lines_say_what_was_expected() {
         ("lab watch a.toml --every 1ms", "from 1000ms up to 24h"),
         ("lab watch a.toml --times 2", "required arguments were not provided"),
         ("lab watch a.toml --every 1h --times 0", "0 is not in 1.."),
+        ("lab paper", "<NAME>"),
+        ("lab paper rocha --list --quick", "cannot be used with"),
+        ("lab paper rocha --list --result a.json", "cannot be used with"),
         ("wire --block 1000", "expected a multiple of 512 bytes up to 1m"),
     ] {
         let error = parse(line).expect_err(line);

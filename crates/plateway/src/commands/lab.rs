@@ -4,7 +4,8 @@
 //! pure; what touches the machine is `testbed`'s. Here both meet: a plan is checked, also against
 //! this machine, its trials are run, each by a process of its own ([`trial`], over a [`road`], with the
 //! far end in [`far`], or on a file in a [`folder`]), and what came of it is printed and kept ([`picture`]). What it says of the road
-//! to take is told by [`recommend`], and whether runs of it change by [`watch`]. Nothing is touched before the
+//! to take is told by [`recommend`], whether runs of it change by [`watch`], and what plans of a paper say of its
+//! findings by [`paper`]. Nothing is touched before the
 //! whole plan was found to be possible. Exit codes: 1 a mistake, or trials that failed; 130 an
 //! interruption, after which what was measured is told all the same.
 
@@ -15,6 +16,7 @@ mod folder;
 mod machine;
 mod mounted;
 mod page;
+mod paper;
 mod picture;
 mod recommend;
 mod relay;
@@ -57,6 +59,7 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
         LabAction::Page(args) => page::run(args),
         LabAction::Recommend(args) => recommend::run(args),
         LabAction::Watch(args) => watch::run(args),
+        LabAction::Paper(args) => paper::run(args),
         LabAction::Check(args) => {
             let interrupt = Interrupt::watch()?;
             let Ready { experiment, ends, abilities, .. } = Ready::read(&args.plan, &interrupt)?;
@@ -142,6 +145,16 @@ impl Ready {
             .map_err(|error| miette::miette!("cannot read the plan {}: {error}", file.display()))?;
         let experiment = Experiment::parse(&file.display().to_string(), &text)
             .map_err(|mistakes| miette::miette!("{mistakes}"))?;
+        Ready::of(file, text, experiment, interrupt)
+    }
+
+    /// Holds a plan that was read against this machine; `file` is what messages call it.
+    fn of(
+        file: &Path,
+        text: String,
+        experiment: Experiment,
+        interrupt: &Interrupt,
+    ) -> miette::Result<Ready> {
         let lines = experiment.paths.iter().enumerate();
         let line = lines.filter_map(|(at, path)| Some((at, path.line.as_ref()?))).next();
         let (ends, agent) = match line {
@@ -196,6 +209,19 @@ fn carry_out(
     file: &Path,
     tell: impl FnOnce(&Kept<'_>, &Results, &[Told]) -> miette::Result<()>,
 ) -> miette::Result<Carried> {
+    measure(ready, interrupt, |kept, results, trials| {
+        let is_kept = picture::keep(file, kept);
+        let told = tell(kept, results, trials);
+        Carried { is_kept: is_kept.and(told), failed: failed(results, trials) }
+    })
+}
+
+/// Runs a plan, and hands on what came of it. An error is of before the first trial.
+fn measure<T>(
+    ready: &Ready,
+    interrupt: &Interrupt,
+    then: impl FnOnce(&Kept<'_>, &Results, &[Told]) -> T,
+) -> miette::Result<T> {
     let Ready { text, experiment, ends, abilities, agent } = ready;
     let home = Folder::make(far::PREFIX).map_err(trial::tell)?;
     let agent = agent.as_ref();
@@ -210,13 +236,14 @@ fn carry_out(
     let environment = environment("as each trial says".to_owned());
     let (results, trials) = run_trials(&lab);
     let kept = Kept::new(text, environment, &lab, &results, &trials);
-    let is_kept = picture::keep(file, &kept);
-    let told = tell(&kept, &results, &trials);
-    let failed = results.failures.first().map(|first| {
-        let count = results.failures.len();
-        format!("{count} of {} trials failed; first: {first}", trials.len())
-    });
-    Ok(Carried { is_kept: is_kept.and(told), failed })
+    Ok(then(&kept, &results, &trials))
+}
+
+/// Which trials failed, if some did.
+fn failed(results: &Results, trials: &[Told]) -> Option<String> {
+    let first = results.failures.first()?;
+    let count = results.failures.len();
+    Some(format!("{count} of {} trials failed; first: {first}", trials.len()))
 }
 
 /// Runs all trials, telling how far it is.

@@ -55,7 +55,7 @@ fn done(plan: &str) -> Option<Value> {
 }
 
 /// Whether this machine cannot have such a path.
-fn lacks(why: &str) -> bool {
+pub(super) fn lacks(why: &str) -> bool {
     ["network namespaces need root", "expected a kernel that"]
         .iter()
         .any(|words| why.contains(words))

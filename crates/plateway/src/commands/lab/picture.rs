@@ -145,7 +145,7 @@ pub(super) fn may_be_replaced(
 }
 
 /// Writes the result file, and the page beside it, each whole or not at all.
-pub(super) fn keep(file: &Path, kept: &Kept<'_>) -> miette::Result<()> {
+pub(super) fn keep(file: &Path, kept: &impl Serialize) -> miette::Result<()> {
     let tell = |what: &str, to: &Path, error: &dyn std::fmt::Display| {
         miette::miette!("cannot write {what} to {}: {error}", to.display())
     };

@@ -1,0 +1,109 @@
+//! A paper whose plan ran by hand-made values: what its page holds, and which files have none.
+
+use std::time::Duration;
+
+use lab::papers::plan_text;
+use lab::plan::{Experiment, Measure, Measures, Runner, TrialOutcome};
+use serde_json::json;
+
+use super::*;
+
+/// The result file of Rocha's micro plan, in which AoE has so many times the throughput of iSCSI.
+fn rocha(times: f64) -> Value {
+    let text = plan_text("rocha-micro").expect("a plan");
+    let experiment = Experiment::parse("plan", text).expect("a plan");
+    let mut runner = Runner::new(&experiment);
+    let mut count = 0_u32;
+    while let Some(trial) = runner.poll_trial() {
+        count += 1;
+        let noise = 1.0 + f64::from(count * 37 % 17) * 1e-3;
+        let is_aoe = experiment.cell_name(&trial.cell).starts_with("aoe");
+        let value = if is_aoe { 5e7 * times } else { 5e7 } * noise;
+        let measures = Measures::from([(Measure::Throughput, value)]);
+        let outcome = TrialOutcome::Measured { measures, is_steady: true };
+        runner.handle_trial(outcome, Duration::from_secs(1));
+    }
+    let environment = json!({ "version": "0.0.1", "date": "2026-11-28T21:00:00Z", "kernel": "Linux 1",
+        "cpu": "a CPU", "cpus": [0], "driver": "" });
+    let result = json!({ "schema_version": 1, "environment": environment, "plan": text,
+        "results": runner.finish() });
+    json!({ "schema_version": 1, "paper": "rocha", "quick": true,
+        "runs": [{ "plan": "rocha-micro", "left_out": ["<some> comparison"], "result": result }],
+        "not_run": [{ "plan": "rocha-micro-disk", "because": "there is no such disk", "is_lacking": true }] })
+}
+
+#[test]
+fn a_page_has_both_values_both_verdicts_and_what_to_know() {
+    let html = page(&rocha(1.2)).expect("a result file").html;
+    for words in [
+        "<h1>Experimental performance analysis of the AoE and iSCSI storage protocols</h1>",
+        "A quick run",
+        "<td>+20%<br>1.20 times</td><td>1.20 times (",
+        "<td class=\"said\">confirmed</td><td>agrees</td>",
+        "the paper&#39;s precondition: cost of the network layers",
+        "cell throughput of aoe against iscsi over mtu-9000, 4KiB read, depth 1: confirmed, 1.20 times",
+        "not rerun yet: there is no such disk",
+        "<li>&lt;some&gt; comparison</li>",
+        "all of plan rocha-micro-disk: there is no such disk",
+        "<h2>Plan rocha-micro</h2>",
+        "64 MiB of memory at the target in place of 64 GB",
+        "Its file, word for word",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+    assert!(!html.contains("what may explain it"), "nothing was refuted");
+    for loaded in ["http://", "https://", "<script", "@import", "url("] {
+        // A namespace of SVG within an address of its own is no load.
+        assert!(!html.replace("xmlns=", "").contains(&format!("src=\"{loaded}")), "{loaded}");
+        assert!(!html.contains(&format!("href=\"{loaded}")), "{loaded}");
+    }
+}
+
+#[test]
+fn a_refuted_finding_has_what_may_explain_it() {
+    let html = page(&rocha(0.8)).expect("a result file").html;
+    assert!(html.contains("<td class=\"failed\">refuted</td><td>smaller</td>"), "{html}");
+    assert!(html.contains("what may explain it: both ends are Plateway in user space"));
+}
+
+#[test]
+fn figures_of_the_paper_are_drawn_from_our_cells() {
+    let page = page(&rocha(1.2)).expect("a result file");
+    let of = |title: &str| {
+        let its = page.figures.iter().find(|figure| figure.title == title);
+        its.unwrap_or_else(|| panic!("no figure {title}"))
+    };
+    let ratios = of("Our ratios beside the paper's");
+    assert!(ratios.svg.contains(">seq-read-uncached: confirmed</text>"), "{}", ratios.svg);
+    assert!(ratios.csv.contains("\nseq-read-uncached,1.2,1.2,1.2"), "{}", ratios.csv);
+    let sequential = of("Figure 2 (a), sequential");
+    assert_eq!(sequential.csv.lines().count(), 1 + 4 * 2, "{}", sequential.csv);
+    assert!(sequential.svg.contains("over mtu-1500, 4KiB write, depth 1"));
+    let names: Vec<&str> = page.figures.iter().map(|figure| figure.name.as_str()).collect();
+    let mut apart = names.clone();
+    apart.sort_unstable();
+    apart.dedup();
+    assert_eq!(apart.len(), names.len(), "{names:?}");
+    assert!(
+        page.figures
+            .iter()
+            .all(|one| one.title != "Figure 2 (b), random reads, on a modelled disk and on memory")
+    );
+}
+
+#[test]
+fn what_is_no_result_of_a_paper_has_no_page() {
+    let refused = |change: &dyn Fn(&mut Value)| {
+        let mut file = rocha(1.0);
+        change(&mut file);
+        page(&file).expect_err("it is wrong")
+    };
+    let nobody = refused(&|file| file["paper"] = "nobody".into());
+    assert!(nobody.starts_with("expected a paper, one of rocha"), "{nobody}");
+    let later = refused(&|file| file["schema_version"] = 2.into());
+    assert_eq!(later, "expected schema_version 1, seen 2");
+    let broken = refused(&|file| file["runs"][0]["result"]["plan"] = "name = 1".into());
+    assert!(broken.starts_with("run of rocha-micro: "), "{broken}");
+    let none = refused(&|file| file["runs"] = 1.into());
+    assert!(none.starts_with("expected a result file of a paper: "), "{none}");
+}

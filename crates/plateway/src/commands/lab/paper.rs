@@ -1,0 +1,219 @@
+//! `plateway lab paper NAME`: reruns what a paper measured, and says which of its findings hold here.
+//!
+//! What the papers found, how it is recreated and what results say of it is [`lab::papers`]'s; plans are
+//! run as `lab run` runs them. All plans of a paper are held against this machine before the first trial. A
+//! plan that asks for what this version does not have is not run, and its findings say so. Errors: a name that is
+//! no paper's, a paper of which nothing is rerun yet, and those of `lab run`; exit codes as well.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use lab::papers::{
+    Listed, NAMES, NotRun, Ours, PaperKept, Run, SCHEMA_VERSION, Said, Study, plan_file, plan_text,
+    quick,
+};
+use serde_json::{Value, json};
+
+use super::{Ready, failed, measure, picture};
+use crate::cli::LabPaperArgs;
+use crate::commands::session::Interrupt;
+use crate::commands::{Ended, INTERRUPTED, print, print_json, show};
+use crate::log::Event;
+
+/// With `--list`, all papers.
+const ALL: &str = "all";
+
+pub(super) fn run(args: &LabPaperArgs) -> miette::Result<()> {
+    if args.list {
+        return list(args);
+    }
+    let Some(study) = Study::of(&args.name) else { return Err(unknown(&args.name)) };
+    if !study.has_plan() {
+        return Err(miette::miette!(
+            help = format!("plateway lab paper {} --list says what is missing", study.name),
+            "nothing of {:?} is rerun yet",
+            study.paper.title
+        ));
+    }
+    rerun(args, &study)
+}
+
+fn unknown(name: &str) -> miette::Report {
+    let names = NAMES.join(", ");
+    if name == ALL {
+        return miette::miette!(
+            help = "plateway lab paper all --list",
+            "expected one paper to run, one of {names}, or {ALL} with --list"
+        );
+    }
+    miette::miette!("expected a paper, one of {names}, or {ALL} with --list, seen {name:?}")
+}
+
+/// Tells what would be rerun.
+fn list(args: &LabPaperArgs) -> miette::Result<()> {
+    let studies = match Study::of(&args.name) {
+        Some(study) => vec![study],
+        None if args.name == ALL => Study::all(),
+        None => return Err(unknown(&args.name)),
+    };
+    let lists: Vec<Vec<Listed>> = studies.iter().map(Study::list).collect();
+    let all: Vec<&Listed> = lists.iter().flatten().collect();
+    show(args.json, &all, || {
+        let papers = studies.iter().zip(&lists);
+        papers.map(|(study, list)| list_of(study, list)).collect()
+    })
+}
+
+fn list_of(study: &Study, list: &[Listed]) -> String {
+    let paper = &study.paper;
+    let authors = paper.authors.join(", ");
+    let mut text = format!("{}: {} ({authors})\n", study.name, paper.title);
+    if let Some(note) = &paper.source_note {
+        let _ = writeln!(text, "source: {note}");
+    }
+    for run in &study.runs {
+        let _ = writeln!(text, "plan {}: {}", run.plan, run.scaled);
+    }
+    for listed in list {
+        let _ = write!(text, "\n{listed}");
+    }
+    let judged = list.iter().filter(|listed| listed.time.is_some()).count();
+    let all = list.len();
+    match judged {
+        0 => text += "\nNothing of this paper is rerun yet.\n\n",
+        _ => {
+            let _ = writeln!(text, "\n{judged} of {all} findings are judged by plans here.\n");
+        }
+    }
+    text
+}
+
+/// A plan that is to be run.
+struct Due<'s> {
+    run: &'s Run,
+    ready: Ready,
+    left_out: Vec<String>,
+}
+
+/// Runs the plans of a paper, keeps and tells what came of it.
+fn rerun(args: &LabPaperArgs, study: &Study) -> miette::Result<()> {
+    // From here on a signal ends it in order.
+    let interrupt = Interrupt::watch()?;
+    let usual = || PathBuf::from(format!("{}.result.json", study.name));
+    let file = args.result.clone().unwrap_or_else(usual);
+    let plan = plan_file(&study.runs[0].plan);
+    picture::may_be_made(&file, Path::new(&plan), args.overwrite)?;
+    let (due, mut not_run) = due(args, study, &interrupt)?;
+    let (mut runs, mut tables, mut failures) = (Vec::new(), String::new(), Vec::new());
+    for Due { run, ready, left_out } in &due {
+        if interrupt.is_raised() {
+            not_run.push(NotRun {
+                plan: run.plan.clone(),
+                because: "it was stopped before".to_owned(),
+                is_lacking: false,
+            });
+            continue;
+        }
+        Event::info(format!("{}: {}", run.plan, ready.experiment.estimate())).tell();
+        let ran = measure(ready, &interrupt, |kept, results, trials| {
+            tables += &picture::table(&ready.experiment, results, trials);
+            failures.extend(failed(results, trials));
+            serde_json::to_value(kept)
+        })?;
+        let result =
+            ran.map_err(|error| miette::miette!("cannot keep what came of it: {error}"))?;
+        runs.push(json!({ "plan": run.plan, "left_out": left_out, "result": result }));
+    }
+    let kept = json!({ "schema_version": SCHEMA_VERSION, "paper": study.name, "quick": args.quick,
+        "runs": runs, "not_run": not_run });
+    let told = keep_and_tell(args, &file, kept, &tables);
+    told?;
+    if interrupt.is_raised() {
+        let words = format!("interrupted: what was measured is in {}", file.display());
+        return Err(Ended::new(INTERRUPTED, words).into());
+    }
+    failures.first().map_or(Ok(()), |words| Err(miette::miette!("{words}")))
+}
+
+/// All plans, each held against this machine; those that this version does not read.
+fn due<'s>(
+    args: &LabPaperArgs,
+    study: &'s Study,
+    interrupt: &Interrupt,
+) -> miette::Result<(Vec<Due<'s>>, Vec<NotRun>)> {
+    let (mut due, mut not_run) = (Vec::new(), Vec::new());
+    for run in &study.runs {
+        let mut experiment = match run.experiment() {
+            Ok(experiment) => experiment,
+            Err(mistakes) => {
+                let because = format!(
+                    "its plan {} asks for what this version does not have ({})",
+                    run.plan,
+                    mistakes.to_string().lines().next().unwrap_or_default()
+                );
+                Event::warn(format!("not run: {because}")).tell();
+                not_run.push(NotRun { plan: run.plan.clone(), because, is_lacking: true });
+                continue;
+            }
+        };
+        let left_out = if args.quick { quick(&mut experiment, run) } else { Vec::new() };
+        let text = plan_text(&run.plan).unwrap_or_default().to_owned();
+        let file = PathBuf::from(plan_file(&run.plan));
+        let ready = Ready::of(&file, text, experiment, interrupt)?;
+        due.push(Due { run, ready, left_out });
+    }
+    Ok((due, not_run))
+}
+
+/// Adds verdicts, and keeps and tells all of it; told also where it cannot be kept.
+fn keep_and_tell(
+    args: &LabPaperArgs,
+    file: &Path,
+    mut kept: Value,
+    tables: &str,
+) -> miette::Result<()> {
+    let read = PaperKept::read(&kept).map_err(|why| miette::miette!("{why}"))?;
+    let verdicts = read.judge();
+    kept["verdicts"] = json!(verdicts);
+    let is_kept = picture::keep(file, &kept);
+    let told = match args.json {
+        true => print_json(&kept),
+        false => print(&format!("{tables}{}", text(&read, &verdicts))),
+    };
+    is_kept?;
+    if !args.json {
+        let page = picture::page_of(file);
+        print(&format!("\nkept: {}, page: {}\n", file.display(), page.display()))?;
+    }
+    told
+}
+
+/// Each finding with what is said of it.
+fn text(kept: &PaperKept, verdicts: &[Said]) -> String {
+    let paper = &kept.study.paper;
+    let mut text = format!("\n{}\n", paper.title);
+    for (finding, said) in paper.findings.iter().zip(verdicts) {
+        let _ = write!(text, "\n{}: {}\n  {}\n", said.id, said.answer, finding.claim());
+        if let Some(ours) = &said.ours {
+            let size = said.size.map_or(String::new(), |size| format!("; size: {size}"));
+            let modelled = if said.is_modelled { "; modelled" } else { "" };
+            let _ = writeln!(text, "  here: {}{size}{modelled}", ours);
+        }
+        for cell in said.cells.iter().filter(|_| said.cells.len() > 1) {
+            let ours = cell.ours.as_ref().map_or(String::new(), |one| format!(", {}", one));
+            let _ = writeln!(text, "  {}: {}{ours}", cell.name, cell.answer);
+        }
+        for cell in &said.beside {
+            let ours = cell.ours.as_ref().map_or("not measured".to_owned(), Ours::to_string);
+            let _ = writeln!(text, "  beside it, {}: {ours}", cell.name);
+        }
+    }
+    let left_out: Vec<&str> = kept.left_out().collect();
+    if !left_out.is_empty() {
+        let _ = writeln!(text, "\nleft out by --quick:");
+        left_out.iter().for_each(|name| {
+            let _ = writeln!(text, "  {name}");
+        });
+    }
+    text
+}

@@ -1,0 +1,129 @@
+//! `plateway lab paper`: what would be rerun is told without running, what cannot be is refused, and what was
+//! interrupted is kept, with a page.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{alone, common, flat, kept, lab, paths, run, text};
+
+#[test]
+fn a_list_tells_each_finding_and_runs_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = |args: &[&str]| {
+        let output = run(directory.path(), args);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let rocha = told(&["paper", "rocha", "--list"]);
+    assert_eq!(rocha.matches("  claim:").count(), 25, "{rocha}");
+    for words in [
+        "rocha: Experimental performance analysis of the AoE and iSCSI storage protocols",
+        "rocha seq-read-uncached\n  claim:        throughput: aoe has more than iscsi (1.20 times)",
+        "  precondition: 10k rpm disk seek bound",
+        "  plan:         rocha-micro\n",
+        "throughput of aoe against iscsi over mtu-1500, 4KiB read, depth 1\n",
+        " trials in ",
+        " of 25 findings are judged by plans here.",
+    ] {
+        assert!(rocha.contains(words), "{words}\n{rocha}");
+    }
+    let sarkar = told(&["paper", "sarkar", "--list"]);
+    assert!(sarkar.contains("here:         cannot be tested here: it needs adapters"), "{sarkar}");
+    assert!(sarkar.contains("Nothing of this paper is rerun yet."), "{sarkar}");
+    let all: Value = serde_json::from_str(&told(&["paper", "all", "--list", "--json"])).unwrap();
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), 109);
+    let reads = all.iter().find(|one| one["id"] == "rand-read-uncached").unwrap();
+    assert_eq!((&reads["paper"], &reads["a"]), (&json!("rocha"), &json!("aoe")));
+    assert!(reads["recreated"].as_str().unwrap().contains("10,000 revolutions"), "{reads}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_no_paper_and_what_is_not_rerun_yet_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("r.json"), "old").unwrap();
+    for (args, expected) in [
+        (
+            &["paper", "roche"][..],
+            "expected a paper, one of rocha, technomages, landowski, goncalves, sarkar, or all with --list, seen \"roche\"",
+        ),
+        (&["paper", "nobody", "--list"], "or all with --list, seen \"nobody\""),
+        (&["paper", "all"], "expected one paper to run, one of rocha"),
+        (&["paper", "landowski"], "nothing of \"AoE storage protocol over MPLS network\" is rerun"),
+        (&["paper", "rocha", "--quick", "--result", "r.json"], "r.json: expected no such file"),
+        (&["paper", "rocha", "--result", "r.html", "--overwrite"], "expected another ending than"),
+    ] {
+        let output = run(directory.path(), args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let why = flat(&output.stderr);
+        assert!(why.contains(expected), "{args:?}: {why}");
+    }
+    assert_eq!(fs::read_to_string(directory.path().join("r.json")).unwrap(), "old");
+}
+
+#[test]
+fn a_paper_that_was_interrupted_is_kept_and_leaves_its_findings_undecided() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = lab(directory.path(), &["paper", "rocha", "--quick", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + common::HANG;
+    // A trial leaves a folder while it runs.
+    let home = std::env::temp_dir().join(format!("plateway-lab-{}", child.id()));
+    while !home.join("trial-2").exists() && child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < until, "it never comes so far");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = kill_process(Pid::from_child(&child), Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    if paths::lacks(&why) {
+        return testkit::skipped(why);
+    }
+    assert_eq!(output.status.code(), Some(130), "{why}");
+    assert!(why.contains("interrupted: what was measured is in rocha.result.json"), "{why}");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let kept = kept(&directory.path().join("rocha.result.json"));
+    assert_eq!(printed, kept);
+    assert_eq!((&kept["paper"], &kept["quick"]), (&json!("rocha"), &json!(true)));
+    assert!(!kept["runs"][0]["result"]["trials"].as_array().unwrap().is_empty());
+    assert_eq!(kept["runs"][0]["left_out"].as_array().unwrap().len(), 6, "{kept}");
+    let verdicts = kept["verdicts"].as_array().unwrap();
+    let of = |id: &str| verdicts.iter().find(|said| said["id"] == id).unwrap();
+    assert_eq!(of("seq-read-uncached")["answer"]["word"], "undecided");
+    assert_eq!(of("varmail")["answer"]["word"], "not_rerun_yet");
+    let page = fs::read_to_string(directory.path().join("rocha.result.html")).unwrap();
+    assert!(page.contains("A quick run"), "{page}");
+    // What is drawn anew from the file is what was drawn.
+    let args = ["page", "rocha.result.json", "--to", "again.html"];
+    assert!(run(directory.path(), &args).status.success());
+    assert_eq!(fs::read_to_string(directory.path().join("again.html")).unwrap(), page);
+}
+
+#[test]
+fn a_page_of_a_paper_has_its_tables_and_says_what_is_not_rerun() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("l.json");
+    let result = json!({ "schema_version": 1, "paper": "landowski", "runs": [] });
+    fs::write(&file, result.to_string()).unwrap();
+    assert!(run(directory.path(), &["page", "l.json"]).status.success());
+    let page = fs::read_to_string(directory.path().join("l.html")).unwrap();
+    for words in ["Table II: average speeds", "<td>15.78</td>", "not rerun yet: ", "in doubt: "] {
+        assert!(page.contains(words), "{words}");
+    }
+    for (paper, version, expected) in [
+        ("nobody", 1, "expected a paper, one of rocha"),
+        ("landowski", 2, "expected schema_version 1, seen 2"),
+    ] {
+        let result = json!({ "schema_version": version, "paper": paper });
+        fs::write(&file, result.to_string()).unwrap();
+        let output = run(directory.path(), &["page", "l.json", "--overwrite"]);
+        let why = flat(&output.stderr);
+        assert!(why.contains(expected), "{why}");
+    }
+}
