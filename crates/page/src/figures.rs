@@ -94,6 +94,11 @@ impl Drawing {
     }
 }
 
+/// The most rounds that count, of all groups.
+pub(crate) fn rounds(kept: &Kept) -> Option<usize> {
+    kept.results.groups.iter().map(|group| group.analysis.rounds_used).max()
+}
+
 /// Where, when and with what it was measured, in one line. `rounds` are those that count.
 pub(crate) fn provenance(kept: &Kept, rounds: Option<usize>) -> String {
     let environment = &kept.environment;

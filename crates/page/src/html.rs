@@ -11,7 +11,7 @@ use lab::kept::{Kept, Trial};
 use lab::plan::{GroupResults, Measure, SystemMoved};
 use lab::statistics::{Moved, median};
 
-use crate::figures::{Drawing, provenance};
+use crate::figures::{Drawing, provenance, rounds};
 use crate::scene::{Runs, scenes, system_of};
 use crate::svg::{RULES, WIDTH};
 use crate::table::Table;
@@ -53,7 +53,7 @@ fn header(kept: &Kept) -> String {
     if let Ok(Some(about)) = kept.experiment().map(|experiment| experiment.about) {
         let _ = writeln!(text, "<p class=\"about\">{}</p>", escaped(&about));
     }
-    let rounds = kept.results.groups.iter().map(|group| group.analysis.rounds_used).max();
+    let rounds = rounds(kept);
     let spent = spent(kept.results.spent.as_secs_f64());
     let _ = writeln!(
         text,

@@ -86,7 +86,8 @@ fn header(kept: &PaperKept) -> String {
         let _ = writeln!(text, "<p class=\"quiet\">{}</p>", escaped(note));
     }
     for run in &kept.runs {
-        let _ = writeln!(text, "<p class=\"quiet\">{}</p>", escaped(&provenance(&run.kept, None)));
+        let words = provenance(&run.kept, figures::rounds(&run.kept));
+        let _ = writeln!(text, "<p class=\"quiet\">{}</p>", escaped(&words));
     }
     text + "</header>"
 }

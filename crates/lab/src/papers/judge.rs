@@ -13,10 +13,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::facts::{Claim, Finding};
-use super::rerun::{How, Quantifier, Recreated};
+use super::rerun::{How, Quantifier, Recreated, Sees};
 use super::verdict::{Answer, Known, Size, together};
 use super::{Run, Study};
-use crate::plan::{Experiment, Group, GroupResults, Means, Results};
+use crate::plan::{self, Experiment, Group, GroupResults, Means, Results};
 use crate::statistics::ratio::Times;
 use crate::statistics::sample::Sample;
 use crate::statistics::{ALPHA, Comparison, Interval, LogRatio, Verdict};
@@ -217,7 +217,11 @@ impl<'m> Measured<'m> {
 
     fn cell(&'m self, name: &'m str, inverted: bool) -> Cell<'m> {
         let Some(found) = self.find(name) else {
-            return Cell { name, found: None, known: Err(Answer::undecided("it was left out")) };
+            return Cell {
+                name,
+                found: None,
+                known: Err(Answer::undecided("not all of it was run")),
+            };
         };
         let known = self.known(&found, inverted);
         Cell { name, found: Some(found), known }
@@ -287,8 +291,8 @@ impl<'m> Measured<'m> {
     /// Whether one of the cells' systems is served from a modelled disk.
     fn is_modelled(&self, cells: &[Cell<'_>]) -> bool {
         let found = cells.iter().filter_map(|cell| cell.found.as_ref());
-        found.flat_map(|found| self.systems(found)).any(|system| {
-            let disk = match &self.experiment.systems[system].means {
+        found.flat_map(Found::sides).any(|side| {
+            let disk = match &self.experiment.systems[side.system].means {
                 Means::Serve(serve) => &serve.disk,
                 Means::Rival(rival) => &rival.disk,
                 Means::Disk { uri } => uri,
@@ -298,26 +302,18 @@ impl<'m> Measured<'m> {
         })
     }
 
-    /// The places of both systems of a comparison.
-    fn systems(&self, found: &Found<'_>) -> [usize; 2] {
-        let Found { group, comparison, .. } = found;
-        [comparison.subject, comparison.reference]
-            .map(|column| group.cells[group.columns[column].system].system)
-    }
-
     /// What was seen of the precondition, and what of it was not so.
     fn look(&self, recreated: &Recreated, cells: &[Cell<'_>]) -> (Vec<String>, Option<String>) {
         let (mut seen, mut unmet) = (Vec::new(), None);
         for found in cells.iter().filter_map(|cell| cell.found.as_ref()) {
-            for system in self.systems(found) {
-                let cell = found.group.cells.iter().find(|cell| cell.system == system);
-                let cell = cell.expect("a group has the cell of each of its systems");
-                let name = self.experiment.cell_name(cell);
-                for (said, is_met) in self.look_at(recreated, found.group, system, &name) {
+            for side in found.sides() {
+                for (said, is_met) in self.look_at(&recreated.sees, found.group, side) {
                     if !is_met && unmet.is_none() {
                         unmet = Some(format!("its precondition was not there: {said}"));
                     }
-                    seen.push(said);
+                    if !seen.contains(&said) {
+                        seen.push(said);
+                    }
                 }
             }
         }
@@ -325,43 +321,44 @@ impl<'m> Measured<'m> {
     }
 
     /// What is seen of one cell, and whether it is as it was to be.
-    fn look_at(
-        &self,
-        recreated: &Recreated,
-        group: &Group,
-        system: usize,
-        name: &str,
-    ) -> Vec<(String, bool)> {
-        let sees = &recreated.sees;
+    fn look_at(&self, sees: &Sees, group: &Group, side: &plan::Cell) -> Vec<(String, bool)> {
+        let name = self.experiment.cell_name(side);
         let of = |name: &str, sight| self.sights.get(&(name.to_owned(), sight)).copied();
         let percent = |share: f64| format!("{:.0}%", share * 100.0);
         let mut all = Vec::new();
-        if let Some((most, busy)) = sees.link_busy_at_most.zip(of(name, Sight::LinkBusy)) {
-            let said = format!(
-                "{name}: the link was busy for {} of the time (at most {})",
-                percent(busy),
-                percent(most)
-            );
+        if let Some((most, busy)) = sees.link_busy_at_most.zip(of(&name, Sight::LinkBusy)) {
+            let (seen, most_told) = (percent(busy), percent(most));
+            let said =
+                format!("{name}: the link was busy for {seen} of the time (at most {most_told})");
             all.push((said, busy <= most));
         }
-        let without = sees.without_disk.get(&self.experiment.systems[system].name);
-        let bare = without.and_then(|other| {
-            let is_it = |at: usize| self.experiment.systems[at].name == *other;
-            let cell = group.cells.iter().find(|cell| is_it(cell.system))?;
-            of(&self.experiment.cell_name(cell), Sight::Latency)
+        let system = |cell: &plan::Cell| &self.experiment.systems[cell.system].name;
+        let without = sees.without_disk.get(system(side)).and_then(|other| {
+            // The same, but for the system.
+            let is_it = |cell: &&plan::Cell| {
+                system(cell) == other && (cell.path, cell.load) == (side.path, side.load)
+            };
+            of(&self.experiment.cell_name(group.cells.iter().find(is_it)?), Sight::Latency)
         });
-        if let Some(((least, bare), whole)) =
-            sees.disk_share_at_least.zip(bare).zip(of(name, Sight::Latency))
-        {
-            let share = (1.0 - bare / whole).max(0.0);
+        let times = without.zip(of(&name, Sight::Latency));
+        if let Some((least, (without, whole))) = sees.disk_share_at_least.zip(times) {
+            let share = (1.0 - without / whole).max(0.0);
+            let (seen, least_told) = (percent(share), percent(least));
             let said = format!(
-                "{name}: the disk had {} of an operation's time (at least {})",
-                percent(share),
-                percent(least)
+                "{name}: the disk had {seen} of an operation's time (at least {least_told})"
             );
             all.push((said, share >= least));
         }
         all
+    }
+}
+
+impl Found<'_> {
+    /// The cells of its subject and its reference.
+    fn sides(&self) -> [&plan::Cell; 2] {
+        let Found { group, comparison, .. } = self;
+        [comparison.subject, comparison.reference]
+            .map(|column| &group.cells[group.columns[column].system])
     }
 }
 

@@ -7,7 +7,7 @@
 use lab::papers::{Claim, Drawn, Finding, PaperKept, Ratio, RunKept, Said};
 use lab::plan::GroupResults;
 
-use super::{Drawing, capital, names_width, provenance, upright_grid};
+use super::{Drawing, capital, names_width, provenance, rounds, upright_grid};
 use crate::scene::Colours;
 use crate::svg::{Anchor, Panel, Scale, WIDTH};
 use crate::table::Table;
@@ -31,7 +31,7 @@ pub(crate) fn ratios(kept: &PaperKept, verdicts: &[Said]) -> Option<Drawing> {
             that its verdict is read off. Hollow: what the paper saw. Shaded: a margin within which both are equal."
             .to_owned(),
         spoken: spoken.collect::<Vec<_>>().join(". "),
-        provenance: kept.runs.first().map(|run| provenance(&run.kept, None)).unwrap_or_default(),
+        provenance: kept.runs.first().map(|run| provenance(&run.kept, rounds(&run.kept))).unwrap_or_default(),
         panels: vec![forest(&held)],
         table: table(&held),
     })

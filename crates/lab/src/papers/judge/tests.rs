@@ -152,7 +152,7 @@ fn what_was_left_out_or_stopped_is_undecided_and_not_guessed() {
     let quick = results(&short, twofold(1.5, 1.5), usize::MAX);
     let both = || recreated(Quantifier::Every, &["rate", "far"]);
     let left_out = said(&finding(Claim::Above), both(), &quick, Sights::new());
-    assert_eq!(left_out.answer.to_string(), "undecided: it was left out");
+    assert_eq!(left_out.answer.to_string(), "undecided: not all of it was run");
     assert_eq!(left_out.cells[0].answer, Answer::Confirmed);
     assert!(left_out.ours.is_none(), "half of the cells have no mean of all");
     let stopped = results(&experiment, twofold(1.5, 1.5), 60);

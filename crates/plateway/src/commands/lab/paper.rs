@@ -157,6 +157,11 @@ fn due<'s>(
             }
         };
         let left_out = if args.quick { quick(&mut experiment, run) } else { Vec::new() };
+        if experiment.groups.is_empty() {
+            let because = "it is left out by --quick".to_owned();
+            not_run.push(NotRun { plan: run.plan.clone(), because, is_lacking: false });
+            continue;
+        }
         let text = plan_text(&run.plan).unwrap_or_default().to_owned();
         let file = PathBuf::from(plan_file(&run.plan));
         let ready = Ready::of(&file, text, experiment, interrupt)?;
