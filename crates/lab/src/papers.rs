@@ -75,8 +75,10 @@ const FILES: [(&str, &str, &str); 5] = [
 ];
 
 /// The plans that findings are judged by.
-const PLANS: [(&str, &str); 2] = [
+const PLANS: [(&str, &str); 4] = [
     ("rocha-micro", include_str!("../../../papers/rocha-micro.toml")),
+    ("rocha-micro-mtu", include_str!("../../../papers/rocha-micro-mtu.toml")),
+    ("rocha-micro-cache", include_str!("../../../papers/rocha-micro-cache.toml")),
     ("rocha-micro-disk", include_str!("../../../papers/rocha-micro-disk.toml")),
 ];
 

@@ -75,8 +75,8 @@ fn each_comparison_that_is_named_is_a_primary_one_of_its_plan() {
 }
 
 #[test]
-#[ignore = "disks of a model are not in this version; with them the plan is read"]
-fn the_plan_of_a_modelled_disk_is_read_too() {
+#[ignore = "model:, file-system and against are not in this version; with them all plans are read"]
+fn the_plans_of_modelled_disks_of_file_systems_and_of_what_is_held_against_itself_are_read_too() {
     let study = Study::of("rocha").expect("a paper");
     for run in &study.runs {
         run.experiment().unwrap_or_else(|mistakes| panic!("{mistakes}"));
@@ -91,7 +91,7 @@ fn plans_of_a_paper_take_an_hour_and_a_quick_run_eight_minutes() {
             plans.iter().map(|(_, one)| one.time.expect("a time of its own").as_secs()).sum();
         assert!(time <= 3_600, "{}", study.name);
         let quick: u64 = study.runs.iter().map(|run| run.quick_seconds).sum();
-        assert!(quick <= 450, "{}: a half minute is for what is around trials", study.name);
+        assert!(quick <= 470, "{}: ten seconds are for what is around trials", study.name);
         for (run, mut experiment) in plans {
             let all = experiment.primaries();
             let left_out = super::quick(&mut experiment, run);
@@ -99,6 +99,7 @@ fn plans_of_a_paper_take_an_hour_and_a_quick_run_eight_minutes() {
             assert_eq!(left_out.len(), all - run.quick.len(), "{left_out:?}");
             let least = experiment.estimate().least.as_secs();
             assert!(least <= run.quick_seconds, "{}: {least} s", run.plan);
+            assert_eq!(experiment.groups.is_empty(), run.quick.is_empty(), "{}", run.plan);
         }
     }
 }
@@ -116,7 +117,7 @@ fn a_list_names_each_finding_with_its_way_and_its_time() {
         "precondition: cost of the network layers",
         "in every cell: the disk is memory",
         "plan:         rocha-micro",
-        "at least 264 trials in 17min 36s, at most 40min",
+        "at least 264 trials in 12min 19s, at most 15min",
     ] {
         assert!(first.contains(words), "{words}\n{first}");
     }
@@ -160,9 +161,10 @@ fn refused_rerun(change: impl FnOnce(String) -> String) -> String {
 
 #[test]
 fn ways_are_read_strictly() {
-    let unknown = refused_rerun(|text| text.replacen("of = [\"mtu\"]", "of = [\"mtv\"]", 1));
-    assert_eq!(unknown, "mtv: expected a finding of the paper");
-    let twice = refused_rerun(|text| text.replacen("of = [\"mtu\"]", "of = [\"overall\"]", 1));
+    let unknown = refused_rerun(|text| text.replacen("of = [\"overall\"]", "of = [\"overal\"]", 1));
+    assert_eq!(unknown, "overal: expected a finding of the paper");
+    let twice =
+        refused_rerun(|text| text.replacen("of = [\"mtu\"]", "of = [\"mtu\", \"overall\"]", 1));
     assert_eq!(twice, "overall: expected one entry, seen two");
     let none = refused_rerun(|text| text.replacen("of = [\"mtu\"]", "of = []", 1));
     assert_eq!(none, "mtu: expected an entry, seen none");
