@@ -119,9 +119,20 @@ fn rerun(args: &LabPaperArgs, study: &Study) -> miette::Result<()> {
             tables += &picture::table(&ready.experiment, results, trials);
             failures.extend(failed(results, trials));
             serde_json::to_value(kept)
-        })?;
-        let result =
-            ran.map_err(|error| miette::miette!("cannot keep what came of it: {error}"))?;
+        });
+        let kept = ran.and_then(|kept| {
+            kept.map_err(|error| miette::miette!("cannot keep what came of it: {error}"))
+        });
+        let result = match kept {
+            Ok(result) => result,
+            // What the others came to is kept all the same.
+            Err(error) => {
+                let (plan, because) = (run.plan.clone(), error.to_string());
+                failures.push(format!("{plan}: {because}"));
+                not_run.push(NotRun { plan, because, is_lacking: false });
+                continue;
+            }
+        };
         runs.push(json!({ "plan": run.plan, "left_out": left_out, "result": result }));
     }
     let kept = json!({ "schema_version": SCHEMA_VERSION, "paper": study.name, "quick": args.quick,
