@@ -25,7 +25,7 @@ use super::plan::{Experiment, Mistakes};
 
 pub use facts::{Claim, Datum, Finding, Paper, Ratio, Table};
 pub use judge::{CellSaid, Measured, Ours, Said, Sight, Sights};
-pub use kept::{NotRun, PaperKept, RunKept, SCHEMA_VERSION, is_of_a_paper};
+pub use kept::{Cause, NotRun, PaperKept, RunKept, SCHEMA_VERSION, is_of_a_paper};
 pub use list::Listed;
 pub use quick::quick;
 pub use rerun::{Drawn, How, Quantifier, Recreated, Run};

@@ -101,14 +101,14 @@ struct Cell<'m> {
 }
 
 impl Study {
-    /// What is said of each finding. `lacking` says of a plan that did not run, why.
+    /// What is said of each finding. `not_run` has what that says of a plan's findings that it did not run.
     pub fn judge(
         &self,
         measured: &[Measured<'_>],
-        lacking: &BTreeMap<String, String>,
+        not_run: &BTreeMap<String, Answer>,
     ) -> Vec<Said> {
         let findings = self.paper.findings.iter().zip(&self.how);
-        findings.map(|(finding, how)| judge(finding, how, measured, lacking)).collect()
+        findings.map(|(finding, how)| judge(finding, how, measured, not_run)).collect()
     }
 
     /// The plan of this name.
@@ -121,7 +121,7 @@ fn judge(
     finding: &Finding,
     how: &How,
     measured: &[Measured<'_>],
-    lacking: &BTreeMap<String, String>,
+    not_run: &BTreeMap<String, Answer>,
 ) -> Said {
     let bare = |answer| Said {
         id: finding.id.clone(),
@@ -138,11 +138,9 @@ fn judge(
         How::Not { word, because } => return bare(Answer::of_word(*word, because.clone())),
     };
     let Some(its) = measured.iter().find(|one| one.plan == recreated.plan) else {
-        let because = lacking.get(&recreated.plan).cloned();
-        return bare(match because {
-            Some(because) => Answer::NotRerunYet { because },
-            None => Answer::undecided(format!("its plan {} was not run", recreated.plan)),
-        });
+        let answer = not_run.get(&recreated.plan).cloned();
+        let usual = || Answer::undecided(format!("its plan {} was not run", recreated.plan));
+        return bare(answer.unwrap_or_else(usual));
     };
     of_plan(finding, recreated, its, bare)
 }

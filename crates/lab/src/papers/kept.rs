@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::judge::{Measured, Said, Sight, Sights};
+use super::verdict::Answer;
 use super::{NAMES, Study};
 use crate::kept::{Kept, Trial};
 use crate::plan::{Experiment, Measure};
@@ -43,8 +44,31 @@ pub struct RunKept {
 pub struct NotRun {
     pub plan: String,
     pub because: String,
-    /// Whether it is something that this version does not have.
-    pub is_lacking: bool,
+    pub cause: Cause,
+}
+
+/// Why a plan did not run.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// It asks for what this version does not have.
+    Lacking,
+    /// It asks for what this machine does not have.
+    Machine,
+    /// A quick run leaves it out, it was stopped before, or it failed.
+    Passed,
+}
+
+impl NotRun {
+    /// What that says of its findings.
+    fn answer(&self) -> Answer {
+        let because = self.because.clone();
+        match self.cause {
+            Cause::Lacking => Answer::NotRerunYet { because },
+            Cause::Machine => Answer::CannotBeTested { because },
+            Cause::Passed => Answer::undecided(format!("its plan {} was not run", self.plan)),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -90,10 +114,9 @@ impl PaperKept {
     /// What is said of each finding.
     pub fn judge(&self) -> Vec<Said> {
         let measured: Vec<Measured<'_>> = self.runs.iter().map(RunKept::measured).collect();
-        let lacking = self.not_run.iter().filter(|one| one.is_lacking);
-        let lacking: BTreeMap<String, String> =
-            lacking.map(|one| (one.plan.clone(), one.because.clone())).collect();
-        self.study.judge(&measured, &lacking)
+        let not_run: BTreeMap<String, Answer> =
+            self.not_run.iter().map(|one| (one.plan.clone(), one.answer())).collect();
+        self.study.judge(&measured, &not_run)
     }
 
     /// What a quick run left out.

@@ -29,7 +29,7 @@ fn rocha(times: f64) -> Value {
         "results": runner.finish() });
     json!({ "schema_version": 1, "paper": "rocha", "quick": true,
         "runs": [{ "plan": "rocha-micro", "left_out": ["<some> comparison"], "result": result }],
-        "not_run": [{ "plan": "rocha-micro-disk", "because": "there is no such disk", "is_lacking": true }] })
+        "not_run": [{ "plan": "rocha-micro-disk", "because": "there is no such disk", "cause": "lacking" }] })
 }
 
 #[test]

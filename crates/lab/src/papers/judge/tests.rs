@@ -192,15 +192,21 @@ fn a_precondition_that_was_not_there_makes_it_untestable() {
 
 #[test]
 fn a_plan_that_did_not_run_leaves_its_findings_and_one_that_cannot_be_read_is_not_rerun_yet() {
-    let study = Study::of("rocha").expect("a paper");
-    let lacking =
-        BTreeMap::from([("rocha-micro-disk".to_owned(), "it has no such disk".to_owned())]);
-    let all = study.judge(&[], &lacking);
+    let because = "it has no such disk";
+    let not_run = |plan: &str, cause: &str| serde_json::json!({ "plan": plan, "because": because, "cause": cause });
+    let file = serde_json::json!({ "schema_version": 1, "paper": "rocha", "not_run": [
+        not_run("rocha-micro-disk", "lacking"),
+        not_run("rocha-micro-cache", "machine"),
+        not_run("rocha-micro-mtu", "passed"),
+    ]});
+    let all = crate::papers::PaperKept::read(&file).expect("a paper").judge();
     assert_eq!(all.len(), 25);
     let of =
         |id: &str| all.iter().find(|said| said.id == id).expect("it is there").answer.to_string();
     assert_eq!(of("seq-read-uncached"), "undecided: its plan rocha-micro was not run");
     assert_eq!(of("rand-read-uncached"), "not rerun yet: it has no such disk");
+    assert_eq!(of("write-cached"), "cannot be tested here, because it has no such disk");
+    assert_eq!(of("mtu"), "undecided: its plan rocha-micro-mtu was not run");
     assert!(of("varmail").starts_with("not rerun yet: the file workloads"));
 }
 

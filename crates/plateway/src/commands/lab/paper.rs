@@ -2,15 +2,15 @@
 //!
 //! What the papers found, how it is recreated and what results say of it is [`lab::papers`]'s; plans are
 //! run as `lab run` runs them. All plans of a paper are held against this machine before the first trial. A
-//! plan that asks for what this version does not have is not run, and its findings say so. Errors: a name that is
+//! plan that asks for what this version or this machine does not have is not run, and its findings say so. Errors: a name that is
 //! no paper's, a paper of which nothing is rerun yet, and those of `lab run`; exit codes as well.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use lab::papers::{
-    Listed, NAMES, NotRun, Ours, PaperKept, Run, SCHEMA_VERSION, Said, Study, plan_file, plan_text,
-    quick,
+    Cause, Listed, NAMES, NotRun, Ours, PaperKept, Run, SCHEMA_VERSION, Said, Study, plan_file,
+    plan_text, quick,
 };
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ fn rerun(args: &LabPaperArgs, study: &Study) -> miette::Result<()> {
             not_run.push(NotRun {
                 plan: run.plan.clone(),
                 because: "it was stopped before".to_owned(),
-                is_lacking: false,
+                cause: Cause::Passed,
             });
             continue;
         }
@@ -129,7 +129,7 @@ fn rerun(args: &LabPaperArgs, study: &Study) -> miette::Result<()> {
             Err(error) => {
                 let (plan, because) = (run.plan.clone(), error.to_string());
                 failures.push(format!("{plan}: {because}"));
-                not_run.push(NotRun { plan, because, is_lacking: false });
+                not_run.push(NotRun { plan, because, cause: Cause::Passed });
                 continue;
             }
         };
@@ -146,13 +146,14 @@ fn rerun(args: &LabPaperArgs, study: &Study) -> miette::Result<()> {
     failures.first().map_or(Ok(()), |words| Err(miette::miette!("{words}")))
 }
 
-/// All plans, each held against this machine; those that this version does not read.
+/// All plans that can be run here, each held against this machine, and those that are not run; an error where
+/// this machine can run none.
 fn due<'s>(
     args: &LabPaperArgs,
     study: &'s Study,
     interrupt: &Interrupt,
 ) -> miette::Result<(Vec<Due<'s>>, Vec<NotRun>)> {
-    let (mut due, mut not_run) = (Vec::new(), Vec::new());
+    let (mut due, mut not_run, mut refused) = (Vec::new(), Vec::new(), None);
     for run in &study.runs {
         let mut experiment = match run.experiment() {
             Ok(experiment) => experiment,
@@ -163,22 +164,48 @@ fn due<'s>(
                     mistakes.to_string().lines().next().unwrap_or_default()
                 );
                 Event::warn(format!("not run: {because}")).tell();
-                not_run.push(NotRun { plan: run.plan.clone(), because, is_lacking: true });
+                not_run.push(NotRun { plan: run.plan.clone(), because, cause: Cause::Lacking });
                 continue;
             }
         };
         let left_out = if args.quick { quick(&mut experiment, run) } else { Vec::new() };
         if experiment.groups.is_empty() {
             let because = "it is left out by --quick".to_owned();
-            not_run.push(NotRun { plan: run.plan.clone(), because, is_lacking: false });
+            not_run.push(NotRun { plan: run.plan.clone(), because, cause: Cause::Passed });
             continue;
         }
         let text = plan_text(&run.plan).unwrap_or_default().to_owned();
         let file = PathBuf::from(plan_file(&run.plan));
-        let ready = Ready::of(&file, text, experiment, interrupt)?;
-        due.push(Due { run, ready, left_out });
+        match Ready::of(&file, text, experiment, interrupt) {
+            Ok(ready) => due.push(Due { run, ready, left_out }),
+            Err(error) => {
+                let because = what_is_missing(&error.to_string());
+                Event::warn(format!("{} is not run: {because}", run.plan)).tell();
+                not_run.push(NotRun { plan: run.plan.clone(), because, cause: Cause::Machine });
+                refused.get_or_insert(error);
+            }
+        }
     }
-    Ok((due, not_run))
+    match refused {
+        Some(error) if due.is_empty() => Err(error),
+        _ => Ok((due, not_run)),
+    }
+}
+
+/// What a plan needs and is not here, in a line: what stands below the line that says so, once each.
+fn what_is_missing(error: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in error.lines().skip(usize::from(error.lines().count() > 1)) {
+        // Several systems need the same.
+        let line = line
+            .split_once(": ")
+            .filter(|(who, _)| who.starts_with("system "))
+            .map_or(line, |(_, what)| what);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.join("; ")
 }
 
 /// Adds verdicts, and keeps and tells all of it; told also where it cannot be kept.
