@@ -10,7 +10,7 @@ ARGS ?=
 # rustup's cargo before Debian's, and sbin for mke2fs and depmod, which an ordinary user's PATH leaves out.
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps deps-build deps-bench build deb container demo test bench lab-quick interop fuzz mutants lint
+.PHONY: help deps deps-build deps-bench build deb container demo test bench lab-quick papers interop fuzz mutants lint
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,6 +35,9 @@ bench: deps-bench ## the measurements of docs/performance.md
 
 lab-quick: deps ## AoE, iSCSI and NVMe/TCP on one volume in memory, compared in under five minutes (root)
 	@cargo xtask lab run plans/quick.toml --result "$${CARGO_TARGET_DIR:-target}/lab-quick.json" --overwrite $(ARGS)
+
+papers: deps ## what five papers measured, measured again in minutes, and what holds here: target/papers/papers.html (root)
+	@cargo xtask lab paper all --quick --result "$${CARGO_TARGET_DIR:-target}/papers" --overwrite $(ARGS)
 
 interop: deps ## the real Linux initiators and iPXE, whole matrix (some hours)
 	@cargo xtask interop matrix $(ARGS)

@@ -12,6 +12,7 @@
 
 mod figures;
 mod html;
+mod overview;
 mod paper;
 mod scene;
 mod svg;
@@ -52,6 +53,12 @@ pub fn page(kept: &Value) -> Result<Page, String> {
     let html = html::page(&kept, &drawings);
     let figures = drawings.into_iter().map(figures::Drawing::finish).collect();
     Ok(Page { html, figures })
+}
+
+/// Draws the page over several papers, of what was kept of each; their own pages are beside it, called as
+/// their files are.
+pub fn overview(kept: &[Value]) -> Result<String, String> {
+    overview::page(kept)
 }
 
 #[cfg(test)]

@@ -62,9 +62,10 @@ pub(crate) enum LabAction {
         plateway lab paper rocha --list\n  \
         plateway lab paper all --list --json\n  \
         plateway lab paper rocha --quick\n  \
-        plateway lab paper rocha --result monday.json\n\n\
-        NAME is rocha, technomages, landowski, goncalves, sarkar, or with --list all. What is kept is NAME.result.json\n\
-        and its page, NAME.result.html. How findings are judged, and which are not rerun yet, stands in docs/papers.md.\n\n\
+        plateway lab paper rocha --result monday.json\n  \
+        plateway lab paper all --quick --result papers\n\n\
+        NAME is rocha, technomages, landowski, goncalves, sarkar, or all. What is kept is NAME.result.json and its\n\
+        page, NAME.result.html; of all in one folder, with papers.html over them. How findings are judged, and which are not rerun yet, stands in docs/papers.md.\n\n\
         Exit code 0: told, whatever was confirmed or refuted. 1: a mistake, a machine that cannot run it, or trials\n\
         that failed. 130: interrupted.")]
     Paper(LabPaperArgs),
@@ -103,7 +104,7 @@ pub(crate) struct LabRunArgs {
 /// `lab paper NAME`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabPaperArgs {
-    /// The paper: rocha, technomages, landowski, goncalves or sarkar; with --list also all
+    /// The paper: rocha, technomages, landowski, goncalves or sarkar, or all
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Say of each finding how it is recreated here or why not, and for how long that runs, and run nothing
@@ -112,7 +113,8 @@ pub(crate) struct LabPaperArgs {
     /// Run the primary comparisons alone, in short windows: eight minutes at most. What is left out is named
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Where to keep what comes of it; the page is beside it, .html [default: NAME.result.json]
+    /// Where to keep what comes of it; the page is beside it, .html [default: NAME.result.json]. Of all, the
+    /// folder for their files
     #[arg(long, value_name = "FILE")]
     pub(crate) result: Option<PathBuf>,
     /// Replace result file and page if they are there

@@ -50,10 +50,10 @@ fn what_is_no_paper_and_what_is_not_rerun_yet_is_refused() {
     for (args, expected) in [
         (
             &["paper", "roche"][..],
-            "expected a paper, one of rocha, technomages, landowski, goncalves, sarkar, or all with --list, seen \"roche\"",
+            "expected a paper, one of rocha, technomages, landowski, goncalves, sarkar, or all, seen \"roche\"",
         ),
-        (&["paper", "nobody", "--list"], "or all with --list, seen \"nobody\""),
-        (&["paper", "all"], "expected one paper to run, one of rocha"),
+        (&["paper", "nobody", "--list"], "or all, seen \"nobody\""),
+        (&["paper", "all", "--result", "r.json"], "cannot make r.json"),
         (&["paper", "landowski"], "nothing of \"AoE storage protocol over MPLS network\" is rerun"),
         (&["paper", "rocha", "--quick", "--result", "r.json"], "r.json: expected no such file"),
         (&["paper", "rocha", "--result", "r.html", "--overwrite"], "expected another ending than"),
@@ -133,6 +133,51 @@ fn a_paper_that_was_interrupted_is_kept_and_leaves_its_findings_undecided() {
     let args = ["page", "rocha.result.json", "--to", "again.html"];
     assert!(run(directory.path(), &args).status.success());
     assert_eq!(fs::read_to_string(directory.path().join("again.html")).unwrap(), page);
+}
+
+#[test]
+fn all_papers_have_a_page_each_and_one_together_also_where_nothing_can_be_run() {
+    let directory = tempfile::tempdir().unwrap();
+    // No program is found, so no path is laid.
+    let all = |more: &[&str]| {
+        let args = [&["paper", "all", "--quick", "--result", "all"], more].concat();
+        let mut command = lab(directory.path(), &args);
+        command.env("PATH", directory.path()).output().unwrap()
+    };
+    let output = all(&["--json"]);
+    let why = flat(&output.stderr);
+    assert!(output.status.success(), "{why}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told.as_array().unwrap().len(), 5);
+    let at = |name: &str| directory.path().join("all").join(name);
+    let page = fs::read_to_string(at("papers.html")).unwrap();
+    for (paper, kept_one) in ["rocha", "technomages", "landowski", "goncalves", "sarkar"]
+        .iter()
+        .zip(told.as_array().unwrap())
+    {
+        assert_eq!(*kept_one, kept(&at(&format!("{paper}.result.json"))), "{paper}");
+        assert!(at(&format!("{paper}.result.html")).exists(), "{paper}");
+        assert!(page.contains(&format!("{paper}.result.html")), "{paper}");
+    }
+    let verdicts = told[0]["verdicts"].as_array().unwrap();
+    let read = verdicts.iter().find(|said| said["id"] == "seq-read-uncached").unwrap();
+    assert_eq!(read["answer"]["word"], "cannot_be_tested", "{read}");
+    // One by itself is an error.
+    let mut command = lab(directory.path(), &["paper", "rocha", "--quick"]);
+    let output = command.env("PATH", directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(flat(&output.stderr).contains("cannot be run on this machine"));
+    // What is there stays, unless it may be lost.
+    let output = all(&[]);
+    let why = flat(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && why.contains("papers.html: expected no such file"),
+        "{why}"
+    );
+    let output = all(&["--overwrite"]);
+    assert!(
+        output.status.success() && text(&output.stdout).contains("all of them: all/papers.html")
+    );
 }
 
 #[test]

@@ -19,13 +19,17 @@ use crate::cli::LabPaperArgs;
 use crate::commands::session::Interrupt;
 use crate::commands::{Ended, INTERRUPTED, print, print_json, show};
 use crate::log::Event;
+use crate::run::replace_file;
 
-/// With `--list`, all papers.
+/// All papers.
 const ALL: &str = "all";
 
 pub(super) fn run(args: &LabPaperArgs) -> miette::Result<()> {
     if args.list {
         return list(args);
+    }
+    if args.name == ALL {
+        return all(args);
     }
     let Some(study) = Study::of(&args.name) else { return Err(unknown(&args.name)) };
     if !study.has_plan() {
@@ -35,18 +39,70 @@ pub(super) fn run(args: &LabPaperArgs) -> miette::Result<()> {
             study.paper.title
         ));
     }
-    rerun(args, &study)
+    // From here on a signal ends it in order.
+    let interrupt = Interrupt::watch()?;
+    let usual = || PathBuf::from(file_of(&study));
+    let file = args.result.clone().unwrap_or_else(usual);
+    may_be_made(&study, &file, args)?;
+    let rerun = rerun(args, &study, &interrupt, &file)?;
+    if args.json {
+        print_json(&rerun.kept)?;
+    }
+    ended(&interrupt, &file, &rerun.failures)
+}
+
+/// Reruns all papers, one after the other, each with a file and a page of its own, and one page over all of
+/// them. A paper of which nothing is rerun yet has its page, too, which says so.
+fn all(args: &LabPaperArgs) -> miette::Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let folder = args.result.clone().unwrap_or_else(|| PathBuf::from("."));
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| miette::miette!("cannot make {}: {error}", folder.display()))?;
+    let studies = Study::all();
+    let page = folder.join("papers.html");
+    picture::may_be_replaced(&page, Path::new(""), "the papers", "--result", args.overwrite)?;
+    for study in &studies {
+        may_be_made(study, &folder.join(file_of(study)), args)?;
+    }
+    let (mut kept, mut failures) = (Vec::new(), Vec::new());
+    for study in &studies {
+        let file = folder.join(file_of(study));
+        let rerun = rerun(args, study, &interrupt, &file)?;
+        failures.extend(rerun.failures.iter().map(|why| format!("{}: {why}", study.name)));
+        kept.push(rerun.kept);
+    }
+    let overview = page::overview(&kept).map_err(|why| miette::miette!("{why}"))?;
+    let written = replace_file(&page, &overview);
+    written.map_err(|error| miette::miette!("cannot write {}: {error}", page.display()))?;
+    match args.json {
+        true => print_json(&kept)?,
+        false => print(&format!("\nall of them: {}\n", page.display()))?,
+    }
+    ended(&interrupt, &folder, &failures)
+}
+
+/// How it ends: what was interrupted, and what failed first.
+fn ended(interrupt: &Interrupt, kept: &Path, failures: &[String]) -> miette::Result<()> {
+    if interrupt.is_raised() {
+        let words = format!("interrupted: what was measured is in {}", kept.display());
+        return Err(Ended::new(INTERRUPTED, words).into());
+    }
+    failures.first().map_or(Ok(()), |words| Err(miette::miette!("{words}")))
+}
+
+/// Where a paper is kept, if nobody says where.
+fn file_of(study: &Study) -> String {
+    format!("{}.result.json", study.name)
+}
+
+fn may_be_made(study: &Study, file: &Path, args: &LabPaperArgs) -> miette::Result<()> {
+    let plan = study.runs.first().map(|run| plan_file(&run.plan)).unwrap_or_default();
+    picture::may_be_made(file, Path::new(&plan), args.overwrite)
 }
 
 fn unknown(name: &str) -> miette::Report {
     let names = NAMES.join(", ");
-    if name == ALL {
-        return miette::miette!(
-            help = "plateway lab paper all --list",
-            "expected one paper to run, one of {names}, or {ALL} with --list"
-        );
-    }
-    miette::miette!("expected a paper, one of {names}, or {ALL} with --list, seen {name:?}")
+    miette::miette!("expected a paper, one of {names}, or {ALL}, seen {name:?}")
 }
 
 /// Tells what would be rerun.
@@ -95,15 +151,20 @@ struct Due<'s> {
     left_out: Vec<String>,
 }
 
+/// What came of a paper.
+struct Rerun {
+    kept: Value,
+    failures: Vec<String>,
+}
+
 /// Runs the plans of a paper, keeps and tells what came of it.
-fn rerun(args: &LabPaperArgs, study: &Study) -> miette::Result<()> {
-    // From here on a signal ends it in order.
-    let interrupt = Interrupt::watch()?;
-    let usual = || PathBuf::from(format!("{}.result.json", study.name));
-    let file = args.result.clone().unwrap_or_else(usual);
-    let plan = plan_file(&study.runs[0].plan);
-    picture::may_be_made(&file, Path::new(&plan), args.overwrite)?;
-    let (due, mut not_run) = due(args, study, &interrupt)?;
+fn rerun(
+    args: &LabPaperArgs,
+    study: &Study,
+    interrupt: &Interrupt,
+    file: &Path,
+) -> miette::Result<Rerun> {
+    let (due, mut not_run) = due(args, study, interrupt)?;
     let (mut runs, mut tables, mut failures) = (Vec::new(), String::new(), Vec::new());
     for Due { run, ready, left_out } in &due {
         if interrupt.is_raised() {
@@ -115,7 +176,7 @@ fn rerun(args: &LabPaperArgs, study: &Study) -> miette::Result<()> {
             continue;
         }
         Event::info(format!("{}: {}", run.plan, ready.experiment.estimate())).tell();
-        let ran = measure(ready, &interrupt, |kept, results, trials| {
+        let ran = measure(ready, interrupt, |kept, results, trials| {
             tables += &picture::table(&ready.experiment, results, trials);
             failures.extend(failed(results, trials));
             serde_json::to_value(kept)
@@ -137,13 +198,8 @@ fn rerun(args: &LabPaperArgs, study: &Study) -> miette::Result<()> {
     }
     let kept = json!({ "schema_version": SCHEMA_VERSION, "paper": study.name, "quick": args.quick,
         "runs": runs, "not_run": not_run });
-    let told = keep_and_tell(args, &file, kept, &tables);
-    told?;
-    if interrupt.is_raised() {
-        let words = format!("interrupted: what was measured is in {}", file.display());
-        return Err(Ended::new(INTERRUPTED, words).into());
-    }
-    failures.first().map_or(Ok(()), |words| Err(miette::miette!("{words}")))
+    let kept = keep_and_tell(args, file, kept, &tables)?;
+    Ok(Rerun { kept, failures })
 }
 
 /// All plans that can be run here, each held against this machine, and those that are not run; an error where
@@ -187,7 +243,8 @@ fn due<'s>(
         }
     }
     match refused {
-        Some(error) if due.is_empty() => Err(error),
+        Some(error) if due.is_empty() && args.name != ALL => Err(error),
+        // Of all papers together each has its page.
         _ => Ok((due, not_run)),
     }
 }
@@ -208,27 +265,25 @@ fn what_is_missing(error: &str) -> String {
     lines.join("; ")
 }
 
-/// Adds verdicts, and keeps and tells all of it; told also where it cannot be kept.
+/// Adds verdicts, and keeps and tells all of it; told also where it cannot be kept. JSON is told by who asked.
 fn keep_and_tell(
     args: &LabPaperArgs,
     file: &Path,
     mut kept: Value,
     tables: &str,
-) -> miette::Result<()> {
+) -> miette::Result<Value> {
     let read = PaperKept::read(&kept).map_err(|why| miette::miette!("{why}"))?;
     let verdicts = read.judge();
     kept["verdicts"] = json!(verdicts);
     let is_kept = picture::keep(file, &kept);
-    let told = match args.json {
-        true => print_json(&kept),
-        false => print(&format!("{tables}{}", text(&read, &verdicts))),
-    };
-    is_kept?;
-    if !args.json {
-        let page = picture::page_of(file);
-        print(&format!("\nkept: {}, page: {}\n", file.display(), page.display()))?;
+    if args.json {
+        return is_kept.map(|()| kept);
     }
-    told
+    let told = print(&format!("{tables}{}", text(&read, &verdicts)));
+    is_kept?;
+    let page = picture::page_of(file);
+    print(&format!("\nkept: {}, page: {}\n", file.display(), page.display()))?;
+    told.map(|()| kept)
 }
 
 /// Each finding with what is said of it.
