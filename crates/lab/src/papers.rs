@@ -75,11 +75,13 @@ const FILES: [(&str, &str, &str); 5] = [
 ];
 
 /// The plans that findings are judged by.
-const PLANS: [(&str, &str); 4] = [
+const PLANS: [(&str, &str); 6] = [
     ("rocha-micro", include_str!("../../../papers/rocha-micro.toml")),
     ("rocha-micro-mtu", include_str!("../../../papers/rocha-micro-mtu.toml")),
     ("rocha-micro-cache", include_str!("../../../papers/rocha-micro-cache.toml")),
     ("rocha-micro-disk", include_str!("../../../papers/rocha-micro-disk.toml")),
+    ("landowski-device", include_str!("../../../papers/landowski-device.toml")),
+    ("landowski-device-vblade", include_str!("../../../papers/landowski-device-vblade.toml")),
 ];
 
 /// What the papers are called.

@@ -54,7 +54,7 @@ fn what_is_no_paper_and_what_is_not_rerun_yet_is_refused() {
         ),
         (&["paper", "nobody", "--list"], "or all, seen \"nobody\""),
         (&["paper", "all", "--result", "r.json"], "cannot make r.json"),
-        (&["paper", "landowski"], "nothing of \"AoE storage protocol over MPLS network\" is rerun"),
+        (&["paper", "sarkar"], "hardware support help?\" is rerun"),
         (&["paper", "rocha", "--quick", "--result", "r.json"], "r.json: expected no such file"),
         (&["paper", "rocha", "--result", "r.html", "--overwrite"], "expected another ending than"),
     ] {
