@@ -175,7 +175,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     #[inline]
     fn clock(&self) -> Instant {
-        Instant(self.shared.origin.elapsed().as_nanos() as u64)
+        since(self.shared.origin)
     }
 
     #[inline]
@@ -485,6 +485,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     fn key(kind: Kind, slot: Slot) -> Key {
         Key::new(kind, slot.index, slot.generation)
     }
+}
+
+/// The present on the process's clock, which began at `origin`.
+#[inline]
+fn since(origin: time::Instant) -> Instant {
+    Instant(origin.elapsed().as_nanos() as u64)
 }
 
 /// A connection's slot, as the machine names it.

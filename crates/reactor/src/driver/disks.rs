@@ -15,7 +15,7 @@ use block::{Completion, Failure, Instant, Outcome};
 use contract::{Ask, DiskId, Event, Machine, Poll};
 
 use super::poll::DISK;
-use super::{Alarm, Driver};
+use super::{Alarm, Driver, since};
 use crate::disk::{Call, Clearing, Disk, Hold, Submitted, Work};
 use crate::engine::{Engine, Kind};
 use crate::stats::add;
@@ -177,7 +177,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         let mut answered = false;
         let origin = self.shared.origin;
-        let clock = || Instant(origin.elapsed().as_nanos() as u64);
+        let clock = || since(origin);
         for (id, request) in asks.drain(..) {
             // Not a clone of the disk: its count is shared by all shards, and this is the path of
             // every request.
@@ -266,6 +266,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         };
         let known = self.disks.known_mut(id);
         known.out -= 1;
+        let is_leaving = known.leaving.is_some();
         let next = known.waiting.pop_front();
         if let Some(source) = known.source {
             self.polls.came(source, self.now);
@@ -274,7 +275,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 _ => self.polls.stir(source),
             }
         }
-        self.leave(id);
+        if is_leaving {
+            self.leave(id);
+        }
         if let Some(answer) = at_once {
             self.tell(Event::Completed(answer));
         }

@@ -272,7 +272,7 @@ impl<E: Engine, M> Sight for Surroundings<'_, E, M> {
 
     #[inline]
     fn now(&self) -> Instant {
-        Instant(self.origin.elapsed().as_nanos() as u64)
+        super::since(self.origin)
     }
 
     fn lost_switches(&self) -> u64 {
