@@ -199,6 +199,16 @@ fn an_interruption_leaves_nothing_and_what_a_killed_lab_left_goes_with_the_next(
 
 #[test]
 fn a_target_that_ends_in_mid_trial_fails_it_and_nobody_waits_for_what_was_written() {
+    fails_by(Signal::KILL, "plateway serve ended with signal: 9");
+}
+
+#[test]
+fn a_target_that_hangs_in_mid_trial_fails_it_and_nobody_waits_for_what_was_written() {
+    fails_by(Signal::STOP, "1 of 1 trials failed");
+}
+
+/// A trial fails, with these words, whose target gets this signal in the middle of it; nothing of it stays.
+fn fails_by(signal: Signal, words: &str) {
     let plan = system("nvme", &served("nvme"))
         + "[[path]]\nname = \"lan\"\n"
         + &drawn(&["nvme"], "depth = 4\npattern = \"randwrite\"\ncache = true");
@@ -224,11 +234,11 @@ fn a_target_that_ends_in_mid_trial_fails_it_and_nobody_waits_for_what_was_writte
     });
     let servers: Vec<i32> = servers.collect();
     let [server] = servers.as_slice() else { panic!("one server, and there are {servers:?}") };
-    kill_process(Pid::from_raw(*server).unwrap(), Signal::KILL).unwrap();
+    kill_process(Pid::from_raw(*server).unwrap(), signal).unwrap();
     let output = child.wait_with_output().unwrap();
     let why = flat(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{why}");
-    assert!(why.contains("plateway serve ended with signal: 9"), "{why}");
+    assert!(why.contains(words), "{why}");
     assert!(mounts_of(pid).is_empty());
     until_gone(pid, &file);
 }

@@ -6,8 +6,8 @@
 //! ```
 //! The process that attaches is the initiator of the path, on the near end's CPUs and in its namespace; the
 //! device is the machine's, and what is mounted is this process's. What was written is durable in the end, or
-//! the trial failed. Where it failed already nobody waits for a disk that is gone: what is mounted goes without
-//! waiting, and the device with its process. Errors: why a trial measured nothing, and what this machine lacks.
+//! the trial failed. Where it failed already nobody waits for a disk that may be gone: the device goes with its
+//! process, and what is mounted without waiting. Errors: why a trial measured nothing, and what this machine lacks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +23,7 @@ use super::trial::{Lab, complaint, tell};
 use super::way::Way;
 use super::{far, program};
 use crate::commands::attach;
+use crate::config::uri::DiskUri;
 
 /// How long a disk may take to be a device, and to be none: what was written is flushed by then.
 const ATTACH_MAX: Duration = Duration::from_secs(120);
@@ -67,13 +68,12 @@ fn maker(kind: FileSystem) -> [&'static str; 5] {
 }
 
 impl Lab<'_> {
-    /// Runs a trial on a file of a file system of its own; `is_up` says whether what is at the far end runs.
+    /// Runs a trial on a file of a file system of its own.
     pub(super) fn run_mounted(
         &self,
         cell: &Cell,
         Mounted { kind, client }: Mounted,
         place: &Place<'_>,
-        is_up: &mut dyn FnMut() -> miette::Result<()>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         self.is_to_be_written(cell, place)?;
         let attached = Attached::start(self, place)?;
@@ -89,15 +89,14 @@ impl Lab<'_> {
         let (way, home) = (place.way, place.home);
         let work = Work { cell, place: mounted.point(), client, way, home, removes: false };
         let done = folder::FileSystem::at(&point).and_then(|seen| self.work_on_file(&work, seen));
-        if done.is_err() && is_up().is_err() {
-            // What is to be written there fails from now on.
+        if done.is_err() {
+            // What is to be written there fails from now on, and nobody waits for it.
             drop(attached);
             return done;
         }
-        let unmounted = mounted.unmount().map_err(tell);
-        let left = unmounted.and_then(|()| attached.detach(self));
-        let done = done?;
-        left.map(|()| done)
+        mounted.unmount().map_err(tell)?;
+        attached.detach(self)?;
+        done
     }
 
     /// An error unless the disk is blank, or what is on it is the lab's.
@@ -123,11 +122,12 @@ impl Lab<'_> {
 /// A disk by the wire whose requests fail while it is lost for long, unless it says how long itself: the trial
 /// has failed by then, and who works there waits in the kernel and cannot be ended.
 fn given_up_early(uri: &str) -> String {
-    match (uri.contains("://"), uri.contains("deadline_s="), uri.contains('?')) {
-        (true, false, true) => format!("{uri}&deadline_s={LOST_MAX_S}"),
-        (true, false, false) => format!("{uri}?deadline_s={LOST_MAX_S}"),
-        _ => uri.to_owned(),
+    let is_remote = matches!(uri.parse(), Ok(DiskUri::Remote(_)));
+    if !is_remote || uri.contains("deadline_s=") {
+        return uri.to_owned();
     }
+    let mark = if uri.contains('?') { '&' } else { '?' };
+    format!("{uri}{mark}deadline_s={LOST_MAX_S}")
 }
 
 /// A disk that is a block device of this machine, as long as the value is there.
@@ -171,13 +171,13 @@ impl Attached {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::uri::DiskUri;
 
     #[test]
     fn a_disk_by_the_wire_is_given_up_early_unless_it_says_when() {
         let nvme = "nvme+tcp://10.77.0.1:4420/nqn.2026-11.net.plateway:lab/1";
         for (uri, given) in [
             ("ram:64MiB".to_owned(), "ram:64MiB".to_owned()),
+            ("file:/srv/a://b".to_owned(), "file:/srv/a://b".to_owned()),
             (nvme.to_owned(), format!("{nvme}?deadline_s=10")),
             (format!("{nvme}?hdgst=0"), format!("{nvme}?hdgst=0&deadline_s=10")),
             (format!("{nvme}?deadline_s=5"), format!("{nvme}?deadline_s=5")),

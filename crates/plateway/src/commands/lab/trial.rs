@@ -93,8 +93,7 @@ impl Lab<'_> {
         let mut done = match system.mounted {
             Some(mounted) => {
                 let place = mounted::Place { uri: &uri, way: way.as_ref(), home: &home };
-                let mut is_up = || started.as_mut().map_or(Ok(()), |one| one.running.is_up());
-                self.run_mounted(cell, mounted, &place, &mut is_up)
+                self.run_mounted(cell, mounted, &place)
             }
             None => self.measure_filled(cell, &uri, way.as_ref()),
         };
