@@ -2,7 +2,7 @@
 //! interrupted is kept, with a page.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -96,14 +96,7 @@ fn a_paper_that_was_interrupted_is_kept_and_leaves_its_findings_undecided() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = without_mkfs(lab(directory.path(), &["paper", "rocha", "--quick", "--json"]));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let until = Instant::now() + common::HANG;
-    // A trial leaves a folder while it runs.
-    let home = std::env::temp_dir().join(format!("plateway-lab-{}", child.id()));
-    while !home.join("trial-2").exists() && child.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < until, "it never comes so far");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let _ = kill_process(Pid::from_child(&child), Signal::INT);
+    interrupt(&mut child);
     let output = child.wait_with_output().unwrap();
     let why = flat(&output.stderr);
     if paths::lacks(&why) {
@@ -178,6 +171,68 @@ fn all_papers_have_a_page_each_and_one_together_also_where_nothing_can_be_run() 
     assert!(
         output.status.success() && text(&output.stdout).contains("all of them: all/papers.html")
     );
+}
+
+/// Waits until a lab has come as far as its third trial, or has ended, and interrupts it.
+fn interrupt(child: &mut Child) {
+    let until = Instant::now() + common::HANG;
+    // A trial leaves a folder while it runs.
+    let home = std::env::temp_dir().join(format!("plateway-lab-{}", child.id()));
+    while !home.join("trial-2").exists() && child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < until, "it never comes so far");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = kill_process(Pid::from_child(child), Signal::INT);
+}
+
+#[test]
+fn all_papers_that_were_interrupted_are_kept_with_what_came_before() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let args = ["paper", "all", "--quick", "--json", "--result", "all"];
+    let mut command = without_mkfs(lab(directory.path(), &args));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    interrupt(&mut child);
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told.as_array().unwrap().len(), 5, "{why}");
+    assert!(directory.path().join("all/papers.html").exists());
+    if told[0]["runs"].as_array().unwrap().is_empty() {
+        return testkit::skipped(why);
+    }
+    assert_eq!(output.status.code(), Some(130), "{why}");
+    assert!(why.contains("interrupted: what was measured is in all"), "{why}");
+    assert!(!told[0]["runs"][0]["result"]["trials"].as_array().unwrap().is_empty());
+    let stopped = json!({ "plan": "landowski-device", "because": "it was stopped before", "cause": "passed" });
+    assert!(told[2]["not_run"].as_array().unwrap().contains(&stopped), "{}", told[2]);
+    assert_eq!(told[2], kept(&directory.path().join("all/landowski.result.json")));
+}
+
+#[test]
+fn what_came_of_papers_is_told_also_where_there_is_no_room_to_keep_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = directory.path().join("full");
+    fs::create_dir(&full).unwrap();
+    // Room for a page of the kernel's; and no program is found, so that nothing runs.
+    let mounts = "mount -t tmpfs -o size=4k none \"$0\" && export PATH=/nowhere";
+    let papers = |more: &[&str]| {
+        let mut command = common::mounted(mounts, &full)?;
+        command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+        command.args(["lab", "paper", "all", "--quick", "--result", "full"]).args(more);
+        Some(command.output().unwrap())
+    };
+    let Some(output) = papers(&["--json"]) else { return };
+    let why = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("cannot write what came of it to full/"), "{why}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("all of it, as JSON");
+    assert_eq!(told.as_array().unwrap().len(), 5);
+    let output = papers(&[]).expect("it was to be had");
+    let (said, why) = (text(&output.stdout), flat(&output.stderr));
+    assert!(output.status.code() == Some(1) && why.contains("cannot write"), "{why}");
+    assert!(said.contains("seq-read-uncached: cannot be tested here"), "{said}");
+    assert!(!said.contains("kept: full/rocha"), "{said}");
 }
 
 #[test]

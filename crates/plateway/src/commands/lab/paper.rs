@@ -73,10 +73,13 @@ fn all(args: &LabPaperArgs) -> miette::Result<()> {
     }
     let overview = page::overview(&kept).map_err(|why| miette::miette!("{why}"))?;
     let written = replace_file(&page, &overview);
-    written.map_err(|error| miette::miette!("cannot write {}: {error}", page.display()))?;
+    if let Err(error) = &written {
+        failures.push(format!("cannot write {}: {error}", page.display()));
+    }
     match args.json {
         true => print_json(&kept)?,
-        false => print(&format!("\nall of them: {}\n", page.display()))?,
+        false if written.is_ok() => print(&format!("\nall of them: {}\n", page.display()))?,
+        false => {}
     }
     ended(&interrupt, &folder, &failures)
 }
@@ -198,7 +201,9 @@ fn rerun(
     }
     let kept = json!({ "schema_version": SCHEMA_VERSION, "paper": study.name, "quick": args.quick,
         "runs": runs, "not_run": not_run });
-    let kept = keep_and_tell(args, file, kept, &tables)?;
+    let (kept, lost) = keep_and_tell(args, file, kept, &tables)?;
+    // What was measured is told all the same, and the others are run.
+    failures.splice(..0, lost);
     Ok(Rerun { kept, failures })
 }
 
@@ -265,25 +270,25 @@ fn what_is_missing(error: &str) -> String {
     lines.join("; ")
 }
 
-/// Adds verdicts, and keeps and tells all of it; told also where it cannot be kept. JSON is told by who asked.
+/// Adds verdicts, and keeps and tells all of it, JSON by who asked; why it was not kept, if it was not.
 fn keep_and_tell(
     args: &LabPaperArgs,
     file: &Path,
     mut kept: Value,
     tables: &str,
-) -> miette::Result<Value> {
+) -> miette::Result<(Value, Option<String>)> {
     let read = PaperKept::read(&kept).map_err(|why| miette::miette!("{why}"))?;
     let verdicts = read.judge();
     kept["verdicts"] = json!(verdicts);
-    let is_kept = picture::keep(file, &kept);
-    if args.json {
-        return is_kept.map(|()| kept);
+    let lost = picture::keep(file, &kept).err().map(|why| why.to_string());
+    if !args.json {
+        print(&format!("{tables}{}", text(&read, &verdicts)))?;
+        if lost.is_none() {
+            let page = picture::page_of(file);
+            print(&format!("\nkept: {}, page: {}\n", file.display(), page.display()))?;
+        }
     }
-    let told = print(&format!("{tables}{}", text(&read, &verdicts)));
-    is_kept?;
-    let page = picture::page_of(file);
-    print(&format!("\nkept: {}, page: {}\n", file.display(), page.display()))?;
-    told.map(|()| kept)
+    Ok((kept, lost))
 }
 
 /// Each finding with what is said of it.
