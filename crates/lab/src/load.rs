@@ -21,6 +21,7 @@ mod due;
 mod ledger;
 mod several;
 mod tally;
+mod windows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub use ledger::{LEDGER_BLOCKS_MAX, Mismatch, Verified};
 pub use several::Several;
 pub(crate) use tally::histogram;
 pub use tally::{FirstError, Looked, Second, Side, Tally};
+pub use windows::WindowLatencies;
 
 /// How long it works at most without looking whether it is to stop.
 const BEAT: Duration = Duration::from_secs(1);

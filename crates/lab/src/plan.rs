@@ -32,6 +32,7 @@ mod paths;
 mod reader;
 mod results;
 mod runner;
+mod streams;
 mod systems;
 mod words;
 
@@ -42,7 +43,7 @@ pub use measure::{Measure, Measures};
 pub use model::{
     Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Client, Column, Digests, Driver,
     Experiment, FileSystem, Folder, Group, Line, Load, Means, Mounted, Pace, Path, PathKind,
-    Picture, Program, Protocol, Rival, Serve, System, Target,
+    Picture, Program, Protocol, Rival, Serve, System, Target, Transport,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub(crate) use results::{column_of, series_name};

@@ -10,7 +10,7 @@ use block::{Instant, Outcome};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::statistics::steady::WINDOWS;
+use super::windows::WindowLatencies;
 use crate::workload::Kind;
 
 /// The longest latency that is told apart.
@@ -69,21 +69,6 @@ pub struct Second {
     pub latency_max_ns: u64,
 }
 
-/// Latencies of the last windows, without flushes.
-#[derive(Clone, Debug)]
-struct Windows {
-    /// How many began.
-    begun: u64,
-    /// A histogram each: the present window's, and those that count.
-    latency: Vec<Histogram<u64>>,
-}
-
-impl Windows {
-    fn present(&self) -> usize {
-        self.begun as usize % self.latency.len()
-    }
-}
-
 /// Reads that were looked at, whatever else came of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Looked {
@@ -113,7 +98,7 @@ pub struct Tally {
     /// Of a few reads, what they found.
     pub looked: Looked,
     /// Absent where nobody counts by windows.
-    windows: Option<Windows>,
+    windows: Option<WindowLatencies>,
     pub(super) began: Instant,
     opened: Option<Instant>,
     closed: Option<Instant>,
@@ -164,8 +149,7 @@ impl Tally {
         if let Some(windows) = &mut self.windows
             && kind != Kind::Flush
         {
-            let present = windows.present();
-            windows.latency[present].saturating_record(latency_ns);
+            windows.count(latency_ns);
         }
         if kind != Kind::Flush
             && let Some(second) = self.second(now)
@@ -181,36 +165,19 @@ impl Tally {
     /// place of the one that is too old to count.
     #[cold]
     pub(super) fn begin_window(&mut self, begun: u64) {
-        let windows = self.windows.get_or_insert_with(|| Windows {
-            begun: 0,
-            latency: (0..=WINDOWS).map(|_| histogram()).collect(),
-        });
-        // A shard that had no turn in a window counted nothing there.
-        let unseen = begun.saturating_sub(windows.begun).min(windows.latency.len() as u64);
-        for number in begun - unseen + 1..=begun {
-            windows.begun = number;
-            let present = windows.present();
-            windows.latency[present].reset();
-        }
+        self.windows.get_or_insert_default().begin(begun);
     }
 
     /// How many windows began, as far as this was told.
     #[inline]
     pub(super) fn windows_begun(&self) -> u64 {
-        self.windows.as_ref().map_or(0, |windows| windows.begun)
+        self.windows.as_ref().map_or(0, WindowLatencies::begun)
     }
 
     /// The latencies of the last five windows that are over, flushes apart; of none where nobody
     /// counts by windows.
     pub fn last_windows(&self) -> Histogram<u64> {
-        let mut all = histogram();
-        if let Some(windows) = &self.windows {
-            let over = (0..windows.latency.len()).filter(|place| *place != windows.present());
-            for place in over {
-                all.add(&windows.latency[place]).expect("histograms of the same bounds");
-            }
-        }
-        all
+        self.windows.as_ref().map_or_else(histogram, WindowLatencies::last)
     }
 
     #[inline]
@@ -292,12 +259,7 @@ impl Tally {
     /// Windows are told to all shards at once: those of the same number lie together.
     fn add_windows(&mut self, other: &Tally) {
         match (&mut self.windows, &other.windows) {
-            (Some(windows), Some(other)) => {
-                windows.begun = windows.begun.max(other.begun);
-                for (one, other) in windows.latency.iter_mut().zip(&other.latency) {
-                    one.add(other).expect("histograms of the same bounds");
-                }
-            }
+            (Some(windows), Some(other)) => windows.add(other),
             (None, Some(other)) => self.windows = Some(other.clone()),
             (_, None) => {}
         }

@@ -133,7 +133,7 @@ fn at_start(low: &LowPlan) -> Span {
 fn find_or_add_null(systems: &mut Vec<System>, wanted: &Wanted) -> usize {
     let is_null = |system: &System| match &system.means {
         Means::Disk { uri } => uri.starts_with("null:"),
-        Means::Serve(_) | Means::Rival(_) | Means::Target(_) | Means::Folder(_) => false,
+        _ => false,
     };
     if let Some(at) = systems.iter().position(is_null) {
         return at;

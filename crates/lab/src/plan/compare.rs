@@ -16,6 +16,7 @@ use super::low::{LowCompare, LowLoad, LowPicture, LowPlan};
 use super::measure::Measure;
 use super::model::{Access, Backing, Load, Means, Pace, Path, PathKind, Protocol, System};
 use super::reader::{Low, Many, Scalar, Tables};
+use super::streams::stream_differs;
 use super::words::{self, Bytes};
 use crate::mistake::{Mistake, Span};
 use crate::statistics::Bound;
@@ -141,6 +142,7 @@ impl Checker<'_> {
         let (all_paths, all_loads) = reference.with(&paths, &loads);
         self.fit(&all, &all_loads, &place);
         self.worked_on(&all, &all_loads, &Table { title, ..table }, &low.load, usual);
+        self.streamed(&all, &all_loads, &low.span, &low.load, usual);
         for (subject, span) in &subjects {
             if let Some(other) = other {
                 self.fair(*subject, other, &loads, span);
@@ -242,6 +244,7 @@ impl Checker<'_> {
         let paths = self.over(&systems, &place)?;
         self.fit(&systems, &loads, &place);
         self.worked_on(&systems, &loads, &table, &low.load, usual);
+        self.streamed(&systems, &loads, &low.span, &low.load, usual);
         Some(WantedPicture { name: name?, systems, paths, loads })
     }
 
@@ -338,7 +341,7 @@ impl Checker<'_> {
             Means::Serve(serve) => serve.protocol == Protocol::Aoe,
             Means::Rival(rival) => rival.program.protocol() == Protocol::Aoe,
             Means::Target(target) => target.uri.starts_with("aoe:"),
-            Means::Disk { .. } | Means::Folder(_) => false,
+            Means::Disk { .. } | Means::Folder(_) | Means::Stream(_) => false,
         };
         let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
         if let Some((path, aoe)) = path.zip(systems.find(is_aoe)) {
@@ -383,7 +386,10 @@ impl Checker<'_> {
         }
         let is_silent = |at: &usize| {
             let system = self.systems[*at].thing.as_ref();
-            system.is_some_and(|system| system.backing.is_none() || system.durable.is_none())
+            system.is_some_and(|system| {
+                let is_known = system.backing.is_some() && system.durable.is_some();
+                !is_known && !system.means.is_stream()
+            })
         };
         let silent: Vec<usize> = [subject, reference].into_iter().filter(is_silent).collect();
         let things = (&self.systems[subject].thing, &self.systems[reference].thing);
@@ -491,6 +497,9 @@ fn pick_size(own: &LowLoad, usual: &LowLoad) -> Option<Span> {
 
 /// In what two systems differ, beside the road to their blocks.
 fn differs(subject: &System, reference: &System, loads: &[Load]) -> Option<String> {
+    if let Some(differs) = stream_differs(subject, reference) {
+        return Some(differs);
+    }
     let word = |backing: Option<Backing>| backing.map_or("unknown", Backing::word);
     if subject.backing != reference.backing {
         let (one, other) = (word(subject.backing), word(reference.backing));

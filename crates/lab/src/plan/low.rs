@@ -73,6 +73,8 @@ table! {
         target "target": LowTarget = "a table such as { start = [\"tgtd\"], uri = \"iscsi://...\" }",
         /// A folder of this machine, in which each trial has a file of its own.
         folder "folder": String = "a folder in quotes, such as \"/mnt/x\"",
+        /// No disk, but a stream of TCP to the far end of a path: what the network alone carries.
+        stream "stream": String = "tcp",
         /// What is made on the disk and mounted, so that each trial has a file there: ext4.
         file_system "file-system": String = "ext4",
         /// Who works on that file: bench or fio.

@@ -86,12 +86,19 @@ pub enum Means {
     Target(Target),
     /// The client works on a file that the lab makes in a folder of the near end.
     Folder(Folder),
+    /// No disk: the client sends to the far end of a path, or takes from there, what nobody looks at.
+    Stream(Transport),
 }
 
 impl Means {
     /// Whether it is reached over a path of the plan.
     pub fn needs_path(&self) -> bool {
         !matches!(self, Means::Disk { .. } | Means::Folder(_))
+    }
+
+    /// Whether it is the network alone, without a disk behind it.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Means::Stream(_))
     }
 
     /// The folder, of one that is.
@@ -171,6 +178,13 @@ words! {
         Aoe = "aoe",
         Iscsi = "iscsi",
         Nvme = "nvme",
+    }
+}
+
+words! {
+    /// By what a stream is carried.
+    Transport {
+        Tcp = "tcp",
     }
 }
 

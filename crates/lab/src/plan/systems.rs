@@ -17,7 +17,7 @@ use super::words;
 use crate::mistake::{Mistake, Span};
 
 /// Keys that say how a system comes to be there.
-const WAYS: [&str; 5] = ["disk", "serve", "rival", "target", "folder"];
+const WAYS: [&str; 6] = ["disk", "serve", "rival", "target", "folder", "stream"];
 
 /// What a URI says of what holds its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -100,19 +100,21 @@ impl Checker<'_> {
             ("rival", low.rival.as_ref().map(Spanned::span)),
             ("target", low.target.as_ref().map(Spanned::span)),
             ("folder", low.folder.as_ref().map(Spanned::span)),
+            ("stream", low.stream.as_ref().map(Spanned::span)),
         ];
         let mut said = ways.into_iter().filter_map(|(key, span)| Some((key, span?)));
         let (first, second) = (said.next(), said.next());
         match (first, second) {
             (None, _) if !low.refused.iter().any(|key| WAYS.contains(key)) => {
-                let message = "this [[system]] has none of disk, serve, rival, target and folder";
+                let message =
+                    "this [[system]] has none of disk, serve, rival, target, folder and stream";
                 let help = "add disk = \"ram:512MiB\" or serve = { protocol = \"nvme\", disk = \"ram:512MiB\" }";
                 self.push(Mistake::new(low.span.clone(), message).help(help));
                 return None;
             }
             (Some((first, span)), Some((second, other))) => {
                 let message = format!(
-                    "{second}: expected one of disk, serve, rival, target and folder in a [[system]], seen {first} as well"
+                    "{second}: expected one of disk, serve, rival, target, folder and stream in a [[system]], seen {first} as well"
                 );
                 self.push(Mistake::new(other, message).first(&span).help("leave out one of them"));
                 return None;
@@ -133,6 +135,10 @@ impl Checker<'_> {
             // What is mounted there is seen by whoever runs the plan.
             let folder = self.folder(folder, &low.client, &low.file_system)?;
             return Some((Means::Folder(folder), Below::default()));
+        }
+        if let Some(stream) = &low.stream {
+            let transport = self.stream(stream, low)?;
+            return Some((Means::Stream(transport), Below::default()));
         }
         let target = self.target(low.target.as_ref()?.get_ref())?;
         // Whatever its URI says is how it is reached.

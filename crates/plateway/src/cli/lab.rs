@@ -1,5 +1,6 @@
 //! `lab`: plans that compare systems.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -82,6 +83,12 @@ pub(crate) enum LabAction {
     /// kernel has no netem
     #[command(hide = true)]
     Relay(LabRelayArgs),
+    /// Send blocks over TCP to a sink, or take them from there: the client of a plan's stream
+    #[command(hide = true)]
+    Stream(LabStreamArgs),
+    /// Take what comes over TCP, or send what is asked for: the far end of a plan's stream
+    #[command(hide = true)]
+    Sink(LabSinkArgs),
 }
 
 /// `lab run PLAN`
@@ -209,6 +216,37 @@ pub(crate) struct LabAgentArgs {
     /// Wait for labs at this socket, one after the other; without it, one speaks on standard input and output
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+/// `lab stream ADDRESS`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabStreamArgs {
+    /// Where the sink is
+    #[arg(value_name = "ADDRESS:PORT")]
+    pub(crate) to: SocketAddr,
+    /// read, which the sink sends, or write, which it takes
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) rw: String,
+    /// Bytes of a block
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(512..=16 << 20))]
+    pub(crate) bs: u32,
+    /// Jobs, each with a connection of its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) numjobs: u32,
+    /// Measure until five windows of this length are steady, in 25 at most
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| values::time(text, 100))]
+    pub(crate) steady: Duration,
+    /// How long to run before measuring
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| values::time(text, 0))]
+    pub(crate) warmup: Duration,
+}
+
+/// `lab sink ADDRESS`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabSinkArgs {
+    /// Where to listen
+    #[arg(value_name = "ADDRESS:PORT")]
+    pub(crate) listen: SocketAddr,
 }
 
 /// `lab relay ONE OTHER`

@@ -11,7 +11,6 @@
 mod filling;
 mod job_file;
 mod picture;
-mod settling;
 
 use std::fmt::{Debug, Display};
 use std::ops::ControlFlow;
@@ -29,6 +28,7 @@ use serde::Serialize;
 
 use super::environment::environment;
 use super::session::{Interrupt, Opening, Outcome, Session};
+use super::settling::Settling;
 use super::workload_host::Reading;
 use super::{Ended, INTERRUPTED};
 use crate::cli::BenchArgs;
@@ -36,8 +36,6 @@ use crate::config::defaults::Defaults;
 use crate::config::text::Count;
 use crate::config::uri::DiskUri;
 use crate::control;
-
-use settling::Settling;
 
 /// From here on a thread of the bench may be what limits: the rest goes to waiting between turns.
 const BUSY: f64 = 0.9;

@@ -24,6 +24,7 @@ mod route;
 mod serve;
 mod session;
 mod sessions;
+mod settling;
 mod sim;
 mod status;
 mod wire;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{alone, common, flat, kept, lab, plateway, run, text};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A plan that draws some systems over some paths, each once, and reads 4 KiB.
 fn plan(systems: &str, paths: &str, load: &str) -> String {
@@ -88,6 +89,83 @@ fn a_path_loses_as_much_as_it_says_of_frames_of_any_kind() {
             assert!(number(&trial["measures"]["iops"]) > 0.0, "{trial}");
         }
     }
+}
+
+#[test]
+fn a_stream_fills_a_link_by_what_headers_leave_of_it_both_ways_and_through_a_gateway() {
+    let rate = "rate = \"50Mbit\"";
+    let paths = path("lan", rate)
+        + &path("jumbo", &format!("{rate}\nmtu = 9000"))
+        + &path("nat", &format!("{rate}\nkind = \"nat\""));
+    let load = "depth = 1\n".to_owned()
+        + &picture(&["tcp"], &["lan", "jumbo", "nat"])
+        + "pattern = [\"read\", \"write\"]\njobs = [1, 3]\n";
+    let system = "[[system]]\nname = \"tcp\"\nstream = \"tcp\"\n";
+    let plan = plan(system, &paths, &load).replace("\"4k\"", "\"16k\"");
+    let plan = plan.replace("warm-up = \"0\"", "warm-up = \"300ms\"");
+    let Some(kept) = done(&plan) else { return };
+    for (path, share) in
+        [("lan", 1448.0 / 1514.0), ("jumbo", 8948.0 / 9014.0), ("nat", 1448.0 / 1514.0)]
+    {
+        for load in
+            ["read, depth 1", "read, depth 1, 3 jobs", "write, depth 1", "write, depth 1, 3 jobs"]
+        {
+            let trial = trial(&kept, &format!("tcp over {path}, 16KiB {load}"));
+            let bits = number(&trial["measures"]["throughput"]) * 8.0;
+            // What a bucket lets through at once, and a machine that others use, move it.
+            assert!((0.8..1.1).contains(&(bits / share / 50e6)), "{path} {load}: {bits} {trial}");
+            let wire = number(&trial["wire_bytes_per_op"]) / 16384.0;
+            // What waits in the kernel to be sent counts as sent, and was not on the wire yet.
+            let least = if load.starts_with("read") { 1.0 / share } else { 0.7 };
+            assert!(wire >= least * 0.99 && wire < 1.4, "{path} {load}: {wire}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_whose_far_end_goes_is_no_trial() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let load = "depth = 1\n".to_owned() + &picture(&["tcp"], &["lan"]);
+    let system = "[[system]]\nname = \"tcp\"\nstream = \"tcp\"\n";
+    let plan = plan(system, &path("lan", ""), &load).replace("randread", "write");
+    let plan = plan.replace("window = \"100ms\"", "window = \"5s\"");
+    fs::write(directory.path().join("a.toml"), plan).unwrap();
+    let mut command = lab(directory.path(), &["run", "a.toml"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (own, end) = (child.id(), Instant::now() + Duration::from_secs(60));
+    let sink = loop {
+        if let Some(sink) = sink_of(own) {
+            break sink;
+        }
+        assert!(Instant::now() < end, "it starts no sink");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    // The client is on its way by then, or not: both are told.
+    std::thread::sleep(Duration::from_millis(700));
+    let _ = kill_process(sink, Signal::KILL);
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr) + &text(&output.stdout);
+    if lacks(&why) {
+        return testkit::skipped(why);
+    }
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("plateway lab sink ended with signal: 9"), "{why}");
+}
+
+/// The sink that a lab has started, if it runs.
+fn sink_of(lab: u32) -> Option<Pid> {
+    let all = fs::read_dir("/proc").ok()?.flatten();
+    let is_it = |pid: &i32| {
+        let of = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let parent = of("stat")
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.split(' ').nth(1).map(str::to_owned));
+        of("cmdline").contains("lab\0sink\0") && parent == Some(lab.to_string())
+    };
+    let mut pids = all.filter_map(|one| one.file_name().to_str()?.parse::<i32>().ok());
+    Pid::from_raw(pids.find(is_it)?)
 }
 
 #[test]

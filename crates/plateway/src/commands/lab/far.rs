@@ -16,6 +16,7 @@ use testbed::{Namespace, Server, load, process};
 
 use super::rival;
 use super::served::Served;
+use super::stream;
 use super::trial::tell;
 use crate::commands::session::Interrupt;
 use crate::config::text::quoted;
@@ -43,7 +44,8 @@ pub(super) struct Place<'a> {
 
 /// What was started there, which runs until it is dropped.
 pub(super) enum Running {
-    Ours(Server),
+    /// A program of ours, by what it is called.
+    Ours(Server, &'static str),
     Foreign(Box<Foreign>),
 }
 
@@ -51,7 +53,7 @@ impl Running {
     /// An error if it has failed.
     pub(super) fn is_up(&mut self) -> miette::Result<()> {
         match self {
-            Running::Ours(server) => server.is_up("plateway serve").map_err(tell),
+            Running::Ours(server, called) => server.is_up(called).map_err(tell),
             Running::Foreign(foreign) => foreign.is_up(),
         }
     }
@@ -71,10 +73,14 @@ pub(super) fn start(
     match &system.means {
         Means::Serve(plan) => {
             let (server, served) = serve(plan, place, home, interrupt)?;
-            Ok((Running::Ours(server), Some(served)))
+            Ok((Running::Ours(server, "plateway serve"), Some(served)))
         }
         Means::Rival(rival) => foreign(rival.program.word(), rival::commands(rival, place, home)?),
         Means::Target(target) => foreign(&target.start[0], rival::Commands::of(target)),
+        Means::Stream(_) => {
+            let sink = stream::start(place, home, interrupt)?;
+            Ok((Running::Ours(sink, stream::SINK), None))
+        }
         Means::Disk { .. } | Means::Folder(_) => {
             Err(miette::miette!("{}: it is not started", system.name))
         }
@@ -89,6 +95,7 @@ pub(super) fn uri(means: &Means, address: IpAddr, near_interface: &str) -> Strin
         Means::Rival(rival) => rival::uri(rival, address, near_interface),
         Means::Target(Target { uri, .. }) | Means::Disk { uri } => uri.clone(),
         Means::Folder(folder) => folder.path.clone(),
+        Means::Stream(_) => stream::address(address).to_string(),
     }
 }
 

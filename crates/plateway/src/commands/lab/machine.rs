@@ -230,7 +230,7 @@ pub(super) fn systems<'p>(systems: impl Iterator<Item = &'p System>, ends: &Ends
         match &system.means {
             Means::Disk { uri } => disk(uri),
             // What is wrong with it is told at its line of the plan.
-            Means::Folder(_) => {}
+            Means::Folder(_) | Means::Stream(_) => {}
             Means::Serve(serve) => {
                 disk(&serve.disk);
                 let shards = usize::from(serve.shards.unwrap_or(1));

@@ -25,6 +25,7 @@ use super::far;
 use super::folder::FileSystem;
 use super::mounted;
 use super::seen::{Idle, Looks, Seen};
+use super::stream;
 use super::way::{Started, Way};
 use crate::commands::session::Interrupt;
 
@@ -81,7 +82,9 @@ impl Lab<'_> {
                 let says_nothing = match means {
                     Means::Target(target) => target.ready.is_none(),
                     Means::Rival(rival) => rival.program == Program::Vblade,
-                    Means::Serve(_) | Means::Disk { .. } | Means::Folder(_) => false,
+                    Means::Serve(_) | Means::Disk { .. } | Means::Folder(_) | Means::Stream(_) => {
+                        false
+                    }
                 };
                 if says_nothing {
                     self.try_until_there(cell, &mut started, way)?;
@@ -95,6 +98,7 @@ impl Lab<'_> {
                 let place = mounted::Place { uri: &uri, way: way.as_ref(), home: &home };
                 self.run_mounted(cell, mounted, &place)
             }
+            None if system.means.is_stream() => self.measure_stream(cell, &uri, way.as_ref()),
             None => self.measure_filled(cell, &uri, way.as_ref()),
         };
         if done.is_err() {
@@ -159,6 +163,19 @@ impl Lab<'_> {
         Ok(done)
     }
 
+    /// Measures the network alone, to a sink that listens there.
+    fn measure_stream(
+        &self,
+        cell: &Cell,
+        to: &str,
+        way: Option<&Way<'_>>,
+    ) -> miette::Result<(TrialOutcome, Seen)> {
+        let (near, cpus) = (way.and_then(Way::near), super::list(&self.ends.near));
+        let mut command = process::command(near, &cpus, &super::program()?);
+        command.args(stream::asked(cell, to));
+        self.watch(cell, command, way)
+    }
+
     /// How long a load may take at most, with its warm-up and a time to come and go.
     pub(super) fn load_max(&self, cell: &Cell) -> Duration {
         let windows = self.experiment.window_of(cell) * (WINDOWS_MAX as u32 + 1);
@@ -173,6 +190,7 @@ impl Lab<'_> {
             Means::Rival(rival) => &rival.disk,
             Means::Target(target) => &target.uri,
             Means::Folder(folder) => &folder.path,
+            Means::Stream(transport) => transport.word(),
         }
     }
 
@@ -232,10 +250,20 @@ impl Lab<'_> {
         mut command: Command,
         way: Option<&Way<'_>>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
+        asked(&mut command, &cell.load);
+        self.watch(cell, command, way)
+    }
+
+    /// Watches a load that ends once it is steady, and judges what it did.
+    fn watch(
+        &self,
+        cell: &Cell,
+        mut command: Command,
+        way: Option<&Way<'_>>,
+    ) -> miette::Result<(TrialOutcome, Seen)> {
         let window = self.experiment.window_of(cell);
         command.args(["--steady", &format!("{}ms", window.as_millis())]);
         command.args(["--warmup", &format!("{}ms", self.experiment.warm_up.as_millis())]);
-        asked(&mut command, &cell.load);
         let limit = self.load_max(cell);
         // Twice a window: of the last five, nine tenths lie between two looks at least.
         let on_file = self.experiment.systems[cell.system].file_client().is_some();

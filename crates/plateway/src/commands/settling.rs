@@ -1,4 +1,4 @@
-//! `--steady`: a measurement ends once it is steady, and not after a time.
+//! A measurement of `bench --steady`, or of a stream of the lab's, ends once it is steady, and not after a time.
 //!
 //! In: how many requests have come back, whenever somebody looks. Out: the rate of each window, and
 //! when five of them are steady, or 25 are over without ([`lab::statistics::steady`]). A window is
