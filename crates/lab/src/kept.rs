@@ -61,6 +61,9 @@ pub struct End {
     /// Not where others used these CPUs.
     #[serde(default)]
     pub cpu_us_per_op: Option<f64>,
+    /// How much of its time that CPU worked which was the busiest.
+    #[serde(default)]
+    pub busiest: Option<f64>,
     /// Names of tasks with their shares of a CPU, most first.
     #[serde(default)]
     pub by_task: Vec<(String, f64)>,

@@ -75,13 +75,15 @@ const FILES: [(&str, &str, &str); 5] = [
 ];
 
 /// The plans that findings are judged by.
-const PLANS: [(&str, &str); 6] = [
+const PLANS: &[(&str, &str)] = &[
     ("rocha-micro", include_str!("../../../papers/rocha-micro.toml")),
     ("rocha-micro-mtu", include_str!("../../../papers/rocha-micro-mtu.toml")),
     ("rocha-micro-cache", include_str!("../../../papers/rocha-micro-cache.toml")),
     ("rocha-micro-disk", include_str!("../../../papers/rocha-micro-disk.toml")),
     ("landowski-device", include_str!("../../../papers/landowski-device.toml")),
     ("landowski-device-vblade", include_str!("../../../papers/landowski-device-vblade.toml")),
+    ("goncalves-network", include_str!("../../../papers/goncalves-network.toml")),
+    ("goncalves-nat", include_str!("../../../papers/goncalves-nat.toml")),
 ];
 
 /// What the papers are called.

@@ -26,6 +26,10 @@ use crate::statistics::{ALPHA, Comparison, Interval, LogRatio, Verdict};
 pub enum Sight {
     /// Bits on the wire of both directions, as a share of the path's rate.
     LinkBusy,
+    /// Of its time, what the busiest CPU of both ends worked.
+    CpuBusy,
+    /// The CPUs of that end which has fewer.
+    Cpus,
     /// The mean of what an operation takes, in nanoseconds.
     Latency,
 }
@@ -329,6 +333,19 @@ impl<'m> Measured<'m> {
             let said =
                 format!("{name}: the link was busy for {seen} of the time (at most {most_told})");
             all.push((said, busy <= most));
+        }
+        for (least, sight, what) in [
+            (sees.link_busy_at_least, Sight::LinkBusy, "the time that the link was busy"),
+            (sees.cpu_busy_at_least, Sight::CpuBusy, "the time that a CPU was busy"),
+            (sees.cpus_at_least, Sight::Cpus, "CPUs of each end"),
+        ] {
+            let Some((least, seen)) = least.zip(of(&name, sight)) else { continue };
+            let word = |value| match sight {
+                Sight::Cpus => format!("{value}"),
+                _ => percent(value),
+            };
+            let said = format!("{name}: {what}: {} (at least {})", word(seen), word(least));
+            all.push((said, seen >= least));
         }
         let system = |cell: &plan::Cell| &self.experiment.systems[cell.system].name;
         let without = sees.without_disk.get(system(side)).and_then(|other| {

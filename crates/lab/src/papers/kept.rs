@@ -155,7 +155,17 @@ fn sights(kept: &Kept, experiment: &Experiment) -> Sights {
             of(&|trial| Some(trial.measures.get(&Measure::Iops)? * trial.wire_bytes_per_op? * 8.0));
         let rate = rate_of(experiment, cell);
         let busy = bits.zip(rate).map(|(bits, rate)| bits / rate as f64);
-        let seen = [(Sight::Latency, latency), (Sight::LinkBusy, busy)];
+        let busiest = |trial: &Trial| {
+            let ends = [&trial.near, &trial.far].into_iter().flatten();
+            ends.filter_map(|end| end.busiest).reduce(f64::max)
+        };
+        let cpus = kept.near_cpus.len().min(kept.far_cpus.len());
+        let seen = [
+            (Sight::Latency, latency),
+            (Sight::LinkBusy, busy),
+            (Sight::CpuBusy, of(&busiest)),
+            (Sight::Cpus, (cpus > 0).then_some(cpus as f64)),
+        ];
         for (sight, value) in seen {
             sights.extend(value.map(|value| ((cell.to_owned(), sight), value)));
         }

@@ -29,7 +29,7 @@ pub struct Run {
 /// What becomes of a finding.
 #[derive(Clone, Debug)]
 pub enum How {
-    Recreated(Recreated),
+    Recreated(Box<Recreated>),
     Not { word: Word, because: String },
 }
 
@@ -86,6 +86,12 @@ pub enum Word {
 pub struct Sees {
     /// The bits of both directions together, as a share of the path's rate.
     pub link_busy_at_most: Option<f64>,
+    /// The same, of a link that is full.
+    pub link_busy_at_least: Option<f64>,
+    /// Of its time, what the busiest CPU of both ends works.
+    pub cpu_busy_at_least: Option<f64>,
+    /// How many CPUs each end has.
+    pub cpus_at_least: Option<f64>,
     /// Of an operation's time, what it takes longer than over the disk of `without_disk`.
     pub disk_share_at_least: Option<f64>,
     /// For a system that has a disk, the one whose disk costs nothing.
@@ -189,7 +195,7 @@ impl How {
                 }
                 let LowEntry { comparisons, inverted, beside, sees, unseen, explains, .. } =
                     low.clone();
-                Ok(How::Recreated(Recreated {
+                Ok(How::Recreated(Box::new(Recreated {
                     plan,
                     comparisons,
                     judge,
@@ -199,7 +205,7 @@ impl How {
                     sees,
                     unseen,
                     explains,
-                }))
+                })))
             }
             (None, Some(word)) if judge.is_none() && low.comparisons.is_empty() => {
                 let because = because.ok_or("expected because, of one that is not rerun")?;

@@ -70,7 +70,7 @@ fn recreated(judge: Quantifier, comparisons: &[&str]) -> Recreated {
 fn said(finding: &Finding, how: Recreated, results: &Results, sights: Sights) -> Said {
     let experiment = Experiment::parse("small", PLAN).expect("a plan");
     let measured = Measured { plan: "small", experiment: &experiment, results, sights };
-    judge(finding, &How::Recreated(how), &[measured], &BTreeMap::new())
+    judge(finding, &How::Recreated(Box::new(how)), &[measured], &BTreeMap::new())
 }
 
 fn small(one: f64, two: f64) -> Results {
@@ -166,6 +166,7 @@ fn a_precondition_that_was_not_there_makes_it_untestable() {
         link_busy_at_most: Some(0.9),
         disk_share_at_least: Some(0.8),
         without_disk: BTreeMap::from([("x".to_owned(), "y".to_owned())]),
+        ..Sees::default()
     };
     let how = || Recreated { sees: sees.clone(), ..recreated(Quantifier::Every, &["rate"]) };
     let cell = |system: &str| format!("{system} over lan, 4KiB randread, depth 1");
@@ -188,6 +189,38 @@ fn a_precondition_that_was_not_there_makes_it_untestable() {
     let disk = answer(sights(0.5, 2e5, 1e5)).answer.to_string();
     assert!(disk.contains("the disk had 50% of an operation's time"), "{disk}");
     assert_eq!(answer(Sights::new()).answer, Answer::Confirmed, "nothing was looked at");
+}
+
+#[test]
+fn what_is_to_be_full_or_many_is_looked_at() {
+    let sees = Sees {
+        link_busy_at_least: Some(0.9),
+        cpu_busy_at_least: Some(0.8),
+        cpus_at_least: Some(4.0),
+        ..Sees::default()
+    };
+    let how = || Recreated { sees: sees.clone(), ..recreated(Quantifier::Every, &["rate"]) };
+    let cell = |system: &str| format!("{system} over lan, 4KiB randread, depth 1");
+    let results = small(1.5, 1.5);
+    // Of both sides of the pair: it is not enough that one was so.
+    let answer = |link: f64, cpu: f64, cpus: f64| {
+        let full = [(Sight::LinkBusy, 0.95), (Sight::CpuBusy, 0.99), (Sight::Cpus, 8.0)];
+        let other = [(Sight::LinkBusy, link), (Sight::CpuBusy, cpu), (Sight::Cpus, cpus)];
+        let x = full.map(|(sight, value)| ((cell("x"), sight), value));
+        let y = other.map(|(sight, value)| ((cell("y"), sight), value));
+        let sights = x.into_iter().chain(y).collect();
+        said(&finding(Claim::Above), how(), &results, sights)
+    };
+    let met = answer(0.9, 0.8, 4.0);
+    assert_eq!((met.answer, met.seen.len()), (Answer::Confirmed, 6));
+    for (unmet, words) in [
+        (answer(0.89, 0.9, 4.0), "the time that the link was busy: 89% (at least 90%)"),
+        (answer(0.95, 0.5, 4.0), "the time that a CPU was busy: 50% (at least 80%)"),
+        (answer(0.95, 0.9, 1.0), "CPUs of each end: 1 (at least 4)"),
+    ] {
+        let told = unmet.answer.to_string();
+        assert!(told.starts_with("cannot be tested here") && told.contains(words), "{told}");
+    }
 }
 
 #[test]
