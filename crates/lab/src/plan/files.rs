@@ -14,7 +14,7 @@ use super::low::LowLoad;
 use super::model::{Client, Folder, Load, Pace, System};
 use super::reader::Low;
 use super::words;
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Span};
 
 /// What a client without a limit of its own starts with.
 const MEMORY_MIN: u64 = 16 << 20;
@@ -102,6 +102,9 @@ impl Checker<'_> {
             );
             self.push(Mistake::new(table.span.clone(), message).help("add size = \"1GiB\""));
         }
+        if let Some((name, _)) = files.iter().find(|(_, client)| *client == Client::Copy) {
+            self.copied(&name.clone(), loads, table, own, usual);
+        }
         let Some((name, _)) = files.iter().find(|(_, client)| *client == Client::Fio) else {
             return;
         };
@@ -121,6 +124,61 @@ impl Checker<'_> {
             self.push(Mistake::new(pattern.span(), message).help("client = \"bench\""));
         }
     }
+}
+
+impl Checker<'_> {
+    /// Refuses loads that no copy is.
+    fn copied(
+        &mut self,
+        name: &str,
+        loads: &[Load],
+        table: &Table<'_>,
+        own: &LowLoad,
+        usual: &LowLoad,
+    ) {
+        let is_write =
+            |load: &Load| !load.pattern.random && !load.pattern.reads() && !load.pattern.trims();
+        let mut wrong = Vec::new();
+        if let Some(load) = loads.iter().find(|load| !is_write(load)) {
+            wrong.push(("pattern", "write", load.pattern.to_string()));
+        }
+        wrong.extend(not_one_by_one(loads));
+        if let Some(load) = loads.iter().find(|load| load.jobs != 1) {
+            wrong.push(("jobs", "1", load.jobs.to_string()));
+        }
+        if loads.iter().any(|load| !load.cache) {
+            wrong.push(("cache", "true", "false".to_owned()));
+        }
+        if let Some(writes) = loads.iter().find_map(|load| load.fsync) {
+            let expected = "none, and sync = true where all of it is synced in the end";
+            wrong.push(("fsync", expected, writes.to_string()));
+        }
+        self.unfit(&format!("{name:?} is copied to"), wrong, &table.span, own, usual);
+    }
+
+    /// Tells what of a load does not fit a client: the key, what was expected, and what was seen.
+    pub(super) fn unfit(
+        &mut self,
+        who: &str,
+        wrong: Vec<(&'static str, &str, String)>,
+        span: &Span,
+        own: &LowLoad,
+        usual: &LowLoad,
+    ) {
+        for (key, expected, seen) in wrong {
+            let mut written = own.written().into_iter().chain(usual.written());
+            let place = written.find(|one| one.key == key).map_or(span.clone(), |one| one.span);
+            let message = format!("{key}: {who}: expected {expected}, seen {seen}");
+            self.push(Mistake::new(place, message));
+        }
+    }
+}
+
+/// A load that has more than one request on its way, or leaves by the clock.
+pub(super) fn not_one_by_one(loads: &[Load]) -> Option<(&'static str, &'static str, String)> {
+    let load = loads.iter().find(|load| load.pace != Pace::Closed { depth: 1 })?;
+    let key = if matches!(load.pace, Pace::Open { .. }) { "rate" } else { "depth" };
+    Some((key, "depth = 1, since one block goes at a time", load.pace.to_string()))
 }
 
 /// In what the clients of two systems differ that do not both work on a file.

@@ -77,8 +77,8 @@ table! {
         stream "stream": String = "tcp",
         /// What is made on the disk and mounted, so that each trial has a file there: ext4.
         file_system "file-system": String = "ext4",
-        /// Who works on that file: bench or fio.
-        client "client": String = "bench or fio",
+        /// Who works on that file: bench, fio or copy.
+        client "client": String = "bench, fio or copy",
         /// What holds its blocks, where the lab cannot know: ram, file, device or null.
         backing "backing": String = "ram, file, device or null",
         /// Whether what it has flushed survives a loss of power, where the lab cannot know.

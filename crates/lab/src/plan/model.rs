@@ -163,6 +163,8 @@ words! {
         Bench = "bench",
         /// Debian's `fio`.
         Fio = "fio",
+        /// Writes the file once, through the page cache: a copy.
+        Copy = "copy",
     }
 }
 

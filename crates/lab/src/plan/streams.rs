@@ -8,8 +8,9 @@
 use toml::Spanned;
 
 use super::check::Checker;
+use super::files::not_one_by_one;
 use super::low::{LowLoad, LowSystem};
-use super::model::{Load, Pace, System, Transport};
+use super::model::{Load, System, Transport};
 use crate::mistake::{Mistake, Span};
 
 impl Checker<'_> {
@@ -48,10 +49,6 @@ impl Checker<'_> {
         let is_stream = |system: &&System| system.means.is_stream();
         let Some(stream) = systems.iter().filter_map(known).find(is_stream) else { return };
         let name = stream.name.clone();
-        let written = |key: &str| {
-            let both = own.written().into_iter().chain(usual.written());
-            both.into_iter().find(|one| one.key == key).map_or(span.clone(), |one| one.span)
-        };
         let is_one_way = |load: &Load| {
             let pattern = load.pattern;
             !pattern.random && !pattern.trims() && pattern.reads() != pattern.writes()
@@ -61,15 +58,7 @@ impl Checker<'_> {
             let expected = "read, which the far end sends, or write, which it takes";
             wrong.push(("pattern", expected, load.pattern.to_string()));
         }
-        let is_plain = |load: &&Load| load.pace == Pace::Closed { depth: 1 };
-        if let Some(load) = loads.iter().find(|load| !is_plain(load)) {
-            let key = if matches!(load.pace, Pace::Open { .. }) { "rate" } else { "depth" };
-            wrong.push((
-                key,
-                "depth = 1, since a job sends one block at a time",
-                load.pace.to_string(),
-            ));
-        }
+        wrong.extend(not_one_by_one(loads));
         let of_disks = [
             ("size", loads.iter().any(|load| load.size.is_some())),
             ("sync", loads.iter().any(|load| load.sync)),
@@ -78,10 +67,7 @@ impl Checker<'_> {
         for (key, _) in of_disks.into_iter().filter(|(_, is_there)| *is_there) {
             wrong.push((key, "none, since there is no disk", format!("{key} of a disk")));
         }
-        for (key, expected, seen) in wrong {
-            let message = format!("{key}: {name:?} is a stream: expected {expected}, seen {seen}");
-            self.push(Mistake::new(written(key), message));
-        }
+        self.unfit(&format!("{name:?} is a stream"), wrong, span, own, usual);
     }
 }
 

@@ -86,6 +86,9 @@ pub(crate) enum LabAction {
     /// Send blocks over TCP to a sink, or take them from there: the client of a plan's stream
     #[command(hide = true)]
     Stream(LabStreamArgs),
+    /// Write a file once, as a copy is: the client of a plan that copies
+    #[command(hide = true)]
+    Copy(LabCopyArgs),
     /// Take what comes over TCP, or send what is asked for: the far end of a plan's stream
     #[command(hide = true)]
     Sink(LabSinkArgs),
@@ -239,6 +242,23 @@ pub(crate) struct LabStreamArgs {
     /// How long to run before measuring
     #[arg(long, value_name = "TIME", value_parser = |text: &str| values::time(text, 0))]
     pub(crate) warmup: Duration,
+}
+
+/// `lab copy FILE`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabCopyArgs {
+    /// The file, of which nothing stays that is there
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Bytes that are written at once
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(512..=16 << 20))]
+    pub(crate) bs: u32,
+    /// Bytes of the file
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) size: u64,
+    /// Sync it in the end
+    #[arg(long)]
+    pub(crate) sync: bool,
 }
 
 /// `lab sink ADDRESS`

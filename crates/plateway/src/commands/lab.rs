@@ -10,6 +10,7 @@
 //! interruption, after which what was measured is told all the same.
 
 mod agent;
+mod copied;
 mod far;
 mod fio;
 mod folder;
@@ -70,6 +71,7 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
         LabAction::Agent(args) => agent::run(args),
         LabAction::Relay(args) => relay::run(args).map(|never| match never {}),
         LabAction::Stream(args) => stream::source(args),
+        LabAction::Copy(args) => copied::run(args),
         LabAction::Sink(args) => stream::sink(args),
     }
 }

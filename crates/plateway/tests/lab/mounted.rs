@@ -101,6 +101,41 @@ fn is_without_paths(why: &str) -> bool {
 }
 
 #[test]
+fn a_copy_takes_as_long_as_its_path_when_it_is_synced_and_as_memory_when_it_is_not() {
+    let plan = system("nvme", &(served("nvme") + "\nclient = \"copy\""))
+        + "[[path]]\nname = \"lan\"\nrate = \"100Mbit\"\n"
+        + &drawn(
+            &["nvme"],
+            "pattern = \"write\"\nblock-size = \"64k\"\ndepth = 1\ncache = true\nsync = [true, false]",
+        );
+    let Some(directory) = with_plan(&plan) else { return };
+    let _alone = alone();
+    let output = run(directory.path(), &["run", "a.toml"]);
+    let why = flat(&output.stderr);
+    if is_without_paths(&why) {
+        return;
+    }
+    assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+    let kept = kept(&directory.path().join("a.result.json"));
+    let trials = kept["trials"].as_array().unwrap();
+    let of = |synced: bool| {
+        let is_it = |trial: &&serde_json::Value| {
+            trial["cell"].as_str().unwrap().contains(", sync") == synced
+        };
+        trials.iter().find(is_it).unwrap()
+    };
+    let bytes = |synced: bool| of(synced)["measures"]["throughput"].as_f64().unwrap();
+    // 12.5 MB/s less headers; a bucket lets some through at once.
+    assert!((2e6..13e6).contains(&bytes(true)), "{}", of(true));
+    assert!(bytes(false) > 2.0 * bytes(true), "{}", of(false));
+    let synced = of(true);
+    let on_wire = synced["wire_bytes_per_op"].as_f64().unwrap() / 65536.0;
+    assert!((0.8..1.4).contains(&on_wire), "{on_wire}: {synced}");
+    assert!(synced.get("storage_written_per_op").is_none(), "it would be none of the blocks'");
+    assert_eq!(synced["bench"]["steady"]["requests"], 128, "each block once");
+}
+
+#[test]
 fn each_trial_has_a_file_system_of_its_own_over_its_path() {
     let fio = Command::new("fio").arg("--version").output().is_ok();
     let client = if fio { "\nclient = \"fio\"" } else { "" };

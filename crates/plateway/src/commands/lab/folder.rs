@@ -31,7 +31,7 @@ use crate::config::uri::DiskUri;
 /// File systems in memory: their pages are the page cache, whatever a client asks for.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 /// How long it may take to write every block of a file.
-const FILL_MAX: Duration = Duration::from_secs(24 * 3_600);
+pub(super) const FILL_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How many names of what is in the way are told.
 const NAMES_MAX: usize = 3;
 
@@ -245,7 +245,9 @@ impl Lab<'_> {
         if !work.removes {
             file.leave();
         }
-        self.fill(&file)?;
+        if client != Client::Copy {
+            self.fill(&file)?;
+        }
         let left = file.cool().map_err(tell)?;
         if !mounted.is_in_memory() && left > file.resident_max() {
             return Err(miette::miette!(
@@ -258,6 +260,7 @@ impl Lab<'_> {
         let done = match client {
             Client::Bench => self.load(cell, self.bench_on(work, &file, group.as_ref())?, work.way),
             Client::Fio => self.load_by_fio(work, &file, group.as_ref()),
+            Client::Copy => self.load_by_copy(work, &file, group.as_ref()),
         };
         if let (Some(group), Some(bytes)) = (&group, cell.load.client_memory)
             && group.killed() > 0

@@ -364,9 +364,8 @@ pub(super) struct Looks<'a> {
 }
 
 impl<'a> Looks<'a> {
-    /// Over a way, if it goes any; of a load on a file, what it had of storage is looked at there, too.
-    pub(super) fn new(every: Duration, way: Option<&'a Way<'a>>, on_file: bool) -> Looks<'a> {
-        let has_storage = on_file || way.is_none();
+    /// Over a way, if it goes any, and where it works on storage of this machine's, at what it had of that.
+    pub(super) fn new(every: Duration, way: Option<&'a Way<'a>>, has_storage: bool) -> Looks<'a> {
         Looks { every, way, has_storage, seen: Vec::new(), trouble: None }
     }
 

@@ -267,7 +267,7 @@ impl Lab<'_> {
         let limit = self.load_max(cell);
         // Twice a window: of the last five, nine tenths lie between two looks at least.
         let on_file = self.experiment.systems[cell.system].file_client().is_some();
-        let mut looks = Looks::new(window / 2, way, on_file);
+        let mut looks = Looks::new(window / 2, way, on_file || way.is_none());
         let said = self.finish(command, limit, |pid, spent| looks.look(pid, spent))?;
         self.judge(cell, said, &looks.end()?, way)
     }
