@@ -99,7 +99,17 @@ const ROOMS: &[Room] = &[
     ),
     Room::impure(
         "lab",
-        &["block", "contract", "hdrhistogram", "serde", "serde_json", "statrs", "strsim", "toml"],
+        &[
+            "block",
+            "contract",
+            "hdrhistogram",
+            "serde",
+            "serde_json",
+            "statrs",
+            "strsim",
+            "toml",
+            "wire",
+        ],
     ),
     Room::pure("page", &["lab", "serde_json"]),
     Room::with_unsafe(

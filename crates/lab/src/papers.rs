@@ -13,6 +13,7 @@
 //! ours, and an assertion that tests hold. Read `facts` and `rerun` for the files, then `verdict` for the
 //! words, `judge` for what becomes of a finding, `kept` for the result file of a paper.
 
+mod exact;
 mod facts;
 mod judge;
 mod kept;
@@ -82,6 +83,10 @@ const PLANS: &[(&str, &str)] = &[
     ("rocha-micro-disk", include_str!("../../../papers/rocha-micro-disk.toml")),
     ("landowski-device", include_str!("../../../papers/landowski-device.toml")),
     ("landowski-device-vblade", include_str!("../../../papers/landowski-device-vblade.toml")),
+    ("landowski-copy", include_str!("../../../papers/landowski-copy.toml")),
+    ("landowski-vblade", include_str!("../../../papers/landowski-vblade.toml")),
+    ("landowski-tunnels", include_str!("../../../papers/landowski-tunnels.toml")),
+    ("landowski-cached", include_str!("../../../papers/landowski-cached.toml")),
     ("goncalves-network", include_str!("../../../papers/goncalves-network.toml")),
     ("goncalves-nat", include_str!("../../../papers/goncalves-nat.toml")),
 ];

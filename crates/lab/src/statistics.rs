@@ -28,6 +28,7 @@ pub mod sample;
 pub mod schedule;
 pub mod serial;
 pub mod sizing;
+pub mod spread;
 pub mod steady;
 pub mod verdict;
 

@@ -55,11 +55,12 @@ pub(crate) fn all(kept: &Kept) -> Vec<Drawing> {
     let experiment = kept.experiment().ok();
     let mut drawings = Vec::new();
     for group in &kept.results.groups {
-        let planned = experiment
-            .as_ref()
-            .and_then(|plan| plan.groups.iter().find(|planned| planned.name == group.name));
+        let planned = experiment.as_ref().and_then(|plan| {
+            let mut planned = plan.groups.iter().filter(|planned| planned.name == group.name);
+            planned.find_map(|planned| planned.as_run(group))
+        });
         for measure in measures(group) {
-            drawings.extend(compare::draw(kept, group, measure, planned, &colours));
+            drawings.extend(compare::draw(kept, group, measure, planned.as_ref(), &colours));
         }
     }
     for scene in scenes(kept) {

@@ -134,6 +134,9 @@ fn findings(kept: &PaperKept, verdicts: &[Said]) -> String {
 /// What to know of a verdict: its precondition and what was seen of it, its cells, doubts.
 fn notes(finding: &Finding, how: &How, said: &Said) -> String {
     let mut notes = vec![format!("the paper's precondition: {}", finding.precondition)];
+    if let How::Exact(exact) = how {
+        notes.push(format!("exact, by arithmetic: {}", exact.recreated));
+    }
     if let How::Recreated(one) = how {
         notes.push(format!("recreated, {}: {}", one.judge, one.recreated));
         notes.extend(one.unseen.as_ref().map(|unseen| format!("nothing looked at: {unseen}")));

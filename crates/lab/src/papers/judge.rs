@@ -12,14 +12,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::exact;
 use super::facts::{Claim, Finding};
 use super::rerun::{How, Quantifier, Recreated, Sees};
 use super::verdict::{Answer, Known, Size, together};
 use super::{Run, Study};
 use crate::plan::{self, Experiment, Group, GroupResults, Means, Results};
 use crate::statistics::ratio::Times;
-use crate::statistics::sample::Sample;
-use crate::statistics::{ALPHA, Comparison, Interval, LogRatio, Verdict};
+use crate::statistics::sample::{Precision, Sample};
+use crate::statistics::{ALPHA, Comparison, Interval, LogRatio, Verdict, spread};
 
 /// What can be seen of a precondition in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +90,16 @@ pub struct CellSaid {
     pub ours: Option<Ours>,
 }
 
+/// How much more something is to vary, so that it is worth saying.
+const VARIES: f64 = 1.0;
+
+/// What of a comparison a finding is about.
+#[derive(Clone, Copy)]
+struct Of {
+    inverted: bool,
+    variation: bool,
+}
+
 /// A comparison of a plan, with what it came to.
 struct Found<'m> {
     group: &'m Group,
@@ -140,6 +151,16 @@ fn judge(
     let recreated = match how {
         How::Recreated(recreated) => recreated,
         How::Not { word, because } => return bare(Answer::of_word(*word, because.clone())),
+        How::Exact(exact) => {
+            let (cells, mean) = exact::cells(finding, exact);
+            let answers: Vec<Answer> = cells.iter().map(|cell| cell.answer.clone()).collect();
+            return Said {
+                size: mean.as_ref().and_then(|mean| mean.size(finding)),
+                ours: mean.map(|mean| Ours::of(&mean, finding.direction)),
+                cells,
+                ..bare(together(Quantifier::Every, &answers))
+            };
+        }
     };
     let Some(its) = measured.iter().find(|one| one.plan == recreated.plan) else {
         let answer = not_run.get(&recreated.plan).cloned();
@@ -155,13 +176,14 @@ fn of_plan(
     its: &Measured<'_>,
     bare: impl Fn(Answer) -> Said,
 ) -> Said {
-    let cells = its.cells(&recreated.comparisons, recreated.inverted);
-    let beside = its.cells(&recreated.beside, recreated.inverted);
+    let of = Of { inverted: recreated.inverted, variation: recreated.variation };
+    let cells = its.cells(&recreated.comparisons, of);
+    let beside = its.cells(&recreated.beside, of);
     let (judge, count) = (recreated.judge, cells.len());
     let said = |cell: &Cell<'_>| cell.said(finding, judge, count);
     let all: Vec<CellSaid> = cells.iter().map(said).collect();
     let answers: Vec<Answer> = all.iter().map(|cell| cell.answer.clone()).collect();
-    let mean = its.mean(&cells, recreated.inverted);
+    let mean = its.mean(&cells, of);
     let answer = match (judge, &mean) {
         (Quantifier::Mean, Ok(mean)) => mean.answer(finding, judge, 1),
         (Quantifier::Mean, Err(why)) => why.clone(),
@@ -174,7 +196,7 @@ fn of_plan(
             None => answer,
         },
         size: mean.as_ref().ok().and_then(|mean| mean.size(finding)),
-        ours: mean.ok().map(|mean| ours(&mean, finding.direction)),
+        ours: mean.ok().map(|mean| Ours::of(&mean, finding.direction)),
         cells: all,
         beside: beside.iter().map(said).collect(),
         is_modelled: its.is_modelled(&cells),
@@ -183,18 +205,23 @@ fn of_plan(
     }
 }
 
-/// "1.21 times (1.18 to 1.24), 12 rounds"
+/// "1.21 times (1.18 to 1.24), 12 rounds"; of what is exact, "0.730 times, exactly".
 impl fmt::Display for Ours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rounds == 0 {
+            return write!(f, "{} times, exactly", Times(self.ratio.ratio()));
+        }
         let [ratio, low, high] =
             [self.ratio, self.interval.low, self.interval.high].map(|one| Times(one.ratio()));
         write!(f, "{ratio} times ({low} to {high}), {} rounds", self.rounds)
     }
 }
 
-fn ours(known: &Known, claim: Claim) -> Ours {
-    let ratio = LogRatio(known.precision.mean);
-    Ours { ratio, interval: known.shown(claim), rounds: known.rounds }
+impl Ours {
+    pub(super) fn of(known: &Known, claim: Claim) -> Ours {
+        let ratio = LogRatio(known.precision.mean);
+        Ours { ratio, interval: known.shown(claim), rounds: known.rounds }
+    }
 }
 
 impl Cell<'_> {
@@ -205,7 +232,7 @@ impl Cell<'_> {
                 name,
                 answer: known.answer(finding, judge, cells),
                 size: known.size(finding),
-                ours: Some(ours(known, finding.direction)),
+                ours: Some(Ours::of(known, finding.direction)),
             },
             Err(why) => CellSaid { name, answer: why.clone(), size: None, ours: None },
         }
@@ -213,11 +240,11 @@ impl Cell<'_> {
 }
 
 impl<'m> Measured<'m> {
-    fn cells(&'m self, names: &'m [String], inverted: bool) -> Vec<Cell<'m>> {
-        names.iter().map(|name| self.cell(name, inverted)).collect()
+    fn cells(&'m self, names: &'m [String], of: Of) -> Vec<Cell<'m>> {
+        names.iter().map(|name| self.cell(name, of)).collect()
     }
 
-    fn cell(&'m self, name: &'m str, inverted: bool) -> Cell<'m> {
+    fn cell(&'m self, name: &'m str, of: Of) -> Cell<'m> {
         let Some(found) = self.find(name) else {
             return Cell {
                 name,
@@ -225,7 +252,7 @@ impl<'m> Measured<'m> {
                 known: Err(Answer::undecided("not all of it was run")),
             };
         };
-        let known = self.known(&found, inverted);
+        let known = self.known(&found, of);
         Cell { name, found: Some(found), known }
     }
 
@@ -242,7 +269,7 @@ impl<'m> Measured<'m> {
     }
 
     /// What is known of a comparison's ratio of values.
-    fn known(&self, found: &Found<'_>, inverted: bool) -> Result<Known, Answer> {
+    fn known(&self, found: &Found<'_>, of: Of) -> Result<Known, Answer> {
         let Found { group, results, comparison } = found;
         let mut findings = results.analysis.findings.iter();
         let finding = findings.find(|finding| finding.name == comparison.name);
@@ -250,7 +277,10 @@ impl<'m> Measured<'m> {
         if let Verdict::Withheld { reason } = finding.verdict {
             return Err(Answer::undecided(reason.to_string()));
         }
-        let logs = ratios(found, inverted);
+        if of.variation {
+            return variation(found, of.inverted);
+        }
+        let logs = ratios(found, of.inverted);
         let sample = Sample::of(&logs).ok_or(Answer::undecided("fewer than two rounds count"))?;
         let level = finding.estimate.map_or(1.0 - ALPHA, |estimate| estimate.corrected.level);
         Ok(Known {
@@ -263,9 +293,16 @@ impl<'m> Measured<'m> {
 
     /// The geometric mean over all cells. Cells of one group share their rounds, so their mean is taken
     /// within each round first.
-    fn mean(&self, cells: &[Cell<'_>], inverted: bool) -> Result<Known, Answer> {
+    fn mean(&self, cells: &[Cell<'_>], of: Of) -> Result<Known, Answer> {
         if let [Cell { known, .. }] = cells {
             return known.clone();
+        }
+        if of.variation {
+            // Of cells that share their rounds as of those that do not: each has its own.
+            let parts: Result<Vec<(usize, Known)>, Answer> =
+                cells.iter().map(|cell| Ok((1, cell.known.clone()?))).collect();
+            let alpha = ALPHA / self.experiment.primaries().max(1) as f64;
+            return Known::mean(&parts?, alpha).ok_or(Answer::undecided("it has no cell"));
         }
         let mut by_group: BTreeMap<&str, Vec<(&Found<'_>, &Known)>> = BTreeMap::new();
         for cell in cells {
@@ -275,7 +312,7 @@ impl<'m> Measured<'m> {
         }
         let part = |its: &Vec<(&Found<'_>, &Known)>| {
             let series: Vec<Vec<f64>> =
-                its.iter().map(|(found, _)| ratios(found, inverted)).collect();
+                its.iter().map(|(found, _)| ratios(found, of.inverted)).collect();
             let rounds = series.iter().map(Vec::len).min().unwrap_or_default();
             let of_round =
                 |at: usize| series.iter().map(|logs| logs[at]).sum::<f64>() / series.len() as f64;
@@ -375,6 +412,21 @@ impl Found<'_> {
         [comparison.subject, comparison.reference]
             .map(|column| &group.cells[group.columns[column].system])
     }
+}
+
+/// How each of a pair varies from round to round: the ratio of their coefficients of variation.
+fn variation(found: &Found<'_>, inverted: bool) -> Result<Known, Answer> {
+    let Found { results, comparison, .. } = found;
+    let series = |column: usize| results.rounds.iter().map(|round| round[column]).collect();
+    let (subject, reference): (Vec<f64>, Vec<f64>) =
+        (series(comparison.subject), series(comparison.reference));
+    let precision = spread::ratio_of_variation(&subject, &reference).ok_or_else(|| {
+        let least = spread::ROUNDS_MIN;
+        Answer::undecided(format!("fewer than {least} rounds count, or they do not vary at all"))
+    })?;
+    let mean = if inverted { -precision.mean } else { precision.mean };
+    let precision = Precision { mean, ..precision };
+    Ok(Known { precision, rounds: subject.len(), alpha: ALPHA, difference: VARIES })
 }
 
 /// Of each round that counts, the logarithm of metric(a) / metric(b), of values.

@@ -129,7 +129,16 @@ impl RunKept {
     fn read(low: LowRun) -> Result<RunKept, String> {
         let tell = |why: String| format!("run of {}: {why}", low.plan);
         let kept = Kept::read(&low.result).map_err(tell)?;
-        let experiment = kept.experiment().map_err(|mistakes| tell(mistakes.to_string()))?;
+        let mut experiment = kept.experiment().map_err(|mistakes| tell(mistakes.to_string()))?;
+        for results in &kept.results.groups {
+            let mut groups = experiment.groups.iter_mut();
+            let planned = groups.find(|group| group.name == results.name);
+            if let Some(planned) = planned
+                && let Some(ran) = planned.as_run(results)
+            {
+                *planned = ran;
+            }
+        }
         Ok(RunKept { kept, experiment, plan: low.plan, left_out: low.left_out })
     }
 

@@ -56,6 +56,9 @@ impl Study {
         let Finding { id, a, b, precondition, expect, suspect, .. } = finding.clone();
         let (recreated, one, time) = match how {
             How::Not { word, because } => (format!("{word}: {because}"), None, None),
+            How::Exact(exact) => {
+                (format!("exactly, without a run: {}", exact.recreated), None, None)
+            }
             How::Recreated(one) => {
                 let (words, time) = self.words(one);
                 (words, Some(one), time)

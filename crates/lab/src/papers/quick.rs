@@ -1,12 +1,12 @@
 //! A plan of a paper, made short: its primary comparisons alone, in short windows and a few minutes.
 //!
-//! What is left out is named, and whatever is judged by it stays undecided. Nothing else of a plan
-//! changes, so that what a quick run measures is the same cell.
+//! What is left out is named, and whatever is judged by it stays undecided; a cell that no comparison is of any
+//! more does not run. Nothing else of a plan changes, so that what a quick run measures is the same cell.
 
 use std::time::Duration;
 
 use super::Run;
-use crate::plan::Experiment;
+use crate::plan::{Experiment, Group};
 
 /// Leaves of a plan what a quick run has; the names of the comparisons and pictures that it has not.
 pub fn quick(experiment: &mut Experiment, run: &Run) -> Vec<String> {
@@ -24,6 +24,7 @@ pub fn quick(experiment: &mut Experiment, run: &Run) -> Vec<String> {
         });
     }
     experiment.groups.retain(|group| !group.plan.comparisons.is_empty());
+    experiment.groups.iter_mut().for_each(Group::keep_what_is_compared);
     left_out.extend(experiment.pictures.drain(..).map(|picture| picture.name));
     let window = Duration::from_millis(run.quick_window_ms);
     experiment.window = Some(window);

@@ -30,7 +30,28 @@ pub struct Run {
 #[derive(Clone, Debug)]
 pub enum How {
     Recreated(Box<Recreated>),
-    Not { word: Word, because: String },
+    /// By arithmetic, whatever a machine does.
+    Exact(Exact),
+    Not {
+        word: Word,
+        because: String,
+    },
+}
+
+/// A finding that is exact.
+#[derive(Clone, Debug)]
+pub struct Exact {
+    pub stacks: Stacks,
+    /// What is held against what.
+    pub recreated: String,
+}
+
+/// Stacks of protocols, as `plateway wire` calls them: the finding's a, each against each of its b.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stacks {
+    pub a: Vec<String>,
+    pub b: Vec<String>,
 }
 
 /// A finding that is judged by comparisons of a plan.
@@ -39,6 +60,8 @@ pub struct Recreated {
     pub plan: String,
     /// One a cell of the finding.
     pub comparisons: Vec<String>,
+    /// Whether it is of how much each varies from round to round, and not of how much it is.
+    pub variation: bool,
     pub judge: Quantifier,
     /// Whether the comparison's system is the finding's b.
     pub inverted: bool,
@@ -143,6 +166,9 @@ struct LowEntry {
     explains: Option<String>,
     word: Option<Word>,
     because: Option<String>,
+    stacks: Option<Stacks>,
+    #[serde(default)]
+    variation: bool,
 }
 
 /// A file that fits its paper.
@@ -184,7 +210,14 @@ pub(super) fn read(text: &str, paper: &Paper) -> Result<Checked, String> {
 
 impl How {
     fn of(low: &LowEntry) -> Result<How, &'static str> {
-        let LowEntry { plan, word, because, judge, recreated, .. } = low.clone();
+        let LowEntry { plan, word, because, judge, recreated, stacks, .. } = low.clone();
+        if let Some(stacks) = stacks {
+            if plan.is_some() || word.is_some() || stacks.a.is_empty() || stacks.b.is_empty() {
+                return Err("expected stacks of both sides, and neither a plan nor a word");
+            }
+            let recreated = recreated.ok_or("expected what is held against what (recreated)")?;
+            return Ok(How::Exact(Exact { stacks, recreated }));
+        }
         match (plan, word) {
             (Some(plan), None) if because.is_none() => {
                 let judge = judge.ok_or("expected how its cells are judged (judge)")?;
@@ -193,11 +226,20 @@ impl How {
                 if low.comparisons.is_empty() {
                     return Err("expected a comparison at least");
                 }
-                let LowEntry { comparisons, inverted, beside, sees, unseen, explains, .. } =
-                    low.clone();
+                let LowEntry {
+                    comparisons,
+                    inverted,
+                    beside,
+                    sees,
+                    unseen,
+                    explains,
+                    variation,
+                    ..
+                } = low.clone();
                 Ok(How::Recreated(Box::new(Recreated {
                     plan,
                     comparisons,
+                    variation,
                     judge,
                     inverted,
                     beside,
@@ -211,7 +253,7 @@ impl How {
                 let because = because.ok_or("expected because, of one that is not rerun")?;
                 Ok(How::Not { word, because })
             }
-            _ => Err("expected either a plan with comparisons, or a word with because"),
+            _ => Err("expected a plan with comparisons, stacks, or a word with because"),
         }
     }
 }

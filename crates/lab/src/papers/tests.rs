@@ -176,7 +176,7 @@ fn ways_are_read_strictly() {
         refused_rerun(|text| text.replacen("word = \"not rerun yet\"", "word = \"no time\"", 1));
     assert!(word.contains("unknown variant `no time`"), "{word}");
     let both = refused_rerun(|text| text.replacen("judge =", "because = \"b\"\njudge =", 1));
-    assert!(both.ends_with("expected either a plan with comparisons, or a word with because"));
+    assert!(both.ends_with("expected a plan with comparisons, stacks, or a word with because"));
     let other = refused_rerun(|text| {
         text.replacen("plan = \"rocha-micro\"\ncomparisons", "plan = \"other\"\ncomparisons", 1)
     });

@@ -443,6 +443,36 @@ pub struct Column {
     pub measure: Measure,
 }
 
+impl Group {
+    /// Leaves of its cells those that a comparison is of, and `null`: no round runs what nobody asks.
+    pub fn keep_what_is_compared(&mut self) {
+        let compared = self.plan.comparisons.iter().flat_map(|one| [one.subject, one.reference]);
+        let mut systems: Vec<usize> = compared.map(|column| self.columns[column].system).collect();
+        systems.push(self.null);
+        let new_place = |system: usize| {
+            let is_kept = |other: &usize| systems.contains(other);
+            is_kept(&system).then(|| (0..system).filter(is_kept).count())
+        };
+        let columns = self.columns.iter().map(|column| new_place(column.system).is_some());
+        let columns: Vec<bool> = columns.collect();
+        let new_column = |column: usize| columns[..column].iter().filter(|kept| **kept).count();
+        for comparison in &mut self.plan.comparisons {
+            comparison.subject = new_column(comparison.subject);
+            comparison.reference = new_column(comparison.reference);
+        }
+        let kept = self.columns.iter().filter_map(|column| {
+            Some(Column { system: new_place(column.system)?, measure: column.measure })
+        });
+        self.columns = kept.collect();
+        let kept = |at: &usize| systems.contains(at);
+        let places: Vec<usize> = (0..self.cells.len()).filter(kept).collect();
+        self.null = new_place(self.null).expect("it is kept");
+        self.cells = places.iter().map(|at| self.cells[*at]).collect();
+        self.names = places.iter().map(|at| self.names[*at].clone()).collect();
+        (self.plan.systems, self.plan.columns) = (self.cells.len(), self.columns.len());
+    }
+}
+
 /// Cells that are drawn together.
 #[derive(Clone, Debug)]
 pub struct Picture {

@@ -72,6 +72,21 @@ pub struct GroupResults {
     pub moved: Vec<SystemMoved>,
 }
 
+impl Group {
+    /// The group with those of its cells that results of it have: a quick run leaves out what nobody compares.
+    /// None where they are of other cells.
+    pub fn as_run(&self, results: &GroupResults) -> Option<Group> {
+        let mut group = self.clone();
+        if group.columns != results.columns {
+            let findings = &results.analysis.findings;
+            let ran = |name: &str| findings.iter().any(|finding| finding.name == name);
+            group.plan.comparisons.retain(|one| ran(&one.name));
+            group.keep_what_is_compared();
+        }
+        (group.columns == results.columns).then_some(group)
+    }
+}
+
 /// Whether machine or system moved, in one measure of a system.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct SystemMoved {

@@ -58,6 +58,7 @@ fn recreated(judge: Quantifier, comparisons: &[&str]) -> Recreated {
         plan: "small".to_owned(),
         comparisons: comparisons.iter().map(|name| (*name).to_owned()).collect(),
         judge,
+        variation: false,
         inverted: false,
         beside: Vec::new(),
         recreated: String::new(),
@@ -221,6 +222,99 @@ fn what_is_to_be_full_or_many_is_looked_at() {
         let told = unmet.answer.to_string();
         assert!(told.starts_with("cannot be tested here") && told.contains(words), "{told}");
     }
+}
+
+#[test]
+fn a_quick_run_has_only_cells_that_it_compares_and_is_judged_by_the_same_plan() {
+    // Between those that stay stands one that goes.
+    let rate = "[[compare]]\nname = \"rate\"";
+    let third = "[[compare]]\nname = \"third\"\nsystems = [\"w\"]\nreference = \"y\"\nof = \"throughput\"\ndepth = 1\n";
+    let three = PLAN.replace(rate, &format!("{third}{rate}"));
+    let three = three.replacen(
+        "[[system]]\n",
+        "[[system]]\nname = \"w\"\nserve = { protocol = \"nvme\", disk = \"ram:64MiB\" }\n[[system]]\n",
+        1,
+    );
+    let whole = Experiment::parse("small", &three).expect("a plan");
+    let run = Run {
+        plan: "small".to_owned(),
+        scaled: String::new(),
+        quick: vec!["rate".to_owned()],
+        quick_seconds: 100_000,
+        quick_window_ms: 300,
+    };
+    let mut short = whole.clone();
+    quick(&mut short, &run);
+    let [group] = short.groups.as_slice() else { panic!("one group") };
+    assert_eq!(group.names, ["y", "x", "null"]);
+    assert_eq!((group.plan.systems, group.plan.columns, group.null), (3, group.columns.len(), 2));
+    let results = results(&short, twofold(1.5, 1.5), usize::MAX);
+    let planned = whole.groups.iter().find(|one| one.name == group.name).expect("it");
+    assert_eq!(planned.names, ["y", "w", "x", "null"], "w is of another comparison");
+    let ran = planned.as_run(&results.groups[0]).expect("it is what ran");
+    assert_eq!((&ran.columns, &ran.names), (&group.columns, &group.names));
+    let rate = ran.plan.comparisons.iter().find(|one| one.name == "rate").expect("it");
+    let ratio =
+        results.groups[0].rounds.iter().map(|round| round[rate.subject] / round[rate.reference]);
+    assert!(ratio.into_iter().all(|ratio| (1.4..1.6).contains(&ratio)), "x by y, and not by w");
+}
+
+#[test]
+fn headers_are_judged_without_a_run_and_exactly() {
+    let study = Study::of("landowski").expect("a paper");
+    let all = study.judge(&[], &BTreeMap::new());
+    let said = all.iter().find(|said| said.id == "vs-tunnels").expect("it is there");
+    assert_eq!(said.answer, Answer::Confirmed);
+    let names: Vec<&str> = said.cells.iter().map(|cell| &*cell.name).collect();
+    assert_eq!(
+        names,
+        [
+            "AoE/MPLS (54 bytes) against AoE/GRE (74 bytes)",
+            "AoE/MPLS (54 bytes) against AoE/L2TP (86 bytes)"
+        ]
+    );
+    let ours: Vec<String> =
+        said.cells.iter().map(|cell| cell.ours.expect("a ratio").to_string()).collect();
+    assert_eq!(ours, ["0.730 times, exactly", "0.628 times, exactly"]);
+    assert_eq!(said.size, Some(crate::papers::Size::Agrees), "of 0.58 to 0.63, and a tenth around");
+    // The other way around it is refuted, and a stack that there is none of says nothing.
+    let finding = study.paper.findings.iter().find(|one| one.id == "vs-tunnels").expect("it");
+    let answer = |a: &str, b: &str| {
+        let stacks = crate::papers::rerun::Stacks { a: vec![a.to_owned()], b: vec![b.to_owned()] };
+        let how = How::Exact(crate::papers::rerun::Exact { stacks, recreated: String::new() });
+        judge(finding, &how, &[], &BTreeMap::new()).answer.to_string()
+    };
+    assert_eq!(answer("AoE/GRE", "AoE/MPLS"), "refuted");
+    assert!(answer("AoE/GRE", "AoE/UDP").starts_with("undecided: there is no such stack"));
+}
+
+#[test]
+fn what_varies_more_from_round_to_round_is_told_by_its_variation_and_not_by_its_mean() {
+    let experiment = Experiment::parse("small", PLAN).expect("a plan");
+    // Rounds of x lie further from each other than those of y, which is faster as a whole.
+    let turn = std::cell::Cell::new(0_u32);
+    let values = |cell: &str| {
+        turn.set(turn.get() + 1);
+        let swing = f64::from(turn.get() * 7 % 13) / 13.0 - 0.5;
+        if cell.starts_with('x') { 1e6 * (1.0 + swing * 0.2) } else { 2e6 * (1.0 + swing * 0.01) }
+    };
+    let results = results(&experiment, values, usize::MAX);
+    let how = || Recreated { variation: true, ..recreated(Quantifier::Every, &["rate"]) };
+    let more = said(&finding(Claim::Above), how(), &results, Sights::new());
+    assert_eq!(more.answer, Answer::Confirmed, "{:?}", more.ours);
+    assert!(more.ours.expect("a ratio").ratio.ratio() > 5.0, "{:?}", more.ours);
+    let less = said(&finding(Claim::Below), how(), &results, Sights::new());
+    assert_eq!(less.answer, Answer::Refuted);
+    let turned = Recreated { inverted: true, ..how() };
+    let turned = said(&finding(Claim::Below), turned, &results, Sights::new());
+    assert_eq!(turned.answer, Answer::Confirmed);
+    let mean = said(
+        &finding(Claim::Above),
+        recreated(Quantifier::Every, &["rate"]),
+        &results,
+        Sights::new(),
+    );
+    assert_eq!(mean.answer, Answer::Refuted, "x is slower");
 }
 
 #[test]
