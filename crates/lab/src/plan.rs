@@ -33,6 +33,7 @@ mod reader;
 mod results;
 mod runner;
 mod streams;
+mod stripes;
 mod systems;
 mod words;
 
@@ -48,6 +49,7 @@ pub use model::{
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub(crate) use results::{column_of, series_name};
 pub use runner::{Progress, Purpose, Runner, Sized, Trial, TrialOutcome};
+pub use stripes::{STRIPE_CHUNK_BYTES, STRIPE_LABEL_BYTES};
 
 impl Experiment {
     /// Reads and checks the text of a plan file; `name` is what messages call it.

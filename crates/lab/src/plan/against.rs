@@ -3,11 +3,11 @@
 //!
 //! A changed word has one value, which takes the place of the table's. A rate in place of a depth changes
 //! how requests leave as a whole, and so does a pattern. Errors: the mistakes of a plan, each at its place;
-//! that nothing is changed is seen where cells are made, since what only files have changes no disk.
+//! that nothing is changed is seen where cells are made, since what only files or stripes have changes no other system.
 
 use toml::Spanned;
 
-use super::axes::Written;
+use super::axes::{Has, Written};
 use super::check::Checker;
 use super::low::{LowCompare, LowLoad};
 use super::model::Load;
@@ -69,6 +69,7 @@ impl Changed {
                 "fsync" => load.fsync = new.fsync,
                 "client-memory" => load.client_memory = new.client_memory,
                 "cache" => load.cache = new.cache,
+                "disks" => load.disks = new.disks,
                 other => unreachable!("{other} is a key of a load"),
             }
         }
@@ -78,7 +79,7 @@ impl Changed {
 
 impl Checker<'_> {
     /// What a comparison changes of its systems: `None` if that is wrong, `Some(None)` if nothing.
-    pub(super) fn changed(&mut self, low: &LowCompare, has_file: bool) -> Option<Option<Changed>> {
+    pub(super) fn changed(&mut self, low: &LowCompare, has: Has) -> Option<Option<Changed>> {
         let Some(written) = &low.against else {
             return (!low.refused.contains(&"against")).then_some(None);
         };
@@ -119,7 +120,7 @@ impl Checker<'_> {
             Some(low) => Some((self.place(low, "path", &known)?, Spanned::span(low))),
             None => None,
         };
-        let loads = self.loads(&against.load, &LowLoad::default(), false, has_file)?;
+        let loads = self.loads(&against.load, &LowLoad::default(), false, has)?;
         let keys = keys.into_iter().map(|written| written.key).collect();
         Some(Some(Changed { path, load: loads[0], keys }))
     }

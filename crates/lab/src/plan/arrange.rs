@@ -215,7 +215,7 @@ impl WantedCompare {
                 let (path, load) = (draft.path, draft.load);
                 let subject = Member { system: *subject, path, load };
                 let reference = self.reference_of(&subject);
-                if subject.cell(experiment) == reference.cell(experiment) {
+                if subject.is_as(&reference, experiment) {
                     let name = experiment.cell_name(&subject.cell(experiment));
                     let message = format!("against: expected what is not so already, seen {name}");
                     mistakes
@@ -256,6 +256,17 @@ impl WantedCompare {
 impl Member {
     fn cell(&self, experiment: &Experiment) -> Cell {
         cell(experiment, self.system, self.path, self.load)
+    }
+
+    /// Whether a trial of it is one of another, in whatever words its load says so.
+    fn is_as(&self, other: &Member, experiment: &Experiment) -> bool {
+        let cell = |member: &Member| {
+            let mut cell = member.cell(experiment);
+            let system = &experiment.systems[cell.system];
+            cell.load.disks = Some(system.disks_under(&cell.load));
+            cell
+        };
+        cell(self) == cell(other)
     }
 }
 
@@ -343,13 +354,17 @@ impl WantedPicture {
     }
 }
 
-/// A system's cell: over a path only if it needs one, and with what a client's file system has only if
-/// it has one.
+/// A system's cell: over a path only if it needs one, with what a client's file system has only if
+/// it has one, and of so many disks only if it may be several.
 fn cell(experiment: &Experiment, system: usize, path: Option<usize>, load: Load) -> Cell {
     let of = &experiment.systems[system];
     let load = match of.file_client() {
         Some(_) => load,
         None => Load { cache: false, client_memory: None, ..load },
+    };
+    let load = match of.may_be_several() {
+        true => load,
+        false => Load { disks: None, ..load },
     };
     Cell { system, path: path.filter(|_| of.means.needs_path()), load }
 }

@@ -22,6 +22,15 @@ const DEPTH_MAX: u64 = 1_024;
 const RATE_MAX: u64 = 100_000_000;
 pub(super) const SIZE_MAX: u64 = 1 << 50;
 
+/// Of what there is among the systems of a table that only some loads are for.
+#[derive(Clone, Copy)]
+pub(super) struct Has {
+    /// A file, on which a client works.
+    pub(super) file: bool,
+    /// A system that may be several disks.
+    pub(super) several: bool,
+}
+
 /// Where a key stands, and how many values it has.
 pub(super) struct Written {
     pub(super) key: &'static str,
@@ -51,6 +60,7 @@ impl LowLoad {
             of("fsync", &self.fsync),
             of("client-memory", &self.client_memory),
             of("cache", &self.cache),
+            of("disks", &self.disks),
         ];
         all.into_iter().flatten().collect()
     }
@@ -71,20 +81,27 @@ impl Checker<'_> {
                 self.push(Mistake::new(span, message).help(help));
             }
         }
-        let has_file = self.has_file(0..self.systems.len());
-        self.loads(low, &LowLoad::default(), true, has_file);
+        let has = self.has(0..self.systems.len());
+        self.loads(low, &LowLoad::default(), true, has);
+    }
+
+    /// What these systems have.
+    pub(super) fn has(&self, systems: impl Iterator<Item = usize> + Clone) -> Has {
+        Has { file: self.has_file(systems.clone()), several: self.has_several(systems) }
     }
 
     /// Every load of a table; nothing if any is wrong. `[load]` itself may have what only some
-    /// tables use, and a table without files uses nothing of what only files have.
+    /// tables use, and a table without files, or without disks that may be several, uses nothing of what only those
+    /// have.
     pub(super) fn loads(
         &mut self,
         own: &LowLoad,
         usual: &LowLoad,
         is_default: bool,
-        has_file: bool,
+        has: Has,
     ) -> Option<Vec<Load>> {
-        let of_files = self.of_files(own, usual, has_file);
+        let of_files = self.of_files(own, usual, has.file);
+        let stripes = self.of_stripes(own, usual, has.several);
         if !own.refused.is_empty() {
             return None;
         }
@@ -111,6 +128,7 @@ impl Checker<'_> {
             flushes: flushes?.unwrap_or(vec![None]),
             caches: caches?.unwrap_or(vec![false]),
             memories: memories?.unwrap_or(vec![None]),
+            stripes: stripes?.unwrap_or(vec![None]),
         };
         let count = axes.count();
         if count > COMBINATIONS_MAX {
@@ -283,6 +301,7 @@ struct Axes {
     flushes: Vec<Option<u32>>,
     caches: Vec<bool>,
     memories: Vec<Option<u64>>,
+    stripes: Vec<Option<u32>>,
 }
 
 impl Axes {
@@ -297,6 +316,7 @@ impl Axes {
             self.flushes.len(),
             self.caches.len(),
             self.memories.len(),
+            self.stripes.len(),
         ];
         lengths.into_iter().fold(1, usize::saturating_mul)
     }
@@ -313,6 +333,7 @@ impl Axes {
             fsync: None,
             cache: false,
             client_memory: None,
+            disks: None,
         };
         let loads = vec![first];
         let loads = across(&loads, &self.blocks, |load, block| load.block_bytes = block);
@@ -323,7 +344,8 @@ impl Axes {
         let loads = across(&loads, &self.syncs, |load, sync| load.sync = sync);
         let loads = across(&loads, &self.flushes, |load, fsync| load.fsync = fsync);
         let loads = across(&loads, &self.caches, |load, cache| load.cache = cache);
-        across(&loads, &self.memories, |load, memory| load.client_memory = memory)
+        let loads = across(&loads, &self.memories, |load, memory| load.client_memory = memory);
+        across(&loads, &self.stripes, |load, disks| load.disks = disks)
     }
 }
 

@@ -145,6 +145,7 @@ fn find_or_add_null(systems: &mut Vec<System>, wanted: &Wanted) -> usize {
         backing: Some(Backing::Null),
         durable: Some(false),
         bytes: Some(bytes),
+        disks: 1,
         mounted: None,
     });
     systems.len() - 1

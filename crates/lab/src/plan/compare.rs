@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::against::Reference;
 use super::arrange::{Wanted, WantedCompare, WantedPicture};
+use super::axes::Has;
 use super::check::{Checker, FRACTIONS, Table};
 use super::files::client_differs;
 use super::low::{LowCompare, LowLoad, LowPicture, LowPlan};
@@ -117,9 +118,12 @@ impl Checker<'_> {
         let measures = low.of.as_ref().and_then(|low| self.measures(low.get_ref()));
         let all = subjects.iter().flatten().map(|(subject, _)| *subject).chain(reference);
         let is_known = subjects.is_some() && (reference.is_some() || low.reference.is_none());
-        let has_file = !is_known || self.has_file(all);
-        let loads = self.loads(&low.load, usual, false, has_file);
-        let changed = self.changed(low, has_file);
+        let has = match is_known {
+            true => self.has(all.collect::<Vec<_>>().into_iter()),
+            false => Has { file: true, several: true },
+        };
+        let loads = self.loads(&low.load, usual, false, has);
+        let changed = self.changed(low, has);
         let primary = low.exploratory.as_ref().is_none_or(|secondary| !secondary.get_ref());
         let asked = if primary { self.asked(low, asked) } else { self.asked_of_secondary(low) };
         let questions = self.questions(low);
@@ -143,6 +147,7 @@ impl Checker<'_> {
         self.fit(&all, &all_loads, &place);
         self.worked_on(&all, &all_loads, &Table { title, ..table }, &low.load, usual);
         self.streamed(&all, &all_loads, &low.span, &low.load, usual);
+        self.are_several(&all, &all_loads, &low.span, [&low.load, usual]);
         for (subject, span) in &subjects {
             if let Some(other) = other {
                 self.fair(*subject, other, &loads, span);
@@ -233,11 +238,13 @@ impl Checker<'_> {
         let name = self.needed(&low.name, &table, "name = \"...\"").cloned();
         let systems = self.needed(&low.systems, &table, "systems = [\"...\"]");
         let systems = systems.and_then(|low| self.places(low, "system", &known));
-        let systems = systems.map(|all| all.into_iter().map(|(system, _)| system).collect());
-        let has_file = systems
-            .as_ref()
-            .is_none_or(|systems: &Vec<usize>| self.has_file(systems.iter().copied()));
-        let loads = self.loads(&low.load, usual, false, has_file)?;
+        let systems: Option<Vec<usize>> =
+            systems.map(|all| all.into_iter().map(|(system, _)| system).collect());
+        let has = match &systems {
+            Some(systems) => self.has(systems.iter().copied()),
+            None => Has { file: true, several: true },
+        };
+        let loads = self.loads(&low.load, usual, false, has)?;
         let systems = systems?;
         let size = pick_size(&low.load, usual);
         let place = Where { title, span: &low.span, path: &low.path, size };
@@ -245,6 +252,7 @@ impl Checker<'_> {
         self.fit(&systems, &loads, &place);
         self.worked_on(&systems, &loads, &table, &low.load, usual);
         self.streamed(&systems, &loads, &low.span, &low.load, usual);
+        self.are_several(&systems, &loads, &low.span, [&low.load, usual]);
         Some(WantedPicture { name: name?, systems, paths, loads })
     }
 
@@ -357,14 +365,18 @@ impl Checker<'_> {
     fn fit(&mut self, systems: &[usize], loads: &[Load], place: &Where<'_>) {
         for at in systems {
             let Some(system) = &self.systems[*at].thing else { continue };
-            let Some(mut bytes) = system.bytes else { continue };
-            let mut all = "all";
-            if system.mounted.is_some() {
+            let all = match system.mounted {
+                Some(_) => "what a file system leaves",
+                None => "all",
+            };
+            let wanted = loads.iter().filter_map(|load| {
+                let bytes = system.bytes_under(load)?;
                 // Tables and journal of ext4 take 17% of 128 MiB and 12% of 512.
-                (bytes, all) = (bytes / 5 * 4, "what a file system leaves");
-            }
-            let wanted = loads.iter().map(|load| load.size.unwrap_or(u64::from(load.block_bytes)));
-            if let Some(most) = wanted.max().filter(|most| *most > bytes) {
+                let bytes = if system.mounted.is_some() { bytes / 5 * 4 } else { bytes };
+                Some((load.size.unwrap_or(u64::from(load.block_bytes)), bytes))
+            });
+            let tight = wanted.filter(|(most, bytes)| most > bytes);
+            if let Some((most, bytes)) = tight.max_by_key(|(most, bytes)| most - bytes) {
                 let (name, bytes, most) = (&system.name, Bytes(bytes), Bytes(most));
                 let message = format!(
                     "size: expected {bytes} at most, which is {all} of {name:?}, seen {most}"
@@ -518,8 +530,11 @@ fn differs(subject: &System, reference: &System, loads: &[Load]) -> Option<Strin
     if let Some(differs) = client_differs(subject, reference, loads) {
         return Some(differs);
     }
-    let is_whole = loads.iter().any(|load| load.size.is_none());
-    let sizes = subject.bytes.zip(reference.bytes).filter(|(one, other)| is_whole && one != other);
+    let mut whole = loads.iter().filter(|load| load.size.is_none());
+    let sizes = whole.find_map(|load| {
+        let sizes = subject.bytes_under(load).zip(reference.bytes_under(load));
+        sizes.filter(|(one, other)| one != other)
+    });
     sizes.map(|(one, other)| {
         format!(
             "one has {}, the other {}, and the load works on all of it",

@@ -75,6 +75,8 @@ table! {
         folder "folder": String = "a folder in quotes, such as \"/mnt/x\"",
         /// No disk, but a stream of TCP to the far end of a path: what the network alone carries.
         stream "stream": String = "tcp",
+        /// How many disks like its own it has, in a stripe. 1 if absent.
+        disks "disks": Scalar = NUMBER,
         /// What is made on the disk and mounted, so that each trial has a file there: ext4.
         file_system "file-system": String = "ext4",
         /// Who works on that file: bench, fio or copy.
@@ -181,6 +183,8 @@ table! {
         client_memory "client-memory": Many<Scalar> = "a size such as \"256MiB\", or a list of them",
         /// Whether the client's page cache is used; of cells with a folder.
         cache "cache": Many<bool> = YES_OR_NO,
+        /// How many disks like its own a system has, in a stripe, in place of what it says itself.
+        disks "disks": Many<Scalar> = "a whole number, or a list of them",
     }
 }
 

@@ -51,8 +51,10 @@ pub struct System {
     pub backing: Option<Backing>,
     /// Whether what is flushed survives a loss of power, if that is known.
     pub durable: Option<bool>,
-    /// Its size, if its URI says so.
+    /// Its size, if its URI says so; of several disks that of one.
     pub bytes: Option<u64>,
+    /// How many disks like its own it has, in a stripe, where the load does not say.
+    pub disks: u32,
     /// What is mounted on it; none where the client works on its blocks, or in a folder.
     pub mounted: Option<Mounted>,
 }
@@ -397,6 +399,8 @@ pub struct Load {
     pub cache: bool,
     /// Bytes of memory that the client may have, its page cache among them; of a file.
     pub client_memory: Option<u64>,
+    /// How many disks a system has that may be several; as many as it says itself if absent.
+    pub disks: Option<u32>,
 }
 
 /// When requests leave.

@@ -26,8 +26,11 @@ impl fmt::Display for Load {
         if self.cache {
             f.write_str(", through the page cache")?;
         }
-        match self.client_memory {
-            Some(bytes) => write!(f, ", client memory {}", Bytes(bytes)),
+        if let Some(bytes) = self.client_memory {
+            write!(f, ", client memory {}", Bytes(bytes))?;
+        }
+        match self.disks {
+            Some(disks) => write!(f, ", {}", stripe(disks)),
             None => Ok(()),
         }
     }
@@ -98,7 +101,8 @@ pub(super) fn member_name(
 
 /// What of a load is not as usual, in words.
 fn changes(usual: &Load, load: &Load) -> Vec<String> {
-    let Load { block_bytes, pattern, pace, jobs, size, sync, fsync, cache, client_memory } = *load;
+    let Load { block_bytes, pattern, pace, jobs, size, sync, fsync, cache, client_memory, disks } =
+        *load;
     let size_of = |bytes: u64| Bytes(bytes).to_string();
     let all = [
         (block_bytes != usual.block_bytes).then(|| size_of(block_bytes.into())),
@@ -117,6 +121,7 @@ fn changes(usual: &Load, load: &Load) -> Vec<String> {
             Some(bytes) => format!("client memory {}", size_of(bytes)),
             None => "as much client memory as there is".to_owned(),
         }),
+        (disks != usual.disks).then(|| disks.map_or("its own disks".to_owned(), stripe)),
     ];
     all.into_iter().flatten().collect()
 }
@@ -126,6 +131,10 @@ fn flushes(writes: u32) -> String {
         1 => "a flush after each write".to_owned(),
         writes => format!("a flush every {writes} writes"),
     }
+}
+
+fn stripe(disks: u32) -> String {
+    if disks == 1 { "1 disk".to_owned() } else { format!("{disks} disks") }
 }
 
 fn over(path: Option<&Path>) -> String {

@@ -80,7 +80,7 @@ impl Checker<'_> {
         if low.backing.is_some() && backing.is_none() || !low.refused.is_empty() {
             return None;
         }
-        let (bytes, mounted) = (below.bytes, self.mounted(low)?);
+        let (bytes, disks, mounted) = (below.bytes, self.disks(low)?, self.mounted(low)?);
         if let Some(kind) = low.file_system.as_ref().filter(|_| backing == Some(Backing::Null)) {
             let seen = low.disk.as_ref().map_or("one that forgets it", |disk| disk.get_ref());
             let message = format!(
@@ -89,7 +89,8 @@ impl Checker<'_> {
             self.push(Mistake::new(kind.span(), message).help("ram: in place of null:"));
             return None;
         }
-        is_named.then_some(System { name: name?, means, backing, durable, bytes, mounted })
+        let system = System { name: name?, means, backing, durable, bytes, disks, mounted };
+        (is_named && self.is_several(low, &system)).then_some(system)
     }
 
     /// How it comes to be there, which is said in one way exactly.

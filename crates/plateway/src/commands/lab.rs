@@ -26,6 +26,7 @@ mod road;
 mod seen;
 mod served;
 mod stream;
+mod stripe;
 mod trial;
 mod watch;
 mod way;

@@ -235,7 +235,9 @@ impl<'a> Post<'a> {
             Request::Check => Answer::of(self.check()),
             Request::Line { path } => Answer::of(self.judge(*path)),
             Request::Clock => Answer::of(Ok(unix_now())),
-            Request::Start { system, path } => Answer::of(self.start(*system, *path)),
+            Request::Start { system, disks, path } => {
+                Answer::of(self.start(*system, *disks, *path))
+            }
             Request::IsUp => Answer::of(self.is_up()),
             Request::Look { path } => Answer::of(self.look(*path)),
             Request::Used { from, to } => Answer::of(self.used(*from, *to)),
@@ -299,8 +301,8 @@ impl<'a> Post<'a> {
         Ok(machine::interface(&self.experiment()?.paths[path], name, "far"))
     }
 
-    /// Starts a system; what it says of itself if it is ours.
-    fn start(&mut self, system: usize, path: usize) -> miette::Result<Option<Served>> {
+    /// Starts a system with so many disks; what it says of itself if it is ours.
+    fn start(&mut self, system: usize, disks: u32, path: usize) -> miette::Result<Option<Served>> {
         self.end();
         let line = self.line(path)?.clone();
         let experiment = self.experiment()?;
@@ -315,7 +317,7 @@ impl<'a> Post<'a> {
             address: line.far_address,
             cpus: &self.ends.far,
         };
-        let (running, served) = far::start(system, &place, &home, self.interrupt)?;
+        let (running, served) = far::start(system, disks, &place, &home, self.interrupt)?;
         self.trial = Some(running);
         self.trials += 1;
         Ok(served)

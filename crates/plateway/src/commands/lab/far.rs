@@ -17,6 +17,7 @@ use testbed::{Namespace, Server, load, process};
 use super::rival;
 use super::served::Served;
 use super::stream;
+use super::stripe;
 use super::trial::tell;
 use crate::commands::session::Interrupt;
 use crate::config::text::quoted;
@@ -59,9 +60,11 @@ impl Running {
     }
 }
 
-/// Starts a system of a plan, and waits until it is ready; what it says of itself if it is ours.
+/// Starts a system of a plan with so many disks, and waits until it is ready; what it says of itself if it
+/// is ours.
 pub(super) fn start(
     system: &System,
+    disks: u32,
     place: &Place<'_>,
     home: &Path,
     interrupt: &Interrupt,
@@ -72,7 +75,7 @@ pub(super) fn start(
     };
     match &system.means {
         Means::Serve(plan) => {
-            let (server, served) = serve(plan, place, home, interrupt)?;
+            let (server, served) = serve(plan, disks, place, home, interrupt)?;
             Ok((Running::Ours(server, "plateway serve"), Some(served)))
         }
         Means::Rival(rival) => foreign(rival.program.word(), rival::commands(rival, place, home)?),
@@ -103,12 +106,13 @@ pub(super) fn uri(means: &Means, address: IpAddr, near_interface: &str) -> Strin
 /// an error where it is not as the plan says.
 fn serve(
     serve: &Serve,
+    disks: u32,
     place: &Place<'_>,
     home: &Path,
     interrupt: &Interrupt,
 ) -> miette::Result<(Server, Served)> {
     let file = home.join("plateway.toml");
-    fs::write(&file, configuration(serve, place, home))
+    fs::write(&file, configuration(serve, disks, place, home))
         .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))?;
     let program = super::program()?;
     let mut command = process::command(place.at, &super::list(place.cpus), &program);
@@ -232,7 +236,7 @@ pub(super) fn pause(interrupt: &Interrupt) -> miette::Result<()> {
 }
 
 /// What it is told.
-fn configuration(serve: &Serve, place: &Place<'_>, home: &Path) -> String {
+fn configuration(serve: &Serve, disks: u32, place: &Place<'_>, home: &Path) -> String {
     let Serve { protocol, disk, poll, shards, driver, access, .. } = serve;
     let shards = place.cpus.iter().take(shards.unwrap_or(1).into()).map(usize::to_string);
     let shards = shards.collect::<Vec<_>>().join(", ");
@@ -245,10 +249,7 @@ fn configuration(serve: &Serve, place: &Place<'_>, home: &Path) -> String {
     if let Some(driver) = driver {
         text += &format!("driver = {}\n", quoted(driver.word()));
     }
-    text += &format!(
-        "[[disk]]\nname = \"d0\"\nuri = {}\n[[volume]]\nname = \"v0\"\nlayout = \"single\"\ndisks = [\"d0\"]\n",
-        quoted(disk)
-    );
+    text += &stripe::tables(disk, disks);
     let polls = poll.map(|poll| format!("poll = {}\n", quoted(&poll.to_string())));
     let polls = polls.unwrap_or_default();
     let address = |port| quoted(&SocketAddr::from((place.address, port)).to_string());
@@ -269,7 +270,7 @@ fn configuration(serve: &Serve, place: &Place<'_>, home: &Path) -> String {
             format!("aoe = {{ interface = {interface}, shelf = 7, slot = 0, hosts = \"any\" }}")
         }
     };
-    text + &format!("[[export]]\nvolume = \"v0\"\n{export}\n")
+    text + &format!("[[export]]\nvolume = {}\n{export}\n", quoted(stripe::VOLUME))
 }
 
 fn serve_uri(serve: &Serve, address: IpAddr, near_interface: &str) -> String {

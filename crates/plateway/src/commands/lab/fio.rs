@@ -117,8 +117,7 @@ impl Watched<'_> {
 
 /// The load, as fio is asked for it.
 fn asked(load: &Load, file: &Path) -> Vec<String> {
-    let Load { block_bytes, pattern, pace, jobs, size, sync, fsync, cache, client_memory: _ } =
-        *load;
+    let Load { block_bytes, pattern, pace, jobs, size, sync, fsync, cache, .. } = *load;
     let bytes = size.unwrap_or(0);
     let depth = match pace {
         Pace::Closed { depth } => depth,
@@ -214,6 +213,7 @@ mod tests {
             fsync: None,
             cache: false,
             client_memory: None,
+            disks: None,
         }
     }
 

@@ -19,6 +19,7 @@ use testbed::{Server, load, needs, process};
 use super::folder::{self, Work};
 use super::list;
 use super::seen::Seen;
+use super::stripe::Reached;
 use super::trial::{Lab, complaint, tell};
 use super::way::Way;
 use super::{far, program};
@@ -36,7 +37,7 @@ const LOST_MAX_S: u32 = 10;
 
 /// Where the disk of a trial is.
 pub(super) struct Place<'p> {
-    pub(super) uri: &'p str,
+    pub(super) at: &'p Reached,
     pub(super) way: Option<&'p Way<'p>>,
     /// A folder for what the trial leaves.
     pub(super) home: &'p Path,
@@ -101,7 +102,7 @@ impl Lab<'_> {
 
     /// An error unless the disk is blank, or what is on it is the lab's.
     fn is_to_be_written(&self, cell: &Cell, place: &Place<'_>) -> miette::Result<()> {
-        let mut command = self.bench(cell, place.uri, place.way)?;
+        let mut command = self.bench(cell, place.at, place.way)?;
         command.args(["--rw", "write", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
         self.finish(command, far::START, |_, _| {})?;
         self.ours.borrow_mut().insert(self.disk(cell).to_owned());
@@ -141,7 +142,10 @@ impl Attached {
     fn start(lab: &Lab<'_>, place: &Place<'_>) -> miette::Result<Attached> {
         let near = place.way.and_then(Way::near);
         let mut command = process::command_in(None, near, &list(&lab.ends.near), &program()?);
-        command.arg("attach").arg(given_up_early(place.uri));
+        let Reached { uri, config } = place.at;
+        let at = Reached { uri: given_up_early(uri), config: config.clone() };
+        command.arg("attach");
+        at.tell(&mut command);
         let mut server = Server::start(command, &place.home.join("attach.log")).map_err(tell)?;
         let end = Instant::now() + ATTACH_MAX;
         loop {

@@ -26,6 +26,7 @@ use super::folder::FileSystem;
 use super::mounted;
 use super::seen::{Idle, Looks, Seen};
 use super::stream;
+use super::stripe::Reached;
 use super::way::{Started, Way};
 use crate::commands::session::Interrupt;
 
@@ -74,11 +75,11 @@ impl Lab<'_> {
         let way = cell.path.map(|at| Way::take(self, at, &home));
         let mut way = way.transpose()?;
         // What runs at the far end runs until the trial is over.
-        let (mut started, uri) = match (&system.means, &way) {
-            (Means::Disk { uri }, _) => (None, uri.clone()),
+        let (mut started, own) = match (&system.means, &way) {
+            (Means::Disk { uri }, _) => (None, Some(Reached::local(uri, system, cell, &home)?)),
             (_, None) => return Err(miette::miette!("{} is reached over no path", system.name)),
             (means, Some(way)) => {
-                let mut started = way.start(self, cell.system, &home)?;
+                let mut started = way.start(self, cell, &home)?;
                 let says_nothing = match means {
                     Means::Target(target) => target.ready.is_none(),
                     Means::Rival(rival) => rival.program == Program::Vblade,
@@ -89,17 +90,18 @@ impl Lab<'_> {
                 if says_nothing {
                     self.try_until_there(cell, &mut started, way)?;
                 }
-                let uri = started.uri.clone();
-                (Some(started), uri)
+                (Some(started), None)
             }
         };
+        let at = started.as_ref().map(|started| &started.at).or(own.as_ref());
+        let at = at.expect("a disk of its own, or one that was started");
         let mut done = match system.mounted {
             Some(mounted) => {
-                let place = mounted::Place { uri: &uri, way: way.as_ref(), home: &home };
+                let place = mounted::Place { at, way: way.as_ref(), home: &home };
                 self.run_mounted(cell, mounted, &place)
             }
-            None if system.means.is_stream() => self.measure_stream(cell, &uri, way.as_ref()),
-            None => self.measure_filled(cell, &uri, way.as_ref()),
+            None if system.means.is_stream() => self.measure_stream(cell, &at.uri, way.as_ref()),
+            None => self.measure_filled(cell, at, way.as_ref()),
         };
         if done.is_err() {
             // Whatever failed follows from what ended.
@@ -127,7 +129,7 @@ impl Lab<'_> {
     ) -> miette::Result<()> {
         let end = Instant::now() + far::START;
         loop {
-            let mut command = self.bench(cell, &started.uri, Some(way))?;
+            let mut command = self.bench(cell, &started.at, Some(way))?;
             command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
             match self.finish(command, far::START, |_, _| {}) {
                 Ok(_) => return Ok(()),
@@ -143,15 +145,15 @@ impl Lab<'_> {
     fn measure_filled(
         &self,
         cell: &Cell,
-        uri: &str,
+        at: &Reached,
         way: Option<&Way<'_>>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let system = &self.experiment.systems[cell.system];
         let pattern = cell.load.pattern;
         let fills = pattern.reads() && system.backing != Some(Backing::Null);
-        let done = match self.measure(cell, uri, way, fills) {
+        let done = match self.measure(cell, at, way, fills) {
             Err(why) if fills && !pattern.writes() && why.to_string().contains(HOLDS_DATA) => {
-                let (outcome, mut seen) = self.measure(cell, uri, way, false)?;
+                let (outcome, mut seen) = self.measure(cell, at, way, false)?;
                 seen.notes.push("it holds data, and was read as it was found".to_owned());
                 return Ok((outcome, seen));
             }
@@ -198,12 +200,13 @@ impl Lab<'_> {
     pub(super) fn bench(
         &self,
         cell: &Cell,
-        uri: &str,
+        at: &Reached,
         way: Option<&Way<'_>>,
     ) -> miette::Result<Command> {
         let near = way.and_then(Way::near);
         let mut command = process::command(near, &super::list(&self.ends.near), &super::program()?);
-        command.args(["bench", uri, "--json"]);
+        command.args(["bench", "--json"]);
+        at.tell(&mut command);
         if self.ours.borrow().contains(self.disk(cell)) {
             command.arg("--overwrite");
         }
@@ -232,11 +235,11 @@ impl Lab<'_> {
     fn measure(
         &self,
         cell: &Cell,
-        uri: &str,
+        at: &Reached,
         way: Option<&Way<'_>>,
         fills: bool,
     ) -> miette::Result<(TrialOutcome, Seen)> {
-        let mut command = self.bench(cell, uri, way)?;
+        let mut command = self.bench(cell, at, way)?;
         if fills {
             command.arg("--fill");
         }
@@ -292,7 +295,7 @@ pub(super) fn complaint(ended: &load::Ended) -> String {
 
 /// The load, as `bench` is asked for it.
 fn asked(command: &mut Command, load: &plan::Load) {
-    // How a client comes to its file is not the load's.
+    // How a client comes to its file is not the load's, nor how many disks there are.
     let plan::Load {
         block_bytes,
         pattern,
@@ -303,6 +306,7 @@ fn asked(command: &mut Command, load: &plan::Load) {
         fsync,
         cache: _,
         client_memory: _,
+        disks: _,
     } = load;
     command.args(["--bs", &block_bytes.to_string(), "--rw", &pattern.to_string()]);
     command.args(["--numjobs", &jobs.to_string()]);

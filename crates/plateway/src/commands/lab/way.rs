@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::path::Path as File;
 
-use lab::plan::{Line, Path};
+use lab::plan::{Cell, Line, Path};
 use testbed::{Counters, Namespace};
 
 use super::agent::{Agent, Looked, Request};
@@ -18,6 +18,7 @@ use super::machine;
 use super::road::{FAR, FAR_ADDRESS, Judged, NEAR, Road, Site};
 use super::seen::{End, Ours};
 use super::served::Served;
+use super::stripe::Reached;
 use super::trial::{Lab, tell};
 
 /// The way of one trial.
@@ -46,7 +47,7 @@ pub(super) enum Running<'a> {
 /// A system that was started: how it is reached, and what it says of itself if it is ours.
 pub(super) struct Started<'a> {
     pub(super) running: Running<'a>,
-    pub(super) uri: String,
+    pub(super) at: Reached,
     pub(super) served: Option<Served>,
 }
 
@@ -76,30 +77,31 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Starts a system of the plan, by its place there.
+    /// Starts the system of a cell.
     pub(super) fn start(
         &self,
         lab: &Lab<'_>,
-        number: usize,
+        cell: &Cell,
         home: &File,
     ) -> miette::Result<Started<'a>> {
-        let system = &lab.experiment.systems[number];
+        let system = &lab.experiment.systems[cell.system];
+        let disks = system.disks_under(&cell.load);
         let (running, served, address, near_interface) = match self {
             Way::Laid(road) => {
                 let (at, address) = (Some(road.far()), FAR_ADDRESS.into());
                 let place = Place { at, interface: FAR, address, cpus: &lab.ends.far };
-                let (running, served) = far::start(system, &place, home, lab.interrupt)?;
+                let (running, served) = far::start(system, disks, &place, home, lab.interrupt)?;
                 (Running::Here(running), served, address, NEAR)
             }
             Way::Between(between) => {
-                let request = Request::Start { system: number, path: between.number };
+                let request = Request::Start { system: cell.system, disks, path: between.number };
                 let served: Option<Served> = between.agent.borrow_mut().ask(&request)?;
                 let (line, running) = (between.line, Running::There(between.agent));
                 (running, served, line.far_address, &*line.near_interface)
             }
         };
         let uri = far::uri(&system.means, address, near_interface);
-        Ok(Started { running, uri, served })
+        Ok(Started { running, at: Reached::by(uri), served })
     }
 
     /// What the near end's interface has counted, by a process that is there; if it is.

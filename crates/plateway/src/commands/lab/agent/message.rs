@@ -24,8 +24,9 @@ pub(crate) enum Request {
     Line { path: usize },
     /// What time is it? Seconds since 1970.
     Clock,
-    /// A trial begins: starts a system, and waits until it is ready. Both by their places in the plan.
-    Start { system: usize, path: usize },
+    /// A trial begins: starts a system with so many disks, and waits until it is ready. System and path by
+    /// their places in the plan.
+    Start { system: usize, disks: u32, path: usize },
     /// An error if it has failed.
     IsUp,
     /// Looks at CPUs, and at a path's interface; answered by [`Looked`].
