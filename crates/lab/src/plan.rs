@@ -22,6 +22,7 @@ mod arrange;
 mod axes;
 mod check;
 mod compare;
+mod countable;
 mod estimate;
 mod files;
 mod low;
@@ -40,7 +41,7 @@ mod words;
 pub use crate::mistake::{Mistake, Mistakes, Span};
 pub use apart::{Pair, SCHEMA_VERSION, check_version, compare_results};
 pub use estimate::Estimate;
-pub use measure::{Measure, Measures};
+pub use measure::{Measure, Measures, Side};
 pub use model::{
     Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Client, Column, Digests, Driver,
     Experiment, FileSystem, Folder, Group, Line, Load, Means, Mounted, Pace, Path, PathKind,

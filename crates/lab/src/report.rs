@@ -13,6 +13,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::load::{Looked, Side, Tally, Verified};
+use crate::workload::Kind;
 
 pub use jobs::{JobReport, JobsReport};
 
@@ -156,13 +157,50 @@ pub struct Steady {
 pub struct LastWindows {
     pub requests: u64,
     pub latency_ns: Latency,
+    /// Reads alone, and writes, where there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<LastSide>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write: Option<LastSide>,
+}
+
+/// The same of reads or of writes.
+#[derive(Clone, Debug, Serialize)]
+pub struct LastSide {
+    pub requests: u64,
+    pub latency_ns: Latency,
+}
+
+impl LastSide {
+    /// None where there was none.
+    pub fn of(latency: &Histogram<u64>) -> Option<LastSide> {
+        let requests = latency.len();
+        (requests > 0).then(|| LastSide { requests, latency_ns: Latency::of(latency) })
+    }
 }
 
 impl LastWindows {
+    /// Of requests that all read, or all write.
+    pub fn of_one_kind(latency: &Histogram<u64>, is_read: bool) -> LastWindows {
+        let side = |is_its: bool| LastSide::of(latency).filter(|_| is_its);
+        LastWindows {
+            requests: latency.len(),
+            latency_ns: Latency::of(latency),
+            read: side(is_read),
+            write: side(!is_read),
+        }
+    }
+
     /// Of a load whose windows were told; of any other there are no requests.
     pub fn of(tally: &Tally) -> LastWindows {
         let latency = tally.last_windows();
-        LastWindows { requests: latency.len(), latency_ns: Latency::of(&latency) }
+        let side = |kind| LastSide::of(&tally.last_windows_of(kind));
+        LastWindows {
+            requests: latency.len(),
+            latency_ns: Latency::of(&latency),
+            read: side(Kind::Read),
+            write: side(Kind::Write),
+        }
     }
 }
 

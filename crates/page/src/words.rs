@@ -85,7 +85,7 @@ pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
 
 /// A value of a measure with its unit.
 pub(crate) fn quantity(measure: Measure, value: f64) -> String {
-    match measure {
+    match measure.whole() {
         Measure::Iops => thousands(value),
         Measure::Throughput => format!("{}B/s", thousands_apart(value)),
         cost if cost.is_cost() => microseconds(value),
@@ -97,6 +97,8 @@ pub(crate) fn quantity(measure: Measure, value: f64) -> String {
 pub(crate) fn axis_name(measure: Measure) -> String {
     match measure {
         Measure::Iops => "operations a second".to_owned(),
+        Measure::ReadIops => "reads a second".to_owned(),
+        Measure::WriteIops => "writes a second".to_owned(),
         Measure::Throughput => "bytes of payload a second".to_owned(),
         Measure::CpuPerOp => "processor time an operation, both ends".to_owned(),
         Measure::CpuNearPerOp => "processor time an operation, near end".to_owned(),
@@ -160,6 +162,8 @@ mod tests {
         assert_eq!(thousands(250.0), "250");
         assert_eq!(quantity(Measure::Throughput, 481_090_123.0), "481 MB/s");
         assert_eq!(quantity(Measure::P99, 509_439.0), "509 us");
+        assert_eq!(quantity(Measure::WriteP99, 509_439.0), "509 us");
+        assert_eq!(quantity(Measure::ReadIops, 12_500.0), quantity(Measure::Iops, 12_500.0));
         for cost in [Measure::CpuPerOp, Measure::CpuNearPerOp, Measure::CpuFarPerOp] {
             assert_eq!(quantity(cost, 6.263), "6.26 us");
         }

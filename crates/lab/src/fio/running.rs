@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use crate::load::histogram;
-use crate::report::{LastWindows, Latency, Steady};
+use crate::report::{LastSide, LastWindows, Latency, Steady};
 use crate::statistics::steady::WINDOWS;
 use crate::statistics::{Steadiness, SteadyState};
 
@@ -38,8 +38,8 @@ pub struct Running {
 struct Status {
     at: f64,
     requests: u64,
-    /// How many took so many nanoseconds.
-    latency: BTreeMap<u64, u64>,
+    /// How many reads, and how many writes, took so many nanoseconds.
+    latency: [BTreeMap<u64, u64>; 2],
 }
 
 impl Running {
@@ -120,16 +120,17 @@ impl Running {
         let edges = &self.edges[self.edges.len().saturating_sub(WINDOWS + 1)..];
         let latency = match edges {
             [first, .., last] => last.since(first),
-            _ => BTreeMap::new(),
+            _ => Default::default(),
         };
-        let latency = counted(&latency);
+        let all = counted(&latency);
+        let [read, write] = [0, 1].map(|side| LastSide::of(&counted(&latency[side..=side])));
         Steady {
             is_steady: matches!(self.found, Steadiness::Steady(_)),
             window_seconds: self.window.as_secs_f64(),
             iops: rates.iter().sum::<f64>() / rates.len().max(1) as f64,
             windows: self.iops.clone(),
             edges_unix: self.edges.iter().map(|edge| edge.at).collect(),
-            last: LastWindows { requests: latency.len(), latency_ns: Latency::of(&latency) },
+            last: LastWindows { requests: all.len(), latency_ns: Latency::of(&all), read, write },
         }
     }
 }
@@ -143,29 +144,31 @@ impl Status {
             return Err(format!("a request of fio's failed, with error {error} of the system"));
         }
         let mut status = Status { at, ..Status::default() };
-        for side in ["read", "write"] {
+        for (side, latency) in ["read", "write"].into_iter().zip(&mut status.latency) {
             let bins = job[side]["lat_ns"]["bins"].as_object();
             for (ns, count) in bins.into_iter().flatten() {
                 let ns: u64 = ns.parse().map_err(|_| expected("nanoseconds"))?;
                 let count = count.as_u64().ok_or_else(|| expected("counts"))?;
                 status.requests += count;
-                *status.latency.entry(ns).or_default() += count;
+                *latency.entry(ns).or_default() += count;
             }
         }
         Ok(status)
     }
 
     /// How many took so long since an earlier one.
-    fn since(&self, earlier: &Status) -> BTreeMap<u64, u64> {
-        let before = |ns: &u64| earlier.latency.get(ns).copied().unwrap_or(0);
-        let each = self.latency.iter();
-        each.map(|(ns, count)| (*ns, count.saturating_sub(before(ns)))).collect()
+    fn since(&self, earlier: &Status) -> [BTreeMap<u64, u64>; 2] {
+        [0, 1].map(|side| {
+            let before = |ns: &u64| earlier.latency[side].get(ns).copied().unwrap_or(0);
+            let each = self.latency[side].iter();
+            each.map(|(ns, count)| (*ns, count.saturating_sub(before(ns)))).collect()
+        })
     }
 }
 
-fn counted(counts: &BTreeMap<u64, u64>) -> Histogram<u64> {
+fn counted(sides: &[BTreeMap<u64, u64>]) -> Histogram<u64> {
     let mut histogram = histogram();
-    for (ns, count) in counts {
+    for (ns, count) in sides.iter().flatten() {
         histogram.saturating_record_n(*ns, *count);
     }
     histogram

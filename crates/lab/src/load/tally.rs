@@ -69,6 +69,17 @@ pub struct Second {
     pub latency_max_ns: u64,
 }
 
+/// The place of a kind among those of which windows are counted apart; flushes have none.
+#[inline]
+fn place_of(kind: Kind) -> Option<usize> {
+    match kind {
+        Kind::Read => Some(0),
+        Kind::Write => Some(1),
+        Kind::Trim => Some(2),
+        Kind::Flush => None,
+    }
+}
+
 /// Reads that were looked at, whatever else came of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Looked {
@@ -97,8 +108,8 @@ pub struct Tally {
     pub stalls: u64,
     /// Of a few reads, what they found.
     pub looked: Looked,
-    /// Absent where nobody counts by windows.
-    windows: Option<WindowLatencies>,
+    /// Of reads, writes and trims; absent where nobody counts by windows.
+    windows: Option<[WindowLatencies; 3]>,
     pub(super) began: Instant,
     opened: Option<Instant>,
     closed: Option<Instant>,
@@ -147,9 +158,9 @@ impl Tally {
         side.bytes += bytes;
         side.latency.saturating_record(latency_ns);
         if let Some(windows) = &mut self.windows
-            && kind != Kind::Flush
+            && let Some(place) = place_of(kind)
         {
-            windows.count(latency_ns);
+            windows[place].count(latency_ns);
         }
         if kind != Kind::Flush
             && let Some(second) = self.second(now)
@@ -165,19 +176,35 @@ impl Tally {
     /// place of the one that is too old to count.
     #[cold]
     pub(super) fn begin_window(&mut self, begun: u64) {
-        self.windows.get_or_insert_default().begin(begun);
+        let windows = self.windows.get_or_insert_default();
+        windows.iter_mut().for_each(|windows| windows.begin(begun));
     }
 
     /// How many windows began, as far as this was told.
     #[inline]
     pub(super) fn windows_begun(&self) -> u64 {
-        self.windows.as_ref().map_or(0, WindowLatencies::begun)
+        self.windows.as_ref().map_or(0, |windows| windows[0].begun())
     }
 
     /// The latencies of the last five windows that are over, flushes apart; of none where nobody
     /// counts by windows.
     pub fn last_windows(&self) -> Histogram<u64> {
-        self.windows.as_ref().map_or_else(histogram, WindowLatencies::last)
+        self.last_of(|_| true)
+    }
+
+    /// The same of one kind alone.
+    pub fn last_windows_of(&self, kind: Kind) -> Histogram<u64> {
+        self.last_of(|place| Some(place) == place_of(kind))
+    }
+
+    fn last_of(&self, counts: impl Fn(usize) -> bool) -> Histogram<u64> {
+        let mut all = histogram();
+        for (_, windows) in
+            self.windows.iter().flatten().enumerate().filter(|(place, _)| counts(*place))
+        {
+            all.add(&windows.last()).expect("histograms of the same bounds");
+        }
+        all
     }
 
     #[inline]
@@ -259,7 +286,9 @@ impl Tally {
     /// Windows are told to all shards at once: those of the same number lie together.
     fn add_windows(&mut self, other: &Tally) {
         match (&mut self.windows, &other.windows) {
-            (Some(windows), Some(other)) => windows.add(other),
+            (Some(windows), Some(other)) => {
+                windows.iter_mut().zip(other).for_each(|(windows, other)| windows.add(other));
+            }
             (None, Some(other)) => self.windows = Some(other.clone()),
             (_, None) => {}
         }
@@ -269,7 +298,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Counted;
+    use crate::report::{Counted, LastWindows};
 
     #[test]
     fn the_latencies_of_the_last_five_windows_that_are_over_are_kept_apart() {
@@ -291,6 +320,36 @@ mod tests {
         both.add(&tally);
         both.add(&tally);
         assert_eq!(both.last_windows().len(), 60);
+    }
+
+    #[test]
+    fn in_the_last_windows_reads_are_told_from_writes() {
+        let mut tally = Tally::default();
+        tally.open(Instant::ZERO, Duration::from_secs(60));
+        for window in 1..=7 {
+            tally.begin_window(window);
+            for (kind, count, ns) in
+                [(Kind::Read, 3, 500), (Kind::Write, 2, 700), (Kind::Trim, 1, 900)]
+            {
+                (0..count).for_each(|_| tally.count(Instant::ZERO, kind, 512, ns));
+            }
+            tally.count(Instant::ZERO, Kind::Flush, 0, 9_000);
+        }
+        let mut both = tally.clone();
+        both.add(&tally);
+        let last = LastWindows::of(&both);
+        let [read, write] = [last.read.expect("reads"), last.write.expect("writes")];
+        assert_eq!([last.requests, read.requests, write.requests], [60, 30, 20]);
+        assert_eq!([read, write].map(|side| side.latency_ns.percentile("p50")), [500, 700]);
+        let mut reads = Tally::default();
+        reads.open(Instant::ZERO, Duration::from_secs(60));
+        for window in 1..=3 {
+            reads.begin_window(window);
+            reads.count(Instant::ZERO, Kind::Read, 512, 500);
+        }
+        let last = LastWindows::of(&reads);
+        assert_eq!(last.read.expect("all of them").requests, last.requests);
+        assert!(last.write.is_none(), "there were none");
     }
 
     #[test]

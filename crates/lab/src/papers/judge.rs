@@ -33,6 +33,8 @@ pub enum Sight {
     Cpus,
     /// The mean of what an operation takes, in nanoseconds.
     Latency,
+    /// Operations a second.
+    Iops,
 }
 
 /// What was seen, by the names of cells.
@@ -177,7 +179,7 @@ fn of_plan(
     bare: impl Fn(Answer) -> Said,
 ) -> Said {
     let of = Of { inverted: recreated.inverted, variation: recreated.variation };
-    let cells = its.cells(&recreated.comparisons, of);
+    let cells = its.gains(recreated, of);
     let beside = its.cells(&recreated.beside, of);
     let (judge, count) = (recreated.judge, cells.len());
     let said = |cell: &Cell<'_>| cell.said(finding, judge, count);
@@ -244,6 +246,26 @@ impl<'m> Measured<'m> {
         names.iter().map(|name| self.cell(name, of)).collect()
     }
 
+    /// The cells of a finding; where it is on what is gained, divided by what is gained elsewhere.
+    fn gains(&'m self, recreated: &'m Recreated, of: Of) -> Vec<Cell<'m>> {
+        let mut cells = self.cells(&recreated.comparisons, of);
+        let by = recreated.over.as_ref().map(|name| self.cell(name, of).known);
+        if let ([cell], Some(by)) = (&mut cells[..], by) {
+            cell.known = match (&cell.known, by) {
+                (Ok(gained), Ok(by)) => Ok(gained.over(&by, self.alpha())),
+                (Err(why), _) => Err(why.clone()),
+                (_, Err(why)) => Err(why),
+            };
+        }
+        cells
+    }
+
+    /// How often what is none of the comparisons that Holm's test ordered may miss: at the strictest level
+    /// of them.
+    fn alpha(&self) -> f64 {
+        ALPHA / self.experiment.primaries().max(1) as f64
+    }
+
     fn cell(&'m self, name: &'m str, of: Of) -> Cell<'m> {
         let Some(found) = self.find(name) else {
             return Cell {
@@ -301,8 +323,7 @@ impl<'m> Measured<'m> {
             // Of cells that share their rounds as of those that do not: each has its own.
             let parts: Result<Vec<(usize, Known)>, Answer> =
                 cells.iter().map(|cell| Ok((1, cell.known.clone()?))).collect();
-            let alpha = ALPHA / self.experiment.primaries().max(1) as f64;
-            return Known::mean(&parts?, alpha).ok_or(Answer::undecided("it has no cell"));
+            return Known::mean(&parts?, self.alpha()).ok_or(Answer::undecided("it has no cell"));
         }
         let mut by_group: BTreeMap<&str, Vec<(&Found<'_>, &Known)>> = BTreeMap::new();
         for cell in cells {
@@ -321,9 +342,7 @@ impl<'m> Measured<'m> {
             Some((its.len(), known))
         };
         let parts: Option<Vec<(usize, Known)>> = by_group.values().map(part).collect();
-        // It is none of the comparisons that Holm's test ordered, so it has the strictest level of them.
-        let alpha = ALPHA / self.experiment.primaries().max(1) as f64;
-        let mean = parts.and_then(|parts| Known::mean(&parts, alpha));
+        let mean = parts.and_then(|parts| Known::mean(&parts, self.alpha()));
         mean.ok_or(Answer::undecided("it has no cell"))
     }
 
@@ -392,6 +411,17 @@ impl<'m> Measured<'m> {
             };
             of(&self.experiment.cell_name(group.cells.iter().find(is_it)?), Sight::Latency)
         });
+        // What does nothing is no cell of a finding by itself.
+        let null = &group.cells[group.null];
+        let of_null = of(&self.experiment.cell_name(null), Sight::Iops).filter(|_| null != side);
+        let rates = of_null.zip(of(&name, Sight::Iops));
+        if let Some((most, (null, its))) = sees.null_share_at_most.zip(rates) {
+            let (seen, most_told) = (percent(its / null), percent(most));
+            let said = format!(
+                "{name}: {seen} of the operations of a disk that does nothing (at most {most_told})"
+            );
+            all.push((said, its <= most * null));
+        }
         let times = without.zip(of(&name, Sight::Latency));
         if let Some((least, (without, whole))) = sees.disk_share_at_least.zip(times) {
             let share = (1.0 - without / whole).max(0.0);

@@ -162,6 +162,7 @@ fn sights(kept: &Kept, experiment: &Experiment) -> Sights {
         let latency = of(&|trial| trial.measures.get(&Measure::LatencyMean).copied());
         let bits =
             of(&|trial| Some(trial.measures.get(&Measure::Iops)? * trial.wire_bytes_per_op? * 8.0));
+        let iops = of(&|trial| trial.measures.get(&Measure::Iops).copied());
         let rate = rate_of(experiment, cell);
         let busy = bits.zip(rate).map(|(bits, rate)| bits / rate as f64);
         let busiest = |trial: &Trial| {
@@ -174,6 +175,7 @@ fn sights(kept: &Kept, experiment: &Experiment) -> Sights {
             (Sight::LinkBusy, busy),
             (Sight::CpuBusy, of(&busiest)),
             (Sight::Cpus, (cpus > 0).then_some(cpus as f64)),
+            (Sight::Iops, iops),
         ];
         for (sight, value) in seen {
             sights.extend(value.map(|value| ((cell.to_owned(), sight), value)));

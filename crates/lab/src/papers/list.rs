@@ -35,6 +35,9 @@ pub struct Listed {
     /// Our cells: the comparisons by which it is judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<String>,
+    /// By whose ratio that of the comparison is divided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
     /// How long its plan takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
@@ -76,6 +79,7 @@ impl Study {
             recreated,
             plan: one.map(|one| one.plan.clone()),
             comparisons: one.map(|one| one.comparisons.clone()).unwrap_or_default(),
+            over: one.and_then(|one| one.over.clone()),
             time,
         }
     }
@@ -120,6 +124,9 @@ impl fmt::Display for Listed {
         }
         for comparison in &self.comparisons {
             writeln!(f, "                {comparison}")?;
+        }
+        if let Some(over) = &self.over {
+            writeln!(f, "    divided by: {over}")?;
         }
         if let Some(time) = &self.time {
             writeln!(f, "  time:         {time}")?;

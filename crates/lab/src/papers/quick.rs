@@ -1,4 +1,5 @@
-//! A plan of a paper, made short: its primary comparisons alone, in short windows and a few minutes.
+//! A plan of a paper, made short: the comparisons and pictures that a quick run has, in short windows and a
+//! few minutes.
 //!
 //! What is left out is named, and whatever is judged by it stays undecided; a cell that no comparison is of any
 //! more does not run. Nothing else of a plan changes, so that what a quick run measures is the same cell.
@@ -25,7 +26,13 @@ pub fn quick(experiment: &mut Experiment, run: &Run) -> Vec<String> {
     }
     experiment.groups.retain(|group| !group.plan.comparisons.is_empty());
     experiment.groups.iter_mut().for_each(Group::keep_what_is_compared);
-    left_out.extend(experiment.pictures.drain(..).map(|picture| picture.name));
+    experiment.pictures.retain(|picture| {
+        let is_kept = run.quick_pictures.contains(&picture.name);
+        if !is_kept {
+            left_out.push(picture.name.clone());
+        }
+        is_kept
+    });
     let window = Duration::from_millis(run.quick_window_ms);
     experiment.window = Some(window);
     experiment.warm_up = experiment.warm_up.min(window);

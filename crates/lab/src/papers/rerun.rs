@@ -22,6 +22,9 @@ pub struct Run {
     pub scaled: String,
     /// The comparisons that a quick run has.
     pub quick: Vec<String>,
+    /// The pictures that it has.
+    #[serde(default)]
+    pub quick_pictures: Vec<String>,
     pub quick_seconds: u64,
     pub quick_window_ms: u64,
 }
@@ -62,6 +65,8 @@ pub struct Recreated {
     pub comparisons: Vec<String>,
     /// Whether it is of how much each varies from round to round, and not of how much it is.
     pub variation: bool,
+    /// Of a finding on what is gained: the comparison by whose ratio that of the only one is divided.
+    pub over: Option<String>,
     pub judge: Quantifier,
     /// Whether the comparison's system is the finding's b.
     pub inverted: bool,
@@ -117,12 +122,14 @@ pub struct Sees {
     pub cpus_at_least: Option<f64>,
     /// Of an operation's time, what it takes longer than over the disk of `without_disk`.
     pub disk_share_at_least: Option<f64>,
+    /// Operations a second, as a share of those of the disk that does nothing, under the same load.
+    pub null_share_at_most: Option<f64>,
     /// For a system that has a disk, the one whose disk costs nothing.
     #[serde(default)]
     pub without_disk: BTreeMap<String, String>,
 }
 
-/// A figure of the paper, of cells of ours.
+/// A figure of the paper, of cells of ours: bars of groups, or a picture of the plan.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Drawn {
@@ -132,7 +139,10 @@ pub struct Drawn {
     pub plan: String,
     pub measure: Measure,
     /// Groups of the plan's results, each a row.
+    #[serde(default)]
     pub groups: Vec<String>,
+    /// A picture of the plan, in place of them.
+    pub picture: Option<String>,
 }
 
 /// As the file stands.
@@ -154,6 +164,7 @@ struct LowEntry {
     plan: Option<String>,
     #[serde(default)]
     comparisons: Vec<String>,
+    over: Option<String>,
     judge: Option<Quantifier>,
     #[serde(default)]
     inverted: bool,
@@ -203,6 +214,10 @@ pub(super) fn read(text: &str, paper: &Paper) -> Result<Checked, String> {
             _ => Ok(how),
         }
     };
+    let is_neither = |drawn: &&Drawn| drawn.groups.is_empty() == drawn.picture.is_none();
+    if let Some(drawn) = low.figures.iter().find(is_neither) {
+        return Err(format!("figure {}: expected either groups or a picture", drawn.title));
+    }
     let how: Result<Vec<How>, String> =
         paper.findings.iter().map(|finding| of_finding(&finding.id)).collect();
     Ok(Checked { how: how?, runs: low.runs, figures: low.figures })
@@ -226,8 +241,14 @@ impl How {
                 if low.comparisons.is_empty() {
                     return Err("expected a comparison at least");
                 }
+                if low.over.is_some() && low.comparisons.len() > 1 {
+                    return Err(
+                        "expected one comparison beside over, by whose ratio it is divided",
+                    );
+                }
                 let LowEntry {
                     comparisons,
+                    over,
                     inverted,
                     beside,
                     sees,
@@ -239,6 +260,7 @@ impl How {
                 Ok(How::Recreated(Box::new(Recreated {
                     plan,
                     comparisons,
+                    over,
                     variation,
                     judge,
                     inverted,
@@ -249,7 +271,9 @@ impl How {
                     explains,
                 })))
             }
-            (None, Some(word)) if judge.is_none() && low.comparisons.is_empty() => {
+            (None, Some(word))
+                if judge.is_none() && low.comparisons.is_empty() && low.over.is_none() =>
+            {
                 let because = because.ok_or("expected because, of one that is not rerun")?;
                 Ok(How::Not { word, because })
             }

@@ -46,12 +46,17 @@ fn each_comparison_that_is_named_is_a_primary_one_of_its_plan() {
             for name in &run.quick {
                 assert!(is_primary(name), "{name}");
             }
+            let is_picture =
+                |name: &String| experiment.pictures.iter().any(|one| one.name == *name);
+            for name in &run.quick_pictures {
+                assert!(is_picture(name), "{name}");
+            }
             for (finding, how) in study.paper.findings.iter().zip(&study.how) {
                 let How::Recreated(one) = how else { continue };
                 if one.plan != run.plan {
                     continue;
                 }
-                for name in &one.comparisons {
+                for name in one.comparisons.iter().chain(&one.over) {
                     assert!(is_primary(name), "{}: {name}", finding.id);
                 }
                 for name in &one.beside {
@@ -67,6 +72,7 @@ fn each_comparison_that_is_named_is_a_primary_one_of_its_plan() {
                 for name in &figure.groups {
                     assert!(experiment.groups.iter().any(|one| one.name == *name), "{name}");
                 }
+                assert!(figure.picture.iter().all(is_picture), "{}", figure.title);
             }
         }
     }
@@ -93,7 +99,9 @@ fn plans_of_a_paper_take_an_hour_and_a_quick_run_eight_minutes() {
         assert!(quick <= 470, "{}: ten seconds are for what is around trials", study.name);
         for (run, mut experiment) in plans {
             let count = |of: &Experiment| -> usize {
-                of.groups.iter().map(|group| group.plan.comparisons.len()).sum()
+                let of_groups: usize =
+                    of.groups.iter().map(|group| group.plan.comparisons.len()).sum();
+                of_groups + of.pictures.len()
             };
             let all = count(&experiment);
             let left_out = super::quick(&mut experiment, run);
@@ -102,6 +110,7 @@ fn plans_of_a_paper_take_an_hour_and_a_quick_run_eight_minutes() {
             let least = experiment.estimate().least.as_secs();
             assert!(least <= run.quick_seconds, "{}: {least} s", run.plan);
             assert_eq!(experiment.groups.is_empty(), run.quick.is_empty(), "{}", run.plan);
+            assert_eq!(experiment.pictures.len(), run.quick_pictures.len(), "{}", run.plan);
         }
     }
 }
@@ -177,6 +186,14 @@ fn ways_are_read_strictly() {
     assert!(word.contains("unknown variant `no time`"), "{word}");
     let both = refused_rerun(|text| text.replacen("judge =", "because = \"b\"\njudge =", 1));
     assert!(both.ends_with("expected a plan with comparisons, stacks, or a word with because"));
+    let gain = refused_rerun(|text| text.replacen("judge =", "over = \"b\"\njudge =", 1));
+    assert!(
+        gain.ends_with("expected one comparison beside over, by whose ratio it is divided"),
+        "{gain}"
+    );
+    let figure =
+        refused_rerun(|text| text.replacen("shown-as =", "picture = \"p\"\nshown-as =", 1));
+    assert_eq!(figure, "figure Figure 2 (a), sequential: expected either groups or a picture");
     let other = refused_rerun(|text| {
         text.replacen("plan = \"rocha-micro\"\ncomparisons", "plan = \"other\"\ncomparisons", 1)
     });

@@ -190,6 +190,12 @@ impl Known {
         })
     }
 
+    /// How many times as large it is as another, which has rounds of its own.
+    pub(super) fn over(&self, other: &Known, alpha: f64) -> Known {
+        let precision = Precision::weighed(&[(1.0, self.precision), (-1.0, other.precision)]);
+        Known { precision, rounds: self.rounds.min(other.rounds), alpha, ..*self }
+    }
+
     /// The mean of several, of which the first of a pair says for how many cells it stands, and whose rounds
     /// are apart.
     pub(super) fn mean(parts: &[(usize, Known)], alpha: f64) -> Option<Known> {

@@ -1,5 +1,5 @@
 //! What the systems of a comparison are held against: another system, or each against itself with some
-//! words of its load or its path changed (`against = { cache = false }`).
+//! words of its load or its path changed (`against = { cache = false }`), or by another measure.
 //!
 //! A changed word has one value, which takes the place of the table's. A rate in place of a depth changes
 //! how requests leave as a whole, and so does a pattern. Errors: the mistakes of a plan, each at its place;
@@ -10,8 +10,9 @@ use toml::Spanned;
 use super::axes::{Has, Written};
 use super::check::Checker;
 use super::low::{LowCompare, LowLoad};
+use super::measure::Measure;
 use super::model::Load;
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Span};
 
 /// The other side of each pair.
 pub(super) enum Reference {
@@ -23,7 +24,9 @@ pub(super) enum Reference {
 
 /// What is changed.
 pub(super) struct Changed {
-    path: Option<(usize, crate::mistake::Span)>,
+    path: Option<(usize, Span)>,
+    /// By what that side is judged.
+    pub(super) measure: Option<(Measure, Span)>,
     /// The values of the keys that are there.
     load: Load,
     keys: Vec<&'static str>,
@@ -103,7 +106,7 @@ impl Checker<'_> {
             // Without what was refused it would change something else.
             return None;
         }
-        if keys.is_empty() && against.path.is_none() {
+        if keys.is_empty() && against.path.is_none() && against.of.is_none() {
             let is_within = |one: &Mistake| {
                 against.span.start <= one.span.start && one.span.end <= against.span.end
             };
@@ -120,9 +123,32 @@ impl Checker<'_> {
             Some(low) => Some((self.place(low, "path", &known)?, Spanned::span(low))),
             None => None,
         };
+        let measure = match &against.of {
+            Some(low) => Some((self.word(low, "of", &Measure::words())?, Spanned::span(low))),
+            None => None,
+        };
         let loads = self.loads(&against.load, &LowLoad::default(), false, has)?;
         let keys = keys.into_iter().map(|written| written.key).collect();
-        Some(Some(Changed { path, load: loads[0], keys }))
+        Some(Some(Changed { path, measure, load: loads[0], keys }))
+    }
+
+    /// Refuses a changed measure of which a ratio to the comparison's own says nothing.
+    pub(super) fn changed_measure(&mut self, changed: &Changed, measures: &[(Measure, Span)]) {
+        let Some((measure, span)) = &changed.measure else { return };
+        let (seen, unit) = (measure.word(), measure.unit());
+        if let Some((own, _)) = measures.iter().find(|(own, _)| own.unit() != unit) {
+            let (own, own_unit) = (own.word(), own.unit());
+            let message = format!(
+                "of of against: expected {own_unit}, as {own} is, seen {seen}, which is {unit}"
+            );
+            self.push(Mistake::new(span.clone(), message));
+        } else if measures.len() > 1 {
+            let message = format!(
+                "of of against: expected one measure in the comparison's own of, seen {}",
+                measures.len()
+            );
+            self.push(Mistake::new(span.clone(), message).help("a [[compare]] each"));
+        }
     }
 
     /// Refuses a changed path that these systems are not reached over.

@@ -12,7 +12,7 @@ use super::axes::COMBINATIONS_MAX;
 use super::low::LowPlan;
 use super::measure::Measure;
 use super::model::{Cell, Column, Experiment, Group, Load, Path, Picture};
-use super::names::{comparison_name, group_name, member_name};
+use super::names::{comparison_name, group_name, member_name, with_change};
 use crate::mistake::{Mistake, Span};
 use crate::statistics::{Bound, Comparison, Plan};
 
@@ -74,8 +74,8 @@ struct Member {
     load: Load,
 }
 
-/// What a comparison is of: subject and reference, measure, and what is asked.
-type Compared = (Member, Member, Measure, Option<Bound>);
+/// What a comparison is of: subject and reference with their measures, and what is asked.
+type Compared = (Member, Member, [Measure; 2], Option<Bound>);
 
 impl Wanted {
     /// The largest size that any load works on.
@@ -201,6 +201,14 @@ impl WantedCompare {
         }
     }
 
+    /// By what the other side is judged.
+    fn other_measure(&self, measure: Measure) -> Measure {
+        match &self.reference {
+            Reference::Itself(changed) => changed.measure.as_ref().map_or(measure, |(of, _)| *of),
+            Reference::System(_) => measure,
+        }
+    }
+
     /// Adds its comparisons of a group's path and load.
     fn add_to(
         &self,
@@ -215,16 +223,20 @@ impl WantedCompare {
                 let (path, load) = (draft.path, draft.load);
                 let subject = Member { system: *subject, path, load };
                 let reference = self.reference_of(&subject);
-                if subject.is_as(&reference, experiment) {
+                let other = self.other_measure(*measure);
+                if subject.is_as(&reference, experiment) && other == *measure {
                     let name = experiment.cell_name(&subject.cell(experiment));
                     let message = format!("against: expected what is not so already, seen {name}");
                     mistakes
                         .push(Mistake::new(span.clone(), message).help("change something else"));
                     continue;
                 }
-                let named = [&subject, &reference].map(|one| draft.name(experiment, one));
+                let mut named = [&subject, &reference].map(|one| draft.name(experiment, one));
+                if other != *measure {
+                    named[1] = with_change(&named[1], &other.to_string());
+                }
                 let derived = comparison_name(*measure, &named, draft.over(experiment), &load);
-                let compared = (subject, reference, *measure, bound);
+                let compared = (subject, reference, [*measure, other], bound);
                 if let Some((_, first)) = seen.iter().find(|(other, _)| *other == compared) {
                     let message = format!("{derived} is compared already");
                     let mistake = Mistake::new(span.clone(), message).first(first);
@@ -237,7 +249,7 @@ impl WantedCompare {
                     Some(name) => format!("{name}: {derived}"),
                     None => derived,
                 };
-                let reference = draft.column(reference, *measure);
+                let reference = draft.column(reference, other);
                 let subject = draft.column(subject, *measure);
                 let (better, primary) = (measure.better(), self.primary);
                 draft.comparisons.push(Comparison {

@@ -4,8 +4,6 @@
 //! to them differ. Payload is the same by construction, since a comparison has one load, and so are
 //! client caches but for those of a folder beside what is none. What comes of all tables together is in `arrange`.
 
-use std::time::Duration;
-
 use toml::Spanned;
 
 use super::against::Reference;
@@ -15,15 +13,12 @@ use super::check::{Checker, FRACTIONS, Table};
 use super::files::client_differs;
 use super::low::{LowCompare, LowLoad, LowPicture, LowPlan};
 use super::measure::Measure;
-use super::model::{Access, Backing, Load, Means, Pace, Path, PathKind, Protocol, System};
+use super::model::{Access, Backing, Load, Means, Path, PathKind, Protocol, System};
 use super::reader::{Low, Many, Scalar, Tables};
 use super::streams::stream_differs;
 use super::words::{self, Bytes};
 use crate::mistake::{Mistake, Span};
 use crate::statistics::Bound;
-
-/// Beyond any disk: operations a second.
-const IOPS_FAR: f64 = 1e7;
 
 /// Where a table's systems, paths and load stand.
 struct Where<'l> {
@@ -154,8 +149,15 @@ impl Checker<'_> {
             }
         }
         let measures = measures?;
-        for (measure, span) in &measures {
-            self.countable(*measure, span, &all_loads, &all_paths);
+        let mut asked_of = measures.clone();
+        if let Reference::Itself(changed) = &reference {
+            self.changed_measure(changed, &measures);
+            asked_of.extend(changed.measure.clone());
+        }
+        for (measure, span) in &asked_of {
+            if self.has_side(*measure, span, &all_loads) {
+                self.countable(*measure, span, &all_loads, &all_paths);
+            }
             if measure.is_of_an_end() {
                 self.of_an_end(*measure, span, &all, &all_paths);
             }
@@ -261,7 +263,7 @@ impl Checker<'_> {
     }
 
     fn measures(&mut self, low: &Many<String>) -> Option<Vec<(Measure, Span)>> {
-        let known = Measure::ALL.map(|measure| (measure.word(), measure));
+        let known = Measure::words();
         let mut measures: Vec<(Measure, Span)> = Vec::new();
         for word in &low.0 {
             let measure = self.word(word, "of", &known)?;
@@ -463,41 +465,6 @@ impl Checker<'_> {
                 "of: {word}: expected a path on which each end has its CPUs for itself, seen {path:?}, which has {what} on them"
             );
             let help = "cpu-per-op, which is what all of it costs together";
-            self.push(Mistake::new(span.clone(), message).help(help));
-        }
-    }
-
-    /// Refuses a percentile that no trial can have enough operations for.
-    fn countable(
-        &mut self,
-        measure: Measure,
-        span: &Span,
-        loads: &[Load],
-        paths: &[Option<usize>],
-    ) {
-        let wanted = measure.operations_min();
-        let known = || paths.iter().filter_map(|path| self.paths[(*path)?].thing.as_ref());
-        let bits = known().filter_map(|path| path.rate).min().unwrap_or(u64::MAX);
-        // There and back.
-        let trip = known().filter_map(|path| path.delay).max().unwrap_or_default() * 2;
-        let most = |load: &Load| match load.pace {
-            Pace::Open { rate, .. } => rate as f64,
-            Pace::Closed { depth } => {
-                let carried = bits as f64 / 8.0 / f64::from(load.block_bytes);
-                let awaited = f64::from(depth * load.jobs) / trip.as_secs_f64();
-                carried.min(awaited).min(IOPS_FAR)
-            }
-        };
-        let rate = loads.iter().map(most).fold(f64::INFINITY, f64::min);
-        let seconds = self.counted.as_secs_f64();
-        if rate * seconds < wanted as f64 {
-            let (word, rate, counted) =
-                (measure.word(), rate as u64, words::Span(Duration::from_secs_f64(seconds)));
-            let seen = (rate as f64 * seconds) as u64;
-            let message = format!(
-                "of: {word} needs {wanted} operations in each trial, seen {seen} at most: {rate} a second for {counted}"
-            );
-            let help = "a lower percentile, a longer window, or more operations a second";
             self.push(Mistake::new(span.clone(), message).help(help));
         }
     }

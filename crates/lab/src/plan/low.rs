@@ -219,6 +219,8 @@ table! {
     LowAgainst = "against of [[compare]]" + LowLoad {
         /// Over which path it is reached then.
         path "path": String = NAME,
+        /// By what it is judged then, in place of the comparison's only measure.
+        of "of": String = "a measure such as \"write-iops\"",
     }
 }
 

@@ -32,6 +32,22 @@ pub enum Measure {
     /// Of one end, over a path on which it has its CPUs for itself.
     CpuNearPerOp,
     CpuFarPerOp,
+    /// Of the reads of a load alone, and of its writes.
+    ReadIops,
+    WriteIops,
+    ReadLatencyMean,
+    WriteLatencyMean,
+    ReadP50,
+    WriteP50,
+    ReadP99,
+    WriteP99,
+}
+
+/// What of a mix is measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Reads,
+    Writes,
 }
 
 /// What a trial came to, by measure. What it did not measure is absent.
@@ -39,7 +55,7 @@ pub type Measures = BTreeMap<Measure, f64>;
 
 impl Measure {
     /// Every measure, in the order of the documentation.
-    pub const ALL: [Measure; 13] = [
+    pub const ALL: [Measure; 21] = [
         Measure::Iops,
         Measure::Throughput,
         Measure::LatencyMean,
@@ -53,6 +69,14 @@ impl Measure {
         Measure::CpuPerOp,
         Measure::CpuNearPerOp,
         Measure::CpuFarPerOp,
+        Measure::ReadIops,
+        Measure::WriteIops,
+        Measure::ReadLatencyMean,
+        Measure::WriteLatencyMean,
+        Measure::ReadP50,
+        Measure::WriteP50,
+        Measure::ReadP99,
+        Measure::WriteP99,
     ];
 
     /// As a plan writes it.
@@ -71,14 +95,62 @@ impl Measure {
             Measure::CpuPerOp => "cpu-per-op",
             Measure::CpuNearPerOp => "cpu-near-per-op",
             Measure::CpuFarPerOp => "cpu-far-per-op",
+            Measure::ReadIops => "read-iops",
+            Measure::WriteIops => "write-iops",
+            Measure::ReadLatencyMean => "read-latency-mean",
+            Measure::WriteLatencyMean => "write-latency-mean",
+            Measure::ReadP50 => "read-p50",
+            Measure::WriteP50 => "write-p50",
+            Measure::ReadP99 => "read-p99",
+            Measure::WriteP99 => "write-p99",
+        }
+    }
+
+    /// Every word, with what it means.
+    pub(super) fn words() -> [(&'static str, Measure); Measure::ALL.len()] {
+        Measure::ALL.map(|measure| (measure.word(), measure))
+    }
+
+    /// What its values are: those of one unit have a ratio.
+    pub(super) fn unit(self) -> &'static str {
+        match self.whole() {
+            Measure::Iops => "operations a second",
+            Measure::Throughput => "bytes a second",
+            measure if measure.is_cost() => "processor time",
+            _ => "a latency",
         }
     }
 
     pub fn better(self) -> Better {
-        match self {
+        match self.whole() {
             Measure::Iops | Measure::Throughput => Better::Higher,
             measure if measure.is_cost() => Better::Cheaper,
             _ => Better::Lower,
+        }
+    }
+
+    /// Whose it is, of those that are of reads or of writes alone.
+    pub fn side(self) -> Option<Side> {
+        match self {
+            Measure::ReadIops | Measure::ReadLatencyMean | Measure::ReadP50 | Measure::ReadP99 => {
+                Some(Side::Reads)
+            }
+            Measure::WriteIops
+            | Measure::WriteLatencyMean
+            | Measure::WriteP50
+            | Measure::WriteP99 => Some(Side::Writes),
+            _ => None,
+        }
+    }
+
+    /// The same of all operations: itself, unless it is of one side.
+    pub fn whole(self) -> Measure {
+        match self {
+            Measure::ReadIops | Measure::WriteIops => Measure::Iops,
+            Measure::ReadLatencyMean | Measure::WriteLatencyMean => Measure::LatencyMean,
+            Measure::ReadP50 | Measure::WriteP50 => Measure::P50,
+            Measure::ReadP99 | Measure::WriteP99 => Measure::P99,
+            whole => whole,
         }
     }
 
@@ -96,7 +168,7 @@ impl Measure {
     /// of fewer than ten would say as little.
     pub fn operations_min(self) -> u64 {
         // Of ten thousand operations, how many are slower.
-        let slower = match self {
+        let slower = match self.whole() {
             Measure::P50 => 5_000,
             Measure::P75 => 2_500,
             Measure::P90 => 1_000,
@@ -109,10 +181,13 @@ impl Measure {
         100_000 / slower
     }
 
-    /// What a trial of so many operations came to, by what it says of each measure; one for which there
-    /// were too few is not told.
-    pub fn of(operations: u64, value: impl Fn(Measure) -> Option<f64>) -> Measures {
-        let is_told = |measure: &Measure| operations >= measure.operations_min();
+    /// What a trial came to that had so many operations, of all and of each side, by what it says of each
+    /// measure; one for which there were too few is not told.
+    pub fn of(
+        operations: impl Fn(Option<Side>) -> u64,
+        value: impl Fn(Measure) -> Option<f64>,
+    ) -> Measures {
+        let is_told = |measure: &Measure| operations(measure.side()) >= measure.operations_min();
         let told = Measure::ALL.into_iter().filter(is_told);
         told.filter_map(|measure| Some((measure, value(measure)?))).collect()
     }
@@ -128,6 +203,10 @@ impl fmt::Display for Measure {
             Measure::CpuPerOp => f.write_str("CPU per operation"),
             Measure::CpuNearPerOp => f.write_str("CPU of the near end per operation"),
             Measure::CpuFarPerOp => f.write_str("CPU of the far end per operation"),
+            side if side.side().is_some() => {
+                let of = if side.side() == Some(Side::Reads) { "reads" } else { "writes" };
+                write!(f, "{} of {of}", side.whole())
+            }
             percentile => write!(f, "{} latency", percentile.word()),
         }
     }
@@ -171,6 +250,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_of_one_side_is_as_what_is_of_all() {
+        for measure in Measure::ALL {
+            let whole = measure.whole();
+            assert_eq!(measure.side().is_some(), measure != whole, "{measure}");
+            assert_eq!(measure.better(), whole.better(), "{measure}");
+            assert!(measure.word().ends_with(whole.word()), "{measure}");
+        }
+        assert_eq!(Measure::ReadIops.to_string(), "IOPS of reads");
+        assert_eq!(Measure::WriteP99.to_string(), "p99 latency of writes");
+        assert_eq!(Measure::WriteLatencyMean.to_string(), "mean latency of writes");
+    }
+
+    #[test]
     fn every_measure_is_read_as_it_is_written() {
         let all: Measures = Measure::ALL.into_iter().zip((1..).map(f64::from)).collect();
         let json = serde_json::to_string(&all).expect("words and numbers");
@@ -178,14 +270,20 @@ mod tests {
         let error = serde_json::from_str::<Measure>("\"p42\"").unwrap_err().to_string();
         assert!(
             error.contains("one of iops, throughput, ")
-                && error.contains("cpu-far-per-op, seen \"p42\""),
+                && error.contains("write-p99, seen \"p42\""),
             "{error}"
         );
     }
 
     #[test]
     fn what_was_counted_too_seldom_is_not_told() {
-        let measures = Measure::of(999, |measure| (measure != Measure::CpuPerOp).then_some(1.0));
+        let counted = |side| if side == Some(Side::Writes) { 250 } else { 999 };
+        let measures =
+            Measure::of(counted, |measure| (measure != Measure::CpuPerOp).then_some(1.0));
+        assert!(measures.contains_key(&Measure::WriteP50) && !measures.contains_key(&Measure::P99));
+        let most =
+            Measure::of(|side| if side == Some(Side::Writes) { 999 } else { 1_000 }, |_| Some(1.0));
+        assert!(most.contains_key(&Measure::ReadP99) && !most.contains_key(&Measure::WriteP99));
         assert!(measures.contains_key(&Measure::P95) && measures.contains_key(&Measure::Iops));
         assert!(
             !measures.contains_key(&Measure::P99) && !measures.contains_key(&Measure::CpuPerOp)

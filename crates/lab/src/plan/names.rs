@@ -99,6 +99,14 @@ pub(super) fn member_name(
     }
 }
 
+/// A member's name with one more change: "aoe (over jumbo, IOPS of writes)".
+pub(super) fn with_change(name: &str, change: &str) -> String {
+    match name.strip_suffix(')') {
+        Some(changed) => format!("{changed}, {change})"),
+        None => format!("{name} ({change})"),
+    }
+}
+
 /// What of a load is not as usual, in words.
 fn changes(usual: &Load, load: &Load) -> Vec<String> {
     let Load { block_bytes, pattern, pace, jobs, size, sync, fsync, cache, client_memory, disks } =

@@ -81,7 +81,7 @@ pub(super) fn of(group: &Grouped<'_>, taken: Option<usize>) -> Vec<Turn> {
         measures(group, taken, &mut turns);
         bytes(group, taken, &mut turns);
         pictures(group, taken, &mut turns);
-        if matches!(group.by, Measure::Iops | Measure::Throughput) {
+        if matches!(group.by.whole(), Measure::Iops | Measure::Throughput) {
             link(group, taken, &mut turns);
             cpus(group, taken, &mut turns);
         }
@@ -119,7 +119,7 @@ fn gives_up(group: &Grouped<'_>, road: usize, taken: usize) -> Option<f64> {
 }
 
 fn measures(group: &Grouped<'_>, taken: usize, turns: &mut Vec<Turn>) {
-    let is_rate = |measure: Measure| matches!(measure, Measure::Iops | Measure::Throughput);
+    let is_rate = |measure: Measure| matches!(measure.whole(), Measure::Iops | Measure::Throughput);
     let mut others = vec![Measure::Iops, Measure::P99, Measure::CpuPerOp];
     others.extend(group.results.columns.iter().map(|column| column.measure));
     others.sort();
@@ -465,7 +465,9 @@ fn whole(value: f64) -> String {
 /// A measure's value with its unit, as people read it.
 pub fn shown(measure: Measure, value: f64) -> String {
     match measure {
-        Measure::Iops => Digits(value.round() as u64).to_string(),
+        Measure::Iops | Measure::ReadIops | Measure::WriteIops => {
+            Digits(value.round() as u64).to_string()
+        }
         Measure::Throughput => format!("{:.0} MB/s", value / 1e6),
         cost if cost.is_cost() => format!("{value:.1} us"),
         _ => Nanoseconds(value).to_string(),

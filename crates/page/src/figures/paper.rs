@@ -7,6 +7,7 @@
 use lab::papers::{Claim, Drawn, Finding, PaperKept, Ratio, RunKept, Said};
 use lab::plan::GroupResults;
 
+use super::surface;
 use super::{Drawing, capital, names_width, provenance, rounds, upright_grid};
 use crate::scene::Colours;
 use crate::svg::{Anchor, Panel, Scale, WIDTH};
@@ -123,6 +124,9 @@ fn table(held: &[Held<'_>]) -> Table {
 
 /// A figure of the paper, of those of its cells that ran.
 pub(crate) fn redrawn(run: &RunKept, drawn: &Drawn) -> Option<Drawing> {
+    if let Some(picture) = &drawn.picture {
+        return surface_of(run, drawn, picture);
+    }
     let ran = |name: &String| run.kept.results.groups.iter().find(|group| group.name == *name);
     let groups: Vec<&GroupResults> = drawn.groups.iter().filter_map(ran).collect();
     let rows: Vec<Row<'_>> = groups.into_iter().flat_map(|group| rows(group, drawn)).collect();
@@ -156,6 +160,17 @@ pub(crate) fn redrawn(run: &RunKept, drawn: &Drawn) -> Option<Drawing> {
         panels: vec![bars(&rows, drawn, &Colours::of(&run.kept))],
         table,
     })
+}
+
+/// A picture of a plan in place of a figure, if it ran.
+fn surface_of(run: &RunKept, drawn: &Drawn, picture: &str) -> Option<Drawing> {
+    let Drawn { title, shown_as, plan, measure, .. } = drawn;
+    let surface = surface::one(&run.kept, picture, *measure, &Colours::of(&run.kept))?;
+    let caption = format!(
+        "In place of the paper's {shown_as}: {measure}, by plan {plan}. {}",
+        surface.caption
+    );
+    Some(Drawing { title: title.clone(), caption, ..surface })
 }
 
 /// A bar.

@@ -1,6 +1,6 @@
 //! Pictures of a plan: a heat map where two keys of the load vary, a line where one does.
 //!
-//! The load of a cell is read from what `bench` printed of its trial. Keys that vary beyond two, and
+//! The load of a cell is read from what `bench` printed of its trial, and from its name how many disks. Keys that vary beyond two, and
 //! paths and patterns, have panels of their own. All panels of a figure share their colours, which
 //! are those of cividis (Nuñez, Anderton, Renslow 2018), dark for little and light for much, with
 //! equal ratios equally far apart. Every cell ran once: there are no intervals and no verdicts.
@@ -17,8 +17,13 @@ use crate::table::Table;
 use crate::words::{axis_name, quantity, shortened, thousands, three_digits};
 
 /// Keys with an order, as `bench` prints them and as they are called.
-const AXES: [(&str, &str); 4] =
-    [("queue_depth", "depth"), ("jobs", "jobs"), ("block_bytes", "block size"), ("rate", "rate")];
+const AXES: [(&str, &str); 5] = [
+    ("queue_depth", "depth"),
+    ("jobs", "jobs"),
+    ("block_bytes", "block size"),
+    ("rate", "rate"),
+    ("disks", "disks"),
+];
 /// Keys without one.
 const KINDS: [&str; 4] = ["pattern", "range_bytes", "sync", "fsync"];
 
@@ -26,7 +31,7 @@ const KINDS: [&str; 4] = ["pattern", "range_bytes", "sync", "fsync"];
 struct Spot<'k> {
     cell: &'k PictureResult,
     path: &'k str,
-    load: &'k Value,
+    load: Value,
 }
 
 /// What is drawn in one panel, or as one line.
@@ -51,42 +56,62 @@ pub(super) fn draw(kept: &Kept, colours: &Colours<'_>) -> Vec<Drawing> {
     names.iter().flat_map(of).collect()
 }
 
+/// One picture of a plan by one measure, if it ran.
+pub(super) fn one(
+    kept: &Kept,
+    name: &str,
+    measure: Measure,
+    colours: &Colours<'_>,
+) -> Option<Drawing> {
+    let cells = kept.results.pictures.iter().filter(|cell| cell.picture == name);
+    let spots: Vec<Spot<'_>> = cells.map(|cell| Spot::of(kept, cell)).collect();
+    let has = spots.iter().any(|spot| spot.cell.measures.contains_key(&measure));
+    has.then(|| by_measure(kept, name, &spots, measure, colours))
+}
+
 fn picture(kept: &Kept, name: &str, spots: &[Spot<'_>], colours: &Colours<'_>) -> Vec<Drawing> {
-    let varying: Vec<(&str, &str)> =
-        AXES.into_iter().filter(|(key, _)| levels(spots.iter(), key).len() > 1).collect();
-    let axes = &varying[..varying.len().min(2)];
-    let facets = facets(spots, axes);
     let has = |measure: &Measure| spots.iter().any(|spot| spot.cell.measures.contains_key(measure));
     let everywhere = spots.iter().all(|spot| spot.cell.measures.contains_key(&Measure::P99));
     let latency = if everywhere { Measure::P99 } else { Measure::LatencyMean };
     let measures = [Measure::Iops, latency].into_iter().filter(has);
-    let each = measures.map(|measure| {
-        let panels = match axes {
-            [across, upward] => {
-                let range = range(spots, measure);
-                let panel = |facet| heat_map(facet, measure, *across, *upward, spots, range);
-                facets.iter().map(panel).collect()
-            }
-            _ => vec![lines(&facets, measure, axes.first().copied(), spots, colours)],
-        };
-        let note = if spots.iter().all(|spot| spot.cell.is_steady) {
-            ""
-        } else {
-            " A star: its trial never became steady."
-        };
-        Drawing {
-            name: String::new(),
-            title: format!("{}: {}", capital(name), measure),
-            caption: format!(
-                "Every cell ran once, in an order drawn by the seed: no intervals, no verdicts.{note}"
-            ),
-            spoken: format!("{} cells of {}", spots.len(), measure),
-            provenance: provenance(kept, None),
-            panels,
-            table: table(spots),
+    measures.map(|measure| by_measure(kept, name, spots, measure, colours)).collect()
+}
+
+fn by_measure(
+    kept: &Kept,
+    name: &str,
+    spots: &[Spot<'_>],
+    measure: Measure,
+    colours: &Colours<'_>,
+) -> Drawing {
+    let varying: Vec<(&str, &str)> =
+        AXES.into_iter().filter(|(key, _)| levels(spots.iter(), key).len() > 1).collect();
+    let axes = &varying[..varying.len().min(2)];
+    let facets = facets(spots, axes);
+    let panels = match axes {
+        [across, upward] => {
+            let range = range(spots, measure);
+            let panel = |facet| heat_map(facet, measure, *across, *upward, spots, range);
+            facets.iter().map(panel).collect()
         }
-    });
-    each.collect()
+        _ => vec![lines(&facets, measure, axes.first().copied(), spots, colours)],
+    };
+    let note = if spots.iter().all(|spot| spot.cell.is_steady) {
+        ""
+    } else {
+        " A star: its trial never became steady."
+    };
+    Drawing {
+        name: String::new(),
+        title: format!("{}: {}", capital(name), measure),
+        caption: format!(
+            "Every cell ran once, in an order drawn by the seed: no intervals, no verdicts.{note}"
+        ),
+        spoken: format!("{} cells of {}", spots.len(), measure),
+        provenance: provenance(kept, None),
+        panels,
+        table: table(spots),
+    }
 }
 
 impl<'k> Spot<'k> {
@@ -96,12 +121,24 @@ impl<'k> Spot<'k> {
         let load = trials.find(|trial| trial.bench.is_object()).map_or(&Value::Null, |t| &t.bench);
         let reached = cell.cell.split(", ").next().unwrap_or_default();
         let path = reached.split_once(" over ").map_or("", |(_, path)| path);
+        let mut load = load.clone();
+        if let Some(disks) = disks_of(&cell.cell) {
+            load["disks"] = disks.into();
+        }
         Spot { cell, path, load }
     }
 
     fn level(&self, key: &str) -> Option<u64> {
         self.load[key].as_u64()
     }
+}
+
+/// How many disks a cell's name says that there are: the client of a stripe does not know.
+fn disks_of(cell: &str) -> Option<u64> {
+    cell.split(", ").find_map(|word| {
+        let disks = word.strip_suffix(" disks").or(word.strip_suffix(" disk"))?;
+        disks.parse().ok()
+    })
 }
 
 /// The values of a key with an order, least first.
@@ -266,7 +303,7 @@ fn frame(panel: &mut Panel, measure: Measure, upward: &Scale) {
     for tick in upward.ticks(5) {
         let y = upward.place(tick);
         panel.line((LEFT, y), (RIGHT, y), "grid");
-        let name = match measure {
+        let name = match measure.whole() {
             Measure::Iops => thousands(tick),
             _ => short_time(tick),
         };
@@ -311,13 +348,18 @@ fn cividis(part: f64) -> (String, &'static str) {
 fn table(spots: &[Spot<'_>]) -> Table {
     let mut table = Table::new([
         "cell",
+        "disks",
         "depth",
         "jobs",
         "block_bytes",
         "rate",
         "iops",
+        "read_iops",
+        "write_iops",
         "bytes_per_second",
         "latency_mean_ns",
+        "read_latency_mean_ns",
+        "write_latency_mean_ns",
         "p50_ns",
         "p99_ns",
         "cpu_us_per_op",
@@ -328,13 +370,18 @@ fn table(spots: &[Spot<'_>]) -> Table {
         let value = |measure: Measure| spot.cell.measures.get(&measure).copied().into();
         table.push([
             spot.cell.cell.as_str().into(),
+            level("disks"),
             level("queue_depth"),
             level("jobs"),
             level("block_bytes"),
             level("rate"),
             value(Measure::Iops),
+            value(Measure::ReadIops),
+            value(Measure::WriteIops),
             value(Measure::Throughput),
             value(Measure::LatencyMean),
+            value(Measure::ReadLatencyMean),
+            value(Measure::WriteLatencyMean),
             value(Measure::P50),
             value(Measure::P99),
             value(Measure::CpuPerOp),

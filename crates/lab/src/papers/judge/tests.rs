@@ -57,6 +57,7 @@ fn recreated(judge: Quantifier, comparisons: &[&str]) -> Recreated {
     Recreated {
         plan: "small".to_owned(),
         comparisons: comparisons.iter().map(|name| (*name).to_owned()).collect(),
+        over: None,
         judge,
         variation: false,
         inverted: false,
@@ -146,10 +147,14 @@ fn what_was_left_out_or_stopped_is_undecided_and_not_guessed() {
         plan: "small".to_owned(),
         scaled: String::new(),
         quick: vec!["rate".to_owned()],
+        quick_pictures: vec!["surface".to_owned()],
         quick_seconds: 100_000,
         quick_window_ms: 300,
     };
-    assert_eq!(quick(&mut short, &run), ["time", "far"]);
+    let picture = |name: &str| crate::plan::Picture { name: name.to_owned(), cells: Vec::new() };
+    short.pictures = vec![picture("surface"), picture("other")];
+    assert_eq!(quick(&mut short, &run), ["time", "far", "other"]);
+    assert_eq!(short.pictures.len(), 1, "that one it has");
     let quick = results(&short, twofold(1.5, 1.5), usize::MAX);
     let both = || recreated(Quantifier::Every, &["rate", "far"]);
     let left_out = said(&finding(Claim::Above), both(), &quick, Sights::new());
@@ -166,6 +171,7 @@ fn a_precondition_that_was_not_there_makes_it_untestable() {
     let sees = Sees {
         link_busy_at_most: Some(0.9),
         disk_share_at_least: Some(0.8),
+        null_share_at_most: None,
         without_disk: BTreeMap::from([("x".to_owned(), "y".to_owned())]),
         ..Sees::default()
     };
@@ -240,6 +246,7 @@ fn a_quick_run_has_only_cells_that_it_compares_and_is_judged_by_the_same_plan() 
         plan: "small".to_owned(),
         scaled: String::new(),
         quick: vec!["rate".to_owned()],
+        quick_pictures: Vec::new(),
         quick_seconds: 100_000,
         quick_window_ms: 300,
     };
@@ -315,6 +322,64 @@ fn what_varies_more_from_round_to_round_is_told_by_its_variation_and_not_by_its_
         Sights::new(),
     );
     assert_eq!(mean.answer, Answer::Refuted, "x is slower");
+}
+
+#[test]
+fn a_gain_is_a_ratio_of_ratios_with_the_doubt_of_both() {
+    let over = |by: &str| Recreated {
+        over: Some(by.to_owned()),
+        ..recreated(Quantifier::Every, &["rate"])
+    };
+    // The one gains 1.8 times, the other 1.2.
+    let results = small(1.8, 1.2);
+    let gained = said(&finding(Claim::Above), over("far"), &results, Sights::new());
+    assert_eq!(gained.answer, Answer::Confirmed);
+    assert!((ratio(&gained) - 1.5).abs() < 0.01, "{gained:?}");
+    let alone = said(
+        &finding(Claim::Above),
+        recreated(Quantifier::Every, &["rate"]),
+        &results,
+        Sights::new(),
+    );
+    let width = |said: &Said| {
+        let interval = said.ours.expect("a ratio").interval;
+        interval.high.0 - interval.low.0
+    };
+    assert!(width(&gained) > width(&alone), "{gained:?}");
+    let other_way = said(&finding(Claim::Below), over("far"), &results, Sights::new());
+    assert_eq!(other_way.answer, Answer::Refuted);
+    let both = said(&finding(Claim::Above), over("far"), &small(1.5, 1.5), Sights::new());
+    assert!(
+        !matches!(both.answer, Answer::Confirmed | Answer::Refuted),
+        "both gain as much: {both:?}"
+    );
+    let gone = said(&finding(Claim::Above), over("gone"), &results, Sights::new());
+    assert_eq!(gone.answer.to_string(), "undecided: not all of it was run");
+    assert!(gone.ours.is_none());
+}
+
+#[test]
+fn a_disk_that_does_not_stay_below_half_of_one_that_does_nothing_makes_it_untestable() {
+    let sees = Sees { null_share_at_most: Some(0.5), ..Sees::default() };
+    let how = || Recreated { sees: sees.clone(), ..recreated(Quantifier::Every, &["rate"]) };
+    let sights = |x: f64| {
+        let cell = |system: &str| (format!("{system}4KiB randread, depth 1"), Sight::Iops);
+        Sights::from([(cell("x over lan, "), x), (cell("null, "), 1e6)])
+    };
+    let results = small(1.5, 1.5);
+    let answer = |sights| said(&finding(Claim::Above), how(), &results, sights);
+    let met = answer(sights(4.9e5));
+    assert_eq!(met.answer, Answer::Confirmed);
+    assert_eq!(
+        met.seen,
+        [
+            "x over lan, 4KiB randread, depth 1: 49% of the operations of a disk that does nothing (at most 50%)"
+        ]
+    );
+    let fast = answer(sights(6e5)).answer.to_string();
+    assert!(fast.contains("60% of the operations of a disk that does nothing"), "{fast}");
+    assert!(fast.starts_with("cannot be tested here, because its precondition"), "{fast}");
+    assert_eq!(answer(Sights::new()).answer, Answer::Confirmed, "nothing was looked at");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use block::{ByteCount, Random};
 use lab::load::WindowLatencies;
 use lab::plan::{Load, TrialOutcome};
-use lab::report::{LastWindows, Latency, Steady};
+use lab::report::{LastWindows, Steady};
 use lab::statistics::steady::WINDOWS;
 use serde_json::json;
 use testbed::{Group, Scratch, process};
@@ -126,14 +126,13 @@ impl Copied {
         let took = self.took.max(Duration::from_nanos(1)).as_secs_f64();
         let (window, rate) = (took / WINDOWS as f64, self.blocks as f64 / took);
         let began = self.began.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-        let latency = self.latencies.last();
         Steady {
             is_steady: true,
             window_seconds: window,
             iops: rate,
             windows: vec![rate; WINDOWS],
             edges_unix: (0..=WINDOWS).map(|edge| began + edge as f64 * window).collect(),
-            last: LastWindows { requests: latency.len(), latency_ns: Latency::of(&latency) },
+            last: LastWindows::of_one_kind(&self.latencies.last(), false),
         }
     }
 }

@@ -230,7 +230,7 @@ fn due<'s>(
             }
         };
         let left_out = if args.quick { quick(&mut experiment, run) } else { Vec::new() };
-        if experiment.groups.is_empty() {
+        if experiment.groups.is_empty() && experiment.pictures.is_empty() {
             let because = "it is left out by --quick".to_owned();
             not_run.push(NotRun { plan: run.plan.clone(), because, cause: Cause::Passed });
             continue;

@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use lab::kept::CLIENT_LIMIT;
-use lab::plan::{Backing, Cell, Measure, Measures, TrialOutcome};
+use lab::plan::{Backing, Cell, Measure, Measures, Side, TrialOutcome};
 use lab::statistics::steady::{STEAL_MAX, WINDOWS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -327,15 +327,25 @@ fn refuse_long_frames(mtu: u32, grown: &Counters) -> miette::Result<()> {
 /// What a trial is judged by, all of it of the last five windows.
 fn measures(said: &Value, cpu_us: Option<f64>, [near_us, far_us]: [Option<f64>; 2]) -> Measures {
     let steady = &said["steady"];
-    let (iops, latency) = (steady["iops"].as_f64().unwrap_or(0.0), &steady["latency_ns"]);
-    Measure::of(steady["requests"].as_u64().unwrap_or(0), |measure| match measure {
-        Measure::Iops => Some(iops),
-        Measure::Throughput => Some(iops * said["block_bytes"].as_f64()?),
-        Measure::LatencyMean => latency["mean"].as_f64(),
-        Measure::CpuPerOp => cpu_us,
-        Measure::CpuNearPerOp => near_us,
-        Measure::CpuFarPerOp => far_us,
-        percentile => latency[percentile.word()].as_f64(),
+    let part = |side: Option<Side>| match side {
+        None => steady,
+        Some(Side::Reads) => &steady["read"],
+        Some(Side::Writes) => &steady["write"],
+    };
+    let requests = |side: Option<Side>| part(side)["requests"].as_u64().unwrap_or(0);
+    let rate = steady["iops"].as_f64().unwrap_or(0.0);
+    Measure::of(requests, |measure| {
+        let latency = &part(measure.side())["latency_ns"];
+        let share = requests(measure.side()) as f64 / requests(None).max(1) as f64;
+        match measure.whole() {
+            Measure::Iops => Some(rate * share),
+            Measure::Throughput => Some(rate * said["block_bytes"].as_f64()?),
+            Measure::LatencyMean => latency["mean"].as_f64(),
+            Measure::CpuPerOp => cpu_us,
+            Measure::CpuNearPerOp => near_us,
+            Measure::CpuFarPerOp => far_us,
+            percentile => latency[percentile.word()].as_f64(),
+        }
     })
 }
 
@@ -500,6 +510,24 @@ mod tests {
             let why = refuse_long_frames(1500, &counted).unwrap_err().to_string();
             assert!(why.contains(way) && why.contains("MTU of 1500"), "{why}");
         }
+    }
+
+    #[test]
+    fn reads_and_writes_of_a_mix_are_measured_apart() {
+        let side = |requests: u64, mean: f64| serde_json::json!({ "requests": requests, "latency_ns": { "mean": mean, "p50": mean, "p99": 2.0 * mean } });
+        let mut said = serde_json::json!({ "block_bytes": 4096, "steady": side(4000, 100.0) });
+        let steady = said["steady"].as_object_mut().unwrap();
+        steady.insert("iops".to_owned(), 1e4.into());
+        steady.insert("read".to_owned(), side(3000, 110.0));
+        let reads = measures(&said, None, [None, None]);
+        assert_eq!((reads[&Measure::Iops], reads[&Measure::ReadIops]), (1e4, 7.5e3));
+        assert_eq!(reads[&Measure::ReadP99], 220.0);
+        assert!(!reads.contains_key(&Measure::WriteIops), "there were none");
+        said["steady"]["write"] = side(900, 70.0);
+        let mix = measures(&said, None, [None, None]);
+        assert_eq!((mix[&Measure::WriteIops], mix[&Measure::WriteLatencyMean]), (2250.0, 70.0));
+        assert_eq!(mix[&Measure::LatencyMean], 100.0);
+        assert!(!mix.contains_key(&Measure::WriteP99), "900 are too few of them");
     }
 
     #[test]

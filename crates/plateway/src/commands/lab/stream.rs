@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use lab::load::WindowLatencies;
 use lab::plan::{Cell, Load};
-use lab::report::{LastWindows, Latency};
+use lab::report::LastWindows;
 use serde_json::json;
 use testbed::{Server, process};
 
@@ -183,8 +183,7 @@ pub(super) fn source(args: &LabStreamArgs) -> miette::Result<()> {
     for job in &jobs {
         latencies.add(&job.latencies());
     }
-    let last = latencies.last();
-    let last = LastWindows { requests: last.len(), latency_ns: Latency::of(&last) };
+    let last = LastWindows::of_one_kind(&latencies.last(), is_read);
     print_json(&json!({
         "client": "plateway lab stream",
         "disk": format!("tcp://{}", args.to),
@@ -342,11 +341,9 @@ mod tests {
             let thread = std::thread::spawn(move || of_thread.go_on(stream, hello));
             let (warm_up, window) = (Duration::from_millis(20), Duration::from_millis(20));
             let settling = watch(std::slice::from_ref(&moved), warm_up, window).unwrap();
-            let counted = moved.latencies().last().len();
-            let report = settling.report(LastWindows {
-                requests: counted,
-                latency_ns: Latency::of(&moved.latencies().last()),
-            });
+            let last = moved.latencies().last();
+            let counted = last.len();
+            let report = settling.report(LastWindows::of_one_kind(&last, is_read));
             assert!(report.windows.len() >= 5 && report.iops > 0.0, "{report:?}");
             assert!(counted > 0 && counted <= moved.blocks.load(Relaxed));
             closes.shutdown(std::net::Shutdown::Both).unwrap();

@@ -94,6 +94,14 @@ fn value(
         Measure::Iops => {
             families.gauge("lab_iops", None, "Operations a second").number(labels.clone(), value);
         }
+        Measure::ReadIops => {
+            let family = families.gauge("lab_read_iops", None, "Reads a second");
+            family.number(labels.clone(), value);
+        }
+        Measure::WriteIops => {
+            let family = families.gauge("lab_write_iops", None, "Writes a second");
+            family.number(labels.clone(), value);
+        }
         Measure::Throughput => {
             let help = "Bytes of payload a second";
             families

@@ -1,0 +1,77 @@
+//! Whether a trial can have what a comparison is judged by: reads or writes at all, and as many
+//! operations as a percentile needs.
+//!
+//! How many there are at most is known of an open loop, of a path's rate, and of how long an answer is on
+//! its way. Units: operations a second. Errors: the mistakes of a plan, each at its place.
+
+use std::time::Duration;
+
+use super::check::Checker;
+use super::measure::{Measure, Side};
+use super::model::{Load, Pace};
+use super::words;
+use crate::mistake::{Mistake, Span};
+use crate::words::Pattern;
+
+/// Beyond any disk: operations a second.
+const IOPS_FAR: f64 = 1e7;
+
+impl Checker<'_> {
+    /// Refuses what is of reads where nothing reads, and what is of writes where nothing writes.
+    pub(super) fn has_side(&mut self, measure: Measure, span: &Span, loads: &[Load]) -> bool {
+        let (what, has): (_, fn(Pattern) -> bool) = match measure.side() {
+            None => return true,
+            Some(Side::Reads) => ("reads", Pattern::reads),
+            Some(Side::Writes) => ("writes", Pattern::writes),
+        };
+        let Some(load) = loads.iter().find(|load| !has(load.pattern)) else { return true };
+        let (word, pattern) = (measure.word(), load.pattern);
+        let message = format!("of: {word}: expected a pattern that has {what}, seen {pattern}");
+        self.push(Mistake::new(span.clone(), message).help("pattern = \"randrw=75\""));
+        false
+    }
+
+    /// Refuses a percentile that no trial can have enough operations for.
+    pub(super) fn countable(
+        &mut self,
+        measure: Measure,
+        span: &Span,
+        loads: &[Load],
+        paths: &[Option<usize>],
+    ) {
+        let wanted = measure.operations_min();
+        let known = || paths.iter().filter_map(|path| self.paths[(*path)?].thing.as_ref());
+        let bits = known().filter_map(|path| path.rate).min().unwrap_or(u64::MAX);
+        // There and back.
+        let trip = known().filter_map(|path| path.delay).max().unwrap_or_default() * 2;
+        let share = |load: &Load| match measure.side() {
+            None => 1.0,
+            Some(Side::Reads) => f64::from(load.pattern.read_percent) / 100.0,
+            Some(Side::Writes) => {
+                let others = load.pattern.read_percent + load.pattern.trim_percent;
+                f64::from(100 - others) / 100.0
+            }
+        };
+        let most = |load: &Load| match load.pace {
+            Pace::Open { rate, .. } => rate as f64,
+            Pace::Closed { depth } => {
+                let carried = bits as f64 / 8.0 / f64::from(load.block_bytes);
+                let awaited = f64::from(depth * load.jobs) / trip.as_secs_f64();
+                carried.min(awaited).min(IOPS_FAR)
+            }
+        };
+        let each = loads.iter().map(|load| most(load) * share(load));
+        let rate = each.fold(f64::INFINITY, f64::min);
+        let seconds = self.counted.as_secs_f64();
+        if rate * seconds < wanted as f64 {
+            let (word, rate, counted) =
+                (measure.word(), rate as u64, words::Span(Duration::from_secs_f64(seconds)));
+            let seen = (rate as f64 * seconds) as u64;
+            let message = format!(
+                "of: {word} needs {wanted} operations in each trial, seen {seen} at most: {rate} a second for {counted}"
+            );
+            let help = "a lower percentile, a longer window, or more operations a second";
+            self.push(Mistake::new(span.clone(), message).help(help));
+        }
+    }
+}
