@@ -89,6 +89,10 @@ const PLANS: &[(&str, &str)] = &[
     ("landowski-cached", include_str!("../../../papers/landowski-cached.toml")),
     ("goncalves-network", include_str!("../../../papers/goncalves-network.toml")),
     ("goncalves-nat", include_str!("../../../papers/goncalves-nat.toml")),
+    ("goncalves-array", include_str!("../../../papers/goncalves-array.toml")),
+    ("goncalves-files", include_str!("../../../papers/goncalves-files.toml")),
+    ("goncalves-nvme", include_str!("../../../papers/goncalves-nvme.toml")),
+    ("goncalves-sata", include_str!("../../../papers/goncalves-sata.toml")),
 ];
 
 /// What the papers are called.

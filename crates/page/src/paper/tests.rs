@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lab::papers::plan_text;
-use lab::plan::{Experiment, Measure, Measures, Runner, TrialOutcome};
+use lab::plan::{Experiment, Measure, Measures, Pace, Runner, TrialOutcome};
 use serde_json::json;
 
 use super::*;
@@ -89,6 +89,87 @@ fn figures_of_the_paper_are_drawn_from_our_cells() {
             .iter()
             .all(|one| one.title != "Figure 2 (b), random reads, on a modelled disk and on memory")
     );
+}
+
+/// The result file of Goncalves' array, whose disks do so many operations a second each.
+fn goncalves() -> Value {
+    let text = plan_text("goncalves-array").expect("a plan");
+    let experiment = Experiment::parse("plan", text).expect("a plan");
+    let mut runner = Runner::new(&experiment);
+    let (mut count, mut trials) = (0_u32, Vec::new());
+    while let Some(trial) = runner.poll_trial() {
+        count += 1;
+        let noise = 1.0 + f64::from(count * 37 % 17) * 1e-3;
+        let (load, system) = (trial.cell.load, &experiment.systems[trial.cell.system]);
+        let depth = match load.pace {
+            Pace::Closed { depth } => depth,
+            Pace::Open { .. } => panic!("a plan of closed loops"),
+        };
+        let iops = f64::from(system.disks_under(&load)) * 1e4 * noise;
+        let latency = f64::from(depth * load.jobs) / iops * 1e9;
+        let measures = Measures::from([
+            (Measure::Iops, iops),
+            (Measure::ReadIops, iops * 0.75),
+            (Measure::WriteIops, iops * 0.25),
+            (Measure::LatencyMean, latency),
+            (Measure::ReadLatencyMean, latency),
+            (Measure::WriteLatencyMean, latency),
+        ]);
+        let bench = json!({ "queue_depth": depth, "jobs": load.jobs });
+        trials.push(json!({ "cell": experiment.cell_name(&trial.cell), "bench": bench }));
+        let outcome = TrialOutcome::Measured { measures, is_steady: true };
+        runner.handle_trial(outcome, Duration::from_secs(1));
+    }
+    let environment = json!({ "version": "0.0.1", "date": "2026-11-28T21:00:00Z", "kernel": "Linux 1",
+        "cpu": "a CPU", "cpus": [0], "driver": "" });
+    let result = json!({ "schema_version": 1, "environment": environment, "plan": text,
+        "results": runner.finish(), "trials": trials });
+    json!({ "schema_version": 1, "paper": "goncalves", "quick": false,
+        "runs": [{ "plan": "goncalves-array", "left_out": [], "result": result }], "not_run": [] })
+}
+
+#[test]
+fn surfaces_of_the_paper_are_pictures_of_the_plan_with_a_panel_for_each_number_of_disks() {
+    let file = goncalves();
+    let page = page(&file).expect("a result file");
+    let of = |title: &str| {
+        let its = page.figures.iter().find(|figure| figure.title == title);
+        its.unwrap_or_else(|| panic!("no figure {title}"))
+    };
+    let surface = of("Figures 4.1 to 4.4, read IOPS");
+    for panel in [">ssd, disks 1<", ">ssd, disks 2<", ">ssd, disks 4<", ">ssd, disks 12<"] {
+        assert!(surface.svg.contains(panel), "{panel}");
+    }
+    assert_eq!(surface.csv.lines().count(), 1 + 4 * 7 * 7);
+    let row = surface
+        .csv
+        .lines()
+        .find(|line| line.contains("depth 64, 64 jobs") && line.contains("12 disks"));
+    assert!(row.expect("a cell").contains(",12,64,64,"), "{row:?}");
+    let nine = of("Twelve disks, read latency, nine cells");
+    assert_eq!(nine.csv.lines().count(), 1 + 9);
+    assert!(nine.svg.contains("depth →") && nine.svg.contains("↑ jobs"));
+    for words in [
+        "In place of the paper&#39;s figures 4.1 to 4.4: surfaces over numjobs x iodepth: IOPS of reads, by plan goncalves-array.",
+        "modelled",
+        "cell IOPS of reads of ssd against ssd (1 disk), 4KiB randrw=75, depth 32, 16 jobs, within 8MiB, 12 disks: confirmed, 12.0 times",
+    ] {
+        assert!(page.html.contains(words), "{words}");
+    }
+    let verdict = |id: &str| {
+        let kept = PaperKept::read(&file).expect("a paper");
+        let all = kept.judge();
+        let said = all.iter().find(|said| said.id == id).expect("a finding");
+        (said.answer.word(), said.size.map(|size| size.to_string()))
+    };
+    let agrees = Some("agrees".to_owned());
+    assert_eq!(verdict("array-scaling"), ("confirmed", agrees.clone()));
+    assert_eq!(verdict("array-latency"), ("confirmed", agrees.clone()));
+    assert_eq!(verdict("reads-vs-writes"), ("confirmed", agrees));
+    assert_eq!(verdict("latency-knee"), ("confirmed", None));
+    assert_eq!(verdict("nvme-local-iodepth"), ("confirmed", None));
+    // Here no more jobs bring anything, of one disk or of twelve.
+    assert_ne!(verdict("array-numjobs").0, "confirmed");
 }
 
 #[test]
