@@ -88,6 +88,7 @@ const ROOMS: &[Room] = &[
             "block",
             "contract",
             "iscsi",
+            "mpls",
             "nvme",
             "reservation",
             "scsi",

@@ -28,7 +28,7 @@ use wire::sequence::PseudowireSequence;
 
 use crate::ftn::{Fec, Wire};
 use crate::limits::{ADDRESSES, CHANNEL_CLASS, FRONT_MAX, TTL_FIRST};
-use crate::nhlfe::NhlfeState;
+use crate::nhlfe::{Labels, NhlfeState};
 use crate::port::{Circuit, PortState, Role};
 use crate::protection::Way;
 use crate::pseudowire::{PseudowireId, PseudowireState};
@@ -315,6 +315,12 @@ impl PseudowireState {
         };
         front.push(&LabelStackEntry { is_bottom: true, ..tunnel }.emit());
         let sent = match nhlfe {
+            Some(nhlfe) if self.way == Way::Backup && planted("move-drops-the-label") => {
+                let labels = core::mem::replace(&mut nhlfe.nhlfe.labels, Labels::NONE);
+                let sent = nhlfe.send(ports, front, tunnel, rest);
+                nhlfe.nhlfe.labels = labels;
+                sent
+            }
             Some(nhlfe) => nhlfe.send(ports, front, tunnel, rest),
             None => Err(DropReason::NoNextHop),
         };

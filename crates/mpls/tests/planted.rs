@@ -31,8 +31,9 @@ const LINES: [&str; 9] = [
 ];
 
 /// Those that it finds where links fail.
-const CUTS: [&str; 12] = [
+const CUTS: [&str; 13] = [
     // What is sent comes out, once a detection time has passed, if a path is up.
+    "move-drops-the-label",
     "failure-is-waited-for",
     "reload-forgets-what-is-up",
     // Traffic moves to a path that is up, for a cause, and back after the wait.

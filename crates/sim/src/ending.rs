@@ -8,6 +8,7 @@ use crate::clients::client_of;
 use crate::disk::SECTOR;
 use crate::over_aoe::{ControlHost, PlainHost};
 use crate::over_iscsi::raw_host::RawHost as Initiator;
+use crate::over_mpls::Network;
 use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
 
@@ -27,7 +28,8 @@ impl Run {
                 && self.iscsi.raw_hosts.iter().all(Initiator::is_quiet)
                 && self.fences.as_ref().is_none_or(|fences| fences.fencer.is_quiet());
             let ruled = self.lan.controller.as_ref().is_none_or(ControlHost::is_quiet)
-                && self.lan.plain_host.as_ref().is_none_or(PlainHost::is_quiet);
+                && self.lan.plain_host.as_ref().is_none_or(PlainHost::is_quiet)
+                && self.network.as_ref().is_none_or(Network::is_quiet);
             let up = self.starts.is_empty();
             if quiet && raws && watched && ruled && up && self.unanswered == 0 {
                 return Ok(());
@@ -86,6 +88,9 @@ impl Run {
         }
         if let Some(host) = &self.lan.plain_host {
             text += &format!(" plain AoE host: {};", host.state());
+        }
+        if let Some(network) = &self.network {
+            text += &format!(" the other customer: {};", network.state());
         }
         for (shard, node) in self.world.hosts[TARGET].nodes.iter().enumerate() {
             text += &format!(" target shard {shard}: {:?};", node.machine.shard().report());

@@ -78,6 +78,8 @@ pub(crate) struct Port {
     /// What it takes; `None` takes all, on the first shard.
     pub(crate) intake: Option<Intake>,
     pub(crate) is_up: bool,
+    /// Whether it hears what is for others, too.
+    pub(crate) hears_all: bool,
     /// When the last frame that was not held back arrives.
     pub(crate) last_arrival: u64,
 }
@@ -111,12 +113,14 @@ impl Ethernet {
         self.ports.iter().enumerate().filter(move |(_, port)| is_its(port)).map(|(at, _)| at)
     }
 
-    /// The ports that a frame of `from` reaches.
+    /// The ports that a frame of `from` reaches: those with its address, or all, and those that hear
+    /// all.
     pub(crate) fn reached(&self, from: usize, bytes: &[u8]) -> Vec<usize> {
         let destination: [u8; 6] = bytes[..6].try_into().expect("a frame has addresses");
         let lan = self.ports[from].lan;
         let takes = |(at, port): &(usize, &Port)| {
-            let is_meant = destination == [0xff; 6] || destination == port.facts.mac;
+            let is_its = destination == [0xff; 6] || destination == port.facts.mac;
+            let is_meant = is_its || port.hears_all;
             port.lan == lan && *at != from && is_meant
         };
         self.ports.iter().enumerate().filter(takes).map(|(at, _)| at).collect()
@@ -177,7 +181,8 @@ mod tests {
             is_shared: true,
         };
         let owner = Owner::Host { host: 0, link: LinkId(0) };
-        Port { lan, owner, facts, intake: Some(intake), is_up: true, last_arrival: 0 }
+        let intake = Some(intake);
+        Port { lan, owner, facts, intake, is_up: true, hears_all: false, last_arrival: 0 }
     }
 
     fn frame(to: [u8; 6], flags: u8, tag: u32) -> Vec<u8> {
@@ -197,6 +202,8 @@ mod tests {
         assert_eq!(ethernet.reached(0, &frame([2, 0, 0, 0, 0, 2], 0, 1)), [1]);
         assert_eq!(ethernet.reached(1, &frame([0xff; 6], 0, 1)), [0]);
         assert_eq!(ethernet.reached(0, &frame([2, 0, 0, 0, 0, 1], 0, 1)), [0; 0]);
+        ethernet.ports[1].hears_all = true;
+        assert_eq!(ethernet.reached(0, &frame([2, 0, 0, 0, 0, 9], 0, 1)), [1]);
     }
 
     #[test]

@@ -219,6 +219,9 @@ impl Run {
     pub(crate) fn heal(&mut self) {
         self.healed = true;
         self.world.calm_ethernet();
+        if let Some(network) = &mut self.network {
+            network.heal(&mut self.world);
+        }
         if let Some(controller) = &mut self.lan.controller {
             controller.stop();
         }

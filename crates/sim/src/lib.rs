@@ -21,6 +21,7 @@ pub mod network;
 pub mod node;
 pub mod over_aoe;
 pub mod over_iscsi;
+pub mod over_mpls;
 pub mod over_nvme;
 pub mod paths;
 mod run;

@@ -7,7 +7,7 @@ mod lan;
 mod plain_host;
 
 pub(crate) use controller::ControlHost;
-pub(crate) use lan::{LanState, disturb, import_settings};
+pub(crate) use lan::{ADDRESS, LanState, disturb, import_settings, mac_of};
 pub(crate) use plain_host::PlainHost;
 
 use core::ops::AddAssign;

@@ -21,6 +21,7 @@ use crate::faults::Plan;
 use crate::fences::{Fences, Party, fencer_of};
 use crate::over_aoe::{self, LanState};
 use crate::over_iscsi::IscsiState;
+use crate::over_mpls::Network;
 use crate::over_nvme::{NvmeState, client_name};
 use crate::paths::PathFaults;
 use crate::scenario::Scenario;
@@ -94,6 +95,8 @@ pub(crate) struct Run {
     pub(crate) nvme: NvmeState,
     pub(crate) iscsi: IscsiState,
     pub(crate) lan: LanState,
+    /// What lies between clients and target, if that is more than a cable.
+    pub(crate) network: Option<Network>,
     /// What is in force of SCSI's reservations, where somebody changes them.
     pub(crate) fences: Option<Fences>,
     /// What begins again, and when.
@@ -160,12 +163,14 @@ impl Run {
             nvme,
             iscsi,
             lan: LanState::default(),
+            network: None,
             fences,
             starts: Vec::new(),
             plant,
             did: Activity::default(),
         };
         run.plug_lan();
+        run.plug_network();
         run.plug_other();
         run
     }
@@ -231,6 +236,8 @@ impl Run {
         self.did.client_shards = self.setup.client_shards;
         self.did.injected = self.world.injected;
         self.did.fates = self.world.ethernet.fates;
+        let now = self.world.instant();
+        self.did.network = self.network.as_ref().map(|it| it.did(now)).unwrap_or_default();
         self.did.raw = self.nvme.raw_hosts.iter().map(|raw| raw.actions).sum();
         self.did.initiators = self.iscsi.raw_hosts.iter().map(|raw| raw.actions).sum();
         self.did.fencer = self.fences.iter().map(|fences| fences.fencer.actions).sum();
@@ -255,6 +262,7 @@ impl Run {
             self.drive_initiators()?;
             self.nvme.garbage.drive(&mut self.world, self.healed);
             self.drive_lan()?;
+            self.drive_network()?;
             self.start_again();
         }
         self.read_control()

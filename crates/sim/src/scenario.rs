@@ -482,6 +482,11 @@ pub const SCENARIOS: &[Scenario] = &[
         lans::inside,
     ),
     scenario(
+        "aoe-routed",
+        "AoE across a network of routers, between two customers with the same addresses: links are cut, routers stand still, frames come again seconds later, labels change hands",
+        lans::routed,
+    ),
+    scenario(
         "aoe-both",
         "one volume over NVMe/TCP and AoE at once, with cuts, kills and power cuts",
         lans::both,

@@ -11,7 +11,7 @@ use crate::run::Run;
 use crate::scenario::{SCENARIOS, Scenario};
 use crate::trace::Trace;
 use crate::world::Injected;
-use crate::{fences, over_aoe, over_iscsi};
+use crate::{fences, over_aoe, over_iscsi, over_mpls};
 
 /// Errors that can be planted, to see that they are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +35,13 @@ pub enum Plant {
     DropsStore,
     /// A shard says that a reservation is in force, and goes on as before.
     ForgetsFence,
+    /// Where a network carries two customers, an end of one is told the other's label.
+    MixesLabels,
 }
 
 impl Plant {
     /// All of them, with their names on the command line and the scenario in which they show.
-    pub const ALL: [(&'static str, Plant, &'static str); 9] = [
+    pub const ALL: [(&'static str, Plant, &'static str); 10] = [
         ("drops-flush", Plant::DropsFlush, "power"),
         ("completes-twice", Plant::CompletesTwice, "calm"),
         ("applies-late", Plant::AppliesLate, "kills"),
@@ -49,6 +51,7 @@ impl Plant {
         ("answers-early", Plant::AnswersEarly, "aoe-crash"),
         ("drops-store", Plant::DropsStore, "aoe-control"),
         ("forgets-fence", Plant::ForgetsFence, "aoe-fence"),
+        ("mixes-labels", Plant::MixesLabels, "aoe-routed"),
     ];
 }
 
@@ -87,6 +90,8 @@ pub struct Activity {
     pub aoe: over_aoe::Activity,
     /// What became of frames.
     pub fates: Fates,
+    /// What the network between clients and target did.
+    pub network: over_mpls::Activity,
 }
 
 counters! {
@@ -151,6 +156,7 @@ impl AddAssign for Activity {
         self.iscsi += other.iscsi;
         self.aoe += other.aoe;
         self.fates += other.fates;
+        self.network += other.network;
     }
 }
 

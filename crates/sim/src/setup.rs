@@ -95,6 +95,9 @@ pub struct Lan {
     pub cached: bool,
     /// Whether all live on virtual links over those that are there.
     pub inside: bool,
+    /// Whether a network of routers lies between the clients, which are on one LAN, and the target on
+    /// another.
+    pub routed: bool,
     /// Whether the target knows neither order nor copies, and carries out each frame as it comes.
     pub plain: bool,
     /// Links of each host, each on a LAN of its own.
@@ -143,6 +146,7 @@ impl Lan {
             mixed: false,
             cached: false,
             inside: false,
+            routed: false,
             plain: false,
             links: 1,
             link_down_ms: 3_000,

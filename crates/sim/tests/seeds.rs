@@ -3,7 +3,7 @@
 
 use sim::over_nvme::raw_host::Actions;
 use sim::{Activity, Counts, SCENARIOS, run_seed, trace_seed};
-use sim::{over_aoe, over_iscsi};
+use sim::{over_aoe, over_iscsi, over_mpls};
 
 /// What some seeds of a scenario did together.
 fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> Activity {
@@ -139,6 +139,7 @@ fn scenarios_do_what_they_say() {
         + plain.aoe.drops.repeated_in_flight;
     assert!(plain.fates.lost > 0 && plain.fates.held > 0 && known == 0, "{plain:?}");
     assert!(did("aoe-inside").fates.downs > 0);
+    network_does_what_it_says();
     let both = did("aoe-both");
     assert!(both.aoe.target.writes > 0 && both.counts.direct_in > 0, "{both:?}");
     let control = did("aoe-control");
@@ -152,6 +153,17 @@ fn scenarios_do_what_they_say() {
     fencers_do_what_they_say();
     let Activity { injected, .. } = did("everything");
     assert!(injected.cuts > 0 && injected.kills > 0 && injected.power_cuts > 0, "{injected:?}");
+}
+
+fn network_does_what_it_says() {
+    let Activity { network, aoe, .. } = activity("aoe-routed", 200..216);
+    let over_mpls::Activity { cuts, stalls, reloads, relabels, refusals, .. } = network;
+    assert!(cuts > 0 && stalls > 0 && reloads > 0, "{network:?}");
+    assert!(relabels > 0 && refusals > 0 && network.quarantined > 0, "{network:?}");
+    assert!(network.to_backup > 0 && network.to_primary > 0, "{network:?}");
+    assert!(network.lost > 0 && network.late > network.copies, "{network:?}");
+    assert!(network.other_done > 1_000 && network.other_again > 0, "{network:?}");
+    assert!(aoe.target.repeated_answered > 0 && aoe.target.writes > 0, "{:?}", aoe.target);
 }
 
 fn initiators_do_what_they_say() {

@@ -1,7 +1,7 @@
 //! AoE in a run: where links hang, what the target exports there, what its control thread stores,
 //! and whom the clients find.
 //!
-//! The address is 7.0 on every LAN. What initiators change (config string, mask, reservation) is
+//! The address is 7.0 on every LAN, and so it is where a network lies between two of them. What initiators change (config string, mask, reservation) is
 //! stored by the control thread after a while, or not; what is stored survives kills and power
 //! cuts. Units: virtual nanoseconds, bytes of the volume.
 
@@ -131,7 +131,10 @@ impl Run {
                 let is_shared = !matches!(intake.spread, Spread::One(..));
                 let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64, is_shared };
                 let intake = if lan.inside { Pseudowire::around(intake) } else { intake };
-                self.world.plug(host, LinkId(link), link as usize, facts, intake);
+                // Between the two LANs lies what `plug_network` puts there.
+                let is_apart = lan.routed && host != TARGET;
+                let at = if is_apart { 1 } else { link as usize };
+                self.world.plug(host, LinkId(link), at, facts, intake);
             }
         }
         let macs = || clients.iter().map(|host| macs_of(*host, lan.links)).collect::<Vec<_>>();

@@ -201,6 +201,23 @@ pub(super) fn inside(random: &mut Random, setup: &mut Setup) {
     setup.lan = Some(lan);
 }
 
+/// See `aoe-routed` in the list.
+pub(super) fn routed(random: &mut Random, setup: &mut Setup) {
+    setup.trouble_ms = 20_000 + random.below(20_000);
+    setup.clients = 1 + random.below(3) as usize;
+    setup.behaviour.latency_us = 2_000 << random.below(5);
+    // Few sectors, so that what comes late meets newer writes.
+    if random.chance(1, 2) {
+        setup.requests *= 4;
+        (setup.work.hot, setup.work.request_max) = (4 + random.below(8), 8);
+    }
+    let mut lan = Lan::draw(random);
+    lan.routed = true;
+    // What a LAN keeps back, or repeats, may stand in front of a router for longer than a frame lives.
+    (lan.faults.held, lan.faults.repeated, lan.faults.reorders) = (0, 0, false);
+    setup.lan = Some(lan);
+}
+
 /// See `aoe-both` in the list.
 pub(super) fn both(random: &mut Random, setup: &mut Setup) {
     setup.trouble_ms *= 4;

@@ -47,21 +47,40 @@ impl<M: Machine> World<M> {
         intake: Intake,
     ) -> usize {
         let (owner, intake) = (Owner::Host { host, link }, Some(intake));
-        let port = Port { lan, owner, facts, intake, is_up: true, last_arrival: 0 };
-        self.ethernet.ports.push(port);
+        self.add_port(lan, owner, facts, intake, false);
         self.ethernet.ports.len() - 1
     }
 
     /// Hangs a station without a host on a LAN. Returns its number.
     pub fn plug_station(&mut self, lan: usize, mac: [u8; 6]) -> usize {
-        let station = self.ethernet.stations.len();
-        self.ethernet.stations.push(Default::default());
         let ring_frames = RING as u32;
         let facts = LinkFacts { mac, mtu: 9000, vlan: None, ring_frames, is_shared: false };
-        let owner = Owner::Station(station);
-        let port = Port { lan, owner, facts, intake: None, is_up: true, last_arrival: 0 };
-        self.ethernet.ports.push(port);
+        self.add_station(lan, facts, false)
+    }
+
+    /// Hangs on a LAN what hears all that is sent there, and sends what it has from elsewhere: a bridge's
+    /// port, or a circuit. Returns the number of its station.
+    pub fn plug_circuit(&mut self, lan: usize, facts: LinkFacts) -> usize {
+        self.add_station(lan, facts, true)
+    }
+
+    fn add_station(&mut self, lan: usize, facts: LinkFacts, hears_all: bool) -> usize {
+        let station = self.ethernet.stations.len();
+        self.ethernet.stations.push(Default::default());
+        self.add_port(lan, Owner::Station(station), facts, None, hears_all);
         station
+    }
+
+    fn add_port(
+        &mut self,
+        lan: usize,
+        owner: Owner,
+        facts: LinkFacts,
+        intake: Option<Intake>,
+        hears_all: bool,
+    ) {
+        let port = Port { lan, owner, facts, intake, is_up: true, hears_all, last_arrival: 0 };
+        self.ethernet.ports.push(port);
     }
 
     /// A station sends a frame, with whatever addresses.
