@@ -13,11 +13,12 @@
 //! Each size is asked [`TRIES`] times, and what is lost each time did not fit, if that is so a second time
 //! before anybody hears of it: a path may have lost all for less than a detection time. Only an answer
 //! shows anything: who knows no probes is never taken for a path that is too narrow. What the port itself
-//! takes needs no probe. While a search goes on, what the one before found stays; one that did not
-//! find all that was promised is made again after [`AGAIN`]. An answer counts if it gives back what
+//! takes needs no probe. While a search goes on, what the one before found stays. It is made again after
+//! [`CONFIRM`] where all that was promised came through, since a path whose links become narrower stays
+//! up and says nothing, and after [`AGAIN`] where not. An answer counts if it gives back what
 //! was drawn for the size that is asked now, and one of the numbers that were sent with it.
 //! Units: bytes of a frame from its destination address on. No errors: answers to nothing are counted.
-//! Spec: none; after RFC 8899 clause 5.
+//! Spec: none; after RFC 8899 clause 5 (its CONFIRMATION_TIMER is ours, and its PMTU_RAISE_TIMER).
 
 use core::time::Duration;
 
@@ -39,8 +40,11 @@ const WAIT_FIRST: Duration = Duration::from_millis(200);
 /// queues on the way, 1000 frames at 1 Gbit/s, takes 12 ms at each router.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// When it is asked again whether all that was promised fits.
+/// When it is asked again whether all that was promised fits, where it did not.
 const AGAIN: Duration = Duration::from_secs(60);
+/// When it is asked whether it still does: one frame and its answer, so that what no longer fits is lost
+/// for seconds.
+const CONFIRM: Duration = Duration::from_secs(15);
 
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,6 +175,11 @@ impl Prober {
         (self.search, self.again_at) = (None, None);
     }
 
+    /// There is no such path any more: another one is asked, and told of, as if this one never was.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { sequence: self.sequence, counters: self.counters, ..Self::default() };
+    }
+
     /// When to call `handle_timeout`.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.search.as_ref().map(|search| search.next_at).or(self.again_at)
@@ -263,6 +272,10 @@ impl Prober {
     fn end(&mut self, now: Instant, proof: Proof) {
         self.search = None;
         self.proof = proof;
-        self.again_at = (proof != Proof::Whole).then_some(now + AGAIN);
+        let is_whole = proof == Proof::Whole;
+        self.again_at = match is_whole && planted("whole-path-is-asked-no-more") {
+            true => None,
+            false => Some(now + if is_whole { CONFIRM } else { AGAIN }),
+        };
     }
 }

@@ -85,11 +85,13 @@ const BESIDE: [&str; 4] = [
 ];
 
 /// Those that `widths` finds.
-const WIDTHS: [&str; 2] = [
+const WIDTHS: [&str; 3] = [
     // What is said to fit did fit while it was asked.
     "answer-of-before-counts",
     // Frames do not take a path that is too narrow where the other one carries them.
     "narrow-path-is-taken",
+    // What became narrower is known, whether or not the path went down.
+    "whole-path-is-asked-no-more",
 ];
 
 /// Seeds within which those have to be found that take faults which only few seeds have.

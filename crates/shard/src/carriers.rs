@@ -10,7 +10,7 @@ use block::Instant;
 use contract::{Misfits, VirtualLinks};
 pub(crate) use mpls::Change;
 use mpls::{Event, Forwarder, RouterReport};
-pub use mpls::{RouterId, Subject};
+pub use mpls::{RouterId, Subject, Way};
 
 /// What carries.
 #[derive(Debug)]

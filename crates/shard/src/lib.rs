@@ -20,7 +20,7 @@ pub mod report;
 pub mod shard;
 mod timers;
 
-pub use carriers::{RouterId, Subject};
+pub use carriers::{RouterId, Subject, Way};
 pub use client::{ClientContext, InternalClient};
 pub use mail::{Answer, DiskMessage, ImportEvent, Mail, News, Order};
 pub use protocols::{

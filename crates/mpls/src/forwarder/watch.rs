@@ -114,6 +114,15 @@ impl Event {
         }
     }
 
+    /// The path that carries less than it should from now on (`true`), or does so no more.
+    pub fn narrows(&self) -> Option<(Way, bool)> {
+        match *self {
+            Self::Narrow(_, way, _) => Some((way, true)),
+            Self::Whole(_, way, _) => Some((way, false)),
+            _ => None,
+        }
+    }
+
     /// Whether somebody should look.
     pub fn is_bad(&self) -> bool {
         match self {
@@ -333,6 +342,7 @@ impl Forwarder {
         let has_backup = known.is_some_and(|(pseudowire, _)| pseudowire.backup.is_some());
         if let Some(watched) = self.watched.get_mut(&(router, id)).filter(|_| !has_backup) {
             watched.protection.stay();
+            watched.probers[Way::Backup as usize].forget();
             self.find_next_move();
         }
     }

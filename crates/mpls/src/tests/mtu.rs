@@ -108,6 +108,59 @@ fn a_path_that_is_too_narrow_is_left_for_one_that_is_not_until_it_is_wide_again(
 }
 
 #[test]
+fn a_path_that_becomes_narrower_while_it_is_up_is_left_within_half_a_minute() {
+    let mut pair = Pair::up();
+    pair.take_events(0);
+    narrow(&mut pair, 0, 1, 1400);
+    pair.pass(25_000);
+    assert_eq!((pair.send(0), pair.send(1)), (2, 1));
+    let told = Event::Narrow(P, Way::Primary, Narrow { fits: 1400, promised: PROMISED });
+    assert_eq!(pair.take_events(0), [told, Event::Moved(P, Way::Backup)], "nothing went down");
+    // The backup that is taken is asked as well, and so both may be too narrow.
+    narrow(&mut pair, 0, 2, 1300);
+    pair.pass(25_000);
+    assert_eq!(proofs(&pair, 0), [Proof::Only(1400), Proof::Only(1300)]);
+    assert_eq!(pair.send(0), 1, "after the wait that is between two paths of a kind");
+}
+
+#[test]
+fn a_whole_path_is_asked_one_frame_a_quarter_of_a_minute_and_one_that_is_silent_stays_whole() {
+    let probes = |pair: &Pair| {
+        let report = pair.ends[0].report(NOW, R).unwrap();
+        report.pseudowires[0].watch.as_ref().unwrap().probes
+    };
+    let mut pair = Pair::up();
+    let before = probes(&pair);
+    pair.pass(61_000);
+    let after = probes(&pair);
+    assert_eq!((after.probes - before.probes, after.probe_answers - before.probe_answers), (8, 8));
+    // Silence alone shows nothing: the other end may be another one now.
+    pair.is_mute = true;
+    pair.pass(61_000);
+    assert!(probes(&pair).probes > after.probes + 8);
+    assert_eq!((proofs(&pair, 0), pair.send(0)), ([Proof::Whole; 2], 1));
+}
+
+#[test]
+fn a_backup_that_was_taken_away_is_told_of_anew_once_it_is_there_again() {
+    let mut pair = Pair::up();
+    narrow(&mut pair, 0, 2, 1300);
+    pair.pass(25_000);
+    let told = Event::Narrow(P, Way::Backup, Narrow { fits: 1300, promised: PROMISED });
+    assert!(pair.take_events(0).contains(&told));
+    let with = pair.ends[0].report(NOW, R).unwrap().pseudowires[0].pseudowire.clone();
+    let without = Pseudowire { backup: None, ..with.clone() };
+    for (change, is_there) in [(without, false), (with, true)] {
+        pair.ends[0].change(pair.now, R, Change::SetPseudowire(P, change)).unwrap();
+        pair.pass(25_000);
+        let report = pair.ends[0].report(NOW, R).unwrap();
+        let known = report.pseudowires[0].watch.as_ref().unwrap().proofs[Way::Backup as usize];
+        assert_eq!(known.map(|known| known.proof), is_there.then_some(Proof::Only(1300)));
+        assert_eq!(pair.take_events(0).contains(&told), is_there);
+    }
+}
+
+#[test]
 fn a_narrow_path_is_taken_where_the_other_one_is_down() {
     let mut pair = Pair::new();
     narrow(&mut pair, 0, 1, 1400);
@@ -139,13 +192,15 @@ fn frames_do_not_move_back_before_the_path_was_asked() {
 #[test]
 fn a_path_is_asked_again_once_its_frames_take_it() {
     let mut pair = Pair::up();
-    // The backup became narrower since.
+    // The backup became narrower a moment ago, and was not asked since.
+    pair.pass(100);
     narrow(&mut pair, 0, 2, 1300);
-    pair.pass(120_000);
     assert_eq!(proof(&pair, 0, Way::Backup).proof, Proof::Whole);
     pair.cut.extend([(0, 1), (1, 1)]);
-    pair.pass(12_000);
-    assert_eq!((pair.send(0), proof(&pair, 0, Way::Backup).proof), (2, Proof::Only(1300)));
+    pair.pass(300);
+    assert_eq!((pair.send(0), proof(&pair, 0, Way::Backup).is_asked), (2, true));
+    pair.pass(8_000);
+    assert_eq!(proof(&pair, 0, Way::Backup).proof, Proof::Only(1300));
 }
 
 #[test]

@@ -165,11 +165,21 @@ impl Network {
         let edge = [LER1, LER2, LER3][self.random.below(3) as usize];
         self.stall(edge, false);
         self.carry_for([100, 500, 3_000, 7_000]);
+        let before = self.events.began_anew;
         self.start_anew(edge);
         let back = self.health.times.back();
         self.carry(back);
         self.settle();
         self.judge_paths(true);
+        // Each of its other ends followed it once, though both of its paths tell.
+        let followed = self.events.began_anew - before;
+        let ends = self.wires.iter().filter(|wire| wire.ends().contains(&edge)).count() as u64;
+        if followed > ends {
+            let what = format!(
+                "router {edge} began anew and was followed {followed} times by {ends} ends"
+            );
+            self.oracle.broke(what);
+        }
     }
 
     /// A customer's burst is in the ring of a router that stalls; some more frames go around it, and
@@ -193,7 +203,7 @@ impl Network {
     }
 
     /// Nothing changes at present: who had time to know, knows. `is_all_well`: and all is well.
-    fn judge_calm(&mut self, is_all_well: bool) {
+    pub(super) fn judge_calm(&mut self, is_all_well: bool) {
         self.settle();
         if let Err(what) = self.check_balance() {
             self.oracle.broke(what);
@@ -238,7 +248,7 @@ impl Network {
     }
 
     /// The path that a router's frames of a wire take.
-    fn active(&self, me: usize, wire: usize) -> Way {
+    pub(super) fn active(&self, me: usize, wire: usize) -> Way {
         let report = self.routers[me].report(self.now, super::orders::R).expect("it is there");
         let its = report.pseudowires.iter().find(|one| one.id.0 as usize == wire);
         its.and_then(|one| one.watch.as_ref()).expect("it is watched").active

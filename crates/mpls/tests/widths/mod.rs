@@ -1,6 +1,7 @@
 //! Two routers with two paths between them, each direction of which takes frames up to a width that
 //! changes, and meanwhile loses, repeats and delays packets, answers to probes for minutes. A path whose
-//! width changed goes down and comes up again, as one does that was led elsewhere.
+//! width changed goes down and comes up again, as one does that was led elsewhere, or stays up, as one does
+//! of which a router far away goes around a link.
 //!
 //! Promised is: what is said to fit did fit while it was asked; once the network is well, what fits
 //! is known to the byte; and frames do not take a path that is too narrow where the other one carries
@@ -148,7 +149,7 @@ impl World {
             if self.random.chance(1, 4) {
                 continue;
             }
-            self.is_cut[way] = true;
+            self.is_cut[way] = self.random.chance(1, 2);
             for from in [0, 1] {
                 let before = self.width((from, way));
                 let width = match self.random.below(4) {

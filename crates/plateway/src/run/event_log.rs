@@ -14,7 +14,7 @@ use block::{Extent, Failure, ShardId};
 use contract::{DiskFacts, DiskId, HostEvent, HostNews, LinkId, Peer};
 use reactor::disk::Disk;
 use reservation::SetBy;
-use shard::{ImportEvent, News, RouterId, Subject};
+use shard::{ImportEvent, News, RouterId, Subject, Way};
 use volume::gate::{DiskError, Health};
 
 use super::allowance::{Key, Limits, network};
@@ -30,6 +30,8 @@ pub(super) struct EventLog {
     links: BTreeMap<LinkId, String>,
     /// What routers tell of, by what it is called.
     routed: BTreeMap<(RouterId, Subject), String>,
+    /// Their paths that carry less than they should, and what was told of each.
+    narrow: BTreeMap<(RouterId, Subject, Way), String>,
     health: BTreeMap<DiskId, Health>,
     /// Disks that take no writes, and why.
     protected: BTreeMap<DiskId, Failure>,
@@ -84,8 +86,20 @@ impl EventLog {
         self.limits.forget(Key::NextHop(hop.0, hop.1));
     }
 
+    /// What is wrong with paths of a router, a line for each.
+    pub(super) fn narrow_paths(&self, router: RouterId) -> impl Iterator<Item = &str> {
+        let its = self.narrow.iter().filter(move |((of, ..), _)| *of == router);
+        its.map(|(_, words)| &**words)
+    }
+
+    /// Of a thing of a router this path is not asked any more what it carries.
+    pub(super) fn forget_path(&mut self, (router, subject): (RouterId, Subject), way: Way) {
+        self.narrow.remove(&(router, subject, way));
+    }
+
     /// A thing of a router is gone: what is still told of it is no news.
     pub(super) fn forget_routed(&mut self, thing: (RouterId, Subject)) {
+        Way::BOTH.into_iter().for_each(|way| self.forget_path(thing, way));
         self.routed.remove(&thing);
         self.limits.forget(Key::Routed(thing.0, thing.1));
     }
@@ -246,6 +260,14 @@ impl EventLog {
                     _ => self.routed.get(&(*router, subject))?.clone(),
                 };
                 let words = format!("{title}: {event}");
+                if let Some((way, is_narrow)) = event.narrows() {
+                    self.forget_path((*router, subject), way);
+                    let lasts = is_narrow.then(|| {
+                        let way_out = "a link on its way has too small an MTU";
+                        ((*router, subject, way), format!("{words}: {way_out}"))
+                    });
+                    self.narrow.extend(lasts);
+                }
                 let event = if event.is_bad() { Event::warn(words) } else { Event::info(words) };
                 (Key::Routed(*router, subject), event)
             }
@@ -330,6 +352,38 @@ mod tests {
         assert_eq!(event_log.line(&slow, now), None);
         let well = News::DiskHealth(DiskId(3), Health::Well);
         assert!(event_log.line(&well, now).unwrap().contains("answers again"));
+    }
+
+    #[test]
+    fn a_path_that_is_too_narrow_is_a_problem_until_it_is_wide_or_gone() {
+        use mpls::{Event, Narrow, PseudowireId};
+        let (mut event_log, router, id) = (EventLog::default(), RouterId(1), PseudowireId(2));
+        let subject = (router, Subject::Pseudowire(id));
+        event_log.name_routed(subject, "pseudowire p");
+        let tell = |event_log: &mut EventLog, event| {
+            let line = event_log.line(&News::Route(router, event), Instant::now());
+            assert!(line.is_some_and(|line| line.contains("pseudowire p: its ")));
+            event_log.narrow_paths(router).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let narrow = |way, fits| Event::Narrow(id, way, Narrow { fits, promised: 1514 });
+        let line = |way, fits| {
+            format!(
+                "pseudowire p: its {way} path carries frames of {fits} bytes at most, not of 1514: \
+                 a link on its way has too small an MTU"
+            )
+        };
+        let [primary, backup] = Way::BOTH;
+        assert_eq!(tell(&mut event_log, narrow(primary, 1400)), [line(primary, 1400)]);
+        assert_eq!(tell(&mut event_log, narrow(primary, 1300)), [line(primary, 1300)]);
+        let both = tell(&mut event_log, narrow(backup, 900));
+        assert_eq!(both, [line(primary, 1300), line(backup, 900)]);
+        assert_eq!(event_log.narrow_paths(RouterId(0)).count(), 0);
+        assert_eq!(tell(&mut event_log, Event::Whole(id, primary, 1514)), [line(backup, 900)]);
+        event_log.forget_path(subject, backup);
+        assert_eq!(event_log.narrow_paths(router).count(), 0);
+        tell(&mut event_log, narrow(backup, 900));
+        event_log.forget_routed(subject);
+        assert_eq!(event_log.narrow_paths(router).count(), 0);
     }
 
     #[test]

@@ -57,6 +57,38 @@ fn a_path_that_is_too_narrow_is_left_for_one_that_carries_all() {
 }
 
 #[test]
+fn a_path_that_becomes_narrower_while_it_is_up_is_told_of_and_left() {
+    let Some(network) = Network::make(MTU) else { return };
+    let home = tempfile::tempdir().unwrap();
+    let routers = routers_with(&network, home.path(), Some(BFD), "");
+    let _one = network.serve(home.path(), "serv1", &SERVED);
+    let ends = [(&routers[0], "serv1"), (&routers[1], "lx")];
+    let problem = |way: &str| {
+        format!("its {way} path carries frames of {FITS} bytes at most, not of {PROMISED}: a link")
+    };
+    for (router, name) in ends {
+        let is_whole = |one: &Value| both_up(one) && frames(one) == [Some(PROMISED); 2];
+        wait_for(router, name, "shown to carry all", is_whole);
+        let status = router.ask(&["status"]);
+        assert!(!status.contains("frames of"), "{status}");
+    }
+    narrow(&network, ["lsr1", "lsr2"]);
+    for (router, name) in ends {
+        let is_found = |one: &Value| frames(one) == [Some(FITS), Some(PROMISED)];
+        wait_for(router, name, "known to be narrow", is_found);
+        let one = wait_for(router, name, "on its backup", |one| one["active"] == "backup");
+        assert!(both_up(&one) && said(router, name, "primary"), "{one:#}");
+        assert!(!router.log().contains("primary path is down"), "{}", router.log());
+        let status = flat(router.ask(&["status"]).as_bytes());
+        assert!(
+            status.contains(&problem("primary")) && !status.contains("backup path"),
+            "{status}"
+        );
+    }
+    round_trip(&network, home.path(), "lx", 1);
+}
+
+#[test]
 fn targets_offer_what_fits_where_no_path_carries_all() {
     let Some(network) = Network::make(MTU) else { return };
     for cable in [["lsr1", "lsr2"], ["lsr2", "ler3"]] {

@@ -314,6 +314,11 @@ impl Running {
             })?;
         }
         self.routers.withdrawn.given(&place);
+        let is_asked = [config.bfd.is_some(), config.bfd.is_some() && config.backup.is_some()];
+        for (way, _) in mpls::Way::BOTH.into_iter().zip(is_asked).filter(|(_, is_asked)| !is_asked)
+        {
+            self.shards.event_log().forget_path(subject, way);
+        }
         if let Some(before) = before.filter(|before| before.label_in != config.label_in)
             && let Some(holder) = self.routers.holder(&before)
         {

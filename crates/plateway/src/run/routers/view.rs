@@ -47,7 +47,7 @@ impl Running {
         let stats = self.shards.handle().link_stats();
         let up: BTreeSet<LinkId> = stats.iter().filter(|one| one.up).map(|one| one.link).collect();
         let shards = u32::from(self.shards.handle().shards());
-        let routers = &self.routers;
+        let (routers, event_log) = (&self.routers, self.shards.event_log());
         let summary = |(id, config): &(mpls::RouterId, RouterConfig)| {
             let mine = |router: &String| *router == config.name;
             let ports = routers.ports.values().filter(|(_, one)| mine(&one.router));
@@ -73,6 +73,7 @@ impl Running {
                     .next_hops
                     .statuses(&config.name)
                     .filter_map(|one| one.problem)
+                    .chain(event_log.narrow_paths(*id).map(str::to_owned))
                     .collect(),
             }
         };
