@@ -168,7 +168,7 @@ impl PseudowireState {
         {
             self.receiver.begin_anew(Numbers::PSEUDOWIRE);
         }
-        if pseudowire.backup.is_none() {
+        if pseudowire.backup.is_none() && !planted("way-outlives-its-path") {
             self.way = Way::Primary;
         }
         self.pseudowire = pseudowire;

@@ -60,6 +60,12 @@ const RELOADS: [&str; 2] = [
     "reload-begins-sessions-anew",
 ];
 
+/// Those that it finds where they do so while links fail.
+const CHANGES: [&str; 1] = [
+    // What is sent comes out where a path is whole, also if the one it took was taken away.
+    "way-outlives-its-path",
+];
+
 /// Those that it finds in tunnels through IP.
 const TUNNELS: [&str; 5] = [
     // What strangers send reaches nobody.
@@ -105,10 +111,11 @@ fn is_found(name: &'static str, seeds: u64, run: &dyn Fn(u64) -> bool) -> bool {
 /// whether all went well.
 type Hunt = (&'static [&'static str], u64, &'static dyn Fn(u64) -> bool);
 
-const HUNTS: [Hunt; 7] = [
+const HUNTS: [Hunt; 8] = [
     (&LINES, SEEDS, &|seed| network::run_tables(seed).is_ok()),
     (&CUTS, SEEDS_OF_CUTS, &|seed| network::run_cuts(seed).is_ok()),
     (&RELOADS, SEEDS, &|seed| network::run_reloads(seed).is_ok()),
+    (&CHANGES, SEEDS, &|seed| network::run_changes(seed).is_ok()),
     (&STORAGE, SEEDS, &|seed| network::run_storage(seed, Sequencing::Drop).is_ok()),
     (&TUNNELS, SEEDS, &|seed| network::run_tunnels(seed).is_ok()),
     (&BESIDE, SEEDS, &|seed| beside::run(seed).is_ok()),

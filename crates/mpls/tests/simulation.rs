@@ -5,9 +5,11 @@
 mod network;
 
 use mpls::Sequencing;
-use network::{run_cuts, run_reloads, run_storage, run_tables, run_tunnels};
+use network::{run_changes, run_cuts, run_reloads, run_storage, run_tables, run_tunnels};
 
 const SEEDS: u64 = 300;
+/// Of changes under links that fail, of which a seed takes as long as three of others.
+const SEEDS_OF_CHANGES: u64 = 100;
 
 #[test]
 fn customers_hear_their_own_frames_alone_whole_and_in_order() {
@@ -80,6 +82,26 @@ fn what_a_reload_does_not_name_loses_nothing_and_labels_are_nobodys_for_a_while(
 }
 
 #[test]
+fn what_changes_while_links_fail_takes_nothing_from_what_a_path_carries() {
+    let (mut sent, mut promised, mut downs, mut moved) = (0, 0, 0, 0);
+    let (mut refused, mut taken, mut under_way) = (0, 0, 0);
+    for seed in 1..=SEEDS_OF_CHANGES {
+        let (tally, seen, changed) =
+            run_changes(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        sent += tally.sent;
+        promised += tally.promised;
+        downs += seen.downs;
+        moved += seen.to_backup + seen.to_primary;
+        refused += changed.refused;
+        taken += changed.taken;
+        under_way += changed.taken_under_way;
+    }
+    let least = SEEDS_OF_CHANGES;
+    assert!(promised > sent / 2 && downs > least && moved > least, "{promised} of {sent}");
+    assert!(refused > least && under_way > least, "{refused} refused, {under_way} of {taken}");
+}
+
+#[test]
 fn an_old_copy_of_a_write_lands_behind_a_newer_one_only_where_nothing_is_numbered() {
     let (mut answered, mut again) = (0, 0);
     for seed in 1..=SEEDS {
@@ -103,6 +125,8 @@ fn the_same_seed_is_the_same_run() {
     assert_ne!(run_cuts(7), run_cuts(8));
     assert_eq!(run_reloads(7), run_reloads(7));
     assert_ne!(run_reloads(7), run_reloads(8));
+    assert_eq!(run_changes(7), run_changes(7));
+    assert_ne!(run_changes(7), run_changes(8));
     assert_eq!(run_storage(7, Sequencing::Drop), run_storage(7, Sequencing::Drop));
     assert_eq!(run_tunnels(7), run_tunnels(7));
     assert_ne!(run_tunnels(7), run_tunnels(8));

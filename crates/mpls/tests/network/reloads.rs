@@ -27,29 +27,34 @@ use super::topology::*;
 
 const WAYS: [[&[usize]; 2]; 2] =
     [[&[LER1, LSR1, LER2], &[LER1, LSR2, LER2]], [&[LER1, LSR1, LER3], &[LER1, LSR2, LER3]]];
-const WIRES: usize = 4;
+pub(super) const WIRES: usize = 4;
 /// Of labels, of bottom labels and of circuits.
 const ROWS: usize = 7;
 const STEPS: usize = 60;
 /// Longer than a frame's life, and several steps long.
 const QUARANTINE: Duration = Duration::from_millis(400);
 
+/// By which two ways a wire goes, in whichever order.
+pub(super) fn ways_of(number: usize) -> [&'static [usize]; 2] {
+    WAYS[number / 2]
+}
+
 fn wire_at(number: usize) -> Wire {
     let sequencing =
         [Sequencing::Reorder, Sequencing::Drop, Sequencing::Reorder, Sequencing::Off][number];
-    protected(number, WAYS[number / 2], sequencing)
+    protected(number, ways_of(number), sequencing)
 }
 
 /// Whose a label of a router is or was: of a FEC, or of a pseudowire with a circuit, and until when it
 /// is nobody else's.
 type Ledger = BTreeMap<(usize, Label), (String, Option<Instant>)>;
 
-struct World {
-    network: Network,
+pub(super) struct World {
+    pub(super) network: Network,
     ledger: Ledger,
     /// Wires that are not there now.
-    removed: BTreeMap<usize, Instant>,
-    refused: u64,
+    pub(super) removed: BTreeMap<usize, Instant>,
+    pub(super) refused: u64,
 }
 
 /// Runs a seed, and says how often something was refused; an error is the first promise that was
@@ -57,15 +62,7 @@ struct World {
 pub(crate) fn run(seed: u64) -> Result<(Tally, u64), String> {
     let mut random = Random::new(seed);
     let faults = [0, 0, 10][random.below(3) as usize];
-    let times = Times::new(faults > 0, WATCH.revert_after);
-    let wires: Vec<Wire> = (0..WIRES).map(wire_at).collect();
-    let mut world = World {
-        network: Network::new(random, wires.clone(), faults, times),
-        ledger: Ledger::new(),
-        removed: BTreeMap::new(),
-        refused: 0,
-    };
-    world.begin(&wires);
+    let mut world = World::new(random, faults);
     for _ in 0..STEPS {
         world.step();
         if world.network.oracle.broken.is_some() {
@@ -81,6 +78,20 @@ pub(crate) fn run(seed: u64) -> Result<(Tally, u64), String> {
 }
 
 impl World {
+    /// All wires are there, and all is well.
+    pub(super) fn new(random: Random, faults: u64) -> World {
+        let times = Times::new(faults > 0, WATCH.revert_after);
+        let wires: Vec<Wire> = (0..WIRES).map(wire_at).collect();
+        let mut world = World {
+            network: Network::new(random, wires.clone(), faults, times),
+            ledger: Ledger::new(),
+            removed: BTreeMap::new(),
+            refused: 0,
+        };
+        world.begin(&wires);
+        world
+    }
+
     /// All circuits are there, and it is written down who has which label.
     fn begin(&mut self, wires: &[Wire]) {
         for me in [LER1, LER2, LER3] {
@@ -103,10 +114,10 @@ impl World {
         self.network.pass(up_again);
     }
 
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         let time = Duration::from_millis(10 + self.network.random.below(150));
         self.carry(time);
-        self.make_again();
+        self.make_some_again();
         let wire = self.network.random.below(WIRES as u64) as usize;
         if self.removed.contains_key(&wire) {
             return;
@@ -132,7 +143,7 @@ impl World {
     }
 
     /// Customers send for so long.
-    fn carry(&mut self, time: Duration) {
+    pub(super) fn carry(&mut self, time: Duration) {
         let until = self.network.now + time;
         while self.network.now < until && self.network.oracle.broken.is_none() {
             let wire = self.network.random.below(WIRES as u64) as usize;
@@ -220,11 +231,17 @@ impl World {
 
     /// Its two paths change places; frames may be overtaken meanwhile.
     fn lead_elsewhere(&mut self, number: usize) {
-        let labels = self.spare(|wire| wire.labels);
         let before = self.network.wires[number];
         let [primary, backup] = before.paths;
+        self.lead(number, [backup, primary], before.is_single);
+    }
+
+    /// A wire goes these ways, or the first of them alone.
+    pub(super) fn lead(&mut self, number: usize, paths: [&'static [usize]; 2], is_single: bool) {
+        let labels = self.spare(|wire| wire.labels);
+        let before = self.network.wires[number];
         let since = Instant(self.network.now.0.saturating_sub(LIFE.as_nanos() as u64));
-        self.change_paths(before, Wire { labels, paths: [backup, primary], ..before });
+        self.change_paths(before, Wire { labels, paths, is_single, ..before });
         self.excuse(&before, since);
     }
 
@@ -262,7 +279,7 @@ impl World {
             }
         }
         let (kept, gone) = if may { (after, before) } else { (before, after) };
-        self.network.wires[before.number] = kept;
+        self.network.set_wire(kept);
         if !may {
             // A router that had given its label already has it taken away again.
             all.into_iter().for_each(|(path, from)| self.lead_back(&before, path, from));
@@ -366,19 +383,28 @@ impl World {
     }
 
     /// What was removed is made again, some time later: its own label is its own, whenever.
-    fn make_again(&mut self) {
+    fn make_some_again(&mut self) {
         let due: Vec<usize> = self.removed.keys().copied().collect();
         for number in due {
             if self.network.random.chance(1, 3) {
-                self.removed.remove(&number);
-                let wire = self.network.wires[number];
-                for me in wire.ends() {
-                    self.order_all(me, orders::end_of(me, &wire));
-                }
-                for path in [0, 1] {
-                    self.network.health.begin(self.network.now, (number, path), true);
-                }
+                self.make_again(number);
             }
+        }
+    }
+
+    pub(super) fn make_again(&mut self, number: usize) {
+        self.removed.remove(&number);
+        let (wire, now) = (self.network.wires[number], self.network.now);
+        for me in wire.ends() {
+            self.order_all(me, orders::end_of(me, &wire));
+        }
+        let whole = wire.paths.map(|path| self.network.is_whole(path));
+        for (path, is_whole) in whole.into_iter().enumerate() {
+            self.network.health.begin(now, (number, path), is_whole);
+        }
+        // A primary that never was up is waited for.
+        if whole != [true; 2] {
+            self.network.anew.insert(number, now + self.network.health.times.wait);
         }
     }
 }

@@ -200,6 +200,15 @@ impl Network {
         }
     }
 
+    /// A wire is this one from now on, which may go other ways.
+    pub(super) fn set_wire(&mut self, wire: Wire) {
+        self.wires[wire.number] = wire;
+        for path in [0, 1] {
+            let is_whole = self.is_whole(wire.paths[path]);
+            self.health.set(self.now, (wire.number, path), is_whole);
+        }
+    }
+
     pub(super) fn is_whole(&self, path: &[usize]) -> bool {
         let runs = |me: &usize| !self.is_stalled(*me) || self.hidden.contains(me);
         let leads = |hop: &[usize]| {
@@ -299,7 +308,9 @@ impl Network {
                 self.events.downs += 1;
                 let wire = id.0 as usize;
                 self.up_since.remove(&(me, (wire, way as usize)));
-                if !self.health.may_fail(now, (wire, way as usize)) {
+                // A path that was taken away is not up any more.
+                if self.has_path(me, wire, way) && !self.health.may_fail(now, (wire, way as usize))
+                {
                     return Err(format!("has no cause: {}", self.health.tell(now, wire)));
                 }
             }
@@ -334,6 +345,13 @@ impl Network {
             return Err(format!("has no cause: {}", health.tell(now, wire)));
         }
         Ok(())
+    }
+
+    /// Whether a wire has this path at a router.
+    fn has_path(&self, me: usize, wire: usize, way: Way) -> bool {
+        let report = self.routers[me].report(self.now, R).expect("it was configured");
+        let its = report.pseudowires.iter().find(|one| one.id.0 as usize == wire);
+        its.is_some_and(|one| one.pseudowire.nhlfe_of(way).is_some())
     }
 
     /// Whether a router says that a path of a wire is up.

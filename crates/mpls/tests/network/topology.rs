@@ -74,6 +74,8 @@ pub(super) struct Wire {
     pub(super) sequencing: Option<Sequencing>,
     /// The second path is taken while the first fails, and not when somebody says so.
     pub(super) is_protected: bool,
+    /// It is watched, and has no second path at present: what comes by one is heard all the same.
+    pub(super) is_single: bool,
 }
 
 pub(super) const fn wire(
@@ -98,6 +100,7 @@ pub(super) const fn wire(
         tunnel,
         sequencing,
         is_protected: false,
+        is_single: false,
     }
 }
 
@@ -272,7 +275,7 @@ impl Wire {
             label_out,
             origins: [0, 1].map(|path| self.origin(path, end)).to_vec(),
             nhlfe: self.nhlfe_id(0, end),
-            backup: self.is_protected.then(|| self.nhlfe_id(1, end)),
+            backup: (self.is_protected && !self.is_single).then(|| self.nhlfe_id(1, end)),
             control_word: self.sequencing,
             clamp: None,
         }
