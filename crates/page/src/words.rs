@@ -88,7 +88,8 @@ pub(crate) fn quantity(measure: Measure, value: f64) -> String {
     match measure.whole() {
         Measure::Iops => thousands(value),
         Measure::Throughput => format!("{}B/s", thousands_apart(value)),
-        cost if cost.is_cost() => microseconds(value),
+        of_cpu if of_cpu.is_of_cpu() => microseconds(value),
+        Measure::WireBytesPerOp => format!("{}B", thousands_apart(value)),
         _ => Nanoseconds(value).to_string(),
     }
 }
@@ -103,6 +104,7 @@ pub(crate) fn axis_name(measure: Measure) -> String {
         Measure::CpuPerOp => "processor time an operation, both ends".to_owned(),
         Measure::CpuNearPerOp => "processor time an operation, near end".to_owned(),
         Measure::CpuFarPerOp => "processor time an operation, far end".to_owned(),
+        Measure::WireBytesPerOp => "bytes on the wire an operation, both ways".to_owned(),
         other => other.to_string(),
     }
 }
@@ -164,6 +166,8 @@ mod tests {
         assert_eq!(quantity(Measure::P99, 509_439.0), "509 us");
         assert_eq!(quantity(Measure::WriteP99, 509_439.0), "509 us");
         assert_eq!(quantity(Measure::ReadIops, 12_500.0), quantity(Measure::Iops, 12_500.0));
+        assert_eq!(quantity(Measure::WireBytesPerOp, 4_512.4), "4.51 kB");
+        assert_eq!(quantity(Measure::WireBytesPerOp, 84.0), "84 B");
         for cost in [Measure::CpuPerOp, Measure::CpuNearPerOp, Measure::CpuFarPerOp] {
             assert_eq!(quantity(cost, 6.263), "6.26 us");
         }

@@ -320,7 +320,7 @@ impl Draft {
         let null = self.place(does_nothing);
         for measure in self.measures.clone() {
             // It has no far end, and nothing there to tell a machine that moved.
-            if measure != Measure::CpuFarPerOp {
+            if !measure.needs_far_end() {
                 self.column(does_nothing, measure);
             }
         }

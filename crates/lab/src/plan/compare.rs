@@ -158,8 +158,11 @@ impl Checker<'_> {
             if self.has_side(*measure, span, &all_loads) {
                 self.countable(*measure, span, &all_loads, &all_paths);
             }
+            if measure.needs_far_end() {
+                self.of_the_far_end(*measure, span, &all);
+            }
             if measure.is_of_an_end() {
-                self.of_an_end(*measure, span, &all, &all_paths);
+                self.of_an_end(*measure, span, &all_paths);
             }
         }
         let Asked { difference, margin, is_own } = asked?;
@@ -430,28 +433,26 @@ impl Checker<'_> {
         }
     }
 
-    /// Refuses to tell ends apart where there is but one, or where something else is on their CPUs.
-    fn of_an_end(
-        &mut self,
-        measure: Measure,
-        span: &Span,
-        systems: &[usize],
-        paths: &[Option<usize>],
-    ) {
-        let word = measure.word();
+    /// Refuses what is of the far end with systems that have none.
+    fn of_the_far_end(&mut self, measure: Measure, span: &Span, systems: &[usize]) {
         let has_no_far = |at: &&usize| {
             self.systems[**at].thing.as_ref().is_some_and(|system| !system.means.needs_path())
         };
-        if measure == Measure::CpuFarPerOp
-            && let Some(at) = systems.iter().find(has_no_far)
-        {
-            let name = &self.systems[*at].name;
-            let message = format!(
-                "of: {word}: expected systems at the far end of a path, seen {name:?}, a disk that the near end reaches by itself"
-            );
-            let help = "cpu-per-op, which is all of what it costs, or a serve of the same disk";
-            self.push(Mistake::new(span.clone(), message).help(help));
-        }
+        let Some(at) = systems.iter().find(has_no_far) else { return };
+        let (word, name) = (measure.word(), &self.systems[*at].name);
+        let message = format!(
+            "of: {word}: expected systems at the far end of a path, seen {name:?}, which the near end reaches by itself"
+        );
+        let help = match measure {
+            Measure::WireBytesPerOp => "a serve of the same disk",
+            _ => "cpu-per-op, which is all of what it costs, or a serve of the same disk",
+        };
+        self.push(Mistake::new(span.clone(), message).help(help));
+    }
+
+    /// Refuses to tell ends apart where something else is on their CPUs.
+    fn of_an_end(&mut self, measure: Measure, span: &Span, paths: &[Option<usize>]) {
+        let word = measure.word();
         let on_them = |path: &Path| match path.kind {
             PathKind::Direct | PathKind::Machines => None,
             PathKind::Nat => Some((path.name.clone(), "a gateway")),

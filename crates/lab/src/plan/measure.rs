@@ -1,8 +1,8 @@
 //! What trials are judged by: the measures of a plan, their names, and how many operations a
 //! percentile needs.
 //!
-//! Values: operations and bytes a second, nanoseconds of latency, microseconds of processor time an
-//! operation; a comparison of ratios does not care.
+//! Values: operations and bytes a second, nanoseconds of latency, microseconds of processor time and
+//! bytes an operation; a comparison of ratios does not care.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,6 +32,8 @@ pub enum Measure {
     /// Of one end, over a path on which it has its CPUs for itself.
     CpuNearPerOp,
     CpuFarPerOp,
+    /// Bytes on the wire, both ways, where the near end meets its path.
+    WireBytesPerOp,
     /// Of the reads of a load alone, and of its writes.
     ReadIops,
     WriteIops,
@@ -55,7 +57,7 @@ pub type Measures = BTreeMap<Measure, f64>;
 
 impl Measure {
     /// Every measure, in the order of the documentation.
-    pub const ALL: [Measure; 21] = [
+    pub const ALL: [Measure; 22] = [
         Measure::Iops,
         Measure::Throughput,
         Measure::LatencyMean,
@@ -69,6 +71,7 @@ impl Measure {
         Measure::CpuPerOp,
         Measure::CpuNearPerOp,
         Measure::CpuFarPerOp,
+        Measure::WireBytesPerOp,
         Measure::ReadIops,
         Measure::WriteIops,
         Measure::ReadLatencyMean,
@@ -95,6 +98,7 @@ impl Measure {
             Measure::CpuPerOp => "cpu-per-op",
             Measure::CpuNearPerOp => "cpu-near-per-op",
             Measure::CpuFarPerOp => "cpu-far-per-op",
+            Measure::WireBytesPerOp => "wire-bytes-per-op",
             Measure::ReadIops => "read-iops",
             Measure::WriteIops => "write-iops",
             Measure::ReadLatencyMean => "read-latency-mean",
@@ -116,7 +120,8 @@ impl Measure {
         match self.whole() {
             Measure::Iops => "operations a second",
             Measure::Throughput => "bytes a second",
-            measure if measure.is_cost() => "processor time",
+            Measure::WireBytesPerOp => "bytes",
+            measure if measure.is_of_cpu() => "processor time",
             _ => "a latency",
         }
     }
@@ -124,7 +129,8 @@ impl Measure {
     pub fn better(self) -> Better {
         match self.whole() {
             Measure::Iops | Measure::Throughput => Better::Higher,
-            measure if measure.is_cost() => Better::Cheaper,
+            Measure::WireBytesPerOp => Better::Cheaper,
+            measure if measure.is_of_cpu() => Better::Cheaper,
             _ => Better::Lower,
         }
     }
@@ -155,13 +161,18 @@ impl Measure {
     }
 
     /// Whether it is of processor time.
-    pub fn is_cost(self) -> bool {
+    pub fn is_of_cpu(self) -> bool {
         matches!(self, Measure::CpuPerOp | Measure::CpuNearPerOp | Measure::CpuFarPerOp)
     }
 
     /// Whether it is of one end alone, so that nothing else may be on that end's CPUs.
     pub fn is_of_an_end(self) -> bool {
-        self.is_cost() && self != Measure::CpuPerOp
+        self.is_of_cpu() && self != Measure::CpuPerOp
+    }
+
+    /// Whether it is of systems at the far end of a path alone.
+    pub fn needs_far_end(self) -> bool {
+        matches!(self, Measure::CpuFarPerOp | Measure::WireBytesPerOp)
     }
 
     /// How many operations a trial must have for it: of a percentile, ten that are slower. The mean
@@ -203,6 +214,7 @@ impl fmt::Display for Measure {
             Measure::CpuPerOp => f.write_str("CPU per operation"),
             Measure::CpuNearPerOp => f.write_str("CPU of the near end per operation"),
             Measure::CpuFarPerOp => f.write_str("CPU of the far end per operation"),
+            Measure::WireBytesPerOp => f.write_str("bytes on the wire per operation"),
             side if side.side().is_some() => {
                 let of = if side.side() == Some(Side::Reads) { "reads" } else { "writes" };
                 write!(f, "{} of {of}", side.whole())

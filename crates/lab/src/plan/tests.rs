@@ -177,13 +177,17 @@ fn each_bound_of_a_pair_is_a_question_beside_whether_there_is_a_difference() {
 }
 
 #[test]
-fn null_has_a_near_end_and_no_far_one() {
-    let of = GOOD.replacen("of = \"iops\"", "of = [\"cpu-near-per-op\", \"cpu-far-per-op\"]", 1);
+fn null_has_a_near_end_and_no_far_one_nor_a_wire() {
+    let of = GOOD.replacen(
+        "of = \"iops\"",
+        "of = [\"cpu-near-per-op\", \"cpu-far-per-op\", \"wire-bytes-per-op\"]",
+        1,
+    );
     let plan = good(&of);
     let group = &plan.groups[0];
     let of_null = group.columns.iter().filter(|column| column.system == group.null);
     let measures: Vec<Measure> = of_null.map(|column| column.measure).collect();
-    assert_eq!((measures, group.columns.len()), (vec![Measure::CpuNearPerOp], 2 * 2 + 1));
+    assert_eq!((measures, group.columns.len()), (vec![Measure::CpuNearPerOp], 3 * 2 + 1));
 }
 
 #[test]

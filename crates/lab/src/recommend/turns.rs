@@ -469,7 +469,8 @@ pub fn shown(measure: Measure, value: f64) -> String {
             Digits(value.round() as u64).to_string()
         }
         Measure::Throughput => format!("{:.0} MB/s", value / 1e6),
-        cost if cost.is_cost() => format!("{value:.1} us"),
+        of_cpu if of_cpu.is_of_cpu() => format!("{value:.1} us"),
+        Measure::WireBytesPerOp => format!("{value:.0} B"),
         _ => Nanoseconds(value).to_string(),
     }
 }

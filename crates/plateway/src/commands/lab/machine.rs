@@ -76,7 +76,7 @@ pub(super) fn check_idle(experiment: &Experiment, idle: Idle) -> miette::Result<
 
 /// The first measure of processor time that a group compares.
 fn cost_of(group: &Group) -> Option<Measure> {
-    group.columns.iter().map(|column| column.measure).find(|measure| measure.is_cost())
+    group.columns.iter().map(|column| column.measure).find(|measure| measure.is_of_cpu())
 }
 
 /// What of an interface of ours is not as a path between two machines says; of this end.

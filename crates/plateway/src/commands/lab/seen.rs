@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use lab::kept::CLIENT_LIMIT;
 use lab::plan::{Backing, Cell, Measure, Measures, Side, TrialOutcome};
+use lab::statistics::Better;
 use lab::statistics::steady::{STEAL_MAX, WINDOWS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -208,8 +209,13 @@ impl Lab<'_> {
             }
         }
         let of_end = |end: &Option<End>| end.as_ref()?.cpu_us_per_op;
-        let ends = [&seen.near, &seen.far].map(of_end);
-        let measures = measures(&said, cpu, ends);
+        let measures = measures(&said, |measure| match measure {
+            Measure::CpuPerOp => cpu,
+            Measure::CpuNearPerOp => of_end(&seen.near),
+            Measure::CpuFarPerOp => of_end(&seen.far),
+            Measure::WireBytesPerOp => seen.wire_bytes_per_op,
+            _ => None,
+        });
         seen.windows = windows.iops;
         seen.bench = said;
         Ok((TrialOutcome::Measured { measures, is_steady }, seen))
@@ -324,8 +330,9 @@ fn refuse_long_frames(mtu: u32, grown: &Counters) -> miette::Result<()> {
     Ok(())
 }
 
-/// What a trial is judged by, all of it of the last five windows.
-fn measures(said: &Value, cpu_us: Option<f64>, [near_us, far_us]: [Option<f64>; 2]) -> Measures {
+/// What a trial is judged by, all of it of the last five windows: of what bench told, and what an operation
+/// `cost` as it was seen from outside.
+fn measures(said: &Value, cost: impl Fn(Measure) -> Option<f64>) -> Measures {
     let steady = &said["steady"];
     let part = |side: Option<Side>| match side {
         None => steady,
@@ -341,9 +348,7 @@ fn measures(said: &Value, cpu_us: Option<f64>, [near_us, far_us]: [Option<f64>; 
             Measure::Iops => Some(rate * share),
             Measure::Throughput => Some(rate * said["block_bytes"].as_f64()?),
             Measure::LatencyMean => latency["mean"].as_f64(),
-            Measure::CpuPerOp => cpu_us,
-            Measure::CpuNearPerOp => near_us,
-            Measure::CpuFarPerOp => far_us,
+            spent if spent.better() == Better::Cheaper => cost(spent),
             percentile => latency[percentile.word()].as_f64(),
         }
     })
@@ -519,15 +524,36 @@ mod tests {
         let steady = said["steady"].as_object_mut().unwrap();
         steady.insert("iops".to_owned(), 1e4.into());
         steady.insert("read".to_owned(), side(3000, 110.0));
-        let reads = measures(&said, None, [None, None]);
+        let reads = measures(&said, |_| None);
         assert_eq!((reads[&Measure::Iops], reads[&Measure::ReadIops]), (1e4, 7.5e3));
         assert_eq!(reads[&Measure::ReadP99], 220.0);
         assert!(!reads.contains_key(&Measure::WriteIops), "there were none");
         said["steady"]["write"] = side(900, 70.0);
-        let mix = measures(&said, None, [None, None]);
+        let mix = measures(&said, |_| None);
         assert_eq!((mix[&Measure::WriteIops], mix[&Measure::WriteLatencyMean]), (2250.0, 70.0));
         assert_eq!(mix[&Measure::LatencyMean], 100.0);
         assert!(!mix.contains_key(&Measure::WriteP99), "900 are too few of them");
+    }
+
+    #[test]
+    fn measures_are_what_was_told_and_what_it_cost() {
+        let latency = serde_json::json!({ "mean": 250.0, "p99": 900.0 });
+        let steady = serde_json::json!({ "iops": 4000.0, "requests": 2000, "latency_ns": latency });
+        let said = serde_json::json!({ "block_bytes": 4096, "steady": steady });
+        let cost = |measure: Measure| match measure {
+            Measure::CpuPerOp => Some(12.5),
+            Measure::WireBytesPerOp => Some(4512.0),
+            _ => None,
+        };
+        let expected = [
+            (Measure::Iops, 4000.0),
+            (Measure::Throughput, 4000.0 * 4096.0),
+            (Measure::LatencyMean, 250.0),
+            (Measure::P99, 900.0),
+            (Measure::CpuPerOp, 12.5),
+            (Measure::WireBytesPerOp, 4512.0),
+        ];
+        assert_eq!(measures(&said, cost), Measures::from(expected));
     }
 
     #[test]

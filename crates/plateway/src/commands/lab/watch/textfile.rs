@@ -118,8 +118,8 @@ fn value(
             let family = families.gauge("lab_near_cpu_seconds_per_operation", None, help);
             family.number(labels.clone(), value / 1e6);
         }
-        // Null has no far end, so that no series is of it.
-        Measure::CpuFarPerOp => {}
+        // Null has no far end, so that no series is of these.
+        Measure::CpuFarPerOp | Measure::WireBytesPerOp => {}
         _ => {
             let family = families.gauge("lab_latency_seconds", None, "Latency, by its measure");
             family.number(measured.clone(), value / 1e9);
