@@ -2,7 +2,7 @@
 //!
 //! What lives here: [`workload`] (which offsets, in which order), [`stamp`] (data that say where
 //! and when they were written), [`load`] (jobs that keep queues full or keep a schedule, and
-//! count), [`copier`] and its [`journal`], [`probe`] (is a disk blank), [`report`] (what is printed
+//! count), [`file_load`] (what servers do with many files), [`copier`] and its [`journal`], [`probe`] (is a disk blank), [`report`] (what is printed
 //! and stored), [`statistics`] (rounds in, verdicts out: when to run what, and whether a difference is
 //! real), [`plan`] (a plan file in, trials to run and verdicts out), [`kept`] (a result file as it is read), [`recommend`] (which road to take by them),
 //! [`watch`] (whether runs of a plan changed), [`papers`] (what five papers found, and what our numbers say of it), [`fio`] (a job file of fio in, loads out), [`words`] (how people
@@ -13,6 +13,7 @@
 
 pub mod attached;
 pub mod copier;
+pub mod file_load;
 pub mod fio;
 pub mod guest;
 pub mod journal;
