@@ -4,17 +4,18 @@
 //! them with cables between, what can be set of an [`interface`], its [`offloads`] and its
 //! [`counters`], and what becomes of what it is [`receiving`]; a [`gateway`] of the kernel's; a [`process`] on some CPUs that does
 //! not outlive us, a [`load`] with a time limit, and [`cpu`]: who used how much of a CPU; what is
-//! mounted where ([`mounts`]), a file in somebody's folder ([`scratch`]), and a control [`group`] with
-//! a limit of memory. What
+//! mounted where ([`mounts`]), files in somebody's folder ([`scratch`]), a control [`group`] with
+//! a limit of memory, and what of a device may be written behind ([`dirty`]). What
 //! deliberately does not: what is measured and how it is configured, cases, figures, JSON. All of it
 //! is done by way of programs (iproute2, util-linux, ethtool, nftables) and of `/proc` and `/sys`, so
 //! that an administrator can do the same by hand; nothing outside our own namespaces is changed, but
-//! for the scheduling of a thread of the kernel's ([`Interface::thread_on`]). Needs root, or the rights to make namespaces: [`allowed`] says
+//! for the scheduling of a thread of the kernel's ([`Interface::thread_on`]) and the limit of a device that is ours. Needs root, or the rights to make namespaces: [`allowed`] says
 //! whether they are there. Errors are an [`Error`], in one line. Read `network` first, then
 //! `process`.
 
 pub mod counters;
 pub mod cpu;
+pub mod dirty;
 mod error;
 pub mod gateway;
 pub mod group;
@@ -31,6 +32,7 @@ mod tool;
 
 pub use counters::Counters;
 pub use cpu::{CpuLook, CpuUse, Steal};
+pub use dirty::DirtyLimit;
 pub use error::{Error, Result};
 pub use group::Group;
 pub use interface::Interface;
@@ -40,7 +42,7 @@ pub use network::{Cable, End, Network};
 pub use offloads::Offloads;
 pub use process::Server;
 pub use receiving::{Abilities, Impairment, Loss};
-pub use scratch::{Scratch, StorageBytes};
+pub use scratch::{Scratch, ScratchFolder, StorageBytes, resident_max};
 pub use tool::{needs, run, words};
 
 /// What tests stand on.

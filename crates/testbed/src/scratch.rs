@@ -1,13 +1,13 @@
-//! A file for a trial, in a folder of the administrator's: made there, cooled, looked at, removed.
+//! A file for a trial, or a folder of files, in a folder of the administrator's: made there, cooled, looked at,
+//! removed.
 //!
-//! In: a folder, a prefix and a size. The file is called by the prefix, our process's number and a
+//! In: a folder, a prefix and a size. What is made is called by the prefix, our process's number and a
 //! number, as in `plateway-lab-4711-0`, and goes with its value; what a process that was killed left
 //! is known by that name and goes with [`remove_leftovers`], and nothing else does. How much of it the
 //! page cache holds is `fincore`'s to say (util-linux). Units: bytes. Errors: those of the file system,
 //! and no `fincore`.
 
 use std::fs::{self, File};
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,6 +21,8 @@ use crate::tool;
 /// How often the kernel is asked to drop pages: those that are on their way to a list of its own are
 /// dropped by none.
 const COOLINGS: usize = 20;
+/// Files that one program is told of at once: their names are some kilobytes by far below what the kernel takes.
+const FILES_AT_ONCE: usize = 1000;
 /// Pages that stay there whatever is done: 128 KiB are a read-ahead of the kernel's own.
 const RESIDENT_MAX: u64 = 256 << 10;
 
@@ -42,13 +44,132 @@ impl Drop for Scratch {
     }
 }
 
+/// Where what we make next in a folder is.
+fn next_path(folder: &Path, prefix: &str) -> PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    folder.join(format!("{}-{number}", own_name(prefix)))
+}
+
+/// Of how many bytes in the page cache, of so many of a file or of several, nothing is said: a hundredth, or what the kernel reads ahead by
+/// itself.
+pub fn resident_max(bytes: u64) -> u64 {
+    (bytes / 100).max(RESIDENT_MAX)
+}
+
+/// How many bytes of some files the page cache holds.
+fn resident(files: &[PathBuf]) -> Result<u64> {
+    let mut sum = 0;
+    for some in files.chunks(FILES_AT_ONCE) {
+        let paths: Vec<String> =
+            some.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let mut args = vec!["--bytes", "--noheadings", "--raw", "--output", "RES"];
+        args.extend(paths.iter().map(String::as_str));
+        let said = tool::run("fincore", &args)?;
+        for line in said.split_whitespace() {
+            let bytes: u64 = line.parse().map_err(|_| Error::Unexpected {
+                what: "fincore".to_owned(),
+                expected: "bytes",
+                seen: said.clone(),
+            })?;
+            sum += bytes;
+        }
+    }
+    Ok(sum)
+}
+
+/// Has the kernel drop what the page cache holds of some files, which were written back; how many bytes it holds all
+/// the same, at the end of some attempts.
+fn cool(files: &[PathBuf]) -> Result<u64> {
+    let mut left = 0;
+    for _ in 0..COOLINGS {
+        for path in files {
+            let failed = |source| Error::System {
+                doing: format!("take {} out of the page cache", path.display()),
+                source,
+            };
+            let file = File::open(path).map_err(failed)?;
+            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
+                .map_err(|errno| failed(errno.into()))?;
+        }
+        left = resident(files)?;
+        if left == 0 {
+            break;
+        }
+        std::thread::sleep(process::LOOK);
+    }
+    Ok(left)
+}
+
+/// A folder of files, which is removed with its value and all that is in it, unless it was left.
+#[derive(Debug)]
+pub struct ScratchFolder {
+    is_left: bool,
+    path: PathBuf,
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        if !self.is_left {
+            // Somebody else may have removed it, which is as good.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+impl ScratchFolder {
+    /// Makes an empty one, for its owner alone.
+    pub fn make(folder: &Path, prefix: &str) -> Result<Self> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let path = next_path(folder, prefix);
+        let made = fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|source| Error::System { doing: format!("make {}", path.display()), source })?;
+        Ok(Self { is_left: false, path })
+    }
+
+    /// It goes with its file system.
+    pub fn leave(&mut self) {
+        self.is_left = true;
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has the kernel drop what the page cache holds of its files, which were written back; how many bytes it holds
+    /// all the same.
+    pub fn cool(&self) -> Result<u64> {
+        cool(&self.files()?)
+    }
+
+    /// How many bytes of its files the page cache holds.
+    pub fn resident(&self) -> Result<u64> {
+        resident(&self.files()?)
+    }
+
+    /// All files below it.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.path.clone()];
+        while let Some(folder) = folders.pop() {
+            let failed =
+                |source| Error::System { doing: format!("look into {}", folder.display()), source };
+            for entry in fs::read_dir(&folder).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let is_folder = entry.file_type().map_err(failed)?.is_dir();
+                if is_folder { &mut folders } else { &mut files }.push(entry.path());
+            }
+        }
+        Ok(files)
+    }
+}
+
 impl Scratch {
     /// Makes one of so many bytes, of which none is written yet, for its owner alone.
     pub fn make(folder: &Path, prefix: &str, bytes: u64) -> Result<Self> {
         use std::os::unix::fs::OpenOptionsExt as _;
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("{}-{number}", own_name(prefix)));
+        let path = next_path(folder, prefix);
         let failed = |source| Error::System { doing: format!("make {}", path.display()), source };
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
@@ -71,40 +192,20 @@ impl Scratch {
     /// Writes back what the page cache holds of it, and has the kernel drop that; how many bytes it
     /// holds all the same, at the end of some attempts.
     pub fn cool(&self) -> Result<u64> {
-        let failed = |source| Error::System {
-            doing: format!("take {} out of the page cache", self.path.display()),
-            source,
-        };
+        let failed =
+            |source| Error::System { doing: format!("write back {}", self.path.display()), source };
         self.file.sync_all().map_err(failed)?;
-        let mut left = 0;
-        for _ in 0..COOLINGS {
-            rustix::fs::fadvise(&self.file, 0, NonZeroU64::new(self.bytes), Advice::DontNeed)
-                .map_err(|errno| failed(errno.into()))?;
-            left = self.resident()?;
-            if left == 0 {
-                break;
-            }
-            std::thread::sleep(process::LOOK);
-        }
-        Ok(left)
+        cool(std::slice::from_ref(&self.path))
     }
 
     /// How many bytes of it the page cache holds.
     pub fn resident(&self) -> Result<u64> {
-        let path = self.path.to_string_lossy();
-        let args = ["--bytes", "--noheadings", "--raw", "--output", "RES", &*path];
-        let said = tool::run("fincore", &args)?;
-        said.trim().parse().map_err(|_| Error::Unexpected {
-            what: "fincore".to_owned(),
-            expected: "bytes",
-            seen: said,
-        })
+        resident(std::slice::from_ref(&self.path))
     }
 
-    /// Of how many bytes in the page cache nothing is said: a hundredth, or what the kernel reads ahead
-    /// by itself.
+    /// Of how many bytes in the page cache nothing is said.
     pub fn resident_max(&self) -> u64 {
-        (self.bytes / 100).max(RESIDENT_MAX)
+        resident_max(self.bytes)
     }
 }
 
@@ -134,19 +235,21 @@ pub fn remove_leftovers(folder: &Path, prefix: &str) -> Result<()> {
     let entries = entries.map_err(failed(format!("look into {}", folder.display())))?;
     for entry in entries.flatten().filter(|entry| is_leftover(&entry.path(), prefix)) {
         let path = entry.path();
-        fs::remove_file(&path).map_err(failed(format!("remove {}", path.display())))?;
+        let is_folder = path.symlink_metadata().is_ok_and(|seen| seen.is_dir());
+        let removed = if is_folder { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.map_err(failed(format!("remove {}", path.display())))?;
     }
     Ok(())
 }
 
-/// Whether it is a file that is called as ours are, by a process that is no more.
+/// Whether it is a file or a folder that is called as ours are, by a process that is no more.
 fn is_leftover(path: &Path, prefix: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let is_file = path.symlink_metadata().is_ok_and(|seen| seen.is_file());
+    let is_one = path.symlink_metadata().is_ok_and(|seen| seen.is_file() || seen.is_dir());
     let number = name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
     let owner = owner(prefix, name).zip(number);
     let is_ours = |(pid, number): (u32, usize)| name == format!("{prefix}{pid}-{number}");
-    is_file && owner.is_some_and(|owner| is_ours(owner) && !is_alive(owner.0))
+    is_one && owner.is_some_and(|owner| is_ours(owner) && !is_alive(owner.0))
 }
 
 /// How many bytes there is room for in a folder, for this user.
@@ -217,18 +320,21 @@ mod tests {
             fs::write(at(name), "x").unwrap();
         }
         fs::create_dir(at("lost+found")).unwrap();
-        let folder_of_name = format!("{PREFIX}{}-4", ended());
-        fs::create_dir(at(&folder_of_name)).unwrap();
+        let folder_left = format!("{PREFIX}{}-4", ended());
+        fs::create_dir(at(&folder_left)).unwrap();
+        fs::write(at(&folder_left).join("a"), "x").unwrap();
+        // What a link points to is somebody's, whatever the link is called.
+        let (elsewhere, link) = (tempfile::tempdir().unwrap(), format!("{PREFIX}{}-5", ended()));
+        fs::write(elsewhere.path().join("a"), "x").unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), at(&link)).unwrap();
         let scratch = Scratch::make(folder.path(), PREFIX, 4096).unwrap();
         let mut expected: Vec<String> = others.to_vec();
-        expected.extend([
-            folder_of_name,
-            scratch.path().file_name().unwrap().to_str().unwrap().to_owned(),
-        ]);
+        expected.extend([link, scratch.path().file_name().unwrap().to_str().unwrap().to_owned()]);
         expected.sort_unstable();
         assert_eq!(contents(folder.path(), PREFIX).unwrap(), expected);
         remove_leftovers(folder.path(), PREFIX).unwrap();
-        assert!(!at(&left).exists());
+        assert!(!at(&left).exists() && !at(&folder_left).exists());
+        assert!(elsewhere.path().join("a").exists());
         assert_eq!(contents(folder.path(), PREFIX).unwrap(), expected);
         let path = scratch.path().to_owned();
         assert_eq!(path.metadata().unwrap().len(), 4096);
@@ -252,6 +358,34 @@ mod tests {
         assert!(cold <= scratch.resident_max(), "{cold}");
         fs::read(scratch.path()).unwrap();
         assert!(scratch.resident().unwrap() > scratch.resident_max());
+    }
+
+    #[test]
+    fn a_folder_of_files_is_looked_at_file_by_file_and_goes_with_its_value() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let mut files = ScratchFolder::make(folder.path(), PREFIX).unwrap();
+        if Mounts::now().unwrap().of(folder.path()).unwrap().kind == "tmpfs" {
+            return testkit::skipped("a build in memory");
+        }
+        fs::create_dir_all(files.path().join("a/b")).unwrap();
+        for name in ["one", "a/two", "a/b/three"] {
+            let file = File::create(files.path().join(name)).unwrap();
+            (&file).write_all(&[7; 1 << 20]).unwrap();
+            file.sync_all().unwrap();
+        }
+        let warm = files.resident().unwrap();
+        assert!(warm > 2 << 20, "{warm}");
+        let cold = files.cool().unwrap();
+        assert!(cold <= resident_max(3 << 20), "{cold}");
+        let path = files.path().to_owned();
+        files.leave();
+        drop(files);
+        assert!(path.exists());
+        let other = ScratchFolder::make(folder.path(), PREFIX).unwrap();
+        fs::write(other.path().join("a"), "x").unwrap();
+        let path = other.path().to_owned();
+        drop(other);
+        assert!(!path.exists());
     }
 
     #[test]
