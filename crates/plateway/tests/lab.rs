@@ -5,6 +5,8 @@
 mod agent;
 #[allow(unreachable_pub)]
 mod common;
+#[path = "lab/files.rs"]
+mod files;
 #[path = "lab/folder.rs"]
 mod folder;
 #[path = "lab/mounted.rs"]

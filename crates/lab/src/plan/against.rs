@@ -82,7 +82,12 @@ impl Changed {
 
 impl Checker<'_> {
     /// What a comparison changes of its systems: `None` if that is wrong, `Some(None)` if nothing.
-    pub(super) fn changed(&mut self, low: &LowCompare, has: Has) -> Option<Option<Changed>> {
+    pub(super) fn changed(
+        &mut self,
+        low: &LowCompare,
+        has: Has,
+        has_many: bool,
+    ) -> Option<Option<Changed>> {
         let Some(written) = &low.against else {
             return (!low.refused.contains(&"against")).then_some(None);
         };
@@ -101,6 +106,15 @@ impl Checker<'_> {
                 self.push(Mistake::new(span.clone(), message).help(help));
                 return None;
             }
+        }
+        if let Some(one) = keys.iter().find(|one| one.key == "files") {
+            let message = "files of against: expected what a system does otherwise, seen another load, of which nothing is said by that";
+            let help = "leave it out; files = [\"webserver\", \"varmail\"] in the table says each by itself";
+            self.push(Mistake::new(one.span.clone(), message).help(help));
+            return None;
+        }
+        if has_many && self.refuse_of_requests(&against.load, "a load of many files").is_none() {
+            return None;
         }
         if !against.refused.is_empty() {
             // Without what was refused it would change something else.

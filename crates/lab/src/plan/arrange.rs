@@ -372,7 +372,7 @@ fn cell(experiment: &Experiment, system: usize, path: Option<usize>, load: Load)
     let of = &experiment.systems[system];
     let load = match of.file_client() {
         Some(_) => load,
-        None => Load { cache: false, client_memory: None, ..load },
+        None => Load { cache: false, client_memory: None, files: None, ..load },
     };
     let load = match of.may_be_several() {
         true => load,

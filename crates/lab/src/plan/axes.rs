@@ -12,6 +12,7 @@ use super::low::LowLoad;
 use super::model::{Arrivals, Load, Pace};
 use super::reader::{Low, Many, Scalar};
 use super::words::{self, Bytes, Expected};
+use crate::file_load::Personality;
 use crate::mistake::{Mistake, Span};
 use crate::words::Pattern;
 
@@ -61,6 +62,7 @@ impl LowLoad {
             of("client-memory", &self.client_memory),
             of("cache", &self.cache),
             of("disks", &self.disks),
+            of("files", &self.files),
         ];
         all.into_iter().flatten().collect()
     }
@@ -105,18 +107,28 @@ impl Checker<'_> {
         if !own.refused.is_empty() {
             return None;
         }
-        let blocks = self.axis(pick(&own.block_size, &usual.block_size), "block-size", block_size);
-        let patterns = self.patterns(own, usual, is_default);
-        let paces = self.paces(own, usual, is_default);
+        // A load of many files has no requests of its own.
+        let none = LowLoad::default();
+        let has_many = pick(&own.files, &usual.files).is_some() && has.file;
+        let usual_of_requests = if has_many { &none } else { usual };
+        let blocks = self.axis(
+            pick(&own.block_size, &usual_of_requests.block_size),
+            "block-size",
+            block_size,
+        );
+        let patterns = self.patterns(own, usual_of_requests, is_default);
+        let paces = self.paces(own, usual_of_requests, is_default);
         let jobs = self
             .axis(pick(&own.jobs, &usual.jobs), "jobs", |text| words::number(text, 1..=JOBS_MAX));
         let sizes = self.axis(pick(&own.size, &usual.size), "size", |text| {
             words::size(text, 512..=SIZE_MAX).map(Some)
         });
-        let syncs = self.distinct(pick(&own.sync, &usual.sync), "sync", |sync| Some(*sync));
-        let flushes = self.axis(pick(&own.fsync, &usual.fsync), "fsync", |text| {
+        let syncs =
+            self.distinct(pick(&own.sync, &usual_of_requests.sync), "sync", |sync| Some(*sync));
+        let flushes = self.axis(pick(&own.fsync, &usual_of_requests.fsync), "fsync", |text| {
             words::number(text, 1..=u64::from(u32::MAX)).map(|writes| Some(writes as u32))
         });
+        let personalities = self.personalities(own, usual, has.file);
         let (caches, memories) = of_files;
         let axes = Axes {
             blocks: blocks?.unwrap_or(vec![4096]),
@@ -129,6 +141,7 @@ impl Checker<'_> {
             caches: caches?.unwrap_or(vec![false]),
             memories: memories?.unwrap_or(vec![None]),
             stripes: stripes?.unwrap_or(vec![None]),
+            personalities: personalities?,
         };
         let count = axes.count();
         if count > COMBINATIONS_MAX {
@@ -139,7 +152,8 @@ impl Checker<'_> {
             );
             return None;
         }
-        let loads = axes.combine();
+        let mut loads = axes.combine();
+        loads.iter_mut().for_each(settle_files);
         let narrow = loads.iter().find_map(|load| {
             load.size.filter(|size| *size < u64::from(load.block_bytes)).zip(Some(load.block_bytes))
         });
@@ -302,6 +316,7 @@ struct Axes {
     caches: Vec<bool>,
     memories: Vec<Option<u64>>,
     stripes: Vec<Option<u32>>,
+    personalities: Vec<Option<Personality>>,
 }
 
 impl Axes {
@@ -317,6 +332,7 @@ impl Axes {
             self.caches.len(),
             self.memories.len(),
             self.stripes.len(),
+            self.personalities.len(),
         ];
         lengths.into_iter().fold(1, usize::saturating_mul)
     }
@@ -334,6 +350,7 @@ impl Axes {
             cache: false,
             client_memory: None,
             disks: None,
+            files: None,
         };
         let loads = vec![first];
         let loads = across(&loads, &self.blocks, |load, block| load.block_bytes = block);
@@ -345,7 +362,16 @@ impl Axes {
         let loads = across(&loads, &self.flushes, |load, fsync| load.fsync = fsync);
         let loads = across(&loads, &self.caches, |load, cache| load.cache = cache);
         let loads = across(&loads, &self.memories, |load, memory| load.client_memory = memory);
-        across(&loads, &self.stripes, |load, disks| load.disks = disks)
+        let loads = across(&loads, &self.stripes, |load, disks| load.disks = disks);
+        across(&loads, &self.personalities, |load, files| load.files = files)
+    }
+}
+
+/// Of a load of many files what follows from it.
+fn settle_files(load: &mut Load) {
+    if let Some(personality) = load.files {
+        load.cache = personality.is_cached();
+        load.pace = Pace::Closed { depth: 1 };
     }
 }
 

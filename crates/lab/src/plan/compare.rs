@@ -118,7 +118,8 @@ impl Checker<'_> {
             false => Has { file: true, several: true },
         };
         let loads = self.loads(&low.load, usual, false, has);
-        let changed = self.changed(low, has);
+        let has_many = has.file && (low.load.files.is_some() || usual.files.is_some());
+        let changed = self.changed(low, has, has_many);
         let primary = low.exploratory.as_ref().is_none_or(|secondary| !secondary.get_ref());
         let asked = if primary { self.asked(low, asked) } else { self.asked_of_secondary(low) };
         let questions = self.questions(low);
@@ -370,18 +371,21 @@ impl Checker<'_> {
     fn fit(&mut self, systems: &[usize], loads: &[Load], place: &Where<'_>) {
         for at in systems {
             let Some(system) = &self.systems[*at].thing else { continue };
-            let all = match system.mounted {
-                Some(_) => "what a file system leaves",
-                None => "all",
-            };
             let wanted = loads.iter().filter_map(|load| {
                 let bytes = system.bytes_under(load)?;
                 // Tables and journal of ext4 take 17% of 128 MiB and 12% of 512.
-                let bytes = if system.mounted.is_some() { bytes / 5 * 4 } else { bytes };
-                Some((load.size.unwrap_or(u64::from(load.block_bytes)), bytes))
+                // Many files leave room for their folders and a log.
+                let (bytes, all) = match (system.mounted, load.files) {
+                    (Some(_), Some(_)) => {
+                        (bytes / 5 * 3, "what a file system leaves for many files")
+                    }
+                    (Some(_), None) => (bytes / 5 * 4, "what a file system leaves"),
+                    (None, _) => (bytes, "all"),
+                };
+                Some((load.size.unwrap_or(u64::from(load.block_bytes)), bytes, all))
             });
-            let tight = wanted.filter(|(most, bytes)| most > bytes);
-            if let Some((most, bytes)) = tight.max_by_key(|(most, bytes)| most - bytes) {
+            let tight = wanted.filter(|(most, bytes, _)| most > bytes);
+            if let Some((most, bytes, all)) = tight.max_by_key(|(most, bytes, _)| most - bytes) {
                 let (name, bytes, most) = (&system.name, Bytes(bytes), Bytes(most));
                 let message = format!(
                     "size: expected {bytes} at most, which is {all} of {name:?}, seen {most}"

@@ -24,6 +24,14 @@ impl Checker<'_> {
             Some(Side::Reads) => ("reads", Pattern::reads),
             Some(Side::Writes) => ("writes", Pattern::writes),
         };
+        if let Some(files) = loads.iter().find_map(|load| load.files) {
+            let (word, files) = (measure.word(), files.word());
+            let message = format!(
+                "of: {word}: expected requests that read or write, seen files = {files:?}, whose operations are not told apart"
+            );
+            self.push(Mistake::new(span.clone(), message).help("iops, or files left out"));
+            return false;
+        }
         let Some(load) = loads.iter().find(|load| !has(load.pattern)) else { return true };
         let (word, pattern) = (measure.word(), load.pattern);
         let message = format!("of: {word}: expected a pattern that has {what}, seen {pattern}");

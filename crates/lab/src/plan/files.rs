@@ -1,5 +1,5 @@
 //! Files of a plan: a system that is a folder, or on which a file system is made; what of a load only
-//! their cells have, and what their clients cannot do.
+//! their cells have, loads of many files among it, and what their clients cannot do.
 //!
 //! A folder is of the near end alone. What is mounted there is seen by whoever runs the plan; here it
 //! is a path, and what holds its blocks is said by the plan. A file system is made on any other system's
@@ -13,8 +13,13 @@ use super::check::{Checker, Table};
 use super::low::LowLoad;
 use super::model::{Client, Folder, Load, Pace, System};
 use super::reader::Low;
-use super::words;
+use super::words::{self, Bytes};
+use crate::file_load::Personality;
 use crate::mistake::{Mistake, Span};
+
+/// What is said of requests, which a load of many files has none of its own of.
+const OF_REQUESTS: [&str; 9] =
+    ["block-size", "pattern", "read-share", "depth", "rate", "arrivals", "sync", "fsync", "cache"];
 
 /// What a client without a limit of its own starts with.
 const MEMORY_MIN: u64 = 16 << 20;
@@ -59,11 +64,14 @@ impl Checker<'_> {
     pub(super) fn of_files(&mut self, own: &LowLoad, usual: &LowLoad, has_file: bool) -> OfFiles {
         if !has_file {
             for Written { key, span, .. } in own.written() {
-                if ["client-memory", "cache"].contains(&key) {
+                if ["client-memory", "cache", "files"].contains(&key) {
                     let message = format!(
                         "{key}: expected a system with a folder or a file-system, seen disks alone"
                     );
-                    let help = "leave it out: disks have no page cache";
+                    let help = match key {
+                        "files" => "add file-system = \"ext4\" to it, or leave it out",
+                        _ => "leave it out: disks have no page cache",
+                    };
                     self.push(Mistake::new(span, message).help(help));
                 }
             }
@@ -75,6 +83,90 @@ impl Checker<'_> {
                 words::size(text, MEMORY_MIN..=SIZE_MAX).map(Some)
             });
         (caches, memories)
+    }
+
+    /// Whose files a table's clients work on, each of them: `None` if that is wrong, no personality where the client
+    /// works on one file, or on none.
+    pub(super) fn personalities(
+        &mut self,
+        own: &LowLoad,
+        usual: &LowLoad,
+        has_file: bool,
+    ) -> Option<Vec<Option<Personality>>> {
+        let Some(low) = pick(&own.files, &usual.files).filter(|_| has_file) else {
+            return Some(vec![None]);
+        };
+        let mut all = Vec::new();
+        for word in &low.get_ref().0 {
+            all.push(Some(self.word(word, "files", Personality::WORDS)?));
+        }
+        self.distinct(Some(low), "files", |_| Some(()))?;
+        self.refuse_of_requests(own, "a load of many files")?;
+        Some(all)
+    }
+
+    /// `None` where a table says something of requests, which is refused.
+    pub(super) fn refuse_of_requests(&mut self, own: &LowLoad, what: &str) -> Option<()> {
+        let written = own.written();
+        let wrong: Vec<&Written> =
+            written.iter().filter(|one| OF_REQUESTS.contains(&one.key)).collect();
+        for Written { key, span, .. } in &wrong {
+            let message =
+                format!("{key}: expected none with {what}, whose operations are its own, seen one");
+            let help = "leave it out; jobs, size and client-memory are of both";
+            self.push(Mistake::new(span.clone(), message).help(help));
+        }
+        wrong.is_empty().then_some(())
+    }
+
+    /// Refuses many files for systems of which one has none, or whose client is not ours, and so few of them that
+    /// threads would wait for each other's.
+    fn many_files(
+        &mut self,
+        systems: &[usize],
+        loads: &[Load],
+        table: &Table<'_>,
+        own: &LowLoad,
+        usual: &LowLoad,
+    ) {
+        let is_asked = loads.iter().any(|load| load.files.is_some());
+        let Some(written) = pick(&own.files, &usual.files).filter(|_| is_asked) else { return };
+        let wrong = systems.iter().find_map(|at| {
+            let system = self.systems[*at].thing.as_ref()?;
+            let name = &system.name;
+            match system.file_client() {
+                Some(Client::Bench) => None,
+                Some(client @ (Client::Fio | Client::Copy)) => {
+                    let seen = format!("{name:?}, whose client is {}", client.word());
+                    Some((seen, "client = \"bench\""))
+                }
+                None => Some((
+                    format!("{name:?}, which has none"),
+                    "add file-system = \"ext4\" to it, or leave it out of systems",
+                )),
+            }
+        });
+        if let Some((seen, help)) = wrong {
+            let message = format!(
+                "files: expected systems with a folder or a file-system, on which this program works, seen {seen}"
+            );
+            self.push(Mistake::new(written.span(), message).help(help));
+            return;
+        }
+        let few = loads.iter().find_map(|load| {
+            let least = load.files?.bytes_min(load.jobs);
+            load.size.filter(|size| *size < least).map(|size| (load, size, least))
+        });
+        if let Some((load, size, least)) = few {
+            let (size, least) = (Bytes(size), Bytes(least));
+            let word = load.files.map_or("", Personality::word);
+            let message = format!(
+                "size: expected {least} at least, files enough of {word} for {} jobs, seen {size}",
+                load.jobs
+            );
+            let at = pick(&own.size, &usual.size).map_or(table.span.clone(), Spanned::span);
+            self.push(Mistake::new(at, message).help("a larger size, or fewer jobs"));
+        }
     }
 
     /// Refuses loads of a table's files that have no size, or that their client cannot do.
@@ -91,6 +183,7 @@ impl Checker<'_> {
             Some((system.name.clone(), system.file_client()?))
         });
         let files: Vec<(String, Client)> = files.collect();
+        self.many_files(systems, loads, table, own, usual);
         let Some((name, _)) = files.first() else { return };
         if let Some(written) = pick(&own.client_memory, &usual.client_memory) {
             self.client_memory.get_or_insert(written.span());
@@ -192,12 +285,14 @@ pub(super) fn client_differs(
         (None, Some(_)) => (&reference.name, &subject.name),
         _ => return None,
     };
-    if loads.iter().any(|load| load.cache) {
+    // Of many files it is said that there are none.
+    let loads = loads.iter().filter(|load| load.files.is_none());
+    if loads.clone().any(|load| load.cache) {
         return Some(format!(
             "the client of {file:?} works through its page cache, and that of {other:?} has none (cache = false)"
         ));
     }
-    let is_bounded = loads.iter().any(|load| load.client_memory.is_some());
+    let is_bounded = { loads }.any(|load| load.client_memory.is_some());
     is_bounded.then(|| {
         format!("the memory of the client of {file:?} is bounded, and that of {other:?} is not")
     })

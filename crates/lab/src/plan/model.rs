@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use contract::Poll;
 
 use super::measure::Measure;
+use crate::file_load::Personality;
 use crate::mistake::Span;
 use crate::statistics::Plan;
 use crate::words::Pattern;
@@ -401,6 +402,17 @@ pub struct Load {
     pub client_memory: Option<u64>,
     /// How many disks a system has that may be several; as many as it says itself if absent.
     pub disks: Option<u32>,
+    /// Whose files the client works on, in place of one file: then `size` is that of all of them, `jobs` are their
+    /// threads, `cache` follows from it, and what is said of requests is of `null` alone.
+    pub files: Option<Personality>,
+}
+
+impl Load {
+    /// Bytes that its file takes, or its files with their folders and a log; none where it has no size.
+    pub fn room(&self) -> Option<u64> {
+        let size = self.size?;
+        Some(if self.files.is_some() { size / 3 * 4 } else { size })
+    }
 }
 
 /// When requests leave.

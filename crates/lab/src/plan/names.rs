@@ -6,10 +6,14 @@ use std::fmt;
 use super::measure::Measure;
 use super::model::{Arrivals, Cell, Experiment, Load, Pace, Path, System};
 use super::words::Bytes;
+use crate::file_load::Personality;
 
 /// "4KiB randread, depth 32, 4 jobs".
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(personality) = self.files {
+            return self.fmt_files(personality, f);
+        }
         write!(f, "{} {}, {}", Bytes(self.block_bytes.into()), self.pattern, self.pace)?;
         if self.jobs > 1 {
             write!(f, ", {} jobs", self.jobs)?;
@@ -31,6 +35,23 @@ impl fmt::Display for Load {
         }
         match self.disks {
             Some(disks) => write!(f, ", {}", stripe(disks)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Load {
+    /// "webserver, 100MiB of files, 8 jobs, client memory 64MiB".
+    fn fmt_files(&self, personality: Personality, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(personality.word())?;
+        if let Some(size) = self.size {
+            write!(f, ", {} of files", Bytes(size))?;
+        }
+        if self.jobs > 1 {
+            write!(f, ", {} jobs", self.jobs)?;
+        }
+        match self.client_memory {
+            Some(bytes) => write!(f, ", client memory {}", Bytes(bytes)),
             None => Ok(()),
         }
     }
@@ -109,8 +130,19 @@ pub(super) fn with_change(name: &str, change: &str) -> String {
 
 /// What of a load is not as usual, in words.
 fn changes(usual: &Load, load: &Load) -> Vec<String> {
-    let Load { block_bytes, pattern, pace, jobs, size, sync, fsync, cache, client_memory, disks } =
-        *load;
+    let Load {
+        block_bytes,
+        pattern,
+        pace,
+        jobs,
+        size,
+        sync,
+        fsync,
+        cache,
+        client_memory,
+        disks,
+        files,
+    } = *load;
     let size_of = |bytes: u64| Bytes(bytes).to_string();
     let all = [
         (block_bytes != usual.block_bytes).then(|| size_of(block_bytes.into())),
@@ -119,7 +151,11 @@ fn changes(usual: &Load, load: &Load) -> Vec<String> {
         (jobs != usual.jobs)
             .then(|| if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }),
         (size != usual.size).then(|| {
-            size.map_or("all of it".to_owned(), |size| format!("within {}", size_of(size)))
+            let within = |size: u64| match files {
+                Some(_) => format!("{} of files", size_of(size)),
+                None => format!("within {}", size_of(size)),
+            };
+            size.map_or("all of it".to_owned(), within)
         }),
         (sync != usual.sync).then(|| if sync { "sync" } else { "not sync" }.to_owned()),
         (fsync != usual.fsync).then(|| fsync.map_or("without flushes".to_owned(), flushes)),

@@ -164,6 +164,30 @@ fn what_is_held_against_itself_shares_its_rounds_and_says_what_is_changed() {
 }
 
 #[test]
+fn a_load_of_many_files_is_called_by_whose_they_are_and_null_has_none() {
+    let text = "name = \"files\"\ndifference = \"10%\"\n\
+        [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:100MiB\" }\nfile-system = \"ext4\"\n\
+        [[path]]\nname = \"lan\"\n[load]\ndepth = 7\nblock-size = \"8k\"\nsize = \"50MiB\"\njobs = 4\n\
+        [[compare]]\nsystems = [\"aoe\"]\nfiles = [\"webserver\", \"oltp\"]\nclient-memory = \"64MiB\"\n\
+        against = { client-memory = \"256MiB\", size = \"40MiB\" }\nof = \"iops\"\n";
+    let plan = good(text);
+    let [web, oltp] = plan.groups.as_slice() else { panic!("two loads: {:?}", plan.groups) };
+    assert_eq!(web.name, "over lan, webserver, 50MiB of files, 4 jobs, client memory 64MiB");
+    assert_eq!(oltp.name, "over lan, oltp, 50MiB of files, 4 jobs, client memory 64MiB");
+    assert_eq!(web.names, ["aoe (40MiB of files, client memory 256MiB)", "aoe", "null"]);
+    // A database is past the page cache, and what is said of requests is of no load of many files.
+    let load = web.cells[1].load;
+    assert!(load.cache && !oltp.cells[1].load.cache);
+    assert_eq!((load.block_bytes, load.pace), (4096, Pace::Closed { depth: 1 }));
+    assert_eq!(load.room(), Some((50 << 20) / 3 * 4));
+    let null = web.cells[2];
+    assert!(null.load.files.is_none() && !null.load.cache && null.load.client_memory.is_none());
+    assert_eq!(plan.cell_name(&null), "null, 4KiB randread, depth 1, 4 jobs, within 50MiB");
+    // Of both groups null is the same cell.
+    assert_eq!(null, oltp.cells[2]);
+}
+
+#[test]
 fn each_bound_of_a_pair_is_a_question_beside_whether_there_is_a_difference() {
     let table = "\n[[compare]]\nname = \"floor\"\nsystems = [\"nvme\"]\nreference = \"iscsi\"\nof = [\"iops\", \"p99\"]\n\
         at-least = \"90%\"\nat-most = 1.15\n";

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use lab::file_load::Personality;
 use lab::plan::Measure;
 
 use super::values;
+use crate::config::size::parse_fio_size;
 
 /// `lab run PLAN`, `lab check PLAN` and what is done with what they came to
 #[derive(Args, Clone, Debug)]
@@ -79,6 +81,9 @@ pub(crate) enum LabAction {
         connection. It changes no interface and no address."
     )]
     Agent(LabAgentArgs),
+    /// Make the files of a load, or work on them: what a trial with `files` starts
+    #[command(hide = true)]
+    Files(LabFilesArgs),
     /// Relay frames between two interfaces, each a fixed time later: of a path with a delay, where the
     /// kernel has no netem
     #[command(hide = true)]
@@ -267,6 +272,35 @@ pub(crate) struct LabSinkArgs {
     /// Where to listen
     #[arg(value_name = "ADDRESS:PORT")]
     pub(crate) listen: SocketAddr,
+}
+
+/// `lab files FOLDER`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabFilesArgs {
+    /// The folder in which they lie
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    /// Whose they are
+    #[arg(long, value_name = "LOAD")]
+    pub(crate) load: Personality,
+    /// Bytes of all of them
+    #[arg(long, value_name = "SIZE", value_parser = parse_fio_size)]
+    pub(crate) size: u64,
+    /// Threads; of a database its readers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) jobs: u32,
+    /// What their lengths and contents are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Make them, and do nothing else
+    #[arg(long)]
+    pub(crate) make: bool,
+    /// Work until five windows of this length are steady, in 25 at most
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| values::time(text, 100))]
+    pub(crate) steady: Duration,
+    /// How long to work before that
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| values::time(text, 0))]
+    pub(crate) warmup: Duration,
 }
 
 /// `lab relay ONE OTHER`

@@ -564,7 +564,7 @@ fn check_size(args: &BenchArgs, bytes: u64, block_size: u32) -> miette::Result<(
 }
 
 /// Different at each run: data of two runs must not be alike.
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = time.map_or(0, |time| time.as_nanos() as u64);
     block::Random::new(nanos ^ u64::from(std::process::id()) << 48).next_u64()

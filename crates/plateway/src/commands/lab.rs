@@ -3,7 +3,7 @@
 //! What a plan says, in which order trials run and what they say in the end is `lab`'s, which is
 //! pure; what touches the machine is `testbed`'s. Here both meet: a plan is checked, also against
 //! this machine, its trials are run, each by a process of its own ([`trial`], over a [`road`], with the
-//! far end in [`far`], on a file in a [`folder`], or by a [`stream`] of TCP), and what came of it is printed and kept ([`picture`]). What it says of the road
+//! far end in [`far`], on a file in a [`folder`], on many in a [`file_set`], or by a [`stream`] of TCP), and what came of it is printed and kept ([`picture`]). What it says of the road
 //! to take is told by [`recommend`], whether runs of it change by [`watch`], and what plans of a paper say of its
 //! findings by [`paper`]. Nothing is touched before the
 //! whole plan was found to be possible. Exit codes: 1 a mistake, or trials that failed; 130 an
@@ -12,6 +12,8 @@
 mod agent;
 mod copied;
 mod far;
+mod file_set;
+mod files;
 mod fio;
 mod folder;
 mod machine;
@@ -70,6 +72,7 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
             print(&(picture::outline(&experiment, &ends) + &remarks))
         }
         LabAction::Agent(args) => agent::run(args),
+        LabAction::Files(args) => files::run(args),
         LabAction::Relay(args) => relay::run(args).map(|never| match never {}),
         LabAction::Stream(args) => stream::source(args),
         LabAction::Copy(args) => copied::run(args),

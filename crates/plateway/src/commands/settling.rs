@@ -12,7 +12,7 @@ use lab::statistics::steady::{WINDOWS, WINDOWS_MAX};
 use lab::statistics::{Steadiness, SteadyState};
 
 /// Watches a measurement.
-pub(super) struct Settling {
+pub(in crate::commands) struct Settling {
     window: Duration,
     /// Where the present window began: when, and with how many requests behind it.
     began: Option<(Instant, u64)>,
@@ -24,18 +24,18 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    pub(super) fn new(window: Duration) -> Settling {
+    pub(in crate::commands) fn new(window: Duration) -> Settling {
         let (state, found) = (SteadyState::new(), Steadiness::Open);
         Settling { window, began: None, state, found, iops: Vec::new(), edges: Vec::new() }
     }
 
     /// The longest that it may take, and a window more for whoever looks late.
-    pub(super) fn time_max(window: Duration) -> Duration {
+    pub(in crate::commands) fn time_max(window: Duration) -> Duration {
         window * (WINDOWS_MAX as u32 + 1)
     }
 
     /// What counts begins: so many requests had come back before.
-    pub(super) fn begin(&mut self, now: Instant, requests: u64) {
+    pub(in crate::commands) fn begin(&mut self, now: Instant, requests: u64) {
         if self.began.is_none() {
             self.began = Some((now, requests));
             self.edges.push(SystemTime::now());
@@ -43,7 +43,7 @@ impl Settling {
     }
 
     /// So many have come back by now; whether it is over.
-    pub(super) fn is_over(&mut self, now: Instant, requests: u64) -> bool {
+    pub(in crate::commands) fn is_over(&mut self, now: Instant, requests: u64) -> bool {
         if let Some((began, before)) = self.began
             && self.found == Steadiness::Open
             && now - began >= self.window
@@ -58,12 +58,12 @@ impl Settling {
     }
 
     /// How many windows began.
-    pub(super) fn windows(&self) -> usize {
+    pub(in crate::commands) fn windows(&self) -> usize {
         self.edges.len()
     }
 
     /// What came of it, with what a load counted of the last windows.
-    pub(super) fn report(self, last: LastWindows) -> Steady {
+    pub(in crate::commands) fn report(self, last: LastWindows) -> Steady {
         let rates = &self.iops[self.iops.len().saturating_sub(WINDOWS)..];
         let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
         let unix = |at: &SystemTime| {

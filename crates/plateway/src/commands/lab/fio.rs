@@ -214,6 +214,7 @@ mod tests {
             cache: false,
             client_memory: None,
             disks: None,
+            files: None,
         }
     }
 

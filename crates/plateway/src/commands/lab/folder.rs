@@ -55,7 +55,7 @@ impl FileSystem {
         Ok(FileSystem::of(mounts.of(folder).map_err(tell)?))
     }
 
-    fn is_in_memory(&self) -> bool {
+    pub(super) fn is_in_memory(&self) -> bool {
         IN_MEMORY.contains(&&*self.kind)
     }
 }
@@ -158,14 +158,18 @@ fn is_empty(folder: &Folder) -> Result<(), Mistake> {
 
 /// An error unless the largest file of its cells fits into a folder.
 fn has_room(folder: &Folder, cells: &[Cell]) -> Result<(), Mistake> {
-    let largest = cells.iter().filter_map(|cell| cell.load.size).max().unwrap_or(0);
+    let largest = cells.iter().max_by_key(|cell| cell.load.room());
+    let (what, largest) = largest.map_or(("a file", 0), |cell| match cell.load.files {
+        Some(_) => ("files", cell.load.room().unwrap_or(0)),
+        None => ("a file", cell.load.room().unwrap_or(0)),
+    });
     let free = scratch::free_bytes(Path::new(&folder.path))
         .map_err(|why| wrong(folder, format!("one with room: {why}"), "take another"))?;
     if free >= largest {
         return Ok(());
     }
     let (free, largest) = (ByteCount(free), ByteCount(largest));
-    let what = format!("room for a file of {largest}, seen {free} free in {}", folder.path);
+    let what = format!("room for {what} of {largest}, seen {free} free in {}", folder.path);
     Err(wrong(folder, what, "a smaller size, or more room"))
 }
 
@@ -227,7 +231,10 @@ impl Lab<'_> {
         let place = Path::new(&folder.path);
         let client = folder.client;
         let work = Work { cell, place, client, way: None, home, removes: true };
-        let done = self.work_on_file(&work, seen)?;
+        let done = match cell.load.files {
+            Some(_) => self.work_on_own_files(&work, seen)?,
+            None => self.work_on_file(&work, seen)?,
+        };
         self.mounted(folder)?;
         Ok(done)
     }
@@ -255,22 +262,11 @@ impl Lab<'_> {
                 ByteCount(left)
             ));
         }
-        let group = cell.load.client_memory.map(|bytes| Group::make(PREFIX, bytes));
-        let group = group.transpose().map_err(tell)?;
-        let done = match client {
-            Client::Bench => self.load(cell, self.bench_on(work, &file, group.as_ref())?, work.way),
-            Client::Fio => self.load_by_fio(work, &file, group.as_ref()),
-            Client::Copy => self.load_by_copy(work, &file, group.as_ref()),
-        };
-        if let (Some(group), Some(bytes)) = (&group, cell.load.client_memory)
-            && group.killed() > 0
-        {
-            return Err(miette::miette!(
-                "the kernel killed the client, which needed more memory than client-memory = {} lets it have (more of it, fewer jobs, or a smaller depth or block-size)",
-                ByteCount(bytes)
-            ));
-        }
-        let (outcome, mut seen) = done?;
+        let (outcome, mut seen) = self.bounded(cell, |group| match client {
+            Client::Bench => self.load(cell, self.bench_on(work, &file, group)?, work.way),
+            Client::Fio => self.load_by_fio(work, &file, group),
+            Client::Copy => self.load_by_copy(work, &file, group),
+        })?;
         let left = file.resident().map_err(tell)?;
         if !cell.load.cache && left > file.resident_max() {
             return Err(miette::miette!(
@@ -281,6 +277,24 @@ impl Lab<'_> {
         }
         (seen.page_cache_bytes, seen.file_system) = (Some(left), Some(mounted));
         Ok((outcome, seen))
+    }
+
+    /// Has a client run with no more memory than its load lets it have.
+    pub(super) fn bounded<T>(
+        &self,
+        cell: &Cell,
+        run: impl FnOnce(Option<&Group>) -> miette::Result<T>,
+    ) -> miette::Result<T> {
+        let Some(bytes) = cell.load.client_memory else { return run(None) };
+        let group = Group::make(PREFIX, bytes).map_err(tell)?;
+        let done = run(Some(&group));
+        if group.killed() > 0 {
+            return Err(miette::miette!(
+                "the kernel killed the client, which needed more memory than client-memory = {} lets it have (more of it, fewer jobs, or a smaller depth or block-size)",
+                ByteCount(bytes)
+            ));
+        }
+        done
     }
 
     /// What is mounted at a folder: as it was when a trial was first run there, or it is an error.

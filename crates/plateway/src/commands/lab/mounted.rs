@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::plan::{Cell, Client, Experiment, FileSystem, Mounted, TrialOutcome};
-use testbed::{Server, load, needs, process};
+use testbed::{DirtyLimit, Server, load, needs, process};
 
 use super::folder::{self, Work};
 use super::list;
@@ -31,6 +31,9 @@ const ATTACH_MAX: Duration = Duration::from_secs(120);
 const DETACH_MAX: Duration = Duration::from_secs(310);
 /// How long it may take to make a file system: all of the disk is discarded.
 const MAKE_MAX: Duration = Duration::from_secs(600);
+
+/// What to know of a client with little memory where the kernel does not bound what a device may have behind.
+const NO_LIMIT: &str = "the kernel has no limit of what waits in memory to be written to one device: as much may wait as this machine lets wait";
 
 /// How long a disk may be lost.
 const LOST_MAX_S: u32 = 10;
@@ -78,6 +81,8 @@ impl Lab<'_> {
     ) -> miette::Result<(TrialOutcome, Seen)> {
         self.is_to_be_written(cell, place)?;
         let attached = Attached::start(self, place)?;
+        let limit = cell.load.client_memory.map(|bytes| DirtyLimit::set(&attached.device, bytes));
+        let limit = limit.transpose().map_err(tell)?;
         let [program, options @ ..] = maker(kind);
         let mut make = Command::new(program);
         make.args(options).arg(&attached.device);
@@ -85,19 +90,49 @@ impl Lab<'_> {
         let point = place.home.join("mounted");
         std::fs::create_dir(&point)
             .map_err(|error| miette::miette!("cannot make {}: {error}", point.display()))?;
-        let mounted =
-            testbed::Mounted::make(kind.word(), &attached.device, &point).map_err(tell)?;
         let (way, home) = (place.way, place.home);
-        let work = Work { cell, place: mounted.point(), client, way, home, removes: false };
-        let done = folder::FileSystem::at(&point).and_then(|seen| self.work_on_file(&work, seen));
+        let work = Work { cell, place: &point, client, way, home, removes: false };
+        // It goes behind the device where something fails: what is to be written there fails by then, and nobody
+        // waits for it.
+        let mut mounted = None;
+        let mount = || testbed::Mounted::make(kind.word(), &attached.device, &point).map_err(tell);
+        let mut done = self.work_mounted(&work, mount, &mut mounted);
         if done.is_err() {
-            // What is to be written there fails from now on, and nobody waits for it.
             drop(attached);
             return done;
         }
-        mounted.unmount().map_err(tell)?;
+        if let Some(mounted) = mounted {
+            mounted.unmount().map_err(tell)?;
+        }
+        if let (Some(limit), Ok((_, seen))) = (&limit, &mut done) {
+            seen.dirty_bytes_max = limit.as_ref().map(DirtyLimit::bytes);
+            seen.notes.extend(limit.is_none().then(|| NO_LIMIT.to_owned()));
+        }
+        drop(limit);
         attached.detach(self)?;
         done
+    }
+
+    /// Mounts a file system, and has a client work on a file of it, or on many: then it is mounted anew once they are
+    /// made, so that nobody knows anything of them.
+    fn work_mounted(
+        &self,
+        work: &Work<'_>,
+        mount: impl Fn() -> miette::Result<testbed::Mounted>,
+        mounted: &mut Option<testbed::Mounted>,
+    ) -> miette::Result<(TrialOutcome, Seen)> {
+        let first = mounted.insert(mount()?);
+        if work.cell.load.files.is_none() {
+            let seen = folder::FileSystem::at(first.point())?;
+            return self.work_on_file(work, seen);
+        }
+        let files = self.make_files(work)?;
+        if let Some(first) = mounted.take() {
+            first.unmount().map_err(tell)?;
+        }
+        let second = mounted.insert(mount()?);
+        let seen = folder::FileSystem::at(second.point())?;
+        self.work_on_files(work, &files, seen)
     }
 
     /// An error unless the disk is blank, or what is on it is the lab's.
@@ -110,7 +145,7 @@ impl Lab<'_> {
     }
 
     /// Runs a command to its end, unless the lab is to end.
-    fn must_succeed(&self, command: Command, limit: Duration) -> miette::Result<()> {
+    pub(super) fn must_succeed(&self, command: Command, limit: Duration) -> miette::Result<()> {
         let words = testbed::words(&command);
         let ended = load::watch(command, limit, |_, _| self.interrupt.flow()).map_err(tell)?;
         match ended.status.success() {

@@ -68,6 +68,12 @@ pub(super) struct Seen {
     /// ... and how many bytes of its file the page cache held when the load was over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) page_cache_bytes: Option<u64>,
+    /// Of a client whose memory is bounded: how much of what it wrote may wait there to be written to its device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dirty_bytes_max: Option<u64>,
+    /// Of many files: of what was read, which share the page cache had without storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cache_hit_share: Option<f64>,
     /// What `plateway serve` said of itself, where the lab started one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) served: Option<Served>,
@@ -193,6 +199,7 @@ impl Lab<'_> {
             self.see_cpus(&mut seen, (from, to, ops), way)?;
             seen.count_frames(from, to, ops);
             seen.count_storage(from, to, ops);
+            seen.count_hits(said["read_bytes_per_op"].as_f64().filter(|_| cell.load.cache));
             if let (Some(mtu), Some(grown)) = (way.and_then(Way::mean_at_most), grown(from, to)) {
                 refuse_long_frames(mtu, &grown)?;
             }
@@ -285,6 +292,13 @@ impl Seen {
         self.storage_written_per_op = storage.map(|storage| storage.written as f64 / ops);
     }
 
+    /// Of what a client read, an operation, how much needed no storage: what the kernel read ahead for nobody counts
+    /// against it.
+    fn count_hits(&mut self, read: Option<f64>) {
+        let shares = read.filter(|read| *read > 0.0).zip(self.storage_read_per_op);
+        self.cache_hit_share = shares.map(|(read, stored)| (1.0 - stored / read).max(0.0));
+    }
+
     /// What the interfaces counted between two looks.
     fn count_frames(&mut self, from: &Look, to: &Look, ops: f64) {
         let Some(grown) = grown(from, to) else { return };
@@ -346,7 +360,11 @@ fn measures(said: &Value, cost: impl Fn(Measure) -> Option<f64>) -> Measures {
         let share = requests(measure.side()) as f64 / requests(None).max(1) as f64;
         match measure.whole() {
             Measure::Iops => Some(rate * share),
-            Measure::Throughput => Some(rate * said["block_bytes"].as_f64()?),
+            Measure::Throughput => {
+                // Operations on many files are of any length, most of none.
+                let each = said["block_bytes"].as_f64().or(said["bytes_per_op"].as_f64())?;
+                Some(rate * each)
+            }
             Measure::LatencyMean => latency["mean"].as_f64(),
             spent if spent.better() == Better::Cheaper => cost(spent),
             percentile => latency[percentile.word()].as_f64(),

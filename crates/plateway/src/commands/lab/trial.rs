@@ -307,7 +307,13 @@ fn asked(command: &mut Command, load: &plan::Load) {
         cache: _,
         client_memory: _,
         disks: _,
+        files,
     } = load;
+    if files.is_some() {
+        // Which they are is told with where they are.
+        command.args(["--jobs", &jobs.to_string()]);
+        return;
+    }
     command.args(["--bs", &block_bytes.to_string(), "--rw", &pattern.to_string()]);
     command.args(["--numjobs", &jobs.to_string()]);
     match pace {

@@ -1,0 +1,257 @@
+//! The files of a load on a file system: made in a folder, and what hands want of them.
+//!
+//! A database's are opened past the page cache, its writes are durable when they return, and its buffer lies as that
+//! asks for. Of files that are read whole up to 1 MiB is asked for at once. Units: bytes. Errors: what of which file
+//! could not be done, what was read short, and what is not as it was written.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lab::file_load::contents;
+use lab::file_load::{Act, Deed, FileSet, Hand, Part};
+
+/// One of so many reads is held against what was written.
+const JUDGED: u64 = 16;
+/// What O_DIRECT may ask of where a buffer lies.
+const ALIGNED: usize = 4096;
+
+/// A set in a folder.
+pub(super) struct Store<'s> {
+    folder: PathBuf,
+    set: &'s FileSet,
+}
+
+/// What one thread does there.
+pub(super) struct Doer<'s> {
+    store: &'s Store<'s>,
+    /// What it has open.
+    file: Option<File>,
+    buffer: Buffer,
+    /// The log of a web server, or data files of a database to be read, and to be written.
+    held: Arc<Held>,
+    reads: u64,
+}
+
+/// Files that are open for as long as the load runs.
+#[derive(Default)]
+pub(super) struct Held {
+    log: Option<File>,
+    read: Vec<File>,
+    written: Vec<File>,
+}
+
+/// Bytes that lie as O_DIRECT asks for.
+struct Buffer {
+    bytes: Vec<u8>,
+    from: usize,
+    length: usize,
+}
+
+impl Buffer {
+    fn new(length: usize) -> Buffer {
+        let bytes = vec![0; length + ALIGNED];
+        let from = bytes.as_ptr().align_offset(ALIGNED);
+        Buffer { bytes, from, length }
+    }
+
+    fn get(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.from..self.from + self.length]
+    }
+}
+
+/// What could not be done, with what helps where it is known.
+fn failed(verb: &str, path: &Path, error: &Error) -> String {
+    let help = match error.kind() {
+        ErrorKind::StorageFull => " (a smaller size, or a larger disk)",
+        ErrorKind::InvalidInput => {
+            " (past the page cache, with 2048 bytes at once: the file system may want more)"
+        }
+        _ => "",
+    };
+    format!("cannot {verb} {}: {error}{help}", path.display())
+}
+
+impl<'s> Store<'s> {
+    pub(super) fn new(folder: &Path, set: &'s FileSet) -> Store<'s> {
+        Store { folder: folder.to_owned(), set }
+    }
+
+    fn path(&self, file: u32) -> PathBuf {
+        self.folder.join(self.set.path(file))
+    }
+
+    /// Makes all that is there at first, in the order of its numbers, and has it written to its disk.
+    pub(super) fn make(&self) -> Result<(), String> {
+        let mut buffer = Buffer::new(Hand::buffer_bytes(self.set.personality()));
+        let mut parent = PathBuf::new();
+        for number in 0..self.set.count() {
+            let path = self.path(number);
+            // Also those of files that are to come.
+            let folder = path.parent().expect("a file of the folder lies in one");
+            if folder != parent {
+                std::fs::create_dir_all(folder).map_err(|error| failed("make", folder, &error))?;
+                parent = folder.to_owned();
+            }
+            if number < self.set.there() {
+                let tell = |error: Error| failed("make", &path, &error);
+                let file = File::create_new(&path).map_err(tell)?;
+                let part = Part { offset: 0, bytes: self.set.length(number) };
+                let key = contents::key(self.set.seed(), number, 0);
+                write(&file, part, key, buffer.get()).map_err(tell)?;
+            }
+        }
+        if self.set.has_log() {
+            let path = self.folder.join(self.set.log_path());
+            File::create_new(&path).map_err(|error| failed("make", &path, &error))?;
+        }
+        let tell = |error: Error| failed("write back what is in", &self.folder, &error);
+        let root = File::open(&self.folder).map_err(tell)?;
+        rustix::fs::syncfs(&root).map_err(|errno| tell(errno.into()))
+    }
+
+    /// Opens what stays open, for all threads.
+    pub(super) fn hold(&self) -> Result<Arc<Held>, String> {
+        let mut held = Held::default();
+        let open = |path: &Path, flags: i32| {
+            let mut options = File::options();
+            let opened = options.read(true).write(true).custom_flags(flags).open(path);
+            opened.map_err(|error| failed("open", path, &error))
+        };
+        if self.set.has_log() {
+            held.log = Some(open(&self.folder.join(self.set.log_path()), 0)?);
+        }
+        if !self.set.personality().is_cached() {
+            for number in 0..self.set.count() {
+                let path = self.path(number);
+                held.read.push(open(&path, libc::O_DIRECT)?);
+                held.written.push(open(&path, libc::O_DIRECT | libc::O_DSYNC)?);
+            }
+        }
+        Ok(Arc::new(held))
+    }
+
+    /// One for a thread.
+    pub(super) fn doer(&'s self, held: &Arc<Held>) -> Doer<'s> {
+        let buffer = Buffer::new(Hand::buffer_bytes(self.set.personality()));
+        Doer { store: self, file: None, buffer, held: held.clone(), reads: 0 }
+    }
+}
+
+/// Writes a part of a file with what it is to hold.
+fn write(file: &File, part: Part, key: u64, buffer: &mut [u8]) -> Result<(), Error> {
+    let end = part.offset + part.bytes;
+    let mut at = part.offset;
+    while at < end {
+        let length = (end - at).min(buffer.len() as u64) as usize;
+        let piece = &mut buffer[..length];
+        contents::fill(piece, key, at);
+        file.write_all_at(piece, at)?;
+        at += piece.len() as u64;
+    }
+    Ok(())
+}
+
+impl Doer<'_> {
+    /// Does it; whether it was a read that was held against what was written.
+    pub(super) fn carry_out(&mut self, act: &Act) -> Result<bool, String> {
+        let path = match act.deed {
+            Deed::Append { log: true, .. } => self.store.folder.join(self.store.set.log_path()),
+            _ => self.store.path(act.file),
+        };
+        let verb = match act.deed {
+            Deed::Open => "open",
+            Deed::Create => "make",
+            Deed::Read(_) | Deed::ReadAt(_) => "read",
+            Deed::Write(_) | Deed::WriteAt(_) | Deed::Append { .. } => "write",
+            Deed::Sync => "write back",
+            Deed::Close => "close",
+            Deed::Delete => "delete",
+            Deed::Stat { .. } => "look at",
+        };
+        let done = match act.deed {
+            Deed::Read(part) | Deed::ReadAt(part) => return self.read(act, part, &path),
+            Deed::Open => {
+                let opened = File::options().read(true).write(true).open(&path);
+                opened.map(|file| self.file = Some(file))
+            }
+            Deed::Create => File::create_new(&path).map(|file| self.file = Some(file)),
+            Deed::Close => {
+                self.file = None;
+                Ok(())
+            }
+            Deed::Sync => self.open().sync_all(),
+            Deed::Delete => std::fs::remove_file(&path),
+            Deed::Stat { bytes } => {
+                let seen = path.symlink_metadata().map_err(|error| failed(verb, &path, &error))?;
+                if seen.len() < bytes {
+                    let seen = seen.len();
+                    return Err(format!(
+                        "{}: expected {bytes} bytes at least, seen {seen}",
+                        path.display()
+                    ));
+                }
+                Ok(())
+            }
+            Deed::Append { part, log: true, anew } => self.append_to_log(part, anew, act.key),
+            Deed::Write(part) | Deed::Append { part, .. } => {
+                let file = self.file.as_ref().expect("what is written is open");
+                write(file, part, act.key, self.buffer.get())
+            }
+            Deed::WriteAt(part) => {
+                let file = &self.held.written[act.file as usize];
+                write(file, part, act.key, self.buffer.get())
+            }
+        };
+        done.map_err(|error| failed(verb, &path, &error)).map(|()| false)
+    }
+
+    fn open(&self) -> &File {
+        self.file.as_ref().expect("what is worked on is open")
+    }
+
+    fn append_to_log(&mut self, part: Part, anew: bool, key: u64) -> Result<(), Error> {
+        let log = self.held.log.as_ref().expect("a web server has a log");
+        if anew {
+            log.set_len(0)?;
+        }
+        write(log, part, key, self.buffer.get())
+    }
+
+    fn read(&mut self, act: &Act, part: Part, path: &Path) -> Result<bool, String> {
+        self.reads += 1;
+        let is_judged = self.reads.is_multiple_of(JUDGED);
+        let file = match act.deed {
+            Deed::ReadAt(_) => &self.held.read[act.file as usize],
+            _ => self.file.as_ref().expect("what is read is open"),
+        };
+        let buffer = self.buffer.get();
+        let end = part.offset + part.bytes;
+        let mut at = part.offset;
+        while at < end {
+            let length = (end - at).min(buffer.len() as u64) as usize;
+            let piece = &mut buffer[..length];
+            let read = file.read_at(piece, at).map_err(|error| failed("read", path, &error))?;
+            if read == 0 {
+                return Err(format!(
+                    "{}: expected {end} bytes, seen its end after {at}",
+                    path.display()
+                ));
+            }
+            let piece = &piece[..read];
+            let judged = is_judged.then(|| contents::differs(piece, act.key, at));
+            if let Some(seen) = judged.flatten() {
+                let what = if seen.is_blank { "zeros" } else { "something else" };
+                return Err(format!(
+                    "{}: expected at byte {} what was written there, seen {what}",
+                    path.display(),
+                    seen.offset
+                ));
+            }
+            at += read as u64;
+        }
+        Ok(is_judged)
+    }
+}
