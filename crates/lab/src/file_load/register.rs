@@ -3,7 +3,7 @@
 //! All hands share one. Of a choice every file that may be met is as likely. As in filebench a file that somebody has
 //! open is deleted by nobody, and one that is being made is met by nobody; here one that is going is not, either. Two
 //! may append to a file at once: each has a part of its own, and whoever reads meanwhile reads up to where all parts
-//! are written. Order of calls: a `take_*` or `begin_*`, what it says is done, then `end_*` with the same file. Units:
+//! are written. Order of calls: `open` or a `begin_*`, what it says is done, then its `end_*` with the same file. Units:
 //! bytes. Errors: `None` where no file may be met at present; a set of sixteen files a thread always has one.
 
 use block::Random;
@@ -45,17 +45,20 @@ pub struct Register {
     place: Vec<usize>,
     /// How long a web server's log is.
     log: u64,
-    /// Reads of which each writer of a database has not taken note yet, and whether it writes.
+    /// Of each writer of a database, what it waits for.
     waiting: Vec<Waiting>,
     /// Whether something changed for which a hand may wait.
     wakes: bool,
 }
 
+/// A writer of a database, which writes once so many reads were made.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
+    /// Reads that were made since, as it counts them.
     reads: u32,
+    /// Whether it writes.
     is_busy: bool,
-    /// For how many reads it waits, and by how many more readers may be ahead while it writes.
+    /// For how many reads it waits, and how many there may be at most while it writes.
     due: u32,
     ahead_max: u32,
 }
@@ -121,7 +124,7 @@ impl Register {
         entry.open = entry.open.checked_sub(1).expect("a file that is closed was open");
     }
 
-    /// One that is there, whoever has it; it may be gone by then, unless it is held: so it is held.
+    /// One that is there, whoever has it open.
     fn meet(&self, random: &mut Random) -> Option<u32> {
         let count = self.there.len() as u64;
         (count > 0).then(|| self.there[random.below(count) as usize])

@@ -60,7 +60,7 @@ impl FileSet {
             Personality::Webserver | Personality::Oltp => count,
             Personality::Fileserver | Personality::Varmail => count * THERE_PERCENT / 100,
         };
-        let log_max = (bytes / LOG_SHARE).clamp(LOG_MIN, LOG_MAX);
+        let log_max = bytes.max(LOG_MIN);
         FileSet { personality, seed, lengths, there: there.max(1) as u32, log_max }
     }
 
@@ -113,6 +113,15 @@ impl FileSet {
         path
     }
 
+    /// Bytes of a disk that a set of so many takes: lengths that are rounded up to blocks, folders, and a log.
+    pub fn room(personality: Personality, bytes: u64) -> u64 {
+        let files = bytes / 3 * 4;
+        match personality {
+            Personality::Webserver => files + bytes.max(LOG_MIN),
+            _ => files,
+        }
+    }
+
     /// Where a web server's log lies.
     pub fn log_path(&self) -> &'static str {
         "log"
@@ -126,10 +135,8 @@ impl FileSet {
 
 /// Entries of a folder.
 const WIDTH: u32 = 20;
-/// A log has a sixteenth of the set's bytes, within these.
-const LOG_SHARE: u64 = 16;
+/// A log has as many bytes as all files together, of which a kernel writes some behind, and no fewer than these.
 const LOG_MIN: u64 = 256 << 10;
-const LOG_MAX: u64 = 64 << 20;
 
 /// A length of a gamma distribution of shape 1.5 with this mean, one byte at least. Shape 1.5 is shape 1, an
 /// exponential, and shape 0.5, half the square of a normal: by Box and Muller -ln(u) cos^2 of an angle.

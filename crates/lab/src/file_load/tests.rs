@@ -250,7 +250,7 @@ fn what_comes_and_goes_stays_about_as_much() {
 
 #[test]
 fn a_log_begins_anew_before_it_is_longer_than_it_may_be() {
-    let Played { acts, register, model } = play(Personality::Webserver, 100 << 14, 2, 20_000, 2);
+    let Played { acts, register, model } = play(Personality::Webserver, 40 << 14, 2, 20_000, 2);
     let logs: Vec<(Part, bool)> = acts
         .iter()
         .filter_map(|act| match act.deed {

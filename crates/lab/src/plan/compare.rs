@@ -17,8 +17,13 @@ use super::model::{Access, Backing, Load, Means, Path, PathKind, Protocol, Syste
 use super::reader::{Low, Many, Scalar, Tables};
 use super::streams::stream_differs;
 use super::words::{self, Bytes};
+use crate::file_load::FileSet;
 use crate::mistake::{Mistake, Span};
 use crate::statistics::Bound;
+
+/// So much of many files is asked for its room, and what they may have is told in whole steps.
+const ROOM_OF: u64 = 1 << 30;
+const ROOM_STEP: u64 = 1 << 20;
 
 /// Where a table's systems, paths and load stand.
 struct Where<'l> {
@@ -374,15 +379,16 @@ impl Checker<'_> {
             let wanted = loads.iter().filter_map(|load| {
                 let bytes = system.bytes_under(load)?;
                 // Tables and journal of ext4 take 17% of 128 MiB and 12% of 512.
-                // Many files leave room for their folders and a log.
-                let (bytes, all) = match (system.mounted, load.files) {
-                    (Some(_), Some(_)) => {
-                        (bytes / 5 * 3, "what a file system leaves for many files")
-                    }
-                    (Some(_), None) => (bytes / 5 * 4, "what a file system leaves"),
-                    (None, _) => (bytes, "all"),
+                let (bytes, all) = match system.mounted {
+                    Some(_) => (bytes / 5 * 4, "what a file system leaves"),
+                    None => (bytes, "all"),
                 };
-                Some((load.size.unwrap_or(u64::from(load.block_bytes)), bytes, all))
+                let most = load.size.unwrap_or(u64::from(load.block_bytes));
+                let Some(personality) = load.files else { return Some((most, bytes, all)) };
+                // Room is in proportion to what is in it.
+                let each = FileSet::room(personality, ROOM_OF) as f64 / ROOM_OF as f64;
+                let bytes = (bytes as f64 / each) as u64 / ROOM_STEP * ROOM_STEP;
+                Some((most, bytes, "what a file system leaves for many files"))
             });
             let tight = wanted.filter(|(most, bytes, _)| most > bytes);
             if let Some((most, bytes, all)) = tight.max_by_key(|(most, bytes, _)| most - bytes) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use contract::Poll;
 
 use super::measure::Measure;
-use crate::file_load::Personality;
+use crate::file_load::{FileSet, Personality};
 use crate::mistake::Span;
 use crate::statistics::Plan;
 use crate::words::Pattern;
@@ -411,7 +411,7 @@ impl Load {
     /// Bytes that its file takes, or its files with their folders and a log; none where it has no size.
     pub fn room(&self) -> Option<u64> {
         let size = self.size?;
-        Some(if self.files.is_some() { size / 3 * 4 } else { size })
+        Some(self.files.map_or(size, |personality| FileSet::room(personality, size)))
     }
 }
 

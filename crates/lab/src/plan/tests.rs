@@ -166,7 +166,7 @@ fn what_is_held_against_itself_shares_its_rounds_and_says_what_is_changed() {
 #[test]
 fn a_load_of_many_files_is_called_by_whose_they_are_and_null_has_none() {
     let text = "name = \"files\"\ndifference = \"10%\"\n\
-        [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:100MiB\" }\nfile-system = \"ext4\"\n\
+        [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:200MiB\" }\nfile-system = \"ext4\"\n\
         [[path]]\nname = \"lan\"\n[load]\ndepth = 7\nblock-size = \"8k\"\nsize = \"50MiB\"\njobs = 4\n\
         [[compare]]\nsystems = [\"aoe\"]\nfiles = [\"webserver\", \"oltp\"]\nclient-memory = \"64MiB\"\n\
         against = { client-memory = \"256MiB\", size = \"40MiB\" }\nof = \"iops\"\n";
@@ -179,7 +179,8 @@ fn a_load_of_many_files_is_called_by_whose_they_are_and_null_has_none() {
     let load = web.cells[1].load;
     assert!(load.cache && !oltp.cells[1].load.cache);
     assert_eq!((load.block_bytes, load.pace), (4096, Pace::Closed { depth: 1 }));
-    assert_eq!(load.room(), Some((50 << 20) / 3 * 4));
+    assert_eq!(load.room(), Some((50 << 20) / 3 * 4 + (50 << 20)), "with a log");
+    assert_eq!(oltp.cells[1].load.room(), Some((50 << 20) / 3 * 4));
     let null = web.cells[2];
     assert!(null.load.files.is_none() && !null.load.cache && null.load.client_memory.is_none());
     assert_eq!(plan.cell_name(&null), "null, 4KiB randread, depth 1, 4 jobs, within 50MiB");

@@ -2,6 +2,7 @@
 //! nothing of it stays however it ends, and that a full disk fails a trial and says so.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::common::{HANG, can_attach, flat, mounted, text};
+use crate::common::{HANG, can_attach, flat, text};
+use crate::mounted::{until_gone, until_worked_on};
 use crate::{alone, kept, lab, run};
 
 const HEAD: &str = "name = \"many\"\nshared = true\nwindow = \"100ms\"\nwarm-up = \"0\"\n";
@@ -50,6 +52,7 @@ fn every_workload_works_on_files_of_a_file_system_of_its_own() {
         return testkit::skipped(why);
     }
     assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("cache hits"), "{}", text(&output.stdout));
     let home = std::env::temp_dir().join(format!("plateway-lab-{pid}"));
     let mounts = testbed::Mounts::now().unwrap();
     assert!(!mounts.all().any(|mount| mount.point.starts_with(&home)), "something stays mounted");
@@ -96,7 +99,7 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 /// Waits until a client works on files, of which the first was made.
-fn until_worked_on(directory: &Path, child: &mut Child) {
+fn until_made(directory: &Path, child: &mut Child) {
     let until = Instant::now() + HANG;
     let is_made = || {
         let folders = fs::read_dir(directory.join("folder")).unwrap().flatten();
@@ -124,7 +127,7 @@ fn files_in_a_folder_go_with_their_trial_however_it_ends() {
         assert!(why.contains(words) || why.contains("fincore"), "{why}");
         return testkit::skipped(why);
     }
-    until_worked_on(at, &mut child);
+    until_made(at, &mut child);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
@@ -132,7 +135,7 @@ fn files_in_a_folder_go_with_their_trial_however_it_ends() {
 
     // Who is killed leaves it, and the next one removes that with its own.
     let mut child = begin(at);
-    until_worked_on(at, &mut child);
+    until_made(at, &mut child);
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!is_empty(at));
@@ -143,27 +146,48 @@ fn files_in_a_folder_go_with_their_trial_however_it_ends() {
     assert_eq!(kept(&at.join("a.result.json"))["trials"].as_array().unwrap().len(), 9);
 }
 
+/// Waits until the client that is measured works below a folder.
+fn until_a_client_works(point: &Path, child: &mut Child) {
+    let until = Instant::now() + HANG;
+    let is_one = |entry: fs::DirEntry| {
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words = flat(&words).replace('\0', " ");
+        let place = format!(" lab files {}/", point.display());
+        words.contains(&place) && words.contains(" --steady ")
+    };
+    while !fs::read_dir("/proc").unwrap().flatten().any(is_one) {
+        assert!(child.try_wait().unwrap().is_none() && Instant::now() < until, "no client works");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn a_disk_that_is_full_fails_the_trial_with_its_file_and_what_helps() {
-    let directory = with_folder("files = \"fileserver\"\nsize = \"6MiB\"\njobs = 2");
-    let folder = directory.path().join("folder");
-    // In memory, with room for the files, which somebody else takes as soon as the first is there.
-    let fill = "for i in $(seq 600); do ls \"$0\"/plateway-lab-*/00000000 && break; sleep 0.05; done; head -c 100m /dev/zero";
-    let mounts = format!(
-        "mount -t tmpfs -o size=12m none \"$0\" && {{ ({fill} > \"$0\"/filler) > /dev/null 2>&1 & }}"
-    );
-    let Some(mut command) = mounted(&mounts, &folder) else { return };
-    let system = "backing = \"ram\"\ndurable = false\n";
-    let plan = fs::read_to_string(directory.path().join("a.toml")).unwrap();
-    let plan = plan.replace("[[picture]]", &format!("{system}[[picture]]"));
-    fs::write(directory.path().join("a.toml"), plan).unwrap();
-    command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
-    let output = command.args(["lab", "run", "a.toml"]).output().unwrap();
-    let why = flat(&output.stderr);
-    if why.contains("fincore") {
-        return testkit::skipped(why);
+    if !can_attach() {
+        return;
     }
+    // Its windows are so long that it does not end by itself.
+    let plan =
+        "[[system]]\nname = \"one\"\ndisk = \"ram:64MiB\"\nfile-system = \"ext4\"\n".to_owned();
+    let load = "files = \"fileserver\"\nsize = \"20MiB\"\njobs = 2";
+    let directory = with_plan(tempfile::tempdir().unwrap(), &(plan + &drawn(&["one"], load)));
+    let file = directory.path().join("a.toml");
+    let plan = fs::read_to_string(&file).unwrap().replace("\"100ms\"", "\"30s\"");
+    fs::write(&file, plan).unwrap();
+    let mut child = begin(directory.path());
+    let pid = child.id();
+    let (point, below) = until_worked_on(&mut child);
+    // Before that it is mounted anew, for which nobody may have anything open there.
+    until_a_client_works(&point, &mut child);
+    // Somebody else takes all of the room.
+    let mut filler = fs::File::create(point.join("filler")).unwrap();
+    let full = (0..64).try_for_each(|_| filler.write_all(&[7; 1 << 20]));
+    assert!(full.is_err(), "there is room for more than the disk");
+    drop(filler);
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{why}");
     let words = "No space left on device (os error 28) (a smaller size, or a larger disk)";
-    assert!(why.contains(words) && why.contains("folder/plateway-lab-"), "{why}");
+    assert!(why.contains(words) && why.contains("/mounted/plateway-lab-"), "{why}");
+    until_gone(pid, &below);
 }

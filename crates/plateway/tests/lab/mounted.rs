@@ -63,7 +63,7 @@ fn is_below_one(file: &Path) -> bool {
 }
 
 /// Waits until a client works on a file that is mounted.
-fn until_worked_on(child: &mut Child) -> (PathBuf, PathBuf) {
+pub(crate) fn until_worked_on(child: &mut Child) -> (PathBuf, PathBuf) {
     let until = Instant::now() + HANG;
     let prefix = format!("plateway-lab-{}-", child.id());
     loop {
@@ -83,7 +83,7 @@ fn until_worked_on(child: &mut Child) -> (PathBuf, PathBuf) {
 }
 
 /// Waits until nothing is mounted or attached any more.
-fn until_gone(pid: u32, file: &Path) {
+pub(crate) fn until_gone(pid: u32, file: &Path) {
     let until = Instant::now() + HANG;
     while !mounts_of(pid).is_empty() || is_below_one(file) {
         assert!(Instant::now() < until, "{:?} stay, and what is over {file:?}", mounts_of(pid));

@@ -220,6 +220,7 @@ pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told])
         "CPU far",
         "B/op on the wire",
         "B/op of storage",
+        "cache hits",
     ];
     let mut table = crate::control::table(&heads);
     let counted = counted(trials, |told| Ran {
@@ -254,6 +255,7 @@ pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told])
             seen(|seen| seen.wire_bytes_per_op).map(|bytes| format!("{bytes:.0}")),
             seen(|seen| Some(seen.storage_read_per_op? + seen.storage_written_per_op?))
                 .map(|bytes| format!("{bytes:.0}")),
+            seen(|seen| seen.cache_hit_share).map(|share| format!("{:.1}%", share * 100.0)),
         ];
         table.add_row(row.map(|text| text.unwrap_or_else(|| "-".to_owned())));
     }
@@ -261,7 +263,7 @@ pub(super) fn table(experiment: &Experiment, results: &Results, trials: &[Told])
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut text = format!(
-        "\n{table}\n\nMedians of the rounds that count; of a picture's cell what its trial came to. CPU is for each operation; of storage is what the client had read from it and written to it.\n"
+        "\n{table}\n\nMedians of the rounds that count; of a picture's cell what its trial came to. CPU is for each operation; of storage is what the client had read from it and written to it. Cache hits are of the bytes that a client of many files read.\n"
     );
     let _ = writeln!(text, "\n{results}");
     for ((cell, note), (count, all)) in notes(trials) {
