@@ -89,12 +89,12 @@ fn this_version_reads_every_plan() {
 }
 
 #[test]
-fn plans_of_a_paper_take_an_hour_and_a_quick_run_eight_minutes() {
+fn each_plan_of_a_paper_takes_an_hour_at_most_and_a_quick_run_eight_minutes() {
     for study in Study::all() {
         let plans = readable(&study).collect::<Vec<_>>();
-        let time: u64 =
-            plans.iter().map(|(_, one)| one.time.expect("a time of its own").as_secs()).sum();
-        assert!(time <= 3_600, "{}", study.name);
+        for (run, plan) in &plans {
+            assert!(plan.time.expect("a time of its own").as_secs() <= 3_600, "{}", run.plan);
+        }
         let quick: u64 = study.runs.iter().map(|run| run.quick_seconds).sum();
         assert!(quick <= 470, "{}: ten seconds are for what is around trials", study.name);
         for (run, mut experiment) in plans {
@@ -133,7 +133,8 @@ fn a_list_names_each_finding_with_its_way_and_its_time() {
         assert!(first.contains(words), "{words}\n{first}");
     }
     let varmail = list.iter().find(|one| one.id == "varmail").expect("it is there").to_string();
-    assert!(varmail.contains("not rerun yet: the file workloads"), "{varmail}");
+    let cell = "IOPS of aoe against iscsi over mtu-1500, varmail, 16MiB of files, 4 jobs, client memory 64MiB";
+    assert!(varmail.contains("plan:         rocha-macro\n") && varmail.contains(cell), "{varmail}");
     let equal = list.iter().find(|one| one.id == "webserver-4g").expect("it is there");
     assert!(equal.claim.contains("equal within 1.0% (1.00 to 1.01 times)"), "{}", equal.claim);
 }
@@ -166,8 +167,13 @@ fn facts_are_read_strictly() {
 }
 
 fn refused_rerun(change: impl FnOnce(String) -> String) -> String {
-    let paper = facts::read(FILES[0].1).expect("a paper");
-    rerun::read(&change(FILES[0].2.to_owned()), &paper).expect_err("it is wrong")
+    refused_rerun_of(0, change)
+}
+
+/// Of a paper by its place.
+fn refused_rerun_of(at: usize, change: impl FnOnce(String) -> String) -> String {
+    let paper = facts::read(FILES[at].1).expect("a paper");
+    rerun::read(&change(FILES[at].2.to_owned()), &paper).expect_err("it is wrong")
 }
 
 #[test]
@@ -181,8 +187,10 @@ fn ways_are_read_strictly() {
     assert_eq!(none, "mtu: expected an entry, seen none");
     let key = refused_rerun(|text| text.replacen("judge =", "judges =", 1));
     assert!(key.contains("unknown field `judges`"), "{key}");
-    let word =
-        refused_rerun(|text| text.replacen("word = \"not rerun yet\"", "word = \"no time\"", 1));
+    // Of this paper all is rerun, and of the third some is not.
+    let word = refused_rerun_of(2, |text| {
+        text.replacen("word = \"not rerun yet\"", "word = \"no time\"", 1)
+    });
     assert!(word.contains("unknown variant `no time`"), "{word}");
     let both = refused_rerun(|text| text.replacen("judge =", "because = \"b\"\njudge =", 1));
     assert!(both.ends_with("expected a plan with comparisons, stacks, or a word with because"));

@@ -113,7 +113,8 @@ fn a_paper_that_was_interrupted_is_kept_and_leaves_its_findings_undecided() {
     let verdicts = kept["verdicts"].as_array().unwrap();
     let of = |id: &str| verdicts.iter().find(|said| said["id"] == id).unwrap();
     assert_eq!(of("seq-read-uncached")["answer"]["word"], "undecided");
-    assert_eq!(of("varmail")["answer"]["word"], "not_rerun_yet");
+    // A quick run has none of its plan.
+    assert_eq!(of("varmail")["answer"]["word"], "undecided");
     // What one plan needs and is not here is said of its findings, and stops none of the others.
     let cached = &of("read-cached-sequential")["answer"];
     assert_eq!(cached["word"], "cannot_be_tested", "{cached}");
