@@ -203,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn reads_and_writes_are_told_apart() {
+        let mut running = Running::new(WINDOW, Duration::ZERO);
+        for second in 0..8 {
+            running.handle_output(&status(second as f64, 300 * second, 100 * second)).unwrap();
+        }
+        let last = running.report().last;
+        let [read, write] = [last.read, last.write].map(|side| side.expect("both"));
+        assert_eq!([last.requests, read.requests, write.requests], [2000, 1500, 500]);
+        assert_eq!([read, write].map(|side| side.latency_ns.percentile("p50")), [1000, 3001]);
+    }
+
+    #[test]
     fn windows_are_what_came_between_two_statuses_and_settle_by_the_lab_s_rule() {
         // What came before the first edge is in no window.
         let running = follow(&[9999, 100, 500, 500, 505, 495, 500, 7], Duration::ZERO);

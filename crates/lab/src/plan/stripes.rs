@@ -129,6 +129,7 @@ fn not_several(span: Span, name: &str) -> Mistake {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Measure;
     use super::super::tests::good;
     use super::*;
 
@@ -175,6 +176,24 @@ mod tests {
             plan.cell_name(&four.cells[four.null]),
             "null, 4KiB randread, depth 32, within 8MiB"
         );
+    }
+
+    #[test]
+    fn reads_are_held_against_the_writes_of_the_same_trials() {
+        let plan = good(&format!(
+            "{PLAN}[[compare]]\nsystems = [\"ssd\"]\npattern = \"randrw=75\"\nof = \"read-iops\"\n\
+             against = {{ of = \"write-iops\" }}\n"
+        ));
+        let group = &plan.groups[0];
+        let comparison = &group.plan.comparisons[0];
+        assert_eq!(
+            comparison.name,
+            "IOPS of reads of ssd against ssd (IOPS of writes), 4KiB randrw=75, depth 32, within 8MiB"
+        );
+        let [one, other] =
+            [comparison.subject, comparison.reference].map(|column| group.columns[column]);
+        assert_eq!((one.measure, other.measure), (Measure::ReadIops, Measure::WriteIops));
+        assert_eq!((one.system, group.cells.len()), (other.system, 2), "one trial has both");
     }
 
     #[test]
