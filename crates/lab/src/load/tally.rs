@@ -202,7 +202,7 @@ impl Tally {
         for (_, windows) in
             self.windows.iter().flatten().enumerate().filter(|(place, _)| counts(*place))
         {
-            all.add(&windows.last()).expect("histograms of the same bounds");
+            all.add(windows.last()).expect("histograms of the same bounds");
         }
         all
     }

@@ -55,6 +55,8 @@ pub enum Cause {
     Lacking,
     /// It asks for what this machine does not have.
     Machine,
+    /// It takes longer than an hour with the others, so that a run without a limit alone has it.
+    Full,
     /// A quick run leaves it out, it was stopped before, or it failed.
     Passed,
 }
@@ -66,6 +68,9 @@ impl NotRun {
         match self.cause {
             Cause::Lacking => Answer::NotRerunYet { because },
             Cause::Machine => Answer::CannotBeTested { because },
+            Cause::Full => {
+                Answer::undecided(format!("its plan {} is run by --full alone", self.plan))
+            }
             Cause::Passed => Answer::undecided(format!("its plan {} was not run", self.plan)),
         }
     }

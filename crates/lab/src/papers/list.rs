@@ -98,7 +98,9 @@ impl Study {
             }
         };
         let unseen = one.unseen.as_ref().map(|unseen| format!("; not looked at: {unseen}"));
-        (format!("{judge}: {recreated}{}", unseen.unwrap_or_default()), Some(time(&experiment)))
+        let words = format!("{judge}: {recreated}{}", unseen.unwrap_or_default());
+        let alone = if run.full { ", with --full alone" } else { "" };
+        (words, Some(format!("{}{alone}", time(&experiment))))
     }
 }
 

@@ -20,6 +20,9 @@ pub struct Run {
     pub plan: String,
     /// What is smaller or larger here than in the paper, and how that was chosen.
     pub scaled: String,
+    /// Whether `--full` alone runs it: with it the paper takes longer than an hour.
+    #[serde(default)]
+    pub full: bool,
     /// The comparisons that a quick run has.
     pub quick: Vec<String>,
     /// The pictures that it has.

@@ -66,6 +66,7 @@ pub(crate) enum LabAction {
         plateway lab paper all --list --json\n  \
         plateway lab paper rocha --quick\n  \
         plateway lab paper rocha --result monday.json\n  \
+        plateway lab paper rocha --full\n  \
         plateway lab paper all --quick --result papers\n\n\
         NAME is rocha, technomages, landowski, goncalves, sarkar, or all. What is kept is NAME.result.json and its\n\
         page, NAME.result.html; of all in one folder, with papers.html over them. How findings are judged, and which are not rerun yet, stands in docs/papers.md.\n\n\
@@ -128,6 +129,9 @@ pub(crate) struct LabPaperArgs {
     /// Run the primary comparisons alone, in short windows: eight minutes at most. What is left out is named
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Run all of its plans, each until its differences are told, however long that takes; without it, an hour
+    #[arg(long, conflicts_with_all = ["quick", "list"])]
+    pub(crate) full: bool,
     /// Where to keep what comes of it; the page is beside it, .html [default: NAME.result.json]. Of all, the
     /// folder for their files
     #[arg(long, value_name = "FILE")]

@@ -146,6 +146,7 @@ fn what_was_left_out_or_stopped_is_undecided_and_not_guessed() {
     let run = Run {
         plan: "small".to_owned(),
         scaled: String::new(),
+        full: false,
         quick: vec!["rate".to_owned()],
         quick_pictures: vec!["surface".to_owned()],
         quick_seconds: 100_000,
@@ -245,6 +246,7 @@ fn a_quick_run_has_only_cells_that_it_compares_and_is_judged_by_the_same_plan() 
     let run = Run {
         plan: "small".to_owned(),
         scaled: String::new(),
+        full: false,
         quick: vec!["rate".to_owned()],
         quick_pictures: Vec::new(),
         quick_seconds: 100_000,

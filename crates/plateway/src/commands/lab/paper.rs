@@ -199,7 +199,7 @@ fn rerun(
         };
         runs.push(json!({ "plan": run.plan, "left_out": left_out, "result": result }));
     }
-    let kept = json!({ "schema_version": SCHEMA_VERSION, "paper": study.name, "quick": args.quick,
+    let kept = json!({ "schema_version": SCHEMA_VERSION, "paper": study.name, "quick": args.quick, "full": args.full,
         "runs": runs, "not_run": not_run });
     let (kept, lost) = keep_and_tell(args, file, kept, &tables)?;
     // What was measured is told all the same, and the others are run.
@@ -229,7 +229,15 @@ fn due<'s>(
                 continue;
             }
         };
+        if run.full && !args.full {
+            let because = "it is run by --full alone".to_owned();
+            not_run.push(NotRun { plan: run.plan.clone(), because, cause: Cause::Full });
+            continue;
+        }
         let left_out = if args.quick { quick(&mut experiment, run) } else { Vec::new() };
+        if args.full {
+            experiment.time = None;
+        }
         if experiment.groups.is_empty() && experiment.pictures.is_empty() {
             let because = "it is left out by --quick".to_owned();
             not_run.push(NotRun { plan: run.plan.clone(), because, cause: Cause::Passed });
