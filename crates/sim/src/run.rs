@@ -82,6 +82,8 @@ pub(crate) struct Run {
     pub(crate) size: u64,
     /// Orders to the target that were not answered.
     pub(crate) unanswered: u64,
+    /// Since when every shard has what the target was ordered when it started; none while one has not.
+    ready_at: Option<u64>,
     /// Hosts are to be told of exports once all orders are answered.
     pub(crate) is_to_announce: bool,
     pub(crate) orders: u64,
@@ -153,6 +155,7 @@ impl Run {
             healed: false,
             size,
             unanswered: 0,
+            ready_at: None,
             is_to_announce: false,
             orders: 0,
             replug: None,
@@ -315,7 +318,7 @@ impl Run {
         self.world.start(TARGET, machines);
         self.fences_restart();
         self.carry_virtual_links(TARGET);
-        self.unanswered = 0;
+        (self.unanswered, self.ready_at) = (0, None);
         (self.replug, self.stop) = (None, None);
         self.lan.forget_unexported();
         self.nvme.exports.restart(self.world.now);
@@ -393,6 +396,7 @@ impl Run {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
                 if self.unanswered == 0 {
+                    self.ready_at.get_or_insert(self.world.now);
                     self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
                     if core::mem::take(&mut self.lan.is_to_export) {
                         self.set_aoe_export();
@@ -463,11 +467,23 @@ impl Run {
             {
                 Err(format!("a request ended {outcome:?} and had time enough"))
             }
+            // A server exports once every shard has the disks. Here exports are ordered at once, shard by shard,
+            // so that who is quick may be told of a disk that another shard does not have yet.
+            Some(Outcome::NotDone(Failure::Removed)) if self.is_starting() => Ok(()),
             Some(outcome) if self.setup.is_strict() && !self.may_be_ended(index) => {
                 Err(format!("a request ended {outcome:?} and nothing was wrong"))
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Run {
+    /// Whether a shard of the target lacked something a moment ago that it was ordered to have when it started.
+    fn is_starting(&self) -> bool {
+        /// So long an answer may be on its way.
+        const ON_ITS_WAY: u64 = 1_000 * MILLISECOND;
+        self.ready_at.is_none_or(|at| self.world.now < at + ON_ITS_WAY)
     }
 }
 

@@ -28,6 +28,15 @@ fn the_same_seed_leaves_the_same_trace() {
 }
 
 #[test]
+fn a_host_that_is_quicker_than_a_shard_s_first_orders_is_refused_and_no_more() {
+    // In both a flush asks a shard for a disk that it was ordered to have, and has not yet.
+    for seed in [452, 493] {
+        run_seed(seed, Some("line"), None)
+            .unwrap_or_else(|failed| panic!("seed {seed}: {}", failed.what));
+    }
+}
+
+#[test]
 fn a_trace_has_a_line_for_every_step_and_changes_nothing() {
     let (traced, lines) = trace_seed(3, Some("calm"), None);
     let traced = traced.expect("it passes");
