@@ -130,6 +130,34 @@ fn a_paper_that_was_interrupted_is_kept_and_leaves_its_findings_undecided() {
 }
 
 #[test]
+fn what_takes_longer_than_an_hour_is_run_when_all_is_asked_for() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    for (more, is_full) in [(&["--overwrite"][..], false), (&["--full", "--overwrite"], true)] {
+        let args = [&["paper", "rocha", "--json"], more].concat();
+        let mut command = without_mkfs(lab(directory.path(), &args));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        interrupt(&mut child);
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        if paths::lacks(&why) {
+            return testkit::skipped(why);
+        }
+        assert_eq!(output.status.code(), Some(130), "{why}");
+        let kept = kept(&directory.path().join("rocha.result.json"));
+        assert_eq!(kept["full"], json!(is_full));
+        let not_run = kept["not_run"].as_array().unwrap();
+        let macros =
+            not_run.iter().find(|one| one["plan"] == "rocha-macro").expect("it was not run");
+        // It needs a file system, which is not to be had, or is stopped before.
+        assert_eq!(macros["cause"] == "full", !is_full, "{macros}");
+        let verdicts = kept["verdicts"].as_array().unwrap();
+        let varmail = verdicts.iter().find(|said| said["id"] == "varmail").unwrap().to_string();
+        assert_eq!(varmail.contains("is run by --full alone"), !is_full, "{varmail}");
+    }
+}
+
+#[test]
 fn all_papers_have_a_page_each_and_one_together_also_where_nothing_can_be_run() {
     let directory = tempfile::tempdir().unwrap();
     // No program is found, so no path is laid; and what needs none has no folder for its trials, which is
