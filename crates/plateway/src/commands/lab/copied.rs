@@ -12,7 +12,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use block::{ByteCount, Random};
+use block::ByteCount;
+use lab::file_load::contents;
 use lab::load::WindowLatencies;
 use lab::plan::{Load, TrialOutcome};
 use lab::report::{LastWindows, Steady};
@@ -70,6 +71,9 @@ pub(super) fn run(args: &LabCopyArgs) -> miette::Result<()> {
     }))
 }
 
+/// What its blocks hold follows from it.
+const CONTENTS: u64 = u64::MAX;
+
 /// A copy that was made.
 struct Copied {
     began: SystemTime,
@@ -85,11 +89,7 @@ fn copy(file: &Path, block_bytes: u32, bytes: u64, syncs: bool) -> miette::Resul
     };
     let block_bytes = block_bytes as usize;
     let mut block = vec![0; block_bytes];
-    let mut random = Random::new(1);
-    block.chunks_mut(8).for_each(|chunk| {
-        let word = random.next_u64().to_le_bytes();
-        chunk.copy_from_slice(&word[..chunk.len()]);
-    });
+    contents::fill(&mut block, CONTENTS, 0);
     let mut latencies = WindowLatencies::default();
     latencies.begin(1);
     let (began, start) = (SystemTime::now(), Instant::now());

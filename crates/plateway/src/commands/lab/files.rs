@@ -2,8 +2,8 @@
 //! steady; what the lab starts in a trial.
 //!
 //! What is done, to which file and in which order is `lab::file_load`'s; here are threads, clocks and, in [`disk`],
-//! the file system. An operation's latency is from its system call to its return; for whom a database's thread waits,
-//! and for the list of files, is none of it. Of each thread's reads one of sixteen is held against what was written.
+//! the file system. An operation's latency is the time of its system calls; what is made to be written, what is held
+//! against it, for whom a database's thread waits, and the list of files are none of it. Of each thread's reads one of sixteen is held against what was written.
 //! The first thing that is wrong, or cannot be done, ends all of it. Errors: that, with its file; 130 an interruption.
 
 mod disk;
@@ -21,7 +21,7 @@ use crate::commands::session::Interrupt;
 use crate::commands::settling::Settling;
 use crate::commands::{Ended, INTERRUPTED, print_json};
 
-use disk::{Doer, Store};
+use disk::{Doer, Done, Store};
 
 /// How often the windows are looked at.
 const LOOK: Duration = Duration::from_millis(2);
@@ -171,12 +171,10 @@ impl Work {
     /// A thread: what its hand says, until all of it is over.
     fn work(&self, mut hand: Hand, mut doer: Doer<'_>) {
         while let Some(act) = self.next(&mut hand) {
-            let began = Instant::now();
             match doer.carry_out(&act) {
                 Err(why) => return self.fail(why),
-                Ok(is_judged) => {
-                    let latency_ns = began.elapsed().as_nanos() as u64;
-                    lock(&self.count).add(&act.deed, latency_ns);
+                Ok(Done { is_judged, latency }) => {
+                    lock(&self.count).add(&act.deed, latency.as_nanos() as u64);
                     self.operations.fetch_add(1, Relaxed);
                     self.looked.fetch_add(is_judged.into(), Relaxed);
                 }

@@ -4,11 +4,12 @@
 //! asks for. Of files that are read whole up to 1 MiB is asked for at once. Units: bytes. Errors: what of which file
 //! could not be done, what was read short, and what is not as it was written.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lab::file_load::contents;
 use lab::file_load::{Act, Deed, FileSet, Hand, Part};
@@ -41,6 +42,15 @@ pub(super) struct Held {
     log: Option<File>,
     read: Vec<File>,
     written: Vec<File>,
+}
+
+/// What came of an operation.
+#[derive(Default)]
+pub(super) struct Done {
+    /// Whether it was a read that was held against what was written.
+    pub(super) is_judged: bool,
+    /// How long its system calls took.
+    pub(super) latency: Duration,
 }
 
 /// Bytes that lie as O_DIRECT asks for.
@@ -100,7 +110,7 @@ impl<'s> Store<'s> {
                 let file = File::create_new(&path).map_err(tell)?;
                 let part = Part { offset: 0, bytes: self.set.length(number) };
                 let key = contents::key(self.set.seed(), number, 0);
-                write(&file, part, key, buffer.get()).map_err(tell)?;
+                write(&file, part, key, buffer.get(), &mut Duration::ZERO).map_err(tell)?;
             }
         }
         if self.set.has_log() {
@@ -140,113 +150,134 @@ impl<'s> Store<'s> {
     }
 }
 
-/// Writes a part of a file with what it is to hold.
-fn write(file: &File, part: Part, key: u64, buffer: &mut [u8]) -> Result<(), Error> {
+/// Does it, and adds how long the system took.
+fn timed<T>(spent: &mut Duration, call: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let done = call();
+    *spent += began.elapsed();
+    done
+}
+
+/// Writes a part of a file with what it is to hold, and adds how long the system took.
+fn write(
+    file: &File,
+    part: Part,
+    key: u64,
+    buffer: &mut [u8],
+    spent: &mut Duration,
+) -> Result<(), Error> {
     let end = part.offset + part.bytes;
     let mut at = part.offset;
     while at < end {
         let length = (end - at).min(buffer.len() as u64) as usize;
         let piece = &mut buffer[..length];
         contents::fill(piece, key, at);
-        file.write_all_at(piece, at)?;
-        at += piece.len() as u64;
+        timed(spent, || file.write_all_at(piece, at))?;
+        at += length as u64;
     }
     Ok(())
 }
 
 impl Doer<'_> {
-    /// Does it; whether it was a read that was held against what was written.
-    pub(super) fn carry_out(&mut self, act: &Act) -> Result<bool, String> {
-        let path = match act.deed {
-            Deed::Append { log: true, .. } => self.store.folder.join(self.store.set.log_path()),
-            _ => self.store.path(act.file),
+    /// Does it.
+    pub(super) fn carry_out(&mut self, act: &Act) -> Result<Done, String> {
+        let mut done = Done::default();
+        let spent = &mut done.latency;
+        let store = self.store;
+        // It costs as much as some system calls, so only who needs it has it.
+        let path = || match act.deed {
+            Deed::Append { log: true, .. } => store.folder.join(store.set.log_path()),
+            _ => store.path(act.file),
         };
-        let verb = match act.deed {
-            Deed::Open => "open",
-            Deed::Create => "make",
-            Deed::Read(_) | Deed::ReadAt(_) => "read",
-            Deed::Write(_) | Deed::WriteAt(_) | Deed::Append { .. } => "write",
-            Deed::Sync => "write back",
-            Deed::Close => "close",
-            Deed::Delete => "delete",
-            Deed::Stat { .. } => "look at",
-        };
-        let done = match act.deed {
-            Deed::Read(part) | Deed::ReadAt(part) => return self.read(act, part, &path),
+        let (verb, result) = match act.deed {
+            Deed::Read(part) | Deed::ReadAt(part) => {
+                done.is_judged = self.read(act, part, &path, &mut done.latency)?;
+                return Ok(done);
+            }
             Deed::Open => {
-                let opened = File::options().read(true).write(true).open(&path);
-                opened.map(|file| self.file = Some(file))
+                let (path, mut options) = (path(), File::options());
+                let opened = timed(spent, || options.read(true).write(true).open(&path));
+                ("open", opened.map(|file| self.file = Some(file)))
             }
-            Deed::Create => File::create_new(&path).map(|file| self.file = Some(file)),
+            Deed::Create => {
+                let path = path();
+                let made = timed(spent, || File::create_new(&path));
+                ("make", made.map(|file| self.file = Some(file)))
+            }
             Deed::Close => {
-                self.file = None;
-                Ok(())
+                let file = self.file.take();
+                timed(spent, || drop(file));
+                ("close", Ok(()))
             }
-            Deed::Sync => self.open().sync_all(),
-            Deed::Delete => std::fs::remove_file(&path),
+            Deed::Sync => {
+                let file = opened(self.file.as_ref());
+                ("write back", timed(spent, || file.sync_all()))
+            }
+            Deed::Delete => {
+                let path = path();
+                ("delete", timed(spent, || std::fs::remove_file(&path)))
+            }
             Deed::Stat { bytes } => {
-                let seen = path.symlink_metadata().map_err(|error| failed(verb, &path, &error))?;
-                if seen.len() < bytes {
-                    let seen = seen.len();
-                    return Err(format!(
-                        "{}: expected {bytes} bytes at least, seen {seen}",
-                        path.display()
-                    ));
+                let path = path();
+                let seen = timed(spent, || path.symlink_metadata());
+                if let Some(seen) = seen.as_ref().ok().map(Metadata::len)
+                    && seen < bytes
+                {
+                    let path = path.display();
+                    return Err(format!("{path}: expected {bytes} bytes at least, seen {seen}"));
                 }
-                Ok(())
+                ("look at", seen.map(drop))
             }
-            Deed::Append { part, log: true, anew } => self.append_to_log(part, anew, act.key),
+            Deed::Append { part, log: true, anew } => {
+                let log = opened(self.held.log.as_ref());
+                let cut = if anew { timed(spent, || log.set_len(0)) } else { Ok(()) };
+                let buffer = self.buffer.get();
+                ("write", cut.and_then(|()| write(log, part, act.key, buffer, spent)))
+            }
             Deed::Write(part) | Deed::Append { part, .. } => {
-                let file = self.file.as_ref().expect("what is written is open");
-                write(file, part, act.key, self.buffer.get())
+                let file = opened(self.file.as_ref());
+                ("write", write(file, part, act.key, self.buffer.get(), spent))
             }
             Deed::WriteAt(part) => {
                 let file = &self.held.written[act.file as usize];
-                write(file, part, act.key, self.buffer.get())
+                ("write", write(file, part, act.key, self.buffer.get(), spent))
             }
         };
-        done.map_err(|error| failed(verb, &path, &error)).map(|()| false)
+        result.map_err(|error| failed(verb, &path(), &error)).map(|()| done)
     }
 
-    fn open(&self) -> &File {
-        self.file.as_ref().expect("what is worked on is open")
-    }
-
-    fn append_to_log(&mut self, part: Part, anew: bool, key: u64) -> Result<(), Error> {
-        let log = self.held.log.as_ref().expect("a web server has a log");
-        if anew {
-            log.set_len(0)?;
-        }
-        write(log, part, key, self.buffer.get())
-    }
-
-    fn read(&mut self, act: &Act, part: Part, path: &Path) -> Result<bool, String> {
+    /// Reads a part; whether it was held against what was written.
+    fn read(
+        &mut self,
+        act: &Act,
+        part: Part,
+        path: &dyn Fn() -> PathBuf,
+        spent: &mut Duration,
+    ) -> Result<bool, String> {
         self.reads += 1;
         let is_judged = self.reads.is_multiple_of(JUDGED);
         let file = match act.deed {
             Deed::ReadAt(_) => &self.held.read[act.file as usize],
-            _ => self.file.as_ref().expect("what is read is open"),
+            _ => opened(self.file.as_ref()),
         };
         let buffer = self.buffer.get();
         let end = part.offset + part.bytes;
         let mut at = part.offset;
         while at < end {
             let length = (end - at).min(buffer.len() as u64) as usize;
-            let piece = &mut buffer[..length];
-            let read = file.read_at(piece, at).map_err(|error| failed("read", path, &error))?;
+            let read = timed(spent, || file.read_at(&mut buffer[..length], at));
+            let read = read.map_err(|error| failed("read", &path(), &error))?;
             if read == 0 {
-                return Err(format!(
-                    "{}: expected {end} bytes, seen its end after {at}",
-                    path.display()
-                ));
+                let path = path();
+                let path = path.display();
+                return Err(format!("{path}: expected {end} bytes, seen its end after {at}"));
             }
-            let piece = &piece[..read];
-            let judged = is_judged.then(|| contents::differs(piece, act.key, at));
+            let judged = is_judged.then(|| contents::differs(&buffer[..read], act.key, at));
             if let Some(seen) = judged.flatten() {
                 let what = if seen.is_blank { "zeros" } else { "something else" };
                 return Err(format!(
                     "{}: expected at byte {} what was written there, seen {what}",
-                    path.display(),
+                    path().display(),
                     seen.offset
                 ));
             }
@@ -254,4 +285,9 @@ impl Doer<'_> {
         }
         Ok(is_judged)
     }
+}
+
+/// What a hand works on is open by then.
+fn opened(file: Option<&File>) -> &File {
+    file.expect("what is worked on is open")
 }
