@@ -46,6 +46,8 @@ pub struct Trial {
     pub wire_bytes_per_op: Option<f64>,
     pub core_bytes_per_op: Option<f64>,
     pub lost_share: Option<f64>,
+    /// How many disks there were, where the load says so.
+    pub disks: Option<u32>,
     #[serde(default)]
     pub windows: Vec<f64>,
     #[serde(default)]

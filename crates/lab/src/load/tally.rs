@@ -199,10 +199,10 @@ impl Tally {
 
     fn last_of(&self, counts: impl Fn(usize) -> bool) -> Histogram<u64> {
         let mut all = histogram();
-        for (_, windows) in
-            self.windows.iter().flatten().enumerate().filter(|(place, _)| counts(*place))
-        {
-            all.add(windows.last()).expect("histograms of the same bounds");
+        for (place, windows) in self.windows.iter().flatten().enumerate() {
+            if counts(place) {
+                all.add(windows.last()).expect("histograms of the same bounds");
+            }
         }
         all
     }

@@ -12,7 +12,7 @@ use super::axes::COMBINATIONS_MAX;
 use super::low::LowPlan;
 use super::measure::Measure;
 use super::model::{Cell, Column, Experiment, Group, Load, Path, Picture};
-use super::names::{comparison_name, group_name, member_name, with_change};
+use super::names::{comparison_name, group_name, member_name};
 use crate::mistake::{Mistake, Span};
 use crate::statistics::{Bound, Comparison, Plan};
 
@@ -231,10 +231,9 @@ impl WantedCompare {
                         .push(Mistake::new(span.clone(), message).help("change something else"));
                     continue;
                 }
-                let mut named = [&subject, &reference].map(|one| draft.name(experiment, one));
-                if other != *measure {
-                    named[1] = with_change(&named[1], &other.to_string());
-                }
+                let by_other = Some(other).filter(|other| other != measure);
+                let named = [(&subject, None), (&reference, by_other)];
+                let named = named.map(|(one, by)| draft.name(experiment, one, by));
                 let derived = comparison_name(*measure, &named, draft.over(experiment), &load);
                 let compared = (subject, reference, [*measure, other], bound);
                 if let Some((_, first)) = seen.iter().find(|(other, _)| *other == compared) {
@@ -287,11 +286,12 @@ impl Draft {
         self.path.map(|path| &experiment.paths[path])
     }
 
-    /// What results call a member: its system, and what of it is not as the group says.
-    fn name(&self, experiment: &Experiment, member: &Member) -> String {
+    /// What results call a member: its system, and what of it is not as the group says, nor by what it is
+    /// judged as the comparison says.
+    fn name(&self, experiment: &Experiment, member: &Member, by: Option<Measure>) -> String {
         let path = member.path.filter(|_| member.path != self.path);
         let path = path.map(|path| &experiment.paths[path]);
-        member_name(&experiment.systems[member.system], path, &self.load, &member.load)
+        member_name(&experiment.systems[member.system], path, &self.load, &member.load, by)
     }
 
     fn place(&mut self, member: Member) -> usize {
@@ -331,7 +331,7 @@ impl Draft {
         }
         Group {
             cells: self.members.iter().map(|member| member.cell(experiment)).collect(),
-            names: self.members.iter().map(|member| self.name(experiment, member)).collect(),
+            names: self.members.iter().map(|member| self.name(experiment, member, None)).collect(),
             null,
             plan: Plan {
                 systems: self.members.len(),

@@ -83,13 +83,14 @@ impl Checker<'_> {
                 self.push(Mistake::new(span, message).help(help));
             }
         }
-        let has = self.has(0..self.systems.len());
+        let all: Vec<usize> = (0..self.systems.len()).collect();
+        let has = self.has(&all);
         self.loads(low, &LowLoad::default(), true, has);
     }
 
     /// What these systems have.
-    pub(super) fn has(&self, systems: impl Iterator<Item = usize> + Clone) -> Has {
-        Has { file: self.has_file(systems.clone()), several: self.has_several(systems) }
+    pub(super) fn has(&self, systems: &[usize]) -> Has {
+        Has { file: self.has_file(systems), several: self.has_several(systems) }
     }
 
     /// Every load of a table; nothing if any is wrong. `[load]` itself may have what only some

@@ -117,9 +117,10 @@ impl Checker<'_> {
         let reference = low.reference.as_ref().and_then(|low| self.place(low, "system", &known));
         let measures = low.of.as_ref().and_then(|low| self.measures(low.get_ref()));
         let all = subjects.iter().flatten().map(|(subject, _)| *subject).chain(reference);
+        let all: Vec<usize> = all.collect();
         let is_known = subjects.is_some() && (reference.is_some() || low.reference.is_none());
         let has = match is_known {
-            true => self.has(all.collect::<Vec<_>>().into_iter()),
+            true => self.has(&all),
             false => Has { file: true, several: true },
         };
         let loads = self.loads(&low.load, usual, false, has);
@@ -252,7 +253,7 @@ impl Checker<'_> {
         let systems: Option<Vec<usize>> =
             systems.map(|all| all.into_iter().map(|(system, _)| system).collect());
         let has = match &systems {
-            Some(systems) => self.has(systems.iter().copied()),
+            Some(systems) => self.has(systems),
             None => Has { file: true, several: true },
         };
         let loads = self.loads(&low.load, usual, false, has)?;

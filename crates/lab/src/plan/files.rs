@@ -52,9 +52,9 @@ impl Checker<'_> {
     }
 
     /// Whether the client of one of these systems works on a file, or may do so.
-    pub(super) fn has_file(&self, mut systems: impl Iterator<Item = usize>) -> bool {
-        systems.any(|at| {
-            let system = self.systems[at].thing.as_ref();
+    pub(super) fn has_file(&self, systems: &[usize]) -> bool {
+        systems.iter().any(|at| {
+            let system = self.systems[*at].thing.as_ref();
             system.is_none_or(|system| system.file_client().is_some())
         })
     }
@@ -217,9 +217,7 @@ impl Checker<'_> {
             self.push(Mistake::new(pattern.span(), message).help("client = \"bench\""));
         }
     }
-}
 
-impl Checker<'_> {
     /// Refuses loads that no copy is.
     fn copied(
         &mut self,

@@ -111,20 +111,14 @@ pub(super) fn member_name(
     path: Option<&Path>,
     usual: &Load,
     load: &Load,
+    by: Option<Measure>,
 ) -> String {
     let over = path.map(|path| format!("over {path}"));
-    let changes: Vec<String> = over.into_iter().chain(changes(usual, load)).collect();
+    let by = by.map(|measure| measure.to_string());
+    let changes: Vec<String> = over.into_iter().chain(changes(usual, load)).chain(by).collect();
     match changes.as_slice() {
         [] => system.name.clone(),
         changes => format!("{} ({})", system.name, changes.join(", ")),
-    }
-}
-
-/// A member's name with one more change: "aoe (over jumbo, IOPS of writes)".
-pub(super) fn with_change(name: &str, change: &str) -> String {
-    match name.strip_suffix(')') {
-        Some(changed) => format!("{changed}, {change})"),
-        None => format!("{name} ({change})"),
     }
 }
 

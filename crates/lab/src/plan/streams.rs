@@ -11,6 +11,7 @@ use super::check::Checker;
 use super::files::not_one_by_one;
 use super::low::{LowLoad, LowSystem};
 use super::model::{Load, System, Transport};
+use super::words::Bytes;
 use crate::mistake::{Mistake, Span};
 
 impl Checker<'_> {
@@ -59,13 +60,11 @@ impl Checker<'_> {
             wrong.push(("pattern", expected, load.pattern.to_string()));
         }
         wrong.extend(not_one_by_one(loads));
-        let of_disks = [
-            ("size", loads.iter().any(|load| load.size.is_some())),
-            ("sync", loads.iter().any(|load| load.sync)),
-            ("fsync", loads.iter().any(|load| load.fsync.is_some())),
-        ];
-        for (key, _) in of_disks.into_iter().filter(|(_, is_there)| *is_there) {
-            wrong.push((key, "none, since there is no disk", format!("{key} of a disk")));
+        let size = loads.iter().find_map(|load| load.size).map(|size| Bytes(size).to_string());
+        let sync = loads.iter().any(|load| load.sync).then(|| "true".to_owned());
+        let fsync = loads.iter().find_map(|load| load.fsync).map(|writes| writes.to_string());
+        for (key, seen) in [("size", size), ("sync", sync), ("fsync", fsync)] {
+            wrong.extend(seen.map(|seen| (key, "none, since there is no disk", seen)));
         }
         self.unfit(&format!("{name:?} is a stream"), wrong, span, own, usual);
     }

@@ -69,8 +69,9 @@ impl Checker<'_> {
     }
 
     /// Whether one of these systems may be several disks, as far as is known.
-    pub(super) fn has_several(&self, mut systems: impl Iterator<Item = usize>) -> bool {
-        systems.any(|at| self.systems[at].thing.as_ref().is_none_or(System::may_be_several))
+    pub(super) fn has_several(&self, systems: &[usize]) -> bool {
+        let known = |at: &usize| self.systems[*at].thing.as_ref();
+        systems.iter().any(|at| known(at).is_none_or(System::may_be_several))
     }
 
     /// How many disks a load is for: refused where a table has no system that may be several, and not taken

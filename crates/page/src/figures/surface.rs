@@ -1,8 +1,8 @@
 //! Pictures of a plan: a heat map where two keys of the load vary, a line where one does.
 //!
-//! The load of a cell is read from what `bench` printed of its trial, and from its name how many disks. Keys that vary beyond two, and
-//! paths and patterns, have panels of their own. All panels of a figure share their colours, which
-//! are those of cividis (Nuñez, Anderton, Renslow 2018), dark for little and light for much, with
+//! The load of a cell is read from what `bench` printed of its trial, and how many disks there were from the
+//! trial itself. Keys that vary beyond two, and paths and patterns, have panels of their own. All panels of a
+//! figure share their colours, which are those of cividis (Nuñez, Anderton, Renslow 2018), dark for little and light for much, with
 //! equal ratios equally far apart. Every cell ran once: there are no intervals and no verdicts.
 
 use lab::kept::Kept;
@@ -118,27 +118,19 @@ impl<'k> Spot<'k> {
     fn of(kept: &'k Kept, cell: &'k PictureResult) -> Spot<'k> {
         // A trial of a round has the same load, should the picture's own be missing.
         let mut trials = kept.trials.iter().filter(|trial| trial.cell == cell.cell);
-        let load = trials.find(|trial| trial.bench.is_object()).map_or(&Value::Null, |t| &t.bench);
-        let reached = cell.cell.split(", ").next().unwrap_or_default();
-        let path = reached.split_once(" over ").map_or("", |(_, path)| path);
-        let mut load = load.clone();
-        if let Some(disks) = disks_of(&cell.cell) {
+        let trial = trials.find(|trial| trial.bench.is_object());
+        let mut load = trial.map_or(Value::Null, |trial| trial.bench.clone());
+        if let Some(disks) = trial.and_then(|trial| trial.disks) {
             load["disks"] = disks.into();
         }
+        let reached = cell.cell.split(", ").next().unwrap_or_default();
+        let path = reached.split_once(" over ").map_or("", |(_, path)| path);
         Spot { cell, path, load }
     }
 
     fn level(&self, key: &str) -> Option<u64> {
         self.load[key].as_u64()
     }
-}
-
-/// How many disks a cell's name says that there are: the client of a stripe does not know.
-fn disks_of(cell: &str) -> Option<u64> {
-    cell.split(", ").find_map(|word| {
-        let disks = word.strip_suffix(" disks").or(word.strip_suffix(" disk"))?;
-        disks.parse().ok()
-    })
 }
 
 /// The values of a key with an order, least first.

@@ -116,7 +116,8 @@ fn goncalves() -> Value {
             (Measure::WriteLatencyMean, latency),
         ]);
         let bench = json!({ "queue_depth": depth, "jobs": load.jobs });
-        trials.push(json!({ "cell": experiment.cell_name(&trial.cell), "bench": bench }));
+        let cell = experiment.cell_name(&trial.cell);
+        trials.push(json!({ "cell": cell, "bench": bench, "disks": load.disks }));
         let outcome = TrialOutcome::Measured { measures, is_steady: true };
         runner.handle_trial(outcome, Duration::from_secs(1));
     }

@@ -74,6 +74,9 @@ pub(super) struct Seen {
     /// Of many files: of what was read, which share the page cache had without storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cache_hit_share: Option<f64>,
+    /// How many disks there were, where the load says so: the client of a stripe does not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) disks: Option<u32>,
     /// What `plateway serve` said of itself, where the lab started one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) served: Option<Served>,
@@ -193,7 +196,8 @@ impl Lab<'_> {
     ) -> miette::Result<(TrialOutcome, Seen)> {
         self.refuse_zeros(cell, &said)?;
         let steady = &said["steady"];
-        let mut seen = Seen { notes: notes(&said), ..Seen::default() };
+        let (notes, disks) = (notes(&said), cell.load.disks);
+        let mut seen = Seen { notes, disks, ..Seen::default() };
         let windows = Windows::of(steady);
         if let Some((from, to, ops)) = windows.between_looks(looks) {
             self.see_cpus(&mut seen, (from, to, ops), way)?;
