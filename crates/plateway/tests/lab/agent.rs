@@ -117,6 +117,37 @@ fn systems_of_another_machine_are_started_measured_and_ended_by_its_agent() {
 }
 
 #[test]
+fn a_stream_and_a_stripe_are_at_another_machine_as_here() {
+    let _alone = alone();
+    let Some((network, directory)) = place() else { return };
+    let at = |name: &str| directory.path().join(name);
+    let _agent = agent(&network, directory.path());
+    let near = reactor::allowed_cpus().pop().unwrap();
+    let systems = "[[system]]\nname = \"tcp\"\nstream = \"tcp\"\n[[path]]";
+    let plan = plan("", "").replacen("[[path]]", systems, 1)
+        + "disks = 2\n[[picture]]\nname = \"network\"\nsystems = [\"tcp\"]\npattern = \"write\"\ndepth = 1\n";
+    fs::write(at("a.toml"), plan).unwrap();
+    let output = lab(&network, "near", near, directory.path()).args(["run", "a.toml"]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), flat(&output.stderr));
+    let kept = kept(&at("a.result.json"));
+    let trials = kept["trials"].as_array().unwrap();
+    let of = |name: &str| {
+        let is_its = |trial: &&Value| trial["cell"].as_str().unwrap().starts_with(name);
+        trials.iter().find(is_its).unwrap_or_else(|| panic!("no {name}: {kept}"))
+    };
+    for (name, client) in [("tcp over line", "plateway lab stream"), ("nvme over line", "")] {
+        let trial = of(name);
+        assert!(trial["measures"]["iops"].as_f64().unwrap() > 0.0, "{trial}");
+        assert!(trial["wire_bytes_per_op"].as_f64().unwrap() > 500.0, "{trial}");
+        assert_eq!(trial["bench"]["client"].as_str().unwrap_or_default(), client, "{trial}");
+    }
+    assert_eq!((&of("nvme")["disks"], of("tcp").get("disks")), (&serde_json::json!(2), None));
+    let left = running(&network, "far");
+    assert!(left.iter().all(|words| words.contains("lab agent")), "{left:?}");
+}
+
+#[test]
 fn what_another_machine_is_not_is_said_before_anything_runs() {
     let Some((network, directory)) = place() else { return };
     let at = |name: &str| directory.path().join(name);

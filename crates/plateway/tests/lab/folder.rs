@@ -82,6 +82,35 @@ fn plan(folder: &Path, system: &str, load: &str) -> String {
 }
 
 #[test]
+fn a_copy_is_made_in_a_folder_once_a_trial_and_goes_also_when_it_is_interrupted() {
+    let Some(place) = Place::make() else { return };
+    let _alone = alone();
+    let load = |size: &str| {
+        format!(
+            "size = \"{size}\"\npattern = \"write\"\ndepth = 1\ncache = true\nsync = [true, false]"
+        )
+    };
+    place.plan("client = \"copy\"", &load("8MiB"));
+    let output = run(place.path(), &["run", "a.toml"]);
+    assert!(output.status.success(), "{}", flat(&output.stderr));
+    let kept = kept(&place.path().join("a.result.json"));
+    let trials = kept["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 2);
+    for trial in trials {
+        assert_eq!(trial["bench"]["steady"]["requests"], 2048, "{trial}");
+        assert!(trial["is_steady"].as_bool().unwrap(), "{trial}");
+    }
+    assert!(place.files().is_empty());
+    place.plan("client = \"copy\"", &load("512MiB"));
+    let mut child = place.begin();
+    place.file(&mut child);
+    let _ = kill_process(Pid::from_child(&child), Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
+    assert!(place.files().is_empty());
+}
+
+#[test]
 fn a_folder_that_cannot_be_worked_in_is_refused_at_its_line_and_left_as_it_is() {
     let Some(place) = Place::make() else { return };
     fs::write(place.folder().join("precious"), "precious").unwrap();
