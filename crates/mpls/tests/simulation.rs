@@ -47,6 +47,24 @@ fn traffic_leaves_paths_that_fail_for_those_that_are_up_and_returns_after_the_wa
     assert!(to_backup > SEEDS && to_primary > SEEDS, "{downs}: {to_backup}, {to_primary}");
 }
 
+/// Seeds in which the network once was wrong about who had to know what, by why.
+const OF_CUTS: [(&str, &[u64]); 5] = [
+    ("who stands still is told nothing of its links", &[529, 634, 893, 912, 1341]),
+    ("one call may tell that both paths are down, and of a move between", &[658]),
+    ("an edge on the way of others loses no second message in a row", &[823]),
+    ("the end that finds out cannot tell the other when the way there fails, too", &[1051, 1264]),
+    ("who goes on has old messages that show a path that fails", &[3694]),
+];
+
+#[test]
+fn seeds_of_cuts_that_once_failed_pass() {
+    for (why, seeds) in OF_CUTS {
+        for seed in seeds {
+            run_cuts(*seed).unwrap_or_else(|broken| panic!("seed {seed}, {why}: {broken}"));
+        }
+    }
+}
+
 #[test]
 fn tunnels_through_ip_and_labels_in_udp_keep_what_they_promise_alike() {
     let (mut sent, mut delivered, mut promised) = (0, 0, 0);

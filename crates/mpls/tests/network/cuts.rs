@@ -3,8 +3,9 @@
 //!
 //! Promised is: what is sent comes out, once a detection time has passed since a path failed, if the
 //! other one is up; traffic moves to a path that is up, not without a cause, and back after the wait;
-//! the ends agree about a path once they had time to; a router that stalls for less than a detection
-//! time moves nothing; all counters add up; and what holds of customers everywhere.
+//! nobody is followed as one who began anew who did not; the ends agree about a path once they had
+//! time to; a router that stalls for less than a detection time moves nothing; all counters add up; and
+//! what holds of customers everywhere.
 
 use core::time::Duration;
 

@@ -3,7 +3,9 @@
 //!
 //! A path is whole while both of its directions are, since its two ends watch it together. It is *firm*
 //! once it has been whole for long enough that its sessions are Up and go by the intervals that were
-//! configured; one that breaks before that may take as long as slow packets do.
+//! configured; one that breaks before that may take as long as slow packets do. An end that still hears
+//! the other is told by it; so if something else of the path fails before both ends know, they may take
+//! as long again.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -44,13 +46,38 @@ impl Times {
 /// A path of a wire, by their numbers.
 pub(super) type PathKey = (usize, usize);
 
+/// What of a path fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failing {
+    /// From the first end to the second, and back.
+    pub(super) directions: [bool; 2],
+    /// An end stands still.
+    pub(super) ends: [bool; 2],
+}
+
+impl Failing {
+    const NOTHING: Self = Self { directions: [false; 2], ends: [false; 2] };
+}
+
 #[derive(Clone, Copy)]
 struct Known {
-    is_whole: bool,
-    /// Since when it is as it is.
+    failing: Failing,
+    /// Since when it is whole, or is not.
     since: Instant,
+    /// Since when both ends may find out that it fails.
+    worse_since: Instant,
     /// It was firm when it last broke.
     was_firm: bool,
+}
+
+impl Known {
+    fn new(now: Instant, failing: Failing, was_firm: bool) -> Self {
+        Self { failing, since: now, worse_since: now, was_firm }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.failing == Failing::NOTHING
+    }
 }
 
 pub(super) struct Health {
@@ -64,30 +91,45 @@ impl Health {
     }
 
     /// A path is like this now.
-    pub(super) fn set(&mut self, now: Instant, key: PathKey, is_whole: bool) {
-        let up_again = self.times.up_again;
-        let new = Known { is_whole, since: now, was_firm: false };
-        let known = self.paths.entry(key).or_insert(new);
-        if known.is_whole != is_whole {
-            let was_firm =
-                if is_whole { known.was_firm } else { now.since(known.since) >= up_again };
-            *known = Known { is_whole, since: now, was_firm };
+    pub(super) fn set(&mut self, now: Instant, key: PathKey, failing: Failing) {
+        let is_known = self.paths.contains_key(&key) && self.is_down(now, key);
+        let known = self.paths.entry(key).or_insert(Known::new(now, failing, false));
+        let before = core::mem::replace(&mut known.failing, failing);
+        if before == failing {
+            return;
+        }
+        match (before == Failing::NOTHING, known.is_whole()) {
+            (true, _) => {
+                let was_firm = now.since(known.since) >= self.times.up_again;
+                *known = Known::new(now, failing, was_firm);
+            }
+            (false, true) => *known = Known::new(now, failing, known.was_firm),
+            (false, false) if !is_known => known.worse_since = now,
+            (false, false) => {}
         }
     }
 
     /// A path is another one now.
-    pub(super) fn begin(&mut self, now: Instant, key: PathKey, is_whole: bool) {
-        self.paths.insert(key, Known { is_whole, since: now, was_firm: false });
+    pub(super) fn begin(&mut self, now: Instant, key: PathKey, failing: Failing) {
+        self.paths.insert(key, Known::new(now, failing, false));
+    }
+
+    /// Who stood still on a path goes on, with old messages that may show what is no longer so.
+    pub(super) fn doubt(&mut self, now: Instant, key: PathKey) {
+        let known = self.paths.get_mut(&key).expect("it is known");
+        if !known.is_whole() {
+            (known.worse_since, known.was_firm) = (now, false);
+        }
     }
 
     pub(super) fn is_whole(&self, key: PathKey) -> bool {
-        self.paths[&key].is_whole
+        self.paths[&key].is_whole()
     }
 
     /// Whether it has been whole for so long.
     pub(super) fn is_whole_for(&self, now: Instant, key: PathKey, time: Duration) -> bool {
-        let Known { is_whole, since, .. } = self.paths[&key];
-        is_whole && now.since(since) >= time
+        let known = &self.paths[&key];
+        known.is_whole() && now.since(known.since) >= time
     }
 
     /// Whether both ends must know that it is up.
@@ -102,13 +144,13 @@ impl Health {
     /// Whether both ends must know that it is not.
     pub(super) fn is_down(&self, now: Instant, key: PathKey) -> bool {
         let known = &self.paths[&key];
-        !known.is_whole && now.since(known.since) > self.patience(known)
+        !known.is_whole() && now.since(known.worse_since) > self.patience(known)
     }
 
     /// Whether an end may think that it fails: it does, or did a moment ago.
     pub(super) fn may_fail(&self, now: Instant, key: PathKey) -> bool {
         let known = &self.paths[&key];
-        !known.is_whole || now.since(known.since) < self.patience(known)
+        !known.is_whole() || now.since(known.since) < self.patience(known)
     }
 
     /// Whether what a wire is sent now has to arrive: by whichever path an end may take at present, and
@@ -125,10 +167,10 @@ impl Health {
     /// How the paths of a wire are.
     pub(super) fn tell(&self, now: Instant, wire: usize) -> String {
         let tell = |path| {
-            let Known { is_whole, since, was_firm } = self.paths[&(wire, path)];
-            let what = if is_whole { "whole" } else { "broken" };
-            let firm = if was_firm { "" } else { " (not firm before)" };
-            format!("{what} for {:?}{firm}", now.since(since))
+            let known = self.paths[&(wire, path)];
+            let what = if known.is_whole() { "whole" } else { "broken" };
+            let firm = if known.was_firm { "" } else { " (not firm before)" };
+            format!("{what} for {:?}{firm}", now.since(known.since))
         };
         format!("of wire {wire} the primary is {}, the backup {}", tell(0), tell(1))
     }

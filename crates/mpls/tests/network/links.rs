@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Instant, Random};
 use contract::LinkId;
 use mpls::TunnelPort;
+use mpls::limits::TTL_FIRST;
 use wire::ethernet::Header;
 use wire::mpls::{LabelStack, LabelStackEntry};
 
 use super::customers::number_in;
-use super::topology::{LER3, is_tunnels, is_udp, router_of, tunnel_port};
+use super::topology::{is_tunnels, is_udp, tunnel_port};
 
 pub(super) const MICROSECOND: u64 = 1_000;
 /// The longest that a link takes while it holds back.
@@ -160,9 +161,8 @@ impl Links {
     fn loses(&mut self, from: LinkId, bytes: &[u8]) -> bool {
         let is_lost = self.random.chance(self.faults, 1000);
         let front = if self.corrupts { None } else { front_of_message(from, bytes) };
-        let Some(front) = front else { return is_lost };
+        let Some((front, is_first)) = front else { return is_lost };
         // Further on it would be one of those that come by several ways.
-        let is_first = router_of(from) <= LER3;
         if is_first && is_lost && self.missed.insert(front.to_vec()) {
             return true;
         }
@@ -171,15 +171,17 @@ impl Links {
     }
 }
 
-/// What is in front of a message of an associated channel; `None`: a frame is none.
-fn front_of_message(from: LinkId, bytes: &[u8]) -> Option<&[u8]> {
+/// What is in front of a message of an associated channel, and whether it leaves the router that made
+/// it, which no other one has taken anything from the TTL of; `None`: a frame is none.
+fn front_of_message(from: LinkId, bytes: &[u8]) -> Option<(&[u8], bool)> {
     let stack_at = if is_udp(from) { 0 } else { Header::SIZE };
     if is_tunnels(from) {
         return None;
     }
     let stack = LabelStack::parse(&bytes[stack_at..], 16).expect("it was sent");
     let end = stack_at + stack.depth() * LabelStackEntry::SIZE;
-    (bytes[end] >> 4 == 1).then(|| &bytes[..end + 4])
+    let is_first = bytes[stack_at + LabelStackEntry::SIZE - 1] == TTL_FIRST;
+    (bytes[end] >> 4 == 1).then(|| (&bytes[..end + 4], is_first))
 }
 
 /// Flips one bit of what tells whose a frame is, if it is noticed there.

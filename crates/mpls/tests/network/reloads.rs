@@ -394,17 +394,19 @@ impl World {
 
     pub(super) fn make_again(&mut self, number: usize) {
         self.removed.remove(&number);
+        self.network.began_anew.insert(number);
         let (wire, now) = (self.network.wires[number], self.network.now);
         for me in wire.ends() {
             self.order_all(me, orders::end_of(me, &wire));
         }
-        let whole = wire.paths.map(|path| self.network.is_whole(path));
-        for (path, is_whole) in whole.into_iter().enumerate() {
-            self.network.health.begin(now, (number, path), is_whole);
+        for path in [0, 1] {
+            let failing = self.network.failing(wire.paths[path]);
+            self.network.health.begin(now, (number, path), failing);
         }
         // A primary that never was up is waited for.
-        if whole != [true; 2] {
-            self.network.anew.insert(number, now + self.network.health.times.wait);
+        let health = &self.network.health;
+        if [0, 1].iter().any(|path| !health.is_whole((number, *path))) {
+            self.network.anew.insert(number, now + health.times.wait);
         }
     }
 }

@@ -2,7 +2,8 @@
 //! still.
 //!
 //! A router that stalls hears nothing and does nothing; what comes meanwhile waits in its ring, up to
-//! [`RING_FRAMES`], and is shown before anything else once it runs again.
+//! [`RING_FRAMES`], as does what it would be told of its links, and is shown in that order before
+//! anything else once it runs again.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use mpls::{Event, Forwarder, Sequencing, Way};
 use testkit::Pages;
 
 use super::customers::Customers;
-use super::health::{Health, PathKey, Times};
+use super::health::{Failing, Health, PathKey, Times};
 use super::links::{Flight, Links};
 use super::oracle::Oracle;
 use super::orders::{self, R};
@@ -38,9 +39,7 @@ pub(super) struct Network {
     /// Links that are down, and both ends know.
     down: BTreeSet<usize>,
     /// What came to routers that stall.
-    stalled: BTreeMap<usize, Vec<(LinkId, Vec<u8>)>>,
-    /// When each router last began to run again.
-    resumed_at: BTreeMap<usize, Instant>,
+    stalled: BTreeMap<usize, Vec<Came>>,
     /// Those that stall for no longer than goes unnoticed.
     hidden: BTreeSet<usize>,
     /// Packets that came to a port and were not shown: its ring was full, or its link down.
@@ -49,6 +48,8 @@ pub(super) struct Network {
     pub(super) came_out: Option<Vec<(LinkId, Vec<u8>)>>,
     /// Wires of which an end began anew, and when: the other end has to hear of it first.
     pub(super) anew: BTreeMap<usize, Instant>,
+    /// Wires of which an end ever began anew.
+    pub(super) began_anew: BTreeSet<usize>,
     /// What pseudowires counted that are gone, by router, and the frames that waited in them for
     /// others when their circuit was another's.
     pub(super) gone: BTreeMap<usize, (PseudowireCounters, u64)>,
@@ -57,6 +58,13 @@ pub(super) struct Network {
     /// When each end of a wire last sent.
     sent_at: BTreeMap<LinkId, Instant>,
     pub(super) events: Seen,
+}
+
+/// What comes to a router.
+enum Came {
+    Frame(LinkId, Vec<u8>),
+    /// A link of its is up, or no longer.
+    News(LinkId, bool),
 }
 
 /// What routers told.
@@ -85,11 +93,11 @@ impl Network {
             health: Health::new(times),
             down: BTreeSet::new(),
             stalled: BTreeMap::new(),
-            resumed_at: BTreeMap::new(),
             hidden: BTreeSet::new(),
             unseen: BTreeMap::new(),
             came_out: None,
             anew: BTreeMap::new(),
+            began_anew: BTreeSet::new(),
             gone: BTreeMap::new(),
             up_since: BTreeMap::new(),
             sent_at: BTreeMap::new(),
@@ -130,10 +138,7 @@ impl Network {
         self.look_at_paths();
         for end in [0, 1] {
             let port = LinkId(link as u32 * 2 + end);
-            let facts = is_up.then(|| orders::facts_of(port));
-            let me = router_of(port);
-            self.routers[me].handle_link(self.now, port, facts);
-            self.pump(me);
+            self.comes(router_of(port), Came::News(port, is_up));
         }
     }
 
@@ -149,12 +154,14 @@ impl Network {
     /// It runs again.
     pub(super) fn resume(&mut self, me: usize) {
         self.hidden.remove(&me);
-        self.resumed_at.insert(me, self.now);
         let came = self.stalled.remove(&me).unwrap_or_default();
         self.look_at_paths();
-        for (port, bytes) in came {
-            self.show(me, port, &bytes);
+        for wire in self.wires.iter().filter(|wire| wire.is_protected) {
+            for path in (0..2).filter(|path| wire.paths[*path].contains(&me)) {
+                self.health.doubt(self.now, (wire.number, path));
+            }
         }
+        came.into_iter().for_each(|came| self.comes(me, came));
         self.routers[me].handle_timeout(self.now);
         self.pump(me);
     }
@@ -170,9 +177,10 @@ impl Network {
         self.look_at_paths();
         for wire in self.wires.iter().filter(|wire| wire.ends().contains(&me)) {
             self.anew.insert(wire.number, self.now);
+            self.began_anew.insert(wire.number);
             for path in [0, 1] {
-                let is_whole = self.is_whole(wire.paths[path]);
-                self.health.begin(self.now, (wire.number, path), is_whole);
+                let failing = self.failing(wire.paths[path]);
+                self.health.begin(self.now, (wire.number, path), failing);
             }
         }
         self.pump(me);
@@ -185,7 +193,7 @@ impl Network {
     /// The frames that wait in the ring of a port.
     pub(super) fn in_ring(&self, port: LinkId) -> u64 {
         let rings = self.stalled.values().flatten();
-        rings.filter(|(its, _)| *its == port).count() as u64
+        rings.filter(|came| matches!(came, Came::Frame(its, _) if *its == port)).count() as u64
     }
 
     /// Something changed: which paths are whole, and what is on its way promises nothing.
@@ -194,8 +202,8 @@ impl Network {
         self.oracle.excuse(since, None);
         for wire in self.wires.iter().filter(|wire| wire.is_protected) {
             for path in [0, 1] {
-                let is_whole = self.is_whole(wire.paths[path]);
-                self.health.set(self.now, (wire.number, path), is_whole);
+                let failing = self.failing(wire.paths[path]);
+                self.health.set(self.now, (wire.number, path), failing);
             }
         }
     }
@@ -204,19 +212,23 @@ impl Network {
     pub(super) fn set_wire(&mut self, wire: Wire) {
         self.wires[wire.number] = wire;
         for path in [0, 1] {
-            let is_whole = self.is_whole(wire.paths[path]);
-            self.health.set(self.now, (wire.number, path), is_whole);
+            let failing = self.failing(wire.paths[path]);
+            self.health.set(self.now, (wire.number, path), failing);
         }
     }
 
-    pub(super) fn is_whole(&self, path: &[usize]) -> bool {
-        let runs = |me: &usize| !self.is_stalled(*me) || self.hidden.contains(me);
-        let leads = |hop: &[usize]| {
-            let ports = [port(hop[0], hop[1]), port(hop[1], hop[0])];
-            let link = ports[0].0 as usize / 2;
-            !self.down.contains(&link) && ports.iter().all(|port| !self.links.cut.contains(port))
+    /// What of a path fails at present.
+    pub(super) fn failing(&self, path: &[usize]) -> Failing {
+        let stalls = |me: &usize| self.is_stalled(*me) && !self.hidden.contains(me);
+        let [first, between @ .., last] = path else { unreachable!("a path has two ends") };
+        let is_cut = |from: usize, to: usize| {
+            let port = port(from, to);
+            self.down.contains(&(port.0 as usize / 2)) || self.links.cut.contains(&port)
         };
-        path.iter().all(runs) && path.windows(2).all(leads)
+        let stops = between.iter().any(stalls);
+        let there = stops || path.windows(2).any(|hop| is_cut(hop[0], hop[1]));
+        let back = stops || path.windows(2).any(|hop| is_cut(hop[1], hop[0]));
+        Failing { directions: [there, back], ends: [first, last].map(stalls) }
     }
 
     /// A customer sends a frame.
@@ -253,22 +265,28 @@ impl Network {
         if let Some(why) = why.filter(|_| runs && self.hidden.is_empty()) {
             self.oracle.promise(self.now, to, frame, why);
         }
-        self.came(wire.ends()[end], from, frame);
+        self.comes(wire.ends()[end], Came::Frame(from, frame.to_vec()));
     }
 
-    /// A frame comes to a router.
-    fn came(&mut self, me: usize, port: LinkId, bytes: &[u8]) {
-        match self.stalled.get_mut(&me) {
-            None => self.show(me, port, bytes),
-            Some(ring) if ring.len() < RING_FRAMES => ring.push((port, bytes.to_vec())),
-            Some(_) => *self.unseen.entry(port).or_default() += 1,
+    /// Something comes to a router.
+    fn comes(&mut self, me: usize, came: Came) {
+        match (self.stalled.get_mut(&me), came) {
+            (None, Came::Frame(link, bytes)) => {
+                let frame = InFrame { link, tag: None, bytes: &bytes };
+                let kept = self.routers[me].receive(self.now, frame);
+                assert!(kept.is_none(), "no link is virtual");
+                self.pump(me);
+            }
+            (None, Came::News(link, is_up)) => {
+                let facts = is_up.then(|| orders::facts_of(link));
+                self.routers[me].handle_link(self.now, link, facts);
+                self.pump(me);
+            }
+            (Some(ring), Came::Frame(port, _)) if ring.len() >= RING_FRAMES => {
+                *self.unseen.entry(port).or_default() += 1;
+            }
+            (Some(ring), came) => ring.push(came),
         }
-    }
-
-    fn show(&mut self, me: usize, port: LinkId, bytes: &[u8]) {
-        let frame = InFrame { link: port, tag: None, bytes };
-        assert!(self.routers[me].receive(self.now, frame).is_none(), "no link is virtual");
-        self.pump(me);
     }
 
     /// What a router sends is on its way, and what it tells is looked at.
@@ -320,7 +338,12 @@ impl Network {
                 *count[usize::from(way == Way::Backup)] += 1;
                 return self.judge_move(me, wire, way);
             }
-            Event::BeganAnew(_) => self.events.began_anew += 1,
+            Event::BeganAnew(id) => {
+                self.events.began_anew += 1;
+                if !self.began_anew.contains(&(id.0 as usize)) {
+                    return Err("neither end did".to_owned());
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -329,16 +352,13 @@ impl Network {
     fn judge_move(&mut self, me: usize, wire: usize, way: Way) -> Result<(), String> {
         let (now, health) = (self.now, &self.health);
         let (to, from) = ((wire, way as usize), (wire, 1 - way as usize));
-        if !self.is_session_up(me, wire, way) {
+        let up_since = self.up_since.get(&(me, to));
+        if up_since.is_none() {
             return Err(format!("that path is not up: {}", health.tell(now, wire)));
         }
-        // Who just stood still reads one piece of news after the other.
-        let has_just_resumed =
-            self.resumed_at.get(&me).is_some_and(|at| now.since(*at) <= health.times.detected);
-        if health.is_down(now, to) && !has_just_resumed {
+        if health.is_down(now, to) {
             return Err(format!("that path fails: {}", health.tell(now, wire)));
         }
-        let up_since = self.up_since.get(&(me, to));
         let has_waited = up_since.is_some_and(|since| now.since(*since) >= health.times.wait);
         let is_due = way == Way::Primary && has_waited;
         if !is_due && !health.may_fail(now, from) {
@@ -379,7 +399,7 @@ impl Network {
                 let is_down = !is_tunnels(port) && self.down.contains(&(port.0 as usize / 2));
                 match is_down {
                     true => *self.unseen.entry(port).or_default() += 1,
-                    false => self.came(router_of(port), port, &bytes),
+                    false => self.comes(router_of(port), Came::Frame(port, bytes)),
                 }
             }
             for me in 0..ROUTERS {
