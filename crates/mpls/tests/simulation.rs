@@ -119,6 +119,21 @@ fn what_changes_while_links_fail_takes_nothing_from_what_a_path_carries() {
     assert!(refused > least && under_way > least, "{refused} refused, {under_way} of {taken}");
 }
 
+/// Seeds of changes in which it was, by why.
+const OF_CHANGES: [(&str, &[u64]); 2] = [
+    ("a path with other labels loses no second message in a row", &[42]),
+    ("messages overtake each other while a path that was given back comes up", &[163]),
+];
+
+#[test]
+fn seeds_of_changes_that_once_failed_pass() {
+    for (why, seeds) in OF_CHANGES {
+        for seed in seeds {
+            run_changes(*seed).unwrap_or_else(|broken| panic!("seed {seed}, {why}: {broken}"));
+        }
+    }
+}
+
 #[test]
 fn an_old_copy_of_a_write_lands_behind_a_newer_one_only_where_nothing_is_numbered() {
     let (mut answered, mut again) = (0, 0);

@@ -1,6 +1,7 @@
-//! A run in which tables become others (`reloads`) while links fail and traffic moves (`cuts`): before
-//! anybody noticed, while the ends move to the other path, while that one is not up yet, and while
-//! traffic goes back. Beside that paths are taken away, also the one that traffic is on, and given back.
+//! A run in which tables become others (`reloads`) while links fail, routers stall and traffic moves
+//! (`cuts`): before anybody noticed, while the ends move to the other path, while that one is not up
+//! yet, and while traffic goes back; links lose meanwhile. Beside that paths are taken away, also the
+//! one that traffic is on, and given back. Who stalls takes no orders: what names him waits.
 //!
 //! ```text
 //!   link fails | changes | detected, traffic moves | changes | link is whole | changes | up, waited, back
@@ -17,10 +18,27 @@ use block::Random;
 use super::oracle::Tally;
 use super::reloads::{WIRES, World};
 use super::running::Seen;
+use super::topology::ROUTERS;
 
 const ROUNDS: u64 = 4;
 /// As many changes, at most, before a link fails, while it does, and after that.
 const CHANGES: u64 = 6;
+/// How long a router stalls at most, but for what is begun then; and how long a label is nobody's: what
+/// was in the ring of one that stalled is not for who has the label next.
+const STALL_MAX: Duration = Duration::from_millis(2_000);
+const QUARANTINE: Duration = Duration::from_millis(2_500);
+
+/// What goes wrong.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// A link, in silence: both directions or one.
+    Silent(usize, [bool; 2]),
+    /// Both ends of a link are told.
+    Told(usize),
+    /// A router stalls, for less than a detection time or as long as it comes.
+    Hiccup(usize),
+    Stalls(usize),
+}
 
 /// What a run did beside what it carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +51,10 @@ pub(crate) struct Changed {
 
 /// Runs a seed; an error is the first promise that was broken.
 pub(crate) fn run(seed: u64) -> Result<(Tally, Seen, Changed), String> {
-    let mut play = Play { world: World::new(Random::new(seed), 0), changed: Changed::default() };
+    let mut random = Random::new(seed);
+    let faults = [0, 5, 30][random.below(3) as usize];
+    let world = World::new(random, faults, QUARANTINE);
+    let mut play = Play { world, changed: Changed::default() };
     for round in 0..ROUNDS {
         // The links of which the wires' paths consist, in turn.
         let link = ((seed * ROUNDS + round) % 6) as usize;
@@ -56,22 +77,64 @@ struct Play {
 impl Play {
     fn round(&mut self, link: usize) {
         self.change();
-        let is_told = self.world.network.random.chance(1, 3);
-        let ends = [[true; 2], [true, false], [false, true]];
-        let ends = ends[self.world.network.random.below(3) as usize];
-        match is_told {
-            true => self.world.network.tell(link, false),
-            false => self.world.network.cut(link, ends),
-        }
+        let fault = self.draw(link);
+        self.begin(fault);
+        let since = self.world.network.now;
         self.change();
-        self.carry_for([0, 900, 2_000, 5_000]);
-        self.change();
-        match is_told {
-            true => self.world.network.tell(link, true),
-            false => self.world.network.cut(link, [false; 2]),
+        match fault {
+            Fault::Hiccup(_) => {}
+            // A change may take its time, and the next thing comes soon.
+            Fault::Stalls(_) => {
+                let lasted = self.world.network.now.since(since);
+                let time = self.world.network.random.below(STALL_MAX.as_millis() as u64);
+                self.world.carry(Duration::from_millis(time).saturating_sub(lasted));
+            }
+            Fault::Silent(..) | Fault::Told(_) => {
+                self.carry_for([0, 900, 2_000, 5_000]);
+                self.change();
+            }
         }
+        self.end(fault);
         self.change();
         self.carry_for([500, 2_000, 4_000, 7_000]);
+    }
+
+    fn draw(&mut self, link: usize) -> Fault {
+        let random = &mut self.world.network.random;
+        let router = random.below(ROUTERS as u64) as usize;
+        match random.below(8) {
+            0 | 1 => Fault::Told(link),
+            2 => Fault::Silent(link, [true, false]),
+            3 => Fault::Silent(link, [false, true]),
+            4 | 5 => Fault::Silent(link, [true; 2]),
+            6 => Fault::Hiccup(router),
+            _ => Fault::Stalls(router),
+        }
+    }
+
+    fn begin(&mut self, fault: Fault) {
+        let network = &mut self.world.network;
+        match fault {
+            Fault::Silent(link, ends) => network.cut(link, ends),
+            Fault::Told(link) => network.tell(link, false),
+            Fault::Stalls(router) => network.stall(router, false),
+            Fault::Hiccup(router) => {
+                network.stall(router, true);
+                let time = network.random.below(240);
+                self.world.carry(Duration::from_millis(time));
+                self.world.network.resume(router);
+            }
+        }
+    }
+
+    fn end(&mut self, fault: Fault) {
+        let network = &mut self.world.network;
+        match fault {
+            Fault::Silent(link, _) => network.cut(link, [false; 2]),
+            Fault::Told(link) => network.tell(link, true),
+            Fault::Stalls(router) => network.resume(router),
+            Fault::Hiccup(_) => {}
+        }
     }
 
     fn carry_for(&mut self, times: [u64; 4]) {
@@ -95,7 +158,7 @@ impl Play {
     /// A wire is left one of its paths, or has both again.
     fn take_or_give_back(&mut self) {
         let number = self.world.network.random.below(WIRES as u64) as usize;
-        if self.world.removed.contains_key(&number) {
+        if self.world.removed.contains_key(&number) || !self.world.may_order(number, false) {
             return;
         }
         let wire = self.world.network.wires[number];

@@ -6,6 +6,7 @@
 //! messages about a path no two in a row are lost but by a cut: what would have to be called a failure
 //! otherwise is up to chance.
 
+use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,7 @@ use mpls::TunnelPort;
 use mpls::limits::TTL_FIRST;
 use wire::ethernet::Header;
 use wire::mpls::{LabelStack, LabelStackEntry};
+use wire::pseudowire::{AssociatedChannelHeader, ChannelType};
 
 use super::customers::number_in;
 use super::topology::{is_tunnels, is_udp, tunnel_port};
@@ -24,6 +26,9 @@ pub(super) const MICROSECOND: u64 = 1_000;
 pub(super) const HELD_MAX: u64 = 8_000 * MICROSECOND;
 /// What a link adds at most to the time that it takes, where it reorders.
 const LATE_MAX: u64 = 1_000 * MICROSECOND;
+
+/// Where a packet of BFD says whose it is (RFC 5880 clause 4.1).
+const MY_DISCRIMINATOR: Range<usize> = 4..8;
 
 /// A frame on its way to a port.
 pub(super) struct Flight {
@@ -54,7 +59,7 @@ pub(super) struct Links {
     pub(super) held: Option<LinkId>,
     /// Frames that leave by these are lost.
     pub(super) cut: BTreeSet<LinkId>,
-    /// Messages about paths of which the last one was lost, by all that is in front of them.
+    /// Messages about paths of which the last one was lost, by whose they are.
     missed: BTreeSet<Vec<u8>>,
     fates: BTreeMap<LinkId, Fate>,
 }
@@ -160,20 +165,21 @@ impl Links {
     /// Whether chance has it that a frame is lost.
     fn loses(&mut self, from: LinkId, bytes: &[u8]) -> bool {
         let is_lost = self.random.chance(self.faults, 1000);
-        let front = if self.corrupts { None } else { front_of_message(from, bytes) };
-        let Some((front, is_first)) = front else { return is_lost };
+        let whose = if self.corrupts { None } else { whose_message(from, bytes) };
+        let Some((whose, is_first)) = whose else { return is_lost };
         // Further on it would be one of those that come by several ways.
-        if is_first && is_lost && self.missed.insert(front.to_vec()) {
+        if is_first && is_lost && self.missed.insert(whose.to_vec()) {
             return true;
         }
-        self.missed.remove(front);
+        self.missed.remove(whose);
         false
     }
 }
 
-/// What is in front of a message of an associated channel, and whether it leaves the router that made
-/// it, which no other one has taken anything from the TTL of; `None`: a frame is none.
-fn front_of_message(from: LinkId, bytes: &[u8]) -> Option<(&[u8], bool)> {
+/// Whose a message of an associated channel is: a session's of BFD by its discriminator, whatever its
+/// path's labels are, else by all that is in front of it. And whether it leaves the router that made it,
+/// so that no other one has taken anything from its TTL. `None`: a frame is no such message.
+fn whose_message(from: LinkId, bytes: &[u8]) -> Option<(&[u8], bool)> {
     let stack_at = if is_udp(from) { 0 } else { Header::SIZE };
     if is_tunnels(from) {
         return None;
@@ -181,7 +187,10 @@ fn front_of_message(from: LinkId, bytes: &[u8]) -> Option<(&[u8], bool)> {
     let stack = LabelStack::parse(&bytes[stack_at..], 16).expect("it was sent");
     let end = stack_at + stack.depth() * LabelStackEntry::SIZE;
     let is_first = bytes[stack_at + LabelStackEntry::SIZE - 1] == TTL_FIRST;
-    (bytes[end] >> 4 == 1).then(|| (&bytes[..end + 4], is_first))
+    let (front, message) = bytes.split_at(end + AssociatedChannelHeader::SIZE);
+    let header = AssociatedChannelHeader::parse(&front[end..]).ok()?;
+    let is_bfd = header.channel_type == ChannelType::BFD;
+    Some((if is_bfd { &message[MY_DISCRIMINATOR] } else { front }, is_first))
 }
 
 /// Flips one bit of what tells whose a frame is, if it is noticed there.

@@ -34,6 +34,17 @@ const STEPS: usize = 60;
 /// Longer than a frame's life, and several steps long.
 const QUARANTINE: Duration = Duration::from_millis(400);
 
+/// What a step makes of a wire.
+const KINDS: [fn(&mut World, usize); 5] = [
+    World::relabel,
+    World::lead_elsewhere,
+    World::remove,
+    World::give_bottom,
+    World::move_to_another_circuit,
+];
+/// The first of them that asks nothing of routers between the ends, nor that what is on its way arrives.
+const AT_THE_ENDS: usize = 3;
+
 /// By which two ways a wire goes, in whichever order.
 pub(super) fn ways_of(number: usize) -> [&'static [usize]; 2] {
     WAYS[number / 2]
@@ -52,6 +63,8 @@ type Ledger = BTreeMap<(usize, Label), (String, Option<Instant>)>;
 pub(super) struct World {
     pub(super) network: Network,
     ledger: Ledger,
+    /// How long a label is nobody's.
+    quarantine: Duration,
     /// Wires that are not there now.
     pub(super) removed: BTreeMap<usize, Instant>,
     pub(super) refused: u64,
@@ -62,7 +75,7 @@ pub(super) struct World {
 pub(crate) fn run(seed: u64) -> Result<(Tally, u64), String> {
     let mut random = Random::new(seed);
     let faults = [0, 0, 10][random.below(3) as usize];
-    let mut world = World::new(random, faults);
+    let mut world = World::new(random, faults, QUARANTINE);
     for _ in 0..STEPS {
         world.step();
         if world.network.oracle.broken.is_some() {
@@ -78,13 +91,14 @@ pub(crate) fn run(seed: u64) -> Result<(Tally, u64), String> {
 }
 
 impl World {
-    /// All wires are there, and all is well.
-    pub(super) fn new(random: Random, faults: u64) -> World {
+    /// All wires are there, and all is well. A label is nobody's for `quarantine`.
+    pub(super) fn new(random: Random, faults: u64, quarantine: Duration) -> World {
         let times = Times::new(faults > 0, WATCH.revert_after);
         let wires: Vec<Wire> = (0..WIRES).map(wire_at).collect();
         let mut world = World {
             network: Network::new(random, wires.clone(), faults, times),
             ledger: Ledger::new(),
+            quarantine,
             removed: BTreeMap::new(),
             refused: 0,
         };
@@ -104,7 +118,7 @@ impl World {
             orders::put_up(&mut network.routers[me], network.now, me, &all);
         }
         for me in 0..ROUTERS {
-            let quarantine = Change::SetQuarantine(QUARANTINE);
+            let quarantine = Change::SetQuarantine(self.quarantine);
             orders::give(&mut self.network.routers[me], self.network.now, vec![quarantine]);
             for change in orders::all(me, wires) {
                 self.write_down(me, &change);
@@ -122,17 +136,26 @@ impl World {
         if self.removed.contains_key(&wire) {
             return;
         }
-        match self.network.random.below(6) {
+        match self.network.random.below(6) as usize {
             0 => {
                 let me = self.network.random.below(ROUTERS as u64) as usize;
                 let there = self.there();
-                self.order_all(me, orders::all(me, &there));
+                if !self.network.is_stalled(me) {
+                    self.order_all(me, orders::all(me, &there));
+                }
             }
-            1 => self.relabel(wire),
-            2 => self.lead_elsewhere(wire),
-            3 => self.give_bottom(wire),
-            4 => self.move_to_another_circuit(wire),
-            _ => self.remove(wire),
+            kind if self.may_order(wire, kind > AT_THE_ENDS) => KINDS[kind - 1](self, wire),
+            _ => {}
+        }
+    }
+
+    /// Whether the routers of a wire run, or its ends do: who stands still takes no orders.
+    pub(super) fn may_order(&self, number: usize, is_of_ends: bool) -> bool {
+        let wire = &self.network.wires[number];
+        let runs = |me: &usize| !self.network.is_stalled(*me);
+        match is_of_ends {
+            true => wire.ends().iter().all(runs),
+            false => ways_of(number).into_iter().flatten().all(runs),
         }
     }
 
@@ -191,7 +214,7 @@ impl World {
     }
 
     fn write_down(&mut self, me: usize, change: &Change) {
-        let until = Some(self.network.now + QUARANTINE);
+        let until = Some(self.network.now + self.quarantine);
         match change {
             Change::SetPseudowire(id, _) | Change::RemovePseudowire(id) => {
                 // The label that it had and has no more.
@@ -386,7 +409,7 @@ impl World {
     fn make_some_again(&mut self) {
         let due: Vec<usize> = self.removed.keys().copied().collect();
         for number in due {
-            if self.network.random.chance(1, 3) {
+            if self.network.random.chance(1, 3) && self.may_order(number, true) {
                 self.make_again(number);
             }
         }

@@ -208,12 +208,15 @@ impl Network {
         }
     }
 
-    /// A wire is this one from now on, which may go other ways.
+    /// A wire is this one from now on, which may go other ways. A second path that it had not begins.
     pub(super) fn set_wire(&mut self, wire: Wire) {
-        self.wires[wire.number] = wire;
+        let before = core::mem::replace(&mut self.wires[wire.number], wire);
         for path in [0, 1] {
-            let failing = self.failing(wire.paths[path]);
-            self.health.set(self.now, (wire.number, path), failing);
+            let (key, failing) = ((wire.number, path), self.failing(wire.paths[path]));
+            match before.is_single && !wire.is_single && path == 1 {
+                true => self.health.begin(self.now, key, failing),
+                false => self.health.set(self.now, key, failing),
+            }
         }
     }
 
