@@ -89,6 +89,8 @@ pub(crate) struct Port {
 pub struct Ethernet {
     /// How it behaves at present.
     pub faults: LinkFaults,
+    /// LANs from this one on lose frames, and hold, repeat and reorder none.
+    pub(crate) orderly_from: Option<usize>,
     /// What became of frames so far.
     pub fates: Fates,
     pub(crate) ports: Vec<Port>,
@@ -100,10 +102,17 @@ impl Ethernet {
     pub(crate) fn new() -> Ethernet {
         Ethernet {
             faults: LinkFaults::NONE,
+            orderly_from: None,
             fates: Fates::default(),
             ports: Vec::new(),
             stations: Vec::new(),
         }
+    }
+
+    /// How a LAN behaves at present.
+    pub(crate) fn faults_on(&self, lan: usize) -> LinkFaults {
+        let orderly = LinkFaults { held: 0, repeated: 0, reorders: false, ..self.faults };
+        if self.orderly_from.is_some_and(|from| lan >= from) { orderly } else { self.faults }
     }
 
     /// The ports of a host, by number.

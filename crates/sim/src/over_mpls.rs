@@ -4,15 +4,21 @@
 //!
 //! What goes wrong, one thing after the other and now and then two at once: a link of the core is cut,
 //! in silence or with a word, in one direction or both, or comes and goes; an LSR stands still with
-//! frames in its ring, and sends them when it goes on; customers' frames are lost, overtaken, and come
-//! again seconds later. Configurations are loaded again, and bottom labels change hands, meanwhile.
-//! Each is over after some seconds, so that no request of a client may fail for it. Beside the clients
-//! there is another customer with the same addresses ([`other`]), whose data would be seen here.
+//! frames in its ring, and sends them when it goes on; an edge's process dies, and another one begins
+//! in its place; customers' frames are lost, overtaken, and come again seconds later. Configurations
+//! are loaded again, and bottom labels change hands, meanwhile. Each is over after some seconds, so that
+//! no request of a client may fail for it. Beside the clients there is another customer with the same
+//! addresses ([`other`]), whose data would be seen here.
 //!
-//! A circuit is a station on its LAN that hears all. Nothing is kept back by the LANs themselves: what
-//! an Ethernet holds for a second may wait in front of a router that stands still, and be older than
-//! what AoE reckons with (docs/faults.md). Units: virtual nanoseconds. Errors: what the other customer
-//! saw that must not be. Read `tables` first, then this.
+//! Two things are more than numbers promise (docs/faults.md), and are not played. An edge that begins
+//! takes what comes first, and who follows one does so, too: so it begins once nothing of before is on
+//! its way, after a blink where nothing is kept for longer. And numbers are given at the edge: a frame
+//! that a LAN held, or repeated, is one like others from there on, so where the LANs of the clients and
+//! the target do that, no router stands still for so long that a frame lives for a second in all. Those
+//! of the other customer, whose disk knows no copies, keep their order and repeat nothing.
+//!
+//! A circuit is a station on its LAN that hears all. Units: virtual nanoseconds. Errors: what the other
+//! customer saw that must not be. Read `tables` first, then this.
 
 mod links;
 mod other;
@@ -30,6 +36,7 @@ use crate::memory::SimMemory;
 use crate::over_aoe::mac_of;
 use crate::run::{MILLISECOND, Run, TARGET};
 use crate::seed::Plant;
+use crate::setup::Lan;
 use links::{LinkChances, Links};
 use other::Other;
 use tables::{CUSTOMERS, EDGES, LINKS, LSRS, R, ROUTERS, Wire};
@@ -44,6 +51,15 @@ const ANSWER_MAX: u64 = 6_000 * MILLISECOND;
 const WHOLE_MIN: u64 = 10_000 * MILLISECOND;
 /// How long a thing goes wrong at most, and how long nothing does between two.
 const TROUBLE_MAX: u64 = 4_000 * MILLISECOND;
+/// How long a router stands still at most where LANs hold frames, each for [`LAN_HOLD_MAX_MS`] at most:
+/// with both LANs and the core's delays that stays below a second.
+const STALL_SHORT_MAX: u64 = 300 * MILLISECOND;
+pub(crate) const LAN_HOLD_MAX_MS: u64 = 300;
+/// How long an edge is away, if nothing is kept in the network for longer, and else: as long as a label
+/// is nobody's, for the same reason.
+const BLINK_MIN: u64 = 50 * MILLISECOND;
+const BLINK_MAX: u64 = 2_000 * MILLISECOND;
+const AWAY: u64 = tables::QUARANTINE.as_nanos() as u64;
 const REST_MAX: u64 = 4_000 * MILLISECOND;
 
 counters! {
@@ -53,6 +69,8 @@ counters! {
         cuts: Events,
         /// Times that a router stood still.
         stalls: Events,
+        /// Times that an edge died, and another one began.
+        restarts: Events,
         /// Times that a router was given its configuration again.
         reloads: Events,
         /// Times that a customer got other bottom labels.
@@ -86,6 +104,16 @@ enum Trouble {
     /// Both ends know that the link is down.
     Down(usize),
     Stall(usize),
+    /// An edge is away, and knows nothing when it is back.
+    Away(usize),
+}
+
+/// What comes to a router.
+#[derive(Debug)]
+enum Came {
+    Frame(LinkId, Vec<u8>),
+    /// A link of its is up, or no longer.
+    News(LinkId, bool),
 }
 
 /// The routers, what is on its way between them, and the other customer.
@@ -98,7 +126,13 @@ pub(crate) struct Network {
     stations: BTreeMap<LinkId, usize>,
     wires: Vec<Wire>,
     /// What came to routers that stand still.
-    stalled: BTreeMap<usize, VecDeque<(LinkId, Vec<u8>)>>,
+    stalled: BTreeMap<usize, VecDeque<Came>>,
+    /// Edges that are not there.
+    away: Vec<usize>,
+    /// LANs hold frames, so that no router may for long.
+    lans_hold: bool,
+    /// When labels may change hands: an edge that began knows none that was another's a moment ago.
+    relabels_from: u64,
     /// Links of which both ends know that they are down.
     down: Vec<usize>,
     /// What goes wrong at present, and until when.
@@ -120,7 +154,7 @@ impl Network {
         mut random: Random,
         world: &mut SimWorld,
         client: usize,
-        vlan: Option<u16>,
+        lan: &Lan,
         plant: Option<Plant>,
     ) -> Network {
         let chances = LinkChances {
@@ -153,29 +187,34 @@ impl Network {
             stations,
             wires,
             stalled: BTreeMap::new(),
+            away: Vec::new(),
+            lans_hold: lan.faults.held + lan.faults.repeated > 0,
+            relabels_from: 0,
             down: Vec::new(),
             troubles: Vec::new(),
             next_trouble: world.now + 3_000 * MILLISECOND,
             broken_at: [world.now; 2],
             healed: false,
             mixes_labels: plant == Some(Plant::MixesLabels),
-            other: Other::new(random.fork(), others, macs, vlan),
+            other: Other::new(random.fork(), others, macs, lan.vlan),
             alarmed_at: 0,
             did: Activity::default(),
             random,
         };
-        for router in 0..ROUTERS {
-            network.load(world.instant(), router);
-            for link in tables::links_of(router) {
-                network.routers[router].handle_link(
-                    world.instant(),
-                    link,
-                    Some(tables::facts(link)),
-                );
-            }
-        }
-        (0..ROUTERS).for_each(|router| network.pump(world, router));
+        (0..ROUTERS).for_each(|router| network.begin_router(world, router));
         network
+    }
+
+    /// A router begins: it is given all that it has, and told of its links.
+    fn begin_router(&mut self, world: &mut SimWorld, router: usize) {
+        let now = world.instant();
+        self.load(now, router);
+        let is_down = |link: &LinkId| self.down.contains(&(link.0 as usize / 2));
+        let up: Vec<LinkId> = tables::links_of(router).filter(|link| !is_down(link)).collect();
+        for link in up {
+            self.routers[router].handle_link(now, link, Some(tables::facts(link)));
+        }
+        self.pump(world, router);
     }
 
     /// A router is given all that it has.
@@ -191,9 +230,10 @@ impl Network {
     pub(crate) fn heal(&mut self, world: &mut SimWorld) {
         self.healed = true;
         self.links.chances = LinkChances::default();
-        for (_, trouble) in core::mem::take(&mut self.troubles) {
-            self.end(world, trouble);
-        }
+        // An edge is back when it is its time.
+        let is_over = |(_, trouble): &mut (u64, Trouble)| !matches!(trouble, Trouble::Away(_));
+        let over: Vec<_> = self.troubles.extract_if(.., is_over).collect();
+        over.into_iter().for_each(|(_, trouble)| self.end(world, trouble));
         self.other.stop();
     }
 
@@ -210,11 +250,7 @@ impl Network {
     /// What was done so far.
     pub(crate) fn did(&self, now: Instant) -> Activity {
         let mut did = self.did;
-        for router in &self.routers {
-            let report = router.report(now, R).expect("it was configured");
-            did.late += report.pseudowires.iter().map(|one| one.drops.late).sum::<u64>();
-            did.quarantined += report.ports.iter().map(|port| port.drops.quarantined).sum::<u64>();
-        }
+        did += self.routers.iter().map(|router| dropped_by(router, now)).sum();
         (did.lost, did.copies) = (self.links.lost, self.links.copies);
         (did.other_done, did.other_again) = (self.other.done, self.other.again);
         did
@@ -226,18 +262,18 @@ impl Network {
         for (circuit, station) in circuits {
             while let Some(bytes) = world.receive_frame(station) {
                 let (_, edge) = tables::of_circuit(circuit).expect("it is one");
-                self.came(world, EDGES[edge], circuit, bytes);
+                self.comes(world, EDGES[edge], Came::Frame(circuit, bytes));
             }
         }
         while let Some((port, bytes)) = self.links.arrive(world.now) {
             if !self.down.contains(&(port.0 as usize / 2)) {
-                self.came(world, tables::router_of(port), port, bytes);
+                self.comes(world, tables::router_of(port), Came::Frame(port, bytes));
             }
         }
         for router in 0..ROUTERS {
             let is_due =
                 self.routers[router].poll_timeout().is_some_and(|at| at <= world.instant());
-            if is_due && !self.stalled.contains_key(&router) {
+            if is_due && self.runs(router) {
                 self.routers[router].handle_timeout(world.instant());
                 self.pump(world, router);
             }
@@ -246,7 +282,7 @@ impl Network {
         self.other.drive(world)?;
         self.judge(world.now)?;
         let runs = |(router, it): (usize, &Forwarder)| {
-            if self.stalled.contains_key(&router) { None } else { it.poll_timeout() }
+            if self.runs(router) { it.poll_timeout() } else { None }
         };
         let due = self.routers.iter().enumerate().filter_map(runs).map(|at| at.0);
         let troubles = self.troubles.iter().map(|(until, _)| *until);
@@ -264,11 +300,12 @@ impl Network {
     /// Who could be answered was.
     fn judge(&mut self, now: u64) -> Result<(), String> {
         for (_, trouble) in &self.troubles {
-            let path = match trouble {
-                Trouble::Cut(link, _) | Trouble::Down(link) => tables::path_of(*link),
-                Trouble::Stall(router) => *router - LSRS[0],
+            let paths = match trouble {
+                Trouble::Cut(link, _) | Trouble::Down(link) => &[tables::path_of(*link)][..],
+                Trouble::Stall(router) => &[*router - LSRS[0]],
+                Trouble::Away(_) => &[0, 1],
             };
-            self.broken_at[path] = now;
+            paths.iter().for_each(|path| self.broken_at[*path] = now);
         }
         let whole = self.broken_at.iter().position(|at| *at + WHOLE_MIN <= now);
         let since = self.other.waits_since().filter(|since| *since + ANSWER_MAX <= now);
@@ -281,16 +318,28 @@ impl Network {
         }
     }
 
-    /// A frame comes to a router.
-    fn came(&mut self, world: &mut SimWorld, router: usize, link: LinkId, bytes: Vec<u8>) {
-        match self.stalled.get_mut(&router) {
-            Some(ring) if ring.len() < RING_FRAMES => ring.push_back((link, bytes)),
-            Some(_) => {}
-            None => {
+    fn runs(&self, router: usize) -> bool {
+        !self.stalled.contains_key(&router) && !self.away.contains(&router)
+    }
+
+    /// Something comes to a router.
+    fn comes(&mut self, world: &mut SimWorld, router: usize, came: Came) {
+        if self.away.contains(&router) {
+            return;
+        }
+        match (self.stalled.get_mut(&router), came) {
+            (Some(ring), Came::Frame(..)) if ring.len() >= RING_FRAMES => {}
+            (Some(ring), came) => ring.push_back(came),
+            (None, Came::Frame(link, bytes)) => {
                 let (tag, bytes) = untag(bytes);
                 let frame = InFrame { link, tag, bytes: &bytes };
                 let inside = self.routers[router].receive(world.instant(), frame);
                 assert!(inside.is_none(), "no link is virtual");
+                self.pump(world, router);
+            }
+            (None, Came::News(link, is_up)) => {
+                let facts = is_up.then(|| tables::facts(link));
+                self.routers[router].handle_link(world.instant(), link, facts);
                 self.pump(world, router);
             }
         }
@@ -333,7 +382,7 @@ impl Network {
         match self.random.below(8) {
             0 => {
                 let router = self.random.below(ROUTERS as u64) as usize;
-                if !self.stalled.contains_key(&router) {
+                if self.runs(router) {
                     self.did.reloads += 1;
                     self.load(world.instant(), router);
                     self.pump(world, router);
@@ -342,23 +391,39 @@ impl Network {
             1 | 2 => self.relabel(world),
             // Where one goes on, both paths may fail at once.
             _ if self.troubles.len() < 2 => {
-                let trouble = self.draw();
-                let until = now + 1 + self.random.below(TROUBLE_MAX);
-                self.troubles.push((until, trouble));
-                self.begin(world, trouble);
+                if let Some(trouble) = self.draw() {
+                    let until = now + 1 + self.draw_time(trouble);
+                    self.troubles.push((until, trouble));
+                    self.begin(world, trouble);
+                }
             }
             _ => {}
         }
     }
 
-    fn draw(&mut self) -> Trouble {
+    /// What goes wrong next; nothing, if that would keep frames of an edge's former life.
+    fn draw(&mut self) -> Option<Trouble> {
         let link = self.random.below(LINKS as u64) as usize;
-        match self.random.below(6) {
+        let [edge, lsr] = [EDGES, LSRS].map(|some| some[self.random.below(2) as usize]);
+        Some(match self.random.below(7) {
             0 => Trouble::Down(link),
             1 => Trouble::Cut(link, [true; 2]),
             2 => Trouble::Cut(link, [true, false]),
             3 => Trouble::Cut(link, [false, true]),
-            _ => Trouble::Stall(LSRS[self.random.below(2) as usize]),
+            4 if self.away.contains(&edge) => return None,
+            4 => Trouble::Away(edge),
+            _ if self.away.is_empty() => Trouble::Stall(lsr),
+            _ => return None,
+        })
+    }
+
+    /// How long that takes.
+    fn draw_time(&mut self, trouble: Trouble) -> u64 {
+        match trouble {
+            Trouble::Away(_) if self.links.chances.copied > 0 || !self.stalled.is_empty() => AWAY,
+            Trouble::Away(_) => BLINK_MIN + self.random.below(BLINK_MAX),
+            Trouble::Stall(_) if self.lans_hold => self.random.below(STALL_SHORT_MAX),
+            _ => self.random.below(TROUBLE_MAX),
         }
     }
 
@@ -381,6 +446,11 @@ impl Network {
                 world.trace.note(world.instant(), "router stands still", &[router as u64]);
                 self.stalled.entry(router).or_default();
             }
+            Trouble::Away(edge) => {
+                self.did.restarts += 1;
+                world.trace.note(world.instant(), "edge dies", &[edge as u64]);
+                self.away.push(edge);
+            }
         }
     }
 
@@ -397,11 +467,19 @@ impl Network {
             }
             Trouble::Stall(router) => {
                 world.trace.note(world.instant(), "router goes on", &[router as u64]);
-                for (link, bytes) in self.stalled.remove(&router).into_iter().flatten() {
-                    self.came(world, router, link, bytes);
+                for came in self.stalled.remove(&router).into_iter().flatten() {
+                    self.comes(world, router, came);
                 }
                 self.routers[router].handle_timeout(world.instant());
                 self.pump(world, router);
+            }
+            Trouble::Away(edge) => {
+                world.trace.note(world.instant(), "edge begins anew", &[edge as u64]);
+                self.away.retain(|away| *away != edge);
+                self.did += dropped_by(&self.routers[edge], world.instant());
+                self.routers[edge] = Forwarder::new(self.random.next_u64());
+                self.relabels_from = world.now + AWAY;
+                self.begin_router(world, edge);
             }
         }
     }
@@ -409,16 +487,16 @@ impl Network {
     /// The routers at both ends of a link are told.
     fn tell(&mut self, world: &mut SimWorld, link: usize, is_up: bool) {
         for port in tables::ends(link) {
-            let router = tables::router_of(port);
-            let facts = is_up.then(|| tables::facts(port));
-            self.routers[router].handle_link(world.instant(), port, facts);
-            self.pump(world, router);
+            self.comes(world, tables::router_of(port), Came::News(port, is_up));
         }
     }
 
     /// A customer gets other bottom labels at both ends, if neither is kept from him: it was the other
     /// customer's a moment ago. What is on its way with the old ones is lost.
     fn relabel(&mut self, world: &mut SimWorld) {
+        if !self.away.is_empty() || world.now < self.relabels_from {
+            return;
+        }
         let customer = self.random.below(CUSTOMERS as u64) as usize;
         let is_taken = |row: &usize| self.wires.iter().any(|wire| wire.row == *row);
         let Some(row) = (0..ROWS).find(|row| !is_taken(row)) else { return };
@@ -448,13 +526,23 @@ impl Network {
     }
 }
 
+/// What a router dropped since it began.
+fn dropped_by(router: &Forwarder, now: Instant) -> Activity {
+    let report = router.report(now, R).expect("it was configured");
+    Activity {
+        late: report.pseudowires.iter().map(|one| one.drops.late).sum(),
+        quarantined: report.ports.iter().map(|port| port.drops.quarantined).sum(),
+        ..Activity::default()
+    }
+}
+
 impl Run {
     /// Puts the network between the LANs, if there is to be one.
     pub(crate) fn plug_network(&mut self) {
         let Some(lan) = self.setup.lan.as_ref().filter(|lan| lan.routed) else { return };
-        let (client, vlan) = (self.clients[0].host, lan.vlan);
-        let random = self.random.fork();
-        self.network = Some(Network::new(random, &mut self.world, client, vlan, self.plant));
+        let (client, random) = (self.clients[0].host, self.random.fork());
+        self.world.ethernet.orderly_from = Some(tables::LANS_OF_OTHERS);
+        self.network = Some(Network::new(random, &mut self.world, client, lan, self.plant));
     }
 
     /// Lets the network do what is its turn.

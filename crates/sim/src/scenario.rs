@@ -483,7 +483,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     scenario(
         "aoe-routed",
-        "AoE across a network of routers, between two customers with the same addresses: links are cut, routers stand still, frames come again seconds later, labels change hands",
+        "AoE across a network of routers, between two customers with the same addresses: links are cut, routers stand still, edges begin anew, frames come again seconds later, labels change hands, and the target loses its power",
         lans::routed,
     ),
     scenario(

@@ -16,11 +16,12 @@ const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices. One that
 /// several protocols have is there once for each.
-const LINES: [(&str, &str); 66] = [
+const LINES: [(&str, &str); 68] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
     ("answered-before-it-lasts", "aoe-crash"),
+    ("answered-before-it-lasts", "aoe-routed"),
     ("fua-is-forgotten", "power"),
     ("part-that-failed-is-forgotten", "disks"),
     ("flush-vouches-for-lost-writes", "power"),
@@ -74,6 +75,7 @@ const LINES: [(&str, &str); 66] = [
     ("strays-are-forgotten", "aoe-plain"),
     ("other-path-at-once", "aoe-links"),
     ("copy-undoes-a-newer-write", "aoe"),
+    ("copy-undoes-a-newer-write", "aoe-routed"),
     // No input and no fault hangs it, or costs it memory.
     ("who-waits-for-memory-starves", "memory"),
     ("who-waits-for-memory-starves", "iscsi-greedy"),
@@ -97,7 +99,7 @@ const LINES: [(&str, &str); 66] = [
 const ELSEWHERE: [&str; 2] = ["bfd", "mpls"];
 
 /// Errors of routers that are found here as well, by what they do to disks.
-const ROUTERS: [(&str, &str); 6] = [
+const ROUTERS: [(&str, &str); 7] = [
     // An old copy of a write lands behind a newer one.
     ("late-frames-are-delivered", "aoe-routed"),
     ("move-forgets-the-sequence", "aoe-routed"),
@@ -107,6 +109,8 @@ const ROUTERS: [(&str, &str); 6] = [
     ("label-is-reused-at-once", "aoe-routed"),
     // What is asked is answered, by whichever path.
     ("move-drops-the-label", "aoe-routed"),
+    // ... and an edge that began anew is followed.
+    ("silence-hides-who-began-anew", "aoe-routed"),
 ];
 
 /// Seeds that are run at once.
@@ -181,7 +185,8 @@ fn every_place_is_listed() {
     };
     let listed: BTreeSet<String> = LINES.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(testkit::planted::places(&crates, &counts), listed);
-    let routers = testkit::planted::places(&crates.join("mpls/src"), &|_| true);
+    let places = |name| testkit::planted::places(&crates.join(name).join("src"), &|_| true);
+    let routers: BTreeSet<String> = ELSEWHERE.into_iter().flat_map(places).collect();
     let unknown: Vec<_> = ROUTERS.iter().filter(|(name, _)| !routers.contains(*name)).collect();
     assert!(unknown.is_empty(), "{unknown:?} are no places of routers");
 }

@@ -165,9 +165,10 @@ fn scenarios_do_what_they_say() {
 }
 
 fn network_does_what_it_says() {
-    let Activity { network, aoe, .. } = activity("aoe-routed", 200..216);
+    let Activity { network, aoe, fates, injected, .. } = activity("aoe-routed", 200..216);
     let over_mpls::Activity { cuts, stalls, reloads, relabels, refusals, .. } = network;
-    assert!(cuts > 0 && stalls > 0 && reloads > 0, "{network:?}");
+    assert!(cuts > 0 && stalls > 0 && reloads > 0 && network.restarts > 0, "{network:?}");
+    assert!(fates.held > 0 && fates.repeated > 0 && injected.power_cuts > 0, "{fates:?}");
     assert!(relabels > 0 && refusals > 0 && network.quarantined > 0, "{network:?}");
     assert!(network.to_backup > 0 && network.to_primary > 0, "{network:?}");
     assert!(network.lost > 0 && network.late > network.copies, "{network:?}");

@@ -30,6 +30,9 @@ pub(super) const R: RouterId = RouterId(0);
 /// The customers: whose disk is the target's, and the other one.
 pub(super) const CUSTOMERS: usize = 2;
 
+/// The first of his LANs: the others are those of the clients and the target.
+pub(super) const LANS_OF_OTHERS: usize = 2;
+
 /// What circuits carry, and links of the core, in bytes behind the Ethernet header: two labels, a
 /// control word, a header and a tag more.
 pub(super) const CIRCUIT_MTU: u32 = 9000;
@@ -39,7 +42,7 @@ const CORE_MTU: u32 = CIRCUIT_MTU + 30;
 const WATCH: Watch =
     Watch { interval_us: 300_000, detect_mult: 3, revert_after: Duration::from_secs(2) };
 /// How long a label is nobody's: longer than a router stands still and a copy is late together.
-const QUARANTINE: Duration = Duration::from_secs(9);
+pub(super) const QUARANTINE: Duration = Duration::from_secs(9);
 
 /// A customer's pseudowire as it is configured at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 use block::Random;
 
 use crate::ethernet::LinkFaults;
+use crate::over_mpls::LAN_HOLD_MAX_MS;
 use crate::setup::{Fault, Lan, Setup};
 
 /// See `aoe` in the list.
@@ -213,8 +214,18 @@ pub(super) fn routed(random: &mut Random, setup: &mut Setup) {
     }
     let mut lan = Lan::draw(random);
     lan.routed = true;
-    // What a LAN keeps back, or repeats, may stand in front of a router for longer than a frame lives.
-    (lan.faults.held, lan.faults.repeated, lan.faults.reorders) = (0, 0, false);
+    match random.chance(1, 2) {
+        true => lan.faults.hold_ms = lan.faults.hold_ms.min(LAN_HOLD_MAX_MS),
+        false => (lan.faults.held, lan.faults.repeated, lan.faults.reorders) = (0, 0, false),
+    }
+    if random.chance(1, 2) {
+        setup.behaviour.volatile = random.chance(3, 4);
+        setup.behaviour.leases = false;
+        setup.faults[Fault::Power] = 4_000 + random.below(16_000);
+        lan.survives_kills(random, false);
+        // Two LANs hold what is on its way, and the routers between.
+        lan.down_ms = lan.down_ms.max(1_000);
+    }
     setup.lan = Some(lan);
 }
 

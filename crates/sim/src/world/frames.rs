@@ -198,7 +198,8 @@ impl<M: Machine> World<M> {
             return;
         }
         self.ethernet.fates.sent += 1;
-        let LinkFaults { lost, repeated, held, hold_ms, wire_us, reorders } = self.ethernet.faults;
+        let LinkFaults { lost, repeated, held, hold_ms, wire_us, reorders } =
+            self.ethernet.faults_on(self.ethernet.ports[from].lan);
         for to in self.ethernet.reached(from, bytes) {
             if self.random.chance(lost, 1000) {
                 self.ethernet.fates.lost += 1;
