@@ -88,7 +88,11 @@ impl Run {
         self.listen_to_initiators();
     }
 
+    /// Exports the volume as it is over all that has connections, unless that is about to be done.
     pub(crate) fn export(&mut self) {
+        if self.is_to_export() {
+            return;
+        }
         if !self.nvme.exports.removed {
             let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
             let namespaces: Vec<_> = self.exported().into_iter().collect();

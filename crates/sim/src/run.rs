@@ -57,6 +57,17 @@ impl Orders {
     }
 }
 
+/// What the target is ordered once all that it was ordered before is answered, as a server does that
+/// waits for each step: who exports has the volume on every shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The exports of a start, and then its end.
+    Start,
+    /// The exports of a volume that was replugged.
+    Exports,
+    Complete,
+}
+
 /// What begins again some time after its end.
 #[derive(Clone, Copy)]
 pub(crate) enum Start {
@@ -82,8 +93,8 @@ pub(crate) struct Run {
     pub(crate) size: u64,
     /// Orders to the target that were not answered.
     pub(crate) unanswered: u64,
-    /// Since when every shard has what the target was ordered when it started; none while one has not.
-    ready_at: Option<u64>,
+    /// What it is ordered next.
+    pub(crate) next: Option<Next>,
     /// Hosts are to be told of exports once all orders are answered.
     pub(crate) is_to_announce: bool,
     pub(crate) orders: u64,
@@ -155,7 +166,7 @@ impl Run {
             healed: false,
             size,
             unanswered: 0,
-            ready_at: None,
+            next: None,
             is_to_announce: false,
             orders: 0,
             replug: None,
@@ -318,7 +329,7 @@ impl Run {
         self.world.start(TARGET, machines);
         self.fences_restart();
         self.carry_virtual_links(TARGET);
-        (self.unanswered, self.ready_at) = (0, None);
+        (self.unanswered, self.next) = (0, Some(Next::Start));
         (self.replug, self.stop) = (None, None);
         self.lan.forget_unexported();
         self.nvme.exports.restart(self.world.now);
@@ -332,9 +343,6 @@ impl Run {
         }
         self.add_other();
         self.add_volume();
-        // A volume is exported by frames once every shard has it: nobody connects before he asks.
-        self.lan.is_to_export = true;
-        self.order_all(|| Order::ConfigurationComplete);
     }
 
     fn add_volume(&mut self) {
@@ -346,7 +354,33 @@ impl Run {
             layout: layout.clone(),
             reservation: reservation.clone(),
         });
-        self.export();
+    }
+
+    /// Whether the volume is about to be exported as it is then.
+    pub(crate) fn is_to_export(&self) -> bool {
+        matches!(self.next, Some(Next::Start | Next::Exports))
+    }
+
+    /// All that was ordered is answered.
+    fn order_next(&mut self) {
+        match self.next.take() {
+            Some(next @ (Next::Start | Next::Exports)) => {
+                self.next = (next == Next::Start).then_some(Next::Complete);
+                self.export();
+                self.set_aoe_export();
+                if self.healed {
+                    // One that was to end meanwhile could not.
+                    self.end_swaps();
+                }
+            }
+            Some(Next::Complete) => self.order_all(|| Order::ConfigurationComplete),
+            None if core::mem::take(&mut self.is_to_announce) => {
+                let orders = self.next_orders();
+                self.order_all(|| Order::AnnounceExports);
+                self.nvme.exports.announced(orders);
+            }
+            None => {}
+        }
     }
 
     pub(crate) fn order_all(&mut self, order: impl Fn() -> Order) {
@@ -396,15 +430,8 @@ impl Run {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
                 if self.unanswered == 0 {
-                    self.ready_at.get_or_insert(self.world.now);
                     self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
-                    if core::mem::take(&mut self.lan.is_to_export) {
-                        self.set_aoe_export();
-                    } else if core::mem::take(&mut self.is_to_announce) {
-                        let orders = self.next_orders();
-                        self.order_all(|| Order::AnnounceExports);
-                        self.nvme.exports.announced(orders);
-                    }
+                    self.order_next();
                 }
                 self.nvme.exports.answered(self.world.now, number);
                 self.swap_answered(number);
@@ -418,6 +445,7 @@ impl Run {
                     self.replug = None;
                     self.order_all(|| Order::ForgetVolume(VOLUME));
                     self.add_volume();
+                    self.next.get_or_insert(Next::Exports);
                 }
             }
         }
@@ -467,23 +495,11 @@ impl Run {
             {
                 Err(format!("a request ended {outcome:?} and had time enough"))
             }
-            // A server exports once every shard has the disks. Here exports are ordered at once, shard by shard,
-            // so that who is quick may be told of a disk that another shard does not have yet.
-            Some(Outcome::NotDone(Failure::Removed)) if self.is_starting() => Ok(()),
             Some(outcome) if self.setup.is_strict() && !self.may_be_ended(index) => {
                 Err(format!("a request ended {outcome:?} and nothing was wrong"))
             }
             _ => Ok(()),
         }
-    }
-}
-
-impl Run {
-    /// Whether a shard of the target lacked something a moment ago that it was ordered to have when it started.
-    fn is_starting(&self) -> bool {
-        /// So long an answer may be on its way.
-        const ON_ITS_WAY: u64 = 1_000 * MILLISECOND;
-        self.ready_at.is_none_or(|at| self.world.now < at + ON_ITS_WAY)
     }
 }
 

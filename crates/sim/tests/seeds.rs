@@ -28,8 +28,8 @@ fn the_same_seed_leaves_the_same_trace() {
 }
 
 #[test]
-fn a_host_that_is_quicker_than_a_shard_s_first_orders_is_refused_and_no_more() {
-    // In both a flush asks a shard for a disk that it was ordered to have, and has not yet.
+fn nobody_is_quicker_than_the_orders_of_a_start() {
+    // In both a flush asked a shard for a disk that it had not yet, when exports did not wait for that.
     for seed in [452, 493] {
         run_seed(seed, Some("line"), None)
             .unwrap_or_else(|failed| panic!("seed {seed}: {}", failed.what));

@@ -39,8 +39,6 @@ const CONTROL_HOST: usize = 200;
 /// What a run knows of AoE.
 #[derive(Debug, Default)]
 pub(crate) struct LanState {
-    /// The target has just started, and exports once its shards have what they were ordered to.
-    pub(crate) is_to_export: bool,
     control: Control,
     pub(crate) reservation: Reservation,
     /// What is being stored, and since when it is durable.
@@ -207,9 +205,9 @@ impl Run {
         Box::new(AoeExport { id, export, control })
     }
 
-    /// Exports the volume over AoE; or it has another size.
+    /// Exports the volume over AoE, unless that is about to be done; or it has another size.
     pub(crate) fn set_aoe_export(&mut self) {
-        let Some(lan) = self.setup.lan.clone() else { return };
+        let Some(lan) = self.setup.lan.clone().filter(|_| !self.is_to_export()) else { return };
         for id in self.aoe_exports() {
             if self.lan.unexported.as_ref().is_none_or(|gone| gone.id != id) {
                 let export = self.aoe_export(&lan, id);
@@ -225,7 +223,7 @@ impl Run {
 
     /// One of the exports over AoE goes.
     pub(crate) fn unexport(&mut self) {
-        if self.lan.unexported.is_none() && !self.lan.is_to_export {
+        if self.lan.unexported.is_none() && !self.is_to_export() {
             let exports: Vec<ExportId> = self.aoe_exports().collect();
             let id = exports[self.random.below(exports.len() as u64) as usize];
             self.did.counts.unexports += 1;

@@ -219,7 +219,7 @@ impl Run {
 
     /// A subsystem comes or goes: the volume's, or one that nobody uses.
     pub(crate) fn change_subsystems(&mut self) {
-        if self.random.chance(1, 3) {
+        if !self.is_to_export() && self.random.chance(1, 3) {
             self.nvme.exports.removed = !self.nvme.exports.removed;
             if self.nvme.exports.removed {
                 self.order_removal(&subsystem_name());

@@ -87,7 +87,11 @@ impl Run {
     /// its disk.
     pub(crate) fn swap(&mut self) {
         let begun = self.clients.iter().all(|client| client.working);
-        if !begun || self.nvme.swap.removal.is_some() || self.nvme.exports.removed {
+        if !begun
+            || self.is_to_export()
+            || self.nvme.swap.removal.is_some()
+            || self.nvme.exports.removed
+        {
             return;
         }
         self.nvme.swap.other = !self.nvme.swap.other;
