@@ -244,7 +244,7 @@ impl Network {
 
     /// What the other customer waits for, in words.
     pub(crate) fn state(&self) -> String {
-        self.other.state()
+        self.other.customer.state()
     }
 
     /// What was done so far.
@@ -252,7 +252,7 @@ impl Network {
         let mut did = self.did;
         did += self.routers.iter().map(|router| dropped_by(router, now)).sum();
         (did.lost, did.copies) = (self.links.lost, self.links.copies);
-        (did.other_done, did.other_again) = (self.other.done, self.other.again);
+        (did.other_done, did.other_again) = (self.other.customer.done, self.other.customer.again);
         did
     }
 
@@ -308,11 +308,11 @@ impl Network {
             paths.iter().for_each(|path| self.broken_at[*path] = now);
         }
         let whole = self.broken_at.iter().position(|at| *at + WHOLE_MIN <= now);
-        let since = self.other.waits_since().filter(|since| *since + ANSWER_MAX <= now);
+        let since = self.other.customer.waits_since().filter(|since| since.0 + ANSWER_MAX <= now);
         match whole.zip(since) {
             Some((path, since)) => Err(format!(
-                "the other customer has waited for an answer since {since}, and path {path} was whole: {}",
-                self.other.state()
+                "the other customer has waited for an answer since {since:?}, and path {path} was whole: {}",
+                self.other.customer.state()
             )),
             None => Ok(()),
         }

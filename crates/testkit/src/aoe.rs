@@ -3,7 +3,11 @@
 //!
 //! It asks one thing at a time. An answer comes from the target that was asked, says that it is
 //! one, and bears the tag of what was asked; whatever else comes is none. Not here: when to ask
-//! again, and what an answer must say.
+//! again, and what an answer must say. A host and a disk that work together are `customer`.
+
+mod customer;
+
+pub use customer::Customer;
 
 use wire::aoe::{Address, Command, Header};
 use wire::ethernet::{EtherType, MacAddress};
