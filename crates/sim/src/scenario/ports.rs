@@ -94,7 +94,8 @@ pub(super) fn sessions(random: &mut Random, setup: &mut Setup) {
     setup.requests *= 2;
     setup.work.hot = 8;
     setup.work.request_max = 2;
-    setup.behaviour.latency_us = 16_000 << random.below(5);
+    // What a session left below is there for long enough that another one's login comes meanwhile.
+    setup.behaviour.latency_us = 128_000 << random.below(5);
     setup.faults[Fault::Cut] = 50 + random.below(200);
     setup.faults[Fault::Hush] = if random.chance(1, 2) { 5_000 } else { 0 };
     setup.faults[Fault::Kill] = if random.chance(1, 4) { 8_000 } else { 0 };
