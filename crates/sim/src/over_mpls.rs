@@ -308,10 +308,11 @@ impl Network {
             paths.iter().for_each(|path| self.broken_at[*path] = now);
         }
         let whole = self.broken_at.iter().position(|at| *at + WHOLE_MIN <= now);
-        let since = self.other.customer.waits_since().filter(|since| since.0 + ANSWER_MAX <= now);
+        let since = self.other.customer.waits_since().map(|Instant(since)| since);
+        let since = since.filter(|since| since + ANSWER_MAX <= now);
         match whole.zip(since) {
             Some((path, since)) => Err(format!(
-                "the other customer has waited for an answer since {since:?}, and path {path} was whole: {}",
+                "the other customer has waited for an answer since {since}, and path {path} was whole: {}",
                 self.other.customer.state()
             )),
             None => Ok(()),
