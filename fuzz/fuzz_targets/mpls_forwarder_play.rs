@@ -279,7 +279,7 @@ impl Play {
         if !self.it.takes(link) || matches!(self.ports[&link].1, PortKind::Virtual { .. }) {
             return;
         }
-        if let Some(shown) = self.it.receive(self.now, InFrame { link, tag, bytes }) {
+        if let Some(shown) = self.it.receive(self.now, &InFrame { link, tag, bytes }) {
             let (_, kind) = self.ports[&shown.link];
             assert!(matches!(kind, PortKind::Virtual { .. }), "{shown:?}");
             assert!(shown.bytes.len() <= bytes.len());

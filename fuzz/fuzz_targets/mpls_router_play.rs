@@ -162,7 +162,8 @@ impl Play {
         assert!(is_core || verdict == Verdict::Drop(DropReason::NotCore));
         match verdict {
             Verdict::Drop(_) => {}
-            Verdict::Send { port, front, rest } => {
+            Verdict::Send { port, rest } => {
+                let front = self.router.front().to_vec();
                 self.sent(port, &front, rest, &packet);
                 let taken = packet.len() - rest.len();
                 let came = LabelStackEntry::parse(&packet[taken - 4..]).expect("it was looked up");
@@ -273,7 +274,8 @@ impl Play {
         let is_circuit = matches!(self.role(port), Some(Role::Circuit(_)));
         let reserved = frame.len() >= 6 && frame[..5] == [1, 0x80, 0xc2, 0, 0] && frame[5] < 16;
         match verdict {
-            Verdict::Send { port: out, front, rest } => {
+            Verdict::Send { port: out, rest } => {
+                let front = self.router.front().to_vec();
                 assert!(is_circuit && !reserved && rest == frame);
                 self.sent(out, &front, rest, &frame);
                 let header = self.header(out, &front);

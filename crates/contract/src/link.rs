@@ -196,7 +196,7 @@ pub trait VirtualLinks: fmt::Debug + Send {
     /// A frame came on a link that it takes. Returns the frame inside and the virtual link on which
     /// that came, lent as long as the one around it. `None`: there is none for those who live there;
     /// it was forwarded, or the machine has counted why not.
-    fn receive<'a>(&mut self, now: Instant, frame: InFrame<'a>) -> Option<InFrame<'a>>;
+    fn receive<'a>(&mut self, now: Instant, frame: &InFrame<'a>) -> Option<InFrame<'a>>;
 
     /// A frame that came on a virtual link before others of it, and was held back for them: after each
     /// frame, at the end of a turn and after [`handle_timeout`](Self::handle_timeout), until there is

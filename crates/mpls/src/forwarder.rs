@@ -382,20 +382,24 @@ impl Forwarder {
     ) -> Option<InFrame<'a>> {
         match verdict {
             Verdict::Copy => self.copy(now, router, came),
-            Verdict::Send { port, front, rest } => self.queue(now, port, &front, rest),
+            Verdict::Send { port, rest } => {
+                let front = self.routers[router.0].router.front();
+                self.due.put(&mut self.ports, now, port, [front, rest]);
+            }
             Verdict::Deliver { circuit, frame } => {
                 let kind = self.ports.get(circuit.0)?.kind;
                 if matches!(kind, PortKind::Virtual { .. }) {
                     return Some(InFrame { link: circuit, tag: None, bytes: frame });
                 }
-                self.queue(now, circuit, &[], frame);
+                self.due.put(&mut self.ports, now, circuit, [&[], frame]);
             }
-            Verdict::DeliverChanged { circuit, front, rest } => {
+            Verdict::DeliverChanged { circuit, rest } => {
+                let front = self.routers[router.0].router.front();
                 match self.ports.get(circuit.0)?.kind {
                     PortKind::Virtual { .. } => {
-                        self.received.push_back((circuit, [&front[..], rest].concat()));
+                        self.received.push_back((circuit, [front, rest].concat()));
                     }
-                    _ => self.queue(now, circuit, &front, rest),
+                    _ => self.due.put(&mut self.ports, now, circuit, [front, rest]),
                 }
             }
             Verdict::Channel { pseudowire, way, header, message } => {
@@ -418,8 +422,8 @@ impl Forwarder {
         for wire in wires {
             let router = &mut self.routers[id.0].router;
             let verdict = router.copy_to(wire, frame.link, frame.tag, frame.bytes);
-            if let Verdict::Send { port, front, rest } = verdict {
-                self.queue(now, port, &front, rest);
+            if let Verdict::Send { port, rest } = verdict {
+                self.due.put(&mut self.ports, now, port, [router.front(), rest]);
             }
         }
     }
@@ -441,7 +445,7 @@ impl Forwarder {
             {
                 match self.ports.get(circuit.0).map(|port| port.kind) {
                     Some(PortKind::Virtual { .. }) => self.received.push_back((circuit, frame)),
-                    _ => self.queue(now, circuit, &[], &frame),
+                    _ => self.due.put(&mut self.ports, now, circuit, [&[], &frame]),
                 }
             }
             self.early_of(*id).is_some()
@@ -520,7 +524,7 @@ impl VirtualLinks for Forwarder {
     }
 
     #[inline]
-    fn receive<'a>(&mut self, now: Instant, frame: InFrame<'a>) -> Option<InFrame<'a>> {
+    fn receive<'a>(&mut self, now: Instant, frame: &InFrame<'a>) -> Option<InFrame<'a>> {
         let link = frame.link;
         let Port { router: id, kind, .. } = self.ports.get(link.0)?;
         let (id, router) = (*id, &mut self.routers[id.0].router);
@@ -529,7 +533,7 @@ impl VirtualLinks for Forwarder {
                 router.handle_labelled(now, link, frame.bytes)
             }
             PortKind::Core(_) => {
-                let frame = self.cores.open(&frame)?;
+                let frame = self.cores.open(frame)?;
                 if frame.ether_type != EtherType::MPLS {
                     self.cores.misfits.other_type += 1;
                     return None;
@@ -545,7 +549,7 @@ impl VirtualLinks for Forwarder {
                 router.handle_circuit(link, frame.tag, frame.bytes)
             }
         };
-        let inside = self.carry_out(now, id, &frame, verdict);
+        let inside = self.carry_out(now, id, frame, verdict);
         self.deliver_early(now);
         inside
     }
@@ -569,8 +573,8 @@ impl VirtualLinks for Forwarder {
             }
             let router = &mut self.routers[port.router.0].router;
             let [_, head] = batch.heads(&frame);
-            if let Ok((by, front)) = router.handle_own(frame.link, head, frame.len() as usize) {
-                batch.put_in_front(index, by, &front);
+            if let Ok(by) = router.handle_own(frame.link, head, frame.len() as usize) {
+                batch.put_in_front(index, by, router.front());
                 let bytes = batch.frames[index].len() as usize;
                 if !self.ports[by.0].queue.lets_pass(now, bytes) {
                     waiting.push(index);

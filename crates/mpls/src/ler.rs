@@ -61,11 +61,11 @@ impl Router {
     fn sent_or_dropped<'a>(
         &mut self,
         circuit: LinkId,
-        sent: Result<(LinkId, Front<FRONT_MAX>), DropReason>,
+        sent: Result<LinkId, DropReason>,
         rest: &'a [u8],
     ) -> Verdict<'a> {
         match sent {
-            Ok((port, front)) => Verdict::Send { port, front, rest },
+            Ok(port) => Verdict::Send { port, rest },
             Err(reason) => self.drop_frame(circuit, reason),
         }
     }
@@ -93,17 +93,18 @@ impl Router {
         self.sent_or_dropped(circuit, sent, rest)
     }
 
-    /// Where a frame goes that somebody of this process sends by a circuit, and what goes in front
-    /// of it. `head` is its first bytes, with addresses and EtherType; all of it has `length`.
+    /// Where a frame goes that somebody of this process sends by a circuit, with the router's front
+    /// in front of it. `head` is its first bytes, with addresses and EtherType; all of it has `length`.
     #[inline]
     pub fn handle_own(
         &mut self,
         circuit: LinkId,
         head: &[u8],
         length: usize,
-    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+    ) -> Result<LinkId, DropReason> {
+        self.front.clear();
         let entered = match self.admit(circuit, None, head, length) {
-            Ok((class, Goes::By(wire))) => self.enter(wire, class, Front::new(), length),
+            Ok((class, Goes::By(wire))) => self.enter(wire, class, length),
             // Those who live here have one wire, and their circuit no classes.
             Ok((_, Goes::ByAll)) => Err(DropReason::NoClass),
             Err(reason) => Err(reason),
@@ -158,10 +159,10 @@ impl Router {
         traffic_class: u8,
         tag: Option<VlanTag>,
         frame: &'a [u8],
-    ) -> (Result<(LinkId, Front<FRONT_MAX>), DropReason>, &'a [u8]) {
+    ) -> (Result<LinkId, DropReason>, &'a [u8]) {
         let lowered = self.lower(wire, tag, frame);
-        let (front, rest) = head(tag, frame, lowered);
-        (self.enter(wire, traffic_class, front, rest.len()), rest)
+        let rest = head(&mut self.front, tag, frame, lowered);
+        (self.enter(wire, traffic_class, rest.len()), rest)
     }
 
     /// What is to be another in a frame of a pseudowire, so that those that it asks for fit.
@@ -180,8 +181,8 @@ impl Router {
         if let Verdict::Deliver { circuit, frame } = left
             && let Some(lowered) = self.lower(Wire::Pseudowire(id), None, frame)
         {
-            let (front, rest) = head(None, frame, Some(lowered));
-            return Verdict::DeliverChanged { circuit, front, rest };
+            let rest = head(&mut self.front, None, frame, Some(lowered));
+            return Verdict::DeliverChanged { circuit, rest };
         }
         left
     }
@@ -193,28 +194,23 @@ impl Router {
         }
     }
 
-    /// A frame of which `front` and so many bytes behind it are to be sent goes by this.
+    /// A frame of which the front and so many bytes behind it are to be sent goes by this.
     #[inline]
-    fn enter(
-        &mut self,
-        wire: Wire,
-        traffic_class: u8,
-        front: Front<FRONT_MAX>,
-        rest: usize,
-    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+    fn enter(&mut self, wire: Wire, traffic_class: u8, rest: usize) -> Result<LinkId, DropReason> {
+        let (ports, front) = (&mut self.ports, &mut self.front);
         let id = match wire {
             Wire::Pseudowire(id) => id,
-            Wire::Tunnel(id) => return self.tunnels[id.0].enter(&mut self.ports, front, rest),
+            Wire::Tunnel(id) => return self.tunnels[id.0].enter(ports, front, rest),
         };
         let entered = &mut self.pseudowires[id.0];
         let nhlfe = entered.pseudowire.nhlfe_of(entered.way);
         let nhlfe = nhlfe.map(|nhlfe| self.repairs.taken(&self.nhlfes, nhlfe));
         let nhlfe = nhlfe.and_then(|nhlfe| self.nhlfes.get_mut(nhlfe.0));
-        entered.enter(&mut self.ports, nhlfe, traffic_class, front, rest)
+        entered.enter(ports, nhlfe, traffic_class, front, rest)
     }
 
-    /// What goes in front of a message of a pseudowire's associated channel, and by which port it
-    /// leaves, by one of its two paths. `None`: there is no such path now, or no control word, so no
+    /// By which port a message of a pseudowire's associated channel leaves, by one of its two paths,
+    /// with the router's front in front of it. `None`: there is no such path now, or no control word, so no
     /// channel (RFC 5085).
     pub fn channel(
         &mut self,
@@ -222,12 +218,13 @@ impl Router {
         way: Way,
         header: AssociatedChannelHeader,
         length: usize,
-    ) -> Option<(LinkId, Front<FRONT_MAX>)> {
+    ) -> Option<LinkId> {
         let PseudowireState { pseudowire, counters, .. } = self.pseudowires.get_mut(id.0)?;
         pseudowire.control_word?;
         let nhlfe = self.repairs.taken(&self.nhlfes, pseudowire.nhlfe_of(way)?);
         let nhlfe = self.nhlfes.get_mut(nhlfe.0)?;
-        let mut front = Front::new();
+        let front = &mut self.front;
+        front.clear();
         front.push(&header.emit());
         let tunnel = LabelStackEntry {
             label: pseudowire.label_out,
@@ -251,14 +248,19 @@ enum Goes {
 }
 
 /// A frame with the tag that was taken out of it, and with a byte that is another: what is new in
-/// front, and what stays where it is.
+/// front is put there, and what stays where it is comes back.
 #[inline]
-fn head(tag: Option<VlanTag>, frame: &[u8], lowered: Option<Lowered>) -> (Front<FRONT_MAX>, &[u8]) {
-    let mut front = Front::new();
+fn head<'a>(
+    front: &mut Front<FRONT_MAX>,
+    tag: Option<VlanTag>,
+    frame: &'a [u8],
+    lowered: Option<Lowered>,
+) -> &'a [u8] {
+    front.clear();
     let Some((addresses, mut behind)) =
         frame.split_first_chunk::<ADDRESSES>().filter(|_| tag.is_some() || lowered.is_some())
     else {
-        return (front, frame);
+        return frame;
     };
     if let Some(Lowered { at, value }) = lowered {
         front.push(&[value]);
@@ -269,7 +271,7 @@ fn head(tag: Option<VlanTag>, frame: &[u8], lowered: Option<Lowered>) -> (Front<
         front.push(&tag.emit());
     }
     front.push(addresses);
-    (front, behind)
+    behind
 }
 
 impl Circuit {
@@ -298,9 +300,9 @@ impl PseudowireState {
         ports: &mut IdMap<PortState>,
         nhlfe: Option<&mut NhlfeState>,
         traffic_class: u8,
-        mut front: Front<FRONT_MAX>,
+        front: &mut Front<FRONT_MAX>,
         rest: usize,
-    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+    ) -> Result<LinkId, DropReason> {
         let frame_bytes = front.len() + rest;
         let mut number = None;
         if let Some(sequencing) = self.pseudowire.control_word {

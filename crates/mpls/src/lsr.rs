@@ -47,6 +47,7 @@ impl Router {
         port: LinkId,
         packet: &'a [u8],
     ) -> Result<Verdict<'a>, DropReason> {
+        self.front.clear();
         let core = enter(&mut self.ports, port, packet.len())?;
         let (mut rest, mut tunnel) = (packet, None);
         for depth in 0..DEPTH_MAX {
@@ -63,7 +64,10 @@ impl Router {
                     (Some(ttl), State::Lsp(Action::Forward(id))) => {
                         let id = self.repairs.taken(&self.nhlfes, id);
                         match self.nhlfes.get_mut(id.0) {
-                            Some(to) => to.switch(&mut self.ports, &entry, ttl, below).map(Some),
+                            Some(to) => {
+                                let (ports, front) = (&mut self.ports, &mut self.front);
+                                to.switch(ports, front, &entry, ttl, below).map(Some)
+                            }
                             None => Err(DropReason::NoNextHop),
                         }
                     }

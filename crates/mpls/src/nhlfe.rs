@@ -165,6 +165,7 @@ impl NhlfeState {
     pub(crate) fn switch<'a>(
         &mut self,
         ports: &mut IdMap<PortState>,
+        front: &mut Front<FRONT_MAX>,
         entry: &LabelStackEntry,
         ttl: u8,
         below: &'a [u8],
@@ -173,21 +174,21 @@ impl NhlfeState {
             return Err(DropReason::BottomPopped);
         }
         let like = LabelStackEntry { ttl, ..*entry };
-        let (port, front) = self.send(ports, Front::new(), like, below.len())?;
-        Ok(Verdict::Send { port, front, rest: below })
+        let port = self.send(ports, front, like, below.len())?;
+        Ok(Verdict::Send { port, rest: below })
     }
 
     /// A packet of `front` and `rest` bytes behind it goes to the next hop, by the port that is
-    /// returned, with the labels and, if the port has Ethernet, its header in front of it. `like` has
+    /// returned; the labels and, if the port has Ethernet, its header are put in front. `like` has
     /// what their entries say beside the label; the lowest of them is the bottom if that one is.
     #[inline]
     pub(crate) fn send(
         &mut self,
         ports: &mut IdMap<PortState>,
-        mut front: Front<FRONT_MAX>,
+        front: &mut Front<FRONT_MAX>,
         like: LabelStackEntry,
         rest: usize,
-    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+    ) -> Result<LinkId, DropReason> {
         let NextHop { port, reach } = self.nhlfe.next_hop;
         let mut is_bottom = like.is_bottom && !planted("swap-forgets-the-bottom");
         for &label in self.nhlfe.labels.as_slice().iter().rev() {
@@ -206,9 +207,9 @@ impl NhlfeState {
         self.counters.packets += 1;
         self.counters.packet_bytes += bytes as u64;
         if let Reach::At(there) = reach {
-            there.address(&mut front, like.traffic_class);
+            there.address(front, like.traffic_class);
         }
-        Ok((port, front))
+        Ok(port)
     }
 }
 

@@ -17,13 +17,16 @@ use std::collections::BTreeMap;
 
 use block::{IdMap, Instant, planted};
 use contract::LinkId;
+use wire::Front;
 use wire::mpls::{Label, LabelStackEntry};
 use wire::pseudowire::ControlWord;
 use wire::sequence::Numbers;
 
 use crate::ftn::{Fec, Ftn, Wire};
 use crate::ilm::{Action, FecId, Ilm, Owner, State};
-use crate::limits::{NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX, QUARANTINE_DEFAULT, TUNNELS_MAX};
+use crate::limits::{
+    FRONT_MAX, NHLFES_MAX, PORTS_MAX, PSEUDOWIRES_MAX, QUARANTINE_DEFAULT, TUNNELS_MAX,
+};
 use crate::nhlfe::{Nhlfe, NhlfeCounters, NhlfeId, NhlfeState};
 use crate::port::{PortCounters, PortState, Role};
 use crate::protection::Way;
@@ -76,6 +79,8 @@ pub struct Router {
     pub(crate) sessions: BTreeMap<(LinkId, SessionKey), TunnelId>,
     pub(crate) ftn: Ftn,
     pub(crate) early: EarlyWires,
+    /// What goes in front of the frame that is handled.
+    pub(crate) front: Front<FRONT_MAX>,
     quarantine: Duration,
     /// Of frames by ports that are not there.
     strays: Drops,
@@ -94,6 +99,7 @@ impl Default for Router {
             sessions: BTreeMap::new(),
             ftn: Ftn::default(),
             early: EarlyWires::default(),
+            front: Front::new(),
             quarantine: QUARANTINE_DEFAULT,
             strays: Drops::default(),
         }
@@ -101,6 +107,13 @@ impl Default for Router {
 }
 
 impl Router {
+    /// What goes in front of the frame of which the last verdict says that it is sent, or of the message
+    /// for which a port was found.
+    #[inline]
+    pub fn front(&self) -> &[u8] {
+        &self.front
+    }
+
     /// How long labels that are withdrawn from now on are nobody's.
     pub fn set_quarantine(&mut self, quarantine: Duration) {
         self.quarantine = quarantine;

@@ -114,19 +114,19 @@ fn set_label(router: &mut Router, number: u32, action: Action) {
     router.set_label(NOW, Space::Platform, label(number), FecId(number), action).unwrap();
 }
 
-/// The frame that a verdict sends, and where.
+/// The frame that a router's last verdict sends, and where.
 #[track_caller]
-fn sent(verdict: Verdict<'_>) -> (u32, Vec<u8>) {
+fn sent(verdict: Verdict<'_>, router: &Router) -> (u32, Vec<u8>) {
     match verdict {
-        Verdict::Send { port, front, rest } => (port.0, [&front[..], rest].concat()),
+        Verdict::Send { port, rest } => (port.0, [router.front(), rest].concat()),
         other => panic!("{other:?}"),
     }
 }
 
 /// What follows the Ethernet header of a frame that was sent.
 #[track_caller]
-fn sent_packet(verdict: Verdict<'_>) -> Vec<u8> {
-    let (_, frame) = sent(verdict);
+fn sent_packet(verdict: Verdict<'_>, router: &Router) -> Vec<u8> {
+    let (_, frame) = sent(verdict, router);
     assert_eq!(frame[..14], [&NEIGHBOUR.0[..], &OWN.0, &[0x88, 0x47]].concat());
     frame[14..].to_vec()
 }

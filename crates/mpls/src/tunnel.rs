@@ -202,9 +202,9 @@ impl TunnelState {
     pub(crate) fn enter(
         &mut self,
         ports: &mut IdMap<PortState>,
-        mut front: Front<FRONT_MAX>,
+        front: &mut Front<FRONT_MAX>,
         rest: usize,
-    ) -> Result<(LinkId, Front<FRONT_MAX>), DropReason> {
+    ) -> Result<LinkId, DropReason> {
         let frame_bytes = front.len() + rest;
         let Tunnel { port, session, sequencing, .. } = self.tunnel;
         let number = self.sender.number(sequencing);
@@ -229,7 +229,7 @@ impl TunnelState {
             }
             Err(reason) => self.drops.count(reason),
         }
-        sent.map(|()| (port, front))
+        sent.map(|()| port)
     }
 
     /// The frame of a packet whose key or session ID is this tunnel's.

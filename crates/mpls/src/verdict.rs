@@ -1,27 +1,27 @@
 //! What is done with a frame: sent, delivered, handed to the associated channel or dropped.
 //!
 //! A verdict borrows from the frame that came: nothing is copied or allocated here, but for what has
-//! to wait for other frames. Whoever asked
+//! to wait for other frames. What goes in front of the frame stays in the router
+//! ([`Router::front`](crate::Router::front)): headers are written in few bytes at a time, and a processor that has to
+//! move such bytes in larger pieces right after waits until they have left its store buffer. Whoever asked
 //! carries it out, and copies the bytes once, to where it sends from. Each reason to drop is stated
 //! once, as a name, a sentence and a counter. Spec: none; the reasons name theirs where they arise.
 
 use contract::{LinkId, drops};
-use wire::Front;
 use wire::pseudowire::AssociatedChannelHeader;
 
-use crate::limits::FRONT_MAX;
 use crate::protection::Way;
 use crate::pseudowire::PseudowireId;
 
 /// What is to be done with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
-    /// A frame of `front` and `rest` leaves by a core port.
-    Send { port: LinkId, front: Front<FRONT_MAX>, rest: &'a [u8] },
+    /// A frame of the router's front and `rest` leaves by a core port.
+    Send { port: LinkId, rest: &'a [u8] },
     /// The frame of a customer's, from its destination address on, leaves by a circuit.
     Deliver { circuit: LinkId, frame: &'a [u8] },
-    /// Such a frame, whose first bytes are others: `front` and `rest` are all of it.
-    DeliverChanged { circuit: LinkId, front: Front<FRONT_MAX>, rest: &'a [u8] },
+    /// Such a frame, whose first bytes are others: the router's front and `rest` are all of it.
+    DeliverChanged { circuit: LinkId, rest: &'a [u8] },
     /// A message for the end of a pseudowire itself, which came by this path of the other end's.
     Channel {
         pseudowire: PseudowireId,

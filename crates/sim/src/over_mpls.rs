@@ -334,7 +334,7 @@ impl Network {
             (None, Came::Frame(link, bytes)) => {
                 let (tag, bytes) = untag(bytes);
                 let frame = InFrame { link, tag, bytes: &bytes };
-                let inside = self.routers[router].receive(world.instant(), frame);
+                let inside = self.routers[router].receive(world.instant(), &frame);
                 assert!(inside.is_none(), "no link is virtual");
                 self.pump(world, router);
             }

@@ -72,8 +72,8 @@ impl VirtualLinks for Pseudowire {
         link.0 < Pseudowire::FIRST
     }
 
-    fn receive<'a>(&mut self, _: Instant, frame: InFrame<'a>) -> Option<InFrame<'a>> {
-        let bytes = self.real.open(&frame)?.payload.strip_prefix(&Pseudowire::LABEL)?;
+    fn receive<'a>(&mut self, _: Instant, frame: &InFrame<'a>) -> Option<InFrame<'a>> {
+        let bytes = self.real.open(frame)?.payload.strip_prefix(&Pseudowire::LABEL)?;
         self.carried += 1;
         Some(InFrame { link: Pseudowire::over(frame.link), tag: None, bytes })
     }

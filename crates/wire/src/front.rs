@@ -25,6 +25,12 @@ impl<const N: usize> Front<N> {
         Self { bytes: [0; N], first: N }
     }
 
+    /// No header again.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.first = N;
+    }
+
     /// Puts a header in front of those that are there; panics when there is no room for it.
     #[inline]
     pub fn push(&mut self, header: &[u8]) {
@@ -76,6 +82,10 @@ mod tests {
         front.push(&[1, 2, 3]);
         assert_eq!(*front, [1, 2, 3, 4, 5]);
         assert_eq!(format!("{front:?}"), "[1, 2, 3, 4, 5]");
+        front.clear();
+        assert!(front.is_empty());
+        front.push(&[6]);
+        assert_eq!(*front, [6]);
     }
 
     #[test]

@@ -375,7 +375,7 @@ impl Forwarder {
         packet: &[u8],
     ) {
         if let Some(Near { neighbour, .. }) = self.near.get(&key) {
-            self.queue_first(now, neighbour.bfd, &[], packet);
+            self.due.put_first(&mut self.ports, now, neighbour.bfd, [&[], packet]);
         }
     }
 

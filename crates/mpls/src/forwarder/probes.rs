@@ -143,8 +143,8 @@ impl Forwarder {
             bytes.resize(message.length as usize, 0);
         }
         let Some(routed) = self.routers.get_mut(router.0) else { return };
-        if let Some((port, front)) = routed.router.channel(id, way, header, bytes.len()) {
-            self.queue_first(now, port, &front, &bytes);
+        if let Some(port) = routed.router.channel(id, way, header, bytes.len()) {
+            self.due.put_first(&mut self.ports, now, port, [routed.router.front(), &bytes]);
         }
     }
 

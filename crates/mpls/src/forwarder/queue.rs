@@ -7,7 +7,7 @@
 //! others.
 //! Units: frames. Errors: what is too much is dropped and counted.
 
-use block::{Instant, Memory};
+use block::{IdMap, Instant, Memory};
 use contract::{FrameBatch, LinkId, counters};
 
 use super::{Forwarder, Port};
@@ -128,6 +128,60 @@ pub(super) struct Due {
 }
 
 impl Due {
+    /// A frame of two parts waits for a port, unless too many do.
+    #[inline]
+    pub(super) fn put(
+        &mut self,
+        ports: &mut IdMap<Port>,
+        now: Instant,
+        link: LinkId,
+        parts: [&[u8]; 2],
+    ) {
+        let Some(Port { queue, .. }) = ports.get_mut(link.0) else {
+            unreachable!("a verdict names a port of its router, and {link} is none")
+        };
+        if queue.counters.queued >= QUEUE_MAX.into() {
+            queue.counters.queue_full += 1;
+            return;
+        }
+        queue.counters.queued += 1;
+        queue.counters.queued_max = queue.counters.queued_max.max(queue.counters.queued);
+        if queue.has_to_wait(now, parts) {
+            put(&mut self.shaped, link);
+            return;
+        }
+        if queue.waiting.is_empty() {
+            self.waiting.push(link);
+        }
+        queue.waiting.push_whole(link, parts);
+        recorded(&mut queue.recording, now, parts[0].len() + parts[1].len());
+    }
+
+    /// A message about a path waits for a port, whatever else does, unless too many of these do.
+    pub(super) fn put_first(
+        &mut self,
+        ports: &mut IdMap<Port>,
+        now: Instant,
+        link: LinkId,
+        parts: [&[u8]; 2],
+    ) {
+        let Some(Port { queue, .. }) = ports.get_mut(link.0) else { return };
+        if queue.counters.queued >= 2 * u64::from(QUEUE_MAX) {
+            queue.counters.queue_full += 1;
+            return;
+        }
+        if queue.first.is_empty() {
+            self.first.push(link);
+            queue.first.is_urgent = true;
+        }
+        queue.first.push_whole(link, parts);
+        queue.counters.queued += 1;
+        if let Some(shaper) = &mut queue.shaper {
+            shaper.charge_later(parts[0].len() + parts[1].len());
+        }
+        recorded(&mut queue.recording, now, parts[0].len() + parts[1].len());
+    }
+
     /// A port is gone.
     pub(super) fn forget(&mut self, link: LinkId) {
         for list in [&mut self.first, &mut self.waiting, &mut self.shaped] {
@@ -172,29 +226,6 @@ impl Forwarder {
         queue.recording = (milliseconds > 0).then(|| Box::new(Recording { began: now, bytes }));
     }
 
-    /// A frame waits for a port, unless too many do.
-    #[inline]
-    pub(super) fn queue(&mut self, now: Instant, link: LinkId, front: &[u8], rest: &[u8]) {
-        let Some(Port { queue, .. }) = self.ports.get_mut(link.0) else {
-            unreachable!("a verdict names a port of its router, and {link} is none")
-        };
-        if queue.counters.queued >= QUEUE_MAX.into() {
-            queue.counters.queue_full += 1;
-            return;
-        }
-        queue.counters.queued += 1;
-        queue.counters.queued_max = queue.counters.queued_max.max(queue.counters.queued);
-        if queue.has_to_wait(now, [front, rest]) {
-            put(&mut self.due.shaped, link);
-            return;
-        }
-        if queue.waiting.is_empty() {
-            self.due.waiting.push(link);
-        }
-        queue.waiting.push_whole(link, [front, rest]);
-        recorded(&mut queue.recording, now, front.len() + rest.len());
-    }
-
     /// Frames of a batch that begin in this process wait for their port's rate: they are copied, and
     /// the batch has them no more.
     #[cold]
@@ -207,31 +238,13 @@ impl Forwarder {
     ) {
         for number in numbers {
             let frame = batch.frames[*number];
-            self.queue(now, frame.link, &batch.to_bytes(&frame, memory), &[]);
+            let bytes = batch.to_bytes(&frame, memory);
+            self.due.put(&mut self.ports, now, frame.link, [&bytes, &[]]);
         }
         let mut number = 0..;
         batch
             .frames
             .retain(|_| number.next().is_some_and(|one| numbers.binary_search(&one).is_err()));
-    }
-
-    /// A message about a path waits for a port, whatever else does, unless too many of these do.
-    pub(super) fn queue_first(&mut self, now: Instant, link: LinkId, front: &[u8], message: &[u8]) {
-        let Some(Port { queue, .. }) = self.ports.get_mut(link.0) else { return };
-        if queue.counters.queued >= 2 * u64::from(QUEUE_MAX) {
-            queue.counters.queue_full += 1;
-            return;
-        }
-        if queue.first.is_empty() {
-            self.due.first.push(link);
-            queue.first.is_urgent = true;
-        }
-        queue.first.push_whole(link, [front, message]);
-        queue.counters.queued += 1;
-        if let Some(shaper) = &mut queue.shaper {
-            shaper.charge_later(front.len() + message.len());
-        }
-        recorded(&mut queue.recording, now, front.len() + message.len());
     }
 
     /// Frames that wait for a rate leave as far as they may.

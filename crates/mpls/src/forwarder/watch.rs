@@ -436,8 +436,8 @@ impl Forwarder {
             let (router, id, way) = path(carrier);
             let header = AssociatedChannelHeader { channel_type: ChannelType::BFD };
             let router = &mut self.routers[router.0].router;
-            if let Some((port, front)) = router.channel(id, way, header, packet.len()) {
-                self.queue_first(now, port, &front, &packet);
+            if let Some(port) = router.channel(id, way, header, packet.len()) {
+                self.due.put_first(&mut self.ports, now, port, [router.front(), &packet]);
             }
         }
     }

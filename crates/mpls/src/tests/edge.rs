@@ -10,7 +10,7 @@ use super::*;
 /// What a frame of circuit 1 is sent as, from the label stack on.
 #[track_caller]
 fn enter(router: &mut Router, frame: &[u8]) -> Vec<u8> {
-    sent_packet(router.handle_circuit(circuit(1), None, frame))
+    sent_packet(router.handle_circuit(circuit(1), None, frame), router)
 }
 
 #[track_caller]
@@ -57,7 +57,7 @@ fn a_frame_enters_behind_its_tunnel_its_label_and_its_number() {
         );
     }
     // 14 of Ethernet, 4 each of two labels and a control word in front of the frame.
-    let (_, frame) = sent(router.handle_circuit(circuit(1), None, &FRAME));
+    let (_, frame) = sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
     assert_eq!(frame.len(), FRAME.len() + 26);
     let (_, _, counters, ..) = router.pseudowires().next().unwrap();
     assert_eq!((counters.sent, counters.sent_bytes), (4, 240));
@@ -232,7 +232,10 @@ fn two_customers_with_the_same_bytes_are_kept_apart() {
     }
     let label_of = |packet: Vec<u8>| LabelStackEntry::parse(&packet[4..]).unwrap().label;
     assert_eq!(label_of(enter(&mut router, &FRAME)), label(900));
-    assert_eq!(label_of(sent_packet(router.handle_circuit(circuit(2), None, &FRAME))), label(901));
+    assert_eq!(
+        label_of(sent_packet(router.handle_circuit(circuit(2), None, &FRAME), &router)),
+        label(901)
+    );
 }
 
 #[test]

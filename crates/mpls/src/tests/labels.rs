@@ -8,7 +8,7 @@ fn a_swap_keeps_the_bottom_and_the_class_and_takes_a_hop() {
     for is_bottom in [false, true] {
         let mut router = router();
         let bytes = stack(&[entry(300, is_bottom)], b"below");
-        let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes));
+        let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes), &router);
         let swapped = LabelStackEntry { ttl: 63, ..entry(800, is_bottom) };
         assert_eq!(out, stack(&[swapped], b"below"));
     }
@@ -21,7 +21,7 @@ fn a_packet_leaves_by_the_port_of_its_next_hop_with_its_tag() {
     to.next_hop.reach = Reach::At(Adjacency { vlan: Some(7), ..ADJACENCY });
     router.set_nhlfe(NhlfeId(1), to);
     let bytes = stack(&[entry(300, true)], b"");
-    let (port, frame) = sent(router.handle_labelled(NOW, core(1), &bytes));
+    let (port, frame) = sent(router.handle_labelled(NOW, core(1), &bytes), &router);
     assert_eq!(port, 3);
     let header = [&NEIGHBOUR.0[..], &OWN.0, &[0x81, 0, 5 << 5, 7, 0x88, 0x47]].concat();
     assert_eq!(frame[..18], header);
@@ -42,7 +42,7 @@ fn a_packet_without_hops_goes_no_further() {
         dropped(&mut router, &bytes, DropReason::TtlExpired);
     }
     let last = LabelStackEntry { ttl: 2, ..entry(300, true) };
-    let out = sent_packet(router.handle_labelled(NOW, core(1), &stack(&[last], b"")));
+    let out = sent_packet(router.handle_labelled(NOW, core(1), &stack(&[last], b"")), &router);
     assert_eq!(LabelStackEntry::parse(&out).unwrap().ttl, 1);
 }
 
@@ -52,7 +52,7 @@ fn the_penultimate_hop_pops_and_leaves_the_label_below_as_it_is() {
     router.set_nhlfe(NhlfeId(1), nhlfe(2, &[]));
     let below = stack(&[LabelStackEntry { ttl: 9, ..entry(100, true) }], b"below");
     let bytes = stack(&[entry(300, false)], &below);
-    assert_eq!(sent_packet(router.handle_labelled(NOW, core(1), &bytes)), below);
+    assert_eq!(sent_packet(router.handle_labelled(NOW, core(1), &bytes), &router), below);
     // What would be left has no label.
     dropped(&mut router, &stack(&[entry(300, true)], b"below"), DropReason::BottomPopped);
 }
@@ -62,7 +62,7 @@ fn more_labels_are_a_tunnel_around_the_first() {
     let mut router = router();
     router.set_nhlfe(NhlfeId(1), nhlfe(2, &[700, 0, 800]));
     let bytes = stack(&[entry(300, true)], b"below");
-    let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes));
+    let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes), &router);
     let like = |number, is_bottom| LabelStackEntry { ttl: 63, ..entry(number, is_bottom) };
     assert_eq!(out, stack(&[like(700, false), like(0, false), like(800, true)], b"below"));
 }
@@ -100,7 +100,7 @@ fn special_labels_are_dropped_but_for_explicit_null() {
         let bytes = stack(&[entry(number, false), entry(300, true)], b"below");
         match number {
             0 | 2 => {
-                let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes));
+                let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes), &router);
                 assert_eq!(out[4..], *b"below");
             }
             1 | 7 | 13..=15 => dropped(&mut router, &bytes, DropReason::SpecialLabel),
@@ -160,7 +160,7 @@ fn what_is_larger_than_the_next_hop_takes_is_dropped_whole() {
     let mut router = router();
     let bytes = stack(&[entry(300, true)], &[0; 1597]);
     dropped(&mut router, &bytes, DropReason::OverMtu);
-    let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes[..1600]));
+    let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes[..1600]), &router);
     assert_eq!(out.len(), 1600);
     let (_, _, counters, _) = router.nhlfes().next().unwrap();
     assert_eq!((counters.packets, counters.packet_bytes, counters.over_mtu), (1, 1600, 1));
@@ -206,7 +206,7 @@ fn a_label_of_a_port_goes_before_one_of_the_platform_and_only_on_top() {
     let action = Action::Forward(NhlfeId(2));
     router.set_label(NOW, own, label(300), FecId(77), action).unwrap();
     let port = |router: &mut Router, port, packet: &[u8]| {
-        sent(router.handle_labelled(NOW, core(port), packet)).0
+        sent(router.handle_labelled(NOW, core(port), packet), router).0
     };
     assert_eq!(port(&mut router, 1, &packet(&[300], 1)), 3);
     assert_eq!(port(&mut router, 2, &packet(&[300], 1)), 2);

@@ -120,7 +120,7 @@ impl Beside {
 
     fn hear(&mut self, link: LinkId, bytes: &[u8]) {
         let frame = InFrame { link, tag: None, bytes };
-        assert!(self.it.receive(self.now, frame).is_none());
+        assert!(self.it.receive(self.now, &frame).is_none());
     }
 
     /// Lets so many milliseconds pass.

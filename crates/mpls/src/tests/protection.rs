@@ -119,7 +119,7 @@ impl Pair {
                             let is_astray = self.is_astray && (from, link) == (0, core(1));
                             let link = if is_astray { core(2) } else { link };
                             let frame = InFrame { link, tag: None, bytes: &bytes };
-                            assert!(self.ends[1 - from].receive(self.now, frame).is_none());
+                            assert!(self.ends[1 - from].receive(self.now, &frame).is_none());
                         }
                     }
                 }
@@ -163,14 +163,14 @@ impl Pair {
 
     pub(super) fn send_frame(&mut self, from: usize, frame: &[u8]) -> u32 {
         let frame = InFrame { link: circuit(1), tag: None, bytes: frame };
-        assert!(self.ends[from].receive(self.now, frame).is_none());
+        assert!(self.ends[from].receive(self.now, &frame).is_none());
         let batch: FrameBatch = self.ends[from].poll_batch().expect("it is sent");
         let [frame] = &batch.to_frames(&Pages::new())[..] else { panic!("{batch:?}") };
         let (link, bytes) = frame.clone();
         self.ends[from].handle_sent(batch);
         if !self.loses(from, link.0, &bytes) {
             let frame = InFrame { link, tag: None, bytes: &bytes };
-            assert!(self.ends[1 - from].receive(self.now, frame).is_none());
+            assert!(self.ends[1 - from].receive(self.now, &frame).is_none());
         }
         self.exchange();
         link.0
@@ -376,7 +376,7 @@ fn messages_about_paths_leave_before_the_data_of_their_turn() {
     let mut pair = Pair::up();
     let due = pair.ends[0].poll_timeout().unwrap();
     let frame = InFrame { link: circuit(1), tag: None, bytes: &FRAME };
-    assert!(pair.ends[0].receive(due, frame).is_none());
+    assert!(pair.ends[0].receive(due, &frame).is_none());
     pair.ends[0].handle_timeout(due);
     let lengths = |batch: FrameBatch| batch.frames[0].len();
     let first = lengths(pair.ends[0].poll_batch().unwrap());

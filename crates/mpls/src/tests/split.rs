@@ -38,7 +38,7 @@ fn query(to: [u8; 6], shelf: u16, slot: u8) -> Vec<u8> {
 /// The label of the pseudowire by which a frame goes.
 #[track_caller]
 fn by(router: &mut Router, tag: Option<VlanTag>, frame: &[u8]) -> u32 {
-    bottom(&sent_packet(router.handle_circuit(circuit(1), tag, frame)))
+    bottom(&sent_packet(router.handle_circuit(circuit(1), tag, frame), router))
 }
 
 fn bottom(packet: &[u8]) -> u32 {
@@ -57,7 +57,7 @@ fn goes_nowhere(router: &mut Router, frame: &[u8]) {
 fn copies(router: &mut Router, tag: Option<VlanTag>, frame: &[u8]) -> Vec<u32> {
     assert_eq!(router.handle_circuit(circuit(1), tag, frame), Verdict::Copy);
     let wires: Vec<Wire> = router.classes_of(circuit(1)).collect();
-    let copy = |wire| match sent(router.copy_to(wire, circuit(1), tag, frame)) {
+    let copy = |wire| match sent(router.copy_to(wire, circuit(1), tag, frame), router) {
         (port, packet) if port == GRE.0 => {
             assert!(packet.ends_with(frame));
             port
@@ -95,7 +95,10 @@ fn what_is_for_one_target_goes_to_it_and_queries_for_several_go_once_to_each() {
     };
     router.set_tunnel(TunnelId(1), tunnel).unwrap();
     assert_eq!(copies(&mut router, None, &query([0xff; 6], 0xffff, 0xff)), [GRE.0, 900, 901]);
-    assert_eq!(sent(router.handle_circuit(circuit(1), None, &query([2; 6], 6, 0))).0, GRE.0);
+    assert_eq!(
+        sent(router.handle_circuit(circuit(1), None, &query([2; 6], 6, 0)), &router).0,
+        GRE.0
+    );
     // Each copy is a frame of its pseudowire, and the circuit received one.
     let counts: Vec<u64> = router.pseudowires().map(|(_, _, counters, ..)| counters.sent).collect();
     assert_eq!(counts, [9, 9]);
@@ -136,7 +139,7 @@ fn frames_are_told_apart_by_vlan_station_or_type() {
     let broadcast = query([0xff; 6], 7, 0);
     for wire in router.classes_of(circuit(1)).collect::<Vec<_>>() {
         let copy = router.copy_to(wire, circuit(1), Some(tagged(7)), &broadcast);
-        let packet = sent_packet(copy);
+        let packet = sent_packet(copy, &router);
         assert_eq!(LabelStackEntry::parse(&packet).unwrap().traffic_class, 3);
         let whole = [&broadcast[..12], &tagged(7).emit(), &broadcast[12..]].concat();
         assert!(packet.ends_with(&whole));

@@ -21,8 +21,8 @@ fn what_is_set_again_keeps_counters_and_sequence() {
     let mut router = router();
     let bytes = packet(&[200, 100], 7);
     assert!(matches!(router.handle_labelled(NOW, core(1), &bytes), Verdict::Deliver { .. }));
-    sent(router.handle_circuit(circuit(1), None, &FRAME));
-    sent(router.handle_labelled(NOW, core(1), &packet(&[300], 1)));
+    sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
+    sent(router.handle_labelled(NOW, core(1), &packet(&[300], 1)), &router);
     for number in 1..=3 {
         router.set_port(core(number), Role::Core(Core::default()));
         router.set_port(circuit(number), Role::Circuit(Circuit::new(1500)));
@@ -33,7 +33,7 @@ fn what_is_set_again_keeps_counters_and_sequence() {
     router.set_pseudowire(NOW, PseudowireId(1), pseudowire()).unwrap();
     // That one again is late.
     dropped(&mut router, &bytes, DropReason::Late);
-    let (port, frame) = sent(router.handle_circuit(circuit(1), None, &FRAME));
+    let (port, frame) = sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
     assert_eq!((port, &frame[22..26]), (3, &[0, 0, 0, 2][..]));
     let (_, _, counters, ..) = router.pseudowires().next().unwrap();
     assert_eq!((counters.sent, counters.delivered), (2, 1));
@@ -123,10 +123,10 @@ fn another_circuit_needs_another_label() {
     let moved = Pseudowire { fec, ..pseudowire() };
     let taken = Refused::Taken { label: label(100), by: OWNER };
     assert_eq!(router.set_pseudowire(NOW, PseudowireId(1), moved.clone()), Err(taken));
-    sent(router.handle_circuit(circuit(1), None, &FRAME));
+    sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
     let relabelled = Pseudowire { label_in: label(110), ..moved };
     router.set_pseudowire(NOW, PseudowireId(1), relabelled).unwrap();
-    sent(router.handle_circuit(circuit(2), None, &FRAME));
+    sent(router.handle_circuit(circuit(2), None, &FRAME), &router);
     assert_eq!(
         router.handle_circuit(circuit(1), None, &FRAME),
         Verdict::Drop(DropReason::NoPseudowire)

@@ -87,10 +87,10 @@ fn a_frame_enters_with_the_other_end_s_key_or_session_and_the_next_number() {
     let mut router = tunnels();
     for number in 0..3_u8 {
         let front = [0x30, 0, 0x65, 0x58, 0, 0, 0, 101, 0, 0, 0, number];
-        let (port, packet) = sent(router.handle_circuit(circuit(1), None, &FRAME));
+        let (port, packet) = sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
         assert_eq!((port, packet), (GRE.0, [&front[..], &FRAME].concat()));
         let front = [0, 3, 0, 0, 0, 0, 0, 8, 9, 9, 9, 9, 9, 9, 9, 9, 0x40, 0, 0, number];
-        let (port, packet) = sent(router.handle_circuit(circuit(2), None, &FRAME));
+        let (port, packet) = sent(router.handle_circuit(circuit(2), None, &FRAME), &router);
         assert_eq!((port, packet), (L2TP.0, [&front[..], &FRAME].concat()));
     }
     let (_, _, counters, ..) = router.tunnels().next().unwrap();
@@ -129,7 +129,7 @@ fn headers_have_the_size_that_is_said_of_them() {
     ] {
         router.remove_tunnel(TunnelId(2));
         router.set_tunnel(TunnelId(1), tunnel).unwrap();
-        let (_, packet) = sent(router.handle_circuit(circuit(1), None, &FRAME));
+        let (_, packet) = sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
         assert_eq!(packet.len() - FRAME.len(), size);
         assert_eq!(tunnel.session.header_size(tunnel.sequencing), size);
     }
@@ -247,7 +247,7 @@ fn a_checksum_of_gre_is_looked_at_where_there_is_one() {
 fn what_is_larger_than_the_port_or_the_circuit_takes_is_dropped() {
     let mut router = tunnels();
     let mut frame = vec![0x5a; 1468];
-    assert_eq!(sent(router.handle_circuit(circuit(1), None, &frame)).1.len(), 1480);
+    assert_eq!(sent(router.handle_circuit(circuit(1), None, &frame), &router).1.len(), 1480);
     frame.push(0);
     let over = router.handle_circuit(circuit(1), None, &frame);
     assert_eq!(over, Verdict::Drop(DropReason::OverMtu));
@@ -262,21 +262,21 @@ fn what_is_larger_than_the_port_or_the_circuit_takes_is_dropped() {
 fn a_tunnel_may_become_another_one_while_frames_come() {
     let mut router = tunnels();
     delivered(&mut router, GRE, &in_gre(0x30, &[1, 50]), 1);
-    sent(router.handle_circuit(circuit(1), None, &FRAME));
+    sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
     // The same again changes nothing.
     router.set_tunnel(TunnelId(1), gre(1)).unwrap();
     refused(&mut router, GRE, &in_gre(0x30, &[1, 50]), DropReason::Late);
-    assert_eq!(sent(router.handle_circuit(circuit(1), None, &FRAME)).1[11], 1);
+    assert_eq!(sent(router.handle_circuit(circuit(1), None, &FRAME), &router).1[11], 1);
     // Another key is another other end, of whose numbers nothing is known.
     let key = Session::Gre { key_in: Some(5), key_out: Some(105) };
     router.set_tunnel(TunnelId(1), Tunnel { session: key, ..gre(1) }).unwrap();
     refused(&mut router, GRE, &in_gre(0x30, &[1, 51]), DropReason::NoTunnel);
     delivered(&mut router, GRE, &in_gre(0x30, &[5, 3]), 1);
-    assert_eq!(sent(router.handle_circuit(circuit(1), None, &FRAME)).1[11], 2);
+    assert_eq!(sent(router.handle_circuit(circuit(1), None, &FRAME), &router).1[11], 2);
     // Another kind, whose numbers begin anew, and it counts on.
     router.remove_tunnel(TunnelId(2));
     router.set_tunnel(TunnelId(1), Tunnel { fec: gre(1).fec, ..l2tp() }).unwrap();
-    let (port, packet) = sent(router.handle_circuit(circuit(1), None, &FRAME));
+    let (port, packet) = sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
     assert_eq!((port, packet[19]), (L2TP.0, 0));
     delivered(&mut router, L2TP, &in_l2tp(7, &[1, 2, 3, 4], NUMBERED | 1), 1);
     let (_, _, counters, ..) = router.tunnels().next().unwrap();

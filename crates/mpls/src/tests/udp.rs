@@ -26,7 +26,7 @@ fn in_udp() -> Router {
 #[test]
 fn a_frame_enters_and_is_sent_from_its_labels_on() {
     let mut router = in_udp();
-    let (port, packet) = sent(router.handle_circuit(circuit(1), None, &FRAME));
+    let (port, packet) = sent(router.handle_circuit(circuit(1), None, &FRAME), &router);
     assert_eq!(port, 2);
     let [tunnel, bottom] = [(800, false), (900, true)].map(|(number, is_bottom)| LabelStackEntry {
         ttl: 255,
@@ -47,13 +47,13 @@ fn a_packet_is_switched_between_ports_of_both_kinds() {
     for port in [1, 3] {
         let came = core(port);
         let bytes = stack(&[entry(300, true)], b"below");
-        let out = sent(router.handle_labelled(NOW, came, &bytes));
+        let out = sent(router.handle_labelled(NOW, came, &bytes), &router);
         assert_eq!(out, (2, stack(&[swapped(800)], b"below")), "to UDP, by {came}");
         let bytes = stack(&[entry(301, true)], b"below");
-        let out = sent_packet(router.handle_labelled(NOW, came, &bytes));
+        let out = sent_packet(router.handle_labelled(NOW, came, &bytes), &router);
         assert_eq!(out, stack(&[swapped(700)], b"below"), "to Ethernet, by {came}");
         let bytes = stack(&[entry(302, false), entry(16, true)], b"below");
-        let out = sent(router.handle_labelled(NOW, came, &bytes));
+        let out = sent(router.handle_labelled(NOW, came, &bytes), &router);
         assert_eq!(out, (2, stack(&[entry(16, true)], b"below")), "the penultimate hop");
     }
 }
@@ -83,7 +83,7 @@ fn a_label_of_such_a_port_goes_before_one_of_the_platform() {
     let bytes = packet(&[300, 200, 100], 1);
     let verdict = router.handle_labelled(NOW, core(1), &bytes);
     assert_eq!(verdict, Verdict::Deliver { circuit: circuit(1), frame: &FRAME });
-    assert_eq!(sent(router.handle_labelled(NOW, core(3), &bytes)).0, 2);
+    assert_eq!(sent(router.handle_labelled(NOW, core(3), &bytes), &router).0, 2);
 }
 
 #[test]
@@ -102,7 +102,10 @@ fn what_is_larger_than_a_datagram_may_be_is_dropped() {
     // Two labels, a control word and the frame.
     let bytes = 4 + 4 + 4 + FRAME.len() as u32;
     router.set_nhlfe(NhlfeId(1), Nhlfe { mtu: bytes, ..by_udp(2, &[800]) });
-    assert_eq!(sent(router.handle_circuit(circuit(1), None, &FRAME)).1.len(), bytes as usize);
+    assert_eq!(
+        sent(router.handle_circuit(circuit(1), None, &FRAME), &router).1.len(),
+        bytes as usize
+    );
     router.set_nhlfe(NhlfeId(1), Nhlfe { mtu: bytes - 1, ..by_udp(2, &[800]) });
     let verdict = router.handle_circuit(circuit(1), None, &FRAME);
     assert_eq!(verdict, Verdict::Drop(DropReason::OverMtu));
@@ -141,7 +144,7 @@ fn forwarder() -> Forwarder {
 /// What leaves when a packet with label 300 and so many bytes behind it comes by port 1.
 fn leaves(it: &mut Forwarder, length: usize) -> Option<(LinkId, Vec<u8>)> {
     let bytes = stack(&[entry(300, true)], &vec![7; length]);
-    assert!(it.receive(NOW, InFrame { link: core(1), tag: None, bytes: &bytes }).is_none());
+    assert!(it.receive(NOW, &InFrame { link: core(1), tag: None, bytes: &bytes }).is_none());
     let batch = it.poll_batch()?;
     let mut frames = batch.to_frames(&testkit::Pages::new());
     it.handle_sent(batch);
@@ -190,7 +193,7 @@ fn a_port_that_gets_ethernet_is_another_port() {
     assert_eq!(leaves(&mut it, 40), None, "packets are frames there");
     let bytes = stack(&[entry(300, true)], &[7; 40]);
     let bytes = [&OWN.0[..], &NEIGHBOUR.0, &[0x88, 0x47], &bytes].concat();
-    assert!(it.receive(NOW, InFrame { link: core(1), tag: None, bytes: &bytes }).is_none());
+    assert!(it.receive(NOW, &InFrame { link: core(1), tag: None, bytes: &bytes }).is_none());
     assert_eq!(it.poll_batch().map(|batch| batch.frames[0].link), Some(core(2)));
     // And back: what it was as Ethernet is forgotten.
     change(&mut it, Change::SetPort(core(1), PortKind::Core(UDP)));

@@ -179,7 +179,7 @@ impl World {
     fn arrive(&mut self, port: LinkId, bytes: &[u8]) {
         let me = router_of(port);
         let frame = InFrame { link: port, tag: None, bytes };
-        assert!(self.routers[me].receive(self.now, frame).is_none());
+        assert!(self.routers[me].receive(self.now, &frame).is_none());
         self.pump(me);
     }
 

@@ -276,7 +276,7 @@ impl Network {
         match (self.stalled.get_mut(&me), came) {
             (None, Came::Frame(link, bytes)) => {
                 let frame = InFrame { link, tag: None, bytes: &bytes };
-                let kept = self.routers[me].receive(self.now, frame);
+                let kept = self.routers[me].receive(self.now, &frame);
                 assert!(kept.is_none(), "no link is virtual");
                 self.pump(me);
             }

@@ -238,9 +238,9 @@ impl World {
     fn enter(&mut self, wire: usize, end: usize, frame: &[u8]) {
         let is_sequenced = TABLE[wire].sequencing.is_some();
         self.oracle.sent(TABLE[wire].circuit(1 - end), is_sequenced, frame);
-        let router = &mut self.routers[TABLE[wire].ends()[end]];
-        let verdict = router.handle_circuit(TABLE[wire].circuit(end), None, frame);
-        self.carry_out(verdict, false);
+        let at = TABLE[wire].ends()[end];
+        let verdict = self.routers[at].handle_circuit(TABLE[wire].circuit(end), None, frame);
+        self.carry_out(at, verdict, false);
     }
 
     /// A customer sends what a router sends, with the labels of anybody. It is also shown as a
@@ -266,7 +266,7 @@ impl World {
         self.enter(wire, end, &frame);
         let verdict =
             self.routers[here].handle_labelled(self.now, TABLE[wire].circuit(end), &packet);
-        self.carry_out(verdict, false);
+        self.carry_out(here, verdict, false);
     }
 
     /// A stranger sends in a session of L2TPv3, with another's address, and guesses the cookie.
@@ -283,8 +283,9 @@ impl World {
         let inside = self.make_frame(ORDINARY, b"forged");
         let packet = [&header.emit(Transport::Udp)[..], &inside].concat();
         let port = tunnel_port(TunnelPort::L2tp, end);
-        let verdict = self.routers[router_of(port)].handle_tunnelled(self.now, port, &packet);
-        self.carry_out(verdict, false);
+        let at = router_of(port);
+        let verdict = self.routers[at].handle_tunnelled(self.now, port, &packet);
+        self.carry_out(at, verdict, false);
     }
 
     /// A customer sends what no network forwards, and what is too large for this one.
@@ -296,9 +297,9 @@ impl World {
             1 => [&[1, 0x80, 0xc2, 0, 0, 2][..], &[2; 6], &[0x88, 9], &[0; 46]].concat(),
             _ => self.make_frame(ORDINARY, &vec![0; CORE_MTU as usize]),
         };
-        let router = &mut self.routers[TABLE[wire].ends()[end]];
-        let verdict = router.handle_circuit(TABLE[wire].circuit(end), None, &frame);
-        self.carry_out(verdict, false);
+        let at = TABLE[wire].ends()[end];
+        let verdict = self.routers[at].handle_circuit(TABLE[wire].circuit(end), None, &frame);
+        self.carry_out(at, verdict, false);
     }
 
     /// A router sends a message to the other end of a pseudowire itself.
@@ -317,10 +318,12 @@ impl World {
         self.launch(next_hop.port, &frame, false);
     }
 
-    fn carry_out(&mut self, verdict: Verdict<'_>, is_corrupt: bool) {
+    /// Does what router number `at` has found for a frame.
+    fn carry_out(&mut self, at: usize, verdict: Verdict<'_>, is_corrupt: bool) {
         match verdict {
-            Verdict::Send { port, front, rest } => {
-                self.launch(port, &[&front[..], rest].concat(), is_corrupt);
+            Verdict::Send { port, rest } => {
+                let frame = [self.routers[at].front(), rest].concat();
+                self.launch(port, &frame, is_corrupt);
             }
             Verdict::Deliver { circuit, frame } => self.oracle.delivered(circuit, frame),
             Verdict::Channel { message, .. } => {
@@ -367,7 +370,8 @@ impl World {
 
     fn arrive(&mut self, flight: &Flight) {
         let Flight { port, bytes, is_corrupt } = flight;
-        let router = &mut self.routers[router_of(*port)];
+        let at = router_of(*port);
+        let router = &mut self.routers[at];
         let verdict = if is_tunnels(*port) {
             router.handle_tunnelled(self.now, *port, bytes)
         } else if is_udp(*port) {
@@ -378,7 +382,7 @@ impl World {
             assert_eq!(opened.ether_type, EtherType::MPLS);
             router.handle_labelled(self.now, *port, opened.payload)
         };
-        self.carry_out(verdict, *is_corrupt);
+        self.carry_out(at, verdict, *is_corrupt);
     }
 
     fn drain(&mut self) {

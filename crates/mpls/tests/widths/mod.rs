@@ -197,7 +197,7 @@ impl World {
             let (at, number) = (*at, *number);
             let (to, link, bytes) = self.flights.remove(&(at, number)).unwrap();
             let frame = InFrame { link, tag: None, bytes: &bytes };
-            assert!(self.ends[to].receive(self.now, frame).is_none());
+            assert!(self.ends[to].receive(self.now, &frame).is_none());
         }
         for end in &mut self.ends {
             if end.poll_timeout().is_some_and(|at| at <= self.now) {

@@ -6,8 +6,8 @@
 //! takes turns with mail, timers and connections, and what a turn was shown is answered before more
 //! is taken.
 //!
-//! **Sending.** The vectors of `sendmmsg` are made from the batch when it is sent, so data are read
-//! where they lie. The kernel copies them: a batch is done when the call returns. When the socket's
+//! **Sending.** The vectors of `sendmmsg`, or those that AF_XDP copies from, are made from the batch
+//! when it is sent, so data are read where they lie. The kernel copies them: a batch is done when the call returns. When the socket's
 //! buffer is full, what is left of the batch waits for room: Ethernet promises nothing, but a
 //! dropped reply costs its peer a whole retransmission time, and an interface slower than memory
 //! fills the buffer all the time. What the interface refuses, and what has found no room for
@@ -350,10 +350,20 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let mut done = 0;
         while done < frames.len() {
             let next = &frames[done..frames.len().min(done + MESSAGES_MAX)];
-            let messages = self.links.call.gather(batch, next, &self.memory);
-            // SAFETY: the vectors name the batch's head and the pages that its buffers own or
-            // lease; both stay as they are during the call.
-            match unsafe { open.socket.send(messages) } {
+            let memory = &self.memory;
+            let sent = if let Some(xdp) = open.socket.as_xdp() {
+                let name = |at: usize, vectors: &mut Vec<iovec>| {
+                    push_vectors(batch, &batch.frames[next[at] as usize], memory, vectors);
+                };
+                // SAFETY: the vectors name the batch's head and the pages that its buffers own or
+                // lease; both stay as they are during the call.
+                unsafe { xdp.send(next.len(), &mut self.links.call.vectors, name) }
+            } else {
+                let messages = self.links.call.gather(batch, next, memory);
+                // SAFETY: as above.
+                unsafe { open.socket.send(messages) }
+            };
+            match sent {
                 Ok(count) => {
                     open.stuck = None;
                     let bytes: u32 =

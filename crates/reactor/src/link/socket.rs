@@ -170,17 +170,21 @@ impl LinkSocket {
         count
     }
 
+    /// The sockets that send from memory of their own, where this is one of those: they take frames as
+    /// they lie, and no messages.
+    #[inline]
+    pub(crate) fn as_xdp(&mut self) -> Option<&mut Xdp> {
+        if let Way::Xdp(xdp) = &mut self.way { Some(xdp) } else { None }
+    }
+
     /// Sends messages, as many as the kernel takes now, in order: at least one, or the error of the
-    /// first.
+    /// first. Not for one that is [`as_xdp`](Self::as_xdp).
     ///
     /// # Safety
     /// The messages and their vectors must be valid.
     #[inline]
     pub(crate) unsafe fn send(&mut self, messages: &mut [mmsghdr]) -> Result<usize, i32> {
-        if let Way::Xdp(xdp) = &mut self.way {
-            // SAFETY: the caller vouches for the messages.
-            return unsafe { xdp.send(messages) };
-        }
+        debug_assert!(!matches!(self.way, Way::Xdp(_)), "it takes frames as they lie");
         let descriptor = self.sender();
         self.send_calls += 1;
         // SAFETY: the caller vouches for the messages. The kernel copies the bytes before it

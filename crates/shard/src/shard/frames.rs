@@ -30,13 +30,13 @@ impl Frames {
     /// Opens a frame, or the one inside it if it is of a link whose frames are carried; `None`: there
     /// is none for those who live here, which is counted.
     #[inline]
-    fn open<'a>(&mut self, now: Instant, mut frame: InFrame<'a>) -> Option<OpenedFrame<'a>> {
+    fn open<'a>(&mut self, now: Instant, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
         if let Some(carrier) = &mut self.carrier
             && carrier.takes(frame.link)
         {
-            frame = carrier.receive(now, frame)?;
+            return self.links.open(&carrier.receive(now, frame)?);
         }
-        self.links.open(&frame)
+        self.links.open(frame)
     }
 
     /// Puts the frames of virtual links into those that the driver sends.
@@ -93,7 +93,7 @@ impl Shard {
     /// A frame came.
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        if let Some(frame) = self.frames.open(now, frame) {
+        if let Some(frame) = self.frames.open(now, &frame) {
             self.take_whole(now, &frame, memory);
         }
         self.take_received(now, memory);

@@ -814,7 +814,7 @@ impl VirtualLinks for Hello {
         false
     }
 
-    fn receive<'a>(&mut self, _: Instant, _: InFrame<'a>) -> Option<InFrame<'a>> {
+    fn receive<'a>(&mut self, _: Instant, _: &InFrame<'a>) -> Option<InFrame<'a>> {
         unreachable!("it takes nothing")
     }
 

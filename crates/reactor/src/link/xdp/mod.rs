@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use block::ShardId;
 use contract::{EtherType, LinkId, TagControl, VlanTag};
-use libc::{mmsghdr, xdp_desc};
+use libc::{iovec, xdp_desc};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -45,7 +45,7 @@ use super::counters::{Counters, Source};
 use super::filter::Station;
 use super::interface::{self, Interface};
 use super::packet;
-use super::ring::{AHEAD, fetch_frame};
+use super::ring::{AHEAD, fetch_frame, lines_ahead};
 use super::socket::{LinkSocket, Way};
 use crate::memory::mapping::Mapping;
 use program::{Attached, Failed, TAG, TYPE_AT, tried};
@@ -69,13 +69,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FRAME_MAX: usize = 65_536;
 
 /// The sockets of an interface.
-pub(super) struct Xdp {
+pub(crate) struct Xdp {
     queues: Vec<Queue>,
     /// Which queue is looked at first.
     first: usize,
     ring_frames: u32,
     /// Bytes that a frame may have.
     length_max: usize,
+    /// Lines of a frame that are fetched ahead.
+    lines: u32,
     /// Frames of several chunks are put together here.
     whole: Vec<u8>,
     pub(super) system_calls: u64,
@@ -170,6 +172,7 @@ impl Xdp {
             first: 0,
             ring_frames: RECEIVE_CHUNKS / chunks,
             length_max: (interface.mtu + HEADER) as usize,
+            lines: lines_ahead(options.forwards),
             whole: Vec::new(),
             system_calls: 0,
             _attached: attached,
@@ -189,12 +192,12 @@ impl Xdp {
     /// Shows at most so many frames, from all queues in turn, and gives the chunks of each back
     /// right after. Returns how many.
     pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Frame<'_>)) -> u32 {
-        let Xdp { queues, first, whole, system_calls, .. } = self;
+        let Xdp { queues, first, whole, system_calls, lines, .. } = self;
         let share = (most / queues.len() as u32).max(1);
         let mut count = 0;
         for number in 0..queues.len() {
             let queue = (*first + number) % queues.len();
-            let came = queues[queue].receive(share, whole, &mut show);
+            let came = queues[queue].receive(share, *lines, whole, &mut show);
             if came > 0 && queues[queue].fill.needs_wakeup() {
                 *system_calls += 1;
                 // Only a driver that does not copy asks for it.
@@ -206,19 +209,24 @@ impl Xdp {
         count
     }
 
-    /// Copies messages into chunks and sends them. Returns how many; EAGAIN if there is no chunk
-    /// for the first.
+    /// Copies so many frames into chunks and sends them; `name` pushes where the bytes of each lie, onto
+    /// `vectors`, whose memory is used over and over. Returns how many; EAGAIN if there is no chunk for
+    /// the first.
     ///
     /// # Safety
-    /// The messages and their vectors must be valid.
-    pub(super) unsafe fn send(&mut self, messages: &[mmsghdr]) -> Result<usize, i32> {
+    /// What `name` pushes must be memory that can be read until the next frame is asked for.
+    #[inline]
+    pub(crate) unsafe fn send(
+        &mut self,
+        frames: usize,
+        vectors: &mut Vec<iovec>,
+        name: impl Fn(usize, &mut Vec<iovec>),
+    ) -> Result<usize, i32> {
         let queue = &mut self.queues[0];
         let mut count = 0;
-        for message in messages {
-            // SAFETY: the caller vouches for the vectors.
-            let vectors = unsafe {
-                std::slice::from_raw_parts(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen)
-            };
+        while count < frames {
+            vectors.clear();
+            name(count, vectors);
             let length: usize = vectors.iter().map(|vector| vector.iov_len).sum();
             if length > self.length_max {
                 // The kernel would take it, and the interface drop it in silence.
@@ -228,10 +236,10 @@ impl Xdp {
                 break;
             }
             // SAFETY: the caller vouches for what they name.
-            if !unsafe { queue.push(vectors) } {
+            if !unsafe { queue.push(vectors, length) } {
                 self.system_calls += queue.kick();
                 // SAFETY: as above.
-                if !unsafe { queue.push(vectors) } {
+                if !unsafe { queue.push(vectors, length) } {
                     break;
                 }
             }
@@ -305,14 +313,21 @@ impl Queue {
     }
 
     /// Shows the frames that wait now, at most so many, and gives their chunks back when all were
-    /// shown: the kernel's counters are looked at and changed once.
-    fn receive(&mut self, most: u32, whole: &mut Vec<u8>, show: &mut impl FnMut(Frame<'_>)) -> u32 {
+    /// shown: the kernel's counters are looked at and changed once. So many lines of each are fetched
+    /// ahead.
+    fn receive(
+        &mut self,
+        most: u32,
+        lines: u32,
+        whole: &mut Vec<u8>,
+        show: &mut impl FnMut(Frame<'_>),
+    ) -> u32 {
         let waiting = self.receive.waiting();
         let (mut count, mut taken) = (0, 0);
         while count < most && taken < waiting {
             if taken + AHEAD < waiting {
                 let piece = self.receive.peek(taken + AHEAD);
-                fetch_frame(self.memory.at(piece.addr, piece.len), piece.len);
+                fetch_frame(self.memory.at(piece.addr, piece.len), piece.len, lines);
             }
             let first = self.receive.peek(taken);
             let pieces = if is_last(&first) {
@@ -367,10 +382,10 @@ impl Queue {
     /// `false`: there are too few.
     ///
     /// # Safety
-    /// The vectors name memory that can be read.
-    unsafe fn push(&mut self, vectors: &[libc::iovec]) -> bool {
+    /// The vectors name memory that can be read, `length` bytes in all.
+    #[inline]
+    unsafe fn push(&mut self, vectors: &[iovec], length: usize) -> bool {
         let (sending, size) = (self.sending.as_mut().expect("the first queue sends"), self.chunk);
-        let length: usize = vectors.iter().map(|vector| vector.iov_len).sum();
         let chunks = length.div_ceil(size as usize).max(1);
         if sending.free.len() < chunks {
             sending.collect();
