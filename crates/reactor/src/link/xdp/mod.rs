@@ -45,7 +45,7 @@ use super::counters::{Counters, Source};
 use super::filter::Station;
 use super::interface::{self, Interface};
 use super::packet;
-use super::ring::{AHEAD, fetch_frame, lines_ahead};
+use super::ring::{AHEAD, LINES_READ, fetch_frame};
 use super::socket::{LinkSocket, Way};
 use crate::memory::mapping::Mapping;
 use program::{Attached, Failed, TAG, TYPE_AT, tried};
@@ -76,8 +76,6 @@ pub(crate) struct Xdp {
     ring_frames: u32,
     /// Bytes that a frame may have.
     length_max: usize,
-    /// Lines of a frame that are fetched ahead.
-    lines: u32,
     /// Frames of several chunks are put together here.
     whole: Vec<u8>,
     pub(super) system_calls: u64,
@@ -172,7 +170,6 @@ impl Xdp {
             first: 0,
             ring_frames: RECEIVE_CHUNKS / chunks,
             length_max: (interface.mtu + HEADER) as usize,
-            lines: lines_ahead(options.forwards),
             whole: Vec::new(),
             system_calls: 0,
             _attached: attached,
@@ -192,12 +189,12 @@ impl Xdp {
     /// Shows at most so many frames, from all queues in turn, and gives the chunks of each back
     /// right after. Returns how many.
     pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Frame<'_>)) -> u32 {
-        let Xdp { queues, first, whole, system_calls, lines, .. } = self;
+        let Xdp { queues, first, whole, system_calls, .. } = self;
         let share = (most / queues.len() as u32).max(1);
         let mut count = 0;
         for number in 0..queues.len() {
             let queue = (*first + number) % queues.len();
-            let came = queues[queue].receive(share, *lines, whole, &mut show);
+            let came = queues[queue].receive(share, whole, &mut show);
             if came > 0 && queues[queue].fill.needs_wakeup() {
                 *system_calls += 1;
                 // Only a driver that does not copy asks for it.
@@ -313,21 +310,14 @@ impl Queue {
     }
 
     /// Shows the frames that wait now, at most so many, and gives their chunks back when all were
-    /// shown: the kernel's counters are looked at and changed once. So many lines of each are fetched
-    /// ahead.
-    fn receive(
-        &mut self,
-        most: u32,
-        lines: u32,
-        whole: &mut Vec<u8>,
-        show: &mut impl FnMut(Frame<'_>),
-    ) -> u32 {
+    /// shown: the kernel's counters are looked at and changed once.
+    fn receive(&mut self, most: u32, whole: &mut Vec<u8>, show: &mut impl FnMut(Frame<'_>)) -> u32 {
         let waiting = self.receive.waiting();
         let (mut count, mut taken) = (0, 0);
         while count < most && taken < waiting {
             if taken + AHEAD < waiting {
                 let piece = self.receive.peek(taken + AHEAD);
-                fetch_frame(self.memory.at(piece.addr, piece.len), piece.len, lines);
+                fetch_frame(self.memory.at(piece.addr, piece.len), piece.len, LINES_READ);
             }
             let first = self.receive.peek(taken);
             let pieces = if is_last(&first) {
