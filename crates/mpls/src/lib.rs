@@ -51,7 +51,7 @@ pub use rate::Rate;
 pub use refused::Refused;
 pub use repair::{HopState, Hops};
 pub use report::{
-    LabelReport, NhlfeReport, PortReport, PseudowireReport, RouterReport, TunnelReport,
+    Bins, LabelReport, NhlfeReport, PortReport, PseudowireReport, RouterReport, TunnelReport,
 };
 pub use router::{Router, Space};
 pub use sequencing::Sequencing;

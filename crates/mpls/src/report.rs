@@ -47,9 +47,18 @@ pub struct PortReport {
     pub facts: Option<LinkFacts>,
     pub counters: PortCounters,
     pub queue: QueueCounters,
-    /// Bytes that left in each millisecond of what was recorded last.
-    pub bins: Option<Vec<u32>>,
+    /// What was recorded last.
+    pub bins: Option<Bins>,
     pub drops: Drops,
+}
+
+/// What a port did in each millisecond of a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bins {
+    /// Bytes that left.
+    pub bytes: Vec<u32>,
+    /// The most frames that waited whenever one more came.
+    pub queued: Vec<u32>,
 }
 
 /// An NHLFE.

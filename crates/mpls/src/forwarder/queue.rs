@@ -13,6 +13,7 @@ use contract::{FrameBatch, LinkId, counters};
 use super::{Forwarder, Port};
 use crate::limits::{QUEUE_MAX, SPARE_BATCHES_MAX};
 use crate::rate::{Rate, Shaper};
+use crate::report::Bins;
 
 counters! {
     /// What became of frames that were to leave by a port.
@@ -28,21 +29,36 @@ counters! {
     }
 }
 
-/// What left by a port in each millisecond of a stretch of time.
+/// What left by a port in each millisecond of a stretch of time, and what waited for it.
 #[derive(Debug)]
 struct Recording {
     began: Instant,
-    bytes: Vec<u32>,
+    bins: Bins,
 }
 
 impl Recording {
     /// So many bytes leave now.
     #[cold]
     fn count(&mut self, now: Instant, bytes: usize) {
-        let at = now.since(self.began).as_millis() as usize;
-        if let Some(bin) = self.bytes.get_mut(at) {
+        let at = self.at(now);
+        if let Some(bin) = self.bins.bytes.get_mut(at) {
             *bin = bin.saturating_add(bytes as u32);
         }
+    }
+
+    /// So many frames wait now that one has come.
+    #[cold]
+    fn wait(&mut self, now: Instant, frames: u64) {
+        let at = self.at(now);
+        if let Some(bin) = self.bins.queued.get_mut(at) {
+            // No more than fit wait for a port.
+            *bin = (*bin).max(frames as u32);
+        }
+    }
+
+    /// The millisecond that this is.
+    fn at(&self, now: Instant) -> usize {
+        now.since(self.began).as_millis() as usize
     }
 }
 
@@ -88,10 +104,9 @@ impl Queue {
         has_left
     }
 
-    /// Bytes that left in each millisecond of the stretch that was asked for last, of which some may
-    /// be to come.
-    pub(super) fn bins(&self) -> Option<Vec<u32>> {
-        self.recording.as_ref().map(|recording| recording.bytes.clone())
+    /// What each millisecond had of the stretch that was asked for last, of which some may be to come.
+    pub(super) fn bins(&self) -> Option<Bins> {
+        self.recording.as_ref().map(|recording| recording.bins.clone())
     }
 
     /// A frame waits for the port's rate; `false`: it may leave.
@@ -146,6 +161,9 @@ impl Due {
         }
         queue.counters.queued += 1;
         queue.counters.queued_max = queue.counters.queued_max.max(queue.counters.queued);
+        if let Some(recording) = &mut queue.recording {
+            recording.wait(now, queue.counters.queued);
+        }
         if queue.has_to_wait(now, parts) {
             put(&mut self.shaped, link);
             return;
@@ -222,8 +240,10 @@ impl Forwarder {
     /// What leaves by a port from now on is recorded, for so many milliseconds; 0: not any more.
     pub(super) fn record(&mut self, now: Instant, link: LinkId, milliseconds: u16) {
         let Some(Port { queue, .. }) = self.ports.get_mut(link.0) else { return };
-        let bytes = vec![0; milliseconds.into()];
-        queue.recording = (milliseconds > 0).then(|| Box::new(Recording { began: now, bytes }));
+        let none = || vec![0; milliseconds.into()];
+        let bins = || Bins { bytes: none(), queued: none() };
+        queue.recording =
+            (milliseconds > 0).then(|| Box::new(Recording { began: now, bins: bins() }));
     }
 
     /// Frames of a batch that begin in this process wait for their port's rate: they are copied, and

@@ -8,8 +8,8 @@ use testkit::Pages;
 use wire::ethernet::{TagControl, VlanTag};
 
 use super::*;
-use crate::Rate;
 use crate::limits::QUEUE_MAX;
+use crate::{Bins, Rate};
 use crate::{
     Change, Forwarder, Path, PortKind, RouterId, Session, Tunnel, TunnelId, TunnelPort, Via,
 };
@@ -466,7 +466,7 @@ fn frames_that_begin_here_wait_for_a_rate_as_any_do() {
     assert_eq!((left[0].0, its[0].len()), (core(2), first.len()));
     it.handle_timeout(NOW + 2 * second);
     assert_eq!(leave(&mut it).len() + left.len(), 2, "and what was forwarded behind it");
-    let bins = it.report(NOW, R).unwrap().ports[1].bins.clone().unwrap();
+    let bins = it.report(NOW, R).unwrap().ports[1].bins.clone().unwrap().bytes;
     assert_eq!(
         (bins[0] as usize, bins[2] as usize >= first.len()),
         (first.len(), true),
@@ -499,16 +499,19 @@ fn what_left_in_each_millisecond_is_recorded_where_somebody_asked() {
             assert!(it.receive(NOW + Duration::from_micros(micros), &frame).is_none());
         }
     }
-    assert_eq!(bins(&it), Some(vec![2 * bytes, bytes, bytes]));
+    // Nobody took what left, so that it waits for the driver, with what was there before.
+    let recorded = Bins { bytes: vec![2 * bytes, bytes, bytes], queued: vec![3, 4, 5] };
+    assert_eq!(bins(&it), Some(recorded));
     change(&mut it, Change::Record(core(2), 2));
-    assert_eq!(bins(&it), Some(vec![0, 0]), "anew");
+    assert_eq!(bins(&it), Some(Bins { bytes: vec![0, 0], queued: vec![0, 0] }), "anew");
     // What waits for a rate counts when it leaves.
     set_rate(&mut it, Some(8_000_000));
     leave(&mut it);
     let packets = 2000 / bytes;
     (0..packets).for_each(|_| show(&mut it, core(1), None, &swapped));
     it.handle_timeout(NOW + Duration::from_micros(1_000));
-    let seen = bins(&it).unwrap();
+    let Bins { bytes: seen, queued } = bins(&it).unwrap();
+    assert_eq!(queued, [packets, 0], "all of them came at once");
     assert!(seen[0].abs_diff(1000) <= 2 * bytes && seen[1].abs_diff(1000) <= 2 * bytes, "{seen:?}");
     change(&mut it, Change::Record(core(2), 0));
     assert_eq!(bins(&it), None);

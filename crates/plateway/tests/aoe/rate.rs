@@ -64,6 +64,9 @@ fn a_port_sends_no_more_than_its_rate_and_bfd_before_data() {
     assert!(sent > BYTES, "{sent} bytes in three seconds is no load");
     let (delayed, most) = (count("delayed"), count("queued_max"));
     assert!(delayed > 100 && most > 1, "{delayed} {most}");
+    let queued = bins["queued"].as_array().expect("a list").iter().filter_map(Value::as_u64);
+    let seen = queued.max().expect("milliseconds");
+    assert!((2..=most).contains(&seen), "{seen} frames waited, and {most} in all of the time");
     for router in &routers {
         let one = pseudowire(router, "one");
         assert!(both_up(&one) && one["active"] == "primary", "{one:#}");
@@ -80,7 +83,7 @@ fn a_port_sends_no_more_than_its_rate_and_bfd_before_data() {
     assert_eq!(count("delayed"), delayed);
     assert!(count("sent_bytes") > before);
     let said = flat(routers[0].ask(&["route", "bins", "serv1", "--time", "5ms"]).as_bytes());
-    assert!(said.starts_with("port serv1 of router router: 0 bytes in 5 ms"), "{said}");
+    assert!(said.starts_with("port serv1 of router router: 0 bytes in 5 ms, of which"), "{said}");
     // The file of a server says where it is asked.
     let socket = home.path().join("ler1/ler1.sock");
     let server = format!("[server]\ncontrol = {:?}\n", socket.display().to_string());

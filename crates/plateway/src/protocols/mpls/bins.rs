@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::control::{SchemaVersion, table};
 
-/// Bytes that left by a port of a router in each millisecond.
+/// Bytes that left by a port of a router in each millisecond, and what waited for it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = RouterPortBins)]
 pub(crate) struct Bins {
@@ -18,6 +18,9 @@ pub(crate) struct Bins {
     /// Of frames that were sent on and messages about paths, with their Ethernet headers; not those of
     /// exports on a pseudowire that ends in this process.
     pub(crate) bytes: Vec<u32>,
+    /// The most frames that waited for the port as one came, with those that the driver had.
+    #[serde(default)]
+    pub(crate) queued: Vec<u32>,
 }
 
 /// Bits a second of so many bytes in a millisecond.
@@ -48,8 +51,9 @@ impl Bins {
             table.add_row([name.to_owned(), mbit(bytes)]);
         }
         let (port, router) = (&self.port, &self.router);
+        let queued = self.queued.iter().max().copied().unwrap_or_default();
         format!(
-            "port {port} of router {router}: {sum} bytes in {} ms, of which {idle} were idle\n{table}\n",
+            "port {port} of router {router}: {sum} bytes in {} ms, of which {idle} were idle; at most {queued} frames waited\n{table}\n",
             sorted.len()
         )
     }
@@ -62,9 +66,10 @@ mod tests {
     #[test]
     fn milliseconds_are_told_as_rates() {
         let bytes = (0..100).map(|ms| if ms < 20 { 0 } else { 125 * (ms - 19) }).collect();
-        let bins = Bins { router: "r".into(), port: "eth1".into(), bytes, ..Bins::default() };
+        let (router, port, queued) = ("r".into(), "eth1".into(), vec![0, 12, 3]);
+        let bins = Bins { router, port, bytes, queued, ..Bins::default() };
         let text = bins.text();
-        let first = "port eth1 of router r: 405000 bytes in 100 ms, of which 20 were idle\n";
+        let first = "port eth1 of router r: 405000 bytes in 100 ms, of which 20 were idle; at most 12 frames waited\n";
         assert!(text.starts_with(first), "{text}");
         let words: Vec<&str> = text.split_whitespace().filter(|word| word.contains('.')).collect();
         assert_eq!(words, ["32.40", "31.00", "71.00", "80.00", "80.00"], "{text}");

@@ -1,4 +1,4 @@
-//! What leaves by a port in each millisecond, where somebody asks.
+//! What leaves by a port in each millisecond, and how many frames wait for it, where somebody asks.
 //!
 //! The shard counts for as long as was asked, and is asked for it then. One recording of a port at a
 //! time: whoever asks for another one meanwhile is told so; one that nobody fetched is over a second
@@ -57,11 +57,11 @@ impl Running {
         let port = report.ports.into_iter().find(|port| port.link == link);
         let bins = port.and_then(|port| port.bins);
         self.route(id, name, &Change::Record(link, 0), None)?;
-        let Some(bytes) = bins else {
+        let Some(mpls::Bins { bytes, queued }) = bins else {
             // Unrecorded: of one that an apply made anew within the stretch.
             return Err(RunError::new(format!("port {name} was made anew meanwhile")));
         };
         let schema_version = SchemaVersion::default();
-        Ok(Bins { schema_version, router, port: name.to_owned(), bytes })
+        Ok(Bins { schema_version, router, port: name.to_owned(), bytes, queued })
     }
 }
