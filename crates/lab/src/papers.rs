@@ -19,6 +19,7 @@ mod judge;
 mod kept;
 mod list;
 mod quick;
+mod reach;
 mod rerun;
 mod verdict;
 
@@ -28,7 +29,8 @@ pub use facts::{Claim, Datum, Finding, Paper, Ratio, Table};
 pub use judge::{CellSaid, Measured, Ours, Said, Sight, Sights};
 pub use kept::{Cause, NotRun, PaperKept, RunKept, SCHEMA_VERSION, is_of_a_paper};
 pub use list::Listed;
-pub use quick::quick;
+pub use quick::{quick, without_cpu};
+pub use reach::{Probe, REACHABILITY, Reached};
 pub use rerun::{Drawn, How, Quantifier, Recreated, Run};
 pub use verdict::{Answer, Size};
 
@@ -78,12 +80,10 @@ const FILES: [(&str, &str, &str); 5] = [
 /// The plans that findings are judged by.
 const PLANS: &[(&str, &str)] = &[
     ("rocha-micro", include_str!("../../../papers/rocha-micro.toml")),
-    ("rocha-micro-mtu", include_str!("../../../papers/rocha-micro-mtu.toml")),
     ("rocha-micro-cache", include_str!("../../../papers/rocha-micro-cache.toml")),
     ("rocha-micro-disk", include_str!("../../../papers/rocha-micro-disk.toml")),
     ("rocha-micro-cache-disk", include_str!("../../../papers/rocha-micro-cache-disk.toml")),
     ("rocha-macro", include_str!("../../../papers/rocha-macro.toml")),
-    ("rocha-macro-memory", include_str!("../../../papers/rocha-macro-memory.toml")),
     ("rocha-macro-mtu", include_str!("../../../papers/rocha-macro-mtu.toml")),
     ("landowski-device", include_str!("../../../papers/landowski-device.toml")),
     ("landowski-device-vblade", include_str!("../../../papers/landowski-device-vblade.toml")),

@@ -137,6 +137,10 @@ fn notes(finding: &Finding, how: &How, said: &Said) -> String {
     if let How::Exact(exact) = how {
         notes.push(format!("exact, by arithmetic: {}", exact.recreated));
     }
+    if let How::Reach(reach) = how {
+        notes.push(format!("decided by what was reached: {}", reach.recreated));
+        notes.extend(said.seen.iter().map(|seen| format!("seen: {seen}")));
+    }
     if let How::Recreated(one) = how {
         notes.push(format!("recreated, {}: {}", one.judge, one.recreated));
         notes.extend(one.unseen.as_ref().map(|unseen| format!("nothing looked at: {unseen}")));

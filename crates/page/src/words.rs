@@ -89,7 +89,10 @@ pub(crate) fn quantity(measure: Measure, value: f64) -> String {
         Measure::Iops => thousands(value),
         Measure::Throughput => format!("{}B/s", thousands_apart(value)),
         of_cpu if of_cpu.is_of_cpu() => microseconds(value),
-        Measure::WireBytesPerOp => format!("{}B", thousands_apart(value)),
+        Measure::WireBytesPerOp | Measure::CoreBurstiness => {
+            format!("{}B", thousands_apart(value))
+        }
+        Measure::CoreQueue => format!("{value:.0} frames"),
         _ => Nanoseconds(value).to_string(),
     }
 }
@@ -105,6 +108,10 @@ pub(crate) fn axis_name(measure: Measure) -> String {
         Measure::CpuNearPerOp => "processor time an operation, near end".to_owned(),
         Measure::CpuFarPerOp => "processor time an operation, far end".to_owned(),
         Measure::WireBytesPerOp => "bytes on the wire an operation, both ways".to_owned(),
+        Measure::CoreBurstiness => {
+            "burstiness at the core: variance by mean of the bytes of a millisecond".to_owned()
+        }
+        Measure::CoreQueue => "frames that waited for the core at most".to_owned(),
         other => other.to_string(),
     }
 }

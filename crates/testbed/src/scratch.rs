@@ -127,6 +127,11 @@ impl ScratchFolder {
         Ok(Self { is_left: false, path })
     }
 
+    /// One that is there, and goes with its file system.
+    pub fn left(path: PathBuf) -> Self {
+        Self { is_left: true, path }
+    }
+
     /// It goes with its file system.
     pub fn leave(&mut self) {
         self.is_left = true;
@@ -381,6 +386,10 @@ mod tests {
         files.leave();
         drop(files);
         assert!(path.exists());
+        let found = ScratchFolder::left(path.clone());
+        assert!(found.resident().unwrap() <= resident_max(3 << 20));
+        drop(found);
+        assert!(path.exists(), "whoever finds it leaves it");
         let other = ScratchFolder::make(folder.path(), PREFIX).unwrap();
         fs::write(other.path().join("a"), "x").unwrap();
         let path = other.path().to_owned();

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exact;
 use super::facts::{Claim, Finding};
+use super::reach::{REACHABILITY, Reach, Reached};
 use super::rerun::{How, Quantifier, Recreated, Sees};
 use super::verdict::{Answer, Known, Size, together};
 use super::{Run, Study};
@@ -118,19 +119,54 @@ struct Cell<'m> {
 }
 
 impl Study {
-    /// What is said of each finding. `not_run` has what that says of a plan's findings that it did not run.
+    /// What is said of each finding. `not_run` has what that says of a plan's findings that it did not run, and
+    /// of whether anything is reached where that was not tried.
     pub fn judge(
         &self,
         measured: &[Measured<'_>],
         not_run: &BTreeMap<String, Answer>,
+        reached: &[Reached],
     ) -> Vec<Said> {
-        let findings = self.paper.findings.iter().zip(&self.how);
-        findings.map(|(finding, how)| judge(finding, how, measured, not_run)).collect()
+        let of = |(finding, how): (&Finding, &How)| match how {
+            How::Reach(reach) => of_ways(finding, reach, not_run, reached),
+            _ => judge(finding, how, measured, not_run),
+        };
+        self.paper.findings.iter().zip(&self.how).map(of).collect()
     }
 
     /// The plan of this name.
     pub fn run(&self, plan: &str) -> Option<&Run> {
         self.runs.iter().find(|run| run.plan == plan)
+    }
+}
+
+/// Of a finding an answer, and nothing beside it.
+fn bare_of(finding: &Finding, answer: Answer) -> Said {
+    Said {
+        id: finding.id.clone(),
+        answer,
+        size: None,
+        ours: None,
+        cells: Vec::new(),
+        beside: Vec::new(),
+        is_modelled: false,
+        seen: Vec::new(),
+    }
+}
+
+/// Of one that is decided by what is reached.
+fn of_ways(
+    finding: &Finding,
+    reach: &Reach,
+    not_run: &BTreeMap<String, Answer>,
+    reached: &[Reached],
+) -> Said {
+    match reach.judge(finding, reached) {
+        Some((answer, size, seen)) => Said { size, seen, ..bare_of(finding, answer) },
+        None => {
+            let usual = || Answer::undecided("whether it is reached was not tried");
+            bare_of(finding, not_run.get(REACHABILITY).cloned().unwrap_or_else(usual))
+        }
     }
 }
 
@@ -140,19 +176,11 @@ fn judge(
     measured: &[Measured<'_>],
     not_run: &BTreeMap<String, Answer>,
 ) -> Said {
-    let bare = |answer| Said {
-        id: finding.id.clone(),
-        answer,
-        size: None,
-        ours: None,
-        cells: Vec::new(),
-        beside: Vec::new(),
-        is_modelled: false,
-        seen: Vec::new(),
-    };
+    let bare = |answer| bare_of(finding, answer);
     let recreated = match how {
         How::Recreated(recreated) => recreated,
         How::Not { word, because } => return bare(Answer::of_word(*word, because.clone())),
+        How::Reach(reach) => return of_ways(finding, reach, not_run, &[]),
         How::Exact(exact) => {
             let (cells, mean) = exact::cells(finding, exact);
             let answers: Vec<Answer> = cells.iter().map(|cell| cell.answer.clone()).collect();

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::judge::{Measured, Said, Sight, Sights};
+use super::reach::Reached;
 use super::verdict::Answer;
 use super::{NAMES, Study};
 use crate::kept::{Kept, Trial};
-use crate::plan::{Experiment, Measure};
+use crate::plan::{Experiment, Measure, Results};
 use crate::statistics::median;
 
 /// It grows when a field goes or means something else.
@@ -27,6 +28,8 @@ pub struct PaperKept {
     pub is_quick: bool,
     pub runs: Vec<RunKept>,
     pub not_run: Vec<NotRun>,
+    /// What was reached, of a paper that asks for it.
+    pub reached: Vec<Reached>,
 }
 
 /// A plan that ran.
@@ -86,6 +89,8 @@ struct Low {
     runs: Vec<LowRun>,
     #[serde(default)]
     not_run: Vec<NotRun>,
+    #[serde(default)]
+    reached: Vec<Reached>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +118,8 @@ impl PaperKept {
             format!("expected a paper, one of {}, seen {:?}", NAMES.join(", "), low.paper)
         })?;
         let runs: Result<Vec<RunKept>, String> = low.runs.into_iter().map(RunKept::read).collect();
-        Ok(PaperKept { study, is_quick: low.quick, runs: runs?, not_run: low.not_run })
+        let Low { not_run, reached, .. } = low;
+        Ok(PaperKept { study, is_quick: low.quick, runs: runs?, not_run, reached })
     }
 
     /// What is said of each finding.
@@ -121,7 +127,7 @@ impl PaperKept {
         let measured: Vec<Measured<'_>> = self.runs.iter().map(RunKept::measured).collect();
         let not_run: BTreeMap<String, Answer> =
             self.not_run.iter().map(|one| (one.plan.clone(), one.answer())).collect();
-        self.study.judge(&measured, &not_run)
+        self.study.judge(&measured, &not_run, &self.reached)
     }
 
     /// What a quick run left out.
@@ -135,15 +141,7 @@ impl RunKept {
         let tell = |why: String| format!("run of {}: {why}", low.plan);
         let kept = Kept::read(&low.result).map_err(tell)?;
         let mut experiment = kept.experiment().map_err(|mistakes| tell(mistakes.to_string()))?;
-        for results in &kept.results.groups {
-            let mut groups = experiment.groups.iter_mut();
-            let planned = groups.find(|group| group.name == results.name);
-            if let Some(planned) = planned
-                && let Some(ran) = planned.as_run(results)
-            {
-                *planned = ran;
-            }
-        }
+        leave_what_ran(&mut experiment, &kept.results);
         Ok(RunKept { kept, experiment, plan: low.plan, left_out: low.left_out })
     }
 
@@ -153,6 +151,19 @@ impl RunKept {
             experiment: &self.experiment,
             results: &self.kept.results,
             sights: sights(&self.kept, &self.experiment),
+        }
+    }
+}
+
+/// Leaves of a plan's groups what results have of them.
+pub(super) fn leave_what_ran(experiment: &mut Experiment, results: &Results) {
+    for results in &results.groups {
+        let mut groups = experiment.groups.iter_mut();
+        let planned = groups.find(|group| group.name == results.name);
+        if let Some(planned) = planned
+            && let Some(ran) = planned.as_run(results)
+        {
+            *planned = ran;
         }
     }
 }

@@ -50,6 +50,11 @@ impl Study {
         findings.map(|(finding, how)| self.listed(finding, how)).collect()
     }
 
+    /// Whether some of it is on what can be reached at all.
+    pub fn reaches(&self) -> bool {
+        self.how.iter().any(|how| matches!(how, How::Reach(_)))
+    }
+
     /// Whether some of it is rerun.
     pub fn has_plan(&self) -> bool {
         !self.runs.is_empty()
@@ -61,6 +66,13 @@ impl Study {
             How::Not { word, because } => (format!("{word}: {because}"), None, None),
             How::Exact(exact) => {
                 (format!("exactly, without a run: {}", exact.recreated), None, None)
+            }
+            How::Reach(reach) => {
+                let words = format!(
+                    "by what is reached, tried once in each run, which takes a quarter of a minute: {}",
+                    reach.recreated
+                );
+                (words, None, None)
             }
             How::Recreated(one) => {
                 let (words, time) = self.words(one);

@@ -11,6 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Paper;
+use super::reach::{Reach, Ways};
 use crate::plan::Measure;
 
 /// A plan of a paper.
@@ -38,6 +39,8 @@ pub enum How {
     Recreated(Box<Recreated>),
     /// By arithmetic, whatever a machine does.
     Exact(Exact),
+    /// By what is reached at all.
+    Reach(Reach),
     Not {
         word: Word,
         because: String,
@@ -181,6 +184,7 @@ struct LowEntry {
     word: Option<Word>,
     because: Option<String>,
     stacks: Option<Stacks>,
+    reach: Option<Ways>,
     #[serde(default)]
     variation: bool,
 }
@@ -228,7 +232,14 @@ pub(super) fn read(text: &str, paper: &Paper) -> Result<Checked, String> {
 
 impl How {
     fn of(low: &LowEntry) -> Result<How, &'static str> {
-        let LowEntry { plan, word, because, judge, recreated, stacks, .. } = low.clone();
+        let LowEntry { plan, word, because, judge, recreated, stacks, reach, .. } = low.clone();
+        if let Some(ways) = reach {
+            if plan.is_some() || word.is_some() || stacks.is_some() {
+                return Err("expected ways (reach) alone, and neither a plan, stacks nor a word");
+            }
+            let recreated = recreated.ok_or("expected what is tried (recreated)")?;
+            return Ok(How::Reach(Reach { ways, recreated }));
+        }
         if let Some(stacks) = stacks {
             if plan.is_some() || word.is_some() || stacks.a.is_empty() || stacks.b.is_empty() {
                 return Err("expected stacks of both sides, and neither a plan nor a word");
@@ -280,7 +291,9 @@ impl How {
                 let because = because.ok_or("expected because, of one that is not rerun")?;
                 Ok(How::Not { word, because })
             }
-            _ => Err("expected a plan with comparisons, stacks, or a word with because"),
+            _ => Err(
+                "expected a plan with comparisons, stacks, ways (reach), or a word with because",
+            ),
         }
     }
 }

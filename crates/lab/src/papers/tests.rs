@@ -131,7 +131,7 @@ fn a_list_names_each_finding_with_its_way_and_its_time() {
         "precondition: cost of the network layers",
         "in every cell: the disk is memory",
         "plan:         rocha-micro",
-        "at least 264 trials in 12min 19s, at most 13min",
+        "at least 120 trials in 5min 36s, at most 13min",
     ] {
         assert!(first.contains(words), "{words}\n{first}");
     }
@@ -190,13 +190,15 @@ fn ways_are_read_strictly() {
     assert_eq!(none, "mtu: expected an entry, seen none");
     let key = refused_rerun(|text| text.replacen("judge =", "judges =", 1));
     assert!(key.contains("unknown field `judges`"), "{key}");
-    // Of this paper all is rerun, and of the third some is not.
-    let word = refused_rerun_of(2, |text| {
+    // Of this paper all is rerun, and of the fourth some is not.
+    let word = refused_rerun_of(3, |text| {
         text.replacen("word = \"not rerun yet\"", "word = \"no time\"", 1)
     });
     assert!(word.contains("unknown variant `no time`"), "{word}");
     let both = refused_rerun(|text| text.replacen("judge =", "because = \"b\"\njudge =", 1));
-    assert!(both.ends_with("expected a plan with comparisons, stacks, or a word with because"));
+    assert!(both.ends_with(
+        "expected a plan with comparisons, stacks, ways (reach), or a word with because"
+    ));
     let gain = refused_rerun(|text| text.replacen("judge =", "over = \"b\"\njudge =", 1));
     assert!(
         gain.ends_with("expected one comparison beside over, by whose ratio it is divided"),
@@ -209,4 +211,26 @@ fn ways_are_read_strictly() {
         text.replacen("plan = \"rocha-micro\"\ncomparisons", "plan = \"other\"\ncomparisons", 1)
     });
     assert_eq!(other, "seq-read-uncached: expected a plan of a [[run]], seen \"other\"");
+}
+
+#[test]
+fn without_processor_time_the_rest_of_a_plan_stays() {
+    let study = Study::of("rocha").expect("a paper");
+    let run = study.run("rocha-macro").expect("a plan");
+    let mut experiment = run.experiment().expect("a plan");
+    let (cells, all) = (experiment.cells(), experiment.primaries());
+    let left_out = without_cpu(&mut experiment);
+    // Of each workload two of AoE against iSCSI, and of each protocol one of memory.
+    assert_eq!(left_out.len(), 4 * 4);
+    assert!(left_out.iter().all(|name| name.starts_with("CPU of the near end per operation of ")));
+    assert_eq!((experiment.primaries(), experiment.cells()), (all - left_out.len(), cells));
+    for group in &experiment.groups {
+        assert!(group.columns.iter().all(|column| !column.measure.is_of_cpu()), "{}", group.name);
+        let compared = |at: usize| group.columns[at].measure;
+        for one in &group.plan.comparisons {
+            assert_eq!(compared(one.subject), compared(one.reference), "{}", one.name);
+            assert!(one.name.starts_with(&compared(one.subject).to_string()), "{}", one.name);
+        }
+    }
+    assert!(without_cpu(&mut experiment).is_empty(), "there is none any more");
 }

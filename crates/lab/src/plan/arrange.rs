@@ -1,7 +1,8 @@
 //! From what tables want to groups and pictures.
 //!
 //! Comparisons of one path, load, difference and margin make a group, in whose rounds each system
-//! runs once, whatever it is compared in. Exploratory ones join a group that has a primary one.
+//! runs once, whatever it is compared in. A group of which each cell is one of another group, too, has its
+//! rounds. Exploratory comparisons join a group that has a primary one.
 //! Every group holds `null`. Bounds are on what a table may multiply to; the same comparison twice
 //! is refused, since it would be corrected for twice.
 
@@ -144,7 +145,8 @@ impl Wanted {
         if !mistakes.is_empty() {
             return;
         }
-        let groups = drafts.into_iter().map(|draft| draft.finish(experiment, rounds_max));
+        let groups = shared(drafts).into_iter();
+        let groups = groups.map(|draft| draft.finish(experiment, rounds_max));
         experiment.groups = groups.collect();
         experiment.pictures =
             self.pictures.iter().map(|picture| picture.arrange(experiment)).collect();
@@ -182,6 +184,28 @@ fn find_or_add<'d>(
         }
     };
     Some(&mut drafts[at])
+}
+
+/// Groups that have their rounds to themselves: what is all in the rounds of another one is compared in these, so
+/// that no cell runs more often than it must.
+fn shared(mut drafts: Vec<Draft>) -> Vec<Draft> {
+    let is_in = |one: &Draft, other: &Draft| {
+        let asks = |draft: &Draft| (draft.difference, draft.margin);
+        asks(one) == asks(other) && one.members.iter().all(|member| other.members.contains(member))
+    };
+    let mut at = 0;
+    while at < drafts.len() {
+        let mut others = (0..drafts.len()).filter(|other| *other != at);
+        match others.find(|other| is_in(&drafts[at], &drafts[*other])) {
+            Some(other) => {
+                let small = drafts.remove(at);
+                let other = if other > at { other - 1 } else { other };
+                drafts[other].take_in(small);
+            }
+            None => at += 1,
+        }
+    }
+    drafts
 }
 
 impl WantedCompare {
@@ -312,6 +336,21 @@ impl Draft {
             self.columns.push(column);
             self.columns.len() - 1
         })
+    }
+
+    /// Has the comparisons of a group made in its own rounds.
+    fn take_in(&mut self, small: Draft) {
+        let Draft { members, columns, comparisons, .. } = small;
+        let mut column = |at: usize| {
+            let Column { system, measure } = columns[at];
+            self.column(members[system], measure)
+        };
+        let moved = comparisons.into_iter().map(|one| {
+            let (subject, reference) = (column(one.subject), column(one.reference));
+            Comparison { subject, reference, ..one }
+        });
+        let moved: Vec<Comparison> = moved.collect();
+        self.comparisons.extend(moved);
     }
 
     /// The group, with the reference that every round holds.

@@ -75,7 +75,9 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
     checker.title(&low.name, "plan", &mut Vec::new());
     let seed = checker.number(&low.seed, "seed", 0..=u64::MAX).unwrap_or(1);
     let rounds = ROUNDS_MIN as u64..=10_000;
-    let rounds_max = checker.number(&low.rounds_max, "rounds-max", rounds);
+    let rounds_max = checker.number(&low.rounds_max, "rounds-max", rounds.clone());
+    let named = checker.number(&low.rounds, "rounds", rounds);
+    checker.one_number_of_rounds(low);
     let time = checker.scalar(&low.time, "time", |text| words::time(text, TIMES));
     let window = checker.scalar(&low.window, "window", |text| words::time(text, WINDOWS));
     let warm_up = checker.scalar(&low.warm_up, "warm-up", |text| words::time(text, WARM_UPS));
@@ -84,6 +86,7 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
         about: low.about.as_ref().map(|about| about.get_ref().clone()),
         seed,
         time,
+        rounds: named.map(|rounds| rounds as usize),
         warm_up: warm_up.unwrap_or(Duration::from_secs(1)),
         window,
         shared: low.shared.as_ref().is_some_and(|shared| *shared.get_ref()),
@@ -170,6 +173,14 @@ fn check_time(experiment: &Experiment, low: &LowPlan, mistakes: &mut Vec<Mistake
 }
 
 impl Checker<'_> {
+    /// Refuses to bound what is named.
+    fn one_number_of_rounds(&mut self, low: &LowPlan) {
+        if let (Some(named), Some(_)) = (&low.rounds, &low.rounds_max) {
+            let message = "rounds: expected either so many rounds, or rounds-max, the most that pilots may ask for, seen both";
+            self.push(Mistake::new(named.span(), message).help("leave out one of them"));
+        }
+    }
+
     pub(super) fn push(&mut self, mistake: Mistake) {
         self.mistakes.push(mistake);
     }

@@ -171,6 +171,9 @@ impl Checker<'_> {
             if measure.is_of_an_end() {
                 self.of_an_end(*measure, span, &all_paths);
             }
+            if measure.is_of_core() {
+                self.of_a_core(*measure, span, &all_paths);
+            }
         }
         let Asked { difference, margin, is_own } = asked?;
         Some(WantedCompare {
@@ -455,10 +458,26 @@ impl Checker<'_> {
             "of: {word}: expected systems at the far end of a path, seen {name:?}, which the near end reaches by itself"
         );
         let help = match measure {
-            Measure::WireBytesPerOp => "a serve of the same disk",
+            Measure::WireBytesPerOp | Measure::CoreBurstiness | Measure::CoreQueue => {
+                "a serve of the same disk"
+            }
             _ => "cpu-per-op, which is all of what it costs, or a serve of the same disk",
         };
         self.push(Mistake::new(span.clone(), message).help(help));
+    }
+
+    /// Refuses what a router of ours tells, where there is none with a port to a core.
+    fn of_a_core(&mut self, measure: Measure, span: &Span, paths: &[Option<usize>]) {
+        let mut known = paths.iter().filter_map(|path| self.paths[(*path)?].thing.as_ref());
+        let other = known.find(|path| path.kind != PathKind::Mpls);
+        if let Some((path, kind)) = other.map(|path| (path.name.clone(), path.kind.word())) {
+            let word = measure.word();
+            let message = format!(
+                "of: {word}: expected a path of kind mpls, whose first router counts what it sends to the core, seen {path:?} of kind {kind}"
+            );
+            let help = "wire-bytes-per-op, or a path of that kind";
+            self.push(Mistake::new(span.clone(), message).help(help));
+        }
     }
 
     /// Refuses to tell ends apart where something else is on their CPUs.

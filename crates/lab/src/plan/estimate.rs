@@ -61,8 +61,15 @@ impl Experiment {
             estimate.most = estimate.most.saturating_add(most.saturating_mul(rounds_max as u32));
         };
         for group in &self.groups {
-            let (least, most) = group.rounds();
-            add(&group.cells, PILOTS + least, 2 * (PILOTS + most));
+            match self.rounds {
+                // Where there is no time for all of them, those that there is time for.
+                Some(rounds) if self.time.is_some() => add(&group.cells, ROUNDS_MIN, 2 * rounds),
+                Some(rounds) => add(&group.cells, rounds, 2 * rounds),
+                None => {
+                    let (least, most) = group.rounds();
+                    add(&group.cells, PILOTS + least, 2 * (PILOTS + most));
+                }
+            }
         }
         for picture in &self.pictures {
             add(&picture.cells, 1, 1);

@@ -36,6 +36,8 @@ table! {
         equal_within "equal-within": Scalar = FRACTION,
         /// The most rounds of a comparison, pilots and repeats apart.
         rounds_max "rounds-max": Scalar = NUMBER,
+        /// So many rounds, named before the first one, in place of those that pilots ask for.
+        rounds "rounds": Scalar = NUMBER,
         /// How long all of it may take; without it, as long as its rounds need.
         time "time": Scalar = TIME,
         /// The length of a window, of which a trial has 5 to 25. If absent 1 s, and 60 s where

@@ -34,6 +34,10 @@ pub enum Measure {
     CpuFarPerOp,
     /// Bytes on the wire, both ways, where the near end meets its path.
     WireBytesPerOp,
+    /// Where the near end's router meets the core: how uneven what it sends there is, from millisecond to millisecond
+    /// (the variance of their bytes by their mean), and how many frames waited there at most.
+    CoreBurstiness,
+    CoreQueue,
     /// Of the reads of a load alone, and of its writes.
     ReadIops,
     WriteIops,
@@ -57,7 +61,7 @@ pub type Measures = BTreeMap<Measure, f64>;
 
 impl Measure {
     /// Every measure, in the order of the documentation.
-    pub const ALL: [Measure; 22] = [
+    pub const ALL: [Measure; 24] = [
         Measure::Iops,
         Measure::Throughput,
         Measure::LatencyMean,
@@ -72,6 +76,8 @@ impl Measure {
         Measure::CpuNearPerOp,
         Measure::CpuFarPerOp,
         Measure::WireBytesPerOp,
+        Measure::CoreBurstiness,
+        Measure::CoreQueue,
         Measure::ReadIops,
         Measure::WriteIops,
         Measure::ReadLatencyMean,
@@ -99,6 +105,8 @@ impl Measure {
             Measure::CpuNearPerOp => "cpu-near-per-op",
             Measure::CpuFarPerOp => "cpu-far-per-op",
             Measure::WireBytesPerOp => "wire-bytes-per-op",
+            Measure::CoreBurstiness => "core-burstiness",
+            Measure::CoreQueue => "core-queue",
             Measure::ReadIops => "read-iops",
             Measure::WriteIops => "write-iops",
             Measure::ReadLatencyMean => "read-latency-mean",
@@ -121,6 +129,8 @@ impl Measure {
             Measure::Iops => "operations a second",
             Measure::Throughput => "bytes a second",
             Measure::WireBytesPerOp => "bytes",
+            Measure::CoreBurstiness => "bytes of variance by bytes",
+            Measure::CoreQueue => "frames",
             measure if measure.is_of_cpu() => "processor time",
             _ => "a latency",
         }
@@ -130,6 +140,7 @@ impl Measure {
         match self.whole() {
             Measure::Iops | Measure::Throughput => Better::Higher,
             Measure::WireBytesPerOp => Better::Cheaper,
+            measure if measure.is_of_core() => Better::Cheaper,
             measure if measure.is_of_cpu() => Better::Cheaper,
             _ => Better::Lower,
         }
@@ -170,9 +181,14 @@ impl Measure {
         self.is_of_cpu() && self != Measure::CpuPerOp
     }
 
+    /// Whether it is of a router's port to the core, which tells it.
+    pub fn is_of_core(self) -> bool {
+        matches!(self, Measure::CoreBurstiness | Measure::CoreQueue)
+    }
+
     /// Whether it is of systems at the far end of a path alone.
     pub fn needs_far_end(self) -> bool {
-        matches!(self, Measure::CpuFarPerOp | Measure::WireBytesPerOp)
+        matches!(self, Measure::CpuFarPerOp | Measure::WireBytesPerOp) || self.is_of_core()
     }
 
     /// How many operations a trial must have for it: of a percentile, ten that are slower. The mean
@@ -215,6 +231,8 @@ impl fmt::Display for Measure {
             Measure::CpuNearPerOp => f.write_str("CPU of the near end per operation"),
             Measure::CpuFarPerOp => f.write_str("CPU of the far end per operation"),
             Measure::WireBytesPerOp => f.write_str("bytes on the wire per operation"),
+            Measure::CoreBurstiness => f.write_str("burstiness at the core"),
+            Measure::CoreQueue => f.write_str("peak queue at the core"),
             side if side.side().is_some() => {
                 let of = if side.side() == Some(Side::Reads) { "reads" } else { "writes" };
                 write!(f, "{} of {of}", side.whole())

@@ -26,6 +26,8 @@ pub struct Experiment {
     pub seed: u64,
     /// How long all of it may take.
     pub time: Option<Duration>,
+    /// So many rounds of each group, or as many as there is time for; if absent, as many as pilots ask for.
+    pub rounds: Option<usize>,
     /// How long a trial runs before its first window, at least.
     pub warm_up: Duration,
     /// The length of all windows, where the plan sets it.
@@ -460,23 +462,28 @@ pub struct Column {
 }
 
 impl Group {
-    /// Leaves of its cells those that a comparison is of, and `null`: no round runs what nobody asks.
+    /// Leaves of its cells those that a comparison is of, and `null`, and of their measures those by which any is
+    /// judged: no round runs what nobody asks, nor fails for what it does not tell.
     pub fn keep_what_is_compared(&mut self) {
         let compared = self.plan.comparisons.iter().flat_map(|one| [one.subject, one.reference]);
         let mut systems: Vec<usize> = compared.map(|column| self.columns[column].system).collect();
         systems.push(self.null);
+        let compared = self.plan.comparisons.iter().flat_map(|one| [one.subject, one.reference]);
+        let measures: Vec<Measure> = compared.map(|column| self.columns[column].measure).collect();
+        let is_asked = |column: &Column| measures.contains(&column.measure);
         let new_place = |system: usize| {
             let is_kept = |other: &usize| systems.contains(other);
             is_kept(&system).then(|| (0..system).filter(is_kept).count())
         };
-        let columns = self.columns.iter().map(|column| new_place(column.system).is_some());
+        let columns = self.columns.iter();
+        let columns = columns.map(|it| new_place(it.system).is_some() && is_asked(it));
         let columns: Vec<bool> = columns.collect();
         let new_column = |column: usize| columns[..column].iter().filter(|kept| **kept).count();
         for comparison in &mut self.plan.comparisons {
             comparison.subject = new_column(comparison.subject);
             comparison.reference = new_column(comparison.reference);
         }
-        let kept = self.columns.iter().filter_map(|column| {
+        let kept = self.columns.iter().filter(|column| is_asked(column)).filter_map(|column| {
             Some(Column { system: new_place(column.system)?, measure: column.measure })
         });
         self.columns = kept.collect();

@@ -8,7 +8,8 @@
 //!
 //! Where the plan has a time, rounds are set so that they fit into what the pilots left of it; they
 //! are fewer than the plan's difference needs then, which is said. What is over when the time is
-//! over all the same has no verdict.
+//! over all the same has no verdict. Where the plan names the number of rounds, there are no pilots, and
+//! the time alone decides whether there are fewer.
 //!
 //! Order of calls: `poll_trial` says what to run; `handle_trial` takes what it came to, before the
 //! next `poll_trial`; `poll_sized` once the number of rounds is set; `progress` at any time;
@@ -130,7 +131,11 @@ impl<'e> Runner<'e> {
         shuffle(&mut waiting, &mut Random::new(experiment.seed));
         Runner {
             experiment,
-            groups: experiment.groups.iter().map(Rounds::new).collect(),
+            groups: experiment
+                .groups
+                .iter()
+                .map(|one| Rounds::new(one, experiment.rounds))
+                .collect(),
             turn: 0,
             current: None,
             waiting: waiting.into(),
@@ -241,8 +246,7 @@ impl<'e> Runner<'e> {
     /// Begins the next round of the group whose turn it is. Pilots go first; once they are over,
     /// all groups get their numbers.
     fn next_round(&mut self) -> Option<usize> {
-        let has_pilots =
-            |schedule: &Schedule| schedule.sizing().is_none() && schedule.rounds_left() > 0;
+        let has_pilots = |schedule: &Schedule| schedule.has_pilots() && schedule.rounds_left() > 0;
         let group = match self.next_of(has_pilots) {
             Some(group) => group,
             None => {
@@ -317,10 +321,14 @@ impl<'e> Runner<'e> {
 }
 
 impl<'e> Rounds<'e> {
-    fn new(group: &'e Group) -> Rounds<'e> {
+    fn new(group: &'e Group, named: Option<usize>) -> Rounds<'e> {
+        let plan = group.plan.clone();
         Rounds {
             group,
-            schedule: Schedule::new(group.plan.clone()).expect("a plan that was checked"),
+            schedule: match named {
+                Some(rounds) => Schedule::fixed(plan, rounds),
+                None => Schedule::new(plan).expect("a plan that was checked"),
+            },
             round: None,
             place: 0,
             values: vec![0.0; group.columns.len()],
@@ -410,7 +418,7 @@ impl<'e> Rounds<'e> {
     /// the fewest.
     fn rounds_left(&self) -> usize {
         let is_open = self.schedule.rounds_left() > 0 || self.schedule.pilots_are_over();
-        let unknown = if is_open && self.schedule.sizing().is_none() { ROUNDS_MIN } else { 0 };
+        let unknown = if is_open && self.schedule.has_pilots() { ROUNDS_MIN } else { 0 };
         self.schedule.rounds_left() + unknown
     }
 

@@ -164,6 +164,49 @@ fn what_is_held_against_itself_shares_its_rounds_and_says_what_is_changed() {
 }
 
 #[test]
+fn what_is_all_in_the_rounds_of_others_is_compared_there() {
+    let text = "name = \"shared\"\ndifference = \"10%\"\n\
+        [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:200MiB\" }\nfile-system = \"ext4\"\n\
+        [[system]]\nname = \"nvme\"\nserve = { protocol = \"nvme\", disk = \"ram:200MiB\" }\nfile-system = \"ext4\"\n\
+        [[path]]\nname = \"lan\"\n[load]\nfiles = \"varmail\"\nsize = \"50MiB\"\n\
+        [[compare]]\nsystems = [\"aoe\"]\nreference = \"nvme\"\nclient-memory = [\"64MiB\", \"256MiB\", \"512MiB\"]\nof = \"iops\"\n\
+        [[compare]]\nsystems = [\"aoe\", \"nvme\"]\nclient-memory = \"256MiB\"\nagainst = { client-memory = \"64MiB\" }\nof = [\"iops\", \"wire-bytes-per-op\"]\n";
+    let plan = good(text);
+    let [shared, alone] = plan.groups.as_slice() else {
+        panic!("those with 64 MiB are in the rounds of 256, and 512 are not: {:?}", plan.groups)
+    };
+    assert!(shared.name.ends_with("client memory 256MiB") && alone.name.ends_with("512MiB"));
+    let small = "(client memory 64MiB)";
+    let names = ["nvme", "aoe", &format!("aoe {small}"), &format!("nvme {small}"), "null"];
+    assert_eq!(shared.names, names);
+    let iops = |system: &str, memory: &str| {
+        format!(
+            "IOPS of aoe against {system} over lan, varmail, 50MiB of files, client memory {memory}"
+        )
+    };
+    let comparison = |name: String| {
+        let found = shared.plan.comparisons.iter().find(|one| one.name == name);
+        let found = found.unwrap_or_else(|| panic!("{name}: {:?}", shared.plan.comparisons));
+        [found.subject, found.reference].map(|at| {
+            let Column { system, measure } = shared.columns[at];
+            (shared.names[system].as_str(), measure)
+        })
+    };
+    // It is of the same cells, and has its own name.
+    let both = [(names[2], Measure::Iops), (names[3], Measure::Iops)];
+    assert_eq!(comparison(iops("nvme", "64MiB")), both);
+    assert_eq!(
+        comparison(iops("nvme", "256MiB")),
+        [("aoe", Measure::Iops), ("nvme", Measure::Iops)]
+    );
+    assert_eq!(shared.plan.comparisons.len() + alone.plan.comparisons.len(), 3 + 4);
+    assert_eq!(shared.null, 4);
+    // Another difference wants other rounds.
+    let apart = text.replacen("of = \"iops\"", "of = \"iops\"\ndifference = \"5%\"", 1);
+    assert_eq!(good(&apart).groups.len(), 4);
+}
+
+#[test]
 fn a_load_of_many_files_is_called_by_whose_they_are_and_null_has_none() {
     let text = "name = \"files\"\ndifference = \"10%\"\n\
         [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:200MiB\" }\nfile-system = \"ext4\"\n\

@@ -470,7 +470,8 @@ pub fn shown(measure: Measure, value: f64) -> String {
         }
         Measure::Throughput => format!("{:.0} MB/s", value / 1e6),
         of_cpu if of_cpu.is_of_cpu() => format!("{value:.1} us"),
-        Measure::WireBytesPerOp => format!("{value:.0} B"),
+        Measure::WireBytesPerOp | Measure::CoreBurstiness => format!("{value:.0} B"),
+        Measure::CoreQueue => format!("{value:.0} frames"),
         _ => Nanoseconds(value).to_string(),
     }
 }

@@ -5,7 +5,9 @@
 //! choose results. The number is fixed before the first counted round, and nothing here looks at
 //! what counted rounds came to. Pilots that were not steady are repeated as well, at the end of the
 //! pilots; those that stay unsteady say nothing of the spread, unless there are too few others.
-//! Where somebody else has named the number ([`Schedule::fixed`]), there are no pilots.
+//! Where somebody else has named the number ([`Schedule::fixed`]), there are no pilots. If time is over before so many
+//! were run, what was run counts, as long as it is the fewest that are planned at least: how many there are
+//! then follows from the clock, and from nothing that a round came to.
 //!
 //! Order of calls: `poll_round` says what to run; `handle_round` takes what it came to, before the
 //! next `poll_round`; `handle_stop` at any time, after which there is no round any more; `finish`
@@ -18,6 +20,7 @@ use block::Random;
 use serde::{Deserialize, Serialize};
 
 use super::order;
+use super::plan::ROUNDS_MIN;
 use super::sizing::PILOTS;
 use super::{BadPlan, Plan, Sizing, Withheld};
 
@@ -93,6 +96,8 @@ pub struct Schedule {
     plan: Plan,
     random: Random,
     phase: Phase,
+    /// Whether the number of rounds was named.
+    is_fixed: bool,
     /// What is to be run in this phase.
     waiting: VecDeque<Round>,
     /// What `poll_round` gave last.
@@ -121,6 +126,7 @@ impl Schedule {
     pub fn fixed(plan: Plan, rounds: usize) -> Schedule {
         let mut schedule = Schedule::begin(plan, Phase::Counted, rounds);
         schedule.taken.planned = rounds;
+        schedule.is_fixed = true;
         schedule
     }
 
@@ -140,6 +146,7 @@ impl Schedule {
             plan,
             random,
             phase,
+            is_fixed: false,
             waiting,
             running: None,
             pilots: Vec::new(),
@@ -221,14 +228,34 @@ impl Schedule {
         if is_done && self.running.is_none() {
             return;
         }
-        self.phase = Phase::Stopped;
-        self.waiting.clear();
-        self.running = None;
+        let Taken { rounds, unsteady_rounds, run, .. } = &self.taken;
+        if stop == Stop::OutOfTime && self.is_fixed && rounds.len() >= ROUNDS_MIN {
+            // Those that were not steady, and would have been run again, say that they were not.
+            let unsteady =
+                unsteady_rounds.len() + self.waiting.iter().filter(|one| one.is_repeat).count();
+            let withheld = (3 * unsteady > *run).then_some(Withheld::Unsteady);
+            self.taken.planned = rounds.len() + unsteady;
+            self.taken.withheld = withheld;
+            self.end();
+            return;
+        }
+        self.end();
         self.taken.withheld = Some(match stop {
             Stop::Interrupted => Withheld::Interrupted,
             Stop::OutOfTime => Withheld::OutOfTime,
             Stop::Failed => Withheld::Failed,
         });
+    }
+
+    fn end(&mut self) {
+        self.phase = Phase::Stopped;
+        self.waiting.clear();
+        self.running = None;
+    }
+
+    /// Whether the number of rounds is still to follow from pilots.
+    pub fn has_pilots(&self) -> bool {
+        self.taken.sizing.is_none() && !self.is_fixed
     }
 
     /// The number of rounds, once the pilots are over.
@@ -294,6 +321,40 @@ mod tests {
         let old = serde_json::json!({ "number": 3, "is_pilot": true, "is_repeat": false });
         let read: Round = serde_json::from_value(old).expect("all that old files have");
         assert_eq!(read, Round { order: Vec::new(), ..round });
+    }
+
+    /// Runs so many rounds of those that were named until time is over; of some the first trial is unsteady.
+    fn until(named: usize, run: usize, unsteady: usize) -> Taken {
+        let mut schedule = Schedule::fixed(plan(2), named);
+        for number in 0..run {
+            let round = schedule.poll_round().expect("a round is left");
+            assert!(!round.is_pilot && !round.is_repeat);
+            let unsteady = if number < unsteady { &[0][..] } else { &[] };
+            schedule.handle_round(trials(unsteady)).expect("positive values");
+        }
+        schedule.poll_round();
+        schedule.handle_stop(Stop::OutOfTime);
+        assert_eq!(schedule.poll_round(), None);
+        schedule.finish()
+    }
+
+    #[test]
+    fn rounds_that_were_named_have_no_pilots_and_the_clock_may_end_them() {
+        let taken = until(20, 9, 2);
+        assert_eq!((taken.rounds.len(), taken.planned, taken.withheld), (7, 9, None));
+        assert_eq!(
+            until(20, 5, 0).withheld,
+            Some(Withheld::OutOfTime),
+            "fewer than are ever planned"
+        );
+        assert_eq!(until(20, 10, 4).withheld, Some(Withheld::Unsteady));
+        let mut whole = Schedule::fixed(plan(2), 8);
+        while whole.poll_round().is_some() {
+            whole.handle_round(trials(&[])).expect("positive values");
+        }
+        whole.handle_stop(Stop::OutOfTime);
+        let taken = whole.finish();
+        assert_eq!((taken.rounds.len(), taken.planned, taken.withheld), (8, 8, None));
     }
 
     #[test]

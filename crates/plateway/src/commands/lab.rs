@@ -11,16 +11,20 @@
 
 mod agent;
 mod copied;
+mod core_port;
 mod far;
 mod file_set;
 mod files;
 mod fio;
 mod folder;
+mod image;
+mod looks;
 mod machine;
 mod mounted;
 mod page;
 mod paper;
 mod picture;
+mod reach;
 mod recommend;
 mod relay;
 mod rival;
@@ -157,6 +161,11 @@ impl Ready {
         Ready::of(file, text, experiment, interrupt)
     }
 
+    /// Whether its CPUs do nothing before anything runs.
+    fn is_idle(&self) -> miette::Result<bool> {
+        Ok(Idle::measure(&self.ends, self.agent.as_ref(), IDLE)?.is_quiet())
+    }
+
     /// Holds a plan that was read against this machine; `file` is what messages call it.
     fn of(
         file: &Path,
@@ -240,7 +249,9 @@ fn measure<T>(
     let abilities = abilities.as_ref();
     let home = home.path();
     let mounted = RefCell::new(BTreeMap::new());
-    let lab = Lab { experiment, ends, abilities, agent, home, interrupt, idle, ours, mounted };
+    let images = RefCell::default();
+    let lab =
+        Lab { experiment, ends, abilities, agent, home, interrupt, idle, ours, mounted, images };
     // Its date is when this began.
     let environment = environment("as each trial says".to_owned());
     let (results, trials) = run_trials(&lab);

@@ -69,6 +69,9 @@ fn every_workload_works_on_files_of_a_file_system_of_its_own() {
         assert_eq!(trial["file_system"]["type"], "ext4", "{trial}");
         // Of what was read some was held against what was written.
         assert!(number("/bench/looked/reads") > Some(0.0), "{trial}");
+        // Who serves memory over a path begins with a copy of an image.
+        let is_anew = trial["notes"].to_string().contains("files were made anew in each trial");
+        assert_eq!(is_anew, !cell.starts_with("nvme"), "{trial}");
         let is_cached = word != "oltp";
         assert_eq!(number("/cache_hit_share").is_some(), is_cached, "{trial}");
         let held = number("/page_cache_bytes").unwrap();

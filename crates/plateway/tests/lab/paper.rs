@@ -105,12 +105,12 @@ fn a_paper_that_was_interrupted_is_kept_and_leaves_its_findings_undecided() {
     assert_eq!(printed, kept);
     assert_eq!((&kept["paper"], &kept["quick"]), (&json!("rocha"), &json!(true)));
     assert!(!kept["runs"][0]["result"]["trials"].as_array().unwrap().is_empty());
-    assert_eq!(kept["runs"][0]["left_out"].as_array().unwrap().len(), 6, "{kept}");
+    assert_eq!(kept["runs"][0]["left_out"].as_array().unwrap().len(), 14, "{kept}");
     let verdicts = kept["verdicts"].as_array().unwrap();
     let of = |id: &str| verdicts.iter().find(|said| said["id"] == id).unwrap();
     assert_eq!(of("seq-read-uncached")["answer"]["word"], "undecided");
     // A quick run has none of its plan.
-    assert_eq!(of("varmail")["answer"]["word"], "undecided");
+    assert_eq!(of("rand-read-uncached")["answer"]["word"], "undecided");
     // What one plan needs and is not here is said of its findings, and stops none of the others.
     let cached = &of("read-cached-sequential")["answer"];
     assert_eq!(cached["word"], "cannot_be_tested", "{cached}");
@@ -135,13 +135,17 @@ fn what_takes_longer_than_an_hour_is_run_when_all_is_asked_for() {
         let kept = kept(&directory.path().join("rocha.result.json"));
         assert_eq!(kept["full"], json!(is_full));
         let not_run = kept["not_run"].as_array().unwrap();
-        let macros =
-            not_run.iter().find(|one| one["plan"] == "rocha-macro").expect("it was not run");
+        let of_plan = |plan: &str| {
+            not_run.iter().find(|one| one["plan"] == plan).expect("it was not run").clone()
+        };
         // It needs a file system, which is not to be had, or is stopped before.
-        assert_eq!(macros["cause"] == "full", !is_full, "{macros}");
+        let mtu = of_plan("rocha-macro-mtu");
+        assert_eq!(mtu["cause"] == "full", !is_full, "{mtu}");
+        assert_ne!(of_plan("rocha-macro")["cause"], "full", "an hour has it");
         let verdicts = kept["verdicts"].as_array().unwrap();
-        let varmail = verdicts.iter().find(|said| said["id"] == "varmail").unwrap().to_string();
-        assert_eq!(varmail.contains("is run by --full alone"), !is_full, "{varmail}");
+        let said = verdicts.iter().find(|said| said["id"] == "cpu-per-op-mtu").unwrap();
+        let said = said.to_string();
+        assert_eq!(said.contains("is run by --full alone"), !is_full, "{said}");
     }
 }
 
@@ -248,6 +252,43 @@ fn all_papers_that_were_interrupted_are_kept_with_what_came_before() {
 }
 
 #[test]
+fn a_customer_reaches_its_own_target_and_not_that_of_another_over_the_same_core() {
+    if !common::can_attach() {
+        return;
+    }
+    if let Err(why) = testbed::needs("vblade") {
+        return testkit::skipped(why);
+    }
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = lab(directory.path(), &["paper", "landowski", "--quick", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    interrupt(&mut child);
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    if paths::lacks(&why) {
+        return testkit::skipped(why);
+    }
+    let kept: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let reached: Vec<(&str, bool)> = kept["reached"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["probe"].as_str().unwrap(), one["is_reached"].as_bool().unwrap()))
+        .collect();
+    let expected = [("serv1-to-lx", true), ("serv1-to-cd", false), ("serv2-to-cd", true)];
+    assert_eq!(reached, expected, "{why}\n{}", kept["reached"]);
+    let verdicts = kept["verdicts"].as_array().unwrap();
+    for id in ["isolation", "two-platforms"] {
+        let said = verdicts.iter().find(|said| said["id"] == id).unwrap();
+        assert_eq!(
+            (&said["answer"]["word"], &said["size"]),
+            (&json!("confirmed"), &json!("agrees"))
+        );
+    }
+}
+
+#[test]
 fn what_came_of_papers_is_told_also_where_there_is_no_room_to_keep_it() {
     let directory = tempfile::tempdir().unwrap();
     let full = directory.path().join("full");
@@ -277,11 +318,20 @@ fn what_came_of_papers_is_told_also_where_there_is_no_room_to_keep_it() {
 fn a_page_of_a_paper_has_its_tables_and_says_what_is_not_rerun() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("l.json");
-    let result = json!({ "schema_version": 1, "paper": "landowski", "runs": [] });
+    let reached = [("serv1-to-lx", true), ("serv1-to-cd", false), ("serv2-to-cd", true)];
+    let reached = reached
+        .map(|(probe, is)| json!({ "probe": probe, "is_reached": is, "seen": "asked for 5 s" }));
+    let result =
+        json!({ "schema_version": 1, "paper": "landowski", "runs": [], "reached": reached });
     fs::write(&file, result.to_string()).unwrap();
     assert!(run(directory.path(), &["page", "l.json"]).status.success());
     let page = fs::read_to_string(directory.path().join("l.html")).unwrap();
-    for words in ["Table II: average speeds", "<td>15.78</td>", "not rerun yet: ", "in doubt: "] {
+    for words in [
+        "Table II: average speeds",
+        "<td>15.78</td>",
+        "in doubt: ",
+        "(its own VPN): 1 (asked for 5 s)",
+    ] {
         assert!(page.contains(words), "{words}");
     }
     for (paper, version, expected) in [

@@ -260,6 +260,33 @@ fn every_protocol_is_measured_over_every_kind_of_path() {
 }
 
 #[test]
+fn what_the_first_router_sends_to_the_core_is_counted_where_it_is_compared() {
+    let paths = path("core", "kind = \"mpls\"\nrate = \"20Mbit\"");
+    let load = "depth = 16\n[[compare]]\nsystems = [\"aoe\"]\nreference = \"nvme\"\npath = \"core\"\n\
+        difference = \"100%\"\nof = [\"core-burstiness\", \"core-queue\"]\n";
+    let plan = plan(&(served("aoe") + &served("nvme")), &paths, load);
+    let plan = plan.replace("randread", "randwrite");
+    // Nobody waits for a machine that has much to do.
+    let plan = plan.replace("warm-up =", "rounds = 6\nshared = true\nwarm-up =");
+    let Some(kept) = done(&plan) else { return };
+    let group = &kept["results"]["groups"][0];
+    assert!(group["rounds"].as_array().unwrap().len() <= 6, "{group}");
+    assert!(group.get("sizing").is_none_or(Value::is_null), "nobody was a pilot: {group}");
+    for system in ["aoe", "nvme"] {
+        let trial = trial(&kept, &format!("{system} over core"));
+        let measures = &trial["measures"];
+        // A bucket and a frame are all that leaves in a millisecond, on top of what a late router makes up for.
+        let bursts = number(&measures["core-burstiness"]);
+        assert!((1.0..20_000.0).contains(&bursts), "{trial}");
+        // 16 of 4 KiB are three frames each at least, and the port sends one in half a millisecond.
+        assert!(number(&measures["core-queue"]) > 2.0, "{trial}");
+        assert_eq!(number(&measures["core-queue"]), number(&trial["core_queue"]), "{trial}");
+    }
+    let null = trial(&kept, "null");
+    assert!(null.get("core_burstiness").is_none() && null["measures"].get("core-queue").is_none());
+}
+
+#[test]
 fn a_rate_is_that_of_the_span_whatever_it_carries() {
     let kinds = ["direct", "mpls", "gre"];
     let of = |kind: &&str| path(kind, &format!("kind = \"{kind}\"\nrate = \"20Mbit\""));

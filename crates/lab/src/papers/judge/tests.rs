@@ -70,7 +70,8 @@ fn recreated(judge: Quantifier, comparisons: &[&str]) -> Recreated {
 }
 
 fn said(finding: &Finding, how: Recreated, results: &Results, sights: Sights) -> Said {
-    let experiment = Experiment::parse("small", PLAN).expect("a plan");
+    let mut experiment = Experiment::parse("small", PLAN).expect("a plan");
+    super::super::kept::leave_what_ran(&mut experiment, results);
     let measured = Measured { plan: "small", experiment: &experiment, results, sights };
     judge(finding, &How::Recreated(Box::new(how)), &[measured], &BTreeMap::new())
 }
@@ -271,7 +272,7 @@ fn a_quick_run_has_only_cells_that_it_compares_and_is_judged_by_the_same_plan() 
 #[test]
 fn headers_are_judged_without_a_run_and_exactly() {
     let study = Study::of("landowski").expect("a paper");
-    let all = study.judge(&[], &BTreeMap::new());
+    let all = study.judge(&[], &BTreeMap::new(), &[]);
     let said = all.iter().find(|said| said.id == "vs-tunnels").expect("it is there");
     assert_eq!(said.answer, Answer::Confirmed);
     let names: Vec<&str> = said.cells.iter().map(|cell| &*cell.name).collect();
@@ -391,7 +392,7 @@ fn a_plan_that_did_not_run_leaves_its_findings_and_one_that_cannot_be_read_is_no
     let file = serde_json::json!({ "schema_version": 1, "paper": "rocha", "not_run": [
         not_run("rocha-micro-disk", "lacking"),
         not_run("rocha-micro-cache", "machine"),
-        not_run("rocha-micro-mtu", "passed"),
+        not_run("rocha-micro-cache-disk", "passed"),
     ]});
     let all = crate::papers::PaperKept::read(&file).expect("a paper").judge();
     assert_eq!(all.len(), 25);
@@ -400,7 +401,7 @@ fn a_plan_that_did_not_run_leaves_its_findings_and_one_that_cannot_be_read_is_no
     assert_eq!(of("seq-read-uncached"), "undecided: its plan rocha-micro was not run");
     assert_eq!(of("rand-read-uncached"), "not rerun yet: it has no such disk");
     assert_eq!(of("write-cached"), "cannot be tested here, because it has no such disk");
-    assert_eq!(of("mtu"), "undecided: its plan rocha-micro-mtu was not run");
+    assert_eq!(of("read-cached-random"), "undecided: its plan rocha-micro-cache-disk was not run");
     assert_eq!(of("varmail"), "undecided: its plan rocha-macro was not run");
 }
 
@@ -413,7 +414,7 @@ fn a_whole_paper_is_judged_by_its_plan() {
     let plan = "rocha-micro";
     let measured =
         Measured { plan, experiment: &experiment, results: &results, sights: Sights::new() };
-    let all = study.judge(&[measured], &BTreeMap::new());
+    let all = study.judge(&[measured], &BTreeMap::new(), &[]);
     let read = all.iter().find(|said| said.id == "seq-read-uncached").expect("it is there");
     assert_eq!((&read.answer, read.size), (&Answer::Confirmed, Some(Size::Agrees)));
     assert_eq!((read.cells.len(), read.is_modelled), (2, false));

@@ -66,6 +66,35 @@ impl Machine {
     }
 }
 
+#[test]
+fn rounds_that_the_plan_names_have_no_pilots_and_end_with_the_time() {
+    let named = |rounds: &str, time: &str| {
+        plan(|text| text.replacen("rounds-max = 200", &format!("rounds = {rounds}{time}"), 1))
+    };
+    let of = |plan: &Experiment| run(plan, &mut Machine::new([1.0, 1.4, 1.0], 0.01), |_, _| None);
+    let whole = named("8", "");
+    let (all, results) = of(&whole);
+    // Two groups of three, null among them, and six cells.
+    assert_eq!(all.len(), 2 * 3 * 8 + 6);
+    assert_eq!(whole.estimate().trials_min, 2 * 3 * 8 + 6);
+    for group in &results.groups {
+        assert_eq!((group.rounds.len(), group.sizing), (8, None), "{}", group.name);
+        assert!(matches!(group.analysis.findings[0].verdict, Verdict::Faster { .. }), "{group:?}");
+    }
+    // Trials of 7 s: nine rounds of both groups, and some trials of a tenth.
+    let (all, results) = of(&named("200", "\ntime = \"380s\""));
+    assert_eq!(all.len(), 55);
+    assert!(results.groups.iter().all(|group| group.rounds.len() == 9));
+    let finding = &results.groups[0].analysis.findings[0];
+    assert!(matches!(finding.verdict, Verdict::Faster { .. }), "{finding:?}");
+    // Fewer than six say nothing.
+    let mut short = named("200", "");
+    short.time = Some(Duration::from_secs(200));
+    let (_, results) = of(&short);
+    let finding = &results.groups[0].analysis.findings[0];
+    assert!(matches!(finding.verdict, Verdict::Withheld { .. }), "{finding:?}");
+}
+
 const TOOK: Duration = Duration::from_secs(7);
 
 /// Runs all that is polled; `watch` sees each trial first and may say what comes of it.

@@ -316,6 +316,7 @@ impl<'a> Post<'a> {
             interface: &line.far_interface,
             address: line.far_address,
             cpus: &self.ends.far,
+            loads: false,
         };
         let (running, served) = far::start(system, disks, &place, &home, self.interrupt)?;
         self.trial = Some(running);

@@ -23,7 +23,7 @@ use testbed::{Group, Scratch, process};
 
 use super::folder::{FILL_MAX, Work};
 use super::list;
-use super::seen::{Looks, Seen};
+use super::seen::Seen;
 use super::trial::Lab;
 use crate::cli::LabCopyArgs;
 use crate::commands::print_json;
@@ -48,7 +48,7 @@ impl Lab<'_> {
         }
         // A copy may be over at any time, and is to be looked at twice at least; of storage
         // nothing is told, whose share of the time is not that of the blocks.
-        let mut looks = Looks::new(Duration::from_millis(50), way, false);
+        let mut looks = self.looks(Duration::from_millis(50), way, false);
         let said = self.finish(command, FILL_MAX, |pid, spent| looks.look(pid, spent))?;
         self.judge(cell, said, &looks.end()?, way)
     }

@@ -41,7 +41,14 @@ pub(super) struct Place<'a> {
     pub(super) interface: &'a str,
     pub(super) address: IpAddr,
     pub(super) cpus: &'a [usize],
+    /// Whether a Plateway has a listener there for who fills its disk before the trial.
+    pub(super) loads: bool,
 }
+
+/// Where that is found.
+pub(super) const LOADER: &str =
+    "nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:lab/1?hdgst=0&ddgst=0";
+const LOADER_LISTENS: &str = "127.0.0.1:4421";
 
 /// What was started there, which runs until it is dropped.
 pub(super) enum Running {
@@ -122,7 +129,11 @@ fn serve(
     let log = home.join("serve.log");
     let mut server = Server::start(command, &log).map_err(tell)?;
     let status = wait_until_ready(&mut server, "plateway serve", home, interrupt)?;
-    let served = Served::of(&status);
+    let mut served = Served::of(&status);
+    if serve.protocol == Protocol::Aoe {
+        // It has no connections; who fills its disk has.
+        served.poll = None;
+    }
     served.keeps(serve)?;
     if let (Some(at), Some(Access::Xdp)) = (place.at, serve.access) {
         // A program at the door runs before frames are steered, on the sender's CPU unless the interface
@@ -254,10 +265,12 @@ fn configuration(serve: &Serve, disks: u32, place: &Place<'_>, home: &Path) -> S
     let polls = polls.unwrap_or_default();
     let address = |port| quoted(&SocketAddr::from((place.address, port)).to_string());
     let interface = quoted(place.interface);
+    let by_nvme =
+        format!("nvme = {{ subsystem = {}, nsid = 1, hosts = \"any\" }}", quoted(SUBSYSTEM));
     let export = match protocol {
         Protocol::Nvme => {
             text += &format!("[[listener]]\nnvme = {}\n{polls}", address(super::NVME_PORT));
-            format!("nvme = {{ subsystem = {}, nsid = 1, hosts = \"any\" }}", quoted(SUBSYSTEM))
+            by_nvme.clone()
         }
         Protocol::Iscsi => {
             text += &format!("[[listener]]\niscsi = {}\n{polls}", address(super::ISCSI_PORT));
@@ -270,7 +283,15 @@ fn configuration(serve: &Serve, disks: u32, place: &Place<'_>, home: &Path) -> S
             format!("aoe = {{ interface = {interface}, shelf = 7, slot = 0, hosts = \"any\" }}")
         }
     };
-    text + &format!("[[export]]\nvolume = {}\n{export}\n", quoted(stripe::VOLUME))
+    let mut exports = vec![export];
+    if place.loads {
+        text += &format!("[[listener]]\nnvme = {}\n{polls}", quoted(LOADER_LISTENS));
+        exports.extend((*protocol != Protocol::Nvme).then_some(by_nvme));
+    }
+    for export in exports {
+        text += &format!("[[export]]\nvolume = {}\n{export}\n", quoted(stripe::VOLUME));
+    }
+    text
 }
 
 fn serve_uri(serve: &Serve, address: IpAddr, near_interface: &str) -> String {

@@ -3,11 +3,10 @@
 //! ```text
 //!   files made, and on their disk -> out of the page cache -> plateway lab files, with a thread a job -> files removed
 //! ```
-//! Files are made anew for each trial, by a process that is not measured. To copy an image of them was tried: 102 MiB
-//! were on an attached disk in 2.0 s in place of 3.4 s, on a busy machine; that is little of a trial, and in a folder of
-//! the administrator's there is nothing that an image could be copied to. Where the lab mounted it, the file system is
-//! mounted once more before it is measured, so that the client finds nothing of it in memory, folders and names neither;
-//! elsewhere pages are dropped file by file. What is made is the same in each trial, what is done with it is drawn anew. Units: bytes. Errors: why a trial measured
+//! Files are made by a process that is not measured: once in a run where an image of them can be copied to the disk of
+//! each trial ([`super::image`]), else anew for each trial, as in a folder of the administrator's. Where the lab made
+//! them on a disk that it mounted, that is mounted once more before it is measured, so that the client finds nothing of
+//! it in memory, folders and names neither; elsewhere pages are dropped file by file. What is made is the same in each trial, what is done with it is drawn anew. Units: bytes. Errors: why a trial measured
 //! nothing.
 
 use std::process::Command;
@@ -35,11 +34,16 @@ impl Lab<'_> {
         if !work.removes {
             files.leave();
         }
+        self.make_files_of(cell, &files)?;
+        Ok(files)
+    }
+
+    /// Makes the files of a cell in an empty folder, by a process that nobody measures.
+    pub(super) fn make_files_of(&self, cell: &Cell, files: &ScratchFolder) -> miette::Result<()> {
         let mut command = process::command(None, &list(&self.ends.near), &super::program()?);
         command.args(["lab", "files"]).arg(files.path()).arg("--make");
         self.of_files(&mut command, cell);
-        self.must_succeed(command, MAKE_MAX)?;
-        Ok(files)
+        self.must_succeed(command, MAKE_MAX)
     }
 
     /// Which files a client is to work on.

@@ -21,7 +21,7 @@ use testbed::{Group, Scratch, cpu, load, process};
 
 use super::folder::Work;
 use super::list;
-use super::seen::{Looks, Seen};
+use super::seen::Seen;
 use super::trial::{Lab, complaint, tell};
 
 impl Lab<'_> {
@@ -44,7 +44,7 @@ impl Lab<'_> {
         // It is ended before.
         command.arg(format!("--runtime={}", limit.as_secs()));
         let mut watched = Watched::new(&output, window, self.experiment.warm_up);
-        let mut looks = Looks::new(window / 2, way, true);
+        let mut looks = self.looks(window / 2, way, true);
         let ended = load::watch(command, limit, |pid, spent| {
             looks.look(pid, spent);
             watched.look(pid, spent);

@@ -4,6 +4,7 @@
 //! ```text
 //!   blank? -> plateway attach -> mkfs -> mount -> a file, as in super::folder -> umount -> plateway detach
 //! ```
+//! Of many files all of it up to the mount may be a copy of an image ([`super::image`]).
 //! The process that attaches is the initiator of the path, on the near end's CPUs and in its namespace; the
 //! device is the machine's, and what is mounted is this process's. What was written is durable in the end, or
 //! the trial failed. Where it failed already nobody waits for a disk that may be gone: the device goes with its
@@ -14,9 +15,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::plan::{Cell, Client, Experiment, FileSystem, Mounted, TrialOutcome};
-use testbed::{DirtyLimit, Server, load, needs, process};
+use testbed::{DirtyLimit, Namespace, Server, load, needs, process};
 
 use super::folder::{self, Work};
+use super::image::Image;
 use super::list;
 use super::seen::Seen;
 use super::stripe::Reached;
@@ -24,6 +26,7 @@ use super::trial::{Lab, complaint, tell};
 use super::way::Way;
 use super::{far, program};
 use crate::commands::attach;
+use crate::commands::session::Interrupt;
 use crate::config::uri::DiskUri;
 
 /// How long a disk may take to be a device, and to be none: what was written is flushed by then.
@@ -54,12 +57,16 @@ pub(super) fn missing(experiment: &Experiment) -> Vec<String> {
         let told = |why: String| format!("system {}: file-system: {why}", system.name);
         lines.extend(attach::allowed().err().map(|why| told(why.to_string())));
         let fio = (client == Client::Fio).then_some("fio");
-        let programs = [maker(kind)[0], "losetup", "mount", "umount", "fincore", "nsenter"];
-        for program in programs.into_iter().chain(fio) {
+        for program in programs(kind).into_iter().chain(["fincore"]).chain(fio) {
             lines.extend(needs(program).err().map(|why| told(why.to_string())));
         }
     }
     lines
+}
+
+/// What it takes to make a file system on an attached disk, and to mount it.
+pub(super) fn programs(kind: FileSystem) -> [&'static str; 5] {
+    [maker(kind)[0], "losetup", "mount", "umount", "nsenter"]
 }
 
 /// What makes a file system, with options by which nothing is left to be done behind a trial's back.
@@ -79,14 +86,20 @@ impl Lab<'_> {
         Mounted { kind, client }: Mounted,
         place: &Place<'_>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
-        self.is_to_be_written(cell, place)?;
-        let attached = Attached::start(self, place)?;
+        let image = cell.load.files.map(|_| self.image(cell, kind));
+        match &image {
+            Some(Ok(image)) => {
+                self.copy_image(image, place.way.and_then(Way::far), place.home)?;
+                self.ours.borrow_mut().insert(self.disk(cell).to_owned());
+            }
+            _ => self.is_to_be_written(cell, place)?,
+        }
+        let attached = self.attach(place)?;
         let limit = cell.load.client_memory.map(|bytes| DirtyLimit::set(&attached.device, bytes));
         let limit = limit.transpose().map_err(tell)?;
-        let [program, options @ ..] = maker(kind);
-        let mut make = Command::new(program);
-        make.args(options).arg(&attached.device);
-        self.must_succeed(make, MAKE_MAX)?;
+        if !matches!(image, Some(Ok(_))) {
+            make(kind, &attached.device, self.interrupt)?;
+        }
         let point = place.home.join("mounted");
         std::fs::create_dir(&point)
             .map_err(|error| miette::miette!("cannot make {}: {error}", point.display()))?;
@@ -96,7 +109,8 @@ impl Lab<'_> {
         // waits for it.
         let mut mounted = None;
         let mount = || testbed::Mounted::make(kind.word(), &attached.device, &point).map_err(tell);
-        let mut done = self.work_mounted(&work, mount, &mut mounted);
+        let copied = image.as_ref().and_then(|image| image.as_ref().ok());
+        let mut done = self.work_mounted(&work, copied, mount, &mut mounted);
         if done.is_err() {
             drop(attached);
             return done;
@@ -108,8 +122,11 @@ impl Lab<'_> {
             seen.dirty_bytes_max = limit.as_ref().map(DirtyLimit::bytes);
             seen.notes.extend(limit.is_none().then(|| NO_LIMIT.to_owned()));
         }
+        if let (Some(Err(why)), Ok((_, seen))) = (image, &mut done) {
+            seen.notes.push(format!("files were made anew in each trial: {why}"));
+        }
         drop(limit);
-        attached.detach(self)?;
+        attached.detach(self.interrupt)?;
         done
     }
 
@@ -118,6 +135,7 @@ impl Lab<'_> {
     fn work_mounted(
         &self,
         work: &Work<'_>,
+        copied: Option<&Image>,
         mount: impl Fn() -> miette::Result<testbed::Mounted>,
         mounted: &mut Option<testbed::Mounted>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
@@ -125,6 +143,10 @@ impl Lab<'_> {
         if work.cell.load.files.is_none() {
             let seen = folder::FileSystem::at(first.point())?;
             return self.work_on_file(work, seen);
+        }
+        if let Some(image) = copied {
+            let seen = folder::FileSystem::at(first.point())?;
+            return self.work_on_files(work, &image.files(work.place), seen);
         }
         let files = self.make_files(work)?;
         if let Some(first) = mounted.take() {
@@ -144,15 +166,39 @@ impl Lab<'_> {
         Ok(())
     }
 
+    /// Attaches the disk of a trial at the near end.
+    fn attach(&self, place: &Place<'_>) -> miette::Result<Attached> {
+        let Place { at, way, home } = place;
+        let near = Near { at: way.and_then(Way::near), cpus: &self.ends.near };
+        Attached::start(&near, at, home, self.interrupt)
+    }
+
     /// Runs a command to its end, unless the lab is to end.
     pub(super) fn must_succeed(&self, command: Command, limit: Duration) -> miette::Result<()> {
-        let words = testbed::words(&command);
-        let ended = load::watch(command, limit, |_, _| self.interrupt.flow()).map_err(tell)?;
-        match ended.status.success() {
-            true => Ok(()),
-            false => Err(miette::miette!("{words}: {}", complaint(&ended))),
-        }
+        must_succeed(command, limit, self.interrupt)
     }
+}
+
+/// Runs a command to its end, unless somebody interrupts it.
+pub(super) fn must_succeed(
+    command: Command,
+    limit: Duration,
+    interrupt: &Interrupt,
+) -> miette::Result<()> {
+    let words = testbed::words(&command);
+    let ended = load::watch(command, limit, |_, _| interrupt.flow()).map_err(tell)?;
+    match ended.status.success() {
+        true => Ok(()),
+        false => Err(miette::miette!("{words}: {}", complaint(&ended))),
+    }
+}
+
+/// Makes a file system on a device.
+pub(super) fn make(kind: FileSystem, device: &Path, interrupt: &Interrupt) -> miette::Result<()> {
+    let [program, options @ ..] = maker(kind);
+    let mut make = Command::new(program);
+    make.args(options).arg(device);
+    must_succeed(make, MAKE_MAX, interrupt)
 }
 
 /// A disk by the wire whose requests fail while it is lost for long, unless it says how long itself: the trial
@@ -167,21 +213,31 @@ fn given_up_early(uri: &str) -> String {
 }
 
 /// A disk that is a block device of this machine, as long as the value is there.
-struct Attached {
+pub(super) struct Attached {
     server: Server,
-    device: PathBuf,
+    pub(super) device: PathBuf,
+}
+
+/// Where a disk is attached: in a namespace, if any, and by which CPUs.
+pub(super) struct Near<'n> {
+    pub(super) at: Option<&'n Namespace>,
+    pub(super) cpus: &'n [usize],
 }
 
 impl Attached {
-    /// Attaches the disk of a trial at the near end.
-    fn start(lab: &Lab<'_>, place: &Place<'_>) -> miette::Result<Attached> {
-        let near = place.way.and_then(Way::near);
-        let mut command = process::command_in(None, near, &list(&lab.ends.near), &program()?);
-        let Reached { uri, config } = place.at;
+    /// Attaches a disk; what is said meanwhile goes to a file in `home`.
+    pub(super) fn start(
+        near: &Near<'_>,
+        at: &Reached,
+        home: &Path,
+        interrupt: &Interrupt,
+    ) -> miette::Result<Attached> {
+        let mut command = process::command_in(None, near.at, &list(near.cpus), &program()?);
+        let Reached { uri, config } = at;
         let at = Reached { uri: given_up_early(uri), config: config.clone() };
         command.arg("attach");
         at.tell(&mut command);
-        let mut server = Server::start(command, &place.home.join("attach.log")).map_err(tell)?;
+        let mut server = Server::start(command, &home.join("attach.log")).map_err(tell)?;
         let end = Instant::now() + ATTACH_MAX;
         loop {
             if let Some(device) = attach::device_of(server.pid()) {
@@ -194,15 +250,15 @@ impl Attached {
                     "plateway attach has no device after {seconds} s: {words}"
                 ));
             }
-            far::pause(lab.interrupt)?;
+            far::pause(interrupt)?;
         }
     }
 
     /// Detaches it; an error where something uses it, or where what was written may be lost.
-    fn detach(mut self, lab: &Lab<'_>) -> miette::Result<()> {
+    pub(super) fn detach(mut self, interrupt: &Interrupt) -> miette::Result<()> {
         let mut command = Command::new(program()?);
         command.arg("detach").arg(&self.device);
-        lab.must_succeed(command, DETACH_MAX)?;
+        must_succeed(command, DETACH_MAX, interrupt)?;
         self.server.ends("plateway attach", ATTACH_MAX).map_err(tell)
     }
 }

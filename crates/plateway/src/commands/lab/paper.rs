@@ -9,12 +9,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use lab::papers::{
-    Cause, Listed, NAMES, NotRun, Ours, PaperKept, Run, SCHEMA_VERSION, Said, Study, plan_file,
-    plan_text, quick,
+    Cause, Listed, NAMES, NotRun, Ours, PaperKept, Reached, Run, SCHEMA_VERSION, Said, Study,
+    plan_file, plan_text, quick, without_cpu,
 };
+use lab::plan::Experiment;
 use serde_json::{Value, json};
 
-use super::{Ready, failed, measure, picture};
+use super::{Ready, failed, measure, picture, reach};
 use crate::cli::LabPaperArgs;
 use crate::commands::session::Interrupt;
 use crate::commands::{Ended, INTERRUPTED, print, print_json, show};
@@ -169,7 +170,15 @@ fn rerun(
 ) -> miette::Result<Rerun> {
     let (due, mut not_run) = due(args, study, interrupt)?;
     let (mut runs, mut tables, mut failures) = (Vec::new(), String::new(), Vec::new());
-    for Due { run, ready, left_out } in &due {
+    let reached = reached(study, interrupt).unwrap_or_else(|why| {
+        let words = format!("whether targets are reached: {}", why.because);
+        Event::warn(words.clone()).tell();
+        // What this machine lacks is no failure.
+        failures.extend((why.cause == Cause::Passed).then_some(words));
+        not_run.push(why);
+        Vec::new()
+    });
+    for Due { run, mut ready, mut left_out } in due {
         if interrupt.is_raised() {
             not_run.push(NotRun {
                 plan: run.plan.clone(),
@@ -178,8 +187,14 @@ fn rerun(
             });
             continue;
         }
+        if costs(&ready.experiment) && !ready.is_idle()? {
+            let words = "others work on the CPUs, so that nothing is told of processor time";
+            Event::warn(format!("{}: {words}", run.plan)).tell();
+            let names = without_cpu(&mut ready.experiment).into_iter();
+            left_out.extend(names.map(|name| format!("{name} ({words})")));
+        }
         Event::info(format!("{}: {}", run.plan, ready.experiment.estimate())).tell();
-        let ran = measure(ready, interrupt, |kept, results, trials| {
+        let ran = measure(&ready, interrupt, |kept, results, trials| {
             tables += &picture::table(&ready.experiment, results, trials);
             failures.extend(failed(results, trials));
             serde_json::to_value(kept)
@@ -200,11 +215,26 @@ fn rerun(
         runs.push(json!({ "plan": run.plan, "left_out": left_out, "result": result }));
     }
     let kept = json!({ "schema_version": SCHEMA_VERSION, "paper": study.name, "quick": args.quick, "full": args.full,
-        "runs": runs, "not_run": not_run });
+        "runs": runs, "not_run": not_run, "reached": reached });
     let (kept, lost) = keep_and_tell(args, file, kept, &tables)?;
     // What was measured is told all the same, and the others are run.
     failures.splice(..0, lost);
     Ok(Rerun { kept, failures })
+}
+
+/// Whether a plan compares processor time.
+fn costs(experiment: &Experiment) -> bool {
+    let mut columns = experiment.groups.iter().flat_map(|group| &group.columns);
+    columns.any(|column| column.measure.is_of_cpu())
+}
+
+/// What is reached, of a paper that asks for it, which every run of it tries; why not.
+fn reached(study: &Study, interrupt: &Interrupt) -> Result<Vec<Reached>, NotRun> {
+    if !study.reaches() || interrupt.is_raised() {
+        return Ok(Vec::new());
+    }
+    Event::info("whether targets are reached at all: some 15 s".to_owned()).tell();
+    reach::run(interrupt)
 }
 
 /// All plans that can be run here, each held against this machine, and those that are not run; an error where
@@ -236,7 +266,8 @@ fn due<'s>(
         }
         let left_out = if args.quick { quick(&mut experiment, run) } else { Vec::new() };
         if args.full {
-            experiment.time = None;
+            // As many rounds as its differences take.
+            (experiment.time, experiment.rounds) = (None, None);
         }
         if experiment.groups.is_empty() && experiment.pictures.is_empty() {
             let because = "it is left out by --quick".to_owned();
@@ -314,6 +345,10 @@ fn text(kept: &PaperKept, verdicts: &[Said]) -> String {
             let ours = cell.ours.as_ref().map_or(String::new(), |one| format!(", {}", one));
             let _ = writeln!(text, "  {}: {}{ours}", cell.name, cell.answer);
         }
+        // Of a finding that is decided by what is reached, that is all there is.
+        for seen in said.seen.iter().filter(|_| said.ours.is_none()) {
+            let _ = writeln!(text, "  seen: {seen}");
+        }
         for cell in &said.beside {
             let ours = cell.ours.as_ref().map_or("not measured".to_owned(), Ours::to_string);
             let _ = writeln!(text, "  beside it, {}: {ours}", cell.name);
@@ -321,7 +356,7 @@ fn text(kept: &PaperKept, verdicts: &[Said]) -> String {
     }
     let left_out: Vec<&str> = kept.left_out().collect();
     if !left_out.is_empty() {
-        let _ = writeln!(text, "\nleft out by --quick:");
+        let _ = writeln!(text, "\nleft out:");
         left_out.iter().for_each(|name| {
             let _ = writeln!(text, "  {name}");
         });

@@ -19,10 +19,11 @@
 //! value, and with this process however it ends. Errors: those of the testbed; what runs between and
 //! does not come up; and frames that were not as the path says, once the trial is over.
 
+pub(super) mod customers;
 mod routers;
 
 use std::net::Ipv4Addr;
-use std::path::Path as File;
+use std::path::{Path as File, PathBuf};
 use std::time::Instant;
 
 use lab::plan::{CORE_MORE, Path, PathKind};
@@ -32,6 +33,7 @@ use testbed::{
     Abilities, Counters, Impairment, Interface, Loss, Namespace, Network, Server, process,
 };
 
+use super::core_port::Recorder;
 use super::seen::Ours;
 use super::trial::tell;
 use super::{Ends, far};
@@ -61,6 +63,8 @@ pub(super) struct Road {
     /// What runs between the ends, by its name; it goes before its namespaces do.
     between: Vec<(&'static str, Server)>,
     network: Network,
+    /// Where what runs between the ends has its files.
+    home: PathBuf,
     kind: PathKind,
     mtu: u32,
     offloads: bool,
@@ -100,6 +104,7 @@ impl Road {
         let mut road = Road {
             between: Vec::new(),
             network: Network::make(far::PREFIX, &nodes).map_err(tell)?,
+            home: site.home.to_owned(),
             kind: path.kind,
             mtu: path.mtu.unwrap_or(MTU),
             offloads: path.offloads,
@@ -137,6 +142,13 @@ impl Road {
         let [(node, interface), _] = routers::SPAN;
         let (_, router) = self.between.iter().find(|(name, _)| *name == node)?;
         Counters::seen_by(router.pid(), interface)
+    }
+
+    /// Counts what the first router sends to the core from now on; where there is a router with a port there.
+    pub(super) fn recorder(&self) -> Option<Recorder> {
+        let [(node, interface), _] = routers::SPAN;
+        let control = routers::control(&self.home.join(node));
+        (self.kind == PathKind::Mpls).then(|| Recorder::start(&control, interface))
     }
 
     /// An error if what runs between the ends has ended: then whatever else failed follows from that.

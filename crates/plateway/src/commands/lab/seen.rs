@@ -17,11 +17,12 @@ use lab::statistics::Better;
 use lab::statistics::steady::{STEAL_MAX, WINDOWS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use testbed::{Counters, CpuLook, StorageBytes};
+use testbed::{Counters, CpuLook};
 
 use super::Ends;
-use super::agent::{Agent, Looked, Request, unix_now};
+use super::agent::{Agent, Request};
 use super::folder::FileSystem;
+use super::looks::{Look, Sighted};
 use super::road;
 use super::served::Served;
 use super::trial::{Lab, tell};
@@ -50,6 +51,12 @@ pub(super) struct Seen {
     /// Bytes between the first router and the core, both ways, an operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) core_bytes_per_op: Option<f64>,
+    /// Where the plan asks for it, of what the first router sent to the core: the variance of the bytes of a millisecond
+    /// by their mean, and how many frames waited there at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) core_burstiness: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) core_queue: Option<u32>,
     /// Frames that the near end's interface dropped, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) frames_dropped: Option<u64>,
@@ -156,21 +163,6 @@ impl fmt::Display for Idle {
     }
 }
 
-/// What was seen at a moment of a trial.
-pub(super) struct Look {
-    /// Seconds since 1970.
-    at: f64,
-    cpu: CpuLook,
-    /// Of the near end's interface, where there is one.
-    counters: Option<Counters>,
-    /// Of the first router's interface to the core, where there is one.
-    core: Option<Counters>,
-    /// What an agent saw, where there is one.
-    far: Option<Looked>,
-    /// What the load had of this machine's storage.
-    storage: Option<StorageBytes>,
-}
-
 impl Lab<'_> {
     /// An error where what was read was never written: a disk may answer that without reading.
     fn refuse_zeros(&self, cell: &Cell, said: &Value) -> miette::Result<()> {
@@ -191,7 +183,7 @@ impl Lab<'_> {
         &self,
         cell: &Cell,
         said: Value,
-        looks: &[Look],
+        sighted: &Sighted,
         way: Option<&Way<'_>>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         self.refuse_zeros(cell, &said)?;
@@ -199,7 +191,8 @@ impl Lab<'_> {
         let (notes, disks) = (notes(&said), cell.load.disks);
         let mut seen = Seen { notes, disks, ..Seen::default() };
         let windows = Windows::of(steady);
-        if let Some((from, to, ops)) = windows.between_looks(looks) {
+        seen.count_core(&windows, sighted);
+        if let Some((from, to, ops)) = windows.between_looks(&sighted.looks) {
             self.see_cpus(&mut seen, (from, to, ops), way)?;
             seen.count_frames(from, to, ops);
             seen.count_storage(from, to, ops);
@@ -225,6 +218,8 @@ impl Lab<'_> {
             Measure::CpuNearPerOp => of_end(&seen.near),
             Measure::CpuFarPerOp => of_end(&seen.far),
             Measure::WireBytesPerOp => seen.wire_bytes_per_op,
+            Measure::CoreBurstiness => seen.core_burstiness,
+            Measure::CoreQueue => seen.core_queue.map(f64::from),
             _ => None,
         });
         seen.windows = windows.iops;
@@ -287,6 +282,13 @@ impl Lab<'_> {
 impl Seen {
     fn ends(&self) -> impl Iterator<Item = &End> {
         [&self.near, &self.far].into_iter().flatten()
+    }
+
+    /// What the first router sent to the core in the windows that count.
+    fn count_core(&mut self, windows: &Windows, sighted: &Sighted) {
+        let told = sighted.core.as_ref().zip(windows.counted());
+        let told = told.and_then(|(core, (from, to))| core.between(from, to));
+        (self.core_burstiness, self.core_queue) = told.unzip();
     }
 
     /// What the load had of storage between two looks.
@@ -390,55 +392,6 @@ fn notes(said: &Value) -> Vec<String> {
     notes
 }
 
-/// Looks at CPUs and interfaces, now and then.
-pub(super) struct Looks<'a> {
-    every: Duration,
-    way: Option<&'a Way<'a>>,
-    /// Whether the load works on storage of this machine's.
-    has_storage: bool,
-    seen: Vec<Look>,
-    trouble: Option<miette::Report>,
-}
-
-impl<'a> Looks<'a> {
-    /// Over a way, if it goes any, and where it works on storage of this machine's, at what it had of that.
-    pub(super) fn new(every: Duration, way: Option<&'a Way<'a>>, has_storage: bool) -> Looks<'a> {
-        Looks { every, way, has_storage, seen: Vec::new(), trouble: None }
-    }
-
-    /// All looks, unless one failed.
-    pub(super) fn end(self) -> miette::Result<Vec<Look>> {
-        self.trouble.map_or(Ok(self.seen), Err)
-    }
-
-    /// Looks if it is time; the load is this process, and so much of it has gone by.
-    pub(super) fn look(&mut self, pid: u32, spent: Duration) {
-        if self.trouble.is_some() || spent < self.every * self.seen.len() as u32 {
-            return;
-        }
-        match self.now(pid) {
-            Ok(look) => self.seen.push(look),
-            Err(error) => self.trouble = Some(error),
-        }
-    }
-
-    fn now(&self, pid: u32) -> miette::Result<Look> {
-        let (counters, core, far) = match self.way {
-            Some(way) => (way.counters(pid), way.core_counters(), way.look()?),
-            None => (None, None, None),
-        };
-        let storage = if self.has_storage { StorageBytes::of(pid) } else { None };
-        Ok(Look {
-            at: unix_now(),
-            cpu: CpuLook::now().map_err(tell)?,
-            counters,
-            core,
-            far,
-            storage,
-        })
-    }
-}
-
 /// The windows of a trial: operations a second in each, and when they began and ended, in seconds
 /// since 1970: an edge more than windows.
 struct Windows {
@@ -455,11 +408,16 @@ impl Windows {
         Windows { iops: numbers(&steady["windows"]), edges: numbers(&steady["edges_unix"]) }
     }
 
+    /// When the last five began and ended.
+    fn counted(&self) -> Option<(f64, f64)> {
+        let begin = *self.edges.get(self.edges.len().checked_sub(WINDOWS + 1)?)?;
+        Some((begin, *self.edges.last()?))
+    }
+
     /// The first and the last look within the last five, and how many operations there were between
     /// them; `None` if there were no two looks, or none.
     fn between_looks<'l>(&self, looks: &'l [Look]) -> Option<(&'l Look, &'l Look, f64)> {
-        let begin = *self.edges.get(self.edges.len().checked_sub(WINDOWS + 1)?)?;
-        let end = *self.edges.last()?;
+        let (begin, end) = self.counted()?;
         let from = looks.iter().find(|look| look.at >= begin)?;
         let to = looks.iter().rev().find(|look| look.at <= end)?;
         let ops = self.operations(from.at, to.at);

@@ -23,8 +23,9 @@ use super::Ends;
 use super::agent::Agent;
 use super::far;
 use super::folder::FileSystem;
+use super::image::Images;
 use super::mounted;
-use super::seen::{Idle, Looks, Seen};
+use super::seen::{Idle, Seen};
 use super::stream;
 use super::stripe::Reached;
 use super::way::{Started, Way};
@@ -51,6 +52,8 @@ pub(super) struct Lab<'a> {
     pub(super) ours: RefCell<BTreeSet<String>>,
     /// What is mounted at folders of the plan, as it was when they were first worked in.
     pub(super) mounted: RefCell<BTreeMap<String, FileSystem>>,
+    /// Images of files that trials begin with.
+    pub(super) images: RefCell<Images>,
 }
 
 impl Lab<'_> {
@@ -270,7 +273,7 @@ impl Lab<'_> {
         let limit = self.load_max(cell);
         // Twice a window: of the last five, nine tenths lie between two looks at least.
         let on_file = self.experiment.systems[cell.system].file_client().is_some();
-        let mut looks = Looks::new(window / 2, way, on_file || way.is_none());
+        let mut looks = self.looks(window / 2, way, on_file || way.is_none());
         let said = self.finish(command, limit, |pid, spent| looks.look(pid, spent))?;
         self.judge(cell, said, &looks.end()?, way)
     }

@@ -13,6 +13,7 @@ use lab::plan::{Cell, Line, Path};
 use testbed::{Counters, Namespace};
 
 use super::agent::{Agent, Looked, Request};
+use super::core_port::Recorder;
 use super::far::{self, Place};
 use super::machine;
 use super::road::{FAR, FAR_ADDRESS, Judged, NEAR, Road, Site};
@@ -77,6 +78,14 @@ impl<'a> Way<'a> {
         }
     }
 
+    /// Where the far end is, where the lab laid the way there.
+    pub(super) fn far(&self) -> Option<&Namespace> {
+        match self {
+            Way::Laid(road) => Some(road.far()),
+            Way::Between(_) => None,
+        }
+    }
+
     /// Starts the system of a cell.
     pub(super) fn start(
         &self,
@@ -89,7 +98,8 @@ impl<'a> Way<'a> {
         let (running, served, address, near_interface) = match self {
             Way::Laid(road) => {
                 let (at, address) = (Some(road.far()), FAR_ADDRESS.into());
-                let place = Place { at, interface: FAR, address, cpus: &lab.ends.far };
+                let loads = lab.takes_image(cell);
+                let place = Place { at, interface: FAR, address, cpus: &lab.ends.far, loads };
                 let (running, served) = far::start(system, disks, &place, home, lab.interrupt)?;
                 (Running::Here(running), served, address, NEAR)
             }
@@ -119,6 +129,14 @@ impl<'a> Way<'a> {
     pub(super) fn core_counters(&self) -> Option<Counters> {
         match self {
             Way::Laid(road) => road.core_counters(),
+            Way::Between(_) => None,
+        }
+    }
+
+    /// Counts what the first router sends to the core from now on; where there is a router of the lab's.
+    pub(super) fn recorder(&self) -> Option<Recorder> {
+        match self {
+            Way::Laid(road) => road.recorder(),
             Way::Between(_) => None,
         }
     }

@@ -11,6 +11,7 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
+use std::path::{Path as File, PathBuf};
 
 use lab::plan::{Path, PathKind};
 use testbed::network::{Cable, End};
@@ -20,9 +21,9 @@ use super::{FAR, NEAR, Site, last};
 use crate::commands::lab::{far, program, trial};
 use crate::config::text::quoted;
 
-const LER1: &str = "ler1";
-const CORE: &str = "core";
-const LER2: &str = "ler2";
+pub(super) const LER1: &str = "ler1";
+pub(super) const CORE: &str = "core";
+pub(super) const LER2: &str = "ler2";
 /// An edge's interface to its end.
 const CUSTOMER: &str = "cust";
 /// The cables of the core, each with the interface at either node; the span is the first.
@@ -128,7 +129,8 @@ pub(super) fn start(
     fs::create_dir_all(&home).map_err(tell)?;
     let cpu = last(if name == LER1 { &site.ends.near } else { &site.ends.far });
     let own = |file: &str| quoted(&home.join(file).display().to_string());
-    let (control, state) = (own("control.sock"), own("state"));
+    let control = quoted(&control(&home).display().to_string());
+    let state = own("state");
     let server =
         format!("[server]\nshards = [{cpu}]\ncontrol = {control}\nstate = {state}\n{text}");
     let file = home.join("router.toml");
@@ -138,6 +140,11 @@ pub(super) fn start(
     let mut router = Server::start(command, &home.join("router.log")).map_err(trial::tell)?;
     far::wait_until_ready(&mut router, name, &home, site.interrupt)?;
     Ok(router)
+}
+
+/// Where a router is asked, whose files are there.
+pub(super) fn control(home: &File) -> PathBuf {
+    home.join("control.sock")
 }
 
 /// The labels of an edge: of tunnels out and in, and of the pseudowire.
@@ -153,11 +160,11 @@ struct Labels {
 const ONE: Labels = Labels { tunnel_out: 100, tunnel_in: 300, wire_out: 1002, wire_in: 1001 };
 const OTHER: Labels = Labels { tunnel_out: 310, tunnel_in: 101, wire_out: 1001, wire_in: 1002 };
 
-fn port(interface: &str, rate: &str) -> String {
+pub(super) fn port(interface: &str, rate: &str) -> String {
     format!("[[link]]\nethernet = \"{interface}\"\nmpls = true\n{rate}")
 }
 
-fn swap(label: u32, from: &str, to: &str, next_hop: &str, other: u32) -> String {
+pub(super) fn swap(label: u32, from: &str, to: &str, next_hop: &str, other: u32) -> String {
     format!(
         "[[ilm]]\nlabel = {label}\nfrom = \"{from}\"\nlink = \"{to}\"\nnext_hop = \"{next_hop}\"\nlabels = [{other}]\n"
     )

@@ -119,7 +119,10 @@ fn value(
             family.number(labels.clone(), value / 1e6);
         }
         // Null has no far end, so that no series is of these.
-        Measure::CpuFarPerOp | Measure::WireBytesPerOp => {}
+        Measure::CpuFarPerOp
+        | Measure::WireBytesPerOp
+        | Measure::CoreBurstiness
+        | Measure::CoreQueue => {}
         _ => {
             let family = families.gauge("lab_latency_seconds", None, "Latency, by its measure");
             family.number(measured.clone(), value / 1e9);

@@ -1,0 +1,103 @@
+//! Looks at a trial while its load runs: at CPUs, interfaces and storage now and then, and all the time at what the
+//! first router sends to the core where the plan asks for that.
+//!
+//! What comes of them is in [`super::seen`]. Units: seconds since 1970. Errors: those of the testbed, of an agent, and
+//! of a router that does not answer.
+
+use std::time::Duration;
+
+use lab::plan::Measure;
+use testbed::{Counters, CpuLook, StorageBytes};
+
+use super::agent::{Looked, unix_now};
+use super::core_port::{Core, Recorder};
+use super::trial::{Lab, tell};
+use super::way::Way;
+
+/// What was seen at a moment of a trial.
+pub(super) struct Look {
+    /// Seconds since 1970.
+    pub(super) at: f64,
+    pub(super) cpu: CpuLook,
+    /// Of the near end's interface, where there is one.
+    pub(super) counters: Option<Counters>,
+    /// Of the first router's interface to the core, where there is one.
+    pub(super) core: Option<Counters>,
+    /// What an agent saw, where there is one.
+    pub(super) far: Option<Looked>,
+    /// What the load had of this machine's storage.
+    pub(super) storage: Option<StorageBytes>,
+}
+
+/// What was seen of a trial.
+#[derive(Default)]
+pub(super) struct Sighted {
+    pub(super) looks: Vec<Look>,
+    /// What the first router sent to the core.
+    pub(super) core: Option<Core>,
+}
+
+impl Lab<'_> {
+    /// Looks over a way, if it goes any, and where it works on storage of this machine's, at what it had of that.
+    pub(super) fn looks<'a>(
+        &self,
+        every: Duration,
+        way: Option<&'a Way<'a>>,
+        has_storage: bool,
+    ) -> Looks<'a> {
+        let mut columns = self.experiment.groups.iter().flat_map(|group| &group.columns);
+        let is_asked = columns.any(|column| Measure::is_of_core(column.measure));
+        let recorder = way.filter(|_| is_asked).and_then(Way::recorder);
+        Looks { every, way, has_storage, seen: Vec::new(), recorder, trouble: None }
+    }
+}
+
+/// Looks at CPUs and interfaces, now and then.
+pub(super) struct Looks<'a> {
+    every: Duration,
+    way: Option<&'a Way<'a>>,
+    /// Whether the load works on storage of this machine's.
+    has_storage: bool,
+    seen: Vec<Look>,
+    /// Who counts what the first router sends to the core, where the plan asks for that.
+    recorder: Option<Recorder>,
+    trouble: Option<miette::Report>,
+}
+
+impl<'a> Looks<'a> {
+    /// All of it, unless a look failed.
+    pub(super) fn end(self) -> miette::Result<Sighted> {
+        if let Some(trouble) = self.trouble {
+            return Err(trouble);
+        }
+        let core = self.recorder.map(Recorder::end).transpose()?;
+        Ok(Sighted { looks: self.seen, core })
+    }
+
+    /// Looks if it is time; the load is this process, and so much of it has gone by.
+    pub(super) fn look(&mut self, pid: u32, spent: Duration) {
+        if self.trouble.is_some() || spent < self.every * self.seen.len() as u32 {
+            return;
+        }
+        match self.now(pid) {
+            Ok(look) => self.seen.push(look),
+            Err(error) => self.trouble = Some(error),
+        }
+    }
+
+    fn now(&self, pid: u32) -> miette::Result<Look> {
+        let (counters, core, far) = match self.way {
+            Some(way) => (way.counters(pid), way.core_counters(), way.look()?),
+            None => (None, None, None),
+        };
+        let storage = if self.has_storage { StorageBytes::of(pid) } else { None };
+        Ok(Look {
+            at: unix_now(),
+            cpu: CpuLook::now().map_err(tell)?,
+            counters,
+            core,
+            far,
+            storage,
+        })
+    }
+}
