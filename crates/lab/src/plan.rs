@@ -26,6 +26,7 @@ mod countable;
 mod estimate;
 mod files;
 mod low;
+mod many;
 mod measure;
 mod model;
 mod names;
@@ -41,6 +42,7 @@ mod words;
 pub use crate::mistake::{Mistake, Mistakes, Span};
 pub use apart::{Pair, SCHEMA_VERSION, check_version, compare_results};
 pub use estimate::Estimate;
+pub use many::Files;
 pub use measure::{Measure, Measures, Side};
 pub use model::{
     Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Client, Column, Digests, Driver,

@@ -19,8 +19,8 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use lab::{
     LabAction, LabAgentArgs, LabArgs, LabCompareArgs, LabCopyArgs, LabFilesArgs, LabPageArgs,
-    LabPaperArgs, LabRecommendArgs, LabRelayArgs, LabRunArgs, LabSinkArgs, LabStreamArgs,
-    LabWatchArgs,
+    LabPaperArgs, LabProgramArgs, LabRecommendArgs, LabRelayArgs, LabRunArgs, LabSinkArgs,
+    LabStreamArgs, LabWatchArgs,
 };
 pub(crate) use server::{
     ConnectArgs, DisksAction, DisksArgs, GroupAction, GroupArgs, HostAction, HostArgs,

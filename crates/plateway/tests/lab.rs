@@ -15,6 +15,8 @@ mod mounted;
 mod paper;
 #[path = "lab/paths.rs"]
 mod paths;
+#[path = "lab/programs.rs"]
+mod programs;
 #[path = "lab/stripes.rs"]
 mod stripes;
 #[path = "lab/watch.rs"]

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 
 /// Which package of Debian's brings which program.
 const PACKAGES: &[(&str, &[&str])] = &[
+    ("bonnie++", &["bonnie++"]),
     ("coreutils", &["cat", "sleep"]),
     ("dash", &["sh"]),
     ("e2fsprogs", &["mkfs.ext4"]),
@@ -18,6 +19,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("iproute2", &["bridge", "ip", "tc"]),
     ("mount", &["losetup", "mount", "umount"]),
     ("nftables", &["nft"]),
+    ("postmark", &["postmark"]),
     ("util-linux", &["chrt", "nsenter", "setpriv", "setsid", "taskset"]),
     ("util-linux-extra", &["fincore"]),
 ];

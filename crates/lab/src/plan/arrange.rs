@@ -358,8 +358,10 @@ impl Draft {
         let does_nothing = Member { system: experiment.null, path: self.path, load: self.load };
         let null = self.place(does_nothing);
         for measure in self.measures.clone() {
-            // It has no far end, and nothing there to tell a machine that moved.
-            if !measure.needs_far_end() {
+            // It has no far end, and nothing there to tell a machine that moved, and it does nothing of what only
+            // a program does.
+            let is_its = self.load.files.is_none_or(|files| files.has_null(measure));
+            if !measure.needs_far_end() && is_its {
                 self.column(does_nothing, measure);
             }
         }

@@ -9,10 +9,10 @@ use toml::Spanned;
 
 use super::check::Checker;
 use super::low::LowLoad;
+use super::many::Files;
 use super::model::{Arrivals, Load, Pace};
 use super::reader::{Low, Many, Scalar};
 use super::words::{self, Bytes, Expected};
-use crate::file_load::Personality;
 use crate::mistake::{Mistake, Span};
 use crate::words::Pattern;
 
@@ -129,7 +129,7 @@ impl Checker<'_> {
         let flushes = self.axis(pick(&own.fsync, &usual_of_requests.fsync), "fsync", |text| {
             words::number(text, 1..=u64::from(u32::MAX)).map(|writes| Some(writes as u32))
         });
-        let personalities = self.personalities(own, usual, has.file);
+        let files = self.files(own, usual, has.file);
         let (caches, memories) = of_files;
         let axes = Axes {
             blocks: blocks?.unwrap_or(vec![4096]),
@@ -142,7 +142,7 @@ impl Checker<'_> {
             caches: caches?.unwrap_or(vec![false]),
             memories: memories?.unwrap_or(vec![None]),
             stripes: stripes?.unwrap_or(vec![None]),
-            personalities: personalities?,
+            files: files?,
         };
         let count = axes.count();
         if count > COMBINATIONS_MAX {
@@ -317,7 +317,7 @@ struct Axes {
     caches: Vec<bool>,
     memories: Vec<Option<u64>>,
     stripes: Vec<Option<u32>>,
-    personalities: Vec<Option<Personality>>,
+    files: Vec<Option<Files>>,
 }
 
 impl Axes {
@@ -333,7 +333,7 @@ impl Axes {
             self.caches.len(),
             self.memories.len(),
             self.stripes.len(),
-            self.personalities.len(),
+            self.files.len(),
         ];
         lengths.into_iter().fold(1, usize::saturating_mul)
     }
@@ -364,14 +364,14 @@ impl Axes {
         let loads = across(&loads, &self.caches, |load, cache| load.cache = cache);
         let loads = across(&loads, &self.memories, |load, memory| load.client_memory = memory);
         let loads = across(&loads, &self.stripes, |load, disks| load.disks = disks);
-        across(&loads, &self.personalities, |load, files| load.files = files)
+        across(&loads, &self.files, |load, files| load.files = files)
     }
 }
 
 /// Of a load of many files what follows from it.
 fn settle_files(load: &mut Load) {
-    if let Some(personality) = load.files {
-        load.cache = personality.is_cached();
+    if let Some(files) = load.files {
+        load.cache = files.is_cached();
         load.pace = Pace::Closed { depth: 1 };
     }
 }

@@ -17,7 +17,6 @@ use super::model::{Access, Backing, Load, Means, Path, PathKind, Protocol, Syste
 use super::reader::{Low, Many, Scalar, Tables};
 use super::streams::stream_differs;
 use super::words::{self, Bytes};
-use crate::file_load::FileSet;
 use crate::mistake::{Mistake, Span};
 use crate::statistics::Bound;
 
@@ -388,9 +387,9 @@ impl Checker<'_> {
                     None => (bytes, "all"),
                 };
                 let most = load.size.unwrap_or(u64::from(load.block_bytes));
-                let Some(personality) = load.files else { return Some((most, bytes, all)) };
+                let Some(files) = load.files else { return Some((most, bytes, all)) };
                 // Room is in proportion to what is in it.
-                let each = FileSet::room(personality, ROOM_OF) as f64 / ROOM_OF as f64;
+                let each = files.room(ROOM_OF) as f64 / ROOM_OF as f64;
                 let bytes = (bytes as f64 / each) as u64 / ROOM_STEP * ROOM_STEP;
                 Some((most, bytes, "what a file system leaves for many files"))
             });

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::check::Checker;
+use super::many::Files;
 use super::measure::{Measure, Side};
 use super::model::{Load, Pace};
 use super::words;
@@ -19,23 +20,51 @@ const IOPS_FAR: f64 = 1e7;
 impl Checker<'_> {
     /// Refuses what is of reads where nothing reads, and what is of writes where nothing writes.
     pub(super) fn has_side(&mut self, measure: Measure, span: &Span, loads: &[Load]) -> bool {
-        let (what, has): (_, fn(Pattern) -> bool) = match measure.side() {
-            None => return true,
-            Some(Side::Reads) => ("reads", Pattern::reads),
-            Some(Side::Writes) => ("writes", Pattern::writes),
-        };
-        if let Some(files) = loads.iter().find_map(|load| load.files) {
-            let (word, files) = (measure.word(), files.word());
-            let message = format!(
-                "of: {word}: expected requests that read or write, seen files = {files:?}, whose operations are not told apart"
-            );
-            self.push(Mistake::new(span.clone(), message).help("iops, or files left out"));
+        if !self.is_told(measure, span, loads) {
             return false;
         }
-        let Some(load) = loads.iter().find(|load| !has(load.pattern)) else { return true };
+        let (what, has): (_, fn(Pattern) -> bool) = match measure.side() {
+            Some(Side::Reads) => ("reads", Pattern::reads),
+            Some(Side::Writes) => ("writes", Pattern::writes),
+            None => return true,
+        };
+        // What a program tells it tells in any case.
+        let loads: Vec<&Load> = loads.iter().filter(|load| load.files.is_none()).collect();
+        let Some(load) = loads.into_iter().find(|load| !has(load.pattern)) else { return true };
         let (word, pattern) = (measure.word(), load.pattern);
         let message = format!("of: {word}: expected a pattern that has {what}, seen {pattern}");
         self.push(Mistake::new(span.clone(), message).help("pattern = \"randrw=75\""));
+        false
+    }
+
+    /// Refuses what a load of many files does not tell, and what bonnie++ alone tells where it is not.
+    fn is_told(&mut self, measure: Measure, span: &Span, loads: &[Load]) -> bool {
+        let word = measure.word();
+        let is_told = |load: &&Load| match load.files {
+            Some(files) => files.tells(measure),
+            None => !measure.is_of_bonnie(),
+        };
+        let Some(load) = loads.iter().find(|load| !is_told(load)) else { return true };
+        let (message, help) = match load.files {
+            None => (
+                format!("of: {word}: expected files = \"bonnie++\", which tells it, seen requests"),
+                "files = \"bonnie++\", or another measure".to_owned(),
+            ),
+            Some(files) if files.is_program() => {
+                let told = Measure::ALL.into_iter().filter(|one| files.tells(*one));
+                let told = told.map(Measure::word).collect::<Vec<_>>().join(", ");
+                let files = files.word();
+                (format!("of: {word}: expected what {files} tells, seen another measure"), told)
+            }
+            Some(files) => {
+                let files = files.word();
+                let what = format!(
+                    "of: {word}: expected requests that read or write, seen files = {files:?}, whose operations are not told apart"
+                );
+                (what, "iops, or files left out".to_owned())
+            }
+        };
+        self.push(Mistake::new(span.clone(), message).help(help));
         false
     }
 
@@ -47,6 +76,12 @@ impl Checker<'_> {
         loads: &[Load],
         paths: &[Option<usize>],
     ) {
+        // A program does so much, however long that takes.
+        let is_program = |load: &&Load| load.files.is_some_and(Files::is_program);
+        let loads: Vec<&Load> = loads.iter().filter(|load| !is_program(load)).collect();
+        if loads.is_empty() {
+            return;
+        }
         let wanted = measure.operations_min();
         let known = || paths.iter().filter_map(|path| self.paths[(*path)?].thing.as_ref());
         let bits = known().filter_map(|path| path.rate).min().unwrap_or(u64::MAX);
@@ -68,7 +103,7 @@ impl Checker<'_> {
                 carried.min(awaited).min(IOPS_FAR)
             }
         };
-        let each = loads.iter().map(|load| most(load) * share(load));
+        let each = loads.into_iter().map(|load| most(load) * share(load));
         let rate = each.fold(f64::INFINITY, f64::min);
         let seconds = self.counted.as_secs_f64();
         if rate * seconds < wanted as f64 {

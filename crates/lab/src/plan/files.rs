@@ -11,10 +11,10 @@ use toml::Spanned;
 use super::axes::{SIZE_MAX, Written, pick};
 use super::check::{Checker, Table};
 use super::low::LowLoad;
+use super::many::Files;
 use super::model::{Client, Folder, Load, Pace, System};
 use super::reader::Low;
 use super::words::{self, Bytes};
-use crate::file_load::Personality;
 use crate::mistake::{Mistake, Span};
 
 /// What is said of requests, which a load of many files has none of its own of.
@@ -85,20 +85,20 @@ impl Checker<'_> {
         (caches, memories)
     }
 
-    /// Whose files a table's clients work on, each of them: `None` if that is wrong, no personality where the client
-    /// works on one file, or on none.
-    pub(super) fn personalities(
+    /// Whose files a table's clients work on, each of them: `None` if that is wrong, nobody's where the client works
+    /// on one file, or on none.
+    pub(super) fn files(
         &mut self,
         own: &LowLoad,
         usual: &LowLoad,
         has_file: bool,
-    ) -> Option<Vec<Option<Personality>>> {
+    ) -> Option<Vec<Option<Files>>> {
         let Some(low) = pick(&own.files, &usual.files).filter(|_| has_file) else {
             return Some(vec![None]);
         };
         let mut all = Vec::new();
         for word in &low.get_ref().0 {
-            all.push(Some(self.word(word, "files", Personality::WORDS)?));
+            all.push(Some(self.word(word, "files", Files::WORDS)?));
         }
         self.distinct(Some(low), "files", |_| Some(()))?;
         self.refuse_of_requests(own, "a load of many files")?;
@@ -153,19 +153,49 @@ impl Checker<'_> {
             self.push(Mistake::new(written.span(), message).help(help));
             return;
         }
+        self.program_of_one(loads, table, own, usual);
         let few = loads.iter().find_map(|load| {
             let least = load.files?.bytes_min(load.jobs);
             load.size.filter(|size| *size < least).map(|size| (load, size, least))
         });
         if let Some((load, size, least)) = few {
             let (size, least) = (Bytes(size), Bytes(least));
-            let word = load.files.map_or("", Personality::word);
+            let word = load.files.map_or("", Files::word);
             let message = format!(
                 "size: expected {least} at least, files enough of {word} for {} jobs, seen {size}",
                 load.jobs
             );
             let at = pick(&own.size, &usual.size).map_or(table.span.clone(), Spanned::span);
             self.push(Mistake::new(at, message).help("a larger size, or fewer jobs"));
+        }
+    }
+
+    /// Refuses several jobs of a program that is one process, and a size that it cannot be asked for.
+    fn program_of_one(
+        &mut self,
+        loads: &[Load],
+        table: &Table<'_>,
+        own: &LowLoad,
+        usual: &LowLoad,
+    ) {
+        let of_programs = || {
+            let all = loads.iter().filter_map(|load| Some((load, load.files?)));
+            all.filter(|(_, files)| files.is_program())
+        };
+        if let Some((load, files)) = of_programs().find(|(load, _)| load.jobs > 1) {
+            let (jobs, files) = (load.jobs, files.word());
+            let message = format!("jobs: expected 1, since {files} is one process, seen {jobs}");
+            let at = pick(&own.jobs, &usual.jobs).map_or(table.span.clone(), Spanned::span);
+            self.push(Mistake::new(at, message).help("leave it out"));
+        }
+        let odd = of_programs().find_map(|(load, files)| {
+            load.size.filter(|size| !size.is_multiple_of(files.unit())).zip(Some(files))
+        });
+        if let Some((size, files)) = odd {
+            let (unit, size, files) = (Bytes(files.unit()), Bytes(size), files.word());
+            let message = format!("size: expected a multiple of {unit} with {files}, seen {size}");
+            let at = pick(&own.size, &usual.size).map_or(table.span.clone(), Spanned::span);
+            self.push(Mistake::new(at, message));
         }
     }
 

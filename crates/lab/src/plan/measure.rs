@@ -47,6 +47,15 @@ pub enum Measure {
     WriteP50,
     ReadP99,
     WriteP99,
+    /// Bytes of payload a second; of a program, as it tells them.
+    ReadThroughput,
+    WriteThroughput,
+    /// Of bonnie++: bytes a second by a system call for each ...
+    CharRead,
+    CharWrite,
+    /// ... that are read and written again in chunks, and reads a second anywhere.
+    Rewrite,
+    Seeks,
 }
 
 /// What of a mix is measured by itself.
@@ -61,7 +70,7 @@ pub type Measures = BTreeMap<Measure, f64>;
 
 impl Measure {
     /// Every measure, in the order of the documentation.
-    pub const ALL: [Measure; 24] = [
+    pub const ALL: [Measure; 30] = [
         Measure::Iops,
         Measure::Throughput,
         Measure::LatencyMean,
@@ -86,6 +95,12 @@ impl Measure {
         Measure::WriteP50,
         Measure::ReadP99,
         Measure::WriteP99,
+        Measure::ReadThroughput,
+        Measure::WriteThroughput,
+        Measure::CharRead,
+        Measure::CharWrite,
+        Measure::Rewrite,
+        Measure::Seeks,
     ];
 
     /// As a plan writes it.
@@ -115,6 +130,12 @@ impl Measure {
             Measure::WriteP50 => "write-p50",
             Measure::ReadP99 => "read-p99",
             Measure::WriteP99 => "write-p99",
+            Measure::ReadThroughput => "read-throughput",
+            Measure::WriteThroughput => "write-throughput",
+            Measure::CharRead => "char-read",
+            Measure::CharWrite => "char-write",
+            Measure::Rewrite => "rewrite",
+            Measure::Seeks => "seeks",
         }
     }
 
@@ -126,8 +147,10 @@ impl Measure {
     /// What its values are: those of one unit have a ratio.
     pub(super) fn unit(self) -> &'static str {
         match self.whole() {
-            Measure::Iops => "operations a second",
-            Measure::Throughput => "bytes a second",
+            Measure::Iops | Measure::Seeks => "operations a second",
+            Measure::Throughput | Measure::CharRead | Measure::CharWrite | Measure::Rewrite => {
+                "bytes a second"
+            }
             Measure::WireBytesPerOp => "bytes",
             Measure::CoreBurstiness => "bytes of variance by bytes",
             Measure::CoreQueue => "frames",
@@ -139,6 +162,7 @@ impl Measure {
     pub fn better(self) -> Better {
         match self.whole() {
             Measure::Iops | Measure::Throughput => Better::Higher,
+            measure if measure.is_of_bonnie() => Better::Higher,
             Measure::WireBytesPerOp => Better::Cheaper,
             measure if measure.is_of_core() => Better::Cheaper,
             measure if measure.is_of_cpu() => Better::Cheaper,
@@ -149,10 +173,13 @@ impl Measure {
     /// Whose it is, of those that are of reads or of writes alone.
     pub fn side(self) -> Option<Side> {
         match self {
-            Measure::ReadIops | Measure::ReadLatencyMean | Measure::ReadP50 | Measure::ReadP99 => {
-                Some(Side::Reads)
-            }
+            Measure::ReadIops
+            | Measure::ReadThroughput
+            | Measure::ReadLatencyMean
+            | Measure::ReadP50
+            | Measure::ReadP99 => Some(Side::Reads),
             Measure::WriteIops
+            | Measure::WriteThroughput
             | Measure::WriteLatencyMean
             | Measure::WriteP50
             | Measure::WriteP99 => Some(Side::Writes),
@@ -164,11 +191,17 @@ impl Measure {
     pub fn whole(self) -> Measure {
         match self {
             Measure::ReadIops | Measure::WriteIops => Measure::Iops,
+            Measure::ReadThroughput | Measure::WriteThroughput => Measure::Throughput,
             Measure::ReadLatencyMean | Measure::WriteLatencyMean => Measure::LatencyMean,
             Measure::ReadP50 | Measure::WriteP50 => Measure::P50,
             Measure::ReadP99 | Measure::WriteP99 => Measure::P99,
             whole => whole,
         }
+    }
+
+    /// Whether bonnie++ alone tells it.
+    pub fn is_of_bonnie(self) -> bool {
+        matches!(self, Measure::CharRead | Measure::CharWrite | Measure::Rewrite | Measure::Seeks)
     }
 
     /// Whether it is of processor time.
@@ -233,6 +266,10 @@ impl fmt::Display for Measure {
             Measure::WireBytesPerOp => f.write_str("bytes on the wire per operation"),
             Measure::CoreBurstiness => f.write_str("burstiness at the core"),
             Measure::CoreQueue => f.write_str("peak queue at the core"),
+            Measure::CharRead => f.write_str("throughput of reads by the byte"),
+            Measure::CharWrite => f.write_str("throughput of writes by the byte"),
+            Measure::Rewrite => f.write_str("throughput of rewriting"),
+            Measure::Seeks => f.write_str("seeks a second"),
             side if side.side().is_some() => {
                 let of = if side.side() == Some(Side::Reads) { "reads" } else { "writes" };
                 write!(f, "{} of {of}", side.whole())
@@ -299,8 +336,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Measures>(&json).expect("what was written"), all);
         let error = serde_json::from_str::<Measure>("\"p42\"").unwrap_err().to_string();
         assert!(
-            error.contains("one of iops, throughput, ")
-                && error.contains("write-p99, seen \"p42\""),
+            error.contains("one of iops, throughput, ") && error.contains("seeks, seen \"p42\""),
             "{error}"
         );
     }

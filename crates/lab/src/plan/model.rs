@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use contract::Poll;
 
+use super::many::Files;
 use super::measure::Measure;
-use crate::file_load::{FileSet, Personality};
 use crate::mistake::Span;
 use crate::statistics::Plan;
 use crate::words::Pattern;
@@ -406,14 +406,14 @@ pub struct Load {
     pub disks: Option<u32>,
     /// Whose files the client works on, in place of one file: then `size` is that of all of them, `jobs` are their
     /// threads, `cache` follows from it, and what is said of requests is of `null` alone.
-    pub files: Option<Personality>,
+    pub files: Option<Files>,
 }
 
 impl Load {
     /// Bytes that its file takes, or its files with their folders and a log; none where it has no size.
     pub fn room(&self) -> Option<u64> {
         let size = self.size?;
-        Some(self.files.map_or(size, |personality| FileSet::room(personality, size)))
+        Some(self.files.map_or(size, |files| files.room(size)))
     }
 }
 

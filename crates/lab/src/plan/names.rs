@@ -3,16 +3,16 @@
 
 use std::fmt;
 
+use super::many::Files;
 use super::measure::Measure;
 use super::model::{Arrivals, Cell, Experiment, Load, Pace, Path, System};
 use super::words::Bytes;
-use crate::file_load::Personality;
 
 /// "4KiB randread, depth 32, 4 jobs".
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(personality) = self.files {
-            return self.fmt_files(personality, f);
+        if let Some(files) = self.files {
+            return self.fmt_files(files, f);
         }
         write!(f, "{} {}, {}", Bytes(self.block_bytes.into()), self.pattern, self.pace)?;
         if self.jobs > 1 {
@@ -42,10 +42,10 @@ impl fmt::Display for Load {
 
 impl Load {
     /// "webserver, 100MiB of files, 8 jobs, client memory 64MiB".
-    fn fmt_files(&self, personality: Personality, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(personality.word())?;
+    fn fmt_files(&self, files: Files, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(files.word())?;
         if let Some(size) = self.size {
-            write!(f, ", {} of files", Bytes(size))?;
+            write!(f, ", {}", of_files(files, size))?;
         }
         if self.jobs > 1 {
             write!(f, ", {} jobs", self.jobs)?;
@@ -146,7 +146,7 @@ fn changes(usual: &Load, load: &Load) -> Vec<String> {
             .then(|| if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }),
         (size != usual.size).then(|| {
             let within = |size: u64| match files {
-                Some(_) => format!("{} of files", size_of(size)),
+                Some(files) => of_files(files, size),
                 None => format!("within {}", size_of(size)),
             };
             size.map_or("all of it".to_owned(), within)
@@ -162,6 +162,12 @@ fn changes(usual: &Load, load: &Load) -> Vec<String> {
         (disks != usual.disks).then(|| disks.map_or("its own disks".to_owned(), stripe)),
     ];
     all.into_iter().flatten().collect()
+}
+
+/// "100MiB of files", and of a program that has one alone "a file of 100MiB".
+fn of_files(files: Files, size: u64) -> String {
+    let size = Bytes(size);
+    if files == Files::Bonnie { format!("a file of {size}") } else { format!("{size} of files") }
 }
 
 fn flushes(writes: u32) -> String {

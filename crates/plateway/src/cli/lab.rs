@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use lab::file_load::Personality;
+use lab::plan::Files;
 use lab::plan::Measure;
 
 use super::values;
@@ -95,6 +96,9 @@ pub(crate) enum LabAction {
     /// Write a file once, as a copy is: the client of a plan that copies
     #[command(hide = true)]
     Copy(LabCopyArgs),
+    /// Run bonnie++ or PostMark once in a folder: the client of a plan whose files are theirs
+    #[command(hide = true)]
+    Program(LabProgramArgs),
     /// Take what comes over TCP, or send what is asked for: the far end of a plan's stream
     #[command(hide = true)]
     Sink(LabSinkArgs),
@@ -268,6 +272,33 @@ pub(crate) struct LabCopyArgs {
     /// Sync it in the end
     #[arg(long)]
     pub(crate) sync: bool,
+}
+
+/// `lab program NAME FOLDER`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabProgramArgs {
+    /// Which: bonnie++ or postmark
+    #[arg(value_name = "NAME", value_parser = program)]
+    pub(crate) program: Files,
+    /// Where it makes its files
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    /// Bytes of its files
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) size: u64,
+    /// What it draws from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// A program by its name.
+fn program(text: &str) -> Result<Files, String> {
+    let mut programs = Files::WORDS.iter().filter(|(_, files)| files.is_program());
+    let known = programs.clone().find(|(word, _)| *word == text);
+    known.map(|(_, files)| *files).ok_or_else(|| {
+        let words: Vec<&str> = programs.by_ref().map(|(word, _)| *word).collect();
+        format!("expected {}, seen {text:?}", words.join(" or "))
+    })
 }
 
 /// `lab sink ADDRESS`

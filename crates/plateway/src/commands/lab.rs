@@ -3,7 +3,7 @@
 //! What a plan says, in which order trials run and what they say in the end is `lab`'s, which is
 //! pure; what touches the machine is `testbed`'s. Here both meet: a plan is checked, also against
 //! this machine, its trials are run, each by a process of its own ([`trial`], over a [`road`], with the
-//! far end in [`far`], on a file in a [`folder`], on many in a [`file_set`], or by a [`stream`] of TCP), and what came of it is printed and kept ([`picture`]). What it says of the road
+//! far end in [`far`], on a file in a [`folder`], on many in a [`file_set`], by a [`program`], or by a [`stream`] of TCP), and what came of it is printed and kept ([`picture`]). What it says of the road
 //! to take is told by [`recommend`], whether runs of it change by [`watch`], and what plans of a paper say of its
 //! findings by [`paper`]. Nothing is touched before the
 //! whole plan was found to be possible. Exit codes: 1 a mistake, or trials that failed; 130 an
@@ -24,6 +24,7 @@ mod mounted;
 mod page;
 mod paper;
 mod picture;
+mod program;
 mod reach;
 mod recommend;
 mod relay;
@@ -80,6 +81,7 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
         LabAction::Relay(args) => relay::run(args).map(|never| match never {}),
         LabAction::Stream(args) => stream::source(args),
         LabAction::Copy(args) => copied::run(args),
+        LabAction::Program(args) => program::run(args),
         LabAction::Sink(args) => stream::sink(args),
     }
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use block::ByteCount;
-use lab::plan::{Cell, TrialOutcome};
+use lab::plan::{Cell, Files, TrialOutcome};
 use testbed::{Group, ScratchFolder, process, resident_max, scratch};
 
 use super::far::PREFIX;
@@ -48,7 +48,8 @@ impl Lab<'_> {
 
     /// Which files a client is to work on.
     fn of_files(&self, command: &mut Command, cell: &Cell) {
-        let personality = cell.load.files.expect("the cell is one of many files");
+        let files = cell.load.files.and_then(Files::personality);
+        let personality = files.expect("the cell is one of many files of ours");
         command.args(["--load", personality.word()]);
         command.args(["--size", &cell.load.size.unwrap_or(0).to_string()]);
         command.args(["--seed", &self.experiment.seed.to_string()]);

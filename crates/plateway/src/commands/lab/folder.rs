@@ -23,6 +23,7 @@ use testbed::{Group, Mount, Mounts, Namespace, Scratch, group, needs, process, s
 
 use super::far::PREFIX;
 use super::list;
+use super::program;
 use super::seen::Seen;
 use super::trial::{Lab, tell};
 use super::way::Way;
@@ -74,7 +75,8 @@ pub(super) fn mistakes(experiment: &Experiment) -> Vec<Mistake> {
         let Some(folder) = system.means.folder() else { continue };
         let loads: Vec<_> =
             experiment.cells().into_iter().filter(|cell| cell.system == at).collect();
-        if let Err(mistake) = usable(system, folder, &loads) {
+        let programs = program::needed(experiment, at);
+        if let Err(mistake) = usable(system, folder, &loads, &programs) {
             mistakes.push(mistake);
         }
     }
@@ -97,7 +99,12 @@ fn wrong(folder: &Folder, expected: impl Into<String>, help: &str) -> Mistake {
 }
 
 /// Whether a folder can be worked in by all of its cells; what is wrong first.
-fn usable(system: &System, folder: &Folder, cells: &[Cell]) -> Result<(), Mistake> {
+fn usable(
+    system: &System,
+    folder: &Folder,
+    cells: &[Cell],
+    programs: &[&str],
+) -> Result<(), Mistake> {
     let seen = may_be_written(folder)?;
     is_empty(folder)?;
     if seen.is_in_memory() {
@@ -105,7 +112,7 @@ fn usable(system: &System, folder: &Folder, cells: &[Cell]) -> Result<(), Mistak
     }
     has_room(folder, cells)?;
     let fio = (folder.client == Client::Fio).then_some("fio");
-    for program in ["fincore"].into_iter().chain(fio) {
+    for program in ["fincore"].into_iter().chain(fio).chain(programs.iter().copied()) {
         needs(program).map_err(|why| {
             let what = format!("what looks at its files and works on them: {why}");
             wrong(folder, what, "install it")
@@ -232,6 +239,7 @@ impl Lab<'_> {
         let client = folder.client;
         let work = Work { cell, place, client, way: None, home, removes: true };
         let done = match cell.load.files {
+            Some(files) if files.is_program() => self.work_by_program(&work, files, seen)?,
             Some(_) => self.work_on_own_files(&work, seen)?,
             None => self.work_on_file(&work, seen)?,
         };

@@ -52,12 +52,14 @@ pub(super) struct Place<'p> {
 /// What file systems of a plan need and is not here, a line for each system.
 pub(super) fn missing(experiment: &Experiment) -> Vec<String> {
     let mut lines = Vec::new();
-    for system in &experiment.systems {
+    for (at, system) in experiment.systems.iter().enumerate() {
         let Some(Mounted { kind, client }) = system.mounted else { continue };
         let told = |why: String| format!("system {}: file-system: {why}", system.name);
         lines.extend(attach::allowed().err().map(|why| told(why.to_string())));
         let fio = (client == Client::Fio).then_some("fio");
-        for program in programs(kind).into_iter().chain(["fincore"]).chain(fio) {
+        let others = ["fincore"].into_iter().chain(fio);
+        let others = others.chain(super::program::needed(experiment, at));
+        for program in programs(kind).into_iter().chain(others) {
             lines.extend(needs(program).err().map(|why| told(why.to_string())));
         }
     }
@@ -86,7 +88,8 @@ impl Lab<'_> {
         Mounted { kind, client }: Mounted,
         place: &Place<'_>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
-        let image = cell.load.files.map(|_| self.image(cell, kind));
+        let files = cell.load.files.filter(|files| !files.is_program());
+        let image = files.map(|_| self.image(cell, kind));
         match &image {
             Some(Ok(image)) => {
                 self.copy_image(image, place.way.and_then(Way::far), place.home)?;
@@ -140,9 +143,13 @@ impl Lab<'_> {
         mounted: &mut Option<testbed::Mounted>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let first = mounted.insert(mount()?);
-        if work.cell.load.files.is_none() {
-            let seen = folder::FileSystem::at(first.point())?;
-            return self.work_on_file(work, seen);
+        let seen = || folder::FileSystem::at(first.point());
+        match work.cell.load.files {
+            None => return self.work_on_file(work, seen()?),
+            Some(files) if files.is_program() => {
+                return self.work_by_program(work, files, seen()?);
+            }
+            Some(_) => {}
         }
         if let Some(image) = copied {
             let seen = folder::FileSystem::at(first.point())?;

@@ -222,6 +222,7 @@ impl Lab<'_> {
             Measure::CoreQueue => seen.core_queue.map(f64::from),
             _ => None,
         });
+        let measures = told_besides(measures, &said, cell);
         seen.windows = windows.iops;
         seen.bench = said;
         Ok((TrialOutcome::Measured { measures, is_steady }, seen))
@@ -376,6 +377,17 @@ fn measures(said: &Value, cost: impl Fn(Measure) -> Option<f64>) -> Measures {
             percentile => latency[percentile.word()].as_f64(),
         }
     })
+}
+
+/// And what a program told by itself, of which an operation is something else than a request: what its trial cannot tell is
+/// not there.
+fn told_besides(mut measures: Measures, said: &Value, cell: &Cell) -> Measures {
+    let Some(files) = cell.load.files.filter(|files| files.is_program()) else { return measures };
+    let told = Measure::ALL.into_iter();
+    let told = told.filter_map(|measure| Some((measure, said["told"][measure.word()].as_f64()?)));
+    measures.extend(told);
+    measures.retain(|measure, _| files.tells(*measure));
+    measures
 }
 
 /// What bench itself says of its figures, and whether it was the limit.
