@@ -46,7 +46,7 @@ pub use many::Files;
 pub use measure::{Measure, Measures, Side};
 pub use model::{
     Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Client, Column, Digests, Driver,
-    Experiment, FileSystem, Folder, Group, Line, Load, Means, Mounted, Pace, Path, PathKind,
+    Experiment, FileSystem, Folder, Group, Line, Load, Means, Mounted, Nfs, Pace, Path, PathKind,
     Picture, Program, Protocol, Rival, Serve, System, Target, Transport,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};

@@ -18,9 +18,9 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use lab::{
-    LabAction, LabAgentArgs, LabArgs, LabCompareArgs, LabCopyArgs, LabFilesArgs, LabPageArgs,
-    LabPaperArgs, LabProgramArgs, LabRecommendArgs, LabRelayArgs, LabRunArgs, LabSinkArgs,
-    LabStreamArgs, LabWatchArgs,
+    LabAction, LabAgentArgs, LabArgs, LabCompareArgs, LabCopyArgs, LabExportArgs, LabFilesArgs,
+    LabImportArgs, LabPageArgs, LabPaperArgs, LabProgramArgs, LabRecommendArgs, LabRelayArgs,
+    LabRunArgs, LabSinkArgs, LabStreamArgs, LabWatchArgs,
 };
 pub(crate) use server::{
     ConnectArgs, DisksAction, DisksArgs, GroupAction, GroupArgs, HostAction, HostArgs,

@@ -11,6 +11,8 @@ mod files;
 mod folder;
 #[path = "lab/mounted.rs"]
 mod mounted;
+#[path = "lab/nfs.rs"]
+mod nfs;
 #[path = "lab/paper.rs"]
 mod paper;
 #[path = "lab/paths.rs"]

@@ -355,15 +355,16 @@ impl Checker<'_> {
         }
     }
 
-    /// Refuses what a gateway does not carry.
+    /// Refuses what a gateway does not carry, and what no agent starts.
     pub(super) fn spoken(&mut self, path: usize, systems: &[usize], span: &Span) {
+        self.exported(path, systems, span);
         let is_nat = |path: &&Path| path.kind == PathKind::Nat;
         let path = self.paths[path].thing.as_ref().filter(is_nat);
         let is_aoe = |system: &&System| match &system.means {
             Means::Serve(serve) => serve.protocol == Protocol::Aoe,
             Means::Rival(rival) => rival.program.protocol() == Protocol::Aoe,
             Means::Target(target) => target.uri.starts_with("aoe:"),
-            Means::Disk { .. } | Means::Folder(_) | Means::Stream(_) => false,
+            Means::Disk { .. } | Means::Folder(_) | Means::Stream(_) | Means::Nfs(_) => false,
         };
         let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
         if let Some((path, aoe)) = path.zip(systems.find(is_aoe)) {
@@ -372,6 +373,21 @@ impl Checker<'_> {
                 "path {path:?} is of kind nat, which carries TCP, and {aoe:?} speaks AoE, which is not IP"
             );
             self.push(Mistake::new(span.clone(), message).help("take another path"));
+        }
+    }
+
+    /// Refuses what is exported by NFS where the lab does not lay the path.
+    fn exported(&mut self, path: usize, systems: &[usize], span: &Span) {
+        let is_line = |path: &&Path| !path.kind.is_laid();
+        let path = self.paths[path].thing.as_ref().filter(is_line);
+        let is_nfs = |system: &&System| matches!(system.means, Means::Nfs(_));
+        let mut systems = systems.iter().filter_map(|at| self.systems[*at].thing.as_ref());
+        if let Some((path, nfs)) = path.zip(systems.find(is_nfs)) {
+            let (path, nfs) = (&path.name, &nfs.name);
+            let message = format!(
+                "path {path:?} is between two machines, whose agent exports nothing, and {nfs:?} is reached by NFS"
+            );
+            self.push(Mistake::new(span.clone(), message).help("take a path that the lab lays"));
         }
     }
 

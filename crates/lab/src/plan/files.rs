@@ -22,7 +22,7 @@ const OF_REQUESTS: [&str; 9] =
     ["block-size", "pattern", "read-share", "depth", "rate", "arrivals", "sync", "fsync", "cache"];
 
 /// What a client without a limit of its own starts with.
-const MEMORY_MIN: u64 = 16 << 20;
+pub(super) const MEMORY_MIN: u64 = 16 << 20;
 
 /// The values of `cache` and of `client-memory`; `None` if one is wrong, `Some(None)` if there are none.
 type OfFiles = (Option<Option<Vec<bool>>>, Option<Option<Vec<Option<u64>>>>);

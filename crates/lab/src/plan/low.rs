@@ -77,10 +77,14 @@ table! {
         folder "folder": String = "a folder in quotes, such as \"/mnt/x\"",
         /// No disk, but a stream of TCP to the far end of a path: what the network alone carries.
         stream "stream": String = "tcp",
+        /// A file system that the far end exports by NFS, and on which disk that is made.
+        nfs "nfs": LowNfs = "a table such as { disk = \"ram:512MiB\" }",
         /// How many disks like its own it has, in a stripe. 1 if absent.
         disks "disks": Scalar = NUMBER,
         /// What is made on the disk and mounted, so that each trial has a file there: ext4.
         file_system "file-system": String = "ext4",
+        /// Whether a folder by FUSE is above it, as above what comes by NFS: what that alone costs.
+        fuse "fuse": bool = YES_OR_NO,
         /// Who works on that file: bench, fio or copy.
         client "client": String = "bench, fio or copy",
         /// What holds its blocks, where the lab cannot know: ram, file, device or null.
@@ -128,6 +132,17 @@ table! {
         stop "stop": Many<String> = COMMAND,
         /// The disk, as it is reached then.
         uri "uri": String = DISK,
+    }
+}
+
+table! {
+    LowNfs = "nfs of [[system]]" {
+        /// On what the file system is made that is exported.
+        disk "disk": String = DISK,
+        /// Whether each write is durable when it is answered, as NFS version 2 demands.
+        sync "sync": bool = YES_OR_NO,
+        /// Memory that the server may have, its page cache with it.
+        memory "memory": Scalar = "a size such as \"64MiB\"",
     }
 }
 
@@ -251,6 +266,7 @@ pub(super) fn tables() -> Vec<(&'static str, Vec<&'static str>)> {
         of::<LowServe>(),
         of::<LowRival>(),
         of::<LowTarget>(),
+        of::<LowNfs>(),
         of::<LowPath>(),
         of::<LowLoad>(),
         of::<LowCompare>(),
@@ -258,7 +274,7 @@ pub(super) fn tables() -> Vec<(&'static str, Vec<&'static str>)> {
         of::<LowPicture>(),
     ];
     let of_load = LowLoad::keys();
-    for (_, keys) in all.iter_mut().skip(7) {
+    for (_, keys) in all.iter_mut().skip(8) {
         keys.retain(|key| !of_load.contains(key));
     }
     all

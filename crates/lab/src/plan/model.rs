@@ -68,6 +68,8 @@ pub struct System {
 pub struct Mounted {
     pub kind: FileSystem,
     pub client: Client,
+    /// Whether the client works through a folder by FUSE above it, which does nothing else.
+    pub fuse: bool,
 }
 
 impl System {
@@ -89,6 +91,8 @@ pub enum Means {
     Rival(Rival),
     /// Commands start it at the far end of a path.
     Target(Target),
+    /// The far end of a path has a file system, which it exports by NFS.
+    Nfs(Nfs),
     /// The client works on a file that the lab makes in a folder of the near end.
     Folder(Folder),
     /// No disk: the client sends to the far end of a path, or takes from there, what nobody looks at.
@@ -113,6 +117,17 @@ impl Means {
             _ => None,
         }
     }
+}
+
+/// What the far end exports by NFS version 3.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nfs {
+    /// The URI of what its file system is made on.
+    pub disk: String,
+    /// Whether each write is durable when it is answered; else the client has what it wrote committed.
+    pub sync: bool,
+    /// Bytes of memory that the server may have, its page cache among them.
+    pub memory: Option<u64>,
 }
 
 /// A folder in which each trial has a file, and who works on that.

@@ -27,6 +27,7 @@ impl Checker<'_> {
             ("durable", low.durable.as_ref().map(Spanned::span)),
             ("file-system", low.file_system.as_ref().map(Spanned::span)),
             ("client", low.client.as_ref().map(Spanned::span)),
+            ("fuse", low.fuse.as_ref().map(Spanned::span)),
         ];
         let mut is_right = true;
         for (key, span) in of_disks.into_iter().filter_map(|(key, span)| Some((key, span?))) {

@@ -6,18 +6,20 @@
 
 use toml::Spanned;
 
+use super::axes::SIZE_MAX;
 use super::check::{Checker, NULL, Named, Table};
-use super::low::{LowPath, LowRival, LowServe, LowSystem, LowTarget};
+use super::files::MEMORY_MIN;
+use super::low::{LowNfs, LowPath, LowRival, LowServe, LowSystem, LowTarget};
 use super::model::{
-    Access, Backing, Client, Digests, Driver, FileSystem, Means, Mounted, Program, Protocol, Rival,
-    Serve, System, Target,
+    Access, Backing, Client, Digests, Driver, FileSystem, Means, Mounted, Nfs, Program, Protocol,
+    Rival, Serve, System, Target,
 };
 use super::reader::{Low, Many};
 use super::words;
 use crate::mistake::{Mistake, Span};
 
 /// Keys that say how a system comes to be there.
-const WAYS: [&str; 6] = ["disk", "serve", "rival", "target", "folder", "stream"];
+const WAYS: [&str; 7] = ["disk", "serve", "rival", "target", "folder", "stream", "nfs"];
 
 /// What a URI says of what holds its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -102,20 +104,20 @@ impl Checker<'_> {
             ("target", low.target.as_ref().map(Spanned::span)),
             ("folder", low.folder.as_ref().map(Spanned::span)),
             ("stream", low.stream.as_ref().map(Spanned::span)),
+            ("nfs", low.nfs.as_ref().map(Spanned::span)),
         ];
         let mut said = ways.into_iter().filter_map(|(key, span)| Some((key, span?)));
         let (first, second) = (said.next(), said.next());
         match (first, second) {
             (None, _) if !low.refused.iter().any(|key| WAYS.contains(key)) => {
-                let message =
-                    "this [[system]] has none of disk, serve, rival, target, folder and stream";
+                let message = "this [[system]] has none of disk, serve, rival, target, folder, stream and nfs";
                 let help = "add disk = \"ram:512MiB\" or serve = { protocol = \"nvme\", disk = \"ram:512MiB\" }";
                 self.push(Mistake::new(low.span.clone(), message).help(help));
                 return None;
             }
             (Some((first, span)), Some((second, other))) => {
                 let message = format!(
-                    "{second}: expected one of disk, serve, rival, target, folder and stream in a [[system]], seen {first} as well"
+                    "{second}: expected one of disk, serve, rival, target, folder, stream and nfs in a [[system]], seen {first} as well"
                 );
                 self.push(Mistake::new(other, message).first(&span).help("leave out one of them"));
                 return None;
@@ -141,6 +143,9 @@ impl Checker<'_> {
             let transport = self.stream(stream, low)?;
             return Some((Means::Stream(transport), Below::default()));
         }
+        if let Some(nfs) = &low.nfs {
+            return self.nfs(nfs.get_ref(), low).map(|(nfs, below)| (Means::Nfs(nfs), below));
+        }
         let target = self.target(low.target.as_ref()?.get_ref())?;
         // Whatever its URI says is how it is reached.
         Some((Means::Target(target), Below::default()))
@@ -149,9 +154,20 @@ impl Checker<'_> {
     /// What is made on its disk, and who works in that; `None` if it is wrong, `Some(None)` if nothing is.
     fn mounted(&mut self, low: &LowSystem) -> Option<Option<Mounted>> {
         if low.folder.is_some() {
-            return Some(None);
+            let Some(fuse) = &low.fuse else { return Some(None) };
+            let message =
+                "fuse: expected a file-system beside it, above which it is, seen a folder";
+            self.push(Mistake::new(fuse.span(), message).help("leave it out"));
+            return None;
         }
         let Some(kind) = &low.file_system else {
+            if let Some(fuse) = &low.fuse {
+                let message =
+                    "fuse: expected a file-system beside it, above which it is, seen none";
+                let help = "add file-system = \"ext4\", or leave it out";
+                self.push(Mistake::new(fuse.span(), message).help(help));
+                return None;
+            }
             let Some(client) = &low.client else { return Some(None) };
             let message = "client: expected a folder or a file-system beside it, on whose file it works, seen none";
             let help = "add file-system = \"ext4\", or leave it out";
@@ -160,7 +176,39 @@ impl Checker<'_> {
         };
         let kind = self.word(kind, "file-system", FileSystem::WORDS)?;
         let client = self.client(&low.client)?;
-        Some(Some(Mounted { kind, client }))
+        let fuse = low.fuse.as_ref().is_some_and(|fuse| *fuse.get_ref());
+        Some(Some(Mounted { kind, client, fuse }))
+    }
+
+    /// What the far end exports by NFS.
+    fn nfs(&mut self, low: &LowNfs, system: &LowSystem) -> Option<(Nfs, Below)> {
+        let table =
+            Table { title: "nfs of [[system]]", span: low.span.clone(), refused: &low.refused };
+        self.needed(&low.disk, &table, "disk = \"ram:512MiB\"");
+        let mut is_right = true;
+        if system.file_system.is_none() && !system.refused.contains(&"file-system") {
+            let message = "nfs: expected a file-system beside it, which is exported, seen none";
+            self.push(Mistake::new(low.span.clone(), message).help("add file-system = \"ext4\""));
+            is_right = false;
+        }
+        if let Some(fuse) = &system.fuse {
+            let message = "fuse: expected a disk or a serve beside it, seen nfs, which comes by FUSE in any case";
+            self.push(Mistake::new(fuse.span(), message).help("leave it out"));
+            is_right = false;
+        }
+        let disk = low.disk.as_ref()?;
+        let below = self.uri(disk, "disk")?;
+        let sync = low.sync.as_ref().is_some_and(|sync| *sync.get_ref());
+        let memory =
+            self.scalar(&low.memory, "memory", |text| words::size(text, MEMORY_MIN..=SIZE_MAX));
+        if let (Some(bytes), Some(low)) = (memory, &low.memory)
+            && self.client_memory.is_none()
+        {
+            // A machine that cannot bound it is told here.
+            self.client_memory = (bytes > 0).then(|| low.span());
+        }
+        is_right &= low.memory.is_none() || memory.is_some();
+        is_right.then(|| (Nfs { disk: disk.get_ref().clone(), sync, memory }, below))
     }
 
     /// Who works on a file.

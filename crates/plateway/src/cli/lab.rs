@@ -96,6 +96,12 @@ pub(crate) enum LabAction {
     /// Write a file once, as a copy is: the client of a plan that copies
     #[command(hide = true)]
     Copy(LabCopyArgs),
+    /// Export a folder by NFS version 3: the far end of a system of a plan that is reached by it
+    #[command(hide = true)]
+    Export(LabExportArgs),
+    /// Mount what is exported by NFS version 3, or a folder, by FUSE: the near end of such a system
+    #[command(hide = true)]
+    Import(LabImportArgs),
     /// Run bonnie++ or PostMark once in a folder: the client of a plan whose files are theirs
     #[command(hide = true)]
     Program(LabProgramArgs),
@@ -272,6 +278,37 @@ pub(crate) struct LabCopyArgs {
     /// Sync it in the end
     #[arg(long)]
     pub(crate) sync: bool,
+}
+
+/// `lab export FOLDER`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabExportArgs {
+    /// What is exported
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: SocketAddr,
+}
+
+/// `lab import POINT`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabImportArgs {
+    /// Where it is mounted
+    #[arg(value_name = "POINT")]
+    pub(crate) point: PathBuf,
+    /// Who exports it
+    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "folder")]
+    pub(crate) server: Option<SocketAddr>,
+    /// In place of that, a folder of this machine: what FUSE alone costs
+    #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Have each write durable when it is answered, and nothing to commit
+    #[arg(long, conflicts_with = "folder")]
+    pub(crate) sync: bool,
+    /// Keep how many calls were made in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calls: Option<PathBuf>,
 }
 
 /// `lab program NAME FOLDER`

@@ -12,6 +12,7 @@
 mod agent;
 mod copied;
 mod core_port;
+mod face;
 mod far;
 mod file_set;
 mod files;
@@ -21,6 +22,7 @@ mod image;
 mod looks;
 mod machine;
 mod mounted;
+mod nfs;
 mod page;
 mod paper;
 mod picture;
@@ -57,6 +59,7 @@ use picture::{Kept, Told};
 use seen::Idle;
 use trial::Lab;
 
+const NFS_PORT: u16 = 2049;
 const NVME_PORT: u16 = 4420;
 const ISCSI_PORT: u16 = 3260;
 /// How long an idle machine is looked at first.
@@ -81,6 +84,8 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
         LabAction::Relay(args) => relay::run(args).map(|never| match never {}),
         LabAction::Stream(args) => stream::source(args),
         LabAction::Copy(args) => copied::run(args),
+        LabAction::Export(args) => nfs::export(args),
+        LabAction::Import(args) => nfs::import(args),
         LabAction::Program(args) => program::run(args),
         LabAction::Sink(args) => stream::sink(args),
     }

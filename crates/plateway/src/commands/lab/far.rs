@@ -91,7 +91,7 @@ pub(super) fn start(
             let sink = stream::start(place, home, interrupt)?;
             Ok((Running::Ours(sink, stream::SINK), None))
         }
-        Means::Disk { .. } | Means::Folder(_) => {
+        Means::Disk { .. } | Means::Folder(_) | Means::Nfs(_) => {
             Err(miette::miette!("{}: it is not started", system.name))
         }
     }
@@ -105,6 +105,7 @@ pub(super) fn uri(means: &Means, address: IpAddr, near_interface: &str) -> Strin
         Means::Rival(rival) => rival::uri(rival, address, near_interface),
         Means::Target(Target { uri, .. }) | Means::Disk { uri } => uri.clone(),
         Means::Folder(folder) => folder.path.clone(),
+        Means::Nfs(nfs) => nfs.disk.clone(),
         Means::Stream(_) => stream::address(address).to_string(),
     }
 }

@@ -4,6 +4,7 @@
 //! What comes of them is in [`super::seen`]. Units: seconds since 1970. Errors: those of the testbed, of an agent, and
 //! of a router that does not answer.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lab::plan::Measure;
@@ -27,6 +28,8 @@ pub(super) struct Look {
     pub(super) far: Option<Looked>,
     /// What the load had of this machine's storage.
     pub(super) storage: Option<StorageBytes>,
+    /// How often a server of NFS was asked.
+    pub(super) calls: Option<u64>,
 }
 
 /// What was seen of a trial.
@@ -48,7 +51,8 @@ impl Lab<'_> {
         let mut columns = self.experiment.groups.iter().flat_map(|group| &group.columns);
         let is_asked = columns.any(|column| Measure::is_of_core(column.measure));
         let recorder = way.filter(|_| is_asked).and_then(Way::recorder);
-        Looks { every, way, has_storage, seen: Vec::new(), recorder, trouble: None }
+        let (calls, seen, trouble) = (None, Vec::new(), None);
+        Looks { every, way, has_storage, calls, seen, recorder, trouble }
     }
 }
 
@@ -58,6 +62,8 @@ pub(super) struct Looks<'a> {
     way: Option<&'a Way<'a>>,
     /// Whether the load works on storage of this machine's.
     has_storage: bool,
+    /// Where it is kept how often a server of NFS was asked.
+    calls: Option<PathBuf>,
     seen: Vec<Look>,
     /// Who counts what the first router sends to the core, where the plan asks for that.
     recorder: Option<Recorder>,
@@ -65,6 +71,11 @@ pub(super) struct Looks<'a> {
 }
 
 impl<'a> Looks<'a> {
+    /// Looks as well how often a server of NFS was asked, by a file that says so, if it is there.
+    pub(super) fn counting(self, calls: PathBuf) -> Looks<'a> {
+        Looks { calls: Some(calls), ..self }
+    }
+
     /// All of it, unless a look failed.
     pub(super) fn end(self) -> miette::Result<Sighted> {
         if let Some(trouble) = self.trouble {
@@ -91,6 +102,8 @@ impl<'a> Looks<'a> {
             None => (None, None, None),
         };
         let storage = if self.has_storage { StorageBytes::of(pid) } else { None };
+        let calls = self.calls.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        let calls = calls.and_then(|said| said.parse().ok());
         Ok(Look {
             at: unix_now(),
             cpu: CpuLook::now().map_err(tell)?,
@@ -98,6 +111,7 @@ impl<'a> Looks<'a> {
             core,
             far,
             storage,
+            calls,
         })
     }
 }

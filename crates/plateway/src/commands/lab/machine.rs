@@ -229,6 +229,7 @@ pub(super) fn systems<'p>(systems: impl Iterator<Item = &'p System>, ends: &Ends
         };
         match &system.means {
             Means::Disk { uri } => disk(uri),
+            Means::Nfs(nfs) => disk(&nfs.disk),
             // What is wrong with it is told at its line of the plan.
             Means::Folder(_) | Means::Stream(_) => {}
             Means::Serve(serve) => {

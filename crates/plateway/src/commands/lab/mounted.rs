@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::plan::{Cell, Client, Experiment, FileSystem, Mounted, TrialOutcome};
+use lab::plan::{Cell, Client, Experiment, FileSystem, Mounted, Nfs, TrialOutcome};
 use testbed::{DirtyLimit, Namespace, Server, load, needs, process};
 
+use super::face::{Face, Faces};
 use super::folder::{self, Work};
 use super::image::Image;
 use super::list;
@@ -38,6 +39,9 @@ const MAKE_MAX: Duration = Duration::from_secs(600);
 /// What to know of a client with little memory where the kernel does not bound what a device may have behind.
 const NO_LIMIT: &str = "the kernel has no limit of what waits in memory to be written to one device: as much may wait as this machine lets wait";
 
+/// What is said of a device that somebody has open.
+const IN_USE: &str = "something uses it";
+
 /// How long a disk may be lost.
 const LOST_MAX_S: u32 = 10;
 
@@ -45,6 +49,8 @@ const LOST_MAX_S: u32 = 10;
 pub(super) struct Place<'p> {
     pub(super) at: &'p Reached,
     pub(super) way: Option<&'p Way<'p>>,
+    /// Where the file system is at the far end, how it is exported.
+    pub(super) nfs: Option<&'p Nfs>,
     /// A folder for what the trial leaves.
     pub(super) home: &'p Path,
 }
@@ -53,7 +59,7 @@ pub(super) struct Place<'p> {
 pub(super) fn missing(experiment: &Experiment) -> Vec<String> {
     let mut lines = Vec::new();
     for (at, system) in experiment.systems.iter().enumerate() {
-        let Some(Mounted { kind, client }) = system.mounted else { continue };
+        let Some(Mounted { kind, client, .. }) = system.mounted else { continue };
         let told = |why: String| format!("system {}: file-system: {why}", system.name);
         lines.extend(attach::allowed().err().map(|why| told(why.to_string())));
         let fio = (client == Client::Fio).then_some("fio");
@@ -85,7 +91,7 @@ impl Lab<'_> {
     pub(super) fn run_mounted(
         &self,
         cell: &Cell,
-        Mounted { kind, client }: Mounted,
+        Mounted { kind, client, fuse }: Mounted,
         place: &Place<'_>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let files = cell.load.files.filter(|files| !files.is_program());
@@ -98,20 +104,20 @@ impl Lab<'_> {
             _ => self.is_to_be_written(cell, place)?,
         }
         let attached = self.attach(place)?;
-        let limit = cell.load.client_memory.map(|bytes| DirtyLimit::set(&attached.device, bytes));
+        // Of what is written behind at the client: by NFS that is not the device's.
+        let memory = cell.load.client_memory.filter(|_| !fuse && place.nfs.is_none());
+        let limit = memory.map(|bytes| DirtyLimit::set(&attached.device, bytes));
         let limit = limit.transpose().map_err(tell)?;
         if !matches!(image, Some(Ok(_))) {
             make(kind, &attached.device, self.interrupt)?;
         }
-        let point = place.home.join("mounted");
-        std::fs::create_dir(&point)
-            .map_err(|error| miette::miette!("cannot make {}: {error}", point.display()))?;
+        let faces = Faces::new(self, place, kind, fuse, &attached.device)?;
         let (way, home) = (place.way, place.home);
-        let work = Work { cell, place: &point, client, way, home, removes: false };
+        let work = Work { cell, place: faces.point(), client, way, home, removes: false };
         // It goes behind the device where something fails: what is to be written there fails by then, and nobody
         // waits for it.
         let mut mounted = None;
-        let mount = || testbed::Mounted::make(kind.word(), &attached.device, &point).map_err(tell);
+        let mount = || faces.mount();
         let copied = image.as_ref().and_then(|image| image.as_ref().ok());
         let mut done = self.work_mounted(&work, copied, mount, &mut mounted);
         if done.is_err() {
@@ -119,7 +125,7 @@ impl Lab<'_> {
             return done;
         }
         if let Some(mounted) = mounted {
-            mounted.unmount().map_err(tell)?;
+            mounted.unmount()?;
         }
         if let (Some(limit), Ok((_, seen))) = (&limit, &mut done) {
             seen.dirty_bytes_max = limit.as_ref().map(DirtyLimit::bytes);
@@ -139,8 +145,8 @@ impl Lab<'_> {
         &self,
         work: &Work<'_>,
         copied: Option<&Image>,
-        mount: impl Fn() -> miette::Result<testbed::Mounted>,
-        mounted: &mut Option<testbed::Mounted>,
+        mount: impl Fn() -> miette::Result<Face>,
+        mounted: &mut Option<Face>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let first = mounted.insert(mount()?);
         let seen = || folder::FileSystem::at(first.point());
@@ -157,7 +163,7 @@ impl Lab<'_> {
         }
         let files = self.make_files(work)?;
         if let Some(first) = mounted.take() {
-            first.unmount().map_err(tell)?;
+            first.unmount()?;
         }
         let second = mounted.insert(mount()?);
         let seen = folder::FileSystem::at(second.point())?;
@@ -166,18 +172,23 @@ impl Lab<'_> {
 
     /// An error unless the disk is blank, or what is on it is the lab's.
     fn is_to_be_written(&self, cell: &Cell, place: &Place<'_>) -> miette::Result<()> {
-        let mut command = self.bench(cell, place.at, place.way)?;
+        let way = place.way.filter(|_| place.nfs.is_none());
+        let mut command = self.bench(cell, place.at, way)?;
         command.args(["--rw", "write", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
         self.finish(command, far::START, |_, _| {})?;
         self.ours.borrow_mut().insert(self.disk(cell).to_owned());
         Ok(())
     }
 
-    /// Attaches the disk of a trial at the near end.
+    /// Attaches the disk of a trial: at the near end, where the initiator is, or, where it is exported by NFS, at the
+    /// far one.
     fn attach(&self, place: &Place<'_>) -> miette::Result<Attached> {
-        let Place { at, way, home } = place;
-        let near = Near { at: way.and_then(Way::near), cpus: &self.ends.near };
-        Attached::start(&near, at, home, self.interrupt)
+        let Place { at, way, nfs, home } = place;
+        let end = match nfs {
+            Some(_) => Near { at: way.and_then(Way::far), cpus: &self.ends.far },
+            None => Near { at: way.and_then(Way::near), cpus: &self.ends.near },
+        };
+        Attached::start(&end, at, home, self.interrupt)
     }
 
     /// Runs a command to its end, unless the lab is to end.
@@ -263,9 +274,19 @@ impl Attached {
 
     /// Detaches it; an error where something uses it, or where what was written may be lost.
     pub(super) fn detach(mut self, interrupt: &Interrupt) -> miette::Result<()> {
-        let mut command = Command::new(program()?);
-        command.arg("detach").arg(&self.device);
-        must_succeed(command, DETACH_MAX, interrupt)?;
+        let end = Instant::now() + far::START;
+        loop {
+            let mut command = Command::new(program()?);
+            command.arg("detach").arg(&self.device);
+            match must_succeed(command, DETACH_MAX, interrupt) {
+                Ok(()) => break,
+                // Who looks at all devices of this machine has each for a moment.
+                Err(why) if why.to_string().contains(IN_USE) && Instant::now() < end => {
+                    far::pause(interrupt)?;
+                }
+                Err(why) => return Err(why),
+            }
+        }
         self.server.ends("plateway attach", ATTACH_MAX).map_err(tell)
     }
 }

@@ -19,6 +19,7 @@ use lab::statistics::steady::WINDOWS;
 use serde_json::{Value, json};
 use testbed::{ScratchFolder, process, scratch};
 
+use super::face;
 use super::far::PREFIX;
 use super::folder::{FileSystem, Work};
 use super::list;
@@ -64,7 +65,7 @@ impl Lab<'_> {
             command.args(["lab", "program", files.word()]).arg(folder.path());
             command.args(["--size", &cell.load.size.unwrap_or(0).to_string()]);
             command.args(["--seed", &self.experiment.seed.to_string()]);
-            let mut looks = Looks::new(LOOK, way, false);
+            let mut looks = self.looks(LOOK, way, false).counting(work.home.join(face::CALLS));
             let said = self.finish(command, RUN_MAX, |pid, spent| looks.look(pid, spent))?;
             Ok((said, looks.end()?))
         })?;

@@ -9,6 +9,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lab::kept::CLIENT_LIMIT;
@@ -48,6 +49,9 @@ pub(super) struct Seen {
     pub(super) frames_per_op: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire_bytes_per_op: Option<f64>,
+    /// Of NFS: how often the server was asked, an operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) calls_per_op: Option<f64>,
     /// Bytes between the first router and the core, both ways, an operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) core_bytes_per_op: Option<f64>,
@@ -196,6 +200,9 @@ impl Lab<'_> {
             self.see_cpus(&mut seen, (from, to, ops), way)?;
             seen.count_frames(from, to, ops);
             seen.count_storage(from, to, ops);
+            let calls =
+                from.calls.zip(to.calls).map(|(before, after)| after.saturating_sub(before));
+            seen.calls_per_op = calls.map(|calls| calls as f64 / ops);
             seen.count_hits(said["read_bytes_per_op"].as_f64().filter(|_| cell.load.cache));
             if let (Some(mtu), Some(grown)) = (way.and_then(Way::mean_at_most), grown(from, to)) {
                 refuse_long_frames(mtu, &grown)?;

@@ -14,7 +14,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::plan::{self, Arrivals, Backing, Cell, Experiment, Means, Pace, Program, TrialOutcome};
+use lab::plan::{
+    self, Arrivals, Backing, Cell, Experiment, Means, Nfs, Pace, Program, TrialOutcome,
+};
 use lab::statistics::steady::WINDOWS_MAX;
 use serde_json::Value;
 use testbed::{Abilities, load, process};
@@ -79,16 +81,20 @@ impl Lab<'_> {
         let mut way = way.transpose()?;
         // What runs at the far end runs until the trial is over.
         let (mut started, own) = match (&system.means, &way) {
-            (Means::Disk { uri }, _) => (None, Some(Reached::local(uri, system, cell, &home)?)),
+            (Means::Disk { uri }, _) | (Means::Nfs(Nfs { disk: uri, .. }), Some(_)) => {
+                (None, Some(Reached::local(uri, system, cell, &home)?))
+            }
             (_, None) => return Err(miette::miette!("{} is reached over no path", system.name)),
             (means, Some(way)) => {
                 let mut started = way.start(self, cell, &home)?;
                 let says_nothing = match means {
                     Means::Target(target) => target.ready.is_none(),
                     Means::Rival(rival) => rival.program == Program::Vblade,
-                    Means::Serve(_) | Means::Disk { .. } | Means::Folder(_) | Means::Stream(_) => {
-                        false
-                    }
+                    Means::Serve(_)
+                    | Means::Disk { .. }
+                    | Means::Folder(_)
+                    | Means::Stream(_)
+                    | Means::Nfs(_) => false,
                 };
                 if says_nothing {
                     self.try_until_there(cell, &mut started, way)?;
@@ -100,7 +106,11 @@ impl Lab<'_> {
         let at = at.expect("a disk of its own, or one that was started");
         let mut done = match system.mounted {
             Some(mounted) => {
-                let place = mounted::Place { at, way: way.as_ref(), home: &home };
+                let nfs = match &system.means {
+                    Means::Nfs(nfs) => Some(nfs),
+                    _ => None,
+                };
+                let place = mounted::Place { at, way: way.as_ref(), nfs, home: &home };
                 self.run_mounted(cell, mounted, &place)
             }
             None if system.means.is_stream() => self.measure_stream(cell, &at.uri, way.as_ref()),
@@ -196,6 +206,7 @@ impl Lab<'_> {
             Means::Target(target) => &target.uri,
             Means::Folder(folder) => &folder.path,
             Means::Stream(transport) => transport.word(),
+            Means::Nfs(nfs) => &nfs.disk,
         }
     }
 
