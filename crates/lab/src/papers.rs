@@ -13,6 +13,7 @@
 //! ours, and an assertion that tests hold. Read `facts` and `rerun` for the files, then `verdict` for the
 //! words, `judge` for what becomes of a finding, `kept` for the result file of a paper.
 
+mod control;
 mod exact;
 mod facts;
 mod judge;
@@ -96,6 +97,9 @@ const PLANS: &[(&str, &str)] = &[
     ("goncalves-array", include_str!("../../../papers/goncalves-array.toml")),
     ("goncalves-files", include_str!("../../../papers/goncalves-files.toml")),
     ("goncalves-nvme", include_str!("../../../papers/goncalves-nvme.toml")),
+    ("technomages-bonnie", include_str!("../../../papers/technomages-bonnie.toml")),
+    ("technomages-postmark", include_str!("../../../papers/technomages-postmark.toml")),
+    ("technomages-iogen", include_str!("../../../papers/technomages-iogen.toml")),
     ("goncalves-sata", include_str!("../../../papers/goncalves-sata.toml")),
 ];
 

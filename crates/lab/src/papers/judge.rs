@@ -98,24 +98,24 @@ const VARIES: f64 = 1.0;
 
 /// What of a comparison a finding is about.
 #[derive(Clone, Copy)]
-struct Of {
-    inverted: bool,
-    variation: bool,
+pub(super) struct Of {
+    pub(super) inverted: bool,
+    pub(super) variation: bool,
 }
 
 /// A comparison of a plan, with what it came to.
-struct Found<'m> {
+pub(super) struct Found<'m> {
     group: &'m Group,
     results: &'m GroupResults,
     comparison: &'m Comparison,
 }
 
 /// A cell of a finding.
-struct Cell<'m> {
+pub(super) struct Cell<'m> {
     name: &'m str,
     found: Option<Found<'m>>,
     /// What is known of it, or why nothing is.
-    known: Result<Known, Answer>,
+    pub(super) known: Result<Known, Answer>,
 }
 
 impl Study {
@@ -219,7 +219,8 @@ fn of_plan(
         (Quantifier::Mean, Err(why)) => why.clone(),
         _ => together(judge, &answers),
     };
-    let (seen, unmet) = its.look(recreated, &cells);
+    let (mut seen, unmet) = its.look(recreated, &cells);
+    let answer = its.controlled(finding, recreated, &cells, answer, &mut seen);
     Said {
         answer: match unmet {
             Some(because) => Answer::CannotBeTested { because },
@@ -270,7 +271,7 @@ impl Cell<'_> {
 }
 
 impl<'m> Measured<'m> {
-    fn cells(&'m self, names: &'m [String], of: Of) -> Vec<Cell<'m>> {
+    pub(super) fn cells(&'m self, names: &'m [String], of: Of) -> Vec<Cell<'m>> {
         names.iter().map(|name| self.cell(name, of)).collect()
     }
 
@@ -290,7 +291,7 @@ impl<'m> Measured<'m> {
 
     /// How often what is none of the comparisons that Holm's test ordered may miss: at the strictest level
     /// of them.
-    fn alpha(&self) -> f64 {
+    pub(super) fn alpha(&self) -> f64 {
         ALPHA / self.experiment.primaries().max(1) as f64
     }
 
@@ -380,6 +381,7 @@ impl<'m> Measured<'m> {
         found.flat_map(Found::sides).any(|side| {
             let disk = match &self.experiment.systems[side.system].means {
                 Means::Serve(serve) => &serve.disk,
+                Means::Nfs(nfs) => &nfs.disk,
                 Means::Rival(rival) => &rival.disk,
                 Means::Disk { uri } => uri,
                 _ => return false,

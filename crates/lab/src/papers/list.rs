@@ -38,6 +38,9 @@ pub struct Listed {
     /// By whose ratio that of the comparison is divided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
+    /// What says how much something of ours costs that both sides do not have alike, for each of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub controls: Vec<String>,
     /// How long its plan takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
@@ -92,6 +95,7 @@ impl Study {
             plan: one.map(|one| one.plan.clone()),
             comparisons: one.map(|one| one.comparisons.clone()).unwrap_or_default(),
             over: one.and_then(|one| one.over.clone()),
+            controls: one.map(|one| one.controls.clone()).unwrap_or_default(),
             time,
         }
     }
@@ -141,6 +145,9 @@ impl fmt::Display for Listed {
         }
         if let Some(over) = &self.over {
             writeln!(f, "    divided by: {over}")?;
+        }
+        for control in &self.controls {
+            writeln!(f, "    control:    {control}")?;
         }
         if let Some(time) = &self.time {
             writeln!(f, "  time:         {time}")?;

@@ -73,6 +73,8 @@ pub struct Recreated {
     pub variation: bool,
     /// Of a finding on what is gained: the comparison by whose ratio that of the only one is divided.
     pub over: Option<String>,
+    /// Of cells whose two sides something of ours costs differently: for each the comparison that says how much.
+    pub controls: Vec<String>,
     pub judge: Quantifier,
     /// Whether the comparison's system is the finding's b.
     pub inverted: bool,
@@ -171,6 +173,8 @@ struct LowEntry {
     #[serde(default)]
     comparisons: Vec<String>,
     over: Option<String>,
+    #[serde(default)]
+    controls: Vec<String>,
     judge: Option<Quantifier>,
     #[serde(default)]
     inverted: bool,
@@ -260,9 +264,17 @@ impl How {
                         "expected one comparison beside over, by whose ratio it is divided",
                     );
                 }
+                if !low.controls.is_empty()
+                    && (low.controls.len() != low.comparisons.len() || judge == Quantifier::Mean)
+                {
+                    return Err(
+                        "expected a control for each comparison, and cells that are judged one by one",
+                    );
+                }
                 let LowEntry {
                     comparisons,
                     over,
+                    controls,
                     inverted,
                     beside,
                     sees,
@@ -275,6 +287,7 @@ impl How {
                     plan,
                     comparisons,
                     over,
+                    controls,
                     variation,
                     judge,
                     inverted,

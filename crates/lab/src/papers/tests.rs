@@ -56,7 +56,7 @@ fn each_comparison_that_is_named_is_a_primary_one_of_its_plan() {
                 if one.plan != run.plan {
                     continue;
                 }
-                for name in one.comparisons.iter().chain(&one.over) {
+                for name in one.comparisons.iter().chain(&one.over).chain(&one.controls) {
                     assert!(is_primary(name), "{}: {name}", finding.id);
                 }
                 for name in &one.beside {

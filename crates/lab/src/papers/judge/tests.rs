@@ -58,6 +58,7 @@ fn recreated(judge: Quantifier, comparisons: &[&str]) -> Recreated {
         plan: "small".to_owned(),
         comparisons: comparisons.iter().map(|name| (*name).to_owned()).collect(),
         over: None,
+        controls: Vec::new(),
         judge,
         variation: false,
         inverted: false,
@@ -420,4 +421,43 @@ fn a_whole_paper_is_judged_by_its_plan() {
     assert_eq!((read.cells.len(), read.is_modelled), (2, false));
     let write = all.iter().find(|said| said.id == "write-uncached").expect("it is there");
     assert_eq!((&write.answer, write.size, write.cells.len()), (&Answer::Confirmed, None, 4));
+}
+
+#[test]
+fn a_finding_whose_cells_have_a_control_needs_the_same_without_its_cost() {
+    let of = |one: f64, cost: f64, claim: Claim| {
+        let how = Recreated {
+            controls: vec!["far".to_owned()],
+            ..recreated(Quantifier::Every, &["rate"])
+        };
+        said(&finding(claim), how, &small(one, cost), Sights::new())
+    };
+    let two = of(2.0, 1.2, Claim::Above);
+    assert_eq!(two.answer, Answer::Confirmed, "{two:?}");
+    let told =
+        two.seen.iter().find(|words| words.starts_with("far: 1.20 times")).expect("it is told");
+    assert!(told.contains("; with that taken off, 1.67 times"), "{told}");
+    assert!((ratio(&two) - 2.0).abs() < 0.02, "what was measured is shown: {two:?}");
+    assert_eq!(of(2.0, 1.2, Claim::Below).answer, Answer::Refuted);
+    // All of it, or more than that, is what the control costs.
+    for cost in [1.5, 2.0] {
+        let said = of(1.5, cost, Claim::Above);
+        let Answer::AnalogueOnly { because } = &said.answer else { panic!("{said:?}") };
+        assert!(because.starts_with("confirmed as it was measured, and "), "{because}");
+    }
+    let refuted = of(1.5, 2.0, Claim::Above).answer.to_string();
+    assert!(refuted.ends_with("and refuted with the control's cost taken off"), "{refuted}");
+    let equal = of(1.0, 1.3, Claim::Equal);
+    assert_eq!(equal.answer.word(), "analogue only", "{equal:?}");
+}
+
+#[test]
+fn a_control_that_did_not_run_leaves_a_finding_undecided() {
+    let how = Recreated {
+        controls: vec!["nowhere".to_owned()],
+        ..recreated(Quantifier::Every, &["rate"])
+    };
+    let said = said(&finding(Claim::Above), how, &small(2.0, 1.0), Sights::new());
+    assert_eq!(said.answer, Answer::undecided("not all of it was run"), "{said:?}");
+    assert_eq!(said.seen, ["nowhere: undecided: not all of it was run"]);
 }

@@ -23,7 +23,7 @@ use super::face;
 use super::far::PREFIX;
 use super::folder::{FileSystem, Work};
 use super::list;
-use super::seen::{Looks, Seen};
+use super::seen::Seen;
 use super::trial::{Lab, tell};
 use crate::cli::LabProgramArgs;
 use crate::commands::print_json;
