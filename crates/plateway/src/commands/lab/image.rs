@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::file_load::Personality;
-use lab::plan::{Cell, FileSystem, Means, PathKind};
+use lab::plan::{Cell, FileSystem, Files, Means, PathKind};
 use testbed::{Namespace, ScratchFolder, process};
 
 use super::far::{LOADER, PREFIX};
@@ -68,7 +68,7 @@ impl Lab<'_> {
             _ => false,
         };
         let is_laid = |at: usize| self.experiment.paths[at].kind != PathKind::Machines;
-        is_memory && cell.load.files.is_some() && cell.path.is_some_and(is_laid)
+        is_memory && cell.load.files.and_then(Files::personality).is_some() && cell.path.is_some_and(is_laid)
     }
 
     /// The image of a cell, which is made if it is the first that asks; why there is none.
@@ -80,7 +80,8 @@ impl Lab<'_> {
             );
         }
         let system = &self.experiment.systems[cell.system];
-        let (files, bytes) = cell.load.files.zip(cell.load.size).expect("files have a size");
+        let files = cell.load.files.and_then(Files::personality);
+        let (files, bytes) = files.zip(cell.load.size).expect("files have a size");
         let disk_bytes = system.bytes.expect("memory has a size");
         let key = Key { kind, files, bytes, disk_bytes };
         let known = self.images.borrow().0.iter().find(|(of, _)| *of == key).cloned();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::plan::{Cell, Client, Experiment, FileSystem, Mounted, Nfs, TrialOutcome};
+use lab::plan::{Cell, Client, Experiment, FileSystem, Files, Mounted, Nfs, TrialOutcome};
 use testbed::{DirtyLimit, Namespace, Server, load, needs, process};
 
 use super::face::{Face, Faces};
@@ -94,7 +94,7 @@ impl Lab<'_> {
         Mounted { kind, client, fuse }: Mounted,
         place: &Place<'_>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
-        let files = cell.load.files.filter(|files| !files.is_program());
+        let files = cell.load.files.and_then(Files::personality);
         let image = files.map(|_| self.image(cell, kind));
         match &image {
             Some(Ok(image)) => {
