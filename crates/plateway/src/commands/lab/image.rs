@@ -68,7 +68,9 @@ impl Lab<'_> {
             _ => false,
         };
         let is_laid = |at: usize| self.experiment.paths[at].kind != PathKind::Machines;
-        is_memory && cell.load.files.and_then(Files::personality).is_some() && cell.path.is_some_and(is_laid)
+        is_memory
+            && cell.load.files.and_then(Files::personality).is_some()
+            && cell.path.is_some_and(is_laid)
     }
 
     /// The image of a cell, which is made if it is the first that asks; why there is none.
