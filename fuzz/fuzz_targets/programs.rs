@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
                 [told.char_write, told.write, told.rewrite, told.char_read, told.read, told.seeks];
             assert!(rates.into_iter().flatten().all(|rate| rate.is_finite() && rate > 0.0));
         }
-        Err(why) => assert!(why.starts_with("bonnie++: expected ")),
+        Err(why) => assert!(why.starts_with("bonnie++: ") && why.contains("expected "), "{why}"),
     }
     let asked = postmark::Asked::of(bytes.len() as u64 * 5250, 1);
     let mut running = postmark::Running::default();

@@ -8,6 +8,8 @@
 const FORMAT: &str = "1.98";
 /// How many fields a line has at least: those of the tests of one file.
 const FIELDS_MIN: usize = 21;
+/// What no machine reaches, in KiB a second.
+const RATE_MAX: f64 = 1e15;
 /// What bonnie++ counts bytes in.
 const KIB: f64 = 1024.0;
 /// Bytes that are read or written at once; its own default.
@@ -70,8 +72,7 @@ impl Told {
             return Err(format!("bonnie++: expected a file of {asked}, seen {:?}", fields[5]));
         }
         let rate = |at: usize, called: &str| rate(fields[at], called);
-        let bytes =
-            |at: usize, called: &str| Ok::<_, String>(rate(at, called)?.map(|kib| kib * KIB));
+        let bytes = |at: usize, called: &str| rate(at, called).map(|kib| kib.map(|kib| kib * KIB));
         Ok(Told {
             version: format!("bonnie++ {}", fields[1]),
             char_write: bytes(9, "putc")?,
@@ -93,12 +94,12 @@ fn rate(field: &str, called: &str) -> Result<Option<f64>, String> {
     let is_number = field.starts_with(|c: char| c.is_ascii_digit())
         && field.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let value =
-        field.parse::<f64>().ok().filter(|rate| is_number && *rate > 0.0 && rate.is_finite());
+        field.parse::<f64>().ok().filter(|rate| is_number && *rate > 0.0 && *rate < RATE_MAX);
     match value {
         Some(value) => Ok(Some(value)),
-        None => {
-            Err(format!("bonnie++: {called}: expected a rate above 0, or +++++, seen {field:?}"))
-        }
+        None => Err(format!(
+            "bonnie++: {called}: expected a rate above 0 and below {RATE_MAX:e}, or +++++, seen {field:?}"
+        )),
     }
 }
 
@@ -158,10 +159,13 @@ mod tests {
             ("923.4", "0"),
             ("923.4", "1e9"),
             ("717", "+7"),
+            ("717", "1000000000000000"),
         ] {
             let why = refused(&BUSY.replace(&format!(",{wrong},"), &format!(",{field},")));
             assert!(
-                why.ends_with(&format!("expected a rate above 0, or +++++, seen {field:?}")),
+                why.ends_with(&format!(
+                    "expected a rate above 0 and below 1e15, or +++++, seen {field:?}"
+                )),
                 "{why}"
             );
         }

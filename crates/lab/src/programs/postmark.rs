@@ -212,10 +212,13 @@ impl Reported {
     }
 }
 
+/// What no number of a report reaches: more bytes a second than any machine's, for longer than anybody waits.
+const NUMBER_MAX: f64 = 1e18;
+
 /// A number that a report may hold.
 fn number(word: &str) -> Option<f64> {
     let is_one = word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    word.parse().ok().filter(|value: &f64| is_one && value.is_finite())
+    word.parse().ok().filter(|value: &f64| is_one && *value < NUMBER_MAX)
 }
 
 /// What it came to.
