@@ -132,11 +132,8 @@ impl FrameBatch {
     pub fn push_whole(&mut self, link: LinkId, [front, rest]: [&[u8]; 2]) {
         let begin = self.head.len();
         self.head.reserve(front.len() + rest.len());
-        // What is in front was written a moment ago, a few bytes at a time: reading it again in larger
-        // pieces has to wait until these have left the processor's store buffer, so the rest comes first.
-        self.head.resize(begin + front.len(), 0);
+        self.head.extend_from_slice(front);
         self.head.extend_from_slice(rest);
-        self.head[begin..begin + front.len()].copy_from_slice(front);
         self.end(link, begin);
     }
 

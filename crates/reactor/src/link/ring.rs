@@ -45,11 +45,8 @@ const HEADER: u32 = 14 + 8;
 const LINE: u32 = lines::LINE as u32;
 /// Frames are fetched so many ahead of the one that is shown: enough for that to be over.
 pub(super) const AHEAD: u32 = 3;
-/// Lines of a frame that are fetched ahead of their use, where it is read.
-pub(super) const LINES_READ: u32 = 16;
-/// The same where it is sent on: headers, and the begin of a copy that goes on by itself. More of them
-/// cost a swap a thirtieth; over AF_XDP they do not, whose chunks lie further apart.
-const LINES_SENT_ON: u32 = 2;
+/// Lines of a frame that are fetched ahead of their use.
+const LINES_AHEAD: u32 = 16;
 
 /// How a ring is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,15 +111,13 @@ pub(super) struct Ring {
     geometry: Geometry,
     /// The next slot.
     place: Place,
-    /// Lines of a frame that are fetched ahead.
-    lines: u32,
     /// The kernel has said that frames were lost.
     pub(super) is_losing: bool,
 }
 
 impl Ring {
-    /// Gives a socket that is not bound yet a ring; whether what comes is sent on.
-    pub(super) fn new(socket: &OwnedFd, geometry: Geometry, forwards: bool) -> io::Result<Ring> {
+    /// Gives a socket that is not bound yet a ring.
+    pub(super) fn new(socket: &OwnedFd, geometry: Geometry) -> io::Result<Ring> {
         let fd = socket.as_raw_fd();
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
@@ -135,8 +130,7 @@ impl Ring {
         set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
         let memory = Mapping::shared(socket, geometry.bytes(), 0, MapFlags::empty())?;
         let place = Place { at: 0, left: geometry.block / geometry.slot - 1 };
-        let lines = if forwards { LINES_SENT_ON } else { LINES_READ };
-        Ok(Ring { memory, geometry, place, lines, is_losing: false })
+        Ok(Ring { memory, geometry, place, is_losing: false })
     }
 
     pub(super) fn frames(&self) -> u32 {
@@ -167,7 +161,7 @@ impl Ring {
                     break;
                 }
                 let bytes = self.slot(ahead, status).bytes;
-                fetch_frame(bytes.as_ptr(), bytes.len() as u32, self.lines);
+                fetch_frame(bytes.as_ptr(), bytes.len() as u32);
                 (ahead, fetched) = (self.behind(ahead), fetched + 1);
                 self.fetch(self.behind(ahead));
             }
@@ -255,11 +249,11 @@ fn tag(status: u32, kind: u16, control: u16) -> Option<VlanTag> {
 }
 
 /// Has the processor fetch a frame. Another one has just written it, so that each line comes from
-/// its cache, one after the other; behind [`LINES_READ`] of them the processor has seen that they
+/// its cache, one after the other; behind [`LINES_AHEAD`] of them the processor has seen that they
 /// follow each other.
 #[inline]
-pub(super) fn fetch_frame(at: *const u8, length: u32, lines: u32) {
-    prefetch_all(at, length.min(lines * LINE) as usize);
+pub(super) fn fetch_frame(at: *const u8, length: u32) {
+    prefetch_all(at, length.min(LINES_AHEAD * LINE) as usize);
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ use super::counters::{Counters, Source};
 use super::filter::Station;
 use super::interface::{self, Interface};
 use super::packet;
-use super::ring::{AHEAD, LINES_READ, fetch_frame};
+use super::ring::{AHEAD, fetch_frame};
 use super::socket::{LinkSocket, Way};
 use crate::memory::mapping::Mapping;
 use program::{Attached, Failed, TAG, TYPE_AT, tried};
@@ -317,7 +317,7 @@ impl Queue {
         while count < most && taken < waiting {
             if taken + AHEAD < waiting {
                 let piece = self.receive.peek(taken + AHEAD);
-                fetch_frame(self.memory.at(piece.addr, piece.len), piece.len, LINES_READ);
+                fetch_frame(self.memory.at(piece.addr, piece.len), piece.len);
             }
             let first = self.receive.peek(taken);
             let pieces = if is_last(&first) {
