@@ -127,11 +127,8 @@ impl Study {
         not_run: &BTreeMap<String, Answer>,
         reached: &[Reached],
     ) -> Vec<Said> {
-        let of = |(finding, how): (&Finding, &How)| match how {
-            How::Reach(reach) => of_ways(finding, reach, not_run, reached),
-            _ => judge(finding, how, measured, not_run),
-        };
-        self.paper.findings.iter().zip(&self.how).map(of).collect()
+        let findings = self.paper.findings.iter().zip(&self.how);
+        findings.map(|(finding, how)| judge(finding, how, measured, not_run, reached)).collect()
     }
 
     /// The plan of this name.
@@ -175,12 +172,13 @@ fn judge(
     how: &How,
     measured: &[Measured<'_>],
     not_run: &BTreeMap<String, Answer>,
+    reached: &[Reached],
 ) -> Said {
     let bare = |answer| bare_of(finding, answer);
     let recreated = match how {
         How::Recreated(recreated) => recreated,
         How::Not { word, because } => return bare(Answer::of_word(*word, because.clone())),
-        How::Reach(reach) => return of_ways(finding, reach, not_run, &[]),
+        How::Reach(reach) => return of_ways(finding, reach, not_run, reached),
         How::Exact(exact) => {
             let (cells, mean) = exact::cells(finding, exact);
             let answers: Vec<Answer> = cells.iter().map(|cell| cell.answer.clone()).collect();

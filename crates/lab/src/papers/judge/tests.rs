@@ -74,7 +74,7 @@ fn said(finding: &Finding, how: Recreated, results: &Results, sights: Sights) ->
     let mut experiment = Experiment::parse("small", PLAN).expect("a plan");
     super::super::kept::leave_what_ran(&mut experiment, results);
     let measured = Measured { plan: "small", experiment: &experiment, results, sights };
-    judge(finding, &How::Recreated(Box::new(how)), &[measured], &BTreeMap::new())
+    judge(finding, &How::Recreated(Box::new(how)), &[measured], &BTreeMap::new(), &[])
 }
 
 fn small(one: f64, two: f64) -> Results {
@@ -293,7 +293,7 @@ fn headers_are_judged_without_a_run_and_exactly() {
     let answer = |a: &str, b: &str| {
         let stacks = crate::papers::rerun::Stacks { a: vec![a.to_owned()], b: vec![b.to_owned()] };
         let how = How::Exact(crate::papers::rerun::Exact { stacks, recreated: String::new() });
-        judge(finding, &how, &[], &BTreeMap::new()).answer.to_string()
+        judge(finding, &how, &[], &BTreeMap::new(), &[]).answer.to_string()
     };
     assert_eq!(answer("AoE/GRE", "AoE/MPLS"), "refuted");
     assert!(answer("AoE/GRE", "AoE/UDP").starts_with("undecided: there is no such stack"));
