@@ -89,13 +89,20 @@ pub struct Mounted {
 impl Mounted {
     /// Mounts what is on a device in a folder, with the options that there are without any.
     pub fn make(kind: &str, device: &Path, point: &Path) -> Result<Self> {
+        let mounted = Self::prepare(point)?;
         let [device, at] = [device, point].map(Path::to_string_lossy);
+        tool::run("mount", &["--types", kind, &device, &at])?;
+        Ok(mounted)
+    }
+
+    /// Makes a folder one where somebody else may mount something.
+    pub fn prepare(point: &Path) -> Result<Self> {
+        let at = point.to_string_lossy();
         let mounted = Self { point: point.to_owned(), is_there: true };
         // Whoever starts something in mounts of its own meanwhile has a copy of what is mounted, by which the
         // device stays busy: below what is shared it goes there, too.
         tool::run("mount", &["--bind", &at, &at])?;
         tool::run("mount", &["--make-shared", &at])?;
-        tool::run("mount", &["--types", kind, &device, &at])?;
         Ok(mounted)
     }
 
@@ -106,7 +113,13 @@ impl Mounted {
 
     /// Writes back what was written there, and unmounts it. Errors: something works there, or what was
     /// written cannot be written back, for which the kernel has no word of its own here.
-    pub fn unmount(mut self) -> Result<()> {
+    pub fn unmount(self) -> Result<()> {
+        self.unmount_and(|| Ok(()))
+    }
+
+    /// The same; between what was mounted and the folder, `then` is done. It may have the folder be none where
+    /// something is mounted.
+    pub fn unmount_and(mut self, then: impl FnOnce() -> Result<()>) -> Result<()> {
         // What is lost by an unmounting alone is told to nobody.
         let failed = |source: std::io::Error| Error::System {
             doing: format!("write back what was written to {}", self.point.display()),
@@ -127,9 +140,13 @@ impl Mounted {
                 Err(why) => return Err(why),
             }
         }
-        self.is_there = false;
+        then()?;
         // What it was mounted on.
-        tool::run("umount", &[&*self.point.to_string_lossy()]).map(|_| ())
+        if Mounts::now()?.all().any(|mount| mount.point == self.point) {
+            tool::run("umount", &[&*self.point.to_string_lossy()])?;
+        }
+        self.is_there = false;
+        Ok(())
     }
 }
 

@@ -141,6 +141,12 @@ fn list(cpus: &[usize]) -> String {
     cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// Makes a folder, and those above it.
+fn make_folder(folder: &Path) -> miette::Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| miette::miette!("cannot make {}: {error}", folder.display()))
+}
+
 /// This program.
 fn program() -> miette::Result<PathBuf> {
     std::env::current_exe().map_err(|error| miette::miette!("cannot find this program: {error}"))

@@ -309,8 +309,7 @@ impl<'a> Post<'a> {
         let system = experiment.systems.get(system);
         let system = system.ok_or_else(|| miette::miette!("expected a system of the plan"))?;
         let home = self.home.path().join(format!("trial-{}", self.trials));
-        std::fs::create_dir_all(&home)
-            .map_err(|error| miette::miette!("cannot make {}: {error}", home.display()))?;
+        super::make_folder(&home)?;
         let place = Place {
             at: None,
             interface: &line.far_interface,

@@ -5,19 +5,19 @@
 //!   fuse          client -> FUSE -> ext4 -> attached disk
 //!   nfs           client -> FUSE -> NFS == path == server -> ext4 -> attached disk
 //! ```
-//! The processes of NFS are each at its own end; what is mounted is this process's. As much of the page cache as the device's may be written behind above
-//! FUSE, where the kernel lets a hundredth be by itself, and a client of a kernel's NFS has no such bound. All is made anew each time it is mounted, so that neither end knows anything of what was there.
+//! The processes of NFS are each at its own end; what is mounted is this process's. As much of the page cache as the
+//! device's may be written behind above FUSE, where the kernel lets a hundredth be by itself, and a client of a kernel's
+//! NFS has no such bound. All is made anew each time it is mounted, so that neither end knows anything of what was there.
 //! Errors: what did not come, with its last words.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::plan::FileSystem;
 use rustix::fs::{major, minor};
-use testbed::{Group, Mounts, Server, process};
+use testbed::{Group, Mounted, Mounts, Server, process};
 
 use super::mounted::Place;
 use super::road::FAR_ADDRESS;
@@ -52,8 +52,7 @@ impl<'f> Faces<'f> {
         let below = place.home.join("mounted");
         let above = (fuse || place.nfs.is_some()).then(|| place.home.join("above"));
         for folder in [Some(&below), above.as_ref()].into_iter().flatten() {
-            fs::create_dir(folder)
-                .map_err(|error| miette::miette!("cannot make {}: {error}", folder.display()))?;
+            super::make_folder(folder)?;
         }
         Ok(Faces { lab, place, kind, device, below, above })
     }
@@ -64,8 +63,7 @@ impl<'f> Faces<'f> {
     }
 
     pub(super) fn mount(&self) -> miette::Result<Face> {
-        let below =
-            testbed::Mounted::make(self.kind.word(), self.device, &self.below).map_err(tell)?;
+        let below = Mounted::make(self.kind.word(), self.device, &self.below).map_err(tell)?;
         let Some(above) = &self.above else {
             return Ok(Face { above: None, server: None, memory: None, below });
         };
@@ -74,10 +72,7 @@ impl<'f> Faces<'f> {
         let mut import =
             process::command_in(None, way.and_then(Way::near), &list(&lab.ends.near), &program()?);
         import.args(["lab", "import"]).arg(above);
-        // As of the file system below: whoever copies what is mounted has it unmounted with this one.
-        let at = above.display().to_string();
-        testbed::run("mount", &["--bind", &at, &at]).map_err(tell)?;
-        testbed::run("mount", &["--make-shared", &at]).map_err(tell)?;
+        let mounted = Mounted::prepare(above).map_err(tell)?;
         match self.place.nfs {
             None => {
                 import.arg("--folder").arg(&self.below);
@@ -102,7 +97,7 @@ impl<'f> Faces<'f> {
             }
         }
         let client = Server::start(import, &self.place.home.join("import.log")).map_err(tell)?;
-        let mut imported = Imported { client, point: above.clone(), is_there: true };
+        let mut imported = Imported { client, mounted };
         imported.until_mounted(lab, server.as_mut())?;
         Ok(Face { above: Some(imported), server, memory, below })
     }
@@ -114,13 +109,13 @@ pub(super) struct Face {
     server: Option<Server>,
     /// What the server may have, where the plan bounds that.
     memory: Option<Group>,
-    below: testbed::Mounted,
+    below: Mounted,
 }
 
 impl Face {
     /// Where the client works.
     pub(super) fn point(&self) -> &Path {
-        self.above.as_ref().map_or(self.below.point(), |above| &above.point)
+        self.above.as_ref().map_or(self.below.point(), |above| above.mounted.point())
     }
 
     /// Writes back what was written, and unmounts all of it.
@@ -138,24 +133,11 @@ impl Face {
     }
 }
 
-/// A folder by FUSE; where it is not unmounted on purpose it goes with its process.
+/// A folder by FUSE; where it is not unmounted on purpose it goes with its process, which goes first: nobody waits for
+/// what was written there.
 struct Imported {
     client: Server,
-    point: PathBuf,
-    is_there: bool,
-}
-
-impl Drop for Imported {
-    fn drop(&mut self) {
-        if self.is_there {
-            // Nobody waits for what was written there.
-            for _ in 0..2 {
-                // It, and what it is mounted on.
-                let _ =
-                    Command::new("umount").args(["--lazy", "--force"]).arg(&self.point).output();
-            }
-        }
-    }
+    mounted: Mounted,
 }
 
 impl Imported {
@@ -172,7 +154,9 @@ impl Imported {
             }
             self.client.is_up("plateway lab import").map_err(tell)?;
             let mounts = Mounts::now().map_err(tell)?;
-            if mounts.all().any(|mount| mount.point == self.point && mount.kind.starts_with("fuse"))
+            if mounts
+                .all()
+                .any(|mount| mount.point == self.mounted.point() && mount.kind.starts_with("fuse"))
             {
                 return self.let_write_behind();
             }
@@ -186,8 +170,10 @@ impl Imported {
 
     /// Lets the kernel write behind what a kernel's own NFS client may.
     fn let_write_behind(&self) -> miette::Result<()> {
-        let device = rustix::fs::stat(&self.point)
-            .map_err(|error| miette::miette!("cannot look at {}: {error}", self.point.display()))?
+        let device = rustix::fs::stat(self.mounted.point())
+            .map_err(|error| {
+                miette::miette!("cannot look at {}: {error}", self.mounted.point().display())
+            })?
             .st_dev;
         let bdi = format!("/sys/class/bdi/{}:{}", major(device), minor(device));
         for (file, value) in [("max_ratio", "100"), ("strict_limit", "0")] {
@@ -205,29 +191,8 @@ impl Imported {
         Ok(())
     }
 
-    fn unmount(mut self) -> miette::Result<()> {
-        let failed = |error: std::io::Error| {
-            miette::miette!(
-                "cannot write back what was written to {}: {error}",
-                self.point.display()
-            )
-        };
-        let root = fs::File::open(&self.point).map_err(failed)?;
-        rustix::fs::syncfs(&root).map_err(|errno| failed(errno.into()))?;
-        drop(root);
-        let point = self.point.display().to_string();
-        let end = Instant::now() + far::START;
-        // Whoever was started meanwhile may have a look at it.
-        while let Err(why) = testbed::run("umount", &[&point]) {
-            if Instant::now() > end {
-                return Err(tell(why));
-            }
-            std::thread::sleep(far::AGAIN);
-        }
-        self.is_there = false;
-        self.client.ends("plateway lab import", END_MAX).map_err(tell)?;
-        // What it was mounted on may have gone with it: its client unmounts as well when it ends.
-        let is_left = Mounts::now().map_err(tell)?.all().any(|mount| mount.point == self.point);
-        if is_left { testbed::run("umount", &[&point]).map_err(tell).map(|_| ()) } else { Ok(()) }
+    fn unmount(self) -> miette::Result<()> {
+        let Imported { mut client, mounted } = self;
+        mounted.unmount_and(|| client.ends("plateway lab import", END_MAX)).map_err(tell)
     }
 }

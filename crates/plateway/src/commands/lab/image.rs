@@ -99,8 +99,7 @@ impl Lab<'_> {
 
     fn make_image(&self, cell: &Cell, key: Key, home: &Path) -> miette::Result<Image> {
         let point = home.join("mounted");
-        std::fs::create_dir_all(&point)
-            .map_err(|error| miette::miette!("cannot make {}: {error}", point.display()))?;
+        super::make_folder(&point)?;
         let file = home.join("image");
         let (path, create_bytes) = (file.clone(), Some(key.disk_bytes));
         let uri = DiskUri::File { path, create_bytes, tail: Tail::Refuse }.to_string();

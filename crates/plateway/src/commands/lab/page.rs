@@ -26,8 +26,7 @@ pub(super) fn run(args: &LabPageArgs) -> miette::Result<()> {
         may_be_replaced(file, &args.result, "the result file", option, args.overwrite)?;
     }
     if let Some(folder) = &args.figures {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| miette::miette!("cannot make {}: {error}", folder.display()))?;
+        super::make_folder(folder)?;
     }
     for (file, text) in &files {
         replace_file(file, text)

@@ -57,8 +57,7 @@ pub(super) fn run(args: &LabPaperArgs) -> miette::Result<()> {
 fn all(args: &LabPaperArgs) -> miette::Result<()> {
     let interrupt = Interrupt::watch()?;
     let folder = args.result.clone().unwrap_or_else(|| PathBuf::from("."));
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| miette::miette!("cannot make {}: {error}", folder.display()))?;
+    super::make_folder(&folder)?;
     let studies = Study::all();
     let page = folder.join("papers.html");
     picture::may_be_replaced(&page, Path::new(""), "the papers", "--result", args.overwrite)?;

@@ -70,8 +70,7 @@ fn try_all(interrupt: &Interrupt) -> miette::Result<Vec<Reached>> {
     let mut targets = Vec::new();
     for (customer, system) in systems().into_iter().enumerate() {
         let home = home.join(&system.name);
-        let made = fs::create_dir_all(&home);
-        made.map_err(|error| miette::miette!("cannot make {}: {error}", home.display()))?;
+        super::make_folder(&home)?;
         let (at, address) = (Some(customers.far(customer)), FAR_ADDRESS.into());
         let place = Place { at, interface: FAR, address, cpus: &ends.far, loads: false };
         let (running, _) = far::start(&system, 1, &place, &home, interrupt)?;
@@ -192,8 +191,7 @@ impl Tried<'_> {
     /// Attaches a disk, reads it, and copies a file there.
     fn use_as_a_disk(&self, customer: usize, uri: &str, home: &Path) -> miette::Result<()> {
         let point = home.join("mounted");
-        let made = fs::create_dir_all(&point);
-        made.map_err(|error| miette::miette!("cannot make {}: {error}", point.display()))?;
+        super::make_folder(&point)?;
         let at: &Namespace = self.customers.near(customer);
         let near = Near { at: Some(at), cpus: &self.ends.near };
         let attached = Attached::start(&near, &At::by(uri.to_owned()), home, self.interrupt)?;

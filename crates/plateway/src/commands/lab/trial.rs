@@ -70,8 +70,7 @@ impl Lab<'_> {
     fn try_to_run(&self, cell: &Cell, number: usize) -> miette::Result<(TrialOutcome, Seen)> {
         let system = &self.experiment.systems[cell.system];
         let home = self.home.join(format!("trial-{number}"));
-        std::fs::create_dir_all(&home)
-            .map_err(|error| miette::miette!("cannot make {}: {error}", home.display()))?;
+        super::make_folder(&home)?;
         if let Some(folder) = system.means.folder() {
             let done = self.run_in_folder(cell, folder, &home);
             let _ = std::fs::remove_dir_all(&home);
