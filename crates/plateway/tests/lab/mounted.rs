@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::common::{HANG, can_attach, flat, mounted, text};
 use crate::{alone, kept, lab, run};
 
+const LAN: &str = "[[path]]\nname = \"lan\"\n";
 const HEAD: &str = "name = \"mounted\"\nshared = true\nwindow = \"100ms\"\nwarm-up = \"0\"\n";
 
 /// A system on which a file system is made.
@@ -85,10 +86,29 @@ pub(crate) fn until_worked_on(child: &mut Child) -> (PathBuf, PathBuf) {
 /// Waits until nothing is mounted or attached any more.
 pub(crate) fn until_gone(pid: u32, file: &Path) {
     let until = Instant::now() + HANG;
-    while !mounts_of(pid).is_empty() || is_below_one(file) {
+    while has_mounts(pid) || is_below_one(file) || !workers_of(pid, " lab ").is_empty() {
         assert!(Instant::now() < until, "{:?} stay, and what is over {file:?}", mounts_of(pid));
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+}
+
+/// Whether a lab has anything mounted.
+fn has_mounts(pid: u32) -> bool {
+    let home = std::env::temp_dir().join(format!("plateway-lab-{pid}"));
+    testbed::Mounts::now().unwrap().all().any(|mount| mount.point.starts_with(&home))
+}
+
+/// The processes of a lab, by their words, which name its folder.
+fn workers_of(pid: u32, words: &str) -> Vec<i32> {
+    let home = format!("plateway-lab-{pid}/");
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let its = all.filter_map(|entry| {
+        let all = fs::read(entry.path().join("cmdline")).ok()?;
+        let all = flat(&all).replace('\0', " ");
+        let is_it = all.contains(words) && all.contains(&home);
+        is_it.then(|| entry.file_name().to_str()?.parse::<i32>().ok())?
+    });
+    its.collect()
 }
 
 /// Whether paths cannot be laid here, which is told.
@@ -208,16 +228,29 @@ fn what_a_disk_holds_is_not_written_over_and_what_the_lab_left_there_is() {
 
 #[test]
 fn an_interruption_leaves_nothing_and_what_a_killed_lab_left_goes_with_the_next() {
-    let plan = system("one", "disk = \"ram:64MiB\"")
-        + &drawn(&["one"], "depth = [1, 2, 3, 4]\npattern = \"rw\"\ncache = true");
+    leaves_nothing(&system("one", "disk = \"ram:64MiB\""));
+}
+
+#[test]
+fn nor_does_one_of_a_trial_by_nfs() {
+    leaves_nothing(&by_nfs());
+}
+
+/// A trial is interrupted in its middle, and its lab is killed.
+fn leaves_nothing(system: &str) {
+    let load = "depth = [1, 2, 3, 4]\npattern = \"rw\"\ncache = true";
+    let plan = system.to_owned() + &drawn(&["one"], load);
     let Some(directory) = with_plan(&plan) else { return };
+    if let Err(why) = testbed::allowed("plateway-lab-test-") {
+        return testkit::skipped(why);
+    }
     let mut child = begin(directory.path());
     let (_, file) = until_worked_on(&mut child);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
-    assert!(mounts_of(pid).is_empty());
+    assert!(!has_mounts(pid));
     until_gone(pid, &file);
 
     let mut child = begin(directory.path());
@@ -234,19 +267,34 @@ fn an_interruption_leaves_nothing_and_what_a_killed_lab_left_goes_with_the_next(
 
 #[test]
 fn a_target_that_ends_in_mid_trial_fails_it_and_nobody_waits_for_what_was_written() {
-    fails_by(Signal::KILL, "plateway serve ended with signal: 9");
+    fails_by(&by_nvme(), " serve --config", Signal::KILL, "plateway serve ended with signal: 9");
 }
 
 #[test]
 fn a_target_that_hangs_in_mid_trial_fails_it_and_nobody_waits_for_what_was_written() {
-    fails_by(Signal::STOP, "1 of 1 trials failed");
+    fails_by(&by_nvme(), " serve --config", Signal::STOP, "1 of 1 trials failed");
 }
 
-/// A trial fails, with these words, whose target gets this signal in the middle of it; nothing of it stays.
-fn fails_by(signal: Signal, words: &str) {
-    let plan = system("nvme", &served("nvme"))
-        + "[[path]]\nname = \"lan\"\n"
-        + &drawn(&["nvme"], "depth = 4\npattern = \"randwrite\"\ncache = true");
+#[test]
+fn nor_does_anybody_where_a_server_of_nfs_ends_or_hangs() {
+    for signal in [Signal::KILL, Signal::STOP] {
+        fails_by(&by_nfs(), " lab export", signal, "1 of 1 trials failed");
+    }
+}
+
+fn by_nvme() -> String {
+    system("one", &served("nvme")) + LAN
+}
+
+fn by_nfs() -> String {
+    system("one", "nfs = { disk = \"ram:64MiB\" }") + LAN
+}
+
+/// A trial fails, with these words, whose target, a process with these, gets this signal in the middle of it; nothing of it
+/// stays.
+fn fails_by(system: &str, target: &str, signal: Signal, words: &str) {
+    let load = "depth = 4\npattern = \"randwrite\"\ncache = true";
+    let plan = system.to_owned() + &drawn(&["one"], load);
     let Some(directory) = with_plan(&plan) else { return };
     let mut child = begin(directory.path());
     let pid = child.id();
@@ -258,23 +306,14 @@ fn fails_by(signal: Signal, words: &str) {
             return testkit::skipped(why);
         }
     };
-    // The server of this lab, by the folder of its configuration.
-    let home = format!("plateway-lab-{pid}/");
-    let all = fs::read_dir("/proc").unwrap().flatten();
-    let servers = all.filter_map(|entry| {
-        let words = fs::read(entry.path().join("cmdline")).ok()?;
-        let words = flat(&words).replace('\0', " ");
-        let is_it = words.contains(" serve --config") && words.contains(&home);
-        is_it.then(|| entry.file_name().to_str()?.parse::<i32>().ok())?
-    });
-    let servers: Vec<i32> = servers.collect();
+    let servers = workers_of(pid, target);
     let [server] = servers.as_slice() else { panic!("one server, and there are {servers:?}") };
     kill_process(Pid::from_raw(*server).unwrap(), signal).unwrap();
     let output = child.wait_with_output().unwrap();
     let why = flat(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{why}");
     assert!(why.contains(words), "{why}");
-    assert!(mounts_of(pid).is_empty());
+    assert!(!has_mounts(pid));
     until_gone(pid, &file);
 }
 

@@ -164,6 +164,19 @@ fn works(point: &Path, folder: &Path) {
         fs::write(point.join(format!("a file with a rather long name {number}")), "").unwrap();
     }
     assert_eq!(fs::read_dir(point).unwrap().count(), 700);
+    // Who removes what it has read, and reads on, misses none: these are more than are read at once.
+    fs::create_dir(folder.join("many")).unwrap();
+    for number in 0..2_000 {
+        fs::write(folder.join(format!("many/a file with a rather long name {number}")), "")
+            .unwrap();
+    }
+    let mut removed = 0;
+    for one in fs::read_dir(point.join("many")).unwrap() {
+        fs::remove_file(one.unwrap().path()).unwrap();
+        removed += 1;
+    }
+    assert_eq!(removed, 2_000);
+    fs::remove_dir(point.join("many")).unwrap();
 }
 
 #[test]
@@ -203,6 +216,23 @@ fn a_file_is_asked_for_when_it_is_opened_and_committed_when_it_is_closed() {
     assert!((1..=2).contains(&opened), "{opened} calls to open a file that is known");
     let (_, stable) = calls_of(&["--sync"]);
     assert_eq!(unstable, stable + 1, "a write that is not durable is committed");
+}
+
+#[test]
+fn the_names_of_a_folder_are_asked_for_once() {
+    if !can_attach() {
+        return;
+    }
+    let shown = Shown::begin(Some(&[]));
+    for number in 0..3_000 {
+        fs::write(shown.folder().join(format!("file-{number}")), "").unwrap();
+    }
+    let before = shown.calls();
+    assert_eq!(fs::read_dir(shown.point()).unwrap().count(), 3_000);
+    let asked = shown.calls() - before;
+    // Some hundred in a call.
+    assert!(asked <= 30, "{asked} calls for 3,000 names");
+    shown.end();
 }
 
 #[test]

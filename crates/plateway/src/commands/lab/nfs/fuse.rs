@@ -5,10 +5,12 @@
 //! `acregmin` and `acdirmin`. Each thread carries out one call at a time. The root has FUSE's number, all others their inode's. Errors: the
 //! store's.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -18,7 +20,7 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
-use super::store::{Attributes, Change, Result, Store};
+use super::store::{Attributes, Change, Named, Result, Store};
 use crate::commands::session::Interrupt;
 
 /// How long a kernel's NFS client believes what it knows of a file, and of a folder, at least.
@@ -47,7 +49,8 @@ pub(super) fn mount(
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
     let root = store.root();
-    fuser::spawn_mount(Face { store, root }, point, &config)
+    let (folders, folders_opened) = (Mutex::default(), AtomicU64::new(0));
+    fuser::spawn_mount(Face { store, root, folders, folders_opened }, point, &config)
 }
 
 /// Waits until somebody unmounts it, or this process is to end, when it does so itself.
@@ -85,6 +88,10 @@ impl Calls<'_> {
 struct Face {
     store: Arc<dyn Store>,
     root: u64,
+    /// What is in folders that are open, as it was when somebody began to read them: who reads in pieces, and
+    /// removes what was read, misses none.
+    folders: Mutex<BTreeMap<u64, Arc<[Named]>>>,
+    folders_opened: AtomicU64,
 }
 
 fn errno(error: rustix::io::Errno) -> Errno {
@@ -128,6 +135,22 @@ impl Face {
             flags: 0,
         };
         (believed, attributes)
+    }
+
+    fn folders(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<[Named]>>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is in an open folder; from its beginning on it is asked for anew.
+    fn names(&self, inode: INodeNo, handle: FileHandle, offset: u64) -> Result<Arc<[Named]>> {
+        if offset > 0
+            && let Some(known) = self.folders().get(&handle.0)
+        {
+            return Ok(Arc::clone(known));
+        }
+        let all: Arc<[Named]> = self.store.list(self.id(inode))?.into();
+        self.folders().insert(handle.0, Arc::clone(&all));
+        Ok(all)
     }
 
     fn entry(&self, found: Result<Attributes>, reply: ReplyEntry) {
@@ -243,7 +266,7 @@ impl Filesystem for Face {
         done(self.store.rename(from, to), reply);
     }
 
-    /// Who opens a file sees what others had written when they closed it.
+    /// Asks for the file, as a kernel's NFS client does; but what it learns by that is not used, as nobody else writes.
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.store.attributes(self.id(inode)) {
             Ok(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
@@ -315,15 +338,32 @@ impl Filesystem for Face {
         done(self.store.commit(self.id(inode)), reply);
     }
 
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let handle = self.folders_opened.fetch_add(1, Relaxed);
+        reply.opened(FileHandle(handle), FopenFlags::empty());
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.folders().remove(&handle.0);
+        reply.ok();
+    }
+
     fn readdir(
         &self,
         _: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let all = match self.store.list(self.id(inode)) {
+        let all = match self.names(inode, handle, offset) {
             Ok(all) => all,
             Err(error) => return reply.error(errno(error)),
         };

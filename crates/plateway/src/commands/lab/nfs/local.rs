@@ -267,8 +267,8 @@ impl Store for Local {
                 is_folder,
             });
         }
-        // The same order each time, so that a place in it stays one.
-        all.sort_by(|one, other| one.name.cmp(&other.name));
+        // So that behind a number are the same ones, whatever comes and goes before it.
+        all.sort_by_key(|named| named.id);
         Ok(all)
     }
 

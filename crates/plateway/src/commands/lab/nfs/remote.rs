@@ -29,13 +29,13 @@ use nfs3_client::nfs3_types::xdr_codec::Opaque;
 use nfs3_client::{MountClient, Nfs3Client, RpcError};
 use rustix::io::Errno;
 
+use super::super::far::AGAIN;
 use super::store::{Attributes, Change, Named, Result, Store};
 
 /// Bytes of names that are asked for at once.
 const NAMES_BYTES: u32 = 32 << 10;
-/// How long a server may take to listen, and how soon it is asked again.
+/// How long a server may take to listen.
 const START_MAX: Duration = Duration::from_secs(5);
-const AGAIN: Duration = Duration::from_millis(20);
 /// How long a server may be silent.
 const SILENT_MAX: Duration = Duration::from_secs(60);
 

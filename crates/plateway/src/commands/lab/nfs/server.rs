@@ -36,6 +36,7 @@ pub(super) fn run(local: Local, listen: SocketAddr) -> io::Result<()> {
     })
 }
 
+#[derive(Clone)]
 struct Served {
     local: Arc<Local>,
 }
@@ -120,21 +121,41 @@ fn name(of: &filename3<'_>) -> std::ffi::OsString {
     OsStr::from_bytes(of.as_ref()).to_owned()
 }
 
-/// Names of a folder, from some place on.
+/// Bytes of a read at most: what the crate says of itself (`rtmax`), and holds nobody to.
+const READ_MAX: u32 = 1 << 20;
+/// Names that are looked at together: fewer than an answer has room for.
+const TOGETHER: usize = 64;
+
+/// Names of a folder, from one on. A cookie is the number of a name, so that nobody is left out where names before it
+/// are removed meanwhile.
 struct Names {
-    all: vec::IntoIter<(Named, Option<Attributes>)>,
-    /// How many there were before the next one.
-    place: u64,
+    served: Served,
+    folder: u64,
+    rest: vec::IntoIter<Named>,
+    /// The next ones. What is gone by now has a name and nothing else.
+    found: vec::IntoIter<(Named, Option<Attributes>)>,
 }
 
 impl ReadDirPlusIterator<FileHandleU64> for Names {
     async fn next(&mut self) -> NextResult<DirEntryPlus<FileHandleU64>> {
-        let Some((named, found)) = self.all.next() else { return NextResult::Eof };
-        self.place += 1;
+        if self.found.as_slice().is_empty() {
+            let (folder, next) =
+                (self.folder, self.rest.by_ref().take(TOGETHER).collect::<Vec<_>>());
+            let found = self.served.with(move |local| {
+                let look = |named: Named| (local.find(folder, &named.name).ok(), named);
+                let found = next.into_iter().map(look).map(|(found, named)| (named, found));
+                Ok(found.collect::<Vec<_>>())
+            });
+            match found.await {
+                Ok(found) => self.found = found.into_iter(),
+                Err(why) => return NextResult::Err(why),
+            }
+        }
+        let Some((named, found)) = self.found.next() else { return NextResult::Eof };
         NextResult::Ok(DirEntryPlus {
             fileid: named.id,
             name: named.name.as_bytes().to_vec().into(),
-            cookie: self.place,
+            cookie: named.id,
             name_attributes: found.map(shown),
             name_handle: found.map(|found| FileHandleU64::new(found.id)),
         })
@@ -164,7 +185,7 @@ impl NfsReadFileSystem for Served {
     }
 
     async fn read(&self, id: &FileHandleU64, offset: u64, count: u32) -> Result<(Vec<u8>, bool)> {
-        let id = id.as_u64();
+        let (id, count) = (id.as_u64(), count.min(READ_MAX));
         self.with(move |local| {
             let bytes = local.read(id, offset, count)?;
             let is_end = bytes.len() < count as usize;
@@ -179,19 +200,10 @@ impl NfsReadFileSystem for Served {
         cookie: u64,
     ) -> Result<impl ReadDirPlusIterator<FileHandleU64>> {
         let folder = folder.as_u64();
-        let all = self.with(move |local| {
-            let all = local.list(folder)?.into_iter();
-            // What is gone by now has a name and nothing else.
-            let found = all.map(|named| (local.find(folder, &named.name).ok(), named));
-            Ok(found.map(|(found, named)| (named, found)).collect::<Vec<_>>())
-        });
-        let all = all.await?;
-        let past = usize::try_from(cookie).map_err(|_| nfsstat3::NFS3ERR_BAD_COOKIE)?;
-        let mut all = all.into_iter();
-        if past > 0 {
-            all.nth(past - 1);
-        }
-        Ok(Names { all, place: cookie })
+        let mut all = self.with(move |local| local.list(folder)).await?;
+        all.retain(|named| named.id > cookie);
+        let (rest, found) = (all.into_iter(), Vec::new().into_iter());
+        Ok(Names { served: self.clone(), folder, rest, found })
     }
 
     async fn readlink(&self, _: &FileHandleU64) -> Result<nfspath3<'_>> {

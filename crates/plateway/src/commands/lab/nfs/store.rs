@@ -89,7 +89,7 @@ pub(super) trait Store: Send + Sync {
     fn settle(&self, _: u64) -> Result<()> {
         Ok(())
     }
-    /// All names of a folder, but for those of itself and of its parent.
+    /// All names of a folder, by their numbers, but for those of itself and of its parent.
     fn list(&self, folder: u64) -> Result<Vec<Named>>;
     /// Bytes that there are, and that are free.
     fn room(&self) -> Result<(u64, u64)>;
