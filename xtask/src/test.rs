@@ -4,15 +4,18 @@
 //! What a step prints comes at once. That of a step by itself goes through unchanged, so that each
 //! crate's `test result:` line can be seen and counted; that of one beside another has its name before
 //! each line. There is no time limit on a step: each hangs only if something is broken, and then the
-//! headers say where.
+//! headers say where. Whether the disk has room is looked at before and after: without, most steps fail, each
+//! in its own words.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use block::ByteCount;
 use clap::Args;
 
 use crate::steps::{Company, NOT_PERMITTED, Run, STEPS, Step};
@@ -78,6 +81,24 @@ enum Ended {
     Skipped,
     /// Not run, because this step failed before it.
     Blocked(&'static str),
+}
+
+/// Bytes that all steps need of the disk, also where all is compiled already; and what a first run takes,
+/// about (measured without incremental compilation, with which it is as much again).
+const ROOM_MIN: u64 = 2 << 30;
+const ROOM_FIRST: u64 = 8 << 30;
+
+/// Folders that steps write to, and what is free there.
+fn room(tree: &Tree) -> Vec<(PathBuf, u64)> {
+    let target = tree.target.ancestors().find(|folder| folder.exists());
+    let folders = target.map(Path::to_owned).into_iter().chain([PathBuf::from("/var/tmp")]);
+    folders.filter_map(|at| testbed::scratch::free_bytes(&at).ok().map(|free| (at, free))).collect()
+}
+
+/// What to say of folders with less room than this.
+fn want_of_room(room: &[(PathBuf, u64)], least: u64) -> Option<String> {
+    let (at, free) = room.iter().min_by_key(|(_, free)| *free).filter(|(_, free)| *free < least)?;
+    Some(format!("{} has {} free", at.display(), ByteCount(*free)))
 }
 
 /// Where a step is.
@@ -154,6 +175,9 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         }
         return Ok(true);
     }
+    if let Some(what) = want_of_room(&room(tree), ROOM_FIRST) {
+        println!("{what}: a first run takes about {}", ByteCount(ROOM_FIRST));
+    }
     let began = Instant::now();
     let width = if options.one_by_one { 1 } else { thread::available_parallelism()?.get().min(2) };
     let mut round = Round::new(steps, width);
@@ -190,6 +214,11 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     });
     let ended = round.ended();
     print!("{}", summary(&round.steps, &ended, &said, began.elapsed()));
+    if !said.is_empty()
+        && let Some(what) = want_of_room(&room(tree), ROOM_MIN)
+    {
+        println!("{what}: what failed may have failed for want of it");
+    }
     Ok(ended.values().all(|(end, _)| matches!(end, Ended::Passed | Ended::Skipped)))
 }
 
@@ -307,6 +336,15 @@ fn minutes(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_disk_with_the_least_room_is_named() {
+        let room = |bytes| vec![("/one".into(), 4 << 30), ("/other".into(), bytes)];
+        assert_eq!(want_of_room(&room(1 << 30), 1 << 30), None);
+        let what = want_of_room(&room(1 << 30), 2 << 30).unwrap();
+        assert_eq!(what, "/other has 1 GiB free");
+        assert_eq!(want_of_room(&[], 1), None);
+    }
 
     #[test]
     fn unknown_step_is_refused_and_the_known_ones_are_named() {
