@@ -150,7 +150,7 @@ impl Play {
 
     fn fall(&mut self, which: usize) -> bool {
         let Some((link, bytes)) = self.down.remove(which) else { return false };
-        let opened = open(&facts(1, link), &InFrame { link, tag: None, bytes: &bytes });
+        let opened = open(&facts(1, link), &InFrame::new(link, None, &bytes));
         if let Ok(frame) = opened
             && frame.ether_type == EtherType::AOE
         {

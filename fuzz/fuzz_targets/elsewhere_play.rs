@@ -179,7 +179,7 @@ impl Host {
     }
 
     fn come(&mut self, now: Instant, bytes: &[u8]) {
-        let frame = InFrame { link: LINK, tag: None, bytes };
+        let frame = InFrame::new(LINK, None, bytes);
         self.shards[self.router].handle_frame(now, frame, &mut self.memory);
         self.turn(now, self.router);
     }

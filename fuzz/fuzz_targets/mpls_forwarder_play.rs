@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use block::Instant;
 use contract::{
-    FrameBatch, InFrame, LinkFacts, LinkId, MacAddress, Station, VirtualLinks, VlanTag,
+    FrameBatch, InFrame, LentFrames, LinkFacts, LinkId, MacAddress, Station, VirtualLinks, VlanTag,
 };
 use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUEUE_MAX;
@@ -48,6 +48,8 @@ struct Play {
     inside: BTreeMap<LinkId, LinkFacts>,
     /// Batches that the driver has.
     out: Vec<FrameBatch>,
+    /// Frames that were shown in this turn.
+    lent: LentFrames<Vec<u8>>,
 }
 
 fn facts(choices: &mut Choices<'_>) -> LinkFacts {
@@ -279,7 +281,10 @@ impl Play {
         if !self.it.takes(link) || matches!(self.ports[&link].1, PortKind::Virtual { .. }) {
             return;
         }
-        if let Some(shown) = self.it.receive(self.now, &InFrame { link, tag, bytes }) {
+        // Some drivers lend frames until the turn ends, others for a call.
+        let lent = bytes.len().is_multiple_of(2).then(|| self.lent.lend(bytes.to_vec()));
+        let bytes = lent.map_or(bytes, |lent| self.lent.get(lent));
+        if let Some(shown) = self.it.receive(self.now, &InFrame { link, tag, bytes, lent }) {
             let (_, kind) = self.ports[&shown.link];
             assert!(matches!(kind, PortKind::Virtual { .. }), "{shown:?}");
             assert!(shown.bytes.len() <= bytes.len());
@@ -329,13 +334,15 @@ impl Play {
         while let Some((_, event)) = self.it.poll_event() {
             one_line(&event);
         }
-        while let Some(batch) = self.it.poll_batch() {
+        while let Some(mut batch) = self.it.poll_batch() {
+            batch.own_all(&mut self.lent);
             assert!(!batch.is_empty() && batch.buffers.is_empty());
             for frame in &batch.frames {
                 assert!(self.ports.contains_key(&frame.link), "{frame:?}");
             }
             self.out.push(batch);
         }
+        self.lent.end_turn();
         for router in [RouterId(0), RouterId(1)] {
             for port in self.it.report(self.now, router).into_iter().flat_map(|one| one.ports) {
                 // Messages about paths wait whatever else does.
@@ -377,6 +384,7 @@ fuzz_target!(|input: &[u8]| {
         ports: BTreeMap::new(),
         inside: BTreeMap::new(),
         out: Vec::new(),
+        lent: LentFrames::default(),
     };
     while !choices.is_empty() {
         match choices.below(9) {

@@ -256,7 +256,7 @@ impl Play {
         let taken = |play: &Play| play.nodes[shard].shard.report().protocols.aoe.counters.changes;
         let before = taken(self);
         let Node { shard: machine, memory } = &mut self.nodes[shard];
-        machine.handle_frame(self.now, InFrame { link: LINK, tag: None, bytes: &bytes }, memory);
+        machine.handle_frame(self.now, InFrame::new(LINK, None, &bytes), memory);
         if taken(self) > before {
             self.changes.insert(self.tag);
             self.fenced = false;

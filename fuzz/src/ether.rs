@@ -106,7 +106,7 @@ impl Serving {
 
     /// A frame comes.
     pub fn come(&mut self, link: LinkId, bytes: &[u8]) {
-        let frame = self.links.open(&InFrame { link, tag: None, bytes });
+        let frame = self.links.open(&InFrame::new(link, None, bytes));
         if let Some(frame) = frame.filter(|frame| frame.ether_type == EtherType::AOE) {
             self.with(|target, ctx| target.handle_frame(&frame, ctx));
         }

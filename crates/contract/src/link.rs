@@ -9,7 +9,9 @@
 //! **Receiving.** The driver lends each frame for the length of one call, straight from its ring:
 //! whoever needs the bytes longer copies them, so that the ring slot is given back at once. It
 //! shows the frame as it came ([`InFrame`]); [`open`] takes it apart, once, and says whether it is
-//! for this link at all. Many frames are shown in a turn, and the turn ends with one `settle`.
+//! for this link at all. Many frames are shown in a turn, and the turn ends with one `settle`. On a
+//! link whose frames are sent on, they are lent until then ([`Lent`]): a batch that is handed out at
+//! this `settle` may name them, and they are sent from where they came.
 //!
 //! **Sending.** A machine hands out a [`FrameBatch`] at `settle`: headers in the batch's own bytes,
 //! data where they lie, so one `sendmmsg` with iovecs sends it without a copy. A frame that the
@@ -26,6 +28,7 @@
 //! carry its frames inside frames of another one ([`VirtualLinks`]).
 
 mod batch;
+mod lent;
 mod opened;
 
 use core::fmt;
@@ -36,6 +39,7 @@ use wire::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
 pub use wire::ethernet::{EtherType, MacAddress, TagControl, VlanTag};
 
 pub use batch::{FrameBatch, OutFrame};
+pub use lent::{Lent, LentFrames, Part};
 pub use opened::{Links, Misfit, Misfits, OpenedFrame, open};
 
 /// A link of the process, named by whoever configured it. Small numbers.
@@ -163,7 +167,7 @@ pub enum Spread {
     Each(Vec<Vec<Instruction>>),
 }
 
-/// A received frame as the driver shows it, lent for one call. It may be for others.
+/// A received frame as the driver shows it. It may be for others.
 #[derive(Clone, Copy, Debug)]
 pub struct InFrame<'a> {
     /// Where it came from.
@@ -175,6 +179,22 @@ pub struct InFrame<'a> {
     /// datagram link the payload, which may be longer than its MTU, since the way back may take more,
     /// or empty.
     pub bytes: &'a [u8],
+    /// Its name, if it is lent until the turn ends; else it is for one call.
+    pub lent: Option<Lent>,
+}
+
+impl<'a> InFrame<'a> {
+    /// A frame that is lent for one call.
+    #[inline]
+    pub const fn new(link: LinkId, tag: Option<VlanTag>, bytes: &'a [u8]) -> InFrame<'a> {
+        InFrame { link, tag, bytes, lent: None }
+    }
+
+    /// What is sent on of it: bytes of it, which are not copied if they need not be.
+    #[inline]
+    pub fn part(&self, bytes: &'a [u8]) -> Part<'a> {
+        Part::of(self.bytes, self.lent, bytes)
+    }
 }
 
 /// A machine that carries the frames of *virtual* links inside frames of real ones, as a

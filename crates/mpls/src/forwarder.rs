@@ -384,14 +384,14 @@ impl Forwarder {
             Verdict::Copy => self.copy(now, router, came),
             Verdict::Send { port, rest } => {
                 let front = self.routers[router.0].router.front();
-                self.due.put(&mut self.ports, now, port, [front, rest]);
+                self.due.put(&mut self.ports, now, port, front, came.part(rest));
             }
             Verdict::Deliver { circuit, frame } => {
                 let kind = self.ports.get(circuit.0)?.kind;
                 if matches!(kind, PortKind::Virtual { .. }) {
-                    return Some(InFrame { link: circuit, tag: None, bytes: frame });
+                    return Some(InFrame::new(circuit, None, frame));
                 }
-                self.due.put(&mut self.ports, now, circuit, [&[], frame]);
+                self.due.put(&mut self.ports, now, circuit, &[], came.part(frame));
             }
             Verdict::DeliverChanged { circuit, rest } => {
                 let front = self.routers[router.0].router.front();
@@ -399,7 +399,7 @@ impl Forwarder {
                     PortKind::Virtual { .. } => {
                         self.received.push_back((circuit, [front, rest].concat()));
                     }
-                    _ => self.due.put(&mut self.ports, now, circuit, [front, rest]),
+                    _ => self.due.put(&mut self.ports, now, circuit, front, came.part(rest)),
                 }
             }
             Verdict::Channel { pseudowire, way, header, message } => {
@@ -415,7 +415,8 @@ impl Forwarder {
         None
     }
 
-    /// A frame that is for all classes of its circuit goes by all that these go by.
+    /// A frame that is for all classes of its circuit goes by all that these go by, copied: one that is lent
+    /// may leave from where it lies once.
     #[cold]
     fn copy(&mut self, now: Instant, id: RouterId, frame: &InFrame<'_>) {
         let wires: Vec<Wire> = self.routers[id.0].router.classes_of(frame.link).collect();
@@ -423,7 +424,7 @@ impl Forwarder {
             let router = &mut self.routers[id.0].router;
             let verdict = router.copy_to(wire, frame.link, frame.tag, frame.bytes);
             if let Verdict::Send { port, rest } = verdict {
-                self.due.put(&mut self.ports, now, port, [router.front(), rest]);
+                self.due.put(&mut self.ports, now, port, router.front(), rest.into());
             }
         }
     }
@@ -445,7 +446,7 @@ impl Forwarder {
             {
                 match self.ports.get(circuit.0).map(|port| port.kind) {
                     Some(PortKind::Virtual { .. }) => self.received.push_back((circuit, frame)),
-                    _ => self.due.put(&mut self.ports, now, circuit, [&[], &frame]),
+                    _ => self.due.put(&mut self.ports, now, circuit, &[], frame[..].into()),
                 }
             }
             self.early_of(*id).is_some()

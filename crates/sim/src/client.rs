@@ -571,7 +571,7 @@ impl Machine for Simulated {
         match &mut self.disguise {
             Some(disguise) => {
                 let bytes = disguise.put_on(frame.bytes);
-                self.shard.handle_frame(now, InFrame { bytes: &bytes, ..frame }, memory);
+                self.shard.handle_frame(now, InFrame::new(frame.link, frame.tag, &bytes), memory);
             }
             None => self.shard.handle_frame(now, frame, memory),
         }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use block::{Completion, Instant, Random};
-use contract::{ConnectionId, Endpoint, Event, Loss, Machine, SendBatch};
+use contract::{ConnectionId, Endpoint, Event, LentFrames, Loss, Machine, SendBatch};
 use testkit::Pipe;
 
 use crate::memory::SimMemory;
@@ -22,6 +22,8 @@ pub struct Node<M: Machine> {
     pub(crate) inbox: VecDeque<Event<M::Mail>>,
     /// Frames that came and were not shown.
     pub(crate) ring: VecDeque<Ringed>,
+    /// Those that were shown in this turn.
+    pub(crate) lent: LentFrames<Vec<u8>>,
     pub(crate) turn_at: Option<u64>,
 }
 
@@ -52,6 +54,7 @@ impl<M: Machine> Node<M> {
             sockets: Vec::new(),
             inbox: VecDeque::new(),
             ring: VecDeque::new(),
+            lent: LentFrames::default(),
             turn_at: None,
         }
     }

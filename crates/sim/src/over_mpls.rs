@@ -27,7 +27,7 @@ mod tables;
 use std::collections::{BTreeMap, VecDeque};
 
 use block::{Instant, Random};
-use contract::{InFrame, LinkId, VirtualLinks, counters};
+use contract::{InFrame, LentFrames, LinkId, VirtualLinks, counters};
 use mpls::{Change, Event, Forwarder, Refused, Sequencing, Way};
 
 use crate::client::SimWorld;
@@ -121,6 +121,8 @@ enum Came {
 pub(crate) struct Network {
     random: Random,
     routers: Vec<Forwarder>,
+    /// The frame that a router is shown.
+    lent: LentFrames<Vec<u8>>,
     links: Links,
     /// The station of each circuit.
     stations: BTreeMap<LinkId, usize>,
@@ -187,6 +189,7 @@ impl Network {
             stations,
             wires,
             stalled: BTreeMap::new(),
+            lent: LentFrames::default(),
             away: Vec::new(),
             lans_hold: lan.faults.held + lan.faults.repeated > 0,
             relabels_from: 0,
@@ -333,10 +336,12 @@ impl Network {
             (Some(ring), came) => ring.push_back(came),
             (None, Came::Frame(link, bytes)) => {
                 let (tag, bytes) = untag(bytes);
-                let frame = InFrame { link, tag, bytes: &bytes };
+                let lent = self.lent.lend(bytes);
+                let frame = InFrame { link, tag, bytes: self.lent.get(lent), lent: Some(lent) };
                 let inside = self.routers[router].receive(world.instant(), &frame);
                 assert!(inside.is_none(), "no link is virtual");
                 self.pump(world, router);
+                self.lent.end_turn();
             }
             (None, Came::News(link, is_up)) => {
                 let facts = is_up.then(|| tables::facts(link));
@@ -348,7 +353,8 @@ impl Network {
 
     /// What a router sends is on its way, and what it tells is counted.
     fn pump(&mut self, world: &mut SimWorld, router: usize) {
-        while let Some(batch) = self.routers[router].poll_batch() {
+        while let Some(mut batch) = self.routers[router].poll_batch() {
+            batch.own_all(&mut self.lent);
             let frames = batch.to_frames(&SimMemory::default());
             self.routers[router].handle_sent(batch);
             for (link, bytes) in frames {

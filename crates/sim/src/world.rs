@@ -373,7 +373,8 @@ impl<M: Machine> World<M> {
                 break;
             }
         }
-        let node = &self.hosts[host].nodes[shard];
+        let node = &mut self.hosts[host].nodes[shard];
+        node.lent.end_turn();
         let readable = (0..node.sockets.len()).any(|slot| node.is_readable(slot));
         if again || readable || !node.inbox.is_empty() {
             self.wake(host, shard);
@@ -407,7 +408,7 @@ impl<M: Machine> World<M> {
         answered
     }
 
-    /// Lends a machine the frames in its rings, one after the other.
+    /// Lends a machine the frames in its rings, one after the other, until the turn ends.
     fn show_frames(&mut self, host: usize, shard: usize) {
         let now = Instant(self.now);
         let Host { nodes, disks, .. } = &mut self.hosts[host];
@@ -415,8 +416,9 @@ impl<M: Machine> World<M> {
         // What a RAM disk lends is found while frames are shown.
         core::mem::swap(&mut node.memory.lends.disks, disks);
         for Ringed { link, tag, bytes } in core::mem::take(&mut node.ring) {
-            let frame = InFrame { link, tag, bytes: &bytes };
-            node.machine.handle_frame(now, frame, &mut node.memory);
+            let lent = node.lent.lend(bytes);
+            let (bytes, lent) = (node.lent.get(lent), Some(lent));
+            node.machine.handle_frame(now, InFrame { link, tag, bytes, lent }, &mut node.memory);
         }
         core::mem::swap(&mut node.memory.lends.disks, disks);
     }

@@ -75,7 +75,7 @@ impl VirtualLinks for Pseudowire {
     fn receive<'a>(&mut self, _: Instant, frame: &InFrame<'a>) -> Option<InFrame<'a>> {
         let bytes = self.real.open(frame)?.payload.strip_prefix(&Pseudowire::LABEL)?;
         self.carried += 1;
-        Some(InFrame { link: Pseudowire::over(frame.link), tag: None, bytes })
+        Some(InFrame::new(Pseudowire::over(frame.link), None, bytes))
     }
 
     fn encapsulate(&mut self, _: Instant, batch: &mut FrameBatch, _: &dyn Memory) {

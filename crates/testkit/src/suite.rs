@@ -126,8 +126,23 @@ pub enum Command {
     CountLent,
     /// Send one batch of frames, with this mark.
     SendFrames(u32, Vec<FramePart>),
+    /// Send what is shown from now on further, at the end of each turn, in batches with this mark.
+    SendOn(u32, SendOn),
     /// Call this, which may hold the shard up.
     Call(fn()),
+}
+
+/// How frames are sent on.
+#[derive(Clone, Debug, Default)]
+pub struct SendOn {
+    /// Those of this link.
+    pub from: LinkId,
+    /// Where to.
+    pub to: LinkId,
+    /// Bytes that stand in front of the others.
+    pub front: Vec<u8>,
+    /// Where in the frame that came the others begin.
+    pub rest_at: usize,
 }
 
 /// A frame of a batch.
@@ -249,6 +264,9 @@ pub struct Scripted {
     lent: usize,
     blocks: Blocks,
     piles: BTreeMap<DiskId, Pile>,
+    /// How frames are sent on, and those of this turn.
+    on: Option<(u32, SendOn)>,
+    going_on: FrameBatch,
 }
 
 /// Who asks for the blocks of [`Command::Blocks`], and for what [`Command::Pile`] piles up.
@@ -320,6 +338,7 @@ impl Scripted {
             Command::Ping(number) => self.report(Report::Pong(number)),
             Command::CountLent => self.report(Report::Lent(self.lent)),
             Command::SendFrames(token, frames) => self.send_frames(token, frames, memory),
+            Command::SendOn(token, on) => self.on = Some((token, on)),
             Command::Call(this) => this(),
         }
     }
@@ -551,6 +570,20 @@ impl Machine for Scripted {
 
     fn handle_frame(&mut self, _: Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
         self.report(Report::Frame(frame.link, frame.tag, frame.bytes.to_vec()));
+        if let Some((_, SendOn { from, to, front, rest_at })) = &self.on
+            && *from == frame.link
+        {
+            self.going_on.push_on(*to, front, frame.part(&frame.bytes[*rest_at..]));
+        }
+    }
+
+    fn settle(&mut self, _: Instant, _: &mut dyn Memory) {
+        if let Some((token, _)) = self.on
+            && !self.going_on.is_empty()
+        {
+            let batch = std::mem::take(&mut self.going_on);
+            self.effects.push_back(Effect::SendFrames { token, batch });
+        }
     }
 
     fn handle_received(

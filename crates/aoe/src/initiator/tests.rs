@@ -651,7 +651,7 @@ fn discovery_gathers_all_who_answer() {
     assert_eq!((batch.head[..6].to_vec(), &batch.head[16..19]), (vec![0xff; 6], &[0xff; 3][..]));
     discovery.handle_sent(batch);
     let come = |discovery: &mut Discovery, bytes: &[u8]| {
-        let frame = open(&facts, &InFrame { link: LinkId(0), tag: None, bytes }).expect("for us");
+        let frame = open(&facts, &InFrame::new(LinkId(0), None, bytes)).expect("for us");
         discovery.handle_frame(&frame);
     };
     for (shelf, mac) in [(8, T), (7, U), (7, U), (7, T)] {

@@ -5,14 +5,14 @@
 //!   head     | header payload | header payload zeros | header payload | header labels |
 //!   frame 0 ---+ head
 //!   frame 1 --------------------+ head                                    ^
-//!   frame 2 -----------------------------------------+ head, then data of a buffer
+//!   frame 2 -----------------------------------------+ head, then data of a buffer, or of a frame that came
 //!           ---------------------------------------------------------------+ prefix, put in front later
 //! ```
 
 use block::{Buffer, Memory};
 use wire::ethernet::{EtherType, HEADER_SIZE, PAYLOAD_MIN, VLAN_TAG_SIZE};
 
-use super::{LinkFacts, LinkId, Station};
+use super::{LentFrames, LinkFacts, LinkId, Part, Station, lent::Lent};
 
 const HEADER_MAX: usize = HEADER_SIZE + VLAN_TAG_SIZE;
 
@@ -30,7 +30,7 @@ pub struct FrameBatch {
 }
 
 /// A frame of a [`FrameBatch`]: `prefix_length` bytes of its `head`, then `head_length` others,
-/// then `data_length` bytes of one of its buffers.
+/// then `data_length` bytes of one of its buffers, or of a frame that came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutFrame {
     /// Where to send it.
@@ -40,11 +40,14 @@ pub struct OutFrame {
     pub prefix_length: u32,
     /// Where in the batch's `head` its own bytes begin.
     pub head: u32,
-    /// Bytes from there, at least an Ethernet header.
+    /// Bytes from there, at least an Ethernet header unless the data are a frame's.
     pub head_length: u32,
-    /// The buffer whose bytes follow, if `data_length` is not 0.
+    /// The frame whose bytes follow, lent until the turn ends; `None`: it is a buffer, if `data_length`
+    /// is not 0.
+    pub lent: Option<Lent>,
+    /// The buffer.
     pub buffer: u32,
-    /// Where in the buffer they begin.
+    /// Where in the buffer or the frame they begin.
     pub data_at: u32,
     pub data_length: u32,
 }
@@ -137,6 +140,53 @@ impl FrameBatch {
         self.end(link, begin);
     }
 
+    /// Appends a frame that is sent on, whoever made it: `front`, and what is left of the frame that
+    /// came. Where that one is lent until the turn ends, the batch must leave before, and the frame's
+    /// bytes stay where they are.
+    #[inline]
+    pub fn push_on(&mut self, link: LinkId, front: &[u8], rest: Part<'_>) {
+        match rest.lent {
+            Some((lent, at)) if !rest.bytes.is_empty() => {
+                let begin = self.head.len();
+                self.head.extend_from_slice(front);
+                let frame = self.end(link, begin);
+                frame.lent = Some(lent);
+                (frame.data_at, frame.data_length) = (at, rest.bytes.len() as u32);
+            }
+            _ => self.push_whole(link, [front, rest.bytes]),
+        }
+    }
+
+    /// Copies what frame number `index` names of one that is lent, so that it may leave in a later
+    /// turn. Nothing happens to one that names none.
+    #[cold]
+    pub fn own<'f, F: 'f>(
+        &mut self,
+        index: usize,
+        frames: &'f LentFrames<F>,
+        bytes: impl FnOnce(&'f F) -> &'f [u8],
+    ) {
+        let OutFrame { head, head_length, data_at, data_length, lent, .. } = self.frames[index];
+        let Some(lent) = lent else { return };
+        let begin = self.head.len();
+        self.head.extend_from_within(head as usize..(head + head_length) as usize);
+        let data = &bytes(frames.get(lent))[data_at as usize..][..data_length as usize];
+        self.head.extend_from_slice(data);
+        let frame = &mut self.frames[index];
+        (frame.head, frame.head_length) = (begin as u32, head_length + data_length);
+        (frame.lent, frame.data_at, frame.data_length) = (None, 0, 0);
+    }
+
+    /// The same of all frames, for simulated drivers.
+    pub fn own_all(&mut self, frames: &mut LentFrames<Vec<u8>>) {
+        for index in 0..self.frames.len() {
+            if let Some(lent) = self.frames[index].lent {
+                self.own(index, frames, Vec::as_slice);
+                frames.send(lent);
+            }
+        }
+    }
+
     /// Puts frame number `index`, from its destination address on, inside another one, which leaves
     /// by `link`, behind these bytes. Nothing of it moves, neither its own bytes nor its data.
     pub fn put_in_front(&mut self, index: usize, link: LinkId, bytes: &[u8]) {
@@ -210,6 +260,7 @@ impl FrameBatch {
     /// they lie.
     pub fn to_bytes(&self, frame: &OutFrame, memory: &dyn Memory) -> Vec<u8> {
         let mut bytes = self.heads(frame).concat();
+        assert!(frame.lent.is_none(), "what is lent is copied first ([`own`](Self::own))");
         if frame.data_length > 0 {
             let behind = bytes.len();
             bytes.resize(frame.len() as usize, 0);
@@ -236,6 +287,7 @@ impl FrameBatch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::InFrame;
     use super::*;
     use testkit::Pages;
     use wire::ethernet::MacAddress;
@@ -290,6 +342,37 @@ mod tests {
         // Short as it is: a padding is its sender's to add.
         batch.push_whole(LinkId(3), [&[7; 14], &[8]]);
         assert_eq!(batch.frames.last().unwrap().len(), 15);
+    }
+
+    #[test]
+    fn what_is_sent_on_is_named_until_it_is_copied() {
+        let came: Vec<u8> = (0..=255).chain(0..100).collect();
+        let mut frames = LentFrames::default();
+        frames.lend(vec![9; 300]);
+        let [shown, other] = [(); 2].map(|()| {
+            let lent = Some(frames.lend(came.clone()));
+            InFrame { lent, ..InFrame::new(LinkId(1), None, &came) }
+        });
+        let mut batch = FrameBatch::default();
+        batch.push_on(LinkId(3), &[7; 18], shown.part(&came[18..]));
+        batch.push_on(LinkId(3), &[], other.part(&came[4..300]));
+        let [first, second] = batch.frames[..] else { panic!("{batch:?}") };
+        assert_eq!((batch.head.len(), first.lent, second.lent), (18, shown.lent, other.lent));
+        assert_eq!((first.len(), second.len(), second.data_at), (356, 296, 4));
+        batch.own_all(&mut frames);
+        frames.end_turn();
+        let expected =
+            [(LinkId(3), [&[7; 18], &came[18..]].concat()), (LinkId(3), came[4..300].to_vec())];
+        assert_eq!(batch.to_frames(&Pages::new()), expected);
+        batch.own_all(&mut frames);
+        assert_eq!(batch.to_frames(&Pages::new()), expected, "it is its own already");
+        // Those of a frame that is lent for a call alone are copied at once.
+        let call = InFrame::new(LinkId(1), None, &came);
+        batch.clear();
+        batch.push_on(LinkId(3), &[7; 18], call.part(&came));
+        batch.push_on(LinkId(3), &[7; 18], shown.part(&came[356..]));
+        assert!(batch.frames.iter().all(|frame| frame.lent.is_none()));
+        assert_eq!(batch.head, [&[7; 18], &came[..], &[7; 18]].concat());
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn word_at(bytes: &[u8], at: usize) -> u16 {
 /// by whoever takes it.
 #[inline]
 pub fn open<'a>(facts: &LinkFacts, frame: &InFrame<'a>) -> Result<OpenedFrame<'a>, Misfit> {
-    let InFrame { link, mut tag, bytes } = *frame;
+    let InFrame { link, mut tag, bytes, .. } = *frame;
     let Some((header, mut payload)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err(Misfit::Runt);
     };
@@ -174,7 +174,7 @@ mod tests {
         tag: Option<u16>,
         bytes: &'a [u8],
     ) -> Result<OpenedFrame<'a>, Misfit> {
-        open(facts, &InFrame { link: LinkId(4), tag: tag.map(vlan), bytes })
+        open(facts, &InFrame::new(LinkId(4), tag.map(vlan), bytes))
     }
 
     fn vlan(control: u16) -> VlanTag {
@@ -230,7 +230,7 @@ mod tests {
         for (facts, number) in [(&TAGGED, 100), (&PLAIN, 0)] {
             let ether_type = EtherType::SERVICE_VLAN;
             let tag = Some(VlanTag { ether_type, control: TagControl(number.into()) });
-            let beside = open(facts, &InFrame { link: LinkId(4), tag, bytes: &plain });
+            let beside = open(facts, &InFrame::new(LinkId(4), tag, &plain));
             assert_eq!(beside.unwrap_err(), Misfit::OtherVlan);
             assert_eq!(opened(facts, None, &inside(number)).unwrap_err(), Misfit::OtherVlan);
         }
@@ -246,7 +246,7 @@ mod tests {
         links.set(LinkId(4), Some(PLAIN));
         let bytes = frame(OWN, &MPLS);
         let mut come = |link, tag: Option<u16>, bytes: &[u8]| {
-            let frame = InFrame { link: LinkId(link), tag: tag.map(vlan), bytes };
+            let frame = InFrame::new(LinkId(link), tag.map(vlan), bytes);
             links.open(&frame).is_some()
         };
         assert!(come(4, None, &bytes));

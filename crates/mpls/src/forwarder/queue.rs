@@ -1,14 +1,15 @@
 //! What waits for a port: messages about paths before all else, then frames, and those that wait for
 //! the port's rate ([`crate::rate`]).
 //!
-//! Each port has batches of its own. Frames that wait for the rate are not in one yet; they go there
-//! when something is sent by the port, or time has come. Frames that begin in this process leave with
+//! Each port has batches of its own, which leave at the end of the turn: frames that came are named in
+//! them, where their driver lends them until then. Frames that wait for the rate are copied and not in one
+//! yet; they go there when something is sent by the port, or time has come. Frames that begin in this process leave with
 //! their sender's batch, uncopied, unless they have to wait: then they are copied here and are like any
 //! others.
 //! Units: frames. Errors: what is too much is dropped and counted.
 
 use block::{IdMap, Instant, Memory};
-use contract::{FrameBatch, LinkId, counters};
+use contract::{FrameBatch, LinkId, Part, counters};
 
 use super::{Forwarder, Port};
 use crate::limits::{QUEUE_MAX, SPARE_BATCHES_MAX};
@@ -143,14 +144,16 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// A frame of two parts waits for a port, unless too many do.
+    /// A frame of two parts waits for a port, unless too many do. It leaves with this turn, or is
+    /// copied.
     #[inline]
     pub(super) fn put(
         &mut self,
         ports: &mut IdMap<Port>,
         now: Instant,
         link: LinkId,
-        parts: [&[u8]; 2],
+        front: &[u8],
+        rest: Part<'_>,
     ) {
         let Some(Port { queue, .. }) = ports.get_mut(link.0) else {
             unreachable!("a verdict names a port of its router, and {link} is none")
@@ -164,15 +167,15 @@ impl Due {
         if let Some(recording) = &mut queue.recording {
             recording.wait(now, queue.counters.queued);
         }
-        if queue.has_to_wait(now, parts) {
+        if queue.has_to_wait(now, [front, rest.bytes]) {
             put(&mut self.shaped, link);
             return;
         }
         if queue.waiting.is_empty() {
             self.waiting.push(link);
         }
-        queue.waiting.push_whole(link, parts);
-        recorded(&mut queue.recording, now, parts[0].len() + parts[1].len());
+        queue.waiting.push_on(link, front, rest);
+        recorded(&mut queue.recording, now, front.len() + rest.bytes.len());
     }
 
     /// A message about a path waits for a port, whatever else does, unless too many of these do.
@@ -259,7 +262,7 @@ impl Forwarder {
         for number in numbers {
             let frame = batch.frames[*number];
             let bytes = batch.to_bytes(&frame, memory);
-            self.due.put(&mut self.ports, now, frame.link, [&bytes, &[]]);
+            self.due.put(&mut self.ports, now, frame.link, &[], bytes[..].into());
         }
         let mut number = 0..;
         batch

@@ -74,7 +74,7 @@ fn labelled(packet: &[u8]) -> Vec<u8> {
 #[track_caller]
 fn show(it: &mut Forwarder, link: LinkId, tag: Option<VlanTag>, bytes: &[u8]) {
     assert!(it.takes(link), "{link}");
-    assert!(it.receive(NOW, &InFrame { link, tag, bytes }).is_none());
+    assert!(it.receive(NOW, &InFrame::new(link, tag, bytes)).is_none());
 }
 
 /// All frames that leave now.
@@ -223,7 +223,7 @@ fn who_lives_on_a_virtual_link_is_shown_what_came_for_it_and_sends_from_where_da
     let mut it = inside();
     let (_, Some(facts)) = it.poll_link().unwrap() else { panic!() };
     let frame = labelled(&packet(&[200, 101], 1));
-    let came = it.receive(NOW, &InFrame { link: core(1), tag: None, bytes: &frame }).unwrap();
+    let came = it.receive(NOW, &InFrame::new(core(1), None, &frame)).unwrap();
     assert_eq!((came.link, came.tag, came.bytes), (INSIDE, None, &FRAME[..]));
     let mut batch = FrameBatch::default();
     let to = Station::new(INSIDE, NEIGHBOUR);
@@ -256,7 +256,7 @@ fn what_comes_early_waits_and_then_leaves_by_its_circuit_or_to_who_lives_there()
     change(&mut it, Change::SetPseudowire(PseudowireId(2), within));
     let came = |it: &mut Forwarder, now, bottom, number| {
         let frame = labelled(&packet(&[200, bottom], number));
-        let inside = it.receive(now, &InFrame { link: core(1), tag: None, bytes: &frame });
+        let inside = it.receive(now, &InFrame::new(core(1), None, &frame));
         inside.is_some()
     };
     let received = |it: &mut Forwarder| -> Vec<LinkId> {
@@ -494,7 +494,7 @@ fn what_left_in_each_millisecond_is_recorded_where_somebody_asked() {
     assert_eq!(bins(&it), None);
     change(&mut it, Change::Record(core(2), 3));
     for (micros, count) in [(0, 2), (1_999, 1), (2_000, 1), (3_000, 5)] {
-        let frame = InFrame { link: core(1), tag: None, bytes: &swapped };
+        let frame = InFrame::new(core(1), None, &swapped);
         for _ in 0..count {
             assert!(it.receive(NOW + Duration::from_micros(micros), &frame).is_none());
         }

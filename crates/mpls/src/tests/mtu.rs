@@ -280,7 +280,8 @@ fn an_answer_to_nothing_that_is_asked_shows_nothing() {
             &[2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 1, 1, 0x88, 0x47][..],
             &stack(&[entry(100, true)], &message),
         ];
-        let frame = InFrame { link: core(port), tag: None, bytes: &bytes.concat() };
+        let bytes = bytes.concat();
+        let frame = InFrame::new(core(port), None, &bytes);
         assert!(pair.ends[0].receive(pair.now, &frame).is_none());
         let report = pair.ends[0].report(NOW, R).unwrap();
         let watch = report.pseudowires[0].watch.as_ref().unwrap();
@@ -309,7 +310,7 @@ fn who_is_not_watched_answers_and_asks_nothing() {
     for (port, bytes) in [(1, &request[..]), (2, &request[..]), (1, &request[..1513])] {
         let packet = stack(&[entry(100, true)], &[&header[..], bytes].concat());
         let frame = [&[2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 0, 0x88, 0x47][..], &packet].concat();
-        let frame = InFrame { link: core(port), tag: None, bytes: &frame };
+        let frame = InFrame::new(core(port), None, &frame);
         assert!(pair.ends[1].receive(pair.now, &frame).is_none());
         let answered = pair.ends[1].poll_batch();
         let Some(answer) = answered else {

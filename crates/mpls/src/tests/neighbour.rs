@@ -119,7 +119,7 @@ impl Beside {
     }
 
     fn hear(&mut self, link: LinkId, bytes: &[u8]) {
-        let frame = InFrame { link, tag: None, bytes };
+        let frame = InFrame::new(link, None, bytes);
         assert!(self.it.receive(self.now, &frame).is_none());
     }
 

@@ -118,7 +118,7 @@ impl Pair {
                         } else if !self.loses(from, link.0, &bytes) {
                             let is_astray = self.is_astray && (from, link) == (0, core(1));
                             let link = if is_astray { core(2) } else { link };
-                            let frame = InFrame { link, tag: None, bytes: &bytes };
+                            let frame = InFrame::new(link, None, &bytes);
                             assert!(self.ends[1 - from].receive(self.now, &frame).is_none());
                         }
                     }
@@ -162,14 +162,14 @@ impl Pair {
     }
 
     pub(super) fn send_frame(&mut self, from: usize, frame: &[u8]) -> u32 {
-        let frame = InFrame { link: circuit(1), tag: None, bytes: frame };
+        let frame = InFrame::new(circuit(1), None, frame);
         assert!(self.ends[from].receive(self.now, &frame).is_none());
         let batch: FrameBatch = self.ends[from].poll_batch().expect("it is sent");
         let [frame] = &batch.to_frames(&Pages::new())[..] else { panic!("{batch:?}") };
         let (link, bytes) = frame.clone();
         self.ends[from].handle_sent(batch);
         if !self.loses(from, link.0, &bytes) {
-            let frame = InFrame { link, tag: None, bytes: &bytes };
+            let frame = InFrame::new(link, None, &bytes);
             assert!(self.ends[1 - from].receive(self.now, &frame).is_none());
         }
         self.exchange();
@@ -375,7 +375,7 @@ fn they_are_followed_also_if_it_was_silent_for_long_or_got_bfd_only_now() {
 fn messages_about_paths_leave_before_the_data_of_their_turn() {
     let mut pair = Pair::up();
     let due = pair.ends[0].poll_timeout().unwrap();
-    let frame = InFrame { link: circuit(1), tag: None, bytes: &FRAME };
+    let frame = InFrame::new(circuit(1), None, &FRAME);
     assert!(pair.ends[0].receive(due, &frame).is_none());
     pair.ends[0].handle_timeout(due);
     let lengths = |batch: FrameBatch| batch.frames[0].len();

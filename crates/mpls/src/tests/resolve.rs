@@ -41,7 +41,7 @@ fn forwarder() -> Forwarder {
 fn to(it: &mut Forwarder, number: u32) -> Option<MacAddress> {
     let bytes = stack(&[entry(number, true)], &FRAME);
     let frame = [&OWN.0[..], &NEIGHBOUR.0, &EtherType::MPLS.0.to_be_bytes(), &bytes].concat();
-    assert!(it.receive(NOW, &InFrame { link: core(1), tag: None, bytes: &frame }).is_none());
+    assert!(it.receive(NOW, &InFrame::new(core(1), None, &frame)).is_none());
     let batch = it.poll_batch()?;
     let [(link, bytes)] = &batch.to_frames(&Pages::new())[..] else { panic!("{batch:?}") };
     assert_eq!(*link, core(2));

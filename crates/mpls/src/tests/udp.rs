@@ -144,7 +144,7 @@ fn forwarder() -> Forwarder {
 /// What leaves when a packet with label 300 and so many bytes behind it comes by port 1.
 fn leaves(it: &mut Forwarder, length: usize) -> Option<(LinkId, Vec<u8>)> {
     let bytes = stack(&[entry(300, true)], &vec![7; length]);
-    assert!(it.receive(NOW, &InFrame { link: core(1), tag: None, bytes: &bytes }).is_none());
+    assert!(it.receive(NOW, &InFrame::new(core(1), None, &bytes)).is_none());
     let batch = it.poll_batch()?;
     let mut frames = batch.to_frames(&testkit::Pages::new());
     it.handle_sent(batch);
@@ -193,7 +193,7 @@ fn a_port_that_gets_ethernet_is_another_port() {
     assert_eq!(leaves(&mut it, 40), None, "packets are frames there");
     let bytes = stack(&[entry(300, true)], &[7; 40]);
     let bytes = [&OWN.0[..], &NEIGHBOUR.0, &[0x88, 0x47], &bytes].concat();
-    assert!(it.receive(NOW, &InFrame { link: core(1), tag: None, bytes: &bytes }).is_none());
+    assert!(it.receive(NOW, &InFrame::new(core(1), None, &bytes)).is_none());
     assert_eq!(it.poll_batch().map(|batch| batch.frames[0].link), Some(core(2)));
     // And back: what it was as Ethernet is forgotten.
     change(&mut it, Change::SetPort(core(1), PortKind::Core(UDP)));

@@ -178,7 +178,7 @@ impl World {
     /// A frame comes to a router.
     fn arrive(&mut self, port: LinkId, bytes: &[u8]) {
         let me = router_of(port);
-        let frame = InFrame { link: port, tag: None, bytes };
+        let frame = InFrame::new(port, None, bytes);
         assert!(self.routers[me].receive(self.now, &frame).is_none());
         self.pump(me);
     }

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Instant, Random};
-use contract::{InFrame, LinkId, VirtualLinks};
+use contract::{InFrame, LentFrames, LinkId, VirtualLinks};
 use mpls::pseudowire::PseudowireCounters;
 use mpls::{Event, Forwarder, Sequencing, Way};
 use testkit::Pages;
@@ -31,6 +31,8 @@ pub(super) struct Network {
     pub(super) random: Random,
     pub(super) now: Instant,
     pub(super) routers: Vec<Forwarder>,
+    /// The frame that a router is shown.
+    lent: LentFrames<Vec<u8>>,
     pub(super) links: Links,
     pub(super) customers: Customers,
     pub(super) wires: Vec<Wire>,
@@ -93,6 +95,7 @@ impl Network {
             health: Health::new(times),
             down: BTreeSet::new(),
             stalled: BTreeMap::new(),
+            lent: LentFrames::default(),
             hidden: BTreeSet::new(),
             unseen: BTreeMap::new(),
             came_out: None,
@@ -275,10 +278,13 @@ impl Network {
     fn comes(&mut self, me: usize, came: Came) {
         match (self.stalled.get_mut(&me), came) {
             (None, Came::Frame(link, bytes)) => {
-                let frame = InFrame { link, tag: None, bytes: &bytes };
+                let lent = self.lent.lend(bytes);
+                let bytes = self.lent.get(lent);
+                let frame = InFrame { link, tag: None, bytes, lent: Some(lent) };
                 let kept = self.routers[me].receive(self.now, &frame);
                 assert!(kept.is_none(), "no link is virtual");
                 self.pump(me);
+                self.lent.end_turn();
             }
             (None, Came::News(link, is_up)) => {
                 let facts = is_up.then(|| orders::facts_of(link));
@@ -294,7 +300,8 @@ impl Network {
 
     /// What a router sends is on its way, and what it tells is looked at.
     pub(super) fn pump(&mut self, me: usize) {
-        while let Some(batch) = self.routers[me].poll_batch() {
+        while let Some(mut batch) = self.routers[me].poll_batch() {
+            batch.own_all(&mut self.lent);
             let frames = batch.to_frames(&Pages::new());
             self.routers[me].handle_sent(batch);
             for (port, bytes) in frames {

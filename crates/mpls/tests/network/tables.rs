@@ -377,7 +377,7 @@ impl World {
         } else if is_udp(*port) {
             router.handle_labelled(self.now, *port, bytes)
         } else {
-            let frame = InFrame { link: *port, tag: None, bytes };
+            let frame = InFrame::new(*port, None, bytes);
             let opened = self.opened.open(&frame).expect("frames go to the next router");
             assert_eq!(opened.ether_type, EtherType::MPLS);
             router.handle_labelled(self.now, *port, opened.payload)

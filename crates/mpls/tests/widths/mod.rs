@@ -196,7 +196,7 @@ impl World {
         {
             let (at, number) = (*at, *number);
             let (to, link, bytes) = self.flights.remove(&(at, number)).unwrap();
-            let frame = InFrame { link, tag: None, bytes: &bytes };
+            let frame = InFrame::new(link, None, &bytes);
             assert!(self.ends[to].receive(self.now, &frame).is_none());
         }
         for end in &mut self.ends {

@@ -4,12 +4,12 @@
 //! number of frames; one that has more comes again in the next turn, which does not sleep. Before
 //! the shard sleeps, those that have none are watched by the engine and cost nothing. So a flood
 //! takes turns with mail, timers and connections, and what a turn was shown is answered before more
-//! is taken.
+//! is taken. What a link that forwards was shown stays where the kernel put it until the turn has ended.
 //!
 //! **Sending.** The vectors of `sendmmsg`, or those that AF_XDP copies from, are made from the batch
-//! when it is sent, so data are read where they lie. The kernel copies them: a batch is done when the call returns. When the socket's
-//! buffer is full, what is left of the batch waits for room: Ethernet promises nothing, but a
-//! dropped reply costs its peer a whole retransmission time, and an interface slower than memory
+//! when it is sent, so data are read where they lie, in buffers or where frames came. The kernel copies
+//! them: a batch is done when the call returns. When the socket's buffer is full, what is left of the
+//! batch waits for room, with a copy of what it names of frames that came: Ethernet promises nothing, but a dropped reply costs its peer a whole retransmission time, and an interface slower than memory
 //! fills the buffer all the time. What the interface refuses, and what has found no room for
 //! [`STUCK`], is dropped and counted.
 //!
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use block::Instant;
 use block::table::{Slot, Table};
-use contract::{Event, FrameBatch, InFrame, LinkId, Machine, OutFrame};
+use contract::{Event, FrameBatch, InFrame, LentFrames, LinkId, Machine, OutFrame};
 use libc::{iovec, mmsghdr};
 
 use super::poll::NETWORK;
@@ -58,6 +58,8 @@ pub(super) struct Links {
     awake: Vec<Slot>,
     /// Some of them had frames at the end of the turn.
     has_frames: bool,
+    /// Frames that were shown in this turn and lie where they were received.
+    lent: LentFrames<iovec>,
     /// Batches of which something waits for room, in the order in which they came.
     held: VecDeque<Held>,
     call: Call,
@@ -191,6 +193,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if open.leaving.is_none() || open.frames || open.room {
             return;
         }
+        assert!(self.links.lent.is_empty(), "a socket leaves before frames are shown, or after");
         // Whoever asked knows then that the machine was told.
         self.flush_events();
         let open = self.links.sockets.remove(slot).expect("it was just found");
@@ -230,15 +233,17 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         self.flush_events();
         let Driver { machine, memory, links, polls, now, .. } = self;
+        let Links { awake, sockets, lent, .. } = links;
         let mut count = 0;
-        for slot in &links.awake {
-            let Some(open) = links.sockets.get_mut(*slot) else { continue };
+        for slot in &*awake {
+            let Some(open) = sockets.get_mut(*slot) else { continue };
             if open.leaving.is_some() {
                 continue;
             }
             let link = open.socket.link;
-            let came = open.socket.receive(FRAMES_PER_TURN, |tag, bytes| {
-                machine.handle_frame(*now, InFrame { link, tag, bytes }, memory);
+            let came = open.socket.receive(FRAMES_PER_TURN, |tag, bytes, is_lent| {
+                let lent = is_lent.then(|| lent.lend(vector(bytes)));
+                machine.handle_frame(*now, InFrame { link, tag, bytes, lent }, memory);
             });
             if came > 0 {
                 polls.came(open.source, *now);
@@ -249,9 +254,16 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         count as usize
     }
 
-    /// The end of a turn: whether there are more frames.
+    /// The end of a turn: no frame is lent any more, and whether there are others.
     #[inline]
     pub(super) fn survey_links(&mut self) {
+        let Links { awake, sockets, lent, .. } = &mut self.links;
+        lent.end_turn();
+        for slot in &*awake {
+            if let Some(open) = sockets.get_mut(*slot) {
+                open.socket.give_back();
+            }
+        }
         self.links.has_frames = !self.links.awake.is_empty() && self.links.has_frame();
     }
 
@@ -324,13 +336,20 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     /// A batch waits for room for what is left of it, or all of it is done with.
-    fn hold_rest(&mut self, held: Held) {
+    fn hold_rest(&mut self, mut held: Held) {
         if held.rest.is_empty() {
             self.links.lists.push(held.rest);
             self.tell(Event::FramesSent { token: held.token, batch: held.batch });
-        } else {
-            self.links.held.push_back(held);
+            return;
         }
+        for number in &held.rest {
+            held.batch.own(*number as usize, &self.links.lent, |frame| {
+                // SAFETY: what is lent lies where it was received until the turn ends, and nobody
+                // writes there; after that it has no name.
+                unsafe { std::slice::from_raw_parts(frame.iov_base.cast(), frame.iov_len) }
+            });
+        }
+        self.links.held.push_back(held);
     }
 
     /// Sends frames of one link. Returns how many are done with: sent, or dropped; the others wait
@@ -350,16 +369,16 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let mut done = 0;
         while done < frames.len() {
             let next = &frames[done..frames.len().min(done + MESSAGES_MAX)];
-            let memory = &self.memory;
+            let places = Places { memory: &self.memory, lent: &self.links.lent };
             let sent = if let Some(xdp) = open.socket.as_xdp() {
                 let name = |at: usize, vectors: &mut Vec<iovec>| {
-                    push_vectors(batch, &batch.frames[next[at] as usize], memory, vectors);
+                    places.push_vectors(batch, &batch.frames[next[at] as usize], vectors);
                 };
-                // SAFETY: the vectors name the batch's head and the pages that its buffers own or
-                // lease; both stay as they are during the call.
+                // SAFETY: the vectors name the batch's head, the pages that its buffers own or lease, and
+                // frames where they were received, in this turn; all stay as they are during the call.
                 unsafe { xdp.send(next.len(), &mut self.links.call.vectors, name) }
             } else {
-                let messages = self.links.call.gather(batch, next, memory);
+                let messages = self.links.call.gather(batch, next, &places);
                 // SAFETY: as above.
                 unsafe { open.socket.send(messages) }
             };
@@ -497,7 +516,7 @@ impl Call {
         &mut self,
         batch: &FrameBatch,
         frames: &[u32],
-        memory: &ShardMemory,
+        places: &Places<'_>,
     ) -> &mut [mmsghdr] {
         let Call { vectors, messages, counts, .. } = self;
         counts.clear();
@@ -505,7 +524,7 @@ impl Call {
         messages.clear();
         for number in frames {
             let before = vectors.len();
-            push_vectors(batch, &batch.frames[*number as usize], memory, vectors);
+            places.push_vectors(batch, &batch.frames[*number as usize], vectors);
             // SAFETY: a header of zeros names nothing, which is valid.
             let mut message: mmsghdr = unsafe { std::mem::zeroed() };
             let count = vectors.len() - before;
@@ -523,22 +542,31 @@ impl Call {
     }
 }
 
+/// Where data lie that batches name.
+struct Places<'d> {
+    memory: &'d ShardMemory,
+    lent: &'d LentFrames<iovec>,
+}
+
+impl Places<'_> {
+    /// Where the bytes of a frame lie.
+    #[inline]
+    fn push_vectors(&self, batch: &FrameBatch, frame: &OutFrame, vectors: &mut Vec<iovec>) {
+        vectors.extend(batch.heads(frame).into_iter().filter(|head| !head.is_empty()).map(vector));
+        let (at, length) = (frame.data_at as usize, frame.data_length as usize);
+        if let Some(lent) = frame.lent {
+            let whole = self.lent.get(lent);
+            assert!(at + length <= whole.iov_len, "of {} bytes {length} from {at}", whole.iov_len);
+            let iov_base = whole.iov_base.wrapping_byte_add(at);
+            vectors.push(iovec { iov_base, iov_len: length });
+        } else if length > 0 {
+            let buffer = &batch.buffers[frame.buffer as usize].0;
+            self.memory.iovecs(buffer, frame.data_at, frame.data_length, vectors);
+        }
+    }
+}
+
 #[inline]
-fn push_vectors(
-    batch: &FrameBatch,
-    frame: &OutFrame,
-    memory: &ShardMemory,
-    vectors: &mut Vec<iovec>,
-) {
-    let [prefix, head] = batch.heads(frame);
-    let bytes =
-        |bytes: &[u8]| iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    if !prefix.is_empty() {
-        vectors.push(bytes(prefix));
-    }
-    vectors.push(bytes(head));
-    if frame.data_length > 0 {
-        let buffer = &batch.buffers[frame.buffer as usize].0;
-        memory.iovecs(buffer, frame.data_at, frame.data_length, vectors);
-    }
+fn vector(bytes: &[u8]) -> iovec {
+    iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }

@@ -54,7 +54,7 @@ pub(super) fn open(
         let socket = new_socket()?;
         let fd = socket.as_raw_fd();
         filter::attach(fd, if steering.is_some() { &NOTHING } else { &filter })?;
-        let ring = prepare(&socket, interface.mtu)?;
+        let ring = prepare(&socket, interface.mtu, options.forwards)?;
         if station.takes == Takes::Whole {
             hear_all(fd, interface.index)?;
         }
@@ -81,7 +81,7 @@ pub(super) fn open_whole(interface: &Interface, geometry: Geometry) -> io::Resul
     let socket = new_socket()?;
     let fd = socket.as_raw_fd();
     set_send_buffer(fd)?;
-    let ring = Ring::new(&socket, geometry)?;
+    let ring = Ring::new(&socket, geometry, false)?;
     hear_all(fd, interface.index)?;
     bind(fd, interface.index, libc::ETH_P_ALL as u16)?;
     Ok((socket, ring))
@@ -130,15 +130,15 @@ fn explain(errno: Errno) -> io::Error {
     }
 }
 
-/// The ring by which a socket will receive.
-fn prepare(socket: &OwnedFd, mtu: u32) -> io::Result<Ring> {
+/// The ring by which a socket will receive, and lend what is sent on.
+fn prepare(socket: &OwnedFd, mtu: u32, lends: bool) -> io::Result<Ring> {
     let fd = socket.as_raw_fd();
     // Frames that we send ourselves: the filter refuses them as well, but so they cost nothing.
     // Kernels before 4.20 lack it.
     let _ = set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1);
     set_send_buffer(fd)?;
     let geometry = Geometry::for_mtu(mtu);
-    Ring::new(socket, geometry).map_err(|error| {
+    Ring::new(socket, geometry, lends).map_err(|error| {
         let room = geometry.bytes() >> 10;
         io::Error::new(error.kind(), format!("no receive ring of {room} KiB: {error}"))
     })

@@ -45,8 +45,10 @@ const HEADER: u32 = 14 + 8;
 const LINE: u32 = lines::LINE as u32;
 /// Frames are fetched so many ahead of the one that is shown: enough for that to be over.
 pub(super) const AHEAD: u32 = 3;
-/// Lines of a frame that are fetched ahead of their use.
+/// Lines of a frame that are fetched ahead of their use: of one that is read, and of one that is lent to be
+/// sent on, of which headers are.
 const LINES_AHEAD: u32 = 16;
+const LINES_OF_HEADERS: u32 = 2;
 
 /// How a ring is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,13 +113,17 @@ pub(super) struct Ring {
     geometry: Geometry,
     /// The next slot.
     place: Place,
+    /// Whether frames stay where they are until [`give_back`](Self::give_back).
+    lends: bool,
+    /// The slots that were shown and are ours still: the first, and how many.
+    kept: (Place, u32),
     /// The kernel has said that frames were lost.
     pub(super) is_losing: bool,
 }
 
 impl Ring {
-    /// Gives a socket that is not bound yet a ring.
-    pub(super) fn new(socket: &OwnedFd, geometry: Geometry) -> io::Result<Ring> {
+    /// Gives a socket that is not bound yet a ring, which lends frames for longer than a call or not.
+    pub(super) fn new(socket: &OwnedFd, geometry: Geometry, lends: bool) -> io::Result<Ring> {
         let fd = socket.as_raw_fd();
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
@@ -130,7 +136,7 @@ impl Ring {
         set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
         let memory = Mapping::shared(socket, geometry.bytes(), 0, MapFlags::empty())?;
         let place = Place { at: 0, left: geometry.block / geometry.slot - 1 };
-        Ok(Ring { memory, geometry, place, is_losing: false })
+        Ok(Ring { memory, geometry, place, lends, kept: (place, 0), is_losing: false })
     }
 
     pub(super) fn frames(&self) -> u32 {
@@ -143,7 +149,8 @@ impl Ring {
         self.status(self.place).load(Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Shows at most so many frames, and gives the slot of each back right after. Returns how many.
+    /// Shows at most so many frames, and gives the slot of each back right after, unless it lends them.
+    /// Returns how many.
     #[inline]
     pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Slot<'_>)) -> u32 {
         self.receive_timed(most, |_, slot| show(slot))
@@ -154,6 +161,8 @@ impl Ring {
     pub(super) fn receive_timed(&mut self, most: u32, mut show: impl FnMut(u64, Slot<'_>)) -> u32 {
         // What lies before the slot that is shown and is fetched already.
         let (mut ahead, mut fetched) = (self.place, 0);
+        // Behind the last one that is free lies the first that is kept.
+        let most = most.min(self.frames() - self.kept.1);
         for count in 0..most {
             while fetched < most.min(count + AHEAD) {
                 let status = self.status(ahead).load(Acquire);
@@ -161,7 +170,7 @@ impl Ring {
                     break;
                 }
                 let bytes = self.slot(ahead, status).bytes;
-                fetch_frame(bytes.as_ptr(), bytes.len() as u32);
+                fetch_frame(bytes.as_ptr(), bytes.len() as u32, self.lends);
                 (ahead, fetched) = (self.behind(ahead), fetched + 1);
                 self.fetch(self.behind(ahead));
             }
@@ -171,10 +180,25 @@ impl Ring {
             let status = self.status(self.place).load(Acquire);
             self.is_losing |= status & libc::TP_STATUS_LOSING != 0;
             show(self.came_ns(self.place), self.slot(self.place, status));
-            self.status(self.place).store(libc::TP_STATUS_KERNEL, Release);
+            if self.lends {
+                self.kept.1 += 1;
+            } else {
+                self.status(self.place).store(libc::TP_STATUS_KERNEL, Release);
+            }
             self.place = self.behind(self.place);
         }
         most
+    }
+
+    /// Gives the slots back whose frames were lent.
+    #[inline]
+    pub(super) fn give_back(&mut self) {
+        let (mut place, count) = self.kept;
+        for _ in 0..count {
+            self.status(place).store(libc::TP_STATUS_KERNEL, Release);
+            place = self.behind(place);
+        }
+        self.kept = (self.place, 0);
     }
 
     /// The frame in a slot, which must be ours.
@@ -252,8 +276,9 @@ fn tag(status: u32, kind: u16, control: u16) -> Option<VlanTag> {
 /// its cache, one after the other; behind [`LINES_AHEAD`] of them the processor has seen that they
 /// follow each other.
 #[inline]
-pub(super) fn fetch_frame(at: *const u8, length: u32) {
-    prefetch_all(at, length.min(LINES_AHEAD * LINE) as usize);
+pub(super) fn fetch_frame(at: *const u8, length: u32, is_lent: bool) {
+    let lines = if is_lent { LINES_OF_HEADERS } else { LINES_AHEAD };
+    prefetch_all(at, length.min(lines * LINE) as usize);
 }
 
 #[cfg(test)]

@@ -128,27 +128,30 @@ impl LinkSocket {
         }
     }
 
-    /// Shows frames, at most so many come out of the kernel. Returns how many came out.
+    /// Shows frames, at most so many come out of the kernel, and says of each whether it is lent: those of
+    /// a link that forwards mostly are, and stay where they are until [`give_back`](Self::give_back). Returns how
+    /// many came out.
     #[inline]
     pub(crate) fn receive(
         &mut self,
         most: u32,
-        mut show: impl FnMut(Option<VlanTag>, &[u8]),
+        mut show: impl FnMut(Option<VlanTag>, &[u8], bool),
     ) -> u32 {
         let (mut frames, mut bytes_in) = (0, 0);
         let (cells, most_bytes) = (&self.counters.cells, self.forwarded_max);
+        let lends = most_bytes.is_some();
         let descriptor = self.descriptor();
-        let mut take = |slot: Slot<'_>| match flaw(&slot, most_bytes, cells) {
+        let mut take = |slot: Slot<'_>, is_lent| match flaw(&slot, most_bytes, cells) {
             None => {
                 frames += 1;
                 bytes_in += slot.bytes.len() as u64;
-                show(slot.tag, slot.bytes);
+                show(slot.tag, slot.bytes, is_lent);
             }
             Some(counter) => add(counter, 1),
         };
         let count = match &mut self.way {
             Way::Ring(ring) => {
-                let count = ring.receive(most, &mut take);
+                let count = ring.receive(most, |slot| take(slot, lends));
                 if std::mem::take(&mut ring.is_losing) {
                     // Asked at once: the kernel's counter has 32 bits, and its mark stays until it
                     // is asked.
@@ -157,17 +160,28 @@ impl LinkSocket {
                 }
                 count
             }
-            Way::Xdp(xdp) => xdp.receive(most, |xdp::Frame { tag, bytes }| {
+            Way::Xdp(xdp) => xdp.receive(most, |xdp::Frame { tag, bytes, is_lent }| {
                 // A program at the door does not learn of checksums.
-                take(Slot { tag, bytes, length: bytes.len() as u32, is_unsummed: false });
+                let slot = Slot { tag, bytes, length: bytes.len() as u32, is_unsummed: false };
+                take(slot, is_lent);
             }),
-            Way::Datagram(datagram) => datagram.receive(descriptor, most, &mut take),
+            Way::Datagram(datagram) => datagram.receive(descriptor, most, |slot| take(slot, false)),
         };
         if count > 0 {
             add(&self.counters.cells.received, frames);
             add(&self.counters.cells.received_bytes, bytes_in);
         }
         count
+    }
+
+    /// What was lent is to be received into again.
+    #[inline]
+    pub(crate) fn give_back(&mut self) {
+        match &mut self.way {
+            Way::Ring(ring) => ring.give_back(),
+            Way::Xdp(xdp) => xdp.give_back(),
+            Way::Datagram(_) => {}
+        }
     }
 
     /// The sockets that send from memory of their own, where this is one of those: they take frames as

@@ -41,6 +41,7 @@ use super::packet::set_option;
 use super::peers::Peer;
 use super::quiet::Quiet;
 use super::socket::LinkSocket;
+use super::xdp::Umems;
 use super::{AddedLink, LinkAccess, LinkOptions, packet, xdp};
 use crate::mailbox::{event_descriptor, ring};
 use crate::process::{AbortOnPanic, lock};
@@ -82,6 +83,8 @@ pub(crate) trait LinkMailbox: Send + Sync {
 pub(crate) struct LinkSupervisor {
     pub(super) shards: Vec<Arc<dyn LinkMailbox>>,
     links: Mutex<Vec<Supervised>>,
+    /// Memories of links over AF_XDP that send frames on.
+    umems: Umems,
     pub(super) peers: Mutex<Vec<Peer>>,
     /// Rung when something is to be looked at of which the system tells nothing.
     pub(super) again: Arc<OwnedFd>,
@@ -141,6 +144,7 @@ impl LinkSupervisor {
         Ok(Arc::new(LinkSupervisor {
             shards,
             links: Mutex::default(),
+            umems: Umems::default(),
             peers: Mutex::default(),
             again: Arc::new(event_descriptor()?),
             watcher: Mutex::default(),
@@ -301,17 +305,16 @@ impl LinkSupervisor {
     /// ring holds.
     fn open(&self, kept: &mut Supervised, mut interface: Interface) -> io::Result<u32> {
         kept.prepare(&interface)?;
-        let open = match kept.options.access {
+        let sockets = match kept.options.access {
             LinkAccess::Xdp => {
                 if interface.strips_tags {
                     interface::leave_tags(&kept.options.interface)?;
                     interface.strips_tags = false;
                 }
-                xdp::open
+                xdp::open(kept.id, &kept.options, &interface, &kept.counters, &self.umems)
             }
-            LinkAccess::Packet => packet::open,
-        };
-        let sockets = open(kept.id, &kept.options, &interface, &kept.counters)?;
+            LinkAccess::Packet => packet::open(kept.id, &kept.options, &interface, &kept.counters),
+        }?;
         let ring_frames =
             sockets.iter().map(|(_, socket)| socket.counters.ring_frames()).min().unwrap_or(0);
         for (shard, socket) in sockets {

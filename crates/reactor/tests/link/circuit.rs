@@ -120,6 +120,166 @@ fn a_circuit_has_every_frame_that_comes_byte_for_byte_and_none_that_leaves() {
     });
 }
 
+/// A frame to the left that says how long it is and which one, in each of its words.
+fn numbered(number: u32, length: usize) -> Vec<u8> {
+    let mut bytes = frame(LEFT_MAC, RIGHT_MAC, &[0, 0]);
+    bytes.extend((0..).flat_map(|word: u32| (number ^ word << 20).to_be_bytes()).take(length));
+    bytes
+}
+
+/// The number of such a frame as it comes back.
+fn number_of(bytes: &[u8]) -> u32 {
+    let word = bytes[16..20].try_into().expect("a word");
+    let number = u32::from_be_bytes(word);
+    let sent = numbered(number, bytes.len() - 16);
+    assert_eq!(&bytes[..14], header(RIGHT_MAC, LEFT_MAC), "frame {number}");
+    assert!(bytes[14..] == sent[14..], "frame {number} of {} bytes is another's", bytes.len());
+    number
+}
+
+impl Bench {
+    /// A link whose frames are sent on, and that over AF_XDP can be as well, as no circuit.
+    fn forwarding(&self, interface: &str) -> LinkOptions {
+        LinkOptions { forwards: true, ..self.options(interface, None, one(ON_LEFT)) }
+    }
+
+    /// The left end forwards, and hears the right one.
+    fn begin_to_forward(&self) {
+        ["left", "right"].into_iter().for_each(silence_ipv6);
+        self.handle.add_link(LEFT, &self.forwarding("left")).unwrap();
+        self.wait_up(LEFT);
+        self.add_all([(RIGHT, "right", None, one(ON_RIGHT))]);
+        self.meet();
+    }
+
+    /// What comes to the left from now on goes back, behind a header of another's.
+    fn begin_to_send_back(&self, token: u32) {
+        let front = header(RIGHT_MAC, LEFT_MAC);
+        let on = SendOn { from: LEFT, to: LEFT, rest_at: front.len(), front };
+        self.handle.send(ON_LEFT, Note::Command(Command::SendOn(token, on)));
+    }
+}
+
+#[test]
+fn what_is_sent_on_leaves_as_it_came() {
+    super::on_all("circuit::what_is_sent_on_leaves_as_it_came", |bench| {
+        bench.begin_to_forward();
+        bench.begin_to_send_back(7);
+        let lengths = [44, 46, 200, 255, 256, 1000, 1484];
+        // Few enough for the ring, and more than a turn is shown.
+        let sent: Vec<FramePart> = (0..150)
+            .map(|number| whole(RIGHT, numbered(number, lengths[number as usize % lengths.len()])))
+            .collect();
+        bench.send(ON_RIGHT, 1, sent.clone());
+        let (mut back, mut left) = (Vec::new(), 0);
+        while back.len() < sent.len() || left < sent.len() {
+            match bench.next() {
+                (ON_RIGHT, Report::Frame(RIGHT, None, bytes)) => back.push(number_of(&bytes)),
+                (_, Report::FramesSent(7, count)) => left += count,
+                (ON_LEFT, Report::Frame(LEFT, ..)) | (_, Report::FramesSent(1, _)) => {}
+                other => panic!("expected frames, saw {other:?}"),
+            }
+        }
+        assert_eq!(back, (0..150).collect::<Vec<u32>>());
+    });
+}
+
+/// Over AF_XDP two such links share memory, also when one of them was away; more often than that memory has
+/// room for somebody new.
+#[test]
+fn what_came_by_one_interface_leaves_by_another_that_comes_and_goes() {
+    super::on_all(
+        "circuit::what_came_by_one_interface_leaves_by_another_that_comes_and_goes",
+        |bench| {
+            const OUT: LinkId = LinkId(5);
+            const FAR: LinkId = LinkId(6);
+            assert!(make_pair("out", "far", 1));
+            set_mac("far", STRANGER);
+            ["out", "far"].into_iter().for_each(silence_ipv6);
+            ["out", "far"].into_iter().for_each(|name| set_up(name, true));
+            bench.begin_to_forward();
+            bench.handle.add_link(OUT, &bench.forwarding("out")).unwrap();
+            bench.wait_up(OUT);
+            bench.add_all([(FAR, "far", None, one(ON_RIGHT))]);
+            let front = header(STRANGER, LEFT_MAC);
+            let on = SendOn { from: LEFT, to: OUT, rest_at: front.len(), front };
+            bench.handle.send(ON_LEFT, Note::Command(Command::SendOn(7, on)));
+            let begin = Clock::now();
+            for turn in 0..12 {
+                let (mut came, mut number) = (0, turn * 100_000);
+                while came < 100 {
+                    let frames = (number..number + 50).map(|at| whole(RIGHT, numbered(at, 1484)));
+                    bench.send(ON_RIGHT, 1, frames.collect());
+                    number += 50;
+                    loop {
+                        match bench.next() {
+                            (ON_RIGHT, Report::Frame(FAR, None, mut bytes)) => {
+                                bytes[..14].copy_from_slice(&header(RIGHT_MAC, LEFT_MAC));
+                                assert!(number_of(&bytes) < number);
+                                came += 1;
+                            }
+                            (_, Report::FramesSent(1, _)) => break,
+                            (_, Report::FramesSent(7, _) | Report::Frame(..)) => {}
+                            other => panic!("expected frames, saw {other:?}"),
+                        }
+                    }
+                    assert!(begin.elapsed() < HANG, "{came} came: {:#?}", bench.stats());
+                }
+                // Both ends of the cable.
+                for is_up in [false, true] {
+                    set_up("out", is_up);
+                    let mut told = 0;
+                    while told < 2 {
+                        match bench.next() {
+                            (_, Report::LinkDown(OUT | FAR)) if !is_up => told += 1,
+                            (_, Report::LinkUp(OUT | FAR, _)) if is_up => told += 1,
+                            (_, Report::FramesSent(..) | Report::Frame(..)) => {}
+                            other => panic!("expected news of a link, saw {other:?}"),
+                        }
+                    }
+                }
+            }
+        },
+    );
+}
+
+/// A queue that is slow keeps frames for longer than the turn in which they were lent.
+#[test]
+fn what_is_sent_on_and_finds_no_room_leaves_later_as_it_came() {
+    on_each("what_is_sent_on_and_finds_no_room_leaves_later_as_it_came", |bench| {
+        if !slows("left") {
+            return;
+        }
+        bench.begin_to_forward();
+        bench.begin_to_send_back(7);
+        let before = bench.counted(LEFT);
+        let (begin, mut number) = (Clock::now(), 0);
+        let (mut shown, mut left, mut batches) = (0, 0, 0);
+        // Until something had to wait, and then until all of it has left.
+        while bench.counted(LEFT).send_waits == before.send_waits || left < shown || batches > 0 {
+            if bench.counted(LEFT).send_waits == before.send_waits {
+                let frames = (number..number + 100).map(|at| whole(RIGHT, numbered(at, 1484)));
+                bench.send(ON_RIGHT, 1, frames.collect());
+                (number, batches) = (number + 100, batches + 1);
+            }
+            match bench.next() {
+                (ON_RIGHT, Report::Frame(RIGHT, None, bytes)) => {
+                    assert!(number_of(&bytes) < number)
+                }
+                (ON_LEFT, Report::Frame(LEFT, ..)) => shown += 1,
+                (_, Report::FramesSent(7, count)) => left += count,
+                (_, Report::FramesSent(1, _)) => batches -= 1,
+                other => panic!("expected frames, saw {other:?}"),
+            }
+            assert!(begin.elapsed() < HANG, "{left} of {shown} left: {:#?}", bench.stats());
+        }
+        assert_eq!(bench.counted(LEFT).send_failed, 0);
+        // What waits when the link goes comes back.
+        bench.handle.remove_link(LEFT);
+        bench.nothing_is_lent_beside_frames(ON_LEFT);
+    });
+}
+
 #[test]
 fn an_interface_hears_all_as_long_as_it_has_a_circuit() {
     on_each("an_interface_hears_all_as_long_as_it_has_a_circuit", |bench| {

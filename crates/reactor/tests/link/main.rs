@@ -21,7 +21,7 @@ use contract::{
     VlanTag,
 };
 use reactor::{Config, Handle, LinkAccess, LinkCounters, LinkOptions, LinkStats};
-use testkit::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report};
+use testkit::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report, SendOn};
 
 use common::{HANG, on_each_engine, two_shards, wait_for_rest};
 use net::{delete, in_namespace, make_pair, set_mac, set_mtu, set_up, strip_tags, strips_tags};
@@ -743,14 +743,23 @@ fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
     });
 }
 
-/// A queue that lets 100 megabits a second through: what waits in it fills the send buffer.
+/// Gives an interface a queue that lets 100 megabits a second through: what waits in it fills the send
+/// buffer. Returns whether there is one.
+fn slows(interface: &str) -> bool {
+    let arguments =
+        format!("qdisc add dev {interface} root tbf rate 100mbit burst 128kb limit 64mb");
+    let tc = std::process::Command::new("tc").args(arguments.split(' ')).output();
+    let is_slow = tc.as_ref().is_ok_and(|output| output.status.success());
+    if !is_slow {
+        eprintln!("skipped: no queue that is slow is to be had: {tc:?}");
+    }
+    is_slow
+}
+
 #[test]
 fn frames_that_find_no_room_wait_for_it() {
     on_each("frames_that_find_no_room_wait_for_it", |bench| {
-        let arguments = "qdisc add dev left root tbf rate 100mbit burst 128kb limit 64mb";
-        let tc = std::process::Command::new("tc").args(arguments.split(' ')).output();
-        if !tc.as_ref().is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: no queue that is slow is to be had: {tc:?}");
+        if !slows("left") {
             return;
         }
         bench.begin();

@@ -105,7 +105,7 @@ impl Shard {
         while let Some(carrier) = &mut self.frames.carrier
             && let Some((link, frame)) = carrier.poll_received()
         {
-            let frame = InFrame { link, tag: None, bytes: &frame };
+            let frame = InFrame::new(link, None, &frame);
             if let Some(frame) = self.frames.links.open(&frame) {
                 self.take_whole(now, &frame, memory);
             }

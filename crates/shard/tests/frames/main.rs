@@ -178,7 +178,7 @@ impl Host {
 
     fn frame(&mut self, shard: usize, bytes: &[u8]) {
         let (machine, memory) = (&mut self.shards[shard], &mut self.memory);
-        machine.handle_frame(self.now, InFrame { link: LINK, tag: None, bytes }, memory);
+        machine.handle_frame(self.now, InFrame::new(LINK, None, bytes), memory);
         self.turn(shard);
         self.carry();
     }

@@ -124,9 +124,16 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// A machine sends a batch: it leaves soon.
-    pub(super) fn send_frames(&mut self, host: usize, shard: usize, token: u32, batch: FrameBatch) {
+    /// A machine sends a batch: it leaves soon, with copies of what it names that is lent.
+    pub(super) fn send_frames(
+        &mut self,
+        host: usize,
+        shard: usize,
+        token: u32,
+        mut batch: FrameBatch,
+    ) {
         assert!(!batch.is_empty(), "an empty batch of frames is sent");
+        batch.own_all(&mut self.hosts[host].nodes[shard].lent);
         let life = self.hosts[host].life;
         self.next_number += 1;
         let id = self.next_number;

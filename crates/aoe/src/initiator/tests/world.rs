@@ -191,7 +191,7 @@ impl World {
     }
 
     pub(super) fn come(&mut self, link: LinkId, bytes: &[u8]) {
-        if let Some(frame) = self.links.open(&InFrame { link, tag: None, bytes }) {
+        if let Some(frame) = self.links.open(&InFrame::new(link, None, bytes)) {
             self.initiator.handle_frame(self.now, &frame, &mut self.memory);
         }
         self.settle();

@@ -199,7 +199,7 @@ impl World {
     }
 
     pub(super) fn come_on(&mut self, link: LinkId, tag: Option<VlanTag>, bytes: &[u8]) {
-        let opened = self.links.open(&InFrame { link, tag, bytes });
+        let opened = self.links.open(&InFrame::new(link, tag, bytes));
         if let Some(frame) = opened.filter(|frame| frame.ether_type == EtherType::AOE) {
             self.with_target(|target, ctx| target.handle_frame(&frame, ctx));
         }

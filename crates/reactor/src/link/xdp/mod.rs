@@ -4,12 +4,14 @@
 //! One socket and one piece of memory for each receive queue; all belong to one shard, so such a
 //! link is for one shard only (the queue of a frame is the interface's choice, and a program cannot
 //! send it to the socket of another queue). The door's program also does what a socket filter does
-//! elsewhere ([`program`]). Frames of one chunk are shown where they lie; longer ones lie in
-//! several chunks and are put together first, one copy. Frames to send are copied into chunks,
-//! which the kernel copies from: its copying mode, which every driver has.
+//! elsewhere ([`program`]). Frames of one chunk are shown where they lie, and lent for a turn where they are
+//! sent on; longer ones lie in several chunks and are put together first, one copy. Frames to send are copied into chunks,
+//! which the kernel copies from: its copying mode, which every driver has. One that came by a link whose
+//! memory is the same ([`umem`]) is sent from where it came, behind what is new in front of it.
 //!
 //! ```text
 //!   memory of a queue, in chunks:   | 512 to receive into: all but 256 bytes of each are a frame's | 512 to send from (first queue) |
+//!   of links that send frames on:   the same of each, in one memory of 4,096 chunks
 //! ```
 //! A chunk has 2 KiB where a frame of the interface's MTU fits into it, else 4 KiB: frames all begin at
 //! the same place of their chunk, so that the smaller it is, the more of them a cache holds.
@@ -22,10 +24,11 @@
 
 mod program;
 mod rings;
+mod umem;
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,8 +37,7 @@ use contract::{EtherType, LinkId, TagControl, VlanTag};
 use libc::{iovec, xdp_desc};
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
-use rustix::net::xdp::{self, SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
+use rustix::net::xdp::{self, SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
 };
@@ -47,9 +49,10 @@ use super::interface::{self, Interface};
 use super::packet;
 use super::ring::{AHEAD, fetch_frame};
 use super::socket::{LinkSocket, Way};
-use crate::memory::mapping::Mapping;
 use program::{Attached, Failed, TAG, TYPE_AT, tried};
 use rings::Ring;
+pub(crate) use umem::Umems;
+use umem::{Pool, Seat, Umem};
 
 /// Bytes of a chunk, as the kernel takes them: the least, and the most that a page has.
 const CHUNKS: [u32; 2] = [2048, 4096];
@@ -59,6 +62,8 @@ const HEADROOM: u32 = 256;
 const RECEIVE_CHUNKS: u32 = 512;
 /// Chunks to send from.
 const SEND_CHUNKS: u32 = 512;
+/// Chunks of a memory that links share: four interfaces' with one queue each.
+const SHARED_CHUNKS: u32 = 4 * (RECEIVE_CHUNKS + SEND_CHUNKS);
 /// Room for a header with a tag.
 const HEADER: u32 = 14 + TAG;
 /// Descriptors that one call may send (XDP_MAX_TX_SKB_BUDGET, of recent kernels); else it is 32.
@@ -73,6 +78,8 @@ pub(crate) struct Xdp {
     queues: Vec<Queue>,
     /// Which queue is looked at first.
     first: usize,
+    /// Whether frames stay where they are until [`Xdp::give_back`].
+    lends: bool,
     ring_frames: u32,
     /// Bytes that a frame may have.
     length_max: usize,
@@ -90,23 +97,25 @@ struct Queue {
     sending: Option<Sending>,
     socket: Arc<OwnedFd>,
     /// Behind the socket, which uses it.
-    memory: Mapping,
-    /// Bytes of a chunk of it.
-    chunk: u32,
+    umem: Arc<Umem>,
+    /// The socket's part in it.
+    seat: Seat,
+    /// Chunks of what was shown that were not given back.
+    shown: Vec<u64>,
 }
 
 /// The sending half of a queue.
 struct Sending {
     send: Ring<xdp_desc>,
     done: Ring<u64>,
-    /// Chunks that are free, by their offsets.
-    free: Vec<u64>,
 }
 
 /// A frame as it was received.
 pub(super) struct Frame<'a> {
     pub(super) tag: Option<VlanTag>,
     pub(super) bytes: &'a [u8],
+    /// It stays where it is until the chunks are given back.
+    pub(super) is_lent: bool,
 }
 
 /// Opens a link's sockets, for the one shard that it has.
@@ -115,13 +124,18 @@ pub(super) fn open(
     options: &LinkOptions,
     interface: &Interface,
     counters: &[(ShardId, Arc<Counters>)],
+    umems: &Umems,
 ) -> io::Result<Vec<(ShardId, Box<LinkSocket>)>> {
     let station = Station::new(interface, options);
     let (shard, counters) = &counters[0];
     let count = interface::receive_queues(&options.interface)?;
+    let sharing = options.forwards.then_some((umems, *shard));
     let chunk = chunk_for(interface.mtu);
     let needs_pieces = interface.mtu + HEADER > chunk - HEADROOM;
-    let open = |pieces| Xdp::open(options, interface, &station, count, pieces);
+    let open = |pieces| {
+        let wanted = Wanted { interface: interface.index, chunk, pieces, sharing };
+        Xdp::open(options, interface, &station, count, &wanted)
+    };
     // Frames of several pieces need Linux 6.6; where one chunk is enough, it goes without.
     let xdp = match open(true) {
         Err(Failed { error, .. })
@@ -149,25 +163,25 @@ impl Xdp {
         interface: &Interface,
         station: &Station,
         count: u32,
-        pieces: bool,
+        wanted: &Wanted<'_>,
     ) -> Result<Xdp, Failed> {
         // First, so that an interface that has a program is known by that. Until a socket is there,
         // its frames go to the stack.
         let program = packet::program(&options.intake.spread, 0);
-        let attached = Attached::new(interface.index, count, station, program, pieces)?;
-        let chunk = chunk_for(interface.mtu);
+        let attached = Attached::new(interface.index, count, station, program, wanted.pieces)?;
         let queues: Vec<Queue> = (0..count)
-            .map(|number| Queue::open(interface.index, number, chunk, pieces))
+            .map(|number| Queue::open(number, wanted))
             .collect::<io::Result<_>>()
             .map_err(tried("opening an AF_XDP socket"))?;
         for (number, queue) in (0..).zip(&queues) {
             let served = attached.serve(number, &queue.socket);
             served.map_err(tried("giving a queue its socket"))?;
         }
-        let chunks = (interface.mtu + HEADER).div_ceil(chunk - HEADROOM);
+        let chunks = (interface.mtu + HEADER).div_ceil(wanted.chunk - HEADROOM);
         Ok(Xdp {
             queues,
             first: 0,
+            lends: options.forwards,
             ring_frames: RECEIVE_CHUNKS / chunks,
             length_max: (interface.mtu + HEADER) as usize,
             whole: Vec::new(),
@@ -186,29 +200,34 @@ impl Xdp {
         self.queues.iter().any(|queue| queue.receive.waiting() > 0)
     }
 
-    /// Shows at most so many frames, from all queues in turn, and gives the chunks of each back
-    /// right after. Returns how many.
+    /// Shows at most so many frames, from all queues in turn, and gives the chunks of each queue back
+    /// when all of its were shown, unless it lends them. Returns how many.
     pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Frame<'_>)) -> u32 {
-        let Xdp { queues, first, whole, system_calls, .. } = self;
+        let Xdp { queues, first, lends, whole, system_calls, .. } = self;
         let share = (most / queues.len() as u32).max(1);
         let mut count = 0;
         for number in 0..queues.len() {
             let queue = (*first + number) % queues.len();
-            let came = queues[queue].receive(share, whole, &mut show);
-            if came > 0 && queues[queue].fill.needs_wakeup() {
-                *system_calls += 1;
-                // Only a driver that does not copy asks for it.
-                let _ = recv(&queues[queue].socket, &mut [0; 0], RecvFlags::DONTWAIT);
+            let queue = &mut queues[queue];
+            count += queue.receive(share, *lends, whole, &mut show);
+            if !*lends {
+                *system_calls += queue.give_back();
             }
-            count += came;
         }
         *first = (*first + 1) % queues.len();
         count
     }
 
-    /// Copies so many frames into chunks and sends them; `name` pushes where the bytes of each lie, onto
-    /// `vectors`, whose memory is used over and over. Returns how many; EAGAIN if there is no chunk for
-    /// the first.
+    /// Gives the chunks back whose frames were lent.
+    #[inline]
+    pub(super) fn give_back(&mut self) {
+        self.system_calls += self.queues.iter_mut().map(Queue::give_back).sum::<u64>();
+    }
+
+    /// Sends so many frames; `name` pushes where the bytes of each lie, onto `vectors`, whose memory is
+    /// used over and over. They are copied into chunks, but for one whose last bytes lie in a chunk already,
+    /// being of a frame that was shown and is lent: these stay, others go in front of them, and nobody may
+    /// look at that frame any more. Returns how many; EAGAIN if there is no chunk for the first.
     ///
     /// # Safety
     /// What `name` pushes must be memory that can be read until the next frame is asked for.
@@ -220,6 +239,8 @@ impl Xdp {
         name: impl Fn(usize, &mut Vec<iovec>),
     ) -> Result<usize, i32> {
         let queue = &mut self.queues[0];
+        let umem = queue.umem.clone();
+        let pool = &mut *umem.pool();
         let mut count = 0;
         while count < frames {
             vectors.clear();
@@ -233,16 +254,16 @@ impl Xdp {
                 break;
             }
             // SAFETY: the caller vouches for what they name.
-            if !unsafe { queue.push(vectors, length) } {
-                self.system_calls += queue.kick();
+            if !unsafe { queue.push(pool, vectors, length) } {
+                self.system_calls += queue.kick(pool);
                 // SAFETY: as above.
-                if !unsafe { queue.push(vectors, length) } {
+                if !unsafe { queue.push(pool, vectors, length) } {
                     break;
                 }
             }
             count += 1;
         }
-        self.system_calls += queue.kick();
+        self.system_calls += queue.kick(pool);
         if count == 0 { Err(libc::EAGAIN) } else { Ok(count) }
     }
 
@@ -253,7 +274,8 @@ impl Xdp {
 
     /// Tries to send what waits in the ring.
     pub(super) fn kick(&mut self) {
-        self.system_calls += self.queues[0].kick();
+        let umem = self.queues[0].umem.clone();
+        self.system_calls += self.queues[0].kick(&mut umem.pool());
     }
 
     /// Takes the errors that wait on the sockets.
@@ -264,26 +286,36 @@ impl Xdp {
     }
 }
 
-impl Queue {
-    fn open(interface: i32, number: u32, chunk: u32, pieces: bool) -> io::Result<Queue> {
-        let (family, kind) = (AddressFamily::XDP, SocketType::RAW);
-        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None);
-        let socket = socket.map_err(|errno| program::explain(errno.into()))?;
-        let fd = socket.as_raw_fd();
-        let sends = number == 0;
-        let chunks = RECEIVE_CHUNKS + if sends { SEND_CHUNKS } else { 0 };
-        let both = ProtFlags::READ | ProtFlags::WRITE;
-        let memory = Mapping::anonymous((chunks * chunk) as usize, both, MapFlags::empty())?;
-        let region = XdpUmemReg {
-            addr: memory.base() as u64,
-            len: memory.len() as u64,
-            chunk_size: chunk,
-            headroom: 0,
-            flags: XdpUmemRegFlags::empty(),
-            tx_metadata_len: 0,
-        };
-        sockopt::set_xdp_umem_reg(&socket, region)
-            .map_err(|errno| too_much(errno, chunks * chunk))?;
+/// A socket that has no memory yet.
+struct Begun {
+    socket: Arc<OwnedFd>,
+    sends: bool,
+}
+
+impl Begun {
+    /// One for this queue of an interface; the first one sends.
+    fn new(number: u32) -> io::Result<Begun> {
+        let socket = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None);
+        let socket = Arc::new(socket.map_err(|errno| program::explain(errno.into()))?);
+        Ok(Begun { socket, sends: number == 0 })
+    }
+
+    /// Chunks that it may have on their way.
+    fn sends_from(&self) -> u32 {
+        if self.sends { SEND_CHUNKS } else { 0 }
+    }
+
+    /// Gives it rings and binds it, with the memory that it has registered, or that of another one. `None`:
+    /// that has too few chunks left.
+    fn bind(
+        self,
+        number: u32,
+        wanted: &Wanted<'_>,
+        umem: Arc<Umem>,
+        with: Option<&OwnedFd>,
+    ) -> io::Result<Option<Queue>> {
+        let needed = RECEIVE_CHUNKS + self.sends_from();
+        let Begun { socket, sends } = self;
         let at = sockopt::xdp_mmap_offsets(&socket)?;
         sockopt::set_xdp_umem_fill_ring_size(&socket, RECEIVE_CHUNKS)?;
         // The kernel wants this ring of every socket.
@@ -295,33 +327,89 @@ impl Queue {
         let sending = if sends {
             sockopt::set_xdp_tx_ring_size(&socket, SEND_CHUNKS)?;
             let send = Ring::new(&socket, xdp::XDP_PGOFF_TX_RING, &at.tx, SEND_CHUNKS)?;
-            let free = (RECEIVE_CHUNKS..chunks).map(|number| u64::from(number * chunk)).collect();
             // Both make calls fewer; the chunks bound what is sent anyway.
+            let fd = socket.as_raw_fd();
             let _ = packet::set_option(fd, libc::SOL_XDP, SEND_BUDGET_OPTION, &SEND_CHUNKS);
             packet::set_send_buffer(fd)?;
-            Some(Sending { send, done, free })
+            Some(Sending { send, done })
         } else {
             None
         };
-        (0..RECEIVE_CHUNKS).for_each(|number| fill.write(u64::from(number * chunk)));
+        bind_when_free(&socket, wanted.interface, number, wanted.pieces, with)?;
+        let at = (wanted.interface, number);
+        let Some(seat) = umem.sit_down(&socket, at, needed as usize) else { return Ok(None) };
+        {
+            let pool = &mut *umem.pool();
+            for _ in 0..RECEIVE_CHUNKS {
+                fill.write(umem.take_to_receive(pool, seat).expect("they were counted"));
+            }
+        }
         fill.publish();
-        bind_when_free(&socket, interface, number, pieces)?;
-        Ok(Queue { fill, receive, sending, socket: Arc::new(socket), memory, chunk })
+        Ok(Some(Queue { fill, receive, sending, socket, umem, seat, shown: Vec::new() }))
+    }
+}
+
+/// What an interface's queues are to have.
+struct Wanted<'u> {
+    interface: i32,
+    /// Bytes of a chunk.
+    chunk: u32,
+    /// Whether frames may lie in several chunks.
+    pieces: bool,
+    /// The memories that may be shared, with those of which shard.
+    sharing: Option<(&'u Umems, ShardId)>,
+}
+
+impl Queue {
+    fn open(number: u32, wanted: &Wanted<'_>) -> io::Result<Queue> {
+        let &Wanted { chunk, pieces, sharing, .. } = wanted;
+        let joins = sharing.map(|(umems, shard)| umems.of(shard, chunk, pieces));
+        for (umem, with) in joins.into_iter().flatten() {
+            let begun = Begun::new(number)?;
+            match begun.bind(number, wanted, umem, Some(&with)) {
+                Ok(Some(queue)) => return Ok(queue),
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(error),
+                // It is full; or the kernel is older than 5.10, or the other socket is gone: memory of its
+                // own serves as well, but for a copy.
+                Ok(None) | Err(_) => {}
+            }
+        }
+        let begun = Begun::new(number)?;
+        let own = RECEIVE_CHUNKS + begun.sends_from();
+        let shared = sharing.map(|_| SHARED_CHUNKS.max(own));
+        let umem = match shared.map(|chunks| Umem::register(&begun.socket, chunk, chunks)) {
+            Some(Ok(umem)) => umem,
+            Some(Err(errno)) if errno != Errno::NOBUFS => return Err(too_much(errno, 0)),
+            // So much memory may not be locked, or it is for one alone.
+            Some(Err(_)) | None => Umem::register(&begun.socket, chunk, own)
+                .map_err(|errno| too_much(errno, own * chunk))?,
+        };
+        let queue = begun.bind(number, wanted, umem, None)?.expect("it has chunks for one");
+        if let (Some(_), Some((umems, shard))) = (shared, sharing) {
+            umems.add(shard, pieces, &queue.umem);
+        }
+        Ok(queue)
     }
 
-    /// Shows the frames that wait now, at most so many, and gives their chunks back when all were
-    /// shown: the kernel's counters are looked at and changed once.
-    fn receive(&mut self, most: u32, whole: &mut Vec<u8>, show: &mut impl FnMut(Frame<'_>)) -> u32 {
+    /// Shows the frames that wait now, at most so many; their chunks are to be
+    /// [given back](Self::give_back) together: the kernel's counters are looked at and changed once.
+    fn receive(
+        &mut self,
+        most: u32,
+        is_lent: bool,
+        whole: &mut Vec<u8>,
+        show: &mut impl FnMut(Frame<'_>),
+    ) -> u32 {
         let waiting = self.receive.waiting();
         let (mut count, mut taken) = (0, 0);
         while count < most && taken < waiting {
             if taken + AHEAD < waiting {
                 let piece = self.receive.peek(taken + AHEAD);
-                fetch_frame(self.memory.at(piece.addr, piece.len), piece.len);
+                fetch_frame(self.umem.at(piece.addr, piece.len), piece.len, is_lent);
             }
             let first = self.receive.peek(taken);
             let pieces = if is_last(&first) {
-                show(untagged(self.bytes(&first)));
+                show(Frame { is_lent, ..untagged(self.bytes(&first)) });
                 1
             } else {
                 let Some(pieces) = self.put_together(taken..waiting, whole) else { break };
@@ -329,16 +417,33 @@ impl Queue {
                 pieces
             };
             for at in taken..taken + pieces {
-                let address = self.receive.peek(at).addr;
-                self.fill.write(address & !u64::from(self.chunk - 1));
+                self.shown.push(self.umem.chunk_of(self.receive.peek(at).addr));
             }
             (count, taken) = (count + 1, taken + pieces);
         }
         if taken > 0 {
             self.receive.take(taken);
-            self.fill.publish();
         }
         count
+    }
+
+    /// Gives the chunks of what was shown back. Returns how many calls that took.
+    #[inline]
+    fn give_back(&mut self) -> u64 {
+        if self.shown.is_empty() {
+            return 0;
+        }
+        let pool = &mut *self.umem.pool();
+        for chunk in self.shown.drain(..) {
+            self.fill.write(self.umem.take_again(pool, self.seat, chunk));
+        }
+        self.fill.publish();
+        if !self.fill.needs_wakeup() {
+            return 0;
+        }
+        // Only a driver that does not copy asks for it.
+        let _ = recv(&self.socket, &mut [0; 0], RecvFlags::DONTWAIT);
+        1
     }
 
     /// Copies the frame that begins these descriptors and lies in several chunks. Returns in how many;
@@ -363,7 +468,7 @@ impl Queue {
         // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled
         // again; `self` is borrowed as long as they are.
         unsafe {
-            let base = self.memory.at(piece.addr, piece.len);
+            let base = self.umem.at(piece.addr, piece.len);
             std::slice::from_raw_parts_mut(base, piece.len as usize)
         }
     }
@@ -374,17 +479,32 @@ impl Queue {
     /// # Safety
     /// The vectors name memory that can be read, `length` bytes in all.
     #[inline]
-    unsafe fn push(&mut self, vectors: &[iovec], length: usize) -> bool {
-        let (sending, size) = (self.sending.as_mut().expect("the first queue sends"), self.chunk);
+    unsafe fn push(&mut self, pool: &mut Pool, vectors: &[iovec], length: usize) -> bool {
+        let Queue { umem, seat, sending, .. } = self;
+        let (sending, size) = (sending.as_mut().expect("the first queue sends"), umem.chunk);
         let chunks = length.div_ceil(size as usize).max(1);
-        if sending.free.len() < chunks {
-            sending.collect();
+        if Umem::count_free(pool) < chunks {
+            sending.collect(umem, pool);
         }
-        if sending.free.len() < chunks || (sending.send.room() as usize) < chunks {
+        if Umem::count_free(pool) < chunks || (sending.send.room() as usize) < chunks {
             return false;
         }
+        if let Some((rest, front)) = vectors.split_last()
+            && let Some(at) = umem.place_of(rest)
+        {
+            let front_length = (length - rest.iov_len) as u64;
+            let chunk = umem.chunk_of(at);
+            if at - chunk >= front_length && umem.send_on(pool, *seat, chunk) {
+                let addr = at - front_length;
+                // SAFETY: the caller vouches for the vectors; the chunk was shown and is lent, and nobody
+                // looks at it again.
+                unsafe { write(front, umem.at(addr, length as u32)) };
+                sending.send.write(xdp_desc { addr, len: length as u32, options: 0 });
+                return true;
+            }
+        }
         let mut left = length;
-        let (mut chunk, mut filled) = (sending.free.pop().expect("it is there"), 0);
+        let (mut chunk, mut filled) = (umem.take_to_send(pool, *seat), 0);
         for vector in vectors {
             let mut at = 0;
             while at < vector.iov_len {
@@ -392,13 +512,13 @@ impl Queue {
                     left -= filled as usize;
                     let options = libc::XDP_PKT_CONTD;
                     sending.send.write(xdp_desc { addr: chunk, len: filled, options });
-                    (chunk, filled) = (sending.free.pop().expect("it is there"), 0);
+                    (chunk, filled) = (umem.take_to_send(pool, *seat), 0);
                 }
                 let step = (vector.iov_len - at).min((size - filled) as usize);
                 // SAFETY: the caller vouches for the vector; the chunk is free, so nobody else
                 // looks at it, and lies within the memory.
                 unsafe {
-                    let to = self.memory.at(chunk + u64::from(filled), step as u32);
+                    let to = umem.at(chunk + u64::from(filled), step as u32);
                     std::ptr::copy_nonoverlapping(vector.iov_base.cast::<u8>().add(at), to, step);
                 }
                 at += step;
@@ -411,23 +531,23 @@ impl Queue {
     }
 
     /// Has the kernel send what was put into chunks. Returns how many calls that took.
-    fn kick(&mut self) -> u64 {
+    fn kick(&mut self, pool: &mut Pool) -> u64 {
+        let Queue { umem, sending, socket, .. } = self;
+        let sending = sending.as_mut().expect("the first queue sends");
         let mut calls = 0;
         loop {
-            let sending = self.sending.as_mut().expect("the first queue sends");
             sending.send.publish();
             let untaken = sending.send.untaken();
             if untaken == 0 {
-                sending.collect();
+                sending.collect(umem, pool);
                 return calls;
             }
             calls += 1;
             // Sends nothing itself.
-            let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
-            let sending = self.sending.as_mut().expect("the first queue sends");
+            let _ = send(&*socket, &[], SendFlags::DONTWAIT);
             // A call sends no more than so many; one that sent nothing found the interface busy.
             if sending.send.untaken() == untaken {
-                sending.collect();
+                sending.collect(umem, pool);
                 return calls;
             }
         }
@@ -436,10 +556,27 @@ impl Queue {
 
 impl Sending {
     /// Takes the chunks back that the kernel has copied from.
-    fn collect(&mut self) {
+    fn collect(&mut self, umem: &Umem, pool: &mut Pool) {
         let waiting = self.done.waiting();
-        self.free.extend((0..waiting).map(|behind| self.done.peek(behind)));
+        for behind in 0..waiting {
+            umem.sent(pool, umem.chunk_of(self.done.peek(behind)));
+        }
         self.done.take(waiting);
+    }
+}
+
+/// Writes what these name, one behind the other.
+///
+/// # Safety
+/// They name memory that can be read, and as much can be written there.
+#[inline]
+unsafe fn write(vectors: &[iovec], mut to: *mut u8) {
+    for vector in vectors {
+        // SAFETY: as the caller says.
+        unsafe {
+            std::ptr::copy_nonoverlapping(vector.iov_base.cast(), to, vector.iov_len);
+            to = to.add(vector.iov_len);
+        }
     }
 }
 
@@ -462,12 +599,12 @@ fn untagged(bytes: &mut [u8]) -> Frame<'_> {
     let ether_type = EtherType::VLAN;
     let kind = ether_type.0.to_be_bytes();
     if bytes.len() < tag_end || bytes[type_at..type_at + 2] != kind {
-        return Frame { tag: None, bytes };
+        return Frame { tag: None, bytes, is_lent: false };
     }
     let control = u16::from_be_bytes([bytes[type_at + 2], bytes[type_at + 3]]);
     let tag = VlanTag { ether_type, control: TagControl(control) };
     bytes.copy_within(..type_at, TAG as usize);
-    Frame { tag: Some(tag), bytes: &bytes[TAG as usize..] }
+    Frame { tag: Some(tag), bytes: &bytes[TAG as usize..], is_lent: false }
 }
 
 /// A descriptor that is ready when one of the sockets has frames.
@@ -482,10 +619,16 @@ fn watch_all(sockets: &[Arc<OwnedFd>]) -> io::Result<OwnedFd> {
 /// Binds a socket to a queue. The kernel lets go of a queue some time after the close of the socket
 /// that had it (`xp_release_deferred`), so a link that is opened again may have to wait for its own
 /// past.
-fn bind_when_free(socket: &OwnedFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
+fn bind_when_free(
+    socket: &OwnedFd,
+    interface: i32,
+    queue: u32,
+    pieces: bool,
+    with: Option<&OwnedFd>,
+) -> io::Result<()> {
     let begin = Instant::now();
     loop {
-        match bind(socket, interface, queue, pieces) {
+        match bind(socket, interface, queue, pieces, with) {
             Err(error)
                 if error.kind() == io::ErrorKind::ResourceBusy && begin.elapsed() < PATIENCE =>
             {
@@ -496,11 +639,27 @@ fn bind_when_free(socket: &OwnedFd, interface: i32, queue: u32, pieces: bool) ->
     }
 }
 
-fn bind(socket: &OwnedFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
-    let mut flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-    flags.set(SocketAddrXdpFlags::XDP_USE_SG, pieces);
-    let address = SocketAddrXdp::new(flags, interface as u32, queue);
-    rustix::net::bind(socket, &address).map_err(|errno| match errno {
+fn bind(
+    socket: &OwnedFd,
+    interface: i32,
+    queue: u32,
+    pieces: bool,
+    with: Option<&OwnedFd>,
+) -> io::Result<()> {
+    let to = |flags| SocketAddrXdp::new(flags, interface as u32, queue);
+    let bound = match with {
+        None => {
+            let mut flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+            flags.set(SocketAddrXdpFlags::XDP_USE_SG, pieces);
+            rustix::net::bind(socket, &to(flags))
+        }
+        // All else is as it was bound.
+        Some(with) => {
+            let (addr, shared_umem_fd) = (to(SocketAddrXdpFlags::XDP_SHARED_UMEM), with.as_fd());
+            rustix::net::bind(socket, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })
+        }
+    };
+    bound.map_err(|errno| match errno {
         Errno::BUSY => {
             let text = format!("queue {queue} of the interface has an AF_XDP socket already");
             io::Error::new(io::ErrorKind::ResourceBusy, text)
