@@ -143,6 +143,8 @@ pub struct SendOn {
     pub front: Vec<u8>,
     /// Where in the frame that came the others begin.
     pub rest_at: usize,
+    /// Called between what is shown and what leaves, which may hold the shard up.
+    pub between: Option<fn()>,
 }
 
 /// A frame of a batch.
@@ -570,7 +572,7 @@ impl Machine for Scripted {
 
     fn handle_frame(&mut self, _: Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
         self.report(Report::Frame(frame.link, frame.tag, frame.bytes.to_vec()));
-        if let Some((_, SendOn { from, to, front, rest_at })) = &self.on
+        if let Some((_, SendOn { from, to, front, rest_at, .. })) = &self.on
             && *from == frame.link
         {
             self.going_on.push_on(*to, front, frame.part(&frame.bytes[*rest_at..]));
@@ -578,9 +580,10 @@ impl Machine for Scripted {
     }
 
     fn settle(&mut self, _: Instant, _: &mut dyn Memory) {
-        if let Some((token, _)) = self.on
+        if let Some((token, SendOn { between, .. })) = self.on
             && !self.going_on.is_empty()
         {
+            between.into_iter().for_each(|call| call());
             let batch = std::mem::take(&mut self.going_on);
             self.effects.push_back(Effect::SendFrames { token, batch });
         }

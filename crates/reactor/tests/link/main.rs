@@ -7,6 +7,7 @@
 mod circuit;
 #[path = "../common/mod.rs"]
 mod common;
+mod forwarding;
 mod net;
 mod peers;
 mod stations;

@@ -234,22 +234,39 @@ pub(crate) fn be_impatient(name: &str) {
     }
 }
 
-/// Runs something in a thread that may not change the network.
-pub(crate) fn without_net_admin(run: impl FnOnce() + Send) {
+/// This thread has a capability no more.
+fn give_up(capability: u32) {
     // `_LINUX_CAPABILITY_VERSION_3`, of this thread.
     let mut header: [u32; 2] = [0x2008_0522, 0];
+    // Effective, permitted and inheritable, twice.
+    let mut sets = [0u32; 6];
+    for (call, changes) in [(libc::SYS_capget, false), (libc::SYS_capset, true)] {
+        if changes {
+            sets[0] &= !(1 << capability);
+        }
+        // SAFETY: the kernel reads and writes as many words as these arrays have.
+        let result = unsafe { libc::syscall(call, header.as_mut_ptr(), sets.as_mut_ptr()) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    }
+}
+
+/// This thread may lock no more than so many bytes from now on; others of this process have the right to lock what
+/// they like.
+pub(crate) fn lock_at_most(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the kernel reads the limit and nothing else.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    // CAP_IPC_LOCK.
+    give_up(14);
+}
+
+/// Runs something in a thread that may not change the network.
+pub(crate) fn without_net_admin(run: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
-            // Effective, permitted and inheritable, twice.
-            let mut sets = [0u32; 6];
-            for (call, changes) in [(libc::SYS_capget, false), (libc::SYS_capset, true)] {
-                if changes {
-                    sets[0] &= !(1 << 12);
-                }
-                // SAFETY: the kernel reads and writes as many words as these arrays have.
-                let result = unsafe { libc::syscall(call, header.as_mut_ptr(), sets.as_mut_ptr()) };
-                assert_eq!(result, 0, "{}", io::Error::last_os_error());
-            }
+            // CAP_NET_ADMIN.
+            give_up(12);
             run();
         });
         if let Err(panic) = thread.join() {

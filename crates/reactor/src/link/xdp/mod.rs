@@ -229,8 +229,8 @@ impl Xdp {
         vectors: &mut Vec<iovec>,
         name: impl Fn(usize, &mut Vec<iovec>),
     ) -> Result<usize, i32> {
-        let queue = &mut self.queues[0];
-        let umem = queue.umem.clone();
+        let Queue { umem, seat, sending, socket, .. } = &mut self.queues[0];
+        let sending = sending.as_mut().expect("the first queue sends");
         let pool = &mut *umem.pool();
         let mut count = 0;
         while count < frames {
@@ -245,16 +245,16 @@ impl Xdp {
                 break;
             }
             // SAFETY: the caller vouches for what they name.
-            if !unsafe { queue.push(pool, vectors, length) } {
-                self.system_calls += queue.kick(pool);
+            if !unsafe { sending.push((umem, pool, *seat), vectors, length) } {
+                self.system_calls += sending.kick(socket, (umem, pool));
                 // SAFETY: as above.
-                if !unsafe { queue.push(pool, vectors, length) } {
+                if !unsafe { sending.push((umem, pool, *seat), vectors, length) } {
                     break;
                 }
             }
             count += 1;
         }
-        self.system_calls += queue.kick(pool);
+        self.system_calls += sending.kick(socket, (umem, pool));
         if count == 0 { Err(libc::EAGAIN) } else { Ok(count) }
     }
 
@@ -265,8 +265,9 @@ impl Xdp {
 
     /// Tries to send what waits in the ring.
     pub(super) fn kick(&mut self) {
-        let umem = self.queues[0].umem.clone();
-        self.system_calls += self.queues[0].kick(&mut umem.pool());
+        let Queue { umem, sending, socket, .. } = &mut self.queues[0];
+        let sending = sending.as_mut().expect("the first queue sends");
+        self.system_calls += sending.kick(socket, (umem, &mut umem.pool()));
     }
 
     /// Takes the errors that wait on the sockets.
@@ -322,7 +323,7 @@ impl Queue {
         }
         let pool = &mut *self.umem.pool();
         for chunk in self.shown.drain(..) {
-            self.fill.write(self.umem.take_again(pool, self.seat, chunk));
+            self.fill.write(pool.take_again(chunk));
         }
         self.fill.publish();
         if !self.fill.needs_wakeup() {
@@ -359,21 +360,27 @@ impl Queue {
             std::slice::from_raw_parts_mut(base, piece.len as usize)
         }
     }
+}
 
+impl Sending {
     /// Puts a frame's bytes into chunks, for the kernel to send at the next [`kick`](Self::kick);
     /// `false`: there are too few.
     ///
     /// # Safety
     /// The vectors name memory that can be read, `length` bytes in all.
     #[inline]
-    unsafe fn push(&mut self, pool: &mut Pool, vectors: &[iovec], length: usize) -> bool {
-        let Queue { umem, seat, sending, .. } = self;
-        let (sending, size) = (sending.as_mut().expect("the first queue sends"), umem.chunk);
+    unsafe fn push(
+        &mut self,
+        (umem, pool, seat): (&Umem, &mut Pool, Seat),
+        vectors: &[iovec],
+        length: usize,
+    ) -> bool {
+        let size = umem.chunk;
         let chunks = length.div_ceil(size as usize).max(1);
-        if Umem::count_free(pool) < chunks {
-            sending.collect(umem, pool);
+        if pool.count_free() < chunks {
+            self.collect(umem, pool);
         }
-        if Umem::count_free(pool) < chunks || (sending.send.room() as usize) < chunks {
+        if pool.count_free() < chunks || (self.send.room() as usize) < chunks {
             return false;
         }
         if let Some((rest, front)) = vectors.split_last()
@@ -381,25 +388,25 @@ impl Queue {
         {
             let front_length = (length - rest.iov_len) as u64;
             let chunk = umem.chunk_of(at);
-            if at - chunk >= front_length && umem.send_on(pool, *seat, chunk) {
+            if at - chunk >= front_length && pool.send_on(seat, chunk) {
                 let addr = at - front_length;
                 // SAFETY: the caller vouches for the vectors; the chunk was shown and is lent, and nobody
                 // looks at it again.
                 unsafe { write(front, umem.at(addr, length as u32)) };
-                sending.send.write(xdp_desc { addr, len: length as u32, options: 0 });
+                self.send.write(xdp_desc { addr, len: length as u32, options: 0 });
                 return true;
             }
         }
         let mut left = length;
-        let (mut chunk, mut filled) = (umem.take_to_send(pool, *seat), 0);
+        let (mut chunk, mut filled) = (pool.take_to_send(seat), 0);
         for vector in vectors {
             let mut at = 0;
             while at < vector.iov_len {
                 if filled == size {
                     left -= filled as usize;
                     let options = libc::XDP_PKT_CONTD;
-                    sending.send.write(xdp_desc { addr: chunk, len: filled, options });
-                    (chunk, filled) = (umem.take_to_send(pool, *seat), 0);
+                    self.send.write(xdp_desc { addr: chunk, len: filled, options });
+                    (chunk, filled) = (pool.take_to_send(seat), 0);
                 }
                 let step = (vector.iov_len - at).min((size - filled) as usize);
                 // SAFETY: the caller vouches for the vector; the chunk is free, so nobody else
@@ -413,40 +420,36 @@ impl Queue {
             }
         }
         debug_assert_eq!(left, filled as usize, "the last chunk holds the rest");
-        sending.send.write(xdp_desc { addr: chunk, len: filled, options: 0 });
+        self.send.write(xdp_desc { addr: chunk, len: filled, options: 0 });
         true
     }
 
     /// Has the kernel send what was put into chunks. Returns how many calls that took.
-    fn kick(&mut self, pool: &mut Pool) -> u64 {
-        let Queue { umem, sending, socket, .. } = self;
-        let sending = sending.as_mut().expect("the first queue sends");
+    fn kick(&mut self, socket: &OwnedFd, (umem, pool): (&Umem, &mut Pool)) -> u64 {
         let mut calls = 0;
         loop {
-            sending.send.publish();
-            let untaken = sending.send.untaken();
+            self.send.publish();
+            let untaken = self.send.untaken();
             if untaken == 0 {
-                sending.collect(umem, pool);
+                self.collect(umem, pool);
                 return calls;
             }
             calls += 1;
             // Sends nothing itself.
-            let _ = send(&*socket, &[], SendFlags::DONTWAIT);
+            let _ = send(socket, &[], SendFlags::DONTWAIT);
             // A call sends no more than so many; one that sent nothing found the interface busy.
-            if sending.send.untaken() == untaken {
-                sending.collect(umem, pool);
+            if self.send.untaken() == untaken {
+                self.collect(umem, pool);
                 return calls;
             }
         }
     }
-}
 
-impl Sending {
     /// Takes the chunks back that the kernel has copied from.
     fn collect(&mut self, umem: &Umem, pool: &mut Pool) {
         let waiting = self.done.waiting();
         for behind in 0..waiting {
-            umem.sent(pool, umem.chunk_of(self.done.peek(behind)));
+            pool.sent(umem.chunk_of(self.done.peek(behind)));
         }
         self.done.take(waiting);
     }

@@ -15,7 +15,7 @@ use rustix::net::xdp::{self, SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWit
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::rings::Ring;
-use super::umem::{Umem, Umems};
+use super::umem::{Umem, Umems, Want};
 use super::{Queue, RECEIVE_CHUNKS, SEND_CHUNKS, Sending, packet, program};
 
 /// Chunks of a memory that links share: four interfaces' with one queue each.
@@ -74,15 +74,14 @@ impl Begun {
         } else {
             None
         };
-        bind_when_free(&socket, wanted.interface, number, wanted.pieces, with)?;
+        bind_when_free(&socket, number, wanted, with)?;
+        let mut pool = umem.pool();
         let at = (wanted.interface, number);
-        let Some(seat) = umem.sit_down(&socket, at, needed as usize) else { return Ok(None) };
-        {
-            let pool = &mut *umem.pool();
-            for _ in 0..RECEIVE_CHUNKS {
-                fill.write(umem.take_to_receive(pool, seat).expect("they were counted"));
-            }
+        let Some(seat) = pool.sit_down(&socket, at, needed as usize) else { return Ok(None) };
+        for _ in 0..RECEIVE_CHUNKS {
+            fill.write(pool.take_to_receive(seat).expect("they were counted"));
         }
+        drop(pool);
         fill.publish();
         Ok(Some(Queue { fill, receive, sending, socket, umem, seat, shown: Vec::new() }))
     }
@@ -101,31 +100,35 @@ pub(super) struct Wanted<'u> {
 
 impl Queue {
     pub(super) fn open(number: u32, wanted: &Wanted<'_>) -> io::Result<Queue> {
-        let &Wanted { chunk, pieces, sharing, .. } = wanted;
-        let joins = sharing.map(|(umems, shard)| umems.of(shard, chunk, pieces));
-        for (umem, with) in joins.into_iter().flatten() {
-            let begun = Begun::new(number)?;
-            match begun.bind(number, wanted, umem, Some(&with)) {
-                Ok(Some(queue)) => return Ok(queue),
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(error),
-                // It is full; or the kernel is older than 5.10, or the other socket is gone: memory of its
-                // own serves as well, but for a copy.
-                Ok(None) | Err(_) => {}
-            }
-        }
+        let &Wanted { interface, chunk, pieces, sharing } = wanted;
         let begun = Begun::new(number)?;
         let own = RECEIVE_CHUNKS + begun.sends_from();
-        let shared = sharing.map(|_| SHARED_CHUNKS.max(own));
-        let umem = match shared.map(|chunks| Umem::register(&begun.socket, chunk, chunks)) {
-            Some(Ok(umem)) => umem,
-            Some(Err(errno)) if errno != Errno::NOBUFS => return Err(too_much(errno, 0)),
-            // So much memory may not be locked, or it is for one alone.
-            Some(Err(_)) | None => Umem::register(&begun.socket, chunk, own)
+        let (at, needed) = ((interface, number), own as usize);
+        let shared = sharing
+            .and_then(|(umems, shard)| umems.find(Want { shard, chunk, pieces, at, needed }));
+        let begun = match shared {
+            None => begun,
+            Some((umem, with)) => match begun.bind(number, wanted, umem, Some(&with)) {
+                Ok(Some(queue)) => return Ok(queue),
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(error),
+                // Another one was quicker, or its socket is gone, or the kernel is older than 5.10: memory of its own
+                // serves as well, but for a copy.
+                Ok(None) | Err(_) => Begun::new(number)?,
+            },
+        };
+        // Where so much may not be had, it is for one alone.
+        let large = sharing.and_then(|(umems, shard)| {
+            let umem = Umem::register(&begun.socket, chunk, SHARED_CHUNKS.max(own)).ok()?;
+            Some((umem, umems, shard))
+        });
+        let umem = match &large {
+            Some((umem, ..)) => umem.clone(),
+            None => Umem::register(&begun.socket, chunk, own)
                 .map_err(|errno| too_much(errno, own * chunk))?,
         };
         let queue = begun.bind(number, wanted, umem, None)?.expect("it has chunks for one");
-        if let (Some(_), Some((umems, shard))) = (shared, sharing) {
-            umems.add(shard, pieces, &queue.umem);
+        if let Some((umem, umems, shard)) = large {
+            umems.add(shard, pieces, &umem);
         }
         Ok(queue)
     }
@@ -136,14 +139,13 @@ impl Queue {
 /// past.
 fn bind_when_free(
     socket: &OwnedFd,
-    interface: i32,
     queue: u32,
-    pieces: bool,
+    wanted: &Wanted<'_>,
     with: Option<&OwnedFd>,
 ) -> io::Result<()> {
     let begin = Instant::now();
     loop {
-        match bind(socket, interface, queue, pieces, with) {
+        match bind(socket, queue, wanted, with) {
             Err(error)
                 if error.kind() == io::ErrorKind::ResourceBusy && begin.elapsed() < PATIENCE =>
             {
@@ -154,18 +156,18 @@ fn bind_when_free(
     }
 }
 
+/// `with`: a socket that is bound, whose memory it shares.
 fn bind(
     socket: &OwnedFd,
-    interface: i32,
     queue: u32,
-    pieces: bool,
+    wanted: &Wanted<'_>,
     with: Option<&OwnedFd>,
 ) -> io::Result<()> {
-    let to = |flags| SocketAddrXdp::new(flags, interface as u32, queue);
+    let to = |flags| SocketAddrXdp::new(flags, wanted.interface as u32, queue);
     let bound = match with {
         None => {
             let mut flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-            flags.set(SocketAddrXdpFlags::XDP_USE_SG, pieces);
+            flags.set(SocketAddrXdpFlags::XDP_USE_SG, wanted.pieces);
             rustix::net::bind(socket, &to(flags))
         }
         // All else is as it was bound.

@@ -17,7 +17,6 @@
 //! Units: chunks are named by where they begin. Errors: of the system.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use block::ShardId;
@@ -30,11 +29,6 @@ use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
 use crate::memory::mapping::Mapping;
 use crate::process::lock;
 
-/// Whose a chunk is: nobody's; a socket's, to receive into or shown, by its [`Seat`]; the same with this
-/// bit, to send from; or of a socket that is gone.
-const FREE: u8 = 0;
-const SENT: u8 = 0x80;
-const LOST: u8 = u8::MAX;
 /// Sockets that may ever have had a place in a memory.
 const SEATS_MAX: usize = 100;
 
@@ -43,16 +37,34 @@ pub(super) struct Umem {
     memory: Mapping,
     /// Bytes of a chunk.
     pub(super) chunk: u32,
-    owners: Box<[AtomicU8]>,
     pool: Mutex<Pool>,
 }
 
-/// Chunks that are nobody's, and who has the others.
+/// Whose each chunk is.
 pub(super) struct Pool {
+    /// Bytes of a chunk.
+    chunk: u32,
+    chunks: Vec<Chunk>,
     free: Vec<u64>,
-    /// In place of those that were sent from where they were received.
-    instead: Vec<u64>,
     seats: Vec<Taken>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Chunk {
+    owner: Owner,
+    /// What its socket gets to receive into in place of it, since it was sent on in this turn.
+    instead: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Owner {
+    #[default]
+    Nobody,
+    /// To receive into, or shown.
+    Receives(Seat),
+    Sends(Seat),
+    /// A socket that is gone; the interface may still read it.
+    Lost,
 }
 
 /// A socket's part in a memory.
@@ -81,16 +93,7 @@ impl Umem {
             tx_metadata_len: 0,
         };
         sockopt::set_xdp_umem_reg(socket, region)?;
-        Ok(Arc::new(Umem::over(memory, chunk)))
-    }
-
-    fn over(memory: Mapping, chunk: u32) -> Umem {
-        let chunks = memory.len() as u64 / u64::from(chunk);
-        // The first is taken first: few chunks in use are few lines in a cache.
-        let free = (0..chunks).rev().map(|number| number * u64::from(chunk)).collect();
-        let pool = Pool { free, instead: Vec::new(), seats: Vec::new() };
-        let owners = (0..chunks).map(|_| AtomicU8::new(FREE)).collect();
-        Umem { memory, chunk, owners, pool: Mutex::new(pool) }
+        Ok(Arc::new(Umem { memory, chunk, pool: Mutex::new(Pool::new(chunk, chunks)) }))
     }
 
     #[inline]
@@ -110,109 +113,116 @@ impl Umem {
         at & !u64::from(self.chunk - 1)
     }
 
-    #[inline]
-    fn owner(&self, chunk: u64) -> &AtomicU8 {
-        &self.owners[(chunk / u64::from(self.chunk)) as usize]
-    }
-
     /// Where in this memory bytes begin, if they lie there.
     #[inline]
     pub(super) fn place_of(&self, bytes: &iovec) -> Option<u64> {
         let at = bytes.iov_base.addr().wrapping_sub(self.memory.base().addr());
         (at < self.memory.len()).then_some(at as u64)
     }
+}
 
-    /// A socket that is bound to a queue takes part. `None`: too many have, or there are fewer than so many
-    /// chunks free.
-    pub(super) fn sit_down(
-        &self,
-        socket: &Arc<OwnedFd>,
-        at: (i32, u32),
-        chunks: usize,
-    ) -> Option<Seat> {
-        let mut pool = self.pool();
-        let taken = Taken { at, socket: Arc::downgrade(socket) };
-        let seat = match pool.seats.iter().position(|seat| seat.at == at) {
-            Some(before) => {
-                pool.seats[before] = taken;
-                let seat = Seat(before as u8 + 1);
-                self.reclaim(&mut pool, seat);
-                seat
-            }
-            None if pool.seats.len() == SEATS_MAX => return None,
-            None => {
-                pool.seats.push(taken);
-                Seat(pool.seats.len() as u8)
-            }
-        };
-        (pool.free.len() >= chunks).then_some(seat)
+impl Pool {
+    fn new(chunk: u32, chunks: u32) -> Pool {
+        // The first is taken first: few chunks in use are few lines in a cache.
+        let free = (0..chunks).rev().map(|number| u64::from(number * chunk)).collect();
+        Pool { chunk, chunks: vec![Chunk::default(); chunks as usize], free, seats: Vec::new() }
     }
 
-    /// The one that had a seat is gone, and another one is bound in its place.
-    fn reclaim(&self, pool: &mut Pool, Seat(seat): Seat) {
-        for (number, owner) in (0..).zip(&self.owners) {
-            match owner.load(Relaxed) {
-                this if this == seat => {
-                    owner.store(FREE, Relaxed);
-                    pool.free.push(number * u64::from(self.chunk));
-                }
-                this if this == seat | SENT => owner.store(LOST, Relaxed),
-                _ => {}
+    #[inline]
+    fn of(&mut self, chunk: u64) -> &mut Chunk {
+        &mut self.chunks[(chunk / u64::from(self.chunk)) as usize]
+    }
+
+    /// The seat of whoever is or was bound to a queue.
+    fn seat_at(&self, at: (i32, u32)) -> Option<Seat> {
+        self.seats.iter().position(|seat| seat.at == at).map(|before| Seat(before as u8))
+    }
+
+    /// Whether a socket that will be bound to this queue finds so many chunks.
+    fn has_room(&self, at: (i32, u32), needed: usize) -> bool {
+        let seat = self.seat_at(at);
+        let owner = seat.map(Owner::Receives);
+        let again = self.chunks.iter().filter(|chunk| Some(chunk.owner) == owner).count();
+        let is_seat = seat.is_some() || self.seats.len() < SEATS_MAX;
+        is_seat && self.free.len() + again >= needed
+    }
+
+    /// A socket that is bound to a queue takes part; whoever had its seat is gone. `None`: too many have,
+    /// or there are fewer than so many chunks free.
+    pub(super) fn sit_down(
+        &mut self,
+        socket: &Arc<OwnedFd>,
+        at: (i32, u32),
+        needed: usize,
+    ) -> Option<Seat> {
+        if !self.has_room(at, needed) {
+            return None;
+        }
+        let taken = Taken { at, socket: Arc::downgrade(socket) };
+        let Some(seat) = self.seat_at(at) else {
+            self.seats.push(taken);
+            return Some(Seat(self.seats.len() as u8 - 1));
+        };
+        self.seats[usize::from(seat.0)] = taken;
+        for (number, chunk) in (0..).zip(&mut self.chunks) {
+            if chunk.owner == Owner::Receives(seat) {
+                *chunk = Chunk::default();
+                self.free.push(number * u64::from(self.chunk));
+            } else if chunk.owner == Owner::Sends(seat) {
+                chunk.owner = Owner::Lost;
             }
         }
+        Some(seat)
     }
 
     /// A chunk to receive into.
-    pub(super) fn take_to_receive(&self, pool: &mut Pool, Seat(seat): Seat) -> Option<u64> {
-        let chunk = pool.free.pop()?;
-        self.owner(chunk).store(seat, Relaxed);
+    pub(super) fn take_to_receive(&mut self, seat: Seat) -> Option<u64> {
+        let chunk = self.free.pop()?;
+        self.of(chunk).owner = Owner::Receives(seat);
         Some(chunk)
     }
 
     /// Chunks to send from that could be had.
     #[inline]
-    pub(super) fn count_free(pool: &Pool) -> usize {
-        pool.free.len()
+    pub(super) fn count_free(&self) -> usize {
+        self.free.len()
     }
 
     /// A chunk to send from, of which there must be one.
     #[inline]
-    pub(super) fn take_to_send(&self, pool: &mut Pool, Seat(seat): Seat) -> u64 {
-        let chunk = pool.free.pop().expect("they were counted");
-        self.owner(chunk).store(seat | SENT, Relaxed);
+    pub(super) fn take_to_send(&mut self, seat: Seat) -> u64 {
+        let chunk = self.free.pop().expect("they were counted");
+        self.of(chunk).owner = Owner::Sends(seat);
         chunk
     }
 
     /// A chunk that was received into, and is shown, is sent by this one; whoever it is of gets
     /// another. `false`: there is no other.
     #[inline]
-    pub(super) fn send_on(&self, pool: &mut Pool, Seat(seat): Seat, chunk: u64) -> bool {
-        let Some(other) = pool.free.pop() else { return false };
-        // Of what is lent nobody else says whose it is: a store is enough, and cheaper than an exchange.
-        let owner = self.owner(chunk);
-        let before = owner.load(Relaxed);
-        assert!(before != FREE && before & SENT == 0, "a frame that is lent is sent on once");
-        owner.store(seat | SENT, Relaxed);
-        pool.instead.push(other);
+    pub(super) fn send_on(&mut self, seat: Seat, chunk: u64) -> bool {
+        let Some(other) = self.free.pop() else { return false };
+        let shown = self.of(chunk);
+        assert!(shown.instead.is_none(), "a frame that is lent is sent on once");
+        let Owner::Receives(whose) = shown.owner else {
+            panic!("chunk {chunk} is shown, and is of {:?}", shown.owner)
+        };
+        // It may be sent, free and somebody else's before its turn is over.
+        *shown = Chunk { owner: Owner::Sends(seat), instead: Some(other as u32) };
+        self.of(other).owner = Owner::Receives(whose);
         true
     }
 
-    /// A chunk that was shown is to be received into again, or the one instead of it.
+    /// What is to be received into after a chunk was shown: that one again, or the one instead of it.
     #[inline]
-    pub(super) fn take_again(&self, pool: &mut Pool, Seat(seat): Seat, chunk: u64) -> u64 {
-        if self.owner(chunk).load(Relaxed) == seat {
-            return chunk;
-        }
-        let other = pool.instead.pop().expect("one for each that was sent on");
-        self.owner(other).store(seat, Relaxed);
-        other
+    pub(super) fn take_again(&mut self, chunk: u64) -> u64 {
+        self.of(chunk).instead.take().map_or(chunk, u64::from)
     }
 
     /// What was in a chunk was sent.
     #[inline]
-    pub(super) fn sent(&self, pool: &mut Pool, chunk: u64) {
-        self.owner(chunk).store(FREE, Relaxed);
-        pool.free.push(chunk);
+    pub(super) fn sent(&mut self, chunk: u64) {
+        self.of(chunk).owner = Owner::Nobody;
+        self.free.push(chunk);
     }
 }
 
@@ -227,23 +237,36 @@ struct Shared {
     umem: Weak<Umem>,
 }
 
+/// What a socket wants of a memory.
+#[derive(Clone, Copy)]
+pub(super) struct Want {
+    pub(super) shard: ShardId,
+    /// Bytes of a chunk.
+    pub(super) chunk: u32,
+    /// Frames may lie in several chunks.
+    pub(super) pieces: bool,
+    /// The interface and its queue.
+    pub(super) at: (i32, u32),
+    /// Chunks.
+    pub(super) needed: usize,
+}
+
 impl Umems {
-    /// Those with chunks of this size for such frames, each with a socket that is bound.
-    pub(super) fn of(
-        &self,
-        shard: ShardId,
-        chunk: u32,
-        pieces: bool,
-    ) -> Vec<(Arc<Umem>, Arc<OwnedFd>)> {
+    /// One that has what is wanted, with a socket that is bound.
+    pub(super) fn find(&self, want: Want) -> Option<(Arc<Umem>, Arc<OwnedFd>)> {
         let mut all = lock(&self.0);
         all.retain(|shared| shared.umem.strong_count() > 0);
-        let fits = all.iter().filter(|shared| (shared.shard, shared.pieces) == (shard, pieces));
-        let umems = fits.filter_map(|shared| shared.umem.upgrade());
-        let bound = umems.filter(|umem| umem.chunk == chunk).filter_map(|umem| {
-            let socket = umem.pool().seats.iter().find_map(|seat| seat.socket.upgrade())?;
+        let fits = |shared: &&Shared| (shared.shard, shared.pieces) == (want.shard, want.pieces);
+        let mut umems = all.iter().filter(fits).filter_map(|shared| shared.umem.upgrade());
+        umems.find_map(|umem| {
+            let pool = umem.pool();
+            let has_room = umem.chunk == want.chunk && pool.has_room(want.at, want.needed);
+            let mut bound = pool.seats.iter().filter_map(|seat| seat.socket.upgrade());
+            let socket = bound.next().filter(|_| has_room)?;
+            drop(bound);
+            drop(pool);
             Some((umem, socket))
-        });
-        bound.collect()
+        })
     }
 
     /// Others may join.
@@ -254,98 +277,147 @@ impl Umems {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use block::Random;
+
     use super::*;
 
     const CHUNK: u32 = 4096;
 
-    fn umem(chunks: u32) -> Umem {
-        let both = ProtFlags::READ | ProtFlags::WRITE;
-        let bytes = (chunks * CHUNK) as usize;
-        Umem::over(Mapping::anonymous(bytes, both, MapFlags::empty()).unwrap(), CHUNK)
+    fn pool(chunks: u32) -> Pool {
+        Pool::new(CHUNK, chunks)
     }
 
     fn socket() -> Arc<OwnedFd> {
         Arc::new(std::fs::File::open("/dev/null").unwrap().into())
     }
 
-    fn free(umem: &Umem) -> usize {
-        Umem::count_free(&umem.pool())
-    }
-
     #[test]
-    fn who_lends_a_chunk_gets_another_and_none_is_in_two_hands() {
-        let it = umem(8);
+    fn who_lends_a_chunk_gets_another() {
+        let mut it = pool(8);
         let sockets = [socket(), socket()];
         let [one, other] = [0, 1].map(|at| it.sit_down(&sockets[at], (at as i32, 0), 4).unwrap());
         assert_ne!(one, other);
-        let chunks: Vec<u64> =
-            (0..3).map(|_| it.take_to_receive(&mut it.pool(), one).unwrap()).collect();
-        assert!(it.send_on(&mut it.pool(), other, chunks[1]));
-        let again: Vec<u64> =
-            chunks.iter().map(|chunk| it.take_again(&mut it.pool(), one, *chunk)).collect();
+        let chunks: Vec<u64> = (0..3).map(|_| it.take_to_receive(one).unwrap()).collect();
+        assert!(it.send_on(other, chunks[1]));
+        let again: Vec<u64> = chunks.iter().map(|chunk| it.take_again(*chunk)).collect();
         assert_eq!([again[0], again[2]], [chunks[0], chunks[2]]);
-        assert!(!chunks.contains(&again[1]) && free(&it) == 4);
-        it.sent(&mut it.pool(), chunks[1]);
-        assert_eq!(free(&it), 5);
+        assert!(!chunks.contains(&again[1]) && it.count_free() == 4);
+        it.sent(chunks[1]);
+        assert_eq!(it.count_free(), 5);
         // Of what is sent by copying, too.
-        let copied = it.take_to_send(&mut it.pool(), other);
-        assert!(!again.contains(&copied) && free(&it) == 4);
-        it.sent(&mut it.pool(), copied);
-        while it.take_to_receive(&mut it.pool(), other).is_some() {}
-        assert!(!it.send_on(&mut it.pool(), other, again[0]), "there is none instead");
-        assert_eq!(it.take_again(&mut it.pool(), one, again[0]), again[0]);
+        let copied = it.take_to_send(other);
+        assert!(!again.contains(&copied) && it.count_free() == 4);
+        it.sent(copied);
+        while it.take_to_receive(other).is_some() {}
+        assert!(!it.send_on(other, again[0]), "there is none instead");
+        assert_eq!(it.take_again(again[0]), again[0]);
+    }
+
+    /// Turns of three sockets that send what the others received, and copies, while the kernel has done
+    /// with some of it within the turn and with some long after.
+    #[test]
+    fn no_chunk_is_ever_in_two_hands() {
+        for seed in 1..=200 {
+            let mut random = Random::new(seed);
+            let mut it = pool(64);
+            let sockets = [(); 3].map(|()| socket());
+            let seats = [0, 1, 2].map(|at| it.sit_down(&sockets[at], (at as i32, 0), 20).unwrap());
+            let mut fill = seats.map(|seat| -> Vec<u64> {
+                (0..10).map(|_| it.take_to_receive(seat).unwrap()).collect()
+            });
+            let mut sending: Vec<u64> = Vec::new();
+            for turn in 0..100 {
+                let came = random.below(7) as usize;
+                let shown = fill.each_mut().map(|fill| fill.drain(..came).collect::<Vec<u64>>());
+                for by in seats {
+                    for chunk in shown.iter().flatten() {
+                        let is_sent = it.of(*chunk).instead.is_some();
+                        if !is_sent && random.chance(1, 3) && it.send_on(by, *chunk) {
+                            sending.push(*chunk);
+                        }
+                    }
+                    if it.count_free() > 0 && random.chance(1, 4) {
+                        sending.push(it.take_to_send(by));
+                    }
+                    while !sending.is_empty() && random.chance(2, 3) {
+                        let at = random.below(sending.len() as u64) as usize;
+                        it.sent(sending.swap_remove(at));
+                    }
+                }
+                for (fill, shown) in fill.iter_mut().zip(shown) {
+                    fill.extend(shown.into_iter().map(|chunk| it.take_again(chunk)));
+                    assert_eq!(fill.len(), 10, "seed {seed}, turn {turn}");
+                }
+                let hands = fill.iter().flatten().chain(&sending).chain(&it.free);
+                let hands: Vec<u64> = hands.copied().collect();
+                let different: BTreeSet<u64> = hands.iter().copied().collect();
+                assert_eq!((hands.len(), different.len()), (64, 64), "seed {seed}, turn {turn}");
+            }
+        }
     }
 
     #[test]
     #[should_panic(expected = "sent on once")]
-    fn a_frame_is_not_sent_on_twice() {
-        let it = umem(8);
+    fn a_frame_is_not_sent_on_twice_also_if_it_has_left_meanwhile() {
+        let mut it = pool(8);
         let socket = socket();
         let seat = it.sit_down(&socket, (1, 0), 4).unwrap();
-        let chunk = it.take_to_receive(&mut it.pool(), seat).unwrap();
-        assert!(it.send_on(&mut it.pool(), seat, chunk));
-        it.send_on(&mut it.pool(), seat, chunk);
+        let chunk = it.take_to_receive(seat).unwrap();
+        assert!(it.send_on(seat, chunk));
+        it.sent(chunk);
+        assert_eq!(it.take_to_receive(seat), Some(chunk));
+        it.send_on(seat, chunk);
     }
 
     #[test]
     fn what_one_had_is_free_once_another_is_bound_to_its_queue_but_for_what_may_be_read() {
-        let it = umem(8);
+        let mut it = pool(8);
         let (first, beside) = (socket(), socket());
         let seat = it.sit_down(&first, (1, 0), 8).unwrap();
         let other = it.sit_down(&beside, (2, 0), 8).unwrap();
-        let chunks: Vec<u64> =
-            (0..4).map(|_| it.take_to_receive(&mut it.pool(), seat).unwrap()).collect();
-        let theirs = it.take_to_receive(&mut it.pool(), other).unwrap();
-        it.take_to_send(&mut it.pool(), seat);
-        assert!(it.send_on(&mut it.pool(), other, chunks[0]));
-        it.take_again(&mut it.pool(), seat, chunks[0]);
-        assert_eq!(free(&it), 1);
+        let chunks: Vec<u64> = (0..4).map(|_| it.take_to_receive(seat).unwrap()).collect();
+        let theirs = it.take_to_receive(other).unwrap();
+        it.take_to_send(seat);
+        assert!(it.send_on(other, chunks[0]));
+        it.take_again(chunks[0]);
+        assert_eq!(it.count_free(), 1);
         drop(first);
-        assert_eq!(free(&it), 1, "who knows who has its descriptor");
+        assert_eq!(it.count_free(), 1, "who knows who has its descriptor");
         assert!(it.sit_down(&socket(), (3, 0), 2).is_none(), "too few are free");
-        let again = socket();
-        assert_eq!(it.sit_down(&again, (1, 0), 5), Some(seat));
+        assert!(it.sit_down(&socket(), (1, 0), 6).is_none(), "and too few will be");
+        assert_eq!(it.sit_down(&socket(), (1, 0), 5), Some(seat));
         // All but the one that is sent by it, and those of the other.
-        let mut left: Vec<u64> =
-            std::iter::from_fn(|| it.take_to_receive(&mut it.pool(), seat)).collect();
-        assert!(!left.contains(&theirs) && !left.contains(&chunks[0]));
-        left.sort_unstable();
-        left.dedup();
-        assert_eq!(left.len(), 5);
+        let left: BTreeSet<u64> = std::iter::from_fn(|| it.take_to_receive(seat)).collect();
+        assert!(left.len() == 5 && !left.contains(&theirs) && !left.contains(&chunks[0]));
     }
 
     #[test]
-    fn only_links_of_a_shard_with_frames_of_a_kind_share() {
+    fn only_links_of_a_shard_with_frames_of_a_kind_share_while_there_is_room() {
         let umems = Umems::default();
-        let it = Arc::new(umem(8));
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        let memory = Mapping::anonymous(8 * CHUNK as usize, both, MapFlags::empty()).unwrap();
+        let it = Arc::new(Umem { memory, chunk: CHUNK, pool: Mutex::new(pool(8)) });
         umems.add(ShardId(1), true, &it);
-        assert!(umems.of(ShardId(1), CHUNK, true).is_empty(), "no socket is bound");
+        let (shard, chunk) = (ShardId(1), CHUNK);
+        let want = Want { shard, chunk, pieces: true, at: (2, 0), needed: 8 };
+        let is_found = |want| umems.find(want).is_some();
+        assert!(!is_found(want), "no socket is bound");
         let socket = socket();
-        it.sit_down(&socket, (1, 0), 4).unwrap();
-        let found = |shard, chunk, pieces| umems.of(ShardId(shard), chunk, pieces).len();
-        assert_eq!(found(1, CHUNK, true), 1);
-        assert_eq!([found(0, CHUNK, true), found(1, 2048, true), found(1, CHUNK, false)], [0; 3]);
+        let seat = it.pool().sit_down(&socket, (1, 0), 4).unwrap();
+        assert!(is_found(want));
+        for other in [
+            Want { shard: ShardId(0), ..want },
+            Want { chunk: 2048, ..want },
+            Want { pieces: false, ..want },
+            Want { needed: 9, ..want },
+        ] {
+            assert!(!is_found(other));
+        }
+        it.pool().take_to_receive(seat).unwrap();
+        assert!(!is_found(want));
         drop(socket);
-        assert_eq!(found(1, CHUNK, true), 0);
+        assert!(!is_found(Want { needed: 7, ..want }), "none is bound any more");
     }
 }
