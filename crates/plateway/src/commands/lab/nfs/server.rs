@@ -126,8 +126,8 @@ const READ_MAX: u32 = 1 << 20;
 /// Names that are looked at together: fewer than an answer has room for.
 const TOGETHER: usize = 64;
 
-/// Names of a folder, from one on. A cookie is the number of a name, so that nobody is left out where names before it
-/// are removed meanwhile.
+/// Names of a folder, from one on. A cookie is the number of the file of a name, so that nobody is left out where names
+/// before it are removed meanwhile. Of two names of one file in one folder, which nobody can make here, one may be.
 struct Names {
     served: Served,
     folder: u64,
