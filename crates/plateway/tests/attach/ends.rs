@@ -172,6 +172,28 @@ fn a_keeper_outlives_what_ends_its_group() {
     device.wait_until_gone();
 }
 
+/// As the lab does with what ran at an end of a path, in the middle of a trial that is interrupted.
+#[test]
+fn a_keeper_outlives_who_removes_the_network_namespace_of_its_process() {
+    if !can_attach() {
+        return;
+    }
+    const PREFIX: &str = "plateway-attach-test-";
+    if let Err(why) = testbed::allowed(PREFIX) {
+        return testkit::skipped(why);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let namespaces = testbed::Namespaces::make(PREFIX, &["near"]).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_plateway"));
+    let mut command =
+        testbed::process::command_in(None, Some(namespaces.at("near")), "0", program);
+    command.env("STATE_DIRECTORY", directory.path().join("state")).args(["attach", "ram:16MiB"]);
+    let mut device = Device::by(command, directory.path());
+    drop(namespaces);
+    assert_eq!(device.child.wait().unwrap().code(), None, "it was killed");
+    device.wait_until_gone();
+}
+
 /// Who watches over a device.
 fn keeper(device: &Device) -> Option<Pid> {
     let own = device.child.id().to_string();

@@ -4,8 +4,9 @@
 //! The process that answers for the disk says at least once a second that it still does, through a pipe. When
 //! it has been silent for [`SILENCE`], the kernel's requests fail, those that wait and those that come. When
 //! it has ended, what it left is taken away: its device once nobody uses it, what is mounted, its folder.
-//! Signals by which a terminal or a service manager ends a whole group do not end this one; it lives no longer
-//! than that pipe. Errors: none that anybody waits for.
+//! Signals by which a terminal or a service manager ends a whole group do not end this one, and it is in no network
+//! namespace of anybody else's, since who removes one kills what runs there; it lives no longer than that pipe.
+//! Errors: none that anybody waits for.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use nix::sched::{CloneFlags, unshare};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -90,6 +92,8 @@ pub(super) fn run(place: &Place) -> miette::Result<()> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .map_err(|error| miette::miette!("cannot watch signals: {error}"))?;
     }
+    // It needs no network. Where that cannot be had, there is no namespace to be removed.
+    let _ = unshare(CloneFlags::CLONE_NEWNET);
     super::super::print(".")?;
     watch(place, io::stdin(), SILENCE);
     place.clear();
