@@ -63,6 +63,13 @@ fn is_below_one(file: &Path) -> bool {
     devices.into_iter().any(|device| below(&device) == file)
 }
 
+/// How many KiB the kernel reads ahead of the device over a file.
+fn read_ahead(file: &Path) -> String {
+    let mut devices = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().path());
+    let device = devices.find(|device| below(device) == file).expect("a device is over it");
+    fs::read_to_string(device.join("queue/read_ahead_kb")).unwrap().trim().to_owned()
+}
+
 /// Waits until a client works on a file that is mounted.
 pub(crate) fn until_worked_on(child: &mut Child) -> (PathBuf, PathBuf) {
     let until = Instant::now() + HANG;
@@ -246,6 +253,7 @@ fn leaves_nothing(system: &str) {
     }
     let mut child = begin(directory.path());
     let (_, file) = until_worked_on(&mut child);
+    assert_eq!(read_ahead(&file), "128", "as of a disk of the kernel's own, and of files by NFS");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let pid = child.id();
     let output = child.wait_with_output().unwrap();

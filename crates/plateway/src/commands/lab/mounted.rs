@@ -10,6 +10,7 @@
 //! the trial failed. Where it failed already nobody waits for a disk that may be gone: the device goes with its
 //! process, and what is mounted without waiting. Errors: why a trial measured nothing, and what this machine lacks.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -41,6 +42,9 @@ const NO_LIMIT: &str = "the kernel has no limit of what waits in memory to be wr
 
 /// What is said of a device that somebody has open.
 const IN_USE: &str = "something uses it";
+
+/// What the kernel reads ahead of its own disks, and above FUSE; of a loop device it is twenty times that.
+const READ_AHEAD_KIB: u32 = 128;
 
 /// How long a disk may be lost.
 const LOST_MAX_S: u32 = 10;
@@ -242,6 +246,15 @@ pub(super) struct Near<'n> {
     pub(super) cpus: &'n [usize],
 }
 
+/// Has the kernel read as far ahead as of its own disks, and as of FUSE.
+fn read_ahead(device: &Path) -> miette::Result<()> {
+    let name = device.file_name().unwrap_or_default();
+    let file = Path::new("/sys/block").join(name).join("queue/read_ahead_kb");
+    fs::write(&file, READ_AHEAD_KIB.to_string()).map_err(|error| {
+        miette::miette!("cannot bound what is read ahead ({}): {error}", file.display())
+    })
+}
+
 impl Attached {
     /// Attaches a disk; what is said meanwhile goes to a file in `home`.
     pub(super) fn start(
@@ -259,6 +272,7 @@ impl Attached {
         let end = Instant::now() + ATTACH_MAX;
         loop {
             if let Some(device) = attach::device_of(server.pid()) {
+                read_ahead(&device)?;
                 return Ok(Attached { server, device });
             }
             server.is_up("plateway attach").map_err(tell)?;
