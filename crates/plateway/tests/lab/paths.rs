@@ -125,6 +125,37 @@ fn a_stream_fills_a_link_by_what_headers_leave_of_it_both_ways_and_through_a_gat
 }
 
 #[test]
+fn a_stream_goes_through_every_tunnel_and_over_what_loses_frames() {
+    let kinds = ["mpls", "gre", "l2tp", "mpls-udp"];
+    let of = |kind: &str| path(kind, &format!("kind = \"{kind}\"\nrate = \"20Mbit\""));
+    let paths = kinds.map(of).concat() + &path("lossy", "rate = \"20Mbit\"\nloss = \"1%\"");
+    let all: Vec<&str> = kinds.into_iter().chain(["lossy"]).collect();
+    let load = "depth = 1\njobs = 2\n".to_owned()
+        + &picture(&["tcp"], &all)
+        + "pattern = [\"read\", \"write\"]\n";
+    let system = "[[system]]\nname = \"tcp\"\nstream = \"tcp\"\n";
+    let plan = plan(system, &paths, &load).replace("\"4k\"", "\"16k\"");
+    let plan = plan.replace("warm-up = \"0\"", "warm-up = \"500ms\"");
+    let plan = plan.replace("window = \"100ms\"", "window = \"400ms\"");
+    let Some(kept) = done(&plan) else { return };
+    for path in all {
+        for pattern in ["read", "write"] {
+            let trial = trial(&kept, &format!("tcp over {path}, 16KiB {pattern}, depth 1, 2 jobs"));
+            let bits = number(&trial["measures"]["throughput"]) * 8.0;
+            // A machine that has much to do, and TCP that backs off, may carry less, and nobody more than the rate
+            // and what waits in the kernel to be sent.
+            assert!((1e6..26e6).contains(&bits), "{path} {pattern}: {bits} bit/s: {trial}");
+            if path == "lossy" {
+                assert!((0.001..0.05).contains(&number(&trial["lost_share"])), "{trial}");
+            } else {
+                let carried = number(&trial["core_bytes_per_op"]);
+                assert!(carried > number(&trial["wire_bytes_per_op"]), "{path}: {trial}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_stream_whose_far_end_goes_is_no_trial() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
