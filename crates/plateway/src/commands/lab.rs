@@ -10,6 +10,7 @@
 //! interruption, after which what was measured is told all the same.
 
 mod agent;
+mod aligned;
 mod copied;
 mod core_port;
 mod face;

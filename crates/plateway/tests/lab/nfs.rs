@@ -145,6 +145,39 @@ fn works(point: &Path, folder: &Path) {
     drop(file);
     assert_eq!(fs::metadata(folder.join("long")).unwrap().len(), 103);
 
+    // What is removed, or replaced, while it is open is there until it is closed, and then nothing of it is left.
+    for is_replaced in [false, true] {
+        let mut file = fs::File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(point.join("b/open"))
+            .unwrap();
+        file.write_all(&long[..8192]).unwrap();
+        if is_replaced {
+            fs::write(point.join("other"), "other").unwrap();
+            fs::rename(point.join("other"), point.join("b/open")).unwrap();
+            assert_eq!(fs::read_to_string(point.join("b/open")).unwrap(), "other");
+            fs::remove_file(point.join("b/open")).unwrap();
+        } else {
+            fs::remove_file(point.join("b/open")).unwrap();
+        }
+        assert!(!point.join("b/open").exists() && !folder.join("b/open").exists());
+        file.write_all(&long[8192..1_000_000]).unwrap();
+        file.sync_all().expect("it is there as long as it is open");
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let mut read = Vec::new();
+        file.read_to_end(&mut read).unwrap();
+        assert!(read == long[..1_000_000]);
+        drop(file);
+        let until = Instant::now() + HANG;
+        let left = || fs::read_dir(folder.join("b")).unwrap().count();
+        while left() > 1 {
+            assert!(Instant::now() < until, "{} names are left", left());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     // What is removed before its times are written back is no error of whoever syncs.
     fs::write(point.join("gone"), "soon").unwrap();
     fs::remove_file(point.join("gone")).unwrap();
@@ -187,6 +220,44 @@ fn what_is_exported_is_mounted_as_it_is_by_nfs_and_by_fuse_alone() {
     for nfs in [None, Some(&[][..]), Some(&["--sync"][..])] {
         let shown = Shown::begin(nfs);
         works(&shown.point(), &shown.folder());
+        shown.end();
+    }
+}
+
+/// Bytes of a file that the page cache holds; `None` without `fincore`.
+fn resident(file: &Path) -> Option<u64> {
+    let mut fincore = std::process::Command::new("fincore");
+    fincore.args(["--bytes", "--noheadings", "--raw", "--output", "RES"]).arg(file);
+    let Ok(output) = fincore.output() else {
+        testkit::skipped(
+            "expected fincore, from the Debian package util-linux-extra or util-linux",
+        );
+        return None;
+    };
+    Some(text(&output.stdout).trim().parse().unwrap())
+}
+
+/// The client's page cache is above FUSE: a second one below it would hold what the client's memory does not.
+#[test]
+fn below_fuse_alone_the_page_cache_is_passed_by_and_at_a_server_it_is_not() {
+    if !can_attach() {
+        return;
+    }
+    for (nfs, is_passed_by) in [(None, true), (Some(&[][..]), false)] {
+        let shown = Shown::begin(nfs);
+        let (above, below) = (shown.point().join("one"), shown.folder().join("one"));
+        // It ends within a block: the call that writes its end goes through it, of at most 1 MiB.
+        let bytes: Vec<u8> = (0..4_000_001_u32).map(|at| (at / 7) as u8).collect();
+        fs::write(&above, &bytes).unwrap();
+        let Some(written) = resident(&below) else { return };
+        rustix::fs::fadvise(fs::File::open(&above).unwrap(), 0, None, rustix::fs::Advice::DontNeed)
+            .unwrap();
+        assert!(fs::read(&above).unwrap() == bytes);
+        let read = resident(&below).unwrap();
+        for seen in [written, read] {
+            let is_held = seen > 2_000_000;
+            assert_eq!(is_held, !is_passed_by, "{nfs:?}: {seen} bytes below");
+        }
         shown.end();
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   program -> kernel, its page cache -> FUSE [fuse] -> Store: [remote] = NFS by TCP -> [server] -> Store: [local], a folder
-//!                                              or -> Store: [local], a folder: what FUSE alone costs
+//!                                              or -> Store: [local], a folder, past its page cache: what FUSE alone costs
 //! ```
 //! A kernel's NFS client is not used, since not every kernel has one; what is mounted in its place behaves as it does where
 //! that decides what goes over the wire: the page cache is written back behind the program, a file is asked for when it is opened,
@@ -13,7 +13,9 @@
 //! `nfs3_server`. Errors: those of the system, by their numbers.
 
 mod fuse;
+mod held;
 mod local;
+mod opened;
 mod remote;
 mod server;
 mod store;
@@ -22,6 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::local::Local;
+use self::opened::Reach;
 use self::remote::Remote;
 use self::store::Store;
 use crate::cli::{LabExportArgs, LabImportArgs};
@@ -29,8 +32,8 @@ use crate::commands::session::Interrupt;
 
 /// Serves a folder until it is ended.
 pub(super) fn export(args: &LabExportArgs) -> miette::Result<()> {
-    let local =
-        Local::open(&args.folder).map_err(|error| failed("export", &args.folder, &error))?;
+    let local = Local::open(&args.folder, Reach::Cached)
+        .map_err(|error| failed("export", &args.folder, &error))?;
     server::run(local, args.listen)
         .map_err(|error| miette::miette!("cannot serve NFS at {}: {error}", args.listen))
 }
@@ -45,7 +48,8 @@ pub(super) fn import(args: &LabImportArgs) -> miette::Result<()> {
             (Arc::new(remote), format!("{server}:/"))
         }
         (None, Some(folder)) => {
-            let local = Local::open(folder).map_err(|error| failed("open", folder, &error))?;
+            let local =
+                Local::open(folder, Reach::Past).map_err(|error| failed("open", folder, &error))?;
             (Arc::new(local), folder.display().to_string())
         }
         (None, None) => return Err(miette::miette!("expected --server or --folder, seen neither")),

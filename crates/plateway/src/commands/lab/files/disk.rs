@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use lab::file_load::contents;
 use lab::file_load::{Act, Deed, FileSet, Hand, Part};
 
+use super::super::aligned::Buffer;
+
 /// One of so many reads is held against what was written.
 const JUDGED: u64 = 16;
-/// What O_DIRECT may ask of where a buffer lies.
-const ALIGNED: usize = 4096;
 
 /// A set in a folder.
 pub(super) struct Store<'s> {
@@ -51,25 +51,6 @@ pub(super) struct Done {
     pub(super) is_judged: bool,
     /// How long its system calls took.
     pub(super) latency: Duration,
-}
-
-/// Bytes that lie as O_DIRECT asks for.
-struct Buffer {
-    bytes: Vec<u8>,
-    from: usize,
-    length: usize,
-}
-
-impl Buffer {
-    fn new(length: usize) -> Buffer {
-        let bytes = vec![0; length + ALIGNED];
-        let from = bytes.as_ptr().align_offset(ALIGNED);
-        Buffer { bytes, from, length }
-    }
-
-    fn get(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.from..self.from + self.length]
-    }
 }
 
 /// What could not be done, with what helps where it is known.

@@ -2,7 +2,7 @@
 //!
 //! What is written waits in the page cache (`FUSE_WRITEBACK_CACHE`) and is committed when a file is closed or synced, as a
 //! kernel's NFS client does; attributes are believed for 3 s of a file and 30 s of a folder, the least of its
-//! `acregmin` and `acdirmin`. Each thread carries out one call at a time. The root has FUSE's number, all others their inode's. Errors: the
+//! `acregmin` and `acdirmin`. What is removed while it is open stays until it is closed ([`Held`]). Each thread carries out one call at a time. The root has FUSE's number, all others their inode's. Errors: the
 //! store's.
 
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
+use super::held::Held;
 use super::store::{Attributes, Change, Named, Result, Store};
 use crate::commands::session::Interrupt;
 
@@ -49,8 +50,8 @@ pub(super) fn mount(
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
     let root = store.root();
-    let (folders, folders_opened) = (Mutex::default(), AtomicU64::new(0));
-    fuser::spawn_mount(Face { store, root, folders, folders_opened }, point, &config)
+    let (held, folders, folders_opened) = (Held::default(), Mutex::default(), AtomicU64::new(0));
+    fuser::spawn_mount(Face { store, root, held, folders, folders_opened }, point, &config)
 }
 
 /// Waits until somebody unmounts it, or this process is to end, when it does so itself.
@@ -88,6 +89,7 @@ impl Calls<'_> {
 struct Face {
     store: Arc<dyn Store>,
     root: u64,
+    held: Held,
     /// What is in folders that are open, as it was when somebody began to read them: who reads in pieces, and
     /// removes what was read, misses none.
     folders: Mutex<BTreeMap<u64, Arc<[Named]>>>,
@@ -153,7 +155,15 @@ impl Face {
         Ok(all)
     }
 
-    fn entry(&self, found: Result<Attributes>, reply: ReplyEntry) {
+    fn entry(
+        &self,
+        found: Result<Attributes>,
+        (folder, name): (INodeNo, &OsStr),
+        reply: ReplyEntry,
+    ) {
+        if let Ok(found) = &found {
+            self.held.see(found.id, self.id(folder), name);
+        }
         match found.map(|found| self.shown(found)) {
             Ok((believed, attributes)) => reply.entry(&believed, &attributes, Generation(0)),
             Err(error) => reply.error(errno(error)),
@@ -190,7 +200,15 @@ impl Filesystem for Face {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.entry(self.store.find(self.id(parent), name), reply);
+        self.entry(self.store.find(self.id(parent), name), (parent, name), reply);
+    }
+
+    fn forget(&self, _: &Request, inode: INodeNo, answers: u64) {
+        self.held.forget(self.id(inode), answers);
+    }
+
+    fn destroy(&mut self) {
+        self.held.end(&*self.store);
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -238,11 +256,12 @@ impl Filesystem for Face {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        self.entry(self.store.make_folder(self.id(parent), name, mode & !umask), reply);
+        let made = self.store.make_folder(self.id(parent), name, mode & !umask);
+        self.entry(made, (parent, name), reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(self.store.remove(self.id(parent), name), reply);
+        done(self.held.remove(&*self.store, self.id(parent), name), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -263,13 +282,16 @@ impl Filesystem for Face {
             return reply.error(Errno::EINVAL);
         }
         let (from, to) = ((self.id(parent), name), (self.id(new_parent), new_name));
-        done(self.store.rename(from, to), reply);
+        done(self.held.rename(&*self.store, from, to), reply);
     }
 
     /// Asks for the file, as a kernel's NFS client does; but what it learns by that is not used, as nobody else writes.
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.store.attributes(self.id(inode)) {
-            Ok(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+            Ok(found) => {
+                self.held.open(found.id);
+                reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+            }
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -286,6 +308,8 @@ impl Filesystem for Face {
     ) {
         match self.store.create(self.id(parent), name, mode & !umask) {
             Ok(found) => {
+                self.held.see(found.id, self.id(parent), name);
+                self.held.open(found.id);
                 let (believed, attributes) = self.shown(found);
                 let flags = FopenFlags::FOPEN_KEEP_CACHE;
                 reply.created(&believed, &attributes, Generation(0), FileHandle(0), flags);
@@ -332,6 +356,19 @@ impl Filesystem for Face {
     /// The kernel has written back what waited in its page cache.
     fn flush(&self, _: &Request, inode: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         done(self.store.settle(self.id(inode)), reply);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        done(self.held.close(&*self.store, self.id(inode)), reply);
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

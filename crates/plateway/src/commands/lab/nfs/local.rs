@@ -1,4 +1,4 @@
-//! A folder of this machine as a [`Store`].
+//! A folder of this machine as a [`Store`], its files reached through the page cache or past it.
 //!
 //! Inodes are found by the paths under which they were last seen, so a file that somebody else renames is stale until
 //! it is looked for again. Files that are read and written stay open, up to a bound. One mutex is held for the two tables alone, never across
@@ -9,22 +9,24 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
+use super::opened::{Opened, Reach};
 use super::store::{Attributes, Change, Named, Result, Store};
 
-/// Files that stay open: programs may have a thousand of them.
-const OPEN_MAX: usize = 512;
+/// Files that stay open, each by two descriptors at most, of which programs may have a thousand.
+const OPEN_MAX: usize = 400;
 
 /// A folder, and what was seen below it.
 pub(super) struct Local {
     base: PathBuf,
     root: u64,
+    reach: Reach,
     seen: Mutex<Seen>,
 }
 
@@ -32,7 +34,7 @@ pub(super) struct Local {
 struct Seen {
     /// Below the base.
     paths: BTreeMap<u64, PathBuf>,
-    open: BTreeMap<u64, Arc<File>>,
+    open: BTreeMap<u64, Arc<Opened>>,
 }
 
 fn errno(error: &io::Error) -> Errno {
@@ -58,7 +60,7 @@ fn attributes(of: &Metadata) -> Attributes {
 }
 
 impl Local {
-    pub(super) fn open(folder: &Path) -> io::Result<Local> {
+    pub(super) fn open(folder: &Path, reach: Reach) -> io::Result<Local> {
         let base = fs::canonicalize(folder)?;
         let metadata = fs::metadata(&base)?;
         if !metadata.is_dir() {
@@ -67,7 +69,7 @@ impl Local {
         let root = metadata.ino();
         let mut seen = Seen::default();
         seen.paths.insert(root, PathBuf::new());
-        Ok(Local { base, root, seen: Mutex::new(seen) })
+        Ok(Local { base, root, reach, seen: Mutex::new(seen) })
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -105,7 +107,7 @@ impl Local {
         Ok(found)
     }
 
-    fn file(&self, id: u64) -> Result<Arc<File>> {
+    fn file(&self, id: u64) -> Result<Arc<Opened>> {
         let path = {
             let seen = self.seen();
             if let Some(file) = seen.open.get(&id) {
@@ -113,9 +115,9 @@ impl Local {
             }
             seen.paths.get(&id).cloned().ok_or(Errno::STALE)?
         };
-        let opened = OpenOptions::new().read(true).write(true).open(self.base.join(path));
+        let opened = Opened::open(&self.base.join(path), self.reach);
         let file = Arc::new(opened.map_err(|error| errno(&error))?);
-        if file.metadata().map_err(|error| errno(&error))?.ino() != id {
+        if file.file.metadata().map_err(|error| errno(&error))?.ino() != id {
             return Err(Errno::STALE);
         }
         let mut seen = self.seen();
@@ -146,7 +148,7 @@ impl Store for Local {
     fn attributes(&self, id: u64) -> Result<Attributes> {
         let open = self.seen().open.get(&id).cloned();
         let metadata = match open {
-            Some(file) => file.metadata(),
+            Some(opened) => opened.file.metadata(),
             None => fs::symlink_metadata(self.base.join(self.below(id)?)),
         };
         let found = attributes(&metadata.map_err(|error| errno(&error))?);
@@ -160,7 +162,7 @@ impl Store for Local {
             fs::set_permissions(&path, Permissions::from_mode(mode & 0o7777)).map_err(tell)?;
         }
         if let Some(size) = change.size {
-            self.file(id)?.set_len(size).map_err(tell)?;
+            self.file(id)?.file.set_len(size).map_err(tell)?;
         }
         if change.accessed.is_some() || change.modified.is_some() {
             let times = fs::FileTimes::new();
@@ -229,29 +231,17 @@ impl Store for Local {
     }
 
     fn read(&self, id: u64, offset: u64, length: u32) -> Result<Vec<u8>> {
-        let file = self.file(id)?;
-        let mut bytes = vec![0; length as usize];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(errno(&error)),
-            }
-        }
-        bytes.truncate(filled);
-        Ok(bytes)
+        self.file(id)?.read(offset, length as usize).map_err(|error| errno(&error))
     }
 
     fn write(&self, id: u64, offset: u64, bytes: &[u8], durable: bool) -> Result<()> {
-        let file = self.file(id)?;
-        file.write_all_at(bytes, offset).map_err(|error| errno(&error))?;
-        if durable { file.sync_all().map_err(|error| errno(&error)) } else { Ok(()) }
+        let opened = self.file(id)?;
+        opened.write(offset, bytes).map_err(|error| errno(&error))?;
+        if durable { opened.file.sync_all().map_err(|error| errno(&error)) } else { Ok(()) }
     }
 
     fn commit(&self, id: u64) -> Result<()> {
-        self.file(id)?.sync_all().map_err(|error| errno(&error))
+        self.file(id)?.file.sync_all().map_err(|error| errno(&error))
     }
 
     fn list(&self, folder: u64) -> Result<Vec<Named>> {
