@@ -235,17 +235,57 @@ fn what_a_disk_holds_is_not_written_over_and_what_the_lab_left_there_is() {
 
 #[test]
 fn an_interruption_leaves_nothing_and_what_a_killed_lab_left_goes_with_the_next() {
-    leaves_nothing(&system("one", "disk = \"ram:64MiB\""));
+    leaves_nothing(&system("one", "disk = \"ram:64MiB\""), BY_BENCH);
 }
 
 #[test]
 fn nor_does_one_of_a_trial_by_nfs() {
-    leaves_nothing(&by_nfs());
+    leaves_nothing(&by_nfs(), BY_BENCH);
 }
 
+#[test]
+fn nor_does_one_of_a_copy() {
+    let way = served("nvme") + "\nclient = \"copy\"";
+    let load = "pattern = \"write\"\nblock-size = [\"16k\", \"64k\"]\ndepth = 1\ncache = true\nsync = true";
+    let slow = "[[path]]\nname = \"slow\"\nrate = \"50Mbit\"\n";
+    leaves_nothing(&(system("one", &way) + slow), load);
+}
+
+/// What a client has in memory that is not written yet is bounded with its memory, so that a copy that is not synced takes
+/// as long as its path for what is beyond.
+#[test]
+fn a_copy_of_a_client_with_little_memory_is_not_one_into_memory() {
+    let plan = system("nvme", &(served("nvme") + "\nclient = \"copy\""))
+        + "[[path]]\nname = \"lan\"\nrate = \"100Mbit\"\n"
+        + &drawn(
+            &["nvme"],
+            "pattern = \"write\"\nblock-size = \"64k\"\ndepth = 1\ncache = true\nclient-memory = \"20MiB\"",
+        )
+        .replace("8MiB", "32MiB");
+    let Some(directory) = with_plan(&plan) else { return };
+    let _alone = alone();
+    let output = run(directory.path(), &["run", "a.toml"]);
+    let why = flat(&output.stderr);
+    if is_without_paths(&why) || why.contains("control group") {
+        return;
+    }
+    assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+    let kept = kept(&directory.path().join("a.result.json"));
+    let trial = &kept["trials"][0];
+    let bound = trial["dirty_bytes_max"].as_u64();
+    if bound.is_none() {
+        return testkit::skipped(&trial["notes"]);
+    }
+    assert_eq!(bound, Some((20 << 20) / 5), "{trial}");
+    // 12.5 MB/s less headers, but for what is on its way when it ends.
+    let bytes = trial["measures"]["throughput"].as_f64().unwrap();
+    assert!((2e6..25e6).contains(&bytes), "{trial}");
+}
+
+const BY_BENCH: &str = "depth = [1, 2, 3, 4]\npattern = \"rw\"\ncache = true";
+
 /// A trial is interrupted in its middle, and its lab is killed.
-fn leaves_nothing(system: &str) {
-    let load = "depth = [1, 2, 3, 4]\npattern = \"rw\"\ncache = true";
+fn leaves_nothing(system: &str, load: &str) {
     let plan = system.to_owned() + &drawn(&["one"], load);
     let Some(directory) = with_plan(&plan) else { return };
     if let Err(why) = testbed::allowed("plateway-lab-test-") {
