@@ -100,6 +100,8 @@ table! {
         protocol "protocol": String = "aoe, iscsi or nvme",
         /// What it serves.
         disk "disk": String = DISK,
+        /// By which protocol it reaches its disk, of another one beside it: iscsi or nvme.
+        through "through": String = "iscsi or nvme",
         /// How long a shard looks for more before it sleeps: auto, never or a time.
         poll "poll": String = "\"auto\", \"never\" or microseconds such as \"50us\"",
         /// How many shards it has.
@@ -143,6 +145,8 @@ table! {
         sync "sync": bool = YES_OR_NO,
         /// Memory that the server may have, its page cache with it.
         memory "memory": Scalar = "a size such as \"64MiB\"",
+        /// Whether the server reads and writes through its page cache. It does if absent.
+        cache "cache": bool = YES_OR_NO,
     }
 }
 

@@ -128,6 +128,8 @@ pub struct Nfs {
     pub sync: bool,
     /// Bytes of memory that the server may have, its page cache among them.
     pub memory: Option<u64>,
+    /// Whether the server reads and writes through its page cache.
+    pub cache: bool,
 }
 
 /// A folder in which each trial has a file, and who works on that.
@@ -146,6 +148,8 @@ pub struct Serve {
     pub protocol: Protocol,
     /// The URI of what it serves.
     pub disk: String,
+    /// By which protocol it reaches that disk, of another Plateway beside it; `None`: it has the disk itself.
+    pub through: Option<Protocol>,
     pub poll: Option<Poll>,
     pub shards: Option<u16>,
     pub driver: Option<Driver>,

@@ -18,6 +18,9 @@ use super::reader::{Low, Many};
 use super::words;
 use crate::mistake::{Mistake, Span};
 
+/// By which protocols a server reaches the disk of another one beside it: AoE would need an Ethernet between them.
+const THROUGH: [(&str, Protocol); 2] = [("iscsi", Protocol::Iscsi), ("nvme", Protocol::Nvme)];
+
 /// Keys that say how a system comes to be there.
 const WAYS: [&str; 7] = ["disk", "serve", "rival", "target", "folder", "stream", "nfs"];
 
@@ -208,7 +211,8 @@ impl Checker<'_> {
             self.client_memory = (bytes > 0).then(|| low.span());
         }
         is_right &= low.memory.is_none() || memory.is_some();
-        is_right.then(|| (Nfs { disk: disk.get_ref().clone(), sync, memory }, below))
+        let cache = low.cache.as_ref().is_none_or(|cache| *cache.get_ref());
+        is_right.then(|| (Nfs { disk: disk.get_ref().clone(), sync, memory, cache }, below))
     }
 
     /// Who works on a file.
@@ -253,9 +257,14 @@ impl Checker<'_> {
                 format!("access: expected protocol aoe, of whose frames it is, seen {seen}");
             self.push(Mistake::new(low.span(), message).help("leave it out"));
         }
+        let through = match &low.through {
+            Some(word) => Some(self.word(word, "through", &THROUGH)?),
+            None => None,
+        };
         let disk = low.disk.as_ref()?.get_ref().clone();
         let shards = shards.map(|shards| shards as u16);
-        Some((Serve { protocol, disk, poll, shards, driver, digests, access }, below?))
+        let serve = Serve { protocol, disk, through, poll, shards, driver, digests, access };
+        Some((serve, below?))
     }
 
     fn rival(&mut self, low: &LowRival) -> Option<(Rival, Below)> {

@@ -289,6 +289,9 @@ pub(crate) struct LabExportArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: SocketAddr,
+    /// Read and write past the page cache
+    #[arg(long)]
+    pub(crate) past: bool,
 }
 
 /// `lab import POINT`

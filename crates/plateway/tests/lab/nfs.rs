@@ -44,7 +44,7 @@ impl Shown {
         self.children.push(command.spawn().unwrap());
     }
 
-    /// By NFS with these options more, or by FUSE alone.
+    /// By NFS with these options more, `--past` of the server and all others of the client, or by FUSE alone.
     fn begin(nfs: Option<&[&str]>) -> Shown {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut shown = Shown { directory, children: Vec::new() };
@@ -59,7 +59,9 @@ impl Shown {
                     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
                 let SocketAddr::V4(address) = free else { unreachable!("it is of IP version 4") };
                 let address = address.to_string();
-                shown.start(&["export", folder, "--listen", &address]);
+                let (past, more): (Vec<&str>, Vec<&str>) =
+                    more.iter().partition(|option| **option == "--past");
+                shown.start(&[&["export", folder, "--listen", &address], &past[..]].concat());
                 let calls = shown.directory.path().join("calls");
                 let mut args =
                     vec!["import", point, "--server", &address, "--calls", calls.to_str().unwrap()];
@@ -217,7 +219,7 @@ fn what_is_exported_is_mounted_as_it_is_by_nfs_and_by_fuse_alone() {
     if !can_attach() {
         return;
     }
-    for nfs in [None, Some(&[][..]), Some(&["--sync"][..])] {
+    for nfs in [None, Some(&[][..]), Some(&["--sync"][..]), Some(&["--past", "--sync"][..])] {
         let shown = Shown::begin(nfs);
         works(&shown.point(), &shown.folder());
         shown.end();
@@ -239,11 +241,12 @@ fn resident(file: &Path) -> Option<u64> {
 
 /// The client's page cache is above FUSE: a second one below it would hold what the client's memory does not.
 #[test]
-fn below_fuse_alone_the_page_cache_is_passed_by_and_at_a_server_it_is_not() {
+fn below_fuse_alone_the_page_cache_is_passed_by_and_at_a_server_only_if_it_is_asked_for() {
     if !can_attach() {
         return;
     }
-    for (nfs, is_passed_by) in [(None, true), (Some(&[][..]), false)] {
+    for (nfs, is_passed_by) in [(None, true), (Some(&[][..]), false), (Some(&["--past"][..]), true)]
+    {
         let shown = Shown::begin(nfs);
         let (above, below) = (shown.point().join("one"), shown.folder().join("one"));
         // It ends within a block: the call that writes its end goes through it, of at most 1 MiB.
@@ -337,7 +340,9 @@ fn a_plan_holds_nfs_against_a_disk_and_fuse_against_nothing_above() {
         [[system]]\nname = \"nfs\"\nnfs = { disk = \"ram:48MiB\" }\nfile-system = \"ext4\"\n\
         [[system]]\nname = \"durable\"\nnfs = { disk = \"ram:48MiB\", sync = true }\nfile-system = \"ext4\"\n\
         [[system]]\nname = \"fuse\"\ndisk = \"ram:48MiB\"\nfile-system = \"ext4\"\nfuse = true\n\
+        [[system]]\nname = \"past\"\nnfs = { disk = \"ram:48MiB\", cache = false }\nfile-system = \"ext4\"\n\
         [[path]]\nname = \"lan\"\n[load]\nsize = \"600KiB\"\n\
+        [[picture]]\nname = \"past\"\nsystems = [\"past\"]\ncache = false\npattern = \"randrw=50\"\ndepth = 4\n\
         [[picture]]\nname = \"small\"\nsystems = [\"iscsi\", \"nfs\", \"durable\", \"fuse\"]\nfiles = \"postmark\"\n\
         [[picture]]\nname = \"many\"\nsystems = [\"nfs\", \"fuse\"]\nfiles = \"varmail\"\n\
         [[picture]]\nname = \"one\"\nsystems = [\"nfs\", \"fuse\"]\ncache = true\npattern = \"randrw=50\"\ndepth = 1\n";
@@ -354,7 +359,7 @@ fn a_plan_holds_nfs_against_a_disk_and_fuse_against_nothing_above() {
     assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
     let kept = kept(&directory.path().join("a.result.json"));
     let trials = kept["trials"].as_array().unwrap();
-    assert_eq!(trials.len(), 8, "{kept}");
+    assert_eq!(trials.len(), 9, "{kept}");
     for trial in trials {
         let cell = trial["cell"].as_str().unwrap();
         let number = |place: &str| trial.pointer(place).and_then(serde_json::Value::as_f64);

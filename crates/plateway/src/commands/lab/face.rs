@@ -88,6 +88,9 @@ impl<'f> Faces<'f> {
                 let cpus = list(&lab.ends.far);
                 let mut export = process::command_in(memory.as_ref(), far, &cpus, &program()?);
                 export.args(["lab", "export"]).arg(&self.below).args(["--listen", &address]);
+                if !nfs.cache {
+                    export.arg("--past");
+                }
                 let log = self.place.home.join("export.log");
                 server = Some(Server::start(export, &log).map_err(tell)?);
                 import.args(["--server", &address, "--calls"]).arg(self.place.home.join(CALLS));

@@ -4,7 +4,7 @@
 //! Errors: those of the testbed, and a server that does not come up, with its last words.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -30,6 +30,10 @@ pub(super) const START: Duration = Duration::from_secs(30);
 /// How soon it is asked again.
 pub(super) const AGAIN: Duration = Duration::from_millis(20);
 
+/// What is called so in an error.
+const SERVE: &str = "plateway serve";
+const BEHIND: &str = "plateway serve of the disk behind it";
+
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:lab";
 pub(super) const TARGET_NAME: &str = "iqn.2026-11.net.plateway:lab";
 
@@ -52,8 +56,8 @@ const LOADER_LISTENS: &str = "127.0.0.1:4421";
 
 /// What was started there, which runs until it is dropped.
 pub(super) enum Running {
-    /// A program of ours, by what it is called.
-    Ours(Server, &'static str),
+    /// Programs of ours, by what each is called: who is reached, and then who has its disk if that is another.
+    Ours(Vec<(Server, &'static str)>),
     Foreign(Box<Foreign>),
 }
 
@@ -61,7 +65,9 @@ impl Running {
     /// An error if it has failed.
     pub(super) fn is_up(&mut self) -> miette::Result<()> {
         match self {
-            Running::Ours(server, called) => server.is_up(called).map_err(tell),
+            Running::Ours(servers) => servers
+                .iter_mut()
+                .try_for_each(|(server, called)| server.is_up(called).map_err(tell)),
             Running::Foreign(foreign) => foreign.is_up(),
         }
     }
@@ -82,14 +88,14 @@ pub(super) fn start(
     };
     match &system.means {
         Means::Serve(plan) => {
-            let (server, served) = serve(plan, disks, place, home, interrupt)?;
-            Ok((Running::Ours(server, "plateway serve"), Some(served)))
+            let (servers, served) = serve(plan, disks, place, home, interrupt)?;
+            Ok((Running::Ours(servers), Some(served)))
         }
         Means::Rival(rival) => foreign(rival.program.word(), rival::commands(rival, place, home)?),
         Means::Target(target) => foreign(&target.start[0], rival::Commands::of(target)),
         Means::Stream(_) => {
             let sink = stream::start(place, home, interrupt)?;
-            Ok((Running::Ours(sink, stream::SINK), None))
+            Ok((Running::Ours(vec![(sink, stream::SINK)]), None))
         }
         Means::Disk { .. } | Means::Folder(_) | Means::Nfs(_) => {
             Err(miette::miette!("{}: it is not started", system.name))
@@ -110,13 +116,38 @@ pub(super) fn uri(means: &Means, address: IpAddr, near_interface: &str) -> Strin
     }
 }
 
-/// Starts what a plan has the lab serve, and waits until it listens; what it says of itself, which is
-/// an error where it is not as the plan says.
+/// Starts what a plan has the lab serve: one server, or two of which one imports what the other has. What the one that
+/// is reached says of itself.
 fn serve(
     serve: &Serve,
     disks: u32,
     place: &Place<'_>,
     home: &Path,
+    interrupt: &Interrupt,
+) -> miette::Result<(Vec<(Server, &'static str)>, Served)> {
+    let Some(protocol) = serve.through else {
+        let (server, served) = serve_one(serve, disks, place, (home, SERVE), interrupt)?;
+        return Ok((vec![(server, SERVE)], served));
+    };
+    let address = Ipv4Addr::LOCALHOST.into();
+    let (digests, access) = (Digests::None, None);
+    let behind = Serve { protocol, through: None, digests, access, ..serve.clone() };
+    let its_home = home.join("behind");
+    super::make_folder(&its_home)?;
+    let its_place = Place { address, loads: false, ..*place };
+    let (other, _) = serve_one(&behind, disks, &its_place, (&its_home, BEHIND), interrupt)?;
+    let front = Serve { disk: serve_uri(&behind, address, place.interface), ..serve.clone() };
+    let (server, served) = serve_one(&front, 1, place, (home, SERVE), interrupt)?;
+    Ok((vec![(server, SERVE), (other, BEHIND)], served))
+}
+
+/// Starts one server with the disks that its plan names, and waits until it listens; what it says of itself, which is an
+/// error where it is not as the plan says. It has a folder, and is called something in errors.
+fn serve_one(
+    serve: &Serve,
+    disks: u32,
+    place: &Place<'_>,
+    (home, called): (&Path, &str),
     interrupt: &Interrupt,
 ) -> miette::Result<(Server, Served)> {
     let file = home.join("plateway.toml");
@@ -129,7 +160,7 @@ fn serve(
     command.env("XDG_STATE_HOME", home);
     let log = home.join("serve.log");
     let mut server = Server::start(command, &log).map_err(tell)?;
-    let status = wait_until_ready(&mut server, "plateway serve", home, interrupt)?;
+    let status = wait_until_ready(&mut server, called, home, interrupt)?;
     let mut served = Served::of(&status);
     if serve.protocol == Protocol::Aoe {
         // It has no connections; who fills its disk has.

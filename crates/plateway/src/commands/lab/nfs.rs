@@ -32,8 +32,9 @@ use crate::commands::session::Interrupt;
 
 /// Serves a folder until it is ended.
 pub(super) fn export(args: &LabExportArgs) -> miette::Result<()> {
-    let local = Local::open(&args.folder, Reach::Cached)
-        .map_err(|error| failed("export", &args.folder, &error))?;
+    let reach = if args.past { Reach::Past } else { Reach::Cached };
+    let local =
+        Local::open(&args.folder, reach).map_err(|error| failed("export", &args.folder, &error))?;
     server::run(local, args.listen)
         .map_err(|error| miette::miette!("cannot serve NFS at {}: {error}", args.listen))
 }

@@ -95,6 +95,7 @@ fn systems() -> [System; 2] {
     let serve = Serve {
         protocol: Protocol::Aoe,
         disk: disk.clone(),
+        through: None,
         poll: None,
         shards: None,
         driver: None,

@@ -86,6 +86,7 @@ mod tests {
         let plain = Serve {
             protocol: Protocol::Nvme,
             disk: "ram:1GiB".to_owned(),
+            through: None,
             poll: None,
             shards: None,
             driver: None,

@@ -1,6 +1,6 @@
 //! A file of a local folder that is open, and how its bytes are reached.
 //!
-//! A server reads and writes through the page cache. Where FUSE alone is between a client and a file system, the page
+//! A server reads and writes through the page cache, unless a plan wants it not to. Where FUSE alone is between a client and a file system, the page
 //! cache below would be a second one of the client's, that nothing bounds, so there it is passed by (O_DIRECT) in whole
 //! blocks: all reads that FUSE's own page cache asks for are such, and all writes but the one of a file's end, which the
 //! kernel writes back before somebody reads it. Units: bytes. Errors: the system's; a file system without O_DIRECT.
