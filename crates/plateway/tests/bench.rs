@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Instant;
 
-use common::{Server, flat, plateway, text};
+use common::{Server, flat, plateway, resident, text};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -216,10 +216,7 @@ fn resident_after(directory: &Path, args: &[&str]) -> u64 {
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     report(directory, args);
-    let mut fincore = std::process::Command::new("fincore");
-    fincore.args(["--bytes", "--noheadings", "--raw", "--output", "RES"]).arg(directory.join("a"));
-    let said = fincore.output().expect("fincore runs (Debian package util-linux-extra)");
-    text(&said.stdout).trim().parse().expect("bytes")
+    resident(&directory.join("a"))
 }
 
 #[test]

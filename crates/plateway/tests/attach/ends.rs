@@ -185,7 +185,8 @@ fn a_keeper_outlives_who_removes_the_network_namespace_of_its_process() {
     let directory = tempfile::tempdir().unwrap();
     let namespaces = testbed::Namespaces::make(PREFIX, &["near"]).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_plateway"));
-    let mut command = testbed::process::command_in(None, Some(namespaces.at("near")), "0", program);
+    let (near, cpu) = (namespaces.at("near"), reactor::allowed_cpus()[0].to_string());
+    let mut command = testbed::process::command_in(None, Some(near), &cpu, program);
     command.env("STATE_DIRECTORY", directory.path().join("state")).args(["attach", "ram:16MiB"]);
     let mut device = Device::by(command, directory.path());
     drop(namespaces);

@@ -26,6 +26,14 @@ pub(crate) fn plateway() -> Command {
     command
 }
 
+/// How many bytes of a file the page cache holds.
+pub(crate) fn resident(file: &Path) -> u64 {
+    let mut fincore = Command::new("fincore");
+    fincore.args(["--bytes", "--noheadings", "--raw", "--output", "RES"]).arg(file);
+    let said = fincore.output().expect("fincore runs (Debian package util-linux-extra)");
+    text(&said.stdout).trim().parse().expect("bytes")
+}
+
 /// Whether disks can be attached here as block devices; told where not.
 pub(crate) fn can_attach() -> bool {
     let is_root = rustix::process::geteuid().is_root();

@@ -266,8 +266,11 @@ fn a_copy_of_a_client_with_little_memory_is_not_one_into_memory() {
     let _alone = alone();
     let output = run(directory.path(), &["run", "a.toml"]);
     let why = flat(&output.stderr);
-    if is_without_paths(&why) || why.contains("control group") {
+    if is_without_paths(&why) {
         return;
+    }
+    if !output.status.success() && why.contains("control group") {
+        return testkit::skipped(why);
     }
     assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
     let kept = kept(&directory.path().join("a.result.json"));

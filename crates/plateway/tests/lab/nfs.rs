@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::common::{HANG, can_attach, flat, plateway, text};
+use crate::common::{HANG, can_attach, flat, plateway, resident, text};
 use crate::{alone, kept, run};
 
 /// A folder that is exported, or shown by FUSE, and mounted beside it.
@@ -226,19 +226,6 @@ fn what_is_exported_is_mounted_as_it_is_by_nfs_and_by_fuse_alone() {
     }
 }
 
-/// Bytes of a file that the page cache holds; `None` without `fincore`.
-fn resident(file: &Path) -> Option<u64> {
-    let mut fincore = std::process::Command::new("fincore");
-    fincore.args(["--bytes", "--noheadings", "--raw", "--output", "RES"]).arg(file);
-    let Ok(output) = fincore.output() else {
-        testkit::skipped(
-            "expected fincore, from the Debian package util-linux-extra or util-linux",
-        );
-        return None;
-    };
-    Some(text(&output.stdout).trim().parse().unwrap())
-}
-
 /// The client's page cache is above FUSE: a second one below it would hold what the client's memory does not.
 #[test]
 fn below_fuse_alone_the_page_cache_is_passed_by_and_at_a_server_only_if_it_is_asked_for() {
@@ -252,11 +239,11 @@ fn below_fuse_alone_the_page_cache_is_passed_by_and_at_a_server_only_if_it_is_as
         // It ends within a block: the call that writes its end goes through it, of at most 1 MiB.
         let bytes: Vec<u8> = (0..4_000_001_u32).map(|at| (at / 7) as u8).collect();
         fs::write(&above, &bytes).unwrap();
-        let Some(written) = resident(&below) else { return };
+        let written = resident(&below);
         rustix::fs::fadvise(fs::File::open(&above).unwrap(), 0, None, rustix::fs::Advice::DontNeed)
             .unwrap();
         assert!(fs::read(&above).unwrap() == bytes);
-        let read = resident(&below).unwrap();
+        let read = resident(&below);
         for seen in [written, read] {
             let is_held = seen > 2_000_000;
             assert_eq!(is_held, !is_passed_by, "{nfs:?}: {seen} bytes below");
