@@ -92,7 +92,7 @@ pub(super) fn run(place: &Place) -> miette::Result<()> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .map_err(|error| miette::miette!("cannot watch signals: {error}"))?;
     }
-    // It needs no network. Where that cannot be had, there is no namespace to be removed.
+    // It needs no network. Where a limit forbids it one of its own, it goes with the namespace, and `detach` clears.
     let _ = unshare(CloneFlags::CLONE_NEWNET);
     super::super::print(".")?;
     watch(place, io::stdin(), SILENCE);
