@@ -59,9 +59,9 @@ fn a_disk_that_does_not_answer_is_given_up_and_nobody_waits_for_it() {
         if let Ok(text) = fs::read_to_string(place.join("record.json"))
             && let Some(device) = serde_json::from_str::<Value>(&text).unwrap()["device"].as_str()
         {
-            // It waits, and is told in the end.
-            let read = fs::read(device);
-            assert!(read.is_err(), "{} bytes", read.unwrap().len());
+            // It waits, and is told in the end; who comes when that is over finds a device of nothing.
+            let read = fs::read(device).unwrap_or_default();
+            assert!(read.is_empty(), "{} bytes that nobody answered", read.len());
         }
         assert!(Instant::now() < until, "it goes on");
         std::thread::sleep(Duration::from_millis(50));
