@@ -3,8 +3,12 @@
 //! In: a program and its arguments. Out: its standard output. Errors: it is missing (with its Debian
 //! package), also where `ip netns exec` looked for it in vain, or it refused.
 
+use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::Command;
+
+use rustix::fs::Access;
 
 use crate::error::{Error, Result};
 
@@ -30,11 +34,20 @@ pub(crate) fn package(program: &str) -> Option<&'static str> {
     found.map(|(package, _)| *package)
 }
 
-/// Says in time that a program is missing: an error if it cannot be started.
+/// Says in time that a program is missing: an error if it cannot be started. It is looked for and not run, since a plan
+/// may name any, and what one does that is asked for its version, nobody knows.
 pub fn needs(program: &str) -> Result<()> {
-    // What it answers does not matter.
-    Command::new(program).arg("--version").output().map_err(|error| not_started(program, error))?;
-    Ok(())
+    let may_run = |path: &Path| {
+        let is_file = fs::metadata(path)?.is_file();
+        rustix::fs::access(path, Access::EXEC_OK)?;
+        if is_file { Ok(()) } else { Err(std::io::Error::from(ErrorKind::PermissionDenied)) }
+    };
+    if program.contains('/') {
+        return may_run(Path::new(program)).map_err(|error| not_started(program, error));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| may_run(&folder.join(program)).is_ok());
+    if found { Ok(()) } else { Err(Error::Missing { program: program.to_owned() }) }
 }
 
 /// A command as one would type it, near enough to read.
@@ -100,7 +113,22 @@ mod tests {
         assert_eq!(other.to_string(), "`tool` is not on PATH");
         // By a path: where a folder of PATH may not be searched, a missing name is a refused one.
         assert!(matches!(run("/no/such/tool", &[]), Err(Error::Missing { .. })));
-        assert!(needs("/no/such/tool").is_err() && needs("true").is_ok());
+    }
+
+    #[test]
+    fn a_program_is_looked_for_and_not_run() {
+        assert!(matches!(needs("/no/such/tool"), Err(Error::Missing { .. })));
+        assert!(matches!(needs("no-such-tool"), Err(Error::Missing { .. })));
+        assert!(matches!(needs("/etc/passwd"), Err(Error::System { .. })), "nobody may run it");
+        assert!(matches!(needs("/etc"), Err(Error::System { .. })), "a folder");
+        needs("sh").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        // It would never end.
+        fs::write(at("tool"), format!("#!/bin/sh\ntouch {}\nsleep 600\n", at("ran"))).unwrap();
+        run("chmod", &["+x", &at("tool")]).unwrap();
+        needs(&at("tool")).unwrap();
+        assert!(!Path::new(&at("ran")).exists());
     }
 
     #[test]
