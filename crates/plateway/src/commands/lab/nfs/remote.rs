@@ -3,7 +3,8 @@
 //! A call takes a connection that nobody uses, or opens another, and waits for its answer. Handles of files are kept by their numbers. Which
 //! files have something written that the server has not committed is known; if the server says by its verifier that it began
 //! anew meanwhile, that is lost, and the commit an error. A connection that fails is closed, and its call an I/O error: nothing is asked
-//! again. Errors: the system's, by NFS's.
+//! again. A server that was silent for as long as it may be is lost: whoever asks it from then on has an error at once, and
+//! does not wait as long again. Errors: the system's, by NFS's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -12,7 +13,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
@@ -100,6 +101,8 @@ pub(super) struct Remote {
     idle: Mutex<Vec<Nfs3Client<Line>>>,
     known: Mutex<Known>,
     calls: AtomicU64,
+    /// Whether it was silent for as long as it may be.
+    is_lost: AtomicBool,
 }
 
 #[derive(Default)]
@@ -161,7 +164,8 @@ impl Remote {
         let root = root.map_err(|error| format!("MNT of /: {error}"))?;
         let handle = nfs_fh3 { data: Opaque::owned(root.fhandle.0.to_vec()) };
         let (idle, known, calls) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        let mut remote = Remote { server, root: 0, sync, idle, known, calls };
+        let is_lost = AtomicBool::new(false);
+        let mut remote = Remote { server, root: 0, sync, idle, known, calls, is_lost };
         let seen = remote.ask_attributes(handle.clone());
         let seen = seen.map_err(|error| format!("GETATTR of its root: {error}"))?;
         remote.root = seen.id;
@@ -182,15 +186,29 @@ impl Remote {
         &self,
         make: impl FnOnce(&mut Nfs3Client<Line>) -> std::result::Result<Nfs3Result<T, E>, RpcError>,
     ) -> Result<T> {
+        if self.is_lost.load(Relaxed) {
+            return Err(Errno::IO);
+        }
         let client = self.idle().pop();
         let mut client = match client {
             Some(client) => client,
-            None => Nfs3Client::new(Line::open(self.server).map_err(|_| Errno::IO)?),
+            None => Nfs3Client::new(Line::open(self.server).map_err(|error| self.failed(&error))?),
         };
         self.calls.fetch_add(1, Relaxed);
-        let answer = make(&mut client).map_err(|_| Errno::IO)?;
+        let answer = make(&mut client).map_err(|error| match error {
+            RpcError::Io(error) => self.failed(&error),
+            _ => Errno::IO,
+        })?;
         self.idle().push(client);
         result(answer)
+    }
+
+    /// What a call comes to whose connection failed.
+    fn failed(&self, error: &io::Error) -> Errno {
+        if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+            self.is_lost.store(true, Relaxed);
+        }
+        Errno::IO
     }
 
     fn handle(&self, id: u64) -> Result<nfs_fh3> {
