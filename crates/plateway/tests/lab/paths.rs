@@ -132,8 +132,9 @@ fn a_stream_fills_a_link_by_what_headers_leave_of_it_both_ways_and_through_a_gat
 #[test]
 fn a_stream_goes_through_every_tunnel_and_over_what_loses_frames() {
     let kinds = ["mpls", "gre", "l2tp", "mpls-udp"];
-    let of = |kind: &str| path(kind, &format!("kind = \"{kind}\"\nrate = \"20Mbit\""));
-    let paths = kinds.map(of).concat() + &path("lossy", "rate = \"20Mbit\"\nloss = \"2%\"");
+    // What waits in the kernel to be sent, megabytes of it, is sent before a trial is over.
+    let of = |kind: &str| path(kind, &format!("kind = \"{kind}\"\nrate = \"200Mbit\""));
+    let paths = kinds.map(of).concat() + &path("lossy", "rate = \"200Mbit\"\nloss = \"2%\"");
     let all: Vec<&str> = kinds.into_iter().chain(["lossy"]).collect();
     let load = "depth = 1\njobs = 2\n".to_owned()
         + &picture(&["tcp"], &all)
@@ -145,7 +146,7 @@ fn a_stream_goes_through_every_tunnel_and_over_what_loses_frames() {
             let bits = number(&trial["measures"]["throughput"]) * 8.0;
             // A machine that has much to do, and TCP that backs off, may carry less, and nobody more than the rate
             // and what waits in the kernel to be sent.
-            assert!((1e6..40e6).contains(&bits), "{path} {pattern}: {bits} bit/s: {trial}");
+            assert!((1e6..400e6).contains(&bits), "{path} {pattern}: {bits} bit/s: {trial}");
             if path == "lossy" {
                 assert!((0.001..0.1).contains(&number(&trial["lost_share"])), "{trial}");
             } else if let Some(core) = trial.get("core_bytes_per_op") {
