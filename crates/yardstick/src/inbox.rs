@@ -43,6 +43,13 @@ impl Inbox {
         debug_assert!(self.filled <= self.area.len(), "{} of {}", self.filled, self.area.len());
     }
 
+    /// Takes bytes that were received elsewhere; false if there is no room for them.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
+        let fits = self.area.store(self.filled, bytes);
+        self.filled += if fits { bytes.len() } else { 0 };
+        fits
+    }
+
     /// The bytes of a range.
     #[inline]
     pub(crate) fn bytes(&self, from: usize, to: usize) -> &[u8] {

@@ -11,6 +11,7 @@
 mod company;
 mod flow;
 mod pace;
+mod status;
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use crate::{Measure, Pattern};
 pub(crate) use company::{Idle, KeepAlive};
 pub(crate) use flow::{Flow, Work};
 pub(crate) use pace::Pace;
+pub(crate) use status::Told;
 
 /// How long commands still outstanding at the end may take.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -43,11 +45,11 @@ pub(crate) struct Shape {
     #[arg(long, default_value = "4k", value_parser = crate::parse_size)]
     pub(crate) bs: usize,
     /// Commands outstanding on each connection.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1023))]
+    #[arg(long, visible_alias = "depth", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1023))]
     pub(crate) iodepth: u16,
     /// Connections that put load on the target, each a session of its own or, of NVMe/TCP, an I/O
     /// queue; 0 puts none on it.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    #[arg(long, visible_alias = "numjobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) connections: u16,
     /// Of a hundred commands of `--rw randrw`, how many read.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -68,6 +70,8 @@ pub(crate) struct Shape {
     /// Connections that ask for data and never receive them.
     #[arg(long, default_value_t = 0)]
     pub(crate) stuck_connections: usize,
+    #[command(flatten)]
+    pub(crate) told: Told,
     #[command(flatten)]
     pub(crate) measure: Measure,
 }
@@ -97,8 +101,26 @@ pub(crate) trait Queue {
     /// beside those that are, or the disk has been filled.
     fn issue(&mut self, since: u64) -> bool;
 
+    /// Where the next bytes are to go.
+    fn room(&mut self) -> Room<'_> {
+        let (into, len) = self.flow().inbox.room(usize::MAX);
+        Room::One(into, len)
+    }
+
+    /// So many bytes have been written there.
+    fn fill(&mut self, got: usize) {
+        self.flow_mut().inbox.fill(got);
+    }
+
     /// Handles new bytes in the inbox; `refill` starts a new command for each that has ended.
     fn consume(&mut self, now: u64, refill: bool, tally: &mut Tally) -> Result<()>;
+}
+
+/// Where bytes that are received go, until they have come.
+pub(crate) enum Room<'a> {
+    One(*mut u8, usize),
+    /// What the first has no room for goes to the second.
+    Two(&'a [libc::iovec; 2]),
 }
 
 /// Connects, measures one window, and returns what it saw.
@@ -131,7 +153,9 @@ fn write_before<P: Protocol>(protocol: &P, shape: &Shape) -> Result<()> {
     if shape.before_write_seconds.is_zero() {
         return Ok(());
     }
-    let mut writes = Shape { bs: 4096, iodepth: 32, connections: 1, rate: None, ..shape.clone() };
+    let told = Told::default();
+    let mut writes =
+        Shape { bs: 4096, iodepth: 32, connections: 1, rate: None, told, ..shape.clone() };
     writes.measure = Measure {
         rw: Pattern::Randwrite,
         fill: false,
@@ -179,6 +203,14 @@ impl<Q: Queue> Load<Q> {
                 self.flush(number)?;
             }
             self.receive(number)?;
+        }
+        if let Some(mut status) = shape.told.begin(&shape.measure)? {
+            let opened = Opened::now(&mut self.tally, target);
+            while !status.is_over() {
+                self.load_until(self.start.elapsed() + status.every(), &mut pace)?;
+                status.tell(&self.tally)?;
+            }
+            return Ok(opened.close(&mut self.tally));
         }
         let warm_up = if shape.measure.fill { FILL } else { shape.measure.warm_up };
         self.load_until(warm_up, &mut pace)?;
@@ -277,7 +309,7 @@ impl<Q: Queue> Load<Q> {
                 bail!("the target closed connection {number} ({result})");
             }
             let queue = &mut self.queues[number];
-            queue.flow_mut().inbox.fill(result as usize);
+            queue.fill(result as usize);
             queue.consume(now, refill, &mut self.tally)?;
             if !queue.flow().waits_for_room {
                 self.flush(number)?;
@@ -297,10 +329,14 @@ impl<Q: Queue> Load<Q> {
     }
 
     fn receive(&mut self, number: usize) -> Result<()> {
-        let (into, room) = self.queues[number].flow().inbox.room(usize::MAX);
-        // SAFETY: the inbox belongs to the queue, which outlives the ring's requests: both are
-        // dropped together, and the ring first.
-        unsafe { self.ring.receive(number as u32, into, room, number as u64) }?;
+        let (slot, key) = (number as u32, number as u64);
+        match self.queues[number].room() {
+            // SAFETY: the room belongs to the queue, which outlives the ring's requests: both are
+            // dropped together, and the ring first.
+            Room::One(into, len) => unsafe { self.ring.receive(slot, into, len, key) }?,
+            // SAFETY: as above; so does the list of it, which the queue keeps in a box.
+            Room::Two(into) => unsafe { self.ring.receive_in_two(slot, into, key) }?,
+        }
         Ok(())
     }
 }

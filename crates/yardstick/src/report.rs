@@ -34,6 +34,15 @@ impl Tally {
         Self { ops: 0, latency, latency_ns: 0, open: false }
     }
 
+    /// How many took about so many nanoseconds, by those.
+    pub(crate) fn counts(&self) -> Value {
+        let bins = self.latency.iter_recorded().map(|bin| {
+            let middle = self.latency.median_equivalent(bin.value_iterated_to());
+            (middle.to_string(), Value::from(bin.count_at_value()))
+        });
+        Value::Object(bins.collect())
+    }
+
     /// Counts a completion if the window is open.
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {

@@ -74,6 +74,22 @@ impl Ring {
         unsafe { self.push(entry, key) }
     }
 
+    /// Queues a receive into two places from a registered socket: the second takes what the first has no
+    /// room for.
+    ///
+    /// # Safety
+    /// The list and the memory that it names stay valid and untouched until the completion.
+    pub(crate) unsafe fn receive_in_two(
+        &mut self,
+        slot: u32,
+        into: &[libc::iovec; 2],
+        key: u64,
+    ) -> io::Result<()> {
+        let entry = opcode::Readv::new(types::Fixed(slot), into.as_ptr(), 2).build();
+        // SAFETY: passed on to the caller.
+        unsafe { self.push(entry, key) }
+    }
+
     /// Queues a one-shot poll.
     pub(crate) fn poll(&mut self, slot: u32, events: i16, key: u64) -> io::Result<()> {
         let entry = opcode::PollAdd::new(types::Fixed(slot), events as u32).build();

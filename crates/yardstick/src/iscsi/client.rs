@@ -11,6 +11,7 @@ use clap::Args;
 use rustix::fd::AsFd;
 use serde_json::Value;
 
+use super::landing::Handling;
 use super::pdu::{self, at, flag, opcode};
 use super::queue::Queue;
 use super::scsi::operation;
@@ -27,6 +28,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) peer: Peer,
     #[command(flatten)]
+    handling: Handling,
+    #[command(flatten)]
     pub(crate) shape: Shape,
     /// Between two NOP-Outs of an idle session, in milliseconds; 0 sends none.
     #[arg(long, default_value_t = 5000)]
@@ -35,7 +38,9 @@ pub(crate) struct Options {
 
 /// Connects, measures one window, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
-    load::run(options, &options.shape)
+    let mut options = options.clone();
+    options.peer.take_disk()?;
+    load::run(&options, &options.shape)
 }
 
 /// A session that asked for more than it will ever take.
@@ -75,7 +80,8 @@ impl Protocol for Options {
         let works =
             Work::share(shape, self.peer.lun.len() as u64, capacity.blocks, capacity.block)?;
         let queue = |((session, capacity), work)| {
-            Queue::new(session, &self.peer.lun, capacity, work, shape.buffer)
+            let handling = (shape.buffer, self.handling);
+            Queue::new(session, &self.peer.lun, capacity, work, handling)
         };
         sessions.into_iter().zip(works).map(queue).collect()
     }

@@ -2,21 +2,21 @@
 //!
 //! In: received bytes. Out: completions counted, new commands in the outbox, their units in turn.
 //! Data that were read are received into the session's inbox, where they stay until the next
-//! receive: they land in memory, as for any user of data; what is looked at is their length, and
-//! their digest where that was agreed. A command leaves only while the target's window for command
+//! receive, or go to pages of their command (`landing.rs`): they land in memory, as for any user of
+//! data; what is looked at is their length, and their digest where that was agreed. A command leaves only while the target's window for command
 //! numbers is open. Errors: a status other than good, a residual, data out of order, too few or too
 //! many of them, a status out of turn, a wrong digest, or a PDU that does not belong here, ends the
 //! run. Times: nanoseconds since the run's start.
 
 use anyhow::{Result, bail, ensure};
-use crc_fast::{CrcAlgorithm, Digest};
 
+use super::landing::{Handling, Landing};
 use super::pdu::{self, BHS_LEN, Bhs, DIGEST_LEN, at, flag, opcode};
 use super::scsi::{operation, status};
 use super::session::{self, Capacity, Session};
 use super::terms::Terms;
 use crate::bytes::{digest, put};
-use crate::load::{self, Flow, Work};
+use crate::load::{self, Flow, Room, Work};
 use crate::report::Tally;
 
 /// State of a session.
@@ -29,10 +29,8 @@ pub(crate) struct Queue {
     luns: Vec<[u8; 8]>,
     /// The command of each slot.
     tasks: Vec<Task>,
-    /// Bytes of the present data segment that are still to come and to be dropped.
-    skip: usize,
-    /// Sums them up, if their digest follows.
-    sum: Option<Digest>,
+    /// The present data segment, as far as it has not come.
+    landing: Landing,
     /// The command that ends with them.
     ends: Option<u16>,
     /// The commands of reads and of writes but for unit, tag, numbers and block.
@@ -58,7 +56,7 @@ impl Queue {
         luns: &[u8],
         capacity: Capacity,
         work: Work,
-        buffer: usize,
+        (buffer, handling): (usize, Handling),
     ) -> Result<Self> {
         let Session { socket, terms, cmd_sn, max_cmd_sn, exp_stat_sn, .. } = session;
         let first = if terms.immediate { terms.first_burst.min(terms.max_send) } else { 0 };
@@ -72,8 +70,7 @@ impl Queue {
             exp_stat_sn,
             luns: luns.iter().map(|number| pdu::lun(*number)).collect(),
             tasks: vec![Task::default(); usize::from(work.depth)],
-            skip: 0,
-            sum: None,
+            landing: Landing::new(handling, work.depth, work.size)?,
             ends: None,
             templates,
             immediate,
@@ -131,8 +128,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Handles a header, whose digest has been compared; how many bytes of data follow is in `skip`
-    /// then.
+    /// Handles a header, whose digest has been compared; what follows it is begun then.
     #[inline]
     fn header(&mut self, head: &Bhs) -> Result<()> {
         let max_cmd_sn = pdu::u32_at(head, at::MAX_CMD_SN);
@@ -146,12 +142,10 @@ impl Queue {
         }
         let len = pdu::data_len(head);
         ensure!(head[at::AHS_LEN] == 0, "a further header from the target");
-        self.skip = pdu::padded(len);
-        if self.terms.data_digest && len > 0 {
-            self.sum = Some(Digest::new(CrcAlgorithm::Crc32Iscsi));
-        }
+        let read = if head[0] == opcode::DATA_IN { Some(self.data_in(head, len)?) } else { None };
+        self.landing.begin(pdu::padded(len), self.terms.data_digest, read);
         match head[0] {
-            opcode::DATA_IN => self.data_in(head, len),
+            opcode::DATA_IN => Ok(()),
             opcode::SCSI_RESPONSE => {
                 self.ends = Some(self.done(head)?);
                 Ok(())
@@ -180,18 +174,20 @@ impl Queue {
         }
     }
 
-    /// Data of a read: the next in order, and the status if it is there.
+    /// Data of a read: the next in order, and the status if it is there. Whose they are, and where they begin.
     #[inline]
-    fn data_in(&mut self, head: &Bhs, len: usize) -> Result<()> {
+    fn data_in(&mut self, head: &Bhs, len: usize) -> Result<(u16, usize)> {
         let offset = pdu::u32_at(head, at::OFFSET) as usize;
-        let (_, task) = self.task(head)?;
+        let size = self.flow.work.size;
+        let (slot, task) = self.task(head)?;
         ensure!(!task.writes, "data in answer to a write");
         ensure!(offset == task.moved, "data at {offset} behind {}", task.moved);
         task.moved += len;
+        ensure!(task.moved <= size, "{} bytes of {size} moved", task.moved);
         if head[at::FLAGS] & flag::STATUS != 0 {
             self.ends = Some(self.done(head)?);
         }
-        Ok(())
+        Ok((slot, offset))
     }
 
     /// The slot of a command that a header ends; an error if it has not done all that it had to.
@@ -250,15 +246,15 @@ impl Queue {
         Ok(())
     }
 
-    /// Passes over data from `at` on, and sums them up; where they end, as far as they have come.
-    #[inline]
-    fn pass(&mut self, at: usize) -> usize {
-        let end = at + self.skip.min(self.flow.inbox.filled() - at);
-        if let Some(sum) = &mut self.sum {
-            sum.update(self.flow.inbox.bytes(at, end));
-        }
-        self.skip -= end - at;
-        end
+    /// What the command of a slot has read.
+    #[cfg(test)]
+    pub(super) fn pages(&self, slot: u16) -> &[u8] {
+        self.landing.pages(slot)
+    }
+
+    /// Bytes of a header.
+    fn head_len(&self) -> usize {
+        BHS_LEN + if self.terms.header_digest { DIGEST_LEN } else { 0 }
     }
 }
 
@@ -279,18 +275,30 @@ impl load::Queue for Queue {
         self.submit(slot, since)
     }
 
+    fn room(&mut self) -> Room<'_> {
+        let head = self.head_len().saturating_sub(self.flow.inbox.filled());
+        // A write has no data to come.
+        let task = self.tasks[0];
+        let moved = if task.writes { self.flow.work.size } else { task.moved };
+        self.landing.room(&self.flow.inbox, head, moved)
+    }
+
+    fn fill(&mut self, got: usize) {
+        self.landing.fill(&mut self.flow.inbox, got);
+    }
+
     fn consume(&mut self, now: u64, refill: bool, tally: &mut Tally) -> Result<()> {
-        let head_len = BHS_LEN + if self.terms.header_digest { DIGEST_LEN } else { 0 };
+        let head_len = self.head_len();
         let mut at = 0;
         loop {
-            at = self.pass(at);
-            if self.skip > 0 {
+            at = self.landing.pass(&self.flow.inbox, at);
+            if self.landing.is_open() {
                 break;
             }
-            if let Some(sum) = &self.sum {
+            if self.landing.is_summed() {
                 let Some(sent) = self.flow.inbox.rest(at).get(..DIGEST_LEN) else { break };
-                ensure!(sent == (sum.finalize() as u32).to_le_bytes(), "a data digest is wrong");
-                self.sum = None;
+                let is_right = self.landing.take_sum().is_some_and(|sum| sent == sum);
+                ensure!(is_right, "a data digest is wrong");
                 at += DIGEST_LEN;
             }
             if let Some(slot) = self.ends.take() {
@@ -302,6 +310,7 @@ impl load::Queue for Queue {
             let head: Bhs = head.try_into().expect("that length");
             self.header(&head)?;
             at += head_len;
+            self.landing.settle(&mut self.flow.inbox)?;
         }
         self.flow.inbox.drop_front(at);
         // What the window kept back until now.

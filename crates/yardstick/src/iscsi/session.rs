@@ -32,8 +32,12 @@ const SEGMENT_MAX: usize = 1 << 20;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Peer {
     /// Address of the target.
-    #[arg(long)]
+    #[arg(long, required_unless_present = "disk", default_value = "0.0.0.0:0")]
     pub(crate) connect: SocketAddr,
+    /// Target, unit and digests in one, in place of what says so by itself:
+    /// iscsi://ADDRESS/TARGET/UNIT?hdgst=0&ddgst=1.
+    #[arg(long, value_name = "URI", conflicts_with_all = ["connect", "target", "lun", "hdgst", "ddgst"])]
+    disk: Option<String>,
     /// Target to log in to.
     #[arg(long, default_value = "iqn.2026-11.net.plateway:ceiling")]
     pub(crate) target: String,
@@ -58,6 +62,35 @@ pub(crate) struct Peer {
     /// Data of one PDU that is taken (MaxRecvDataSegmentLength).
     #[arg(long, default_value = "256k", value_parser = crate::parse_size)]
     pub(crate) max_recv: usize,
+}
+
+impl Peer {
+    /// Goes where the URI says, if there is one.
+    pub(crate) fn take_disk(&mut self) -> Result<()> {
+        let Some(uri) = &self.disk else { return Ok(()) };
+        let parts = || {
+            let (path, words) = uri.split_once('?').unwrap_or((uri, ""));
+            let (address, rest) = path.strip_prefix("iscsi://")?.split_once('/')?;
+            let (target, lun) = rest.split_once('/')?;
+            Some((address.parse().ok()?, target.to_owned(), lun.parse().ok()?, words))
+        };
+        let (connect, target, lun, words) = parts()
+            .with_context(|| format!("expected iscsi://ADDRESS:PORT/TARGET/UNIT, seen {uri:?}"))?;
+        let (mut hdgst, mut ddgst) = (false, false);
+        for word in words.split('&').filter(|word| !word.is_empty()) {
+            match word {
+                "hdgst=0" | "ddgst=0" => {}
+                "hdgst=1" => hdgst = true,
+                "ddgst=1" => ddgst = true,
+                other => {
+                    bail!("{uri:?}: expected hdgst=0 or 1 and ddgst=0 or 1 alone, seen {other:?}")
+                }
+            }
+        }
+        (self.connect, self.target, self.lun) = (connect, target, vec![lun]);
+        (self.hdgst, self.ddgst) = (hdgst, ddgst);
+        Ok(())
+    }
 }
 
 /// A session that has logged in, over its one connection.

@@ -3,6 +3,7 @@
 
 mod proxy;
 
+use std::io::{IoSliceMut, Read as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -17,7 +18,8 @@ use super::pdu::{self, BHS_LEN, at, flag, opcode};
 use super::scsi::{BLOCK, operation, status};
 use super::session::Session;
 use crate::bytes::put;
-use crate::load::KeepAlive as _;
+use crate::load::{KeepAlive as _, Protocol as _, Queue as _, Room};
+use crate::report::Tally;
 use crate::responder::tests::{SIZE, start};
 use proxy::Way;
 
@@ -65,6 +67,11 @@ fn loads_of_every_kind_are_carried_out() {
         "--fill --rw=write --bs=64k --idle-connections=5 --ping-ms=10",
         "--rw=randread --rate=2000 --before-write-seconds=0.01",
         "--rw=read",
+        "--fill --rw=randread --bs=16k --iodepth=8 --receive=copied",
+        "--fill --rw=randread --bs=64k --iodepth=1 --receive=placed --digest-by=table",
+        "--fill --rw=randread --bs=64k --iodepth=1 --receive=placed --max-recv=12k",
+        "--fill --rw=write --bs=64k --iodepth=1 --receive=placed",
+        "--rw=read --bs=512 --iodepth=1 --receive=placed",
     ] {
         for digests in ["", "--hdgst", "--ddgst", "--hdgst --ddgst"] {
             let seen = load(target, &format!("{words} {digests}"))
@@ -128,6 +135,134 @@ fn what_is_written_is_read_in_pieces_of_any_size() {
             assert!(read(&mut session, 9, blocks as u16) == data, "{max_burst} {max_send}");
         }
     }
+}
+
+/// Carries out a read of the first blocks by a queue of a load, byte by byte as they come; what lies in its pages then.
+fn landed(target: SocketAddr, words: &str, blocks: usize, pieces: usize) -> Vec<u8> {
+    let options =
+        options(target, &format!("{words} --rw=read --iodepth=1 --bs={}", blocks * BLOCK));
+    let mut queue = options.queues(&options.shape).expect("a session").remove(0);
+    queue.flow().socket.set_nonblocking(false).expect("a socket");
+    assert!(queue.issue(0) && queue.flow_mut().flush().expect("room"));
+    let mut tally = Tally::new();
+    while queue.flow().outstanding > 0 {
+        let got = match queue.room() {
+            Room::One(into, len) => {
+                // SAFETY: the room of a queue is memory of its own, so many bytes long.
+                let into = unsafe { std::slice::from_raw_parts_mut(into, len.min(pieces)) };
+                queue.flow().socket.try_clone().and_then(|mut socket| socket.read(into))
+            }
+            Room::Two(two) => {
+                let mut left = pieces;
+                let mut parts = two.map(|part| {
+                    let len = part.iov_len.min(left);
+                    left -= len;
+                    // SAFETY: as above, and both rooms are apart.
+                    IoSliceMut::new(unsafe {
+                        std::slice::from_raw_parts_mut(part.iov_base.cast::<u8>(), len)
+                    })
+                });
+                queue
+                    .flow()
+                    .socket
+                    .try_clone()
+                    .and_then(|mut socket| socket.read_vectored(&mut parts))
+            }
+        };
+        queue.fill(got.expect("bytes"));
+        queue.consume(0, false, &mut tally).expect("a good answer");
+    }
+    queue.pages(0).to_vec()
+}
+
+#[test]
+fn data_land_in_the_pages_of_their_command_whatever_pieces_they_come_in() {
+    let target = start::<Connection>();
+    let data: Vec<u8> = (0..32 * BLOCK).map(|at| (at / 3) as u8).collect();
+    write(&mut session(target, ""), 0, &data, 0);
+    for way in ["copied", "placed"] {
+        for more in ["", "--ddgst", "--hdgst --ddgst --digest-by=table", "--max-recv=4k --ddgst"] {
+            for pieces in [1, 47, 49, 600, usize::MAX] {
+                let words = format!("--receive={way} {more}");
+                assert!(
+                    landed(target, &words, 32, pieces) == data,
+                    "{words} in pieces of {pieces}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_in_place_of_data_is_understood_all_the_same() {
+    let words = "--fill --rw=randread --bs=128k --iodepth=1 --receive=placed --ddgst";
+    let mut seen = 0;
+    let proxy = proxy::start(start::<Connection>(), words, move |way, bytes| {
+        seen += usize::from(way == Way::FromTarget);
+        // Whether one is there, before the data of every other command.
+        if way == Way::FromTarget && seen > 4 && seen % 2 == 0 {
+            let mut ping = bytes[..BHS_LEN].to_vec();
+            (ping[0], ping[at::FLAGS]) = (opcode::NOP_IN, flag::FINAL);
+            pdu::put_data_len(&mut ping, 0);
+            pdu::put_u32(&mut ping, at::ITT, pdu::NO_TAG);
+            pdu::put_u32(&mut ping, at::TTT, 0x5000);
+            bytes.splice(..0, ping);
+        }
+    });
+    load(proxy, words).expect("a load");
+}
+
+#[test]
+fn a_wrong_digest_of_placed_data_is_noticed_and_more_than_one_command_at_once_is_refused() {
+    for by in ["simd", "table"] {
+        let words =
+            format!("--fill --rw=randread --iodepth=1 --ddgst --receive=placed --digest-by={by}");
+        let error = planted(&words, 20, |bytes| bytes[2000] ^= 1);
+        assert!(error.contains("a data digest is wrong"), "{by}: {error}");
+    }
+    let error = failure(start::<Connection>(), "--rw=read --iodepth=2 --receive=placed");
+    assert!(error.contains("expected --iodepth 1"), "{error}");
+}
+
+#[test]
+fn a_uri_says_where_the_disk_is_and_what_its_digests_are() {
+    let target = start::<Connection>();
+    let with = |uri: &str, words: &str| {
+        let own = ["client", "--seconds=0.05", "--warm-up=0.01", "--disk", uri];
+        client::run(&Line::parse_from(own.into_iter().chain(words.split_whitespace())).options)
+    };
+    let uri = format!("iscsi://{target}/iqn.2026-11.net.plateway:ceiling/3?hdgst=0&ddgst=1");
+    assert!(with(&uri, "--rw=read").expect("a load")["ops"].as_u64() > Some(0));
+    for (wrong, why) in [
+        ("nvme+tcp://127.0.0.1:1/x/1", "expected iscsi://ADDRESS:PORT/TARGET/UNIT"),
+        ("iscsi://127.0.0.1:1/x/y", "expected iscsi://ADDRESS:PORT/TARGET/UNIT"),
+        ("iscsi://127.0.0.1:1/x/1?hdgst=2", "seen \"hdgst=2\""),
+    ] {
+        let error = with(wrong, "").expect_err("refused");
+        assert!(format!("{error:#}").contains(why), "{error:#}");
+    }
+    assert!(Line::try_parse_from(["client"]).is_err(), "nobody says where");
+}
+
+#[test]
+fn a_load_that_is_watched_tells_how_far_it_is_in_whole_lines() {
+    let target = start::<Connection>();
+    let folder = std::env::temp_dir().join(format!("yardstick-{}", std::process::id()));
+    let status = folder.to_str().expect("a path");
+    load(target, &format!("--rw=randread --status={status} --status-ms=10 --status-lines=5"))
+        .expect("a load");
+    let text = std::fs::read_to_string(&folder).expect("lines");
+    std::fs::remove_file(&folder).expect("it is there");
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let counted = |line: &Value| -> u64 {
+        line["read"].as_object().expect("reads").values().filter_map(Value::as_u64).sum()
+    };
+    let counts: Vec<u64> = lines.iter().map(counted).collect();
+    assert!(counts.len() == 5 && counts.is_sorted() && counts[0] > 0, "{counts:?}");
+    assert!(lines.iter().all(|line| line["write"] == serde_json::json!({})));
+    let error = failure(target, &format!("--rw=randrw --status={status}"));
+    assert!(error.contains("expected reads alone or writes alone"), "{error}");
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Flow {
     }
 
     /// Sends what is queued; false if the socket is full.
-    pub(super) fn flush(&mut self) -> std::io::Result<bool> {
+    pub(crate) fn flush(&mut self) -> std::io::Result<bool> {
         self.outbox.flush(self.socket.as_fd())
     }
 
