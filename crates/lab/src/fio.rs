@@ -8,21 +8,19 @@
 //! [`JobFile::on`] says what that is on a disk of some size. Jobs run at the same time, unless one waits
 //! for those before it: they are in *stages*. The common subset of fio's keys is understood, with fio's
 //! meaning; of the others each is accepted for a reason (`keys`), or a mistake. In comes text, and what
-//! looks up the environment; no file is opened here. Of a fio that runs, [`Running`] takes what it says. Units: bytes, requests, durations. Errors: all
+//! looks up the environment; no file is opened here. Of a fio that runs, [`following`](crate::following) takes what it says. Units: bytes, requests, durations. Errors: all
 //! [`Mistakes`] of a file at once, each at its line and column. For users: docs/fio.md. From fio's
 //! HOWTO and, where that is silent, from what fio 3.33 does.
 
 mod fit;
 mod job;
 mod keys;
-mod running;
 mod text;
 mod values;
 
 pub use fit::{Disk, Ready};
 pub use job::Job;
 pub use keys::{Standing, table};
-pub use running::Running;
 
 pub use crate::mistake::Mistakes;
 use crate::mistake::place as place_of;

@@ -25,6 +25,7 @@ mod compare;
 mod countable;
 mod estimate;
 mod files;
+mod initiators;
 mod low;
 mod many;
 mod measure;

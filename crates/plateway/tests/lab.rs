@@ -9,6 +9,8 @@ mod common;
 mod files;
 #[path = "lab/folder.rs"]
 mod folder;
+#[path = "lab/initiators.rs"]
+mod initiators;
 #[path = "lab/mounted.rs"]
 mod mounted;
 #[path = "lab/nfs.rs"]

@@ -71,6 +71,7 @@ impl Changed {
                 "sync" => load.sync = new.sync,
                 "fsync" => load.fsync = new.fsync,
                 "client-memory" => load.client_memory = new.client_memory,
+                "client-cpu" => load.client_cpu = new.client_cpu,
                 "cache" => load.cache = new.cache,
                 "disks" => load.disks = new.disks,
                 other => unreachable!("{other} is a key of a load"),

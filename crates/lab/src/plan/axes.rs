@@ -60,6 +60,7 @@ impl LowLoad {
             of("sync", &self.sync),
             of("fsync", &self.fsync),
             of("client-memory", &self.client_memory),
+            of("client-cpu", &self.client_cpu),
             of("cache", &self.cache),
             of("disks", &self.disks),
             of("files", &self.files),
@@ -129,6 +130,12 @@ impl Checker<'_> {
         let flushes = self.axis(pick(&own.fsync, &usual_of_requests.fsync), "fsync", |text| {
             words::number(text, 1..=u64::from(u32::MAX)).map(|writes| Some(writes as u32))
         });
+        let shares = self.axis(pick(&own.client_cpu, &usual.client_cpu), "client-cpu", |text| {
+            cpu_share(text).map(Some)
+        });
+        if let Some(written) = pick(&own.client_cpu, &usual.client_cpu) {
+            self.client_cpu.get_or_insert(written.span());
+        }
         let files = self.files(own, usual, has.file);
         let (caches, memories) = of_files;
         let axes = Axes {
@@ -141,6 +148,7 @@ impl Checker<'_> {
             flushes: flushes?.unwrap_or(vec![None]),
             caches: caches?.unwrap_or(vec![false]),
             memories: memories?.unwrap_or(vec![None]),
+            shares: shares?.unwrap_or(vec![None]),
             stripes: stripes?.unwrap_or(vec![None]),
             files: files?,
         };
@@ -316,6 +324,7 @@ struct Axes {
     flushes: Vec<Option<u32>>,
     caches: Vec<bool>,
     memories: Vec<Option<u64>>,
+    shares: Vec<Option<u8>>,
     stripes: Vec<Option<u32>>,
     files: Vec<Option<Files>>,
 }
@@ -332,6 +341,7 @@ impl Axes {
             self.flushes.len(),
             self.caches.len(),
             self.memories.len(),
+            self.shares.len(),
             self.stripes.len(),
             self.files.len(),
         ];
@@ -350,6 +360,7 @@ impl Axes {
             fsync: None,
             cache: false,
             client_memory: None,
+            client_cpu: None,
             disks: None,
             files: None,
         };
@@ -363,6 +374,7 @@ impl Axes {
         let loads = across(&loads, &self.flushes, |load, fsync| load.fsync = fsync);
         let loads = across(&loads, &self.caches, |load, cache| load.cache = cache);
         let loads = across(&loads, &self.memories, |load, memory| load.client_memory = memory);
+        let loads = across(&loads, &self.shares, |load, share| load.client_cpu = share);
         let loads = across(&loads, &self.stripes, |load, disks| load.disks = disks);
         across(&loads, &self.files, |load, files| load.files = files)
     }
@@ -392,6 +404,13 @@ fn across<T: Copy>(loads: &[Load], values: &[T], set: impl Fn(&mut Load, T)) -> 
 
 fn block_size(text: &str) -> Result<u32, Expected> {
     words::size(text, 512..=u64::from(block::limits::TRANSFER_MAX)).map(|bytes| bytes as u32)
+}
+
+/// Percent of one CPU, of which the kernel gives no less than a millisecond in five.
+fn cpu_share(text: &str) -> Result<u8, Expected> {
+    let expected = "a part of one CPU from 20% to 100%, such as \"50%\"";
+    let percent = percent(text).map_err(|_| expected.to_owned())?;
+    if percent < 20 { Err(expected.to_owned()) } else { Ok(percent) }
 }
 
 /// Whole percent.

@@ -57,6 +57,8 @@ pub(super) struct Checker<'m> {
     pub(super) counted: Duration,
     /// Where the memory of a client is bounded first, of those cells that have one.
     pub(super) client_memory: Option<Span>,
+    /// And its processor time.
+    pub(super) client_cpu: Option<Span>,
 }
 
 /// Checks a plan; nothing if any mistake was found, now or before.
@@ -69,6 +71,7 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
         silent: Vec::new(),
         counted: Duration::ZERO,
         client_memory: None,
+        client_cpu: None,
     };
     let table = Table { title: "the plan", span: at_start(low), refused: &low.refused };
     let name = checker.needed(&low.name, &table, "name = \"...\"").cloned();
@@ -96,6 +99,7 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
         groups: Vec::new(),
         pictures: Vec::new(),
         client_memory: None,
+        client_cpu: None,
     };
     // `null` is in every round, and its windows are the shortest.
     checker.counted = window.unwrap_or(WINDOW_MEMORY) * steady::WINDOWS as u32;
@@ -117,8 +121,9 @@ pub(super) fn check(low: &LowPlan, mistakes: &mut Vec<Mistake>) -> Option<Experi
     if !checker.mistakes.is_empty() {
         return None;
     }
-    let Checker { systems, paths, client_memory, .. } = checker;
+    let Checker { systems, paths, client_memory, client_cpu, .. } = checker;
     experiment.client_memory = client_memory;
+    experiment.client_cpu = client_cpu;
     experiment.systems = systems.into_iter().filter_map(|named| named.thing).collect();
     experiment.paths = paths.into_iter().filter_map(|named| named.thing).collect();
     experiment.null = find_or_add_null(&mut experiment.systems, &wanted);
@@ -150,6 +155,7 @@ fn find_or_add_null(systems: &mut Vec<System>, wanted: &Wanted) -> usize {
         bytes: Some(bytes),
         disks: 1,
         mounted: None,
+        initiator: None,
     });
     systems.len() - 1
 }

@@ -148,6 +148,7 @@ impl Checker<'_> {
         self.fit(&all, &all_loads, &place);
         self.worked_on(&all, &all_loads, &Table { title, ..table }, &low.load, usual);
         self.streamed(&all, &all_loads, &low.span, &low.load, usual);
+        self.initiated(&all, &all_loads, &low.span, &low.load, usual);
         self.are_several(&all, &all_loads, &low.span, [&low.load, usual]);
         for (subject, span) in &subjects {
             if let Some(other) = other {
@@ -172,6 +173,9 @@ impl Checker<'_> {
             }
             if measure.is_of_core() {
                 self.of_a_core(*measure, span, &all_paths);
+            }
+            if measure.is_latency() {
+                self.of_a_share(*measure, span, &all_loads);
             }
         }
         let Asked { difference, margin, is_own } = asked?;
@@ -266,6 +270,7 @@ impl Checker<'_> {
         self.fit(&systems, &loads, &place);
         self.worked_on(&systems, &loads, &table, &low.load, usual);
         self.streamed(&systems, &loads, &low.span, &low.load, usual);
+        self.initiated(&systems, &loads, &low.span, &low.load, usual);
         self.are_several(&systems, &loads, &low.span, [&low.load, usual]);
         Some(WantedPicture { name: name?, systems, paths, loads })
     }
@@ -492,6 +497,17 @@ impl Checker<'_> {
             );
             let help = "wire-bytes-per-op, or a path of that kind";
             self.push(Mistake::new(span.clone(), message).help(help));
+        }
+    }
+
+    /// Refuses latencies of a client that waits for its share of a CPU as long as for its disk.
+    fn of_a_share(&mut self, measure: Measure, span: &Span, loads: &[Load]) {
+        if let Some(percent) = loads.iter().find_map(|load| load.client_cpu) {
+            let word = measure.word();
+            let message = format!(
+                "of: {word}: expected a client that runs whenever it can, seen client-cpu = \"{percent}%\", which makes it wait"
+            );
+            self.push(Mistake::new(span.clone(), message).help("iops, throughput or cpu-per-op"));
         }
     }
 

@@ -87,6 +87,8 @@ table! {
         fuse "fuse": bool = YES_OR_NO,
         /// Who works on that file: bench, fio or copy.
         client "client": String = "bench, fio or copy",
+        /// By whom it is reached and loaded in place of `plateway bench`: a command that takes what the lab appends.
+        initiator "initiator": Many<String> = COMMAND,
         /// What holds its blocks, where the lab cannot know: ram, file, device or null.
         backing "backing": String = "ram, file, device or null",
         /// Whether what it has flushed survives a loss of power, where the lab cannot know.
@@ -202,6 +204,8 @@ table! {
         fsync "fsync": Many<Scalar> = "a whole number, or a list of them",
         /// Memory of the client's control group; of cells with a folder.
         client_memory "client-memory": Many<Scalar> = "a size such as \"256MiB\", or a list of them",
+        /// The share of one CPU that the client may have.
+        client_cpu "client-cpu": Many<Scalar> = "a part such as \"50%\", or a list of them",
         /// Whether the client's page cache is used; of cells with a folder.
         cache "cache": Many<bool> = YES_OR_NO,
         /// How many disks like its own a system has, in a stripe, in place of what it says itself.

@@ -187,6 +187,11 @@ impl Measure {
         }
     }
 
+    /// Whether it is how long operations took.
+    pub(super) fn is_latency(self) -> bool {
+        self.unit() == "a latency"
+    }
+
     /// The same of all operations: itself, unless it is of one side.
     pub fn whole(self) -> Measure {
         match self {

@@ -43,6 +43,8 @@ pub struct Experiment {
     pub pictures: Vec<Picture>,
     /// Where the plan bounds the memory of a client first, for a machine that cannot.
     pub client_memory: Option<Span>,
+    /// Where the plan bounds the processor time of a client, which not every machine can.
+    pub client_cpu: Option<Span>,
 }
 
 /// What is measured.
@@ -60,6 +62,8 @@ pub struct System {
     pub disks: u32,
     /// What is mounted on it; none where the client works on its blocks, or in a folder.
     pub mounted: Option<Mounted>,
+    /// Who reaches and loads it in place of our own client: a command, to which what it is to do is appended.
+    pub initiator: Option<Vec<String>>,
 }
 
 /// A file system that each trial makes on a system's disk, which is attached to the near end as a block
@@ -421,6 +425,8 @@ pub struct Load {
     pub cache: bool,
     /// Bytes of memory that the client may have, its page cache among them; of a file.
     pub client_memory: Option<u64>,
+    /// Percent of one CPU that the client may have.
+    pub client_cpu: Option<u8>,
     /// How many disks a system has that may be several; as many as it says itself if absent.
     pub disks: Option<u32>,
     /// Whose files the client works on, in place of one file: then `size` is that of all of them, `jobs` are their

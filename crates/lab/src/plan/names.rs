@@ -33,6 +33,9 @@ impl fmt::Display for Load {
         if let Some(bytes) = self.client_memory {
             write!(f, ", client memory {}", Bytes(bytes))?;
         }
+        if let Some(percent) = self.client_cpu {
+            write!(f, ", {}", share(percent))?;
+        }
         match self.disks {
             Some(disks) => write!(f, ", {}", stripe(disks)),
             None => Ok(()),
@@ -50,8 +53,11 @@ impl Load {
         if self.jobs > 1 {
             write!(f, ", {} jobs", self.jobs)?;
         }
-        match self.client_memory {
-            Some(bytes) => write!(f, ", client memory {}", Bytes(bytes)),
+        if let Some(bytes) = self.client_memory {
+            write!(f, ", client memory {}", Bytes(bytes))?;
+        }
+        match self.client_cpu {
+            Some(percent) => write!(f, ", {}", share(percent)),
             None => Ok(()),
         }
     }
@@ -134,6 +140,7 @@ fn changes(usual: &Load, load: &Load) -> Vec<String> {
         fsync,
         cache,
         client_memory,
+        client_cpu,
         disks,
         files,
     } = *load;
@@ -159,6 +166,8 @@ fn changes(usual: &Load, load: &Load) -> Vec<String> {
             Some(bytes) => format!("client memory {}", size_of(bytes)),
             None => "as much client memory as there is".to_owned(),
         }),
+        (client_cpu != usual.client_cpu)
+            .then(|| client_cpu.map_or("all of the client's CPUs".to_owned(), share)),
         (disks != usual.disks).then(|| disks.map_or("its own disks".to_owned(), stripe)),
     ];
     all.into_iter().flatten().collect()
@@ -175,6 +184,10 @@ fn flushes(writes: u32) -> String {
         1 => "a flush after each write".to_owned(),
         writes => format!("a flush every {writes} writes"),
     }
+}
+
+fn share(percent: u8) -> String {
+    format!("client with {percent}% of a CPU")
 }
 
 fn stripe(disks: u32) -> String {

@@ -86,6 +86,7 @@ impl Checker<'_> {
             return None;
         }
         let (bytes, disks, mounted) = (below.bytes, self.disks(low)?, self.mounted(low)?);
+        let initiator = self.initiator(low, &means)?;
         if let Some(kind) = low.file_system.as_ref().filter(|_| backing == Some(Backing::Null)) {
             let seen = low.disk.as_ref().map_or("one that forgets it", |disk| disk.get_ref());
             let message = format!(
@@ -94,7 +95,8 @@ impl Checker<'_> {
             self.push(Mistake::new(kind.span(), message).help("ram: in place of null:"));
             return None;
         }
-        let system = System { name: name?, means, backing, durable, bytes, disks, mounted };
+        let name = name?;
+        let system = System { name, means, backing, durable, bytes, disks, mounted, initiator };
         (is_named && self.is_several(low, &system)).then_some(system)
     }
 
@@ -312,7 +314,7 @@ impl Checker<'_> {
     }
 
     /// A command with its arguments, of which only the arguments may be empty.
-    fn command(&mut self, low: &Low<Many<String>>, key: &str) -> Option<Vec<String>> {
+    pub(super) fn command(&mut self, low: &Low<Many<String>>, key: &str) -> Option<Vec<String>> {
         let words = &low.as_ref()?.get_ref().0;
         let first = words.first()?;
         if first.get_ref().trim().is_empty() {

@@ -271,19 +271,24 @@ fn a_client_has_no_more_memory_than_the_plan_lets_it_have() {
 }
 
 #[test]
-fn a_machine_without_a_memory_controller_is_told_at_the_line_that_asks_for_it() {
+fn a_machine_without_controllers_of_groups_is_told_at_the_lines_that_ask_for_them() {
     let Some(place) = Place::make() else { return };
     // What was there is covered.
     let mounts = "mount -t tmpfs none /sys/fs/cgroup && : \"$0\"";
     let Some(mut command) = mounted(mounts, &place.folder()) else { return };
-    place.plan("", "size = \"1MiB\"\nclient-memory = \"64MiB\"");
+    place.plan("", "size = \"1MiB\"\nclient-memory = \"64MiB\"\nclient-cpu = \"50%\"");
     command.current_dir(place.path()).env("XDG_STATE_HOME", place.path());
     let output = command.args(["lab", "run", "a.toml"]).output().unwrap();
     let why = flat(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{why}");
-    let words =
-        "a.toml:13:17: error: client-memory: expected a machine where the memory of programs";
-    assert!(why.contains(words) && why.contains("expected a memory controller"), "{why}");
+    for words in [
+        "a.toml:13:17: error: client-memory: expected a machine where the memory of programs",
+        "control groups with the memory controller: expected one of cgroup v2 or v1",
+        "a.toml:14:14: error: client-cpu: expected a machine where the processor time of programs",
+        "control groups with the cpu controller: expected one of cgroup v2 or v1",
+    ] {
+        assert!(why.contains(words), "{words}: {why}");
+    }
     assert!(place.files().is_empty(), "{:?}", place.files());
 }
 

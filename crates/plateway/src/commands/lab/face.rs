@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use lab::plan::FileSystem;
 use rustix::fs::{major, minor};
+use testbed::group::Limits;
 use testbed::{Group, Mounted, Mounts, Server, process};
 
 use super::mounted::Place;
@@ -82,7 +83,10 @@ impl<'f> Faces<'f> {
                 let far = way.and_then(Way::far);
                 memory = nfs
                     .memory
-                    .map(|bytes| Group::make(far::PREFIX, bytes))
+                    .map(|bytes| {
+                        let limits = Limits { memory: Some(bytes), cpu: None };
+                        Group::make(far::PREFIX, limits)
+                    })
                     .transpose()
                     .map_err(tell)?;
                 let cpus = list(&lab.ends.far);

@@ -2,27 +2,21 @@
 //! own.
 //!
 //! fio is one process, whose jobs are its threads, on the near end's CPUs, in the control group where there
-//! is one. It writes a status each window to a file of the trial's, which is read as it comes: when the
-//! trial has settled by the lab's rule ([`lab::fio::Running`]), fio is ended, since it has a time to run and
-//! no such rule. Jobs that read or write anywhere do so in the whole file, and others have a part of it each,
+//! is one. It writes a status each window, and is ended when it has settled ([`super::followed`]), since it has a
+//! time to run and no such rule. Jobs that read or write anywhere do so in the whole file, and others have a part of it each,
 //! as bench's. Latencies are those of fio's `lat`: from when a request was made to when it was seen to be
 //! done. Errors: what fio complained of, and that it ended before it settled.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _};
-use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::Duration;
 
-use lab::fio::Running;
+use lab::following::Teller;
 use lab::plan::{Load, Pace, TrialOutcome};
-use serde_json::{Value, json};
-use testbed::{Group, Scratch, cpu, load, process};
+use testbed::{Group, Scratch, process};
 
 use super::folder::Work;
 use super::list;
 use super::seen::Seen;
-use super::trial::{Lab, complaint, tell};
+use super::trial::Lab;
 
 impl Lab<'_> {
     /// Has fio load a file, and judges what it did.
@@ -33,85 +27,18 @@ impl Lab<'_> {
         group: Option<&Group>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let Work { cell, way, home, .. } = *work;
-        let window = self.experiment.window_of(cell);
-        let limit = self.load_max(cell);
         let output = home.join("fio");
         let cpus = list(&self.ends.near);
         let mut command = process::command_in(group, work.near(), &cpus, Path::new("fio"));
         command.args(asked(&cell.load, file.path()));
         command.arg(format!("--output={}", output.display()));
-        command.arg(format!("--status-interval={}ms", window.as_millis()));
+        let window = self.experiment.window_of(cell).as_millis();
+        command.arg(format!("--status-interval={window}ms"));
         // It is ended before.
-        command.arg(format!("--runtime={}", limit.as_secs()));
-        let mut watched = Watched::new(&output, window, self.experiment.warm_up);
-        let mut looks = self.looks(window / 2, way, true);
-        let ended = load::watch(command, limit, |pid, spent| {
-            looks.look(pid, spent);
-            watched.look(pid, spent);
-            if watched.is_over() { ControlFlow::Break(()) } else { self.interrupt.flow() }
-        })
-        .map_err(tell)?;
-        watched.trouble.map_or(Ok(()), |why| Err(miette::miette!("{why}")))?;
-        if self.interrupt.is_raised() || !watched.running.is_over() {
-            return Err(miette::miette!("fio ended before it was measured: {}", complaint(&ended)));
-        }
-        let jobs = (cell.load.jobs as usize).min(self.ends.near.len()).max(1);
-        let said = said(&cell.load, file.path(), &watched.running, watched.busy / jobs as f64);
-        self.judge(cell, said, &looks.end()?, way)
-    }
-}
-
-/// What fio has written so far.
-struct Watched<'a> {
-    output: &'a Path,
-    file: Option<File>,
-    running: Running,
-    trouble: Option<String>,
-    /// When its windows began, and what it had run by then.
-    began: Option<(Duration, u64)>,
-    warm_up: Duration,
-    /// CPUs that it used since.
-    busy: f64,
-}
-
-impl Watched<'_> {
-    fn new(output: &Path, window: Duration, warm_up: Duration) -> Watched<'_> {
-        let running = Running::new(window, warm_up);
-        Watched { output, file: None, running, trouble: None, began: None, warm_up, busy: 0.0 }
-    }
-
-    fn is_over(&self) -> bool {
-        self.trouble.is_some() || self.running.is_over()
-    }
-
-    fn look(&mut self, pid: u32, spent: Duration) {
-        if spent >= self.warm_up {
-            let ran = cpu::run_time(pid);
-            let (began, before) = *self.began.get_or_insert((spent, ran));
-            let seconds = (spent - began).as_secs_f64();
-            if seconds > 0.0 && ran > 0 {
-                self.busy = ran.saturating_sub(before) as f64 / 1e9 / seconds;
-            }
-        }
-        if let Err(why) = self.read() {
-            self.trouble = Some(why);
-        }
-    }
-
-    fn read(&mut self) -> Result<(), String> {
-        let tell = |error: std::io::Error| format!("cannot read what fio wrote: {error}");
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => match File::open(self.output) {
-                Ok(file) => none.insert(file),
-                // It has not begun.
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-                Err(error) => return Err(tell(error)),
-            },
-        };
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(tell)?;
-        self.running.handle_output(&bytes).map(|_| ())
+        command.arg(format!("--runtime={}", self.load_max(cell).as_secs()));
+        let followed = self.follow(cell, command, (&output, Teller::Fio), way, true)?;
+        let disk = format!("file:{}", file.path().display());
+        self.judge(cell, followed.said(&cell.load, (&disk, cell.load.size)), &followed.sighted, way)
     }
 }
 
@@ -173,29 +100,6 @@ fn asked(load: &Load, file: &Path) -> Vec<String> {
     args
 }
 
-/// What it did, as bench tells its own.
-fn said(load: &Load, file: &Path, running: &Running, busy: f64) -> Value {
-    let Load { block_bytes, pattern, pace, jobs, size, sync, fsync, .. } = load;
-    let depth = match pace {
-        Pace::Closed { depth } => *depth,
-        Pace::Open { .. } => 0,
-    };
-    json!({
-        "client": running.version(),
-        "disk": format!("file:{}", file.display()),
-        "pattern": pattern.to_string(),
-        "block_bytes": block_bytes,
-        "queue_depth": depth,
-        "jobs": jobs,
-        "closed_or_open_loop": "closed",
-        "sync": sync,
-        "fsync": fsync,
-        "range_bytes": size,
-        "steady": running.report(),
-        "bench_thread_busy": [busy],
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use lab::words::Pattern;
@@ -213,6 +117,7 @@ mod tests {
             fsync: None,
             cache: false,
             client_memory: None,
+            client_cpu: None,
             disks: None,
             files: None,
         }

@@ -35,6 +35,7 @@ pub(super) fn check(
     if let Some(agent) = agent {
         lines.extend(agent.borrow_mut().ask::<Vec<String>>(&Request::Check)?);
     }
+    lines.extend(initiators(experiment));
     lines.extend(mounted::missing(experiment));
     lines.extend(cells(experiment, ends, abilities.as_ref()));
     let mistakes = folder::mistakes(experiment);
@@ -259,6 +260,17 @@ pub(super) fn systems<'p>(systems: impl Iterator<Item = &'p System>, ends: &Ends
         }
     }
     lines
+}
+
+/// What initiators of the plan's need, which run at the near end.
+fn initiators(experiment: &Experiment) -> Vec<String> {
+    let all =
+        experiment.systems.iter().filter_map(|system| Some((system, system.initiator.as_ref()?)));
+    let missing = |(system, command): (&System, &Vec<String>)| {
+        let why = needs(&command[0]).err()?;
+        Some(format!("system {}: initiator: {why}", system.name))
+    };
+    all.filter_map(missing).collect()
 }
 
 /// What cells need, where paths are laid by what this kernel can do to frames.

@@ -177,7 +177,7 @@ impl Lab<'_> {
     /// An error unless the disk is blank, or what is on it is the lab's.
     fn is_to_be_written(&self, cell: &Cell, place: &Place<'_>) -> miette::Result<()> {
         let way = place.way.filter(|_| place.nfs.is_none());
-        let mut command = self.bench(cell, place.at, way)?;
+        let mut command = self.bench(cell, place.at, way, None)?;
         command.args(["--rw", "write", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
         self.finish(command, far::START, |_, _| {})?;
         self.ours.borrow_mut().insert(self.disk(cell).to_owned());

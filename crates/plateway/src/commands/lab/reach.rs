@@ -111,6 +111,7 @@ fn systems() -> [System; 2] {
         bytes: Some(DISK_BYTES),
         disks: 1,
         mounted: None,
+        initiator: None,
     })
 }
 

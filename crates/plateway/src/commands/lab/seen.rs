@@ -191,7 +191,7 @@ impl Lab<'_> {
     ) -> miette::Result<(TrialOutcome, Seen)> {
         self.refuse_zeros(cell, &said)?;
         let steady = &said["steady"];
-        let (notes, disks) = (notes(&said), cell.load.disks);
+        let (notes, disks) = (notes(&said, cell.load.client_cpu), cell.load.disks);
         let mut seen = Seen { notes, disks, ..Seen::default() };
         let windows = Windows::of(steady);
         seen.count_core(&windows, sighted);
@@ -396,15 +396,16 @@ fn told_besides(mut measures: Measures, said: &Value, cell: &Cell) -> Measures {
     measures
 }
 
-/// What bench itself says of its figures, and whether it was the limit.
-fn notes(said: &Value) -> Vec<String> {
+/// What bench itself says of its figures, and whether it was the limit, with so many percent of a CPU if not all of it.
+fn notes(said: &Value, client_cpu: Option<u8>) -> Vec<String> {
     let words = said["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
     // How much exactly is among what is kept; so the same note is the same in each trial.
     let counted = ["the bench itself was the limit", "found nothing but zeros"];
     let others = words.filter(|words| !counted.iter().any(|one| words.contains(one)));
     let mut notes: Vec<String> = others.map(str::to_owned).collect();
     let busy = said["bench_thread_busy"].as_array().into_iter().flatten().filter_map(Value::as_f64);
-    if busy.fold(0.0, f64::max) > CLIENT_BUSY {
+    let share = f64::from(client_cpu.unwrap_or(100)) / 100.0;
+    if busy.fold(0.0, f64::max) > CLIENT_BUSY * share {
         notes.push(CLIENT_LIMIT.to_owned());
     }
     notes

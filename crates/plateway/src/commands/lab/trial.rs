@@ -19,7 +19,7 @@ use lab::plan::{
 };
 use lab::statistics::steady::WINDOWS_MAX;
 use serde_json::Value;
-use testbed::{Abilities, load, process};
+use testbed::{Abilities, Group, load, process};
 
 use super::Ends;
 use super::agent::Agent;
@@ -113,7 +113,7 @@ impl Lab<'_> {
                 self.run_mounted(cell, mounted, &place)
             }
             None if system.means.is_stream() => self.measure_stream(cell, &at.uri, way.as_ref()),
-            None => self.measure_filled(cell, at, way.as_ref()),
+            None => self.measure_filled(cell, (at, &home), way.as_ref()),
         };
         if done.is_err() {
             // Whatever failed follows from what ended.
@@ -141,7 +141,7 @@ impl Lab<'_> {
     ) -> miette::Result<()> {
         let end = Instant::now() + far::START;
         loop {
-            let mut command = self.bench(cell, &started.at, Some(way))?;
+            let mut command = self.bench(cell, &started.at, Some(way), None)?;
             command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
             match self.finish(command, far::START, |_, _| {}) {
                 Ok(_) => return Ok(()),
@@ -157,7 +157,7 @@ impl Lab<'_> {
     fn measure_filled(
         &self,
         cell: &Cell,
-        at: &Reached,
+        at: (&Reached, &Path),
         way: Option<&Way<'_>>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let system = &self.experiment.systems[cell.system];
@@ -209,15 +209,17 @@ impl Lab<'_> {
         }
     }
 
-    /// `plateway bench` at the near end.
+    /// `plateway bench` at the near end, in a control group if one is named.
     pub(super) fn bench(
         &self,
         cell: &Cell,
         at: &Reached,
         way: Option<&Way<'_>>,
+        group: Option<&Group>,
     ) -> miette::Result<Command> {
         let near = way.and_then(Way::near);
-        let mut command = process::command(near, &super::list(&self.ends.near), &super::program()?);
+        let (cpus, program) = (super::list(&self.ends.near), super::program()?);
+        let mut command = process::command_in(group, near, &cpus, &program);
         command.args(["bench", "--json"]);
         at.tell(&mut command);
         if self.ours.borrow().contains(self.disk(cell)) {
@@ -248,15 +250,26 @@ impl Lab<'_> {
     fn measure(
         &self,
         cell: &Cell,
-        at: &Reached,
+        (at, home): (&Reached, &Path),
         way: Option<&Way<'_>>,
         fills: bool,
     ) -> miette::Result<(TrialOutcome, Seen)> {
-        let mut command = self.bench(cell, at, way)?;
-        if fills {
-            command.arg("--fill");
+        let system = &self.experiment.systems[cell.system];
+        if let Some(initiator) = &system.initiator {
+            if fills || cell.load.pattern.writes() {
+                self.fill_disk(cell, at, way)?;
+            }
+            return self.bounded(cell, |group| {
+                self.load_by_initiator(cell, initiator, (at, home), way, group)
+            });
         }
-        self.load(cell, command, way)
+        self.bounded(cell, |group| {
+            let mut command = self.bench(cell, at, way, group)?;
+            if fills {
+                command.arg("--fill");
+            }
+            self.load(cell, command, way)
+        })
     }
 
     /// Has a bench load what it was told, and judges what it did.
@@ -319,6 +332,7 @@ fn asked(command: &mut Command, load: &plan::Load) {
         fsync,
         cache: _,
         client_memory: _,
+        client_cpu: _,
         disks: _,
         files,
     } = load;

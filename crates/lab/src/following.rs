@@ -1,6 +1,7 @@
-//! What a running fio says of itself, window by window: the lab's own rule on fio's figures.
+//! What a client of others' making says of itself while it runs, window by window: the lab's own rule on its figures.
 //!
-//! In: what fio writes with `--output-format=json+ --status-interval`, as it comes, in any pieces. Each
+//! In: what it writes, as it comes, in any pieces: fio with `--output-format=json+ --status-interval`, or an initiator
+//! of a plan, a line each (docs/plans.md, *An initiator of another kind*). Each
 //! status counts from the start, so a window is what came between two of them. Out: whether the trial has
 //! settled, by the rule of [`statistics::steady`](crate::statistics::steady), and the figures of its
 //! windows in the shape in which `plateway bench` tells its own. Units: requests a second, nanoseconds,
@@ -17,8 +18,25 @@ use crate::report::{LastSide, LastWindows, Latency, Steady};
 use crate::statistics::steady::WINDOWS;
 use crate::statistics::{Steadiness, SteadyState};
 
-/// Follows a fio.
-pub struct Running {
+/// Who tells, and so in which words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Teller {
+    Fio,
+    Initiator,
+}
+
+impl Teller {
+    fn word(self) -> &'static str {
+        match self {
+            Teller::Fio => "fio",
+            Teller::Initiator => "the initiator",
+        }
+    }
+}
+
+/// Follows a client.
+pub struct Following {
+    teller: Teller,
     window: Duration,
     warm_up: Duration,
     /// What has come and is no whole status yet.
@@ -33,7 +51,7 @@ pub struct Running {
     version: String,
 }
 
-/// What fio had done when it said so.
+/// What it had done when it said so.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Status {
     at: f64,
@@ -42,10 +60,11 @@ struct Status {
     latency: [BTreeMap<u64, u64>; 2],
 }
 
-impl Running {
+impl Following {
     /// Of one that says so once a window.
-    pub fn new(window: Duration, warm_up: Duration) -> Running {
-        Running {
+    pub fn new(teller: Teller, window: Duration, warm_up: Duration) -> Following {
+        Following {
+            teller,
             window,
             warm_up,
             bytes: Vec::new(),
@@ -58,7 +77,7 @@ impl Running {
         }
     }
 
-    /// Takes what fio has written since; whether it is over.
+    /// Takes what it has written since; whether it is over.
     pub fn handle_output(&mut self, bytes: &[u8]) -> Result<bool, String> {
         self.bytes.extend_from_slice(bytes);
         // Between statuses there may be lines for people.
@@ -68,7 +87,9 @@ impl Running {
                 Some(Ok(value)) => value,
                 // The rest of it is to come.
                 Some(Err(error)) if error.is_eof() => break,
-                Some(Err(error)) => return Err(format!("fio printed no JSON: {error}")),
+                Some(Err(error)) => {
+                    return Err(format!("{} printed no JSON: {error}", self.teller.word()));
+                }
                 None => break,
             };
             let end = begin + all.byte_offset();
@@ -83,7 +104,7 @@ impl Running {
         self.found != Steadiness::Open
     }
 
-    /// How fio calls itself; empty before its first status.
+    /// How it calls itself; empty before its first status.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -92,8 +113,11 @@ impl Running {
         if self.is_over() {
             return Ok(());
         }
-        let status = Status::of(value)?;
-        self.version = value["fio version"].as_str().unwrap_or("fio").to_owned();
+        let (status, version) = match self.teller {
+            Teller::Fio => (Status::of_fio(value)?, &value["fio version"]),
+            Teller::Initiator => (Status::of_line(value)?, &value["client"]),
+        };
+        self.version = version.as_str().unwrap_or(self.teller.word()).to_owned();
         let first = *self.first.get_or_insert(status.at);
         // The first one comes when a window is over.
         let spent = status.at - first + self.window.as_secs_f64();
@@ -136,19 +160,32 @@ impl Running {
 }
 
 impl Status {
-    fn of(value: &Value) -> Result<Status, String> {
-        let expected = |what: &str| format!("fio: expected {what} in its status, seen none");
-        let at = value["timestamp_ms"].as_f64().ok_or_else(|| expected("timestamp_ms"))? / 1e3;
-        let job = value["jobs"].get(0).ok_or_else(|| expected("jobs"))?;
+    fn of_fio(value: &Value) -> Result<Status, String> {
+        let at = time(Teller::Fio, value)?;
+        let job = value["jobs"].get(0).ok_or_else(|| missing(Teller::Fio, "jobs"))?;
         if let Some(error) = job["error"].as_i64().filter(|error| *error != 0) {
             return Err(format!("a request of fio's failed, with error {error} of the system"));
         }
+        let bins = ["read", "write"].map(|side| &job[side]["lat_ns"]["bins"]);
+        Status::counted(Teller::Fio, at, bins)
+    }
+
+    fn of_line(value: &Value) -> Result<Status, String> {
+        let at = time(Teller::Initiator, value)?;
+        let sides = ["read", "write"];
+        if let Some(side) = sides.into_iter().find(|side| !value[side].is_object()) {
+            return Err(missing(Teller::Initiator, side));
+        }
+        Status::counted(Teller::Initiator, at, sides.map(|side| &value[side]))
+    }
+
+    /// How many took so many nanoseconds of each side, when it said so.
+    fn counted(teller: Teller, at: f64, sides: [&Value; 2]) -> Result<Status, String> {
         let mut status = Status { at, ..Status::default() };
-        for (side, latency) in ["read", "write"].into_iter().zip(&mut status.latency) {
-            let bins = job[side]["lat_ns"]["bins"].as_object();
-            for (ns, count) in bins.into_iter().flatten() {
-                let ns: u64 = ns.parse().map_err(|_| expected("nanoseconds"))?;
-                let count = count.as_u64().ok_or_else(|| expected("counts"))?;
+        for (bins, latency) in sides.into_iter().zip(&mut status.latency) {
+            for (ns, count) in bins.as_object().into_iter().flatten() {
+                let ns: u64 = ns.parse().map_err(|_| missing(teller, "nanoseconds"))?;
+                let count = count.as_u64().ok_or_else(|| missing(teller, "counts"))?;
                 status.requests += count;
                 *latency.entry(ns).or_default() += count;
             }
@@ -164,6 +201,16 @@ impl Status {
             each.map(|(ns, count)| (*ns, count.saturating_sub(before(ns)))).collect()
         })
     }
+}
+
+/// When it said so, in seconds since 1970.
+fn time(teller: Teller, value: &Value) -> Result<f64, String> {
+    let ms = value["timestamp_ms"].as_f64().ok_or_else(|| missing(teller, "timestamp_ms"))?;
+    Ok(ms / 1e3)
+}
+
+fn missing(teller: Teller, what: &str) -> String {
+    format!("{}: expected {what} in its status, seen none", teller.word())
 }
 
 fn counted(sides: &[BTreeMap<u64, u64>]) -> Histogram<u64> {
@@ -191,8 +238,8 @@ mod tests {
     }
 
     /// Follows one with so many reads in each second.
-    fn follow(rates: &[u64], warm_up: Duration) -> Running {
-        let mut running = Running::new(WINDOW, warm_up);
+    fn follow(rates: &[u64], warm_up: Duration) -> Following {
+        let mut running = Following::new(Teller::Fio, WINDOW, warm_up);
         let mut reads = 0;
         for (at, rate) in rates.iter().enumerate() {
             reads += rate;
@@ -204,7 +251,7 @@ mod tests {
 
     #[test]
     fn reads_and_writes_are_told_apart() {
-        let mut running = Running::new(WINDOW, Duration::ZERO);
+        let mut running = Following::new(Teller::Fio, WINDOW, Duration::ZERO);
         for second in 0..8 {
             running.handle_output(&status(second as f64, 300 * second, 100 * second)).unwrap();
         }
@@ -242,7 +289,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_the_last_five_windows_alone_and_of_reads_and_writes() {
-        let mut running = Running::new(WINDOW, Duration::ZERO);
+        let mut running = Following::new(Teller::Fio, WINDOW, Duration::ZERO);
         for at in 0..6 {
             // Slow writes were before the first edge.
             let (reads, writes) = (at * 75, 1000 + at * 25);
@@ -256,18 +303,42 @@ mod tests {
 
     #[test]
     fn output_is_taken_in_any_pieces_and_what_is_no_status_is_told() {
-        let mut running = Running::new(WINDOW, Duration::ZERO);
+        let mut running = Following::new(Teller::Fio, WINDOW, Duration::ZERO);
         let all: Vec<u8> =
             (0..7).flat_map(|at| status(f64::from(at), 100 * at as u64, 0)).collect();
         for piece in all.chunks(7) {
             running.handle_output(piece).unwrap();
         }
         assert_eq!(running.report().windows, [100.0; 5]);
-        let said = |text: &str| Running::new(WINDOW, WINDOW).handle_output(text.as_bytes());
+        let said =
+            |text: &str| Following::new(Teller::Fio, WINDOW, WINDOW).handle_output(text.as_bytes());
         assert!(said("{]").unwrap_err().contains("fio printed no JSON"));
         assert!(said("{}").unwrap_err().contains("expected timestamp_ms"));
         let failed = r#"{"timestamp_ms": 1, "jobs": [{"error": 5}]}"#;
         assert!(said(failed).unwrap_err().contains("with error 5"));
         assert_eq!(said("fio: a line"), Ok(false));
+    }
+
+    #[test]
+    fn an_initiator_tells_the_same_in_a_line_and_what_is_missing_there_is_told() {
+        let mut following = Following::new(Teller::Initiator, WINDOW, Duration::ZERO);
+        for second in 0..8 {
+            let line = json!({ "client": "other 1.0", "timestamp_ms": 1e12 + f64::from(second) * 1e3,
+                "read": { "1000": 300 * second }, "write": { "3000": 100 * second } });
+            following.handle_output(format!("{line}\n").as_bytes()).unwrap();
+        }
+        let report = following.report();
+        assert_eq!((report.iops, report.last.requests), (400.0, 2000));
+        assert_eq!(following.version(), "other 1.0");
+        let [read, write] = [report.last.read, report.last.write].map(|side| side.expect("both"));
+        assert_eq!([read, write].map(|side| side.latency_ns.percentile("p50")), [1000, 3001]);
+        let said = |text: &str| {
+            Following::new(Teller::Initiator, WINDOW, WINDOW).handle_output(text.as_bytes())
+        };
+        let why = "the initiator: expected write in its status, seen none";
+        assert_eq!(said(r#"{"timestamp_ms": 1, "read": {}}"#), Err(why.to_owned()));
+        let why = "the initiator: expected timestamp_ms in its status, seen none";
+        assert_eq!(said(r#"{"read": {}, "write": {}}"#), Err(why.to_owned()));
+        assert!(said(r#"{"timestamp_ms": 1, "read": {"x": 1}, "write": {}}"#).is_err());
     }
 }

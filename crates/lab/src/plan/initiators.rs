@@ -1,0 +1,72 @@
+//! Initiators of another kind: who reaches a system and loads it, in place of our own client.
+//!
+//! A command of the plan's, to which the lab appends where the disk is and what is to be done, and which tells how far
+//! it is ([`Following`](crate::following::Following)). So a plan holds our client against others', or one of others'
+//! against another. It is asked for what any has: full queues of reads, or of writes, on the whole disk. Errors: the
+//! mistakes of a plan, each at its place.
+
+use super::check::Checker;
+use super::low::{LowLoad, LowSystem};
+use super::model::{Load, Means, Pace};
+use super::words::Bytes;
+use crate::mistake::{Mistake, Span};
+
+impl Checker<'_> {
+    /// The command, of a system that is reached by the wire: `None` if it is wrong, `Some(None)` if there is none.
+    pub(super) fn initiator(
+        &mut self,
+        low: &LowSystem,
+        means: &Means,
+    ) -> Option<Option<Vec<String>>> {
+        let Some(written) = &low.initiator else { return Some(None) };
+        let seen = match means {
+            Means::Serve(_) | Means::Rival(_) | Means::Target(_) if low.file_system.is_none() => {
+                return self.command(&low.initiator, "initiator").map(Some);
+            }
+            Means::Serve(_) | Means::Rival(_) | Means::Target(_) => "a file-system on it",
+            Means::Disk { .. } => "disk, which the near end reaches by itself",
+            Means::Folder(_) => "folder",
+            Means::Stream(_) => "stream",
+            Means::Nfs(_) => "nfs",
+        };
+        let message = format!(
+            "initiator: expected serve, rival or target beside it, whose blocks it reaches by the wire, seen {seen}"
+        );
+        self.push(Mistake::new(written.span(), message).help("leave it out"));
+        None
+    }
+
+    /// Refuses loads of a table that no such command is asked for, where one of its systems has one.
+    pub(super) fn initiated(
+        &mut self,
+        systems: &[usize],
+        loads: &[Load],
+        span: &Span,
+        own: &LowLoad,
+        usual: &LowLoad,
+    ) {
+        let known = |at: &usize| self.systems[*at].thing.as_ref();
+        let mut all = systems.iter().filter_map(known);
+        let Some(system) = all.find(|system| system.initiator.is_some()) else { return };
+        let name = system.name.clone();
+        let is_one_way = |load: &Load| {
+            let pattern = load.pattern;
+            !pattern.trims() && pattern.reads() != pattern.writes()
+        };
+        let mut wrong = Vec::new();
+        if let Some(load) = loads.iter().find(|load| !is_one_way(load)) {
+            let expected = "reads or writes alone, read, randread, write or randwrite";
+            wrong.push(("pattern", expected, load.pattern.to_string()));
+        }
+        if let Some(load) = loads.iter().find(|load| matches!(load.pace, Pace::Open { .. })) {
+            wrong.push(("rate", "a depth", load.pace.to_string()));
+        }
+        let size = loads.iter().find_map(|load| load.size).map(|size| Bytes(size).to_string());
+        let sync = loads.iter().any(|load| load.sync).then(|| "true".to_owned());
+        let fsync = loads.iter().find_map(|load| load.fsync).map(|writes| writes.to_string());
+        for (key, seen) in [("size", size), ("sync", sync), ("fsync", fsync)] {
+            wrong.extend(seen.map(|seen| (key, "none", seen)));
+        }
+        self.unfit(&format!("{name:?} has an initiator of its own"), wrong, span, own, usual);
+    }
+}

@@ -1,0 +1,85 @@
+//! An initiator of another kind as the client of a trial: a command of the plan's in place of `plateway bench`.
+//!
+//! It is run at the near end, on its CPUs, in the control group where there is one, with what it is to do behind its own
+//! arguments; it tells how far it is, and is ended when it has settled ([`super::followed`]). What is read was written
+//! before, by a client of ours, which also looks whether the disk is ours to write: whether the other one does, nobody
+//! knows. Errors: those of that client, and what the initiator complained of.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lab::following::Teller;
+use lab::plan::{Cell, Load, Pace, TrialOutcome};
+use testbed::{Group, process};
+
+use super::list;
+use super::seen::Seen;
+use super::stripe::Reached;
+use super::trial::Lab;
+use super::way::Way;
+
+/// How long every block may take to be written.
+const FILL_MAX: Duration = Duration::from_secs(600);
+
+impl Lab<'_> {
+    /// Has every block of a disk written that is blank, or ours.
+    pub(super) fn fill_disk(
+        &self,
+        cell: &Cell,
+        at: &Reached,
+        way: Option<&Way<'_>>,
+    ) -> miette::Result<()> {
+        let mut command = self.bench(cell, at, way, None)?;
+        command.args([
+            "--fill",
+            "--rw",
+            "read",
+            "--iodepth",
+            "1",
+            "--time",
+            "1ms",
+            "--warmup",
+            "0",
+        ]);
+        self.finish(command, FILL_MAX, |_, _| {}).map(|_| ())
+    }
+
+    /// Has an initiator of the plan's load a disk, and judges what it did.
+    pub(super) fn load_by_initiator(
+        &self,
+        cell: &Cell,
+        initiator: &[String],
+        (at, home): (&Reached, &Path),
+        way: Option<&Way<'_>>,
+        group: Option<&Group>,
+    ) -> miette::Result<(TrialOutcome, Seen)> {
+        let output = home.join("initiator");
+        let (cpus, program) = (list(&self.ends.near), Path::new(&initiator[0]));
+        let mut command = process::command_in(group, way.and_then(Way::near), &cpus, program);
+        command.args(&initiator[1..]).args(asked(&cell.load, &at.uri));
+        command.arg("--status").arg(&output);
+        let window = self.experiment.window_of(cell).as_millis();
+        command.args(["--status-ms", &window.to_string()]);
+        let followed = self.follow(cell, command, (&output, Teller::Initiator), way, false)?;
+        let bytes = self.experiment.systems[cell.system].bytes_under(&cell.load);
+        let said = followed.said(&cell.load, (&at.uri, bytes));
+        self.judge(cell, said, &followed.sighted, way)
+    }
+}
+
+/// The load, as an initiator is asked for it.
+fn asked(load: &Load, uri: &str) -> [String; 10] {
+    let depth = match load.pace {
+        Pace::Closed { depth } => depth,
+        Pace::Open { .. } => unreachable!("a plan in which an initiator has a rate is refused"),
+    };
+    let words = [
+        ("--disk", uri.to_owned()),
+        ("--rw", load.pattern.to_string()),
+        ("--bs", load.block_bytes.to_string()),
+        ("--iodepth", depth.to_string()),
+        ("--numjobs", load.jobs.to_string()),
+    ];
+    let mut args = words.into_iter().flat_map(|(key, value)| [key.to_owned(), value]);
+    std::array::from_fn(|_| args.next().expect("two of each"))
+}

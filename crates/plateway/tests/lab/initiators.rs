@@ -1,0 +1,140 @@
+//! Who loads a system in place of our own client, and a client that has but a share of a CPU.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{flat, text};
+use crate::{alone, kept, lab, run};
+
+/// An initiator that tells of a read each 100 us, and reads nothing; what it was asked for is in `asked`.
+const TELLS: &str = r#"#!/bin/sh
+echo "$@" > asked
+while [ $# -gt 1 ]; do
+  [ "$1" = --status ] && file=$2
+  shift
+done
+reads=0
+while :; do
+  echo "{\"client\": \"teller 1\", \"timestamp_ms\": $(date +%s%3N), \"read\": {\"100000\": $reads}, \"write\": {}}" >> "$file"
+  reads=$((reads + 1000))
+  sleep 0.1
+done
+"#;
+
+/// A plan that draws a server of ours under this initiator, and beside it our own client.
+fn plan(script: &str, load: &str) -> String {
+    format!(
+        "name = \"own\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n\
+         [[system]]\nname = \"other\"\nserve = {{ protocol = \"iscsi\", disk = \"ram:4MiB\" }}\ninitiator = [\"{script}\", \"--own\"]\n\
+         [[system]]\nname = \"ours\"\nserve = {{ protocol = \"iscsi\", disk = \"ram:4MiB\" }}\n\
+         [[path]]\nname = \"lan\"\n\
+         [[picture]]\nname = \"own\"\nsystems = [\"other\", \"ours\"]\n{load}\n"
+    )
+}
+
+/// Runs a plan whose initiator is this script; its exit code, what it kept, and what it said.
+fn with(directory: &Path, script: &str, load: &str) -> Option<(Option<i32>, Value, String)> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let at = directory.join("initiator.sh");
+    fs::write(&at, script).unwrap();
+    fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(directory.join("a.toml"), plan(at.to_str().unwrap(), load)).unwrap();
+    let output = run(directory, &["run", "a.toml", "--overwrite"]);
+    let why = flat(&output.stderr);
+    if why.contains("network namespaces need root") {
+        testkit::skipped(why);
+        return None;
+    }
+    let said = format!("{}{why}", text(&output.stdout));
+    Some((output.status.code(), kept(&directory.join("a.result.json")), said))
+}
+
+#[test]
+fn an_initiator_is_told_what_to_do_and_judged_by_what_it_tells() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let Some((code, kept, said)) = with(directory.path(), TELLS, "block-size = \"8k\"\ndepth = 3")
+    else {
+        return;
+    };
+    assert_eq!(code, Some(0), "{said}");
+    let trials = kept["trials"].as_array().unwrap();
+    let told: Vec<&str> =
+        trials.iter().filter_map(|trial| trial["bench"]["client"].as_str()).collect();
+    assert_eq!((told, trials.len()), (vec!["teller 1"], 2));
+    let other = trials.iter().find(|trial| trial["bench"]["client"] == "teller 1").unwrap();
+    let measures = &other["measures"];
+    let near = |name: &str, low: f64, high: f64| {
+        let value = measures[name].as_f64().unwrap();
+        assert!((low..=high).contains(&value), "{name}: {value}");
+    };
+    // A thousand in each tenth of a second, but for the time that a shell takes.
+    near("iops", 2_000.0, 10_500.0);
+    near("p50", 99_000.0, 101_000.0);
+    assert!(measures["throughput"].as_f64().unwrap() > 8192.0 * 2_000.0, "{measures}");
+    let asked = fs::read_to_string(directory.path().join("asked")).unwrap();
+    let words = "--own --disk iscsi://10.77.0.1:3260/iqn.";
+    assert!(asked.starts_with(words), "{asked}");
+    let rest = "/0?hdgst=0&ddgst=0 --rw randread --bs 8192 --iodepth 3 --numjobs 1 --status ";
+    assert!(asked.contains(rest) && asked.ends_with("--status-ms 100\n"), "{asked}");
+}
+
+#[test]
+fn an_initiator_that_ends_or_tells_nonsense_fails_its_trial_with_its_words_and_no_other() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    for (script, why) in [
+        (
+            "#!/bin/sh\necho no such target >&2; exit 3\n".to_owned(),
+            "the initiator ended before it was measured: no such target",
+        ),
+        (
+            TELLS.replace("\\\"read\\\"", "\\\"reads\\\""),
+            "the initiator: expected read in its status, seen none",
+        ),
+        (TELLS.replace("echo \"{", "echo \"{]"), "the initiator printed no JSON"),
+    ] {
+        let Some((code, kept, said)) = with(directory.path(), &script, "") else { return };
+        assert_eq!(code, Some(1), "{said}");
+        let failures = kept["results"]["failures"].as_array().unwrap();
+        assert_eq!(failures.len(), 1, "{kept}");
+        assert!(failures[0]["why"].as_str().unwrap().contains(why), "{why}: {}", failures[0]);
+        let trials = kept["trials"].as_array().unwrap();
+        let measured = trials.iter().filter(|trial| trial["measures"]["iops"].as_f64() > Some(0.0));
+        assert_eq!(measured.count(), 1, "ours is measured all the same: {kept}");
+    }
+    // One that is not there is told before anything runs.
+    fs::write(directory.path().join("a.toml"), plan("/nowhere/initiator", "")).unwrap();
+    let output = lab(directory.path(), &["check", "a.toml"]).output().unwrap();
+    let why = flat(&output.stderr);
+    assert!(output.status.code() == Some(1) && why.contains("system other: initiator: "), "{why}");
+}
+
+#[test]
+fn a_client_with_a_share_of_a_cpu_does_as_much_less_and_is_said_to_be_the_limit() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let plan = "name = \"shares\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n\
+         [[system]]\nname = \"ram\"\ndisk = \"ram:4MiB\"\n[load]\ndepth = 1\n\
+         [[picture]]\nname = \"shares\"\nsystems = [\"ram\"]\nclient-cpu = [\"25%\", \"100%\"]\n";
+    fs::write(directory.path().join("a.toml"), plan).unwrap();
+    let output = run(directory.path(), &["run", "a.toml"]);
+    let why = flat(&output.stderr);
+    if why.contains("client-cpu: expected a machine") {
+        return testkit::skipped(why);
+    }
+    assert!(output.status.success(), "{}{why}", text(&output.stdout));
+    let kept = kept(&directory.path().join("a.result.json"));
+    let trial = |percent: &str| {
+        let trials = kept["trials"].as_array().unwrap();
+        let is_it = |trial: &&Value| trial["cell"].as_str().unwrap().contains(percent);
+        trials.iter().find(is_it).unwrap_or_else(|| panic!("{percent}: {kept}"))
+    };
+    let (some, all) = (trial("client with 25% of a CPU"), trial("client with 100% of a CPU"));
+    let iops = |trial: &Value| trial["measures"]["iops"].as_f64().unwrap();
+    let share = iops(some) / iops(all);
+    assert!((0.1..0.5).contains(&share), "{share}");
+    assert!(some["notes"].to_string().contains("the client was the limit"), "{some}");
+}
