@@ -36,7 +36,7 @@ use anyhow::{Result, ensure};
 use lab::statistics::plan::ROUNDS_MIN;
 use serde_json::json;
 
-use crate::tree::{self, Tree};
+use crate::tree::Tree;
 use cases::{Case, Extent};
 use families::{Asked, Came, Family};
 use process::Bench;
@@ -163,7 +163,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
 
 /// Builds what measures and what is measured.
 fn make_bench(tree: &Tree, options: &Options) -> Result<Bench> {
-    tree::must_succeed(&mut tree.cargo(&["build", "--release", "--package", "yardstick"]))?;
+    crate::release::build_yardstick(tree)?;
     let plateway = match &options.plateway {
         Some(path) => std::path::absolute(path)?,
         None => crate::release::build(tree)?,

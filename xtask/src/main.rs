@@ -55,7 +55,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Build the static release binary and run `plateway lab` with the arguments that follow.
+    /// Build the static release binary and the yardstick, and run `plateway lab` with the arguments that follow.
     Lab {
         /// Arguments of `plateway lab`, for instance `run plans/quick.toml`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -113,7 +113,9 @@ fn run(chore: Chore) -> Result<bool> {
         }
         Chore::Lab { args } => {
             let binary = release::build(&tree)?;
-            tree::succeeds(tree.command(binary).arg("lab").args(args))
+            // Plans may have the yardstick among their systems and initiators.
+            let path = tree::path_with(&release::build_yardstick(&tree)?)?;
+            tree::succeeds(tree.command(binary).arg("lab").args(args).env("PATH", path))
         }
         Chore::Bench(options) => bench::run(&tree, &options),
         Chore::Fuzz(options) => fuzz::run(&tree, &options),

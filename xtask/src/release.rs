@@ -21,6 +21,12 @@ pub(crate) fn build(tree: &Tree) -> Result<PathBuf> {
     Ok(binary(tree))
 }
 
+/// Builds what it is measured with; returns the binary's path.
+pub(crate) fn build_yardstick(tree: &Tree) -> Result<PathBuf> {
+    tree::must_succeed(&mut tree.cargo(&["build", "--release", "--package", "yardstick"]))?;
+    Ok(tree.target.join("release/yardstick"))
+}
+
 /// The command that [`build`] runs.
 pub(crate) fn command(tree: &Tree) -> Command {
     let flags = match std::env::var("RUSTFLAGS") {

@@ -2,7 +2,7 @@
 //! start a command there.
 
 use std::collections::VecDeque;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +22,13 @@ pub(crate) struct Tree {
     pub(crate) target: PathBuf,
     /// The triple of this machine as rustc names it, for instance `x86_64-unknown-linux-gnu`.
     pub(crate) host: String,
+}
+
+/// The PATH of this process with a program's folder before it.
+pub(crate) fn path_with(program: &Path) -> Result<OsString> {
+    let folder = program.parent().context("a program is in a folder")?.to_owned();
+    let known = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::join_paths([folder].into_iter().chain(std::env::split_paths(&known)))?)
 }
 
 impl Tree {

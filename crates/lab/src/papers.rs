@@ -101,6 +101,7 @@ const PLANS: &[(&str, &str)] = &[
     ("technomages-postmark", include_str!("../../../papers/technomages-postmark.toml")),
     ("technomages-iogen", include_str!("../../../papers/technomages-iogen.toml")),
     ("goncalves-sata", include_str!("../../../papers/goncalves-sata.toml")),
+    ("sarkar-reads", include_str!("../../../papers/sarkar-reads.toml")),
 ];
 
 /// What the papers are called.

@@ -7,7 +7,6 @@
 //! asked for than a file says, a copy beside the result says that, line by line. Errors: a file that is
 //! no plan; a run that left no result, with its words.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use lab::plan::{Experiment, Failure, Results};
 use lab::statistics::{Finding, Verdict};
 use serde_json::Value;
 
-use crate::tree::{Tree, words};
+use crate::tree::{Tree, path_with, words};
 
 /// Where they are, in the repository.
 const FOLDER: &str = "plans/bench";
@@ -122,13 +121,6 @@ impl std::fmt::Display for Interrupted {
 }
 
 impl std::error::Error for Interrupted {}
-
-/// The PATH of this process with a program's folder before it.
-fn path_with(program: &Path) -> Result<OsString> {
-    let folder = program.parent().context("a program is in a folder")?.to_owned();
-    let known = std::env::var_os("PATH").unwrap_or_default();
-    Ok(std::env::join_paths([folder].into_iter().chain(std::env::split_paths(&known)))?)
-}
 
 /// A plan's text with what is asked for in place of what it says.
 fn changed(text: &str, asked: Asked) -> String {

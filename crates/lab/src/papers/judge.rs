@@ -219,14 +219,26 @@ fn of_plan(
     };
     let (mut seen, unmet) = its.look(recreated, &cells);
     let answer = its.controlled(finding, recreated, &cells, answer, &mut seen);
+    let size = mean.as_ref().ok().and_then(|mean| mean.size(finding));
+    let (answer, size) = match (unmet, &recreated.stands_for) {
+        (Some(because), _) => (Answer::CannotBeTested { because }, size),
+        // Of what was not seen itself nothing is said either way.
+        (None, Some(_)) if matches!(answer, Answer::Undecided { .. }) => (answer, None),
+        // How large what stands for it is says nothing of how large it is.
+        (None, Some(what)) => {
+            (Answer::AnalogueOnly { because: format!("{what}; of that: {answer}") }, None)
+        }
+        (None, None) => (answer, size),
+    };
+    let all = all.into_iter().map(|cell| match recreated.stands_for {
+        Some(_) => CellSaid { size: None, ..cell },
+        None => cell,
+    });
     Said {
-        answer: match unmet {
-            Some(because) => Answer::CannotBeTested { because },
-            None => answer,
-        },
-        size: mean.as_ref().ok().and_then(|mean| mean.size(finding)),
+        answer,
+        size,
         ours: mean.ok().map(|mean| Ours::of(&mean, finding.direction)),
-        cells: all,
+        cells: all.collect(),
         beside: beside.iter().map(said).collect(),
         is_modelled: its.is_modelled(&cells),
         seen,

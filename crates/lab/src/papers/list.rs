@@ -58,11 +58,6 @@ impl Study {
         self.how.iter().any(|how| matches!(how, How::Reach(_)))
     }
 
-    /// Whether some of it is rerun.
-    pub fn has_plan(&self) -> bool {
-        !self.runs.is_empty()
-    }
-
     fn listed(&self, finding: &Finding, how: &How) -> Listed {
         let Finding { id, a, b, precondition, expect, suspect, .. } = finding.clone();
         let (recreated, one, time) = match how {
@@ -114,7 +109,12 @@ impl Study {
             }
         };
         let unseen = one.unseen.as_ref().map(|unseen| format!("; not looked at: {unseen}"));
-        let words = format!("{judge}: {recreated}{}", unseen.unwrap_or_default());
+        let stands_for = one.stands_for.as_ref().map(|what| format!("analogue only, {what}; "));
+        let words = format!(
+            "{}{judge}: {recreated}{}",
+            stands_for.unwrap_or_default(),
+            unseen.unwrap_or_default()
+        );
         let alone = if run.full { ", with --full alone" } else { "" };
         (words, Some(format!("{}{alone}", time(&experiment))))
     }

@@ -76,6 +76,8 @@ pub struct Recreated {
     /// Of cells whose two sides something of ours costs differently: for each the comparison that says how much.
     pub controls: Vec<String>,
     pub judge: Quantifier,
+    /// Of what only stands for the finding's own: what that is. Nothing is said of the finding then.
+    pub stands_for: Option<String>,
     /// Whether the comparison's system is the finding's b.
     pub inverted: bool,
     /// Shown with it, and of no weight.
@@ -168,6 +170,8 @@ struct Low {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LowEntry {
+    #[serde(rename = "stands-for")]
+    stands_for: Option<String>,
     of: Vec<String>,
     plan: Option<String>,
     #[serde(default)]
@@ -273,6 +277,7 @@ impl How {
                 }
                 let LowEntry {
                     comparisons,
+                    stands_for,
                     over,
                     controls,
                     inverted,
@@ -290,6 +295,7 @@ impl How {
                     controls,
                     variation,
                     judge,
+                    stands_for,
                     inverted,
                     beside,
                     recreated,
@@ -299,7 +305,10 @@ impl How {
                 })))
             }
             (None, Some(word))
-                if judge.is_none() && low.comparisons.is_empty() && low.over.is_none() =>
+                if judge.is_none()
+                    && low.comparisons.is_empty()
+                    && low.over.is_none()
+                    && low.stands_for.is_none() =>
             {
                 let because = because.ok_or("expected because, of one that is not rerun")?;
                 Ok(How::Not { word, because })

@@ -46,6 +46,7 @@ static TABLE: crc::Crc<u32, crc::Table<1>> =
     crc::Crc::<u32, crc::Table<1>>::new(&crc::CRC_32_ISCSI);
 
 /// A digest on its way.
+#[expect(clippy::large_enum_variant, reason = "each session has one, which is begun for each read")]
 pub(super) enum Sum {
     Simd(crc_fast::Digest),
     Table(crc::Digest<'static, u32, crc::Table<1>>),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::rerun::Sees;
-use super::super::{Quantifier, quick};
+use super::super::{Quantifier, Ratio, quick};
 use super::*;
 use crate::plan::{Measure, Measures, Runner, TrialOutcome};
 use crate::statistics::Stop;
@@ -60,6 +60,7 @@ fn recreated(judge: Quantifier, comparisons: &[&str]) -> Recreated {
         over: None,
         controls: Vec::new(),
         judge,
+        stands_for: None,
         variation: false,
         inverted: false,
         beside: Vec::new(),
@@ -449,6 +450,25 @@ fn a_finding_whose_cells_have_a_control_needs_the_same_without_its_cost() {
     assert!(refuted.ends_with("and refuted with the control's cost taken off"), "{refuted}");
     let equal = of(1.0, 1.3, Claim::Equal);
     assert_eq!(equal.answer.word(), "analogue only", "{equal:?}");
+}
+
+#[test]
+fn what_only_stands_for_a_finding_neither_confirms_nor_refutes_it_and_has_no_size() {
+    let of = |one: f64, names: &[&str]| {
+        let stands_for = Some("something like it".to_owned());
+        let how = Recreated { stands_for, ..recreated(Quantifier::Every, names) };
+        let finding = Finding { ratio: Some(Ratio::One(2.0)), ..finding(Claim::Above) };
+        said(&finding, how, &small(one, 1.0), Sights::new())
+    };
+    for (one, word) in [(2.0, "confirmed"), (0.5, "refuted")] {
+        let said = of(one, &["rate"]);
+        let words = format!("analogue only: something like it; of that: {word}");
+        assert_eq!((said.answer.to_string(), said.size), (words, None));
+        assert_eq!((said.cells[0].answer.word(), said.cells[0].size), (word, None));
+        assert!((ratio(&said) - one).abs() < 0.02, "what was measured is shown: {said:?}");
+    }
+    let said = of(2.0, &["rate", "nowhere"]);
+    assert_eq!(said.answer, Answer::undecided("not all of it was run"));
 }
 
 #[test]

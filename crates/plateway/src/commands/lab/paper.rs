@@ -3,7 +3,7 @@
 //! What the papers found, how it is recreated and what results say of it is [`lab::papers`]'s; plans are
 //! run as `lab run` runs them. All plans of a paper are held against this machine before the first trial. A
 //! plan that asks for what this version or this machine does not have is not run, and its findings say so. Errors: a name that is
-//! no paper's, a paper of which nothing is rerun yet, and those of `lab run`; exit codes as well.
+//! no paper's, and those of `lab run`; exit codes as well.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -33,13 +33,6 @@ pub(super) fn run(args: &LabPaperArgs) -> miette::Result<()> {
         return all(args);
     }
     let Some(study) = Study::of(&args.name) else { return Err(unknown(&args.name)) };
-    if !study.has_plan() {
-        return Err(miette::miette!(
-            help = format!("plateway lab paper {} --list says what is missing", study.name),
-            "nothing of {:?} is rerun yet",
-            study.paper.title
-        ));
-    }
     // From here on a signal ends it in order.
     let interrupt = Interrupt::watch()?;
     let usual = || PathBuf::from(file_of(&study));
@@ -53,7 +46,7 @@ pub(super) fn run(args: &LabPaperArgs) -> miette::Result<()> {
 }
 
 /// Reruns all papers, one after the other, each with a file and a page of its own, and one page over all of
-/// them. A paper of which nothing is rerun yet has its page, too, which says so.
+/// them.
 fn all(args: &LabPaperArgs) -> miette::Result<()> {
     let interrupt = Interrupt::watch()?;
     let folder = args.result.clone().unwrap_or_else(|| PathBuf::from("."));
@@ -138,12 +131,7 @@ fn list_of(study: &Study, list: &[Listed]) -> String {
     }
     let judged = list.iter().filter(|listed| listed.time.is_some()).count();
     let all = list.len();
-    match judged {
-        0 => text += "\nNothing of this paper is rerun yet.\n\n",
-        _ => {
-            let _ = writeln!(text, "\n{judged} of {all} findings are judged by plans here.\n");
-        }
-    }
+    let _ = writeln!(text, "\n{judged} of {all} findings are judged by plans here.\n");
     text
 }
 
