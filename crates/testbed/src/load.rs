@@ -6,8 +6,11 @@
 //! is the caller's to judge.
 
 use std::ops::ControlFlow;
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::cpu;
 use crate::error::{Error, Result};
@@ -55,7 +58,7 @@ pub fn run(command: Command, seconds: f64, slack: Duration) -> Result<Done> {
     Ok(Done { status, printed, errors, cpu_share, idle })
 }
 
-/// Runs a load to its end, or until its time is over. Meanwhile `look` is called, some fifty times a
+/// Runs a load to its end, or until its time is over; what it started and left ends with it. Meanwhile `look` is called, some fifty times a
 /// second, with the number of its process and the time since its start; where that breaks, the load
 /// is ended.
 pub fn watch(
@@ -63,19 +66,20 @@ pub fn watch(
     limit: Duration,
     mut look: impl FnMut(u32, Duration) -> ControlFlow<()>,
 ) -> Result<Ended> {
-    let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A group of its own, with whatever it starts.
+    let mut child = spawn(command.process_group(0))?;
     let readers = [child.stdout.take().map(read_all), child.stderr.take().map(read_all)];
     let start = Instant::now();
     let lost = |source| Error::System { doing: "look after a load".into(), source };
     let status = loop {
-        if let Some(status) = child.try_wait().map_err(lost)? {
-            break status;
+        if has_ended(&child).map_err(lost)? {
+            break end(&mut child).map_err(lost)?;
         }
         let spent = start.elapsed();
         let flow = look(child.id(), spent);
         if flow.is_break() || spent > limit {
-            child.kill().map_err(lost)?;
-            let status = child.wait().map_err(lost)?;
+            let status = end(&mut child).map_err(lost)?;
             if flow.is_break() {
                 break status;
             }
@@ -86,6 +90,18 @@ pub fn watch(
     let [printed, errors] =
         readers.map(|reader| reader.and_then(|reader| reader.join().ok()).unwrap_or_default());
     Ok(Ended { status, printed, errors })
+}
+
+/// Whether it has ended; its number stays its own until somebody waits for it.
+fn has_ended(child: &Child) -> std::io::Result<bool> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Ok(waitid(WaitId::Pid(Pid::from_child(child)), options)?.is_some())
+}
+
+/// Ends a load, if it has not ended, with all of its group: who is left there would keep what it writes to open.
+fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
+    kill_process_group(Pid::from_child(child), Signal::KILL)?;
+    child.wait()
 }
 
 /// What a load ran and its CPUs were idle until some time, in nanoseconds.
@@ -107,6 +123,25 @@ fn shares(looks: &[Look]) -> (f64, Vec<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_load_started_ends_with_it_and_is_not_waited_for() {
+        let at = Instant::now();
+        let ended = watch(shell("sleep 600.25 & echo on"), Duration::from_secs(60), |_, _| {
+            ControlFlow::Continue(())
+        });
+        assert_eq!(ended.unwrap().printed, "on\n");
+        let broken =
+            watch(shell("sleep 600.25 & sleep 600.25"), Duration::from_secs(60), |_, _| {
+                ControlFlow::Break(())
+            });
+        assert!(!broken.unwrap().status.success());
+        assert!(at.elapsed() < Duration::from_secs(60), "it was waited for");
+        let commands = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut commands =
+            commands.filter_map(|one| std::fs::read(one.path().join("cmdline")).ok());
+        assert!(!commands.any(|command| command == b"sleep\x00600.25\x00"));
+    }
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");

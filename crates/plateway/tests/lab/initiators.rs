@@ -8,9 +8,11 @@ use serde_json::Value;
 use crate::common::{flat, text};
 use crate::{alone, kept, lab, run};
 
-/// An initiator that tells of a read each 100 us, and reads nothing; what it was asked for is in `asked`.
+/// An initiator that tells of a read each 100 us, and reads nothing; what it was asked for is in `asked`. It leaves a
+/// child behind.
 const TELLS: &str = r#"#!/bin/sh
 echo "$@" > asked
+sleep 60.125 &
 while [ $# -gt 1 ]; do
   [ "$1" = --status ] && file=$2
   shift
@@ -77,6 +79,9 @@ fn an_initiator_is_told_what_to_do_and_judged_by_what_it_tells() {
     let asked = fs::read_to_string(directory.path().join("asked")).unwrap();
     let words = "--own --disk iscsi://10.77.0.1:3260/iqn.";
     assert!(asked.starts_with(words), "{asked}");
+    let still = fs::read_dir("/proc").unwrap().flatten();
+    let commands = still.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+    assert_eq!(commands.filter(|command| flat(command).contains("60.125")).count(), 0, "its child");
     let rest = "/0?hdgst=0&ddgst=0 --rw randread --bs 8192 --iodepth 3 --numjobs 1 --status ";
     assert!(asked.contains(rest) && asked.ends_with("--status-ms 100\n"), "{asked}");
 }

@@ -185,9 +185,12 @@ impl Lab<'_> {
         way: Option<&Way<'_>>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let (near, cpus) = (way.and_then(Way::near), super::list(&self.ends.near));
-        let mut command = process::command(near, &cpus, &super::program()?);
-        command.args(stream::asked(cell, to));
-        self.watch(cell, command, way)
+        let program = super::program()?;
+        self.bounded(cell, |group| {
+            let mut command = process::command_in(group, near, &cpus, &program);
+            command.args(stream::asked(cell, to));
+            self.watch(cell, command, way)
+        })
     }
 
     /// How long a load may take at most, with its warm-up and a time to come and go.
