@@ -22,6 +22,7 @@ mod folder;
 mod followed;
 mod image;
 mod initiator;
+mod limits;
 mod looks;
 mod machine;
 mod mounted;

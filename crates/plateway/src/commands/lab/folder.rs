@@ -19,7 +19,6 @@ use block::ByteCount;
 use lab::plan::{Backing, Cell, Client, Experiment, Folder, Mistake, System, TrialOutcome};
 use rustix::fs::Access;
 use serde::Serialize;
-use testbed::group::{self, Limits};
 use testbed::{Group, Mount, Mounts, Namespace, Scratch, needs, process, scratch};
 
 use super::far::PREFIX;
@@ -79,23 +78,6 @@ pub(super) fn mistakes(experiment: &Experiment) -> Vec<Mistake> {
         let programs = program::needed(experiment, at);
         if let Err(mistake) = usable(system, folder, &loads, &programs) {
             mistakes.push(mistake);
-        }
-    }
-    let memory = Limits { memory: Some(64 << 20), ..Limits::default() };
-    let cpu = Limits { cpu: Some(50), ..Limits::default() };
-    for (key, what, span, limits) in [
-        ("client-memory", "memory", &experiment.client_memory, memory),
-        ("client-cpu", "processor time", &experiment.client_cpu, cpu),
-    ] {
-        if let Some(span) = span
-            && let Err(why) = group::allowed(PREFIX, limits)
-        {
-            let message = format!(
-                "{key}: expected a machine where the {what} of programs can be bounded, seen one where it cannot: {why}"
-            );
-            let help =
-                "run it as root, where that controller of control groups is there, or leave it out";
-            mistakes.push(Mistake::new(span.clone(), message).help(help));
         }
     }
     mistakes
@@ -294,27 +276,6 @@ impl Lab<'_> {
         }
         (seen.page_cache_bytes, seen.file_system) = (Some(left), Some(mounted));
         Ok((outcome, seen))
-    }
-
-    /// Has a client run with no more memory and processor time than its load lets it have.
-    pub(super) fn bounded<T>(
-        &self,
-        cell: &Cell,
-        run: impl FnOnce(Option<&Group>) -> miette::Result<T>,
-    ) -> miette::Result<T> {
-        let limits = Limits { memory: cell.load.client_memory, cpu: cell.load.client_cpu };
-        if limits == Limits::default() {
-            return run(None);
-        }
-        let group = Group::make(PREFIX, limits).map_err(tell)?;
-        let done = run(Some(&group));
-        if let Some(bytes) = limits.memory.filter(|_| group.killed() > 0) {
-            return Err(miette::miette!(
-                "the kernel killed the client, which needed more memory than client-memory = {} lets it have (more of it, fewer jobs, or a smaller depth or block-size)",
-                ByteCount(bytes)
-            ));
-        }
-        done
     }
 
     /// What is mounted at a folder: as it was when a trial was first run there, or it is an error.

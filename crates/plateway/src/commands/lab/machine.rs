@@ -13,7 +13,7 @@ use super::Ends;
 use super::agent::{Agent, Request};
 use super::far::PREFIX;
 use super::seen::Idle;
-use super::{folder, mounted, rival, road};
+use super::{folder, limits, mounted, rival, road};
 use crate::config::uri::{DiskUri, check_interface};
 
 /// An error unless all of a plan can be run here; what its paths can do here, if it has some.
@@ -38,7 +38,8 @@ pub(super) fn check(
     lines.extend(initiators(experiment));
     lines.extend(mounted::missing(experiment));
     lines.extend(cells(experiment, ends, abilities.as_ref()));
-    let mistakes = folder::mistakes(experiment);
+    let mut mistakes = folder::mistakes(experiment);
+    mistakes.extend(limits::mistakes(experiment));
     if !mistakes.is_empty() {
         let mistakes = Mistakes::new(&file.display().to_string(), text, mistakes);
         lines.extend(mistakes.lines());
