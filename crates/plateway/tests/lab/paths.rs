@@ -103,7 +103,7 @@ fn streams(paths: &str, load: &str) -> String {
 
 #[test]
 fn a_stream_fills_a_link_by_what_headers_leave_of_it_both_ways_and_through_a_gateway() {
-    let rate = "rate = \"50Mbit\"";
+    let rate = "rate = \"200Mbit\"";
     let paths = path("lan", rate)
         + &path("jumbo", &format!("{rate}\nmtu = 9000"))
         + &path("nat", &format!("{rate}\nkind = \"nat\""));
@@ -120,7 +120,10 @@ fn a_stream_fills_a_link_by_what_headers_leave_of_it_both_ways_and_through_a_gat
             let trial = trial(&kept, &format!("tcp over {path}, 16KiB {load}"));
             let bits = number(&trial["measures"]["throughput"]) * 8.0;
             // What a bucket lets through at once, and a machine that others use, move it.
-            assert!((0.75..1.25).contains(&(bits / share / 50e6)), "{path} {load}: {bits} {trial}");
+            assert!(
+                (0.75..1.25).contains(&(bits / share / 200e6)),
+                "{path} {load}: {bits} {trial}"
+            );
             let wire = number(&trial["wire_bytes_per_op"]) / 16384.0;
             // What waits in the kernel to be sent counts as sent, and was not on the wire yet.
             let least = if load.starts_with("read") { 1.0 / share } else { 0.7 };
