@@ -118,6 +118,7 @@ const ROOMS: &[Room] = &[
         &[
             "anyhow",
             "clap",
+            "crc",
             "crc-fast",
             "hdrhistogram",
             "io-uring",
