@@ -45,7 +45,7 @@ pub(crate) struct Shape {
     #[arg(long, default_value = "4k", value_parser = crate::parse_size)]
     pub(crate) bs: usize,
     /// Commands outstanding on each connection.
-    #[arg(long, visible_alias = "depth", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1023))]
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1023))]
     pub(crate) iodepth: u16,
     /// Connections that put load on the target, each a session of its own or, of NVMe/TCP, an I/O
     /// queue; 0 puts none on it.

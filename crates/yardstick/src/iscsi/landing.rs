@@ -47,7 +47,7 @@ static TABLE: crc::Crc<u32, crc::Table<1>> =
 
 /// A digest on its way.
 #[expect(clippy::large_enum_variant, reason = "each session has one, which is begun for each read")]
-pub(super) enum Sum {
+enum Sum {
     Simd(crc_fast::Digest),
     Table(crc::Digest<'static, u32, crc::Table<1>>),
 }
@@ -62,7 +62,7 @@ impl Sum {
     }
 
     /// As it is sent.
-    pub(super) fn bytes(self) -> [u8; DIGEST_LEN] {
+    fn bytes(self) -> [u8; DIGEST_LEN] {
         let sum = match self {
             Self::Simd(sum) => sum.finalize() as u32,
             Self::Table(sum) => sum.finalize(),
@@ -78,9 +78,9 @@ pub(super) struct Landing {
     pages: Area,
     /// Bytes of a command's pages.
     size: usize,
-    /// Bytes of the present data segment that are still to come, and where in the pages they go.
+    /// Bytes of the present data segment that are still to come, and where in the pages they go, if they do.
     left: usize,
-    into: usize,
+    into: Option<usize>,
     /// Sums them up, if their digest follows.
     sum: Option<Sum>,
     /// Where the receive that is posted goes, if it goes to two places.
@@ -114,7 +114,7 @@ impl Landing {
             pages: Area::new(pages.max(4096), true)?,
             size,
             left: 0,
-            into: 0,
+            into: None,
             sum: None,
             two: Box::new([nothing; 2]),
             posted: Posted::Inbox,
@@ -126,9 +126,11 @@ impl Landing {
     pub(super) fn room(&mut self, inbox: &Inbox, head: usize, moved: usize) -> Room<'_> {
         let (free, len) = inbox.room(usize::MAX);
         let is_foreseen = self.left == 0 && self.sum.is_none() && head > 0 && moved < self.size;
-        let (posted, at, data, first) = match self.handling.receive {
-            Receive::Placed if self.left > 0 => (Posted::DataFirst, self.into, self.left, len),
-            Receive::Placed if is_foreseen && len > head => {
+        let (posted, at, data, first) = match (self.handling.receive, self.into) {
+            (Receive::Placed, Some(into)) if self.left > 0 => {
+                (Posted::DataFirst, into, self.left, len)
+            }
+            (Receive::Placed, _) if is_foreseen && len > head => {
                 (Posted::HeadFirst, moved, self.size - moved, head)
             }
             _ => {
@@ -154,19 +156,20 @@ impl Landing {
                 self.early.0 = got - first;
             }
             Posted::DataFirst => {
-                self.summed(first);
+                self.landed(first);
                 inbox.fill(got - first);
             }
         }
     }
 
-    /// So many of the data are in the pages.
-    fn summed(&mut self, len: usize) {
+    /// So many of the data have come into the pages where they go.
+    fn landed(&mut self, len: usize) {
+        let Some(into) = &mut self.into else { return };
         if let Some(sum) = &mut self.sum {
-            sum.update(self.pages.bytes(self.into, self.into + len));
+            sum.update(self.pages.bytes(*into, *into + len));
         }
         self.left -= len;
-        self.into += len;
+        *into += len;
     }
 
     /// A header says that `len` bytes of data follow it, and a digest of them if `digest`; of a read they are those from
@@ -177,22 +180,16 @@ impl Landing {
             DigestBy::Simd => Sum::Simd(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi)),
             DigestBy::Table => Sum::Table(TABLE.digest()),
         });
-        self.into = match read {
-            Some((slot, at)) if self.handling.receive != Receive::Left => {
-                usize::from(slot) * self.size + at
-            }
-            _ => usize::MAX,
-        };
+        let lands = read.filter(|_| self.handling.receive != Receive::Left);
+        self.into = lands.map(|(slot, at)| usize::from(slot) * self.size + at);
     }
 
     /// Settles what came into the pages behind that header, which is the last of the inbox: the header's own data are
     /// where they belong, anything else goes to the inbox.
     pub(super) fn settle(&mut self, inbox: &mut Inbox) -> Result<()> {
         let (came, at) = std::mem::take(&mut self.early);
-        let own = if self.into == at { came.min(self.left) } else { 0 };
-        if own > 0 {
-            self.summed(own);
-        }
+        let own = if self.into == Some(at) { came.min(self.left) } else { 0 };
+        self.landed(own);
         let fits = inbox.take(self.pages.bytes(at + own, at + came));
         ensure!(fits, "no room for {} bytes that came in place of data", came - own);
         Ok(())
@@ -206,10 +203,10 @@ impl Landing {
         if let Some(sum) = &mut self.sum {
             sum.update(bytes);
         }
-        if self.into != usize::MAX {
-            let fits = self.pages.store(self.into, bytes);
+        if let Some(into) = &mut self.into {
+            let fits = self.pages.store(*into, bytes);
             assert!(fits, "data beyond their command, which was looked at");
-            self.into += bytes.len();
+            *into += bytes.len();
         }
         self.left -= bytes.len();
         end

@@ -3,7 +3,8 @@
 //! In: received bytes. Out: completions counted, new commands in the outbox, their units in turn.
 //! Data that were read are received into the session's inbox, where they stay until the next
 //! receive, or go to pages of their command (`landing.rs`): they land in memory, as for any user of
-//! data; what is looked at is their length, and their digest where that was agreed. A command leaves only while the target's window for command
+//! data; what is looked at is their length, and their digest where that was agreed. A command leaves
+//! only while the target's window for command
 //! numbers is open. Errors: a status other than good, a residual, data out of order, too few or too
 //! many of them, a status out of turn, a wrong digest, or a PDU that does not belong here, ends the
 //! run. Times: nanoseconds since the run's start.
@@ -174,7 +175,8 @@ impl Queue {
         }
     }
 
-    /// Data of a read: the next in order, and the status if it is there. Whose they are, and where they begin.
+    /// Data of a read: the next in order, and the status if it is there. Whose they are, and where they
+    /// begin.
     #[inline]
     fn data_in(&mut self, head: &Bhs, len: usize) -> Result<(u16, usize)> {
         let offset = pdu::u32_at(head, at::OFFSET) as usize;
@@ -183,7 +185,8 @@ impl Queue {
         ensure!(!task.writes, "data in answer to a write");
         ensure!(offset == task.moved, "data at {offset} behind {}", task.moved);
         task.moved += len;
-        ensure!(task.moved <= size, "{} bytes of {size} moved", task.moved);
+        // With what fills them up to whole words.
+        ensure!(offset + pdu::padded(len) <= size, "{} bytes of {size} moved", task.moved);
         if head[at::FLAGS] & flag::STATUS != 0 {
             self.ends = Some(self.done(head)?);
         }

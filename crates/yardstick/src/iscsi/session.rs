@@ -32,7 +32,12 @@ const SEGMENT_MAX: usize = 1 << 20;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Peer {
     /// Address of the target.
-    #[arg(long, required_unless_present = "disk", default_value = "0.0.0.0:0")]
+    #[arg(
+        long,
+        required_unless_present = "disk",
+        default_value = "0.0.0.0:0",
+        hide_default_value = true
+    )]
     pub(crate) connect: SocketAddr,
     /// Target, unit and digests in one, in place of what says so by itself:
     /// iscsi://ADDRESS/TARGET/UNIT?hdgst=0&ddgst=1.

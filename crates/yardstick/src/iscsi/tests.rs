@@ -195,21 +195,44 @@ fn data_land_in_the_pages_of_their_command_whatever_pieces_they_come_in() {
 
 #[test]
 fn what_comes_in_place_of_data_is_understood_all_the_same() {
-    let words = "--fill --rw=randread --bs=128k --iodepth=1 --receive=placed --ddgst";
+    let words = "--fill --rw=randread --bs=32k --iodepth=1 --receive=placed";
     let mut seen = 0;
     let proxy = proxy::start(start::<Connection>(), words, move |way, bytes| {
         seen += usize::from(way == Way::FromTarget);
-        // Whether one is there, before the data of every other command.
-        if way == Way::FromTarget && seen > 4 && seen % 2 == 0 {
+        // Whether one is there, before some commands' data: with nothing, and with more than the pages have room for.
+        if way == Way::FromTarget && seen > 4 && seen % 40 < 2 {
+            let data = if seen % 40 == 0 { 0 } else { 100_000 };
             let mut ping = bytes[..BHS_LEN].to_vec();
             (ping[0], ping[at::FLAGS]) = (opcode::NOP_IN, flag::FINAL);
-            pdu::put_data_len(&mut ping, 0);
+            pdu::put_data_len(&mut ping, data);
             pdu::put_u32(&mut ping, at::ITT, pdu::NO_TAG);
             pdu::put_u32(&mut ping, at::TTT, 0x5000);
-            bytes.splice(..0, ping);
+            bytes.splice(..0, ping.into_iter().chain(vec![7; data]));
         }
     });
     load(proxy, words).expect("a load");
+}
+
+#[test]
+fn data_that_would_reach_beyond_their_command_are_refused_wherever_they_land() {
+    for way in ["left", "copied", "placed"] {
+        let words = format!("--fill --rw=randread --bs=4k --iodepth=1 --receive={way}");
+        // A byte by itself, so that what is left of them fills up to more than the command has.
+        let mut seen = 0;
+        let proxy = proxy::start(start::<Connection>(), &words, move |from, bytes| {
+            seen += usize::from(from == Way::FromTarget);
+            if from == Way::FromTarget && seen == 8 {
+                let mut first = bytes[..BHS_LEN].to_vec();
+                first[at::FLAGS] = 0;
+                pdu::put_data_len(&mut first, 1);
+                pdu::put_data_len(bytes, 4095);
+                pdu::put_u32(bytes, at::OFFSET, 1);
+                bytes.splice(..0, first.into_iter().chain([7, 0, 0, 0]));
+            }
+        });
+        let error = failure(proxy, &words);
+        assert!(error.contains("4096 bytes of 4096 moved"), "{way}: {error}");
+    }
 }
 
 #[test]
