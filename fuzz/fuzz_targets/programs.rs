@@ -1,9 +1,10 @@
-//! What bonnie++ and PostMark print, as anybody may print it, in pieces: it is refused in a line, or all of it is
-//! numbers.
+//! What bonnie++ and PostMark print, and what fio and an initiator tell while they run, as anybody may print it, in
+//! pieces: it is refused in a line, or all of it is numbers.
 #![no_main]
 
 use std::time::Duration;
 
+use lab::following::{Following, Teller};
 use lab::programs::{bonnie, postmark};
 use libfuzzer_sys::fuzz_target;
 
@@ -16,6 +17,17 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(rates.into_iter().flatten().all(|rate| rate.is_finite() && rate > 0.0));
         }
         Err(why) => assert!(why.starts_with("bonnie++: ") && why.contains("expected "), "{why}"),
+    }
+    for teller in [Teller::Fio, Teller::Initiator] {
+        let mut following = Following::new(teller, Duration::from_secs(1), Duration::ZERO);
+        let mut pieces = bytes.chunks(1 + bytes.len() % 7);
+        match pieces.try_for_each(|piece| following.handle_output(piece).map(|_| ())) {
+            Ok(()) => {
+                let report = following.report();
+                assert!(report.iops >= 0.0 && report.windows.len() <= 25, "{report:?}");
+            }
+            Err(why) => assert!(why.contains(teller.word()) || why.contains("fio's"), "{why}"),
+        }
     }
     let asked = postmark::Asked::of(bytes.len() as u64 * 5250, 1);
     let mut running = postmark::Running::default();

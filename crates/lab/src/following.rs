@@ -26,13 +26,17 @@ pub enum Teller {
 }
 
 impl Teller {
-    fn word(self) -> &'static str {
+    /// What it is called in an error.
+    pub fn word(self) -> &'static str {
         match self {
             Teller::Fio => "fio",
             Teller::Initiator => "the initiator",
         }
     }
 }
+
+/// How long a status may be.
+const STATUS_MAX: usize = 16 << 20;
 
 /// Follows a client.
 pub struct Following {
@@ -80,13 +84,23 @@ impl Following {
     /// Takes what it has written since; whether it is over.
     pub fn handle_output(&mut self, bytes: &[u8]) -> Result<bool, String> {
         self.bytes.extend_from_slice(bytes);
-        // Between statuses there may be lines for people.
-        while let Some(begin) = self.bytes.iter().position(|byte| *byte == b'{') {
+        loop {
+            // Between statuses there may be lines for people.
+            let Some(begin) = self.bytes.iter().position(|byte| *byte == b'{') else {
+                self.bytes.clear();
+                break;
+            };
             let mut all = serde_json::Deserializer::from_slice(&self.bytes[begin..]).into_iter();
             let value = match all.next() {
                 Some(Ok(value)) => value,
                 // The rest of it is to come.
-                Some(Err(error)) if error.is_eof() => break,
+                Some(Err(error)) if error.is_eof() && self.bytes.len() <= STATUS_MAX => break,
+                Some(Err(error)) if error.is_eof() => {
+                    let who = self.teller.word();
+                    return Err(format!(
+                        "{who}: expected a status of {STATUS_MAX} bytes at most, seen no end of one"
+                    ));
+                }
                 Some(Err(error)) => {
                     return Err(format!("{} printed no JSON: {error}", self.teller.word()));
                 }
@@ -186,8 +200,9 @@ impl Status {
             for (ns, count) in bins.as_object().into_iter().flatten() {
                 let ns: u64 = ns.parse().map_err(|_| missing(teller, "nanoseconds"))?;
                 let count = count.as_u64().ok_or_else(|| missing(teller, "counts"))?;
-                status.requests += count;
-                *latency.entry(ns).or_default() += count;
+                status.requests = status.requests.saturating_add(count);
+                let counted = latency.entry(ns).or_default();
+                *counted = counted.saturating_add(count);
             }
         }
         Ok(status)
@@ -317,6 +332,29 @@ mod tests {
         let failed = r#"{"timestamp_ms": 1, "jobs": [{"error": 5}]}"#;
         assert!(said(failed).unwrap_err().contains("with error 5"));
         assert_eq!(said("fio: a line"), Ok(false));
+    }
+
+    #[test]
+    fn a_status_without_end_is_refused_and_counts_beyond_all_are_no_panic() {
+        let mut following = Following::new(Teller::Initiator, WINDOW, WINDOW);
+        let why = following.handle_output(&vec![b'{'; STATUS_MAX + 1]);
+        // What is none is told at once, and what has no end before it takes all memory.
+        assert!(why.is_err());
+        let mut following = Following::new(Teller::Initiator, WINDOW, WINDOW);
+        following.handle_output(b"a line for people\n").unwrap();
+        assert!(following.bytes.is_empty(), "and no more of it");
+        following.handle_output(b"{\"client\": \"").unwrap();
+        let why = following.handle_output(&vec![b'x'; STATUS_MAX]).unwrap_err();
+        assert!(why.contains("seen no end of one"), "{why}");
+        let most = u64::MAX;
+        let mut following = Following::new(Teller::Initiator, WINDOW, Duration::ZERO);
+        for at in 0..40 {
+            let line = format!(
+                "{{\"timestamp_ms\": {at}e3, \"read\": {{\"{most}\": {most}, \"1\": {most}, \"01\": {most}}}, \"write\": {{}}}}"
+            );
+            following.handle_output(line.as_bytes()).unwrap();
+        }
+        assert!(following.is_over());
     }
 
     #[test]

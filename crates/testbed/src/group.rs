@@ -38,13 +38,6 @@ const CPU: &str = "cpu";
 /// How long a program runs at a time that has a share of a CPU, in microseconds.
 const CPU_QUOTA: u64 = 1000;
 
-impl Limits {
-    fn controllers(self) -> Vec<&'static str> {
-        let (memory, cpu) = (self.memory.map(|_| MEMORY), self.cpu.map(|_| CPU));
-        memory.into_iter().chain(cpu).collect()
-    }
-}
-
 /// The control group, which is removed with its value.
 #[derive(Debug)]
 pub struct Group {
@@ -90,7 +83,9 @@ impl Group {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut group = Self { paths: Vec::new(), version: Version::V2 };
-        for controller in limits.controllers() {
+        let all = [(MEMORY, limits.memory), (CPU, limits.cpu.map(u64::from))];
+        for (controller, limit) in all {
+            let Some(limit) = limit else { continue };
             let above = Above::find(controller)?;
             let path = above.folder.join(format!("{}-{number}", own_name(prefix)));
             let failed = |what: &str| {
@@ -104,8 +99,8 @@ impl Group {
             }
             group.version = above.version;
             let limited = match controller {
-                CPU => limit_cpu(&path, above.version, limits.cpu.unwrap_or(100)),
-                _ => limit_memory(&path, above.version, limits.memory.unwrap_or(u64::MAX)),
+                CPU => limit_cpu(&path, above.version, limit),
+                _ => limit_memory(&path, above.version, limit),
             };
             limited.map_err(failed("set a limit of the control group"))?;
         }
@@ -154,8 +149,8 @@ fn limit_memory(path: &Path, version: Version, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn limit_cpu(path: &Path, version: Version, percent: u8) -> io::Result<()> {
-    let period = CPU_QUOTA * 100 / u64::from(percent.clamp(20, 100));
+fn limit_cpu(path: &Path, version: Version, percent: u64) -> io::Result<()> {
+    let period = CPU_QUOTA * 100 / percent.clamp(20, 100);
     match version {
         Version::V1 => {
             fs::write(path.join("cpu.cfs_period_us"), period.to_string())?;
@@ -350,13 +345,17 @@ mod tests {
 
     #[test]
     fn what_a_dead_process_left_is_removed_and_what_a_living_one_has_is_not() {
-        let Some(group) = group(memory(64 << 20)) else { return };
+        let Some(group) = group(Limits { cpu: Some(50), ..memory(64 << 20) }) else { return };
         let mut ended = Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
-        let left = group.paths[0].with_file_name(format!("{PREFIX}{}-0", ended.id()));
-        fs::create_dir(&left).unwrap();
+        // In each hierarchy.
+        let name = format!("{PREFIX}{}-0", ended.id());
+        let left: Vec<PathBuf> =
+            group.paths.iter().map(|path| path.with_file_name(&name)).collect();
+        left.iter().for_each(|path| fs::create_dir(path).unwrap());
         remove_leftovers(PREFIX);
-        assert!(!left.exists() && group.paths[0].exists());
+        assert!(left.iter().all(|path| !path.exists()));
+        assert!(group.paths.iter().all(|path| path.exists()));
     }
 
     /// A hierarchy of groups, mounted at a folder as this type with these options.

@@ -58,9 +58,9 @@ pub fn run(command: Command, seconds: f64, slack: Duration) -> Result<Done> {
     Ok(Done { status, printed, errors, cpu_share, idle })
 }
 
-/// Runs a load to its end, or until its time is over; what it started and left ends with it. Meanwhile `look` is called, some fifty times a
-/// second, with the number of its process and the time since its start; where that breaks, the load
-/// is ended.
+/// Runs a load to its end, or until its time is over; what it started and left ends with it.
+/// Meanwhile `look` is called, some fifty times a second, with the number of its process and the time
+/// since its start; where that breaks, the load is ended.
 pub fn watch(
     mut command: Command,
     limit: Duration,

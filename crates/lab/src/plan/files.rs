@@ -302,6 +302,15 @@ pub(super) fn not_one_by_one(loads: &[Load]) -> Option<(&'static str, &'static s
     Some((key, "depth = 1, since one block goes at a time", load.pace.to_string()))
 }
 
+/// What is said of a disk in loads, by its key: what a client that knows of none, or of all of it alone, is not asked for.
+pub(super) fn said_of_a_disk(loads: &[Load]) -> impl Iterator<Item = (&'static str, String)> {
+    let size = loads.iter().find_map(|load| load.size).map(|size| Bytes(size).to_string());
+    let sync = loads.iter().any(|load| load.sync).then(|| "true".to_owned());
+    let fsync = loads.iter().find_map(|load| load.fsync).map(|writes| writes.to_string());
+    let all = [("size", size), ("sync", sync), ("fsync", fsync)];
+    all.into_iter().filter_map(|(key, seen)| Some((key, seen?)))
+}
+
 /// In what the clients of two systems differ that do not both work on a file.
 pub(super) fn client_differs(
     subject: &System,

@@ -6,9 +6,9 @@
 //! mistakes of a plan, each at its place.
 
 use super::check::Checker;
+use super::files::said_of_a_disk;
 use super::low::{LowLoad, LowSystem};
 use super::model::{Load, Means, Pace};
-use super::words::Bytes;
 use crate::mistake::{Mistake, Span};
 
 impl Checker<'_> {
@@ -61,12 +61,7 @@ impl Checker<'_> {
         if let Some(load) = loads.iter().find(|load| matches!(load.pace, Pace::Open { .. })) {
             wrong.push(("rate", "a depth", load.pace.to_string()));
         }
-        let size = loads.iter().find_map(|load| load.size).map(|size| Bytes(size).to_string());
-        let sync = loads.iter().any(|load| load.sync).then(|| "true".to_owned());
-        let fsync = loads.iter().find_map(|load| load.fsync).map(|writes| writes.to_string());
-        for (key, seen) in [("size", size), ("sync", sync), ("fsync", fsync)] {
-            wrong.extend(seen.map(|seen| (key, "none", seen)));
-        }
+        wrong.extend(said_of_a_disk(loads).map(|(key, seen)| (key, "none", seen)));
         self.unfit(&format!("{name:?} has an initiator of its own"), wrong, span, own, usual);
     }
 }

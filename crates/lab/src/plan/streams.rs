@@ -8,10 +8,9 @@
 use toml::Spanned;
 
 use super::check::Checker;
-use super::files::not_one_by_one;
+use super::files::{not_one_by_one, said_of_a_disk};
 use super::low::{LowLoad, LowSystem};
 use super::model::{Load, System, Transport};
-use super::words::Bytes;
 use crate::mistake::{Mistake, Span};
 
 impl Checker<'_> {
@@ -61,12 +60,9 @@ impl Checker<'_> {
             wrong.push(("pattern", expected, load.pattern.to_string()));
         }
         wrong.extend(not_one_by_one(loads));
-        let size = loads.iter().find_map(|load| load.size).map(|size| Bytes(size).to_string());
-        let sync = loads.iter().any(|load| load.sync).then(|| "true".to_owned());
-        let fsync = loads.iter().find_map(|load| load.fsync).map(|writes| writes.to_string());
-        for (key, seen) in [("size", size), ("sync", sync), ("fsync", fsync)] {
-            wrong.extend(seen.map(|seen| (key, "none, since there is no disk", seen)));
-        }
+        wrong.extend(
+            said_of_a_disk(loads).map(|(key, seen)| (key, "none, since there is no disk", seen)),
+        );
         self.unfit(&format!("{name:?} is a stream"), wrong, span, own, usual);
     }
 }

@@ -1,11 +1,15 @@
 //! Who loads a system in place of our own client, and a client that has but a share of a CPU.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{flat, text};
+use crate::common::{HANG, flat, text};
 use crate::{alone, kept, lab, run};
 
 /// An initiator that tells of a read each 100 us, and reads nothing; what it was asked for is in `asked`. It leaves a
@@ -36,13 +40,18 @@ fn plan(script: &str, load: &str) -> String {
     )
 }
 
-/// Runs a plan whose initiator is this script; its exit code, what it kept, and what it said.
-fn with(directory: &Path, script: &str, load: &str) -> Option<(Option<i32>, Value, String)> {
-    use std::os::unix::fs::PermissionsExt as _;
+/// Makes a program of a script; its path.
+fn put(directory: &Path, script: &str) -> String {
     let at = directory.join("initiator.sh");
     fs::write(&at, script).unwrap();
     fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::write(directory.join("a.toml"), plan(at.to_str().unwrap(), load)).unwrap();
+    at.display().to_string()
+}
+
+/// Runs a plan whose initiator is this script; its exit code, what it kept, and what it said.
+fn with(directory: &Path, script: &str, load: &str) -> Option<(Option<i32>, Value, String)> {
+    let at = put(directory, script);
+    fs::write(directory.join("a.toml"), plan(&at, load)).unwrap();
     let output = run(directory, &["run", "a.toml", "--overwrite"]);
     let why = flat(&output.stderr);
     if why.contains("network namespaces need root") {
@@ -79,9 +88,7 @@ fn an_initiator_is_told_what_to_do_and_judged_by_what_it_tells() {
     let asked = fs::read_to_string(directory.path().join("asked")).unwrap();
     let words = "--own --disk iscsi://10.77.0.1:3260/iqn.";
     assert!(asked.starts_with(words), "{asked}");
-    let still = fs::read_dir("/proc").unwrap().flatten();
-    let commands = still.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
-    assert_eq!(commands.filter(|command| flat(command).contains("60.125")).count(), 0, "its child");
+    assert!(!runs("60.125"), "its child");
     let rest = "/0?hdgst=0&ddgst=0 --rw randread --bs 8192 --iodepth 3 --numjobs 1 --status ";
     assert!(asked.contains(rest) && asked.ends_with("--status-ms 100\n"), "{asked}");
 }
@@ -115,6 +122,44 @@ fn an_initiator_that_ends_or_tells_nonsense_fails_its_trial_with_its_words_and_n
     let output = lab(directory.path(), &["check", "a.toml"]).output().unwrap();
     let why = flat(&output.stderr);
     assert!(output.status.code() == Some(1) && why.contains("system other: initiator: "), "{why}");
+}
+
+#[test]
+fn an_initiator_goes_with_a_lab_that_is_interrupted_or_killed() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let script = TELLS.replace("reads=$((reads + 1000))", "reads=$((reads * 2 + 1))");
+    for signal in [Signal::INT, Signal::KILL] {
+        let at = put(directory.path(), &script);
+        fs::write(directory.path().join("a.toml"), plan(&at, "")).unwrap();
+        let mut command = lab(directory.path(), &["run", "a.toml", "--overwrite"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (asked, end) = (directory.path().join("asked"), Instant::now() + HANG);
+        while !asked.exists() && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < end, "it starts no initiator");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = kill_process(Pid::from_child(&child), signal);
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        if why.contains("network namespaces need root") {
+            return testkit::skipped(why);
+        }
+        let code = (signal == Signal::INT).then_some(130);
+        assert_eq!(output.status.code(), code, "{why}");
+        while runs(&at) || runs("60.125") {
+            assert!(Instant::now() < end, "it still runs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        fs::remove_file(asked).unwrap();
+    }
+}
+
+/// Whether a process has this among its words.
+fn runs(word: &str) -> bool {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let mut commands = all.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+    commands.any(|command| command.split(|byte| *byte == 0).any(|one| one == word.as_bytes()))
 }
 
 #[test]

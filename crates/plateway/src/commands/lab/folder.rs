@@ -25,13 +25,13 @@ use super::far::PREFIX;
 use super::list;
 use super::program;
 use super::seen::Seen;
-use super::trial::{Lab, tell};
+use super::trial::{Lab, MOMENT, tell};
 use super::way::Way;
 use crate::config::uri::DiskUri;
 
 /// File systems in memory: their pages are the page cache, whatever a client asks for.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
-/// How long it may take to write every block of a file.
+/// How long it may take to write every block of a file, or of a disk.
 pub(super) const FILL_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How many names of what is in the way are told.
 const NAMES_MAX: usize = 3;
@@ -296,7 +296,7 @@ impl Lab<'_> {
     fn fill(&self, file: &Scratch) -> miette::Result<()> {
         let mut command = process::command(None, &list(&self.ends.near), &super::program()?);
         command.args(["bench", &uri(file), "--json", "--overwrite", "--fill"]);
-        command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
+        command.args(["--rw", "read"]).args(MOMENT);
         self.finish(command, FILL_MAX, |_, _| {}).map(|_| ())
     }
 

@@ -59,10 +59,7 @@ impl Lab<'_> {
         .map_err(tell)?;
         watched.trouble.map_or(Ok(()), |why| Err(miette::miette!("{why}")))?;
         if self.interrupt.is_raised() || !watched.following.is_over() {
-            let who = match teller {
-                Teller::Fio => "fio",
-                Teller::Initiator => "the initiator",
-            };
+            let who = teller.word();
             return Err(miette::miette!(
                 "{who} ended before it was measured: {}",
                 complaint(&ended)

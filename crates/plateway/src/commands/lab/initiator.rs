@@ -6,20 +6,17 @@
 //! knows. Errors: those of that client, and what the initiator complained of.
 
 use std::path::Path;
-use std::time::Duration;
 
 use lab::following::Teller;
 use lab::plan::{Cell, Load, Pace, TrialOutcome};
 use testbed::{Group, process};
 
+use super::folder::FILL_MAX;
 use super::list;
 use super::seen::Seen;
 use super::stripe::Reached;
-use super::trial::Lab;
+use super::trial::{Lab, MOMENT};
 use super::way::Way;
-
-/// How long every block may take to be written.
-const FILL_MAX: Duration = Duration::from_secs(600);
 
 impl Lab<'_> {
     /// Has every block of a disk written that is blank, or ours.
@@ -30,17 +27,7 @@ impl Lab<'_> {
         way: Option<&Way<'_>>,
     ) -> miette::Result<()> {
         let mut command = self.bench(cell, at, way, None)?;
-        command.args([
-            "--fill",
-            "--rw",
-            "read",
-            "--iodepth",
-            "1",
-            "--time",
-            "1ms",
-            "--warmup",
-            "0",
-        ]);
+        command.args(["--fill", "--rw", "read"]).args(MOMENT);
         self.finish(command, FILL_MAX, |_, _| {}).map(|_| ())
     }
 

@@ -24,7 +24,7 @@ use super::image::Image;
 use super::list;
 use super::seen::Seen;
 use super::stripe::Reached;
-use super::trial::{Lab, complaint, tell};
+use super::trial::{Lab, MOMENT, complaint, tell};
 use super::way::Way;
 use super::{far, program};
 use crate::commands::attach;
@@ -178,7 +178,7 @@ impl Lab<'_> {
     fn is_to_be_written(&self, cell: &Cell, place: &Place<'_>) -> miette::Result<()> {
         let way = place.way.filter(|_| place.nfs.is_none());
         let mut command = self.bench(cell, place.at, way, None)?;
-        command.args(["--rw", "write", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
+        command.args(["--rw", "write"]).args(MOMENT);
         self.finish(command, far::START, |_, _| {})?;
         self.ours.borrow_mut().insert(self.disk(cell).to_owned());
         Ok(())

@@ -35,6 +35,8 @@ use crate::commands::session::Interrupt;
 
 /// How much longer than its windows a load may take: to connect, and to wait for an answer.
 const SLACK: Duration = Duration::from_secs(90);
+/// A load of a moment, in bench's words: what matters is what comes before it.
+pub(super) const MOMENT: [&str; 6] = ["--iodepth", "1", "--time", "1ms", "--warmup", "0"];
 /// How bench refuses to write what is not blank.
 const HOLDS_DATA: &str = "holds data";
 /// What runs the trials of an experiment.
@@ -142,7 +144,7 @@ impl Lab<'_> {
         let end = Instant::now() + far::START;
         loop {
             let mut command = self.bench(cell, &started.at, Some(way), None)?;
-            command.args(["--rw", "read", "--iodepth", "1", "--time", "1ms", "--warmup", "0"]);
+            command.args(["--rw", "read"]).args(MOMENT);
             match self.finish(command, far::START, |_, _| {}) {
                 Ok(_) => return Ok(()),
                 Err(why) if Instant::now() > end => return Err(why),
