@@ -284,7 +284,9 @@ impl Play {
         // Some drivers lend frames until the turn ends, others for a call.
         let lent = bytes.len().is_multiple_of(2).then(|| self.lent.lend(bytes.to_vec()));
         let bytes = lent.map_or(bytes, |lent| self.lent.get(lent));
-        if let Some(shown) = self.it.receive(self.now, &InFrame { link, tag, bytes, lent }) {
+        // Whatever is told to come soon.
+        let frame = InFrame { lent, soon: Some(bytes), ..InFrame::new(link, tag, bytes) };
+        if let Some(shown) = self.it.receive(self.now, &frame) {
             let (_, kind) = self.ports[&shown.link];
             assert!(matches!(kind, PortKind::Virtual { .. }), "{shown:?}");
             assert!(shown.bytes.len() <= bytes.len());

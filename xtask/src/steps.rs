@@ -59,6 +59,15 @@ const FUZZ_RUNS: u64 = 20_000;
 /// are none: what one would show, a test beside it shows.
 const TESTS: &[&str] = &["test", "--workspace", "--all-targets"];
 
+/// How many tests of a program run at once, as the harness is told.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
+/// Twice as many as there are processors: those that take longest wait most of the time, for a program that is
+/// started, for a moment, or until nobody else measures.
+fn test_threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Every step, in the order in which they begin. Those that may run beside another stand together.
 pub(crate) const STEPS: &[Step] = &[
     Step {
@@ -141,6 +150,9 @@ pub(crate) const STEPS: &[Step] = &[
             let mut command = tree.cargo(TESTS);
             command.arg("--no-fail-fast");
             command.env(record::VARIABLE, record::begin(tree));
+            if std::env::var_os(TEST_THREADS).is_none() {
+                command.env(TEST_THREADS, test_threads().to_string());
+            }
             command
         }),
     },

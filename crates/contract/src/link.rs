@@ -181,13 +181,16 @@ pub struct InFrame<'a> {
     pub bytes: &'a [u8],
     /// Its name, if it is lent until the turn ends; else it is for one call.
     pub lent: Option<Lent>,
+    /// The begin of the frame that is shown second after it, where one is in this turn and frames are mostly sent
+    /// on: so that whoever sends them on has what that one needs fetched meanwhile. It means nothing else.
+    pub soon: Option<&'a [u8]>,
 }
 
 impl<'a> InFrame<'a> {
     /// A frame that is lent for one call.
     #[inline]
     pub const fn new(link: LinkId, tag: Option<VlanTag>, bytes: &'a [u8]) -> InFrame<'a> {
-        InFrame { link, tag, bytes, lent: None }
+        InFrame { link, tag, bytes, lent: None, soon: None }
     }
 
     /// What is sent on of it: bytes of it, which are not copied if they need not be.

@@ -534,6 +534,10 @@ impl VirtualLinks for Forwarder {
                 router.handle_labelled(now, link, frame.bytes)
             }
             PortKind::Core(_) => {
+                // Mostly without a tag, as this one.
+                if let Some(packet) = frame.soon.and_then(|soon| soon.get(HEADER_SIZE..)) {
+                    router.fetch(packet);
+                }
                 let frame = self.cores.open(frame)?;
                 if frame.ether_type != EtherType::MPLS {
                     self.cores.misfits.other_type += 1;

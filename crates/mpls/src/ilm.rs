@@ -14,7 +14,7 @@
 //! Units: bytes from the label stack on. Errors: labels that are special, or another's. Spec: RFC
 //! 3031 clauses 3.11 and 3.14; quarantine is ours.
 
-use core::fmt;
+use core::{fmt, hint};
 use std::collections::VecDeque;
 
 use block::{Instant, planted};
@@ -90,6 +90,8 @@ pub struct IlmEntry {
     pub counters: IlmCounters,
 }
 
+/// So many labels and more are not all in the second-level cache of a processor, with their NHLFEs: two lines each.
+const FETCHED_FROM: usize = 4096;
 const PLACE_BITS: u32 = 10;
 const PLACES: usize = 1 << PLACE_BITS;
 const SHELVES: usize = (Label::MAX.get() as usize + 1) >> PLACE_BITS;
@@ -175,6 +177,26 @@ impl Ilm {
         entry.counters.packets += 1;
         entry.counters.packet_bytes += bytes as u64;
         Ok((entry, state))
+    }
+
+    /// Whether so many labels are known that what stands by one may not be in the processor's cache.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.entries.len() >= FETCHED_FROM
+    }
+
+    /// Has it fetched where a label's entry is.
+    #[inline]
+    pub(crate) fn fetch_place(&self, label: Label) {
+        hint::black_box(self.place(label).entry);
+    }
+
+    /// Has a label's entry fetched. Returns to which NHLFE its packets go, if they go to one.
+    #[inline]
+    pub(crate) fn fetch_entry(&self, label: Label) -> Option<NhlfeId> {
+        let place = self.place(label);
+        hint::black_box(self.entries[place.index()?].counters.packets);
+        (place.nhlfe != Place::NONE).then_some(NhlfeId(place.nhlfe))
     }
 
     #[inline]
@@ -394,6 +416,24 @@ mod tests {
         // What was noted of the quarantine does not take it away.
         ilm.assign(Instant(9000), label(17), fec(2), forward(2));
         assert_eq!(look(&mut ilm, Instant(9000), 16), Ok(forward(3)));
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_is_counted_by_nobody_and_leads_where_its_packets_go() {
+        let (mut ilm, now) = (Ilm::default(), Instant::ZERO);
+        let label = |at: usize| Label::new(16 + at as u32).unwrap();
+        for at in 0..FETCHED_FROM {
+            assert!(!ilm.is_large(), "{at} are in the cache anyway");
+            let to = State::Lsp(Action::Forward(NhlfeId(7 * at as u32)));
+            ilm.assign(now, label(at), Owner::Fec(FecId(1)), to);
+        }
+        assert!(ilm.is_large());
+        ilm.fetch_place(label(3));
+        assert_eq!(ilm.fetch_entry(label(3)), Some(NhlfeId(21)));
+        assert_eq!(ilm.fetch_entry(label(FETCHED_FROM)), None, "it is nobody's");
+        ilm.assign(now, label(3), Owner::Fec(FecId(1)), State::Lsp(Action::Pop));
+        assert_eq!(ilm.fetch_entry(label(3)), None);
+        assert!(ilm.iter().all(|(_, entry)| entry.counters == IlmCounters::default()));
     }
 
     #[test]

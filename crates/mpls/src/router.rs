@@ -81,6 +81,8 @@ pub struct Router {
     pub(crate) early: EarlyWires,
     /// What goes in front of the frame that is handled.
     pub(crate) front: Front<FRONT_MAX>,
+    /// The label whose place was fetched last.
+    pub(crate) fetched: Label,
     quarantine: Duration,
     /// Of frames by ports that are not there.
     strays: Drops,
@@ -100,6 +102,7 @@ impl Default for Router {
             ftn: Ftn::default(),
             early: EarlyWires::default(),
             front: Front::new(),
+            fetched: Label::MAX,
             quarantine: QUARANTINE_DEFAULT,
             strays: Drops::default(),
         }

@@ -4,10 +4,8 @@
 //! There is one on a shard: its routers ([`mpls::Forwarder`]), or a machine that was given whole.
 //! Units, errors: theirs.
 
-use core::ops::{Deref, DerefMut};
-
-use block::Instant;
-use contract::{Misfits, VirtualLinks};
+use block::{Instant, Memory};
+use contract::{FrameBatch, InFrame, LinkFacts, LinkId, Misfits, VirtualLinks};
 pub(crate) use mpls::Change;
 use mpls::{Event, Forwarder, RouterReport};
 pub use mpls::{RouterId, Subject, Way};
@@ -65,24 +63,62 @@ impl Carrier {
     }
 }
 
-impl Deref for Carrier {
-    type Target = dyn VirtualLinks;
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Carrier::Routers(routers) => &**routers,
-            Carrier::Given(other) => &**other,
+/// Asks whoever it is. Routers are called as what they are, since they are on the way of each frame.
+macro_rules! ask {
+    ($carrier:expr, $it:ident => $call:expr) => {
+        match $carrier {
+            Carrier::Routers($it) => $call,
+            Carrier::Given($it) => $call,
         }
-    }
+    };
 }
 
-impl DerefMut for Carrier {
+impl VirtualLinks for Carrier {
+    fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
+        ask!(self, it => it.handle_link(now, link, facts));
+    }
+
     #[inline]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self {
-            Carrier::Routers(routers) => &mut **routers,
-            Carrier::Given(other) => &mut **other,
-        }
+    fn poll_link(&mut self) -> Option<(LinkId, Option<LinkFacts>)> {
+        ask!(self, it => it.poll_link())
+    }
+
+    #[inline]
+    fn takes(&self, link: LinkId) -> bool {
+        ask!(self, it => it.takes(link))
+    }
+
+    #[inline]
+    fn receive<'a>(&mut self, now: Instant, frame: &InFrame<'a>) -> Option<InFrame<'a>> {
+        ask!(self, it => it.receive(now, frame))
+    }
+
+    #[inline]
+    fn poll_received(&mut self) -> Option<(LinkId, Vec<u8>)> {
+        ask!(self, it => it.poll_received())
+    }
+
+    #[inline]
+    fn encapsulate(&mut self, now: Instant, batch: &mut FrameBatch, memory: &dyn Memory) {
+        ask!(self, it => it.encapsulate(now, batch, memory));
+    }
+
+    #[inline]
+    fn poll_batch(&mut self) -> Option<FrameBatch> {
+        ask!(self, it => it.poll_batch())
+    }
+
+    #[inline]
+    fn handle_sent(&mut self, batch: FrameBatch) {
+        ask!(self, it => it.handle_sent(batch));
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Instant> {
+        ask!(self, it => it.poll_timeout())
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        ask!(self, it => it.handle_timeout(now));
     }
 }

@@ -337,7 +337,8 @@ impl Network {
             (None, Came::Frame(link, bytes)) => {
                 let (tag, bytes) = untag(bytes);
                 let lent = self.lent.lend(bytes);
-                let frame = InFrame { link, tag, bytes: self.lent.get(lent), lent: Some(lent) };
+                let frame =
+                    InFrame { lent: Some(lent), ..InFrame::new(link, tag, self.lent.get(lent)) };
                 let inside = self.routers[router].receive(world.instant(), &frame);
                 assert!(inside.is_none(), "no link is virtual");
                 self.pump(world, router);

@@ -418,7 +418,11 @@ impl<M: Machine> World<M> {
         for Ringed { link, tag, bytes } in core::mem::take(&mut node.ring) {
             let lent = node.lent.lend(bytes);
             let (bytes, lent) = (node.lent.get(lent), Some(lent));
-            node.machine.handle_frame(now, InFrame { link, tag, bytes, lent }, &mut node.memory);
+            node.machine.handle_frame(
+                now,
+                InFrame { lent, ..InFrame::new(link, tag, bytes) },
+                &mut node.memory,
+            );
         }
         core::mem::swap(&mut node.memory.lends.disks, disks);
     }

@@ -52,13 +52,13 @@ impl Steal {
         Ok(Self { at: Instant::now(), cpus })
     }
 
-    /// The largest share that was taken of one of these CPUs until a later look.
+    /// The largest share that was taken of one of these CPUs until a later look, for certain.
     pub fn until(&self, later: &Self, cpus: &[usize]) -> f64 {
         let window = later.at.saturating_duration_since(self.at);
         let share = |cpu: &usize| {
             let (before, after) = (self.cpus.get(cpu)?, later.cpus.get(cpu)?);
             let steal = after.steal.saturating_sub(before.steal);
-            (!window.is_zero()).then(|| in_window(steal, window))
+            (!window.is_zero()).then(|| in_window(certain(steal), window))
         };
         cpus.iter().filter_map(share).fold(0.0, f64::max)
     }
@@ -86,7 +86,8 @@ struct Process {
 pub struct CpuUse {
     /// The share of the window in which something ran: tasks and interrupts.
     pub busy: f64,
-    /// The share in which something was to run, and the machine's host ran something else.
+    /// The share in which something was to run, and the machine's host ran something else: for certain, which is
+    /// a hundredth of a second less than the kernel's count has grown by.
     pub steal: f64,
     /// The share of interrupts, as far as the kernel counts them apart from the tasks that they meet.
     pub interrupts: f64,
@@ -193,8 +194,8 @@ impl CpuLook {
         }
         let share =
             |of: fn(&CpuTimes) -> u64| in_window(of(&after).saturating_sub(of(&before)), window);
-        let steal = share(|times| times.steal);
-        let busy = (1.0 - share(|times| times.idle) - steal).max(0.0);
+        let busy = (1.0 - share(|times| times.idle) - share(|times| times.steal)).max(0.0);
+        let steal = in_window(certain(after.steal.saturating_sub(before.steal)), window);
         let by_task = self.tasks_until(later, cpu, window);
         let interrupts = share(|times| times.interrupts);
         Ok(CpuUse { busy, steal, interrupts, by_task })
@@ -233,6 +234,12 @@ impl CpuUse {
     pub fn of_process(&self, pid: u32) -> f64 {
         self.by_task.iter().filter(|task| task.pid == pid).map(|task| task.share).sum()
     }
+}
+
+/// What was stolen for certain where a count has grown by so many ticks: each look is rounded down, so that a tick may
+/// have been begun before the first. In a second, one tick more or less is 1% of a CPU.
+fn certain(ticks: u64) -> u64 {
+    ticks.saturating_sub(1)
 }
 
 /// Ticks of `/proc/stat`, as a share of a window that is longer than none.
@@ -379,9 +386,10 @@ mod tests {
             at: now + Duration::from_secs(after),
             cpus: (0..).zip(cpus.map(times)).collect(),
         };
-        let (before, after) = (look(0, [0, 5]), look(1, [1, 10]));
+        let (before, after) = (look(0, [0, 5]), look(1, [2, 11]));
         let most = |cpus: &[usize]| before.until(&after, cpus);
         assert_eq!((most(&[0]), most(&[0, 1]), most(&[7])), (0.01, 0.05, 0.0));
+        assert_eq!(before.until(&look(1, [1, 5]), &[0, 1]), 0.0, "it may have been before");
         assert_eq!(before.until(&before, &[0, 1]), 0.0);
         assert!(Steal::now().is_ok());
     }
@@ -430,7 +438,7 @@ mod tests {
             ],
         );
         let seen = before.until(&after, 1).unwrap();
-        assert_eq!((seen.busy, seen.steal), (0.75, 0.1));
+        assert_eq!((seen.busy, seen.steal), (0.75, 0.095));
         let tasks: Vec<_> = seen.by_task.iter().map(|one| (one.task, one.share)).collect();
         assert_eq!(tasks, [(10, 0.3), (20, 0.2), (13, 0.1)]);
         assert_eq!((seen.by_task[1].pid, seen.by_task[1].name.as_str()), (2, "t20"));

@@ -15,6 +15,8 @@ mod scenes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use block::limits::DISCARD_RANGES_MAX;
@@ -145,6 +147,8 @@ pub struct SendOn {
     pub rest_at: usize,
     /// Called between what is shown and what leaves, which may hold the shard up.
     pub between: Option<fn()>,
+    /// Counts the frames of which was told before that they come.
+    pub foretold: Option<&'static AtomicU32>,
 }
 
 /// A frame of a batch.
@@ -269,6 +273,8 @@ pub struct Scripted {
     /// How frames are sent on, and those of this turn.
     on: Option<(u32, SendOn)>,
     going_on: FrameBatch,
+    /// What comes next on a link and then, as far as was told.
+    soon: [Option<(LinkId, Vec<u8>)>; 2],
 }
 
 /// Who asks for the blocks of [`Command::Blocks`], and for what [`Command::Pile`] piles up.
@@ -572,9 +578,19 @@ impl Machine for Scripted {
 
     fn handle_frame(&mut self, _: Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
         self.report(Report::Frame(frame.link, frame.tag, frame.bytes.to_vec()));
-        if let Some((_, SendOn { from, to, front, rest_at, .. })) = &self.on
+        let soon = frame.soon.map(|soon| (frame.link, soon.to_vec()));
+        let [next, then] = std::mem::take(&mut self.soon);
+        self.soon = [then, soon];
+        let foretold = next.filter(|(link, _)| *link == frame.link);
+        if let (Some((_, told)), None) = (&foretold, frame.tag) {
+            assert!(frame.bytes.starts_with(told), "{frame:?} comes, and not {told:02x?}");
+        }
+        if let Some((_, SendOn { from, to, front, rest_at, foretold: count, .. })) = &self.on
             && *from == frame.link
         {
+            if let Some(count) = count.filter(|_| foretold.is_some()) {
+                count.fetch_add(1, Relaxed);
+            }
             self.going_on.push_on(*to, front, frame.part(&frame.bytes[*rest_at..]));
         }
     }

@@ -280,7 +280,7 @@ impl Network {
             (None, Came::Frame(link, bytes)) => {
                 let lent = self.lent.lend(bytes);
                 let bytes = self.lent.get(lent);
-                let frame = InFrame { link, tag: None, bytes, lent: Some(lent) };
+                let frame = InFrame { lent: Some(lent), ..InFrame::new(link, None, bytes) };
                 let kept = self.routers[me].receive(self.now, &frame);
                 assert!(kept.is_none(), "no link is virtual");
                 self.pump(me);

@@ -200,7 +200,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.links.awake.retain(|awake| *awake != slot);
         self.links.system_calls += open.socket.system_calls();
         self.polls.leave(open.source);
-        self.engine.forget(open.socket.descriptor());
+        let (watched, sender) = (open.socket.descriptor(), open.socket.sender());
+        self.engine.forget(watched);
+        if sender != watched {
+            self.engine.forget(sender);
+        }
         if let Some(told) = open.leaving {
             // Nobody listens any more only while the reactor is being dropped.
             let _ = told.send(Some(open.socket));
@@ -241,9 +245,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 continue;
             }
             let link = open.socket.link;
-            let came = open.socket.receive(FRAMES_PER_TURN, |tag, bytes, is_lent| {
-                let lent = is_lent.then(|| lent.lend(vector(bytes)));
-                machine.handle_frame(*now, InFrame { link, tag, bytes, lent }, memory);
+            let came = open.socket.receive(FRAMES_PER_TURN, |slot, is_lent| {
+                let lent = is_lent.then(|| lent.lend(vector(slot.bytes)));
+                let frame = InFrame::new(link, slot.tag, slot.bytes);
+                let frame = InFrame { lent, soon: slot.soon, ..frame };
+                machine.handle_frame(*now, frame, memory);
             });
             if came > 0 {
                 polls.came(open.source, *now);
@@ -425,7 +431,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return;
         }
         open.room = true;
-        let op = Op::Room(open.socket.descriptor());
+        let op = Op::Room(open.socket.sender());
         // SAFETY: a watch points at no memory.
         unsafe { self.engine.start(Self::key(Kind::Room, slot), op) };
         self.set_link_alarm(slot, STUCK);

@@ -38,7 +38,7 @@ struct Watch {
 /// A link's socket and its watches.
 struct LinkWatch {
     fd: RawFd,
-    /// Slot and generation of its keys, as those of the kind `Frames`.
+    /// The first of its keys, by which the kernel tells of it.
     name: Key,
     frames: Option<Key>,
     room: Option<Key>,
@@ -222,7 +222,8 @@ impl Epoll {
         let index = self.links.iter().position(|link| link.fd == fd);
         let is_known = index.is_some();
         let index = index.unwrap_or_else(|| {
-            let name = Key::new(Kind::Frames, key.slot(), key.generation());
+            // That of whoever asked first, since a link may receive by one socket and send by another.
+            let name = Key::new(key.kind(), key.slot(), key.generation());
             self.links.push(LinkWatch { fd, name, frames: None, room: None });
             self.links.len() - 1
         });
@@ -330,7 +331,7 @@ impl Epoll {
             match key.kind() {
                 Kind::Wake => self.end(Key::WAKE, 0),
                 Kind::Listener => self.end(key, i32::from(libc::POLLIN)),
-                Kind::Frames => self.link_event(key, event.events),
+                Kind::Frames | Kind::Room => self.link_event(key, event.events),
                 _ => self.socket_event(key.slot(), event.events),
             }
         }

@@ -5,6 +5,8 @@
 //!   filter, ring            what it will take, and where to
 //!   bind                    interface and protocol: from here on it receives
 //! ```
+//! It receives and is watched, and another one, bound to no protocol, sends
+//! ([0030](../../../../docs/decisions/0030-who-sends-is-not-who-is-watched.md)).
 //!
 //! Sockets that share a link's frames ([`Spread::Steered`]) are a fanout group, which only bound
 //! sockets can join: they are bound with a filter that takes nothing, join in the order of their
@@ -61,7 +63,8 @@ pub(super) fn open(
         bind(fd, interface.index, station.protocol())?;
         let socket = Arc::new(socket);
         let source = Source::Packet(Arc::downgrade(&socket));
-        let (way, forwarded_max) = (Way::Ring(ring), options.forwarded_max(interface));
+        let way = Way::Ring(ring, new_sender(interface)?);
+        let forwarded_max = options.forwarded_max(interface);
         let socket = LinkSocket::new(link, socket, way, source, forwarded_max, counters.clone());
         opened.push((*shard, socket));
         filters.push(filter);
@@ -130,13 +133,20 @@ fn explain(errno: Errno) -> io::Error {
     }
 }
 
+/// A socket that sends by an interface and receives nothing, since it is bound to no protocol.
+fn new_sender(interface: &Interface) -> io::Result<OwnedFd> {
+    let socket = new_socket()?;
+    set_send_buffer(socket.as_raw_fd())?;
+    bind(socket.as_raw_fd(), interface.index, 0)?;
+    Ok(socket)
+}
+
 /// The ring by which a socket will receive, and lend what is sent on.
 fn prepare(socket: &OwnedFd, mtu: u32, lends: bool) -> io::Result<Ring> {
     let fd = socket.as_raw_fd();
     // Frames that we send ourselves: the filter refuses them as well, but so they cost nothing.
     // Kernels before 4.20 lack it.
     let _ = set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1);
-    set_send_buffer(fd)?;
     let geometry = Geometry::for_mtu(mtu);
     Ring::new(socket, geometry, lends).map_err(|error| {
         let room = geometry.bytes() >> 10;

@@ -44,7 +44,10 @@ const FRAME_AT: u32 = 66;
 const HEADER: u32 = 14 + 8;
 const LINE: u32 = lines::LINE as u32;
 /// Frames are fetched so many ahead of the one that is shown: enough for that to be over.
-pub(super) const AHEAD: u32 = 3;
+pub(super) const AHEAD: u32 = 4;
+/// Which of those behind a frame it is that is told with it: one whose begin was fetched a while ago, and that is not
+/// shown before what it needs can have come.
+pub(super) const SOON: u32 = 2;
 /// Lines of a frame that are fetched ahead of their use: of one that is read, and of one that is lent to be
 /// sent on, of which headers are.
 const LINES_AHEAD: u32 = 16;
@@ -87,15 +90,17 @@ impl Geometry {
 }
 
 /// A frame in its slot.
-pub(super) struct Slot<'a> {
+pub(crate) struct Slot<'a> {
     /// The outermost tag, which the kernel has taken off.
-    pub(super) tag: Option<VlanTag>,
-    pub(super) bytes: &'a [u8],
+    pub(crate) tag: Option<VlanTag>,
+    pub(crate) bytes: &'a [u8],
     /// Bytes that it had on the wire.
     pub(super) length: u32,
     /// Its checksum was left to the sender's hardware: it never was on a wire, or it was merged
     /// here.
     pub(super) is_unsummed: bool,
+    /// The frame that is shown second after it, if frames are lent.
+    pub(crate) soon: Option<&'a [u8]>,
 }
 
 /// Where a slot is.
@@ -179,7 +184,12 @@ impl Ring {
             }
             let status = self.status(self.place).load(Acquire);
             self.is_losing |= status & libc::TP_STATUS_LOSING != 0;
-            show(self.came_ns(self.place), self.slot(self.place, status));
+            let mut slot = self.slot(self.place, status);
+            if self.lends && fetched > count + SOON {
+                let place = (0..SOON).fold(self.place, |place, _| self.behind(place));
+                slot.soon = Some(self.slot(place, self.status(place).load(Acquire)).bytes);
+            }
+            show(self.came_ns(self.place), slot);
             if self.lends {
                 self.kept.1 += 1;
             } else {
@@ -219,7 +229,7 @@ impl Ring {
         };
         let tag = tag(status, header.tp_vlan_tpid, header.tp_vlan_tci);
         let is_unsummed = status & libc::TP_STATUS_CSUMNOTREADY != 0;
-        Slot { tag, bytes, length: header.tp_len, is_unsummed }
+        Slot { tag, bytes, length: header.tp_len, is_unsummed, soon: None }
     }
 
     /// When the frame in a slot came, which must be ours.

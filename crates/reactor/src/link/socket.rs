@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use contract::{LinkId, VlanTag};
+use contract::LinkId;
 use libc::mmsghdr;
 
 use super::counters::{Counters, LinkCells, Source};
@@ -21,7 +21,9 @@ use crate::stats::add;
 
 /// How frames come.
 pub(super) enum Way {
-    Ring(Ring),
+    /// And by which socket they go: whoever watches one for frames is looked for at each frame that was sent by
+    /// it.
+    Ring(Ring, OwnedFd),
     Xdp(Box<Xdp>),
     Datagram(Box<Datagram>),
 }
@@ -29,7 +31,7 @@ pub(super) enum Way {
 impl Way {
     fn frames(&self) -> u32 {
         match self {
-            Way::Ring(ring) => ring.frames(),
+            Way::Ring(ring, _) => ring.frames(),
             Way::Xdp(xdp) => xdp.frames(),
             Way::Datagram(datagram) => datagram.frames(),
         }
@@ -91,16 +93,17 @@ impl LinkSocket {
         }
     }
 
-    /// The descriptor that sends.
-    fn sender(&self) -> RawFd {
+    /// The descriptor that sends, to be watched for room.
+    pub(crate) fn sender(&self) -> RawFd {
         let descriptor = match &self.way {
+            Way::Ring(_, sender) => Some(sender.as_raw_fd()),
             Way::Datagram(datagram) => datagram.sender(),
-            _ => None,
+            Way::Xdp(_) => None,
         };
         descriptor.unwrap_or(self.descriptor())
     }
 
-    /// The descriptor to watch, for frames and for room to send.
+    /// The descriptor to watch for frames.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
@@ -110,7 +113,7 @@ impl LinkSocket {
     #[inline]
     pub(crate) fn has_frame(&self) -> bool {
         match &self.way {
-            Way::Ring(ring) => ring.has_frame(),
+            Way::Ring(ring, _) => ring.has_frame(),
             Way::Xdp(xdp) => xdp.has_frame(),
             Way::Datagram(datagram) => datagram.has_frame(),
         }
@@ -122,7 +125,7 @@ impl LinkSocket {
     pub(crate) fn ask_for_frames(&mut self) -> bool {
         let descriptor = self.descriptor();
         match &mut self.way {
-            Way::Ring(ring) => ring.has_frame(),
+            Way::Ring(ring, _) => ring.has_frame(),
             Way::Xdp(xdp) => xdp.has_frame(),
             Way::Datagram(datagram) => datagram.ask_for_frames(descriptor),
         }
@@ -132,11 +135,7 @@ impl LinkSocket {
     /// a link that forwards mostly are, and stay where they are until [`give_back`](Self::give_back). Returns how
     /// many came out.
     #[inline]
-    pub(crate) fn receive(
-        &mut self,
-        most: u32,
-        mut show: impl FnMut(Option<VlanTag>, &[u8], bool),
-    ) -> u32 {
+    pub(crate) fn receive(&mut self, most: u32, mut show: impl FnMut(&Slot<'_>, bool)) -> u32 {
         let (mut frames, mut bytes_in) = (0, 0);
         let (cells, most_bytes) = (&self.counters.cells, self.forwarded_max);
         let lends = most_bytes.is_some();
@@ -145,12 +144,12 @@ impl LinkSocket {
             None => {
                 frames += 1;
                 bytes_in += slot.bytes.len() as u64;
-                show(slot.tag, slot.bytes, is_lent);
+                show(&slot, is_lent);
             }
             Some(counter) => add(counter, 1),
         };
         let count = match &mut self.way {
-            Way::Ring(ring) => {
+            Way::Ring(ring, _) => {
                 let count = ring.receive(most, |slot| take(slot, lends));
                 if std::mem::take(&mut ring.is_losing) {
                     // Asked at once: the kernel's counter has 32 bits, and its mark stays until it
@@ -160,9 +159,10 @@ impl LinkSocket {
                 }
                 count
             }
-            Way::Xdp(xdp) => xdp.receive(most, |xdp::Frame { tag, bytes, is_lent }| {
+            Way::Xdp(xdp) => xdp.receive(most, |xdp::Frame { tag, bytes, is_lent, soon }| {
                 // A program at the door does not learn of checksums.
-                let slot = Slot { tag, bytes, length: bytes.len() as u32, is_unsummed: false };
+                let length = bytes.len() as u32;
+                let slot = Slot { tag, bytes, length, is_unsummed: false, soon };
                 take(slot, is_lent);
             }),
             Way::Datagram(datagram) => datagram.receive(descriptor, most, |slot| take(slot, false)),
@@ -178,7 +178,7 @@ impl LinkSocket {
     #[inline]
     pub(crate) fn give_back(&mut self) {
         match &mut self.way {
-            Way::Ring(ring) => ring.give_back(),
+            Way::Ring(ring, _) => ring.give_back(),
             Way::Xdp(xdp) => xdp.give_back(),
             Way::Datagram(_) => {}
         }
@@ -220,7 +220,7 @@ impl LinkSocket {
     pub(crate) fn take_error(&self) -> i32 {
         match &self.way {
             Way::Xdp(xdp) => xdp.take_errors(),
-            Way::Ring(_) => sockets::error_of(self.descriptor()),
+            Way::Ring(..) => sockets::error_of(self.descriptor()),
             Way::Datagram(datagram) => {
                 let error = sockets::error_of(self.descriptor());
                 if error == libc::EMSGSIZE {
@@ -231,15 +231,10 @@ impl LinkSocket {
         }
     }
 
-    /// Whether the descriptor becomes ready when there is room to send. Else time has to tell: an
+    /// Whether [`sender`](Self::sender) becomes ready when there is room to send. Else time has to tell: an
     /// AF_XDP socket counts as writable while chunks to send from are missing.
     pub(crate) fn tells_room(&self) -> bool {
-        match &self.way {
-            Way::Ring(_) => true,
-            Way::Xdp(_) => false,
-            // The one that is watched is not the one that sends.
-            Way::Datagram(datagram) => datagram.sender().is_none(),
-        }
+        !matches!(self.way, Way::Xdp(_))
     }
 
     /// Tries again to send what was taken and could not leave. Returns whether there is still
@@ -260,7 +255,7 @@ impl LinkSocket {
     /// System calls that it has made.
     pub(crate) fn system_calls(&self) -> u64 {
         let received = match &self.way {
-            Way::Ring(_) => 0,
+            Way::Ring(..) => 0,
             Way::Xdp(xdp) => xdp.system_calls,
             Way::Datagram(datagram) => datagram.system_calls,
         };
@@ -302,7 +297,8 @@ mod tests {
         let cells = LinkCells::default();
         let bytes = [0; 2000];
         let flaw_of = |forwarded_max, length: u32, there: usize, is_unsummed| {
-            let slot = Slot { tag: None, bytes: &bytes[..there], length, is_unsummed };
+            let bytes = &bytes[..there];
+            let slot = Slot { tag: None, bytes, length, is_unsummed, soon: None };
             flaw(&slot, forwarded_max, &cells).map(std::ptr::from_ref)
         };
         let [over_mtu, unreadable, unsummed] =

@@ -6,6 +6,9 @@ use net::silence_ipv6;
 
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
+/// Frames of which those before them told.
+static FORETOLD: AtomicU32 = AtomicU32::new(0);
+
 /// Tests start themselves again by their whole names, where they are not root.
 fn on_each(name: &str, test: impl Fn(Bench) + Send + Sync) {
     super::on_each(&format!("forwarding::{name}"), test);
@@ -54,7 +57,8 @@ impl Bench {
     /// What comes to the left from now on goes back, behind a header of another's.
     fn begin_to_send_back(&self, token: u32, between: Option<fn()>) {
         let front = header(RIGHT_MAC, LEFT_MAC);
-        let on = SendOn { from: LEFT, to: LEFT, rest_at: front.len(), front, between };
+        let foretold = Some(&FORETOLD);
+        let on = SendOn { from: LEFT, to: LEFT, rest_at: front.len(), front, between, foretold };
         self.handle.send(ON_LEFT, Note::Command(Command::SendOn(token, on)));
     }
 }
@@ -80,6 +84,8 @@ fn what_is_sent_on_leaves_as_it_came() {
             }
         }
         assert_eq!(back, (0..150).collect::<Vec<u32>>());
+        // Of each that came with others in a turn, but for the first.
+        assert!(FORETOLD.swap(0, Relaxed) > 0, "no frame was told of by the one before");
     });
 }
 
@@ -138,7 +144,8 @@ impl Bench {
             self.wait_up(link);
         }
         let front = header(STRANGER, LEFT_MAC);
-        let on = SendOn { from: LEFT, to: OUT, rest_at: front.len(), front, between: None };
+        let (rest_at, foretold) = (front.len(), Some(&FORETOLD));
+        let on = SendOn { from: LEFT, to: OUT, rest_at, front, between: None, foretold };
         self.handle.send(ON_LEFT, Note::Command(Command::SendOn(7, on)));
     }
 

@@ -14,6 +14,8 @@ mod stations;
 
 use std::io::ErrorKind;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant as Clock};
 
 use block::ShardId;

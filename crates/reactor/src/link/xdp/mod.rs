@@ -1,7 +1,8 @@
 //! AF_XDP: frames that a program at the interface's door puts into memory of ours, before the stack
 //! makes anything of them.
 //!
-//! One socket and one piece of memory for each receive queue; all belong to one shard, so such a
+//! One socket that receives and one piece of memory for each receive queue, and one more socket, on the first
+//! queue, that sends; all belong to one shard, so such a
 //! link is for one shard only (the queue of a frame is the interface's choice, and a program cannot
 //! send it to the socket of another queue). The door's program also does what a socket filter does
 //! elsewhere ([`program`]). Frames of one chunk are shown where they lie, and lent for a turn where they are
@@ -43,7 +44,7 @@ use super::counters::{Counters, Source};
 use super::filter::Station;
 use super::interface::{self, Interface};
 use super::packet;
-use super::ring::{AHEAD, fetch_frame};
+use super::ring::{AHEAD, SOON, fetch_frame};
 use super::socket::{LinkSocket, Way};
 use opening::Wanted;
 use program::{Attached, Failed, TAG, TYPE_AT, tried};
@@ -99,6 +100,8 @@ struct Queue {
 struct Sending {
     send: Ring<xdp_desc>,
     done: Ring<u64>,
+    /// It sends on the queue of the socket that receives, and is not watched.
+    socket: OwnedFd,
 }
 
 /// A frame as it was received.
@@ -107,6 +110,8 @@ pub(super) struct Frame<'a> {
     pub(super) bytes: &'a [u8],
     /// It stays where it is until the chunks are given back.
     pub(super) is_lent: bool,
+    /// The begin of the frame that is shown second after it, if frames are lent.
+    pub(super) soon: Option<&'a [u8]>,
 }
 
 /// Opens a link's sockets, for the one shard that it has.
@@ -229,7 +234,7 @@ impl Xdp {
         vectors: &mut Vec<iovec>,
         name: impl Fn(usize, &mut Vec<iovec>),
     ) -> Result<usize, i32> {
-        let Queue { umem, seat, sending, socket, .. } = &mut self.queues[0];
+        let Queue { umem, seat, sending, .. } = &mut self.queues[0];
         let sending = sending.as_mut().expect("the first queue sends");
         let pool = &mut *umem.pool();
         let mut count = 0;
@@ -246,7 +251,7 @@ impl Xdp {
             }
             // SAFETY: the caller vouches for what they name.
             if !unsafe { sending.push((umem, pool, *seat), vectors, length) } {
-                self.system_calls += sending.kick(socket, (umem, pool));
+                self.system_calls += sending.kick((umem, pool));
                 // SAFETY: as above.
                 if !unsafe { sending.push((umem, pool, *seat), vectors, length) } {
                     break;
@@ -254,7 +259,7 @@ impl Xdp {
             }
             count += 1;
         }
-        self.system_calls += sending.kick(socket, (umem, pool));
+        self.system_calls += sending.kick((umem, pool));
         if count == 0 { Err(libc::EAGAIN) } else { Ok(count) }
     }
 
@@ -265,9 +270,9 @@ impl Xdp {
 
     /// Tries to send what waits in the ring.
     pub(super) fn kick(&mut self) {
-        let Queue { umem, sending, socket, .. } = &mut self.queues[0];
+        let Queue { umem, sending, .. } = &mut self.queues[0];
         let sending = sending.as_mut().expect("the first queue sends");
-        self.system_calls += sending.kick(socket, (umem, &mut umem.pool()));
+        self.system_calls += sending.kick((umem, &mut umem.pool()));
     }
 
     /// Takes the errors that wait on the sockets.
@@ -297,7 +302,16 @@ impl Queue {
             }
             let first = self.receive.peek(taken);
             let pieces = if is_last(&first) {
-                show(Frame { is_lent, ..untagged(self.bytes(&first)) });
+                let has_soon = is_lent
+                    && count + SOON < most
+                    && taken + SOON < waiting
+                    && (1..SOON).all(|behind| is_last(&self.receive.peek(taken + behind)));
+                let soon = has_soon.then(|| self.receive.peek(taken + SOON));
+                // SAFETY: both were received, each into a chunk of its own, and are given back after the turn.
+                let (frame, soon) = unsafe {
+                    (bytes(&self.umem, &first), soon.map(|piece| &*bytes(&self.umem, &piece)))
+                };
+                show(Frame { is_lent, soon, ..untagged(frame) });
                 1
             } else {
                 let Some(pieces) = self.put_together(taken..waiting, whole) else { break };
@@ -342,24 +356,25 @@ impl Queue {
         whole.clear();
         for at in waiting.start..=last {
             let piece = self.receive.peek(at);
-            let bytes = self.bytes(&piece);
+            // SAFETY: it was received, and is looked at here alone.
+            let bytes = unsafe { bytes(&self.umem, &piece) };
             if whole.len() + bytes.len() <= FRAME_MAX {
                 whole.extend_from_slice(bytes);
             }
         }
         Some(last + 1 - waiting.start)
     }
+}
 
-    /// What was received into a chunk, where it lies.
-    #[inline]
-    fn bytes(&mut self, piece: &xdp_desc) -> &mut [u8] {
-        // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled
-        // again; `self` is borrowed as long as they are.
-        unsafe {
-            let base = self.umem.at(piece.addr, piece.len);
-            std::slice::from_raw_parts_mut(base, piece.len as usize)
-        }
-    }
+/// What was received into a chunk, where it lies.
+///
+/// # Safety
+/// The chunk was received into and is not filled again as long as the bytes are looked at, and nobody else
+/// has them meanwhile.
+#[inline]
+unsafe fn bytes<'u>(umem: &'u Umem, piece: &xdp_desc) -> &'u mut [u8] {
+    // SAFETY: they lie within the memory (`at` checks it), in a chunk that is the caller's alone.
+    unsafe { std::slice::from_raw_parts_mut(umem.at(piece.addr, piece.len), piece.len as usize) }
 }
 
 impl Sending {
@@ -375,8 +390,8 @@ impl Sending {
         vectors: &[iovec],
         length: usize,
     ) -> bool {
-        let size = umem.chunk;
-        let chunks = length.div_ceil(size as usize).max(1);
+        let size = umem.chunk();
+        let chunks = umem.chunks_for(length).max(1);
         if pool.count_free() < chunks {
             self.collect(umem, pool);
         }
@@ -425,7 +440,7 @@ impl Sending {
     }
 
     /// Has the kernel send what was put into chunks. Returns how many calls that took.
-    fn kick(&mut self, socket: &OwnedFd, (umem, pool): (&Umem, &mut Pool)) -> u64 {
+    fn kick(&mut self, (umem, pool): (&Umem, &mut Pool)) -> u64 {
         let mut calls = 0;
         loop {
             self.send.publish();
@@ -436,7 +451,7 @@ impl Sending {
             }
             calls += 1;
             // Sends nothing itself.
-            let _ = send(socket, &[], SendFlags::DONTWAIT);
+            let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
             // A call sends no more than so many; one that sent nothing found the interface busy.
             if self.send.untaken() == untaken {
                 self.collect(umem, pool);
@@ -489,12 +504,12 @@ fn untagged(bytes: &mut [u8]) -> Frame<'_> {
     let ether_type = EtherType::VLAN;
     let kind = ether_type.0.to_be_bytes();
     if bytes.len() < tag_end || bytes[type_at..type_at + 2] != kind {
-        return Frame { tag: None, bytes, is_lent: false };
+        return Frame { tag: None, bytes, is_lent: false, soon: None };
     }
     let control = u16::from_be_bytes([bytes[type_at + 2], bytes[type_at + 3]]);
     let tag = VlanTag { ether_type, control: TagControl(control) };
     bytes.copy_within(..type_at, TAG as usize);
-    Frame { tag: Some(tag), bytes: &bytes[TAG as usize..], is_lent: false }
+    Frame { tag: Some(tag), bytes: &bytes[TAG as usize..], is_lent: false, soon: None }
 }
 
 /// A descriptor that is ready when one of the sockets has frames.

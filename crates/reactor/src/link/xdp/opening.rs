@@ -34,9 +34,7 @@ struct Begun {
 impl Begun {
     /// One for this queue of an interface; the first one sends.
     fn new(number: u32) -> io::Result<Begun> {
-        let socket = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None);
-        let socket = Arc::new(socket.map_err(|errno| program::explain(errno.into()))?);
-        Ok(Begun { socket, sends: number == 0 })
+        Ok(Begun { socket: Arc::new(new_socket()?), sends: number == 0 })
     }
 
     /// Chunks that it may have on their way.
@@ -63,18 +61,9 @@ impl Begun {
         let mut fill = Ring::new(&socket, xdp::XDP_UMEM_PGOFF_FILL_RING, &at.fr, RECEIVE_CHUNKS)?;
         let done = Ring::new(&socket, xdp::XDP_UMEM_PGOFF_COMPLETION_RING, &at.cr, SEND_CHUNKS)?;
         let receive = Ring::new(&socket, xdp::XDP_PGOFF_RX_RING, &at.rx, RECEIVE_CHUNKS)?;
-        let sending = if sends {
-            sockopt::set_xdp_tx_ring_size(&socket, SEND_CHUNKS)?;
-            let send = Ring::new(&socket, xdp::XDP_PGOFF_TX_RING, &at.tx, SEND_CHUNKS)?;
-            // Both make calls fewer; the chunks bound what is sent anyway.
-            let fd = socket.as_raw_fd();
-            let _ = packet::set_option(fd, libc::SOL_XDP, SEND_BUDGET_OPTION, &SEND_CHUNKS);
-            packet::set_send_buffer(fd)?;
-            Some(Sending { send, done })
-        } else {
-            None
-        };
         bind_when_free(&socket, number, wanted, with)?;
+        let sending =
+            if sends { Some(Sending::open(&socket, number, wanted, done)?) } else { None };
         let mut pool = umem.pool();
         let at = (wanted.interface, number);
         let Some(seat) = pool.sit_down(&socket, at, needed as usize) else { return Ok(None) };
@@ -84,6 +73,28 @@ impl Begun {
         drop(pool);
         fill.publish();
         Ok(Some(Queue { fill, receive, sending, socket, umem, seat, shown: Vec::new() }))
+    }
+}
+
+impl Sending {
+    /// The half of a queue that sends, beside the one that receives and is bound: a socket by itself, which
+    /// nobody watches (decision 0030).
+    fn open(
+        receives: &OwnedFd,
+        number: u32,
+        wanted: &Wanted<'_>,
+        done: Ring<u64>,
+    ) -> io::Result<Sending> {
+        let socket = new_socket()?;
+        let at = sockopt::xdp_mmap_offsets(&socket)?;
+        sockopt::set_xdp_tx_ring_size(&socket, SEND_CHUNKS)?;
+        let send = Ring::new(&socket, xdp::XDP_PGOFF_TX_RING, &at.tx, SEND_CHUNKS)?;
+        // Both make calls fewer; the chunks bound what is sent anyway.
+        let fd = socket.as_raw_fd();
+        let _ = packet::set_option(fd, libc::SOL_XDP, SEND_BUDGET_OPTION, &SEND_CHUNKS);
+        packet::set_send_buffer(fd)?;
+        bind(&socket, number, wanted, Some(receives))?;
+        Ok(Sending { send, done, socket })
     }
 }
 
@@ -132,6 +143,11 @@ impl Queue {
         }
         Ok(queue)
     }
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| program::explain(errno.into()))
 }
 
 /// Binds a socket to a queue. The kernel lets go of a queue some time after the close of the socket

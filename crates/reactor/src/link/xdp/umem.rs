@@ -35,25 +35,34 @@ const SEATS_MAX: usize = 100;
 /// The memory.
 pub(super) struct Umem {
     memory: Mapping,
-    /// Bytes of a chunk.
-    pub(super) chunk: u32,
+    /// Bytes of a chunk, as a power of two.
+    chunk_bits: u32,
     pool: Mutex<Pool>,
 }
 
 /// Whose each chunk is.
 pub(super) struct Pool {
-    /// Bytes of a chunk.
-    chunk: u32,
+    /// Bytes of a chunk, as a power of two.
+    chunk_bits: u32,
     chunks: Vec<Chunk>,
     free: Vec<u64>,
     seats: Vec<Taken>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Chunk {
     owner: Owner,
-    /// What its socket gets to receive into in place of it, since it was sent on in this turn.
-    instead: Option<u32>,
+    /// What its socket gets to receive into in place of it, since it was sent on in this turn; else
+    /// [`Chunk::NONE`], which is where none begins.
+    instead: u32,
+}
+
+impl Chunk {
+    const NONE: u32 = u32::MAX;
+
+    const fn of(owner: Owner) -> Self {
+        Chunk { owner, instead: Self::NONE }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +102,8 @@ impl Umem {
             tx_metadata_len: 0,
         };
         sockopt::set_xdp_umem_reg(socket, region)?;
-        Ok(Arc::new(Umem { memory, chunk, pool: Mutex::new(Pool::new(chunk, chunks)) }))
+        let pool = Pool::new(chunk, chunks);
+        Ok(Arc::new(Umem { memory, chunk_bits: pool.chunk_bits, pool: Mutex::new(pool) }))
     }
 
     #[inline]
@@ -107,10 +117,22 @@ impl Umem {
         self.memory.at(at, length)
     }
 
+    /// Bytes of a chunk.
+    #[inline]
+    pub(super) fn chunk(&self) -> u32 {
+        1 << self.chunk_bits
+    }
+
+    /// Chunks that so many bytes take.
+    #[inline]
+    pub(super) fn chunks_for(&self, bytes: usize) -> usize {
+        (bytes + self.chunk() as usize - 1) >> self.chunk_bits
+    }
+
     /// The chunk in which a byte lies.
     #[inline]
     pub(super) fn chunk_of(&self, at: u64) -> u64 {
-        at & !u64::from(self.chunk - 1)
+        at >> self.chunk_bits << self.chunk_bits
     }
 
     /// Where in this memory bytes begin, if they lie there.
@@ -125,12 +147,13 @@ impl Pool {
     fn new(chunk: u32, chunks: u32) -> Pool {
         // The first is taken first: few chunks in use are few lines in a cache.
         let free = (0..chunks).rev().map(|number| u64::from(number * chunk)).collect();
-        Pool { chunk, chunks: vec![Chunk::default(); chunks as usize], free, seats: Vec::new() }
+        let all = vec![Chunk::of(Owner::Nobody); chunks as usize];
+        Pool { chunk_bits: chunk.ilog2(), chunks: all, free, seats: Vec::new() }
     }
 
     #[inline]
     fn of(&mut self, chunk: u64) -> &mut Chunk {
-        &mut self.chunks[(chunk / u64::from(self.chunk)) as usize]
+        &mut self.chunks[(chunk >> self.chunk_bits) as usize]
     }
 
     /// The seat of whoever is or was bound to a queue.
@@ -166,8 +189,8 @@ impl Pool {
         self.seats[usize::from(seat.0)] = taken;
         for (number, chunk) in (0..).zip(&mut self.chunks) {
             if chunk.owner == Owner::Receives(seat) {
-                *chunk = Chunk::default();
-                self.free.push(number * u64::from(self.chunk));
+                *chunk = Chunk::of(Owner::Nobody);
+                self.free.push(number << self.chunk_bits);
             } else if chunk.owner == Owner::Sends(seat) {
                 chunk.owner = Owner::Lost;
             }
@@ -202,12 +225,12 @@ impl Pool {
     pub(super) fn send_on(&mut self, seat: Seat, chunk: u64) -> bool {
         let Some(other) = self.free.pop() else { return false };
         let shown = self.of(chunk);
-        assert!(shown.instead.is_none(), "a frame that is lent is sent on once");
+        assert!(shown.instead == Chunk::NONE, "a frame that is lent is sent on once");
         let Owner::Receives(whose) = shown.owner else {
             panic!("chunk {chunk} is shown, and is of {:?}", shown.owner)
         };
         // It may be sent, free and somebody else's before its turn is over.
-        *shown = Chunk { owner: Owner::Sends(seat), instead: Some(other as u32) };
+        *shown = Chunk { owner: Owner::Sends(seat), instead: other as u32 };
         self.of(other).owner = Owner::Receives(whose);
         true
     }
@@ -215,7 +238,10 @@ impl Pool {
     /// What is to be received into after a chunk was shown: that one again, or the one instead of it.
     #[inline]
     pub(super) fn take_again(&mut self, chunk: u64) -> u64 {
-        self.of(chunk).instead.take().map_or(chunk, u64::from)
+        match std::mem::replace(&mut self.of(chunk).instead, Chunk::NONE) {
+            Chunk::NONE => chunk,
+            other => u64::from(other),
+        }
     }
 
     /// What was in a chunk was sent.
@@ -260,7 +286,7 @@ impl Umems {
         let mut umems = all.iter().filter(fits).filter_map(|shared| shared.umem.upgrade());
         umems.find_map(|umem| {
             let pool = umem.pool();
-            let has_room = umem.chunk == want.chunk && pool.has_room(want.at, want.needed);
+            let has_room = umem.chunk() == want.chunk && pool.has_room(want.at, want.needed);
             let mut bound = pool.seats.iter().filter_map(|seat| seat.socket.upgrade());
             let socket = bound.next().filter(|_| has_room)?;
             drop(bound);
@@ -333,7 +359,7 @@ mod tests {
                 let shown = fill.each_mut().map(|fill| fill.drain(..came).collect::<Vec<u64>>());
                 for by in seats {
                     for chunk in shown.iter().flatten() {
-                        let is_sent = it.of(*chunk).instead.is_some();
+                        let is_sent = it.of(*chunk).instead != Chunk::NONE;
                         if !is_sent && random.chance(1, 3) && it.send_on(by, *chunk) {
                             sending.push(*chunk);
                         }
@@ -398,7 +424,8 @@ mod tests {
         let umems = Umems::default();
         let both = ProtFlags::READ | ProtFlags::WRITE;
         let memory = Mapping::anonymous(8 * CHUNK as usize, both, MapFlags::empty()).unwrap();
-        let it = Arc::new(Umem { memory, chunk: CHUNK, pool: Mutex::new(pool(8)) });
+        let (chunk_bits, pool) = (CHUNK.ilog2(), Mutex::new(pool(8)));
+        let it = Arc::new(Umem { memory, chunk_bits, pool });
         umems.add(ShardId(1), true, &it);
         let (shard, chunk) = (ShardId(1), CHUNK);
         let want = Want { shard, chunk, pieces: true, at: (2, 0), needed: 8 };
