@@ -12,7 +12,7 @@
 //! where tunnels end so. Units: bytes from the label stack on. Errors: packets are dropped and
 //! counted. Spec: RFC 3031, RFC 3032 clauses 2.1 and 2.4, RFC 3443, RFC 7274.
 
-use core::hint;
+use core::{hint, mem};
 
 use block::{IdMap, Instant, planted};
 use contract::LinkId;
@@ -50,7 +50,7 @@ impl Router {
         }
         let Ok((entry, _)) = LabelStackEntry::pop(packet) else { return };
         self.labels.fetch_place(entry.label);
-        let next = core::mem::replace(&mut self.fetched, entry.label);
+        let next = mem::replace(&mut self.fetched, entry.label);
         if let Some(id) = self.labels.fetch_entry(next)
             && let Some(to) = self.nhlfes.get(id.0)
         {

@@ -10,6 +10,7 @@
 
 mod aoe;
 mod bytes;
+mod disk;
 mod hog;
 mod inbox;
 mod iscsi;

@@ -81,6 +81,39 @@ fn nothing_below_the_top_is_looked_at() {
     }
 }
 
+/// Of many labels, those that are told to come are fetched; nothing else becomes of them, whatever they are.
+#[test]
+fn what_comes_soon_changes_nothing() {
+    let mut router = router();
+    for number in 1_000..6_000 {
+        set_label(&mut router, number, Action::Forward(NhlfeId(1 + number % 2)));
+    }
+    // Known, known without an NHLFE that is there, ending here, nobody's, special, cut short, none.
+    let soon = [
+        stack(&[entry(1_000, true)], b""),
+        stack(&[entry(1_001, false)], b"below"),
+        stack(&[entry(200, false)], b""),
+        stack(&[entry(100, true)], b""),
+        stack(&[entry(999, true)], b""),
+        stack(&[entry(0, true)], b""),
+        stack(&[entry(1_000, true)], b"")[..3].to_vec(),
+        Vec::new(),
+    ];
+    let state = |router: &Router| {
+        let labels: Vec<_> = router.labels.iter().map(|(label, entry)| (label, *entry)).collect();
+        (labels, drops(router, core(1)))
+    };
+    let before = state(&router);
+    for (packet, next) in soon.iter().zip(soon.iter().skip(1)) {
+        router.fetch(packet);
+        router.fetch(next);
+    }
+    assert_eq!(state(&router), before);
+    let bytes = stack(&[entry(1_000, true)], b"below");
+    let out = sent_packet(router.handle_labelled(NOW, core(1), &bytes), &router);
+    assert_eq!(out[4..], *b"below");
+}
+
 #[test]
 fn a_label_that_is_nobody_s_is_dropped() {
     let mut router = router();

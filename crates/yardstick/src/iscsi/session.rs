@@ -17,6 +17,7 @@ use super::pdu::{self, BHS_LEN, Bhs, DIGEST_LEN, at, flag, opcode};
 use super::scsi::{operation, status};
 use super::terms::{self, Terms};
 use crate::bytes::{digest, put};
+use crate::disk::Disk;
 use crate::load::KeepAlive;
 
 /// How long a target may take to answer a step of the set-up.
@@ -73,26 +74,9 @@ impl Peer {
     /// Goes where the URI says, if there is one.
     pub(crate) fn take_disk(&mut self) -> Result<()> {
         let Some(uri) = &self.disk else { return Ok(()) };
-        let parts = || {
-            let (path, words) = uri.split_once('?').unwrap_or((uri, ""));
-            let (address, rest) = path.strip_prefix("iscsi://")?.split_once('/')?;
-            let (target, lun) = rest.split_once('/')?;
-            Some((address.parse().ok()?, target.to_owned(), lun.parse().ok()?, words))
-        };
-        let (connect, target, lun, words) = parts()
-            .with_context(|| format!("expected iscsi://ADDRESS:PORT/TARGET/UNIT, seen {uri:?}"))?;
-        let (mut hdgst, mut ddgst) = (false, false);
-        for word in words.split('&').filter(|word| !word.is_empty()) {
-            match word {
-                "hdgst=0" | "ddgst=0" => {}
-                "hdgst=1" => hdgst = true,
-                "ddgst=1" => ddgst = true,
-                other => {
-                    bail!("{uri:?}: expected hdgst=0 or 1 and ddgst=0 or 1 alone, seen {other:?}")
-                }
-            }
-        }
-        (self.connect, self.target, self.lun) = (connect, target, vec![lun]);
+        let Disk { connect, name, number, hdgst, ddgst } =
+            Disk::parse("iscsi", "iscsi://ADDRESS:PORT/TARGET/UNIT", uri)?;
+        (self.connect, self.target, self.lun) = (connect, name, vec![number]);
         (self.hdgst, self.ddgst) = (hdgst, ddgst);
         Ok(())
     }

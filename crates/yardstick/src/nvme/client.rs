@@ -36,7 +36,9 @@ pub(crate) struct Options {
 
 /// Connects, measures one window, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
-    load::run(options, &options.shape)
+    let mut options = options.clone();
+    options.peer.take_disk()?;
+    load::run(&options, &options.shape)
 }
 
 /// A queue that asked for more than it will ever take.

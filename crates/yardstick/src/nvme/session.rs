@@ -13,6 +13,7 @@ use clap::Args;
 
 use super::pdu::{self, command, flag, kind, opcode};
 use crate::bytes::{digest, put};
+use crate::disk::Disk;
 use crate::load::KeepAlive;
 
 /// How long a target may take to answer a step of the set-up.
@@ -22,8 +23,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Peer {
     /// Address of the target.
-    #[arg(long)]
+    #[arg(
+        long,
+        required_unless_present = "disk",
+        default_value = "0.0.0.0:0",
+        hide_default_value = true
+    )]
     pub(crate) connect: SocketAddr,
+    /// Subsystem, namespace and digests in one, in place of what says so by itself:
+    /// nvme+tcp://ADDRESS/NQN/NSID?hdgst=0&ddgst=1.
+    #[arg(long, value_name = "URI", conflicts_with_all = ["connect", "nqn", "nsid", "hdgst", "ddgst"])]
+    disk: Option<String>,
     /// Subsystem to connect to.
     #[arg(long, default_value = "nqn.2026-11.net.plateway:ceiling")]
     pub(crate) nqn: String,
@@ -45,6 +55,16 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// Goes where the URI says, if there is one.
+    pub(crate) fn take_disk(&mut self) -> Result<()> {
+        let Some(uri) = &self.disk else { return Ok(()) };
+        let Disk { connect, name, number, hdgst, ddgst } =
+            Disk::parse("nvme+tcp", "nvme+tcp://ADDRESS:PORT/NQN/NSID", uri)?;
+        (self.connect, self.nqn, self.nsid) = (connect, name, number);
+        (self.hdgst, self.ddgst) = (hdgst, ddgst);
+        Ok(())
+    }
+
     /// Keep-alive time-out; zero turns it off.
     pub(crate) fn keep_alive(&self) -> Duration {
         Duration::from_millis(self.kato_ms)

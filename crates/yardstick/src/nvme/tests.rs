@@ -22,6 +22,31 @@ fn load(words: &str) -> Value {
 }
 
 #[test]
+fn a_uri_says_where_the_disk_is_and_what_its_digests_are() {
+    let target = start::<Connection>();
+    let with = |uri: &str, words: &str| {
+        let own = ["client", "--seconds=0.05", "--warm-up=0.01", "--disk", uri];
+        client::run(&Line::parse_from(own.into_iter().chain(words.split_whitespace())).options)
+    };
+    let nqn = "nqn.2026-11.net.plateway:ceiling";
+    let uri = format!("nvme+tcp://{target}/{nqn}/1?hdgst=0&ddgst=0");
+    assert!(with(&uri, "--rw=read").expect("a load")["ops"].as_u64() > Some(0));
+    for (wrong, why) in [
+        ("iscsi://127.0.0.1:1/x/1", "expected nvme+tcp://ADDRESS:PORT/NQN/NSID"),
+        ("nvme+tcp://127.0.0.1/x/1", "expected nvme+tcp://ADDRESS:PORT/NQN/NSID"),
+        ("nvme+tcp://127.0.0.1:1/x/-1", "expected nvme+tcp://ADDRESS:PORT/NQN/NSID"),
+        ("nvme+tcp://127.0.0.1:1/x/1?queues=2", "seen \"queues=2\""),
+    ] {
+        let error = with(wrong, "").expect_err("refused");
+        assert!(format!("{error:#}").contains(why), "{error:#}");
+    }
+    for both in ["--connect=127.0.0.1:1", "--nqn=x", "--nsid=2", "--hdgst", "--ddgst"] {
+        assert!(Line::try_parse_from(["client", "--disk", &uri, both]).is_err(), "{both}");
+    }
+    assert!(Line::try_parse_from(["client"]).is_err(), "nobody says where");
+}
+
+#[test]
 fn loads_of_every_kind_are_carried_out() {
     for words in [
         "--fill --rw=randread --bs=4k --iodepth=8",
