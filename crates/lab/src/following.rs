@@ -37,6 +37,9 @@ impl Teller {
 
 /// How long a status may be.
 const STATUS_MAX: usize = 16 << 20;
+/// How many requests it may tell of: a million a second for as many years as a program runs without an end, and few
+/// enough for sums of them.
+const REQUESTS_MAX: u64 = 1 << 48;
 
 /// Follows a client.
 pub struct Following {
@@ -205,6 +208,13 @@ impl Status {
                 *counted = counted.saturating_add(count);
             }
         }
+        if status.requests > REQUESTS_MAX {
+            return Err(format!(
+                "{}: expected {REQUESTS_MAX} requests at most in its status, seen {}",
+                teller.word(),
+                status.requests
+            ));
+        }
         Ok(status)
     }
 
@@ -335,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_end_is_refused_and_counts_beyond_all_are_no_panic() {
+    fn a_status_without_end_or_of_more_requests_than_there_are_is_refused() {
         let mut following = Following::new(Teller::Initiator, WINDOW, WINDOW);
         let why = following.handle_output(&vec![b'{'; STATUS_MAX + 1]);
         // What is none is told at once, and what has no end before it takes all memory.
@@ -346,15 +356,23 @@ mod tests {
         following.handle_output(b"{\"client\": \"").unwrap();
         let why = following.handle_output(&vec![b'x'; STATUS_MAX]).unwrap_err();
         assert!(why.contains("seen no end of one"), "{why}");
-        let most = u64::MAX;
+        let line = |at: u64, count: u64| {
+            let longest = u64::MAX;
+            format!(
+                "{{\"timestamp_ms\": {at}e3, \"read\": {{\"{longest}\": {count}, \"01\": {count}}}, \"write\": {{\"1\": {count}}}}}"
+            )
+        };
         let mut following = Following::new(Teller::Initiator, WINDOW, Duration::ZERO);
         for at in 0..40 {
-            let line = format!(
-                "{{\"timestamp_ms\": {at}e3, \"read\": {{\"{most}\": {most}, \"1\": {most}, \"01\": {most}}}, \"write\": {{}}}}"
-            );
-            following.handle_output(line.as_bytes()).unwrap();
+            following.handle_output(line(at, REQUESTS_MAX / 3 / 40 * at).as_bytes()).unwrap();
         }
-        assert!(following.is_over());
+        let report = following.report();
+        assert!(following.is_over() && report.last.requests > REQUESTS_MAX / 40, "{report:?}");
+        for count in [REQUESTS_MAX / 3 + 1, u64::MAX] {
+            let mut following = Following::new(Teller::Initiator, WINDOW, Duration::ZERO);
+            let why = following.handle_output(line(0, count).as_bytes()).unwrap_err();
+            assert!(why.contains("expected 281474976710656 requests at most"), "{why}");
+        }
     }
 
     #[test]

@@ -26,7 +26,8 @@ impl<N: FromStr> Disk<N> {
     pub(crate) fn parse(scheme: &str, form: &str, uri: &str) -> Result<Self> {
         let (path, words) = uri.split_once('?').unwrap_or((uri, ""));
         let parts = || {
-            let (address, rest) = path.strip_prefix(scheme)?.strip_prefix("://")?.split_once('/')?;
+            let (address, rest) =
+                path.strip_prefix(scheme)?.strip_prefix("://")?.split_once('/')?;
             let (name, number) = rest.split_once('/')?;
             Some((address.parse().ok()?, name.to_owned(), number.parse().ok()?))
         };

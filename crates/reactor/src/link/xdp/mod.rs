@@ -309,7 +309,8 @@ impl Queue {
                 let soon = has_soon.then(|| self.receive.peek(taken + SOON));
                 // SAFETY: both were received, each into a chunk of its own, and are given back after the turn.
                 let (frame, soon) = unsafe {
-                    (bytes(&self.umem, &first), soon.map(|piece| &*bytes(&self.umem, &piece)))
+                    let soon = soon.map(|piece| &*bytes(&self.umem, &piece));
+                    (&mut *bytes(&self.umem, &first), soon)
                 };
                 show(Frame { is_lent, soon, ..untagged(frame) });
                 1
@@ -357,7 +358,7 @@ impl Queue {
         for at in waiting.start..=last {
             let piece = self.receive.peek(at);
             // SAFETY: it was received, and is looked at here alone.
-            let bytes = unsafe { bytes(&self.umem, &piece) };
+            let bytes = unsafe { &*bytes(&self.umem, &piece) };
             if whole.len() + bytes.len() <= FRAME_MAX {
                 whole.extend_from_slice(bytes);
             }
@@ -366,15 +367,10 @@ impl Queue {
     }
 }
 
-/// What was received into a chunk, where it lies.
-///
-/// # Safety
-/// The chunk was received into and is not filled again as long as the bytes are looked at, and nobody else
-/// has them meanwhile.
+/// What was received into a chunk, where it lies: within the memory, and ours until the chunk is filled again.
 #[inline]
-unsafe fn bytes<'u>(umem: &'u Umem, piece: &xdp_desc) -> &'u mut [u8] {
-    // SAFETY: they lie within the memory (`at` checks it), in a chunk that is the caller's alone.
-    unsafe { std::slice::from_raw_parts_mut(umem.at(piece.addr, piece.len), piece.len as usize) }
+fn bytes(umem: &Umem, piece: &xdp_desc) -> *mut [u8] {
+    std::ptr::slice_from_raw_parts_mut(umem.at(piece.addr, piece.len), piece.len as usize)
 }
 
 impl Sending {
