@@ -181,8 +181,8 @@ pub struct InFrame<'a> {
     pub bytes: &'a [u8],
     /// Its name, if it is lent until the turn ends; else it is for one call.
     pub lent: Option<Lent>,
-    /// The begin of the frame that is shown second after it, where one is in this turn and frames are mostly sent
-    /// on: so that whoever sends them on has what that one needs fetched meanwhile. It means nothing else.
+    /// The begin of the frame that came second after it, where one is in this turn and frames are mostly sent
+    /// on; it is shown unless something is wrong with it. So that whoever sends them on has what that one needs fetched meanwhile. It means nothing else.
     pub soon: Option<&'a [u8]>,
 }
 

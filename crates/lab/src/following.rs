@@ -37,8 +37,7 @@ impl Teller {
 
 /// How long a status may be.
 const STATUS_MAX: usize = 16 << 20;
-/// How many requests it may tell of: a million a second for as many years as a program runs without an end, and few
-/// enough for sums of them.
+/// How many requests it may tell of: nine years of a million a second, and few enough for sums of them.
 const REQUESTS_MAX: u64 = 1 << 48;
 
 /// Follows a client.

@@ -1,8 +1,8 @@
-//! The disk of a load, in one word: `SCHEME://ADDRESS:PORT/NAME/NUMBER?hdgst=0&ddgst=1`, as `plateway` names disks
-//! of other targets, with what it has to be told apart from the rest of a load.
+//! The disk of a load in one word, as `plateway` names disks of other targets:
+//! `SCHEME://ADDRESS:PORT/NAME/NUMBER?hdgst=0&ddgst=1`. It stands in place of an address, a name, a number and two
+//! flags.
 //!
-//! In: that word. Out: [`Disk`]. Errors: another form, other words behind the question mark. It may stand in place
-//! of an address, a name, a number and two flags.
+//! In: that word. Out: [`Disk`]. Errors: another form, other words behind the question mark.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -10,7 +10,6 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result, bail};
 
 /// Where a disk is, and which digests it is asked with.
-#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Disk<N> {
     pub(crate) connect: SocketAddr,
     /// The target's name: IQN or NQN.
@@ -22,17 +21,18 @@ pub(crate) struct Disk<N> {
 }
 
 impl<N: FromStr> Disk<N> {
-    /// Reads a URI of this scheme; `form` is how one looks, for people.
-    pub(crate) fn parse(scheme: &str, form: &str, uri: &str) -> Result<Self> {
+    /// Reads a URI of this scheme; `parts` is what name and number are called there.
+    pub(crate) fn parse(scheme: &str, parts: &str, uri: &str) -> Result<Self> {
+        let form = format!("{scheme}://ADDRESS:PORT/{parts}");
         let (path, words) = uri.split_once('?').unwrap_or((uri, ""));
-        let parts = || {
+        let take = || {
             let (address, rest) =
                 path.strip_prefix(scheme)?.strip_prefix("://")?.split_once('/')?;
             let (name, number) = rest.split_once('/')?;
             Some((address.parse().ok()?, name.to_owned(), number.parse().ok()?))
         };
         let (connect, name, number) =
-            parts().with_context(|| format!("expected {form}, seen {uri:?}"))?;
+            take().with_context(|| format!("expected {form}, seen {uri:?}"))?;
         let mut disk = Self { connect, name, number, hdgst: false, ddgst: false };
         for word in words.split('&').filter(|word| !word.is_empty()) {
             match word {

@@ -267,7 +267,13 @@ impl Epoll {
         }
         if let Some(key) = room {
             self.end(key, events as i32);
-            self.set_link_events(index, true);
+            let LinkWatch { fd, ref frames, .. } = self.links[index];
+            if name.kind() == Kind::Room && frames.is_none() {
+                // It only sends: nobody is to be looked for at each frame that it has sent.
+                self.forget(fd);
+            } else {
+                self.set_link_events(index, true);
+            }
         }
     }
 
@@ -495,4 +501,36 @@ unsafe fn total(message: &libc::msghdr) -> i32 {
     let vectors = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
     let sum: usize = vectors.iter().map(|vector| vector.iov_len).sum();
     i32::try_from(sum).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+    use crate::mailbox::event_descriptor;
+
+    #[test]
+    fn a_socket_that_sends_is_watched_only_while_it_has_no_room() {
+        let wake = event_descriptor().unwrap();
+        let mut epoll = Epoll::new(wake.as_raw_fd()).unwrap();
+        let (sender, _other) = UnixDatagram::pair().unwrap();
+        let [room, frames] = [Kind::Room, Kind::Frames].map(|kind| Key::new(kind, 3, 1));
+        let mut done = Vec::new();
+        for _ in 0..2 {
+            // SAFETY: a watch points at no memory.
+            unsafe { epoll.start(room, Op::Room(sender.as_raw_fd())) };
+            assert_eq!(epoll.links.len(), 1);
+            epoll.wait(None, &mut done).unwrap();
+            assert!(done.drain(..).map(|done| done.key).eq([room]) && epoll.links.is_empty());
+        }
+        // One that receives as well stays watched for that.
+        // SAFETY: as above.
+        unsafe {
+            epoll.start(frames, Op::Frames(sender.as_raw_fd()));
+            epoll.start(room, Op::Room(sender.as_raw_fd()));
+        }
+        epoll.wait(None, &mut done).unwrap();
+        assert!(done.drain(..).map(|done| done.key).eq([room]) && epoll.links.len() == 1);
+    }
 }

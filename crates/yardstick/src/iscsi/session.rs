@@ -41,7 +41,7 @@ pub(crate) struct Peer {
     )]
     pub(crate) connect: SocketAddr,
     /// Target, unit and digests in one, in place of what says so by itself:
-    /// iscsi://ADDRESS/TARGET/UNIT?hdgst=0&ddgst=1.
+    /// iscsi://ADDRESS:PORT/TARGET/UNIT?hdgst=0&ddgst=1.
     #[arg(long, value_name = "URI", conflicts_with_all = ["connect", "target", "lun", "hdgst", "ddgst"])]
     disk: Option<String>,
     /// Target to log in to.
@@ -75,7 +75,7 @@ impl Peer {
     pub(crate) fn take_disk(&mut self) -> Result<()> {
         let Some(uri) = &self.disk else { return Ok(()) };
         let Disk { connect, name, number, hdgst, ddgst } =
-            Disk::parse("iscsi", "iscsi://ADDRESS:PORT/TARGET/UNIT", uri)?;
+            Disk::parse("iscsi", "TARGET/UNIT", uri)?;
         (self.connect, self.target, self.lun) = (connect, name, vec![number]);
         (self.hdgst, self.ddgst) = (hdgst, ddgst);
         Ok(())

@@ -31,7 +31,7 @@ pub(crate) struct Peer {
     )]
     pub(crate) connect: SocketAddr,
     /// Subsystem, namespace and digests in one, in place of what says so by itself:
-    /// nvme+tcp://ADDRESS/NQN/NSID?hdgst=0&ddgst=1.
+    /// nvme+tcp://ADDRESS:PORT/NQN/NSID?hdgst=0&ddgst=1.
     #[arg(long, value_name = "URI", conflicts_with_all = ["connect", "nqn", "nsid", "hdgst", "ddgst"])]
     disk: Option<String>,
     /// Subsystem to connect to.
@@ -59,7 +59,7 @@ impl Peer {
     pub(crate) fn take_disk(&mut self) -> Result<()> {
         let Some(uri) = &self.disk else { return Ok(()) };
         let Disk { connect, name, number, hdgst, ddgst } =
-            Disk::parse("nvme+tcp", "nvme+tcp://ADDRESS:PORT/NQN/NSID", uri)?;
+            Disk::parse("nvme+tcp", "NQN/NSID", uri)?;
         (self.connect, self.nqn, self.nsid) = (connect, name, number);
         (self.hdgst, self.ddgst) = (hdgst, ddgst);
         Ok(())

@@ -1,8 +1,8 @@
 //! AF_XDP: frames that a program at the interface's door puts into memory of ours, before the stack
 //! makes anything of them.
 //!
-//! One socket that receives and one piece of memory for each receive queue, and one more socket, on the first
-//! queue, that sends; all belong to one shard, so such a
+//! One socket that receives and one piece of memory for each receive queue, and one more socket, on the
+//! first queue, that sends (decision 0030); all belong to one shard, so such a
 //! link is for one shard only (the queue of a frame is the interface's choice, and a program cannot
 //! send it to the socket of another queue). The door's program also does what a socket filter does
 //! elsewhere ([`program`]). Frames of one chunk are shown where they lie, and lent for a turn where they are
