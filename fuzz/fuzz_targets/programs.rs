@@ -1,11 +1,11 @@
-//! What bonnie++ and PostMark print, and what fio and an initiator tell while they run, as anybody may print it, in
+//! What bonnie++, PostMark and pgbench print, and what fio and an initiator tell while they run, as anybody may print it, in
 //! pieces: it is refused in a line, or all of it is numbers.
 #![no_main]
 
 use std::time::Duration;
 
 use lab::following::{Following, Teller};
-use lab::programs::{bonnie, postmark};
+use lab::programs::{bonnie, pgbench, postmark};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -28,6 +28,19 @@ fuzz_target!(|bytes: &[u8]| {
             }
             Err(why) => assert!(why.contains(teller.word()) || why.contains("fio's"), "{why}"),
         }
+    }
+    let mut running = pgbench::Running::new(Duration::from_secs(1), Duration::ZERO);
+    let mut pieces = bytes.chunks(1 + bytes.len() % 7);
+    match pieces.try_for_each(|piece| running.handle_log(piece)) {
+        Ok(()) => {
+            let report = running.report();
+            assert!(report.iops >= 0.0 && report.windows.len() <= 25, "{report:?}");
+            assert!(report.last.requests <= running.transactions());
+        }
+        Err(why) => assert!(why.starts_with("pgbench: expected "), "{why}"),
+    }
+    if let Err(why) = pgbench::check(&text, 16 << 20, running.transactions()) {
+        assert!(why.starts_with("pgbench: expected "), "{why}");
     }
     let asked = postmark::Asked::of(bytes.len() as u64 * 5250, 1);
     let mut running = postmark::Running::default();

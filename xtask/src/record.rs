@@ -77,7 +77,8 @@ pub(crate) fn begin(tree: &Tree) -> PathBuf {
     path
 }
 
-fn file(tree: &Tree) -> PathBuf {
+/// Where the record is.
+pub(crate) fn file(tree: &Tree) -> PathBuf {
     tree.target.join("record.tsv")
 }
 

@@ -62,8 +62,11 @@ const TESTS: &[&str] = &["test", "--workspace", "--all-targets"];
 /// How many tests of a program run at once, as the harness is told.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
+/// What the names of tests have that measure: beside others they are unsteady, and take several times as long.
+const MEASURED: &str = "measured::";
+
 /// Twice as many as there are processors: those that take longest wait most of the time, for a program that is
-/// started, for a moment, or until nobody else measures.
+/// started, or for a moment.
 fn test_threads() -> usize {
     2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -148,7 +151,7 @@ pub(crate) const STEPS: &[Step] = &[
         run: Run::Command(|tree| {
             // All of them, also behind one that fails: a run tells all that it can.
             let mut command = tree.cargo(TESTS);
-            command.arg("--no-fail-fast");
+            command.args(["--no-fail-fast", "--", "--skip", MEASURED]);
             command.env(record::VARIABLE, record::begin(tree));
             if std::env::var_os(TEST_THREADS).is_none() {
                 command.env(TEST_THREADS, test_threads().to_string());
@@ -157,9 +160,22 @@ pub(crate) const STEPS: &[Step] = &[
         }),
     },
     Step {
+        name: "measured",
+        proves: "so do tests that measure, one after the other",
+        needs: Some("unit"),
+        company: Company::Alone,
+        run: Run::Command(|tree| {
+            // Of the whole workspace, as what was built is.
+            let mut command = tree.cargo(&["test", "--workspace", "--test", "lab"]);
+            command.args(["--", MEASURED, "--test-threads", "1"]);
+            command.env(record::VARIABLE, record::file(tree));
+            command
+        }),
+    },
+    Step {
         name: "record",
         proves: "those pass through every option, key, route, status, refusal and kind of mail",
-        needs: Some("unit"),
+        needs: Some("measured"),
         company: Company::Alone,
         run: Run::Check("compare what they recorded with what there is", record::check),
     },

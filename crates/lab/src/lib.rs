@@ -5,7 +5,7 @@
 //! count), [`file_load`] (what servers do with many files), [`copier`] and its [`journal`], [`probe`] (is a disk blank), [`report`] (what is printed
 //! and stored), [`statistics`] (rounds in, verdicts out: when to run what, and whether a difference is
 //! real), [`plan`] (a plan file in, trials to run and verdicts out), [`kept`] (a result file as it is read), [`recommend`] (which road to take by them),
-//! [`watch`] (whether runs of a plan changed), [`papers`] (what five papers found, and what our numbers say of it), [`fio`] (a job file of fio in, loads out), [`following`] (what a client of others says of itself while it runs), [`programs`] (what bonnie++ and PostMark print), [`words`] (how people
+//! [`watch`] (whether runs of a plan changed), [`papers`] (what five papers found, and what our numbers say of it), [`fio`] (a job file of fio in, loads out), [`following`] (what a client of others says of itself while it runs), [`programs`] (what bonnie++, PostMark and pgbench print, and a merge sort), [`words`] (how people
 //! write a load).
 //! What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a [`Guest`]: it is
 //! carried by a shard, asks for buffers and submits requests at a [`Desk`], and is told the time. Read

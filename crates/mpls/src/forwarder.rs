@@ -9,8 +9,8 @@
 //!   encapsulate  a frame that was sent on a virtual link               -> the same batch, headers put in front
 //!   poll_batch   what waits for a port, at the end of the turn
 //! ```
-//! A frame that is forwarded is copied once, from where the driver shows it to its port's batch, and
-//! twice where it has to wait for the port's rate (`queue`). Each port has batches of its own, so that
+//! A frame that is forwarded and that its driver lends is named in its port's batch, with its new headers,
+//! and copied where it has to wait for the port's rate (`queue`). Each port has batches of its own, so that
 //! one whose interface takes nothing holds up no other; of frames that wait for it or are with the
 //! driver there are at most [`QUEUE_MAX`](crate::limits::QUEUE_MAX), the next are dropped and counted;
 //! as many messages about paths may wait beside them. Frames of virtual links are counted by whoever

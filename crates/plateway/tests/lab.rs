@@ -45,7 +45,7 @@ fn lab(directory: &Path, args: &[&str]) -> Command {
 }
 
 /// What only one test does at a time: two that measure on the same CPUs make each other unsteady, and
-/// each trial five times as long.
+/// each trial five times as long. Its test is in a `mod measured`, which `make test` runs by itself.
 fn alone() -> MutexGuard<'static, ()> {
     static MEASURES: Mutex<()> = Mutex::new(());
     // A test that failed has measured, too.
@@ -108,122 +108,6 @@ fn what_a_plan_would_run_is_shown() {
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(said.contains("other") && said.contains("at least ") && said.contains("CPU"), "{said}");
-}
-
-#[test]
-fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
-    let alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("a.toml"), plan("delay:500,", "")).unwrap();
-    let output = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
-    drop(alone);
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(
-        said.contains("slower by") && said.contains("kept: seen.json, page: seen.html"),
-        "{said}"
-    );
-    let page = fs::read_to_string(directory.path().join("seen.html")).unwrap();
-    assert!(page.contains("<svg") && page.contains("slower by") && page.contains("delay:500"));
-    let kept = kept(&directory.path().join("seen.json"));
-    assert_eq!((&kept["schema_version"], &kept["results"]["plan"]), (&1.into(), &"delayed".into()));
-    let trials = kept["trials"].as_array().unwrap();
-    let of = |name: &'static str| {
-        trials.iter().filter(move |trial| trial["cell"].as_str().unwrap().contains(name))
-    };
-    // Five pilots and six rounds at least, of those two and of what shows whether the machine moved.
-    assert!(trials.len() >= 33 && of("other").count() >= 11, "{} trials", trials.len());
-    for trial in of("other") {
-        let p50 = trial["measures"]["p50"].as_f64().unwrap();
-        assert!(p50 >= 500_000.0, "{trial}");
-        assert!(trial["near"]["busy"].is_number() && trial["far"].is_null(), "{trial}");
-        assert!(trial["windows"].as_array().unwrap().len() >= 5, "{trial}");
-    }
-    assert!(kept["plan"].as_str().unwrap().contains("delay:500"));
-
-    let both = run(directory.path(), &["compare", "seen.json", "seen.json"]);
-    let told = text(&both.stdout);
-    assert!(
-        told.contains("p50 latency of other") && told.contains("no difference shown"),
-        "{told}"
-    );
-    let both = run(directory.path(), &["compare", "seen.json", "seen.json", "--json"]);
-    let pairs: Value = serde_json::from_slice(&both.stdout).expect("JSON");
-    assert_eq!(pairs.as_array().map(Vec::len), Some(2), "{pairs}");
-    let none = run(directory.path(), &["compare", "seen.json", "a.toml"]);
-    assert!(flat(&none.stderr).contains("cannot read the result file a.toml"));
-
-    let advice = run(directory.path(), &["recommend", "seen.json"]);
-    let told = text(&advice.stdout);
-    assert!(
-        told.contains("take plain: by p50 latency it is shown to be better than the others")
-            && told.contains("the blocks of plain and other were in memory"),
-        "{told}{}",
-        text(&advice.stderr)
-    );
-    let advice = run(directory.path(), &["recommend", "seen.json", "--by", "p50", "--json"]);
-    let advice: Value = serde_json::from_slice(&advice.stdout).expect("JSON");
-    assert_eq!(advice["choices"][0]["sureness"]["kind"], "shown", "{advice}");
-    fs::write(directory.path().join("newer.json"), "{\"schema_version\": 2}").unwrap();
-    let whole = fs::read_to_string(directory.path().join("seen.json")).unwrap();
-    fs::write(directory.path().join("half.json"), &whole[..whole.len() / 2]).unwrap();
-    for (args, words) in [
-        (&["recommend", "seen.json", "--by", "iops"][..], "one of p50, seen iops"),
-        (&["recommend", "newer.json"], "newer.json: schema_version: expected 1, seen 2"),
-        (&["recommend", "half.json"], "cannot read the result file half.json: EOF"),
-        (&["recommend", "none.json"], "cannot read the result file none.json: No such file"),
-    ] {
-        let output = run(directory.path(), args);
-        let why = flat(&output.stderr);
-        assert!(output.status.code() == Some(1) && why.contains(words), "{args:?}: {why}");
-    }
-
-    let drawn = run(directory.path(), &["page", "seen.json", "--to", "b.html", "--figures", "of"]);
-    assert!(drawn.status.success(), "{}", text(&drawn.stderr));
-    assert_eq!(fs::read_to_string(directory.path().join("b.html")).unwrap(), page);
-    let figures = |ending: &str| {
-        let files = fs::read_dir(directory.path().join("of")).unwrap();
-        let files = files.map(|file| file.unwrap().path());
-        files.filter(|file| file.extension().unwrap() == ending).collect::<Vec<_>>()
-    };
-    assert!(figures("svg").len() >= 3 && figures("svg").len() == figures("csv").len());
-    let alone = fs::read_to_string(&figures("svg")[0]).unwrap();
-    assert!(alone.starts_with("<svg"), "{alone}");
-    let at = |name: &str| directory.path().join(name);
-    std::os::unix::fs::symlink("seen.html", at("link.html")).unwrap();
-    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe.html"), rustix::fs::Mode::RUSR).unwrap();
-    for (args, words) in [
-        (&["page", "seen.json"][..], "seen.html: expected no such file"),
-        (
-            &["page", "seen.json", "--to", "c.html", "--figures", "of"],
-            "with --figures, or say --overwrite",
-        ),
-        (&["page", "seen.json", "--to", "seen.json", "--overwrite"], "and it is the result file"),
-        (
-            &["page", "seen.json", "--to", "link.html", "--overwrite"],
-            "a device, a folder or a link",
-        ),
-        (
-            &["page", "seen.json", "--to", "pipe.html", "--overwrite"],
-            "a device, a folder or a link",
-        ),
-        (&["page", "seen.json", "--to", "of", "--overwrite"], "a device, a folder or a link"),
-        (&["page", "seen.json", "--to", "none/a.html"], "cannot write none/a.html: No such file"),
-        (&["page", "newer.json"], "schema_version: expected 1, seen 2"),
-    ] {
-        let output = run(directory.path(), args);
-        let why = flat(&output.stderr);
-        assert!(output.status.code() == Some(1) && why.contains(words), "{args:?}: {why}");
-    }
-    assert!(!at("none").exists(), "a folder was made, for its owner alone");
-    assert!(run(directory.path(), &["page", "seen.json", "--overwrite"]).status.success());
-    assert_eq!(fs::read_to_string(directory.path().join("seen.html")).unwrap(), page);
-
-    let again = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
-    let why = flat(&again.stderr);
-    assert!(!again.status.success() && why.contains("--overwrite"), "{why}");
-    let odd = run(directory.path(), &["run", "a.toml", "--result", "new.html"]);
-    assert!(!odd.status.success() && flat(&odd.stderr).contains("expected another ending"));
 }
 
 #[test]
@@ -334,26 +218,6 @@ impl Drop for Hogs {
 }
 
 #[test]
-fn other_programs_on_the_cpus_make_a_trial_unsteady() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("a.toml"), DRAWN).unwrap();
-    let hogs = Hogs::begin();
-    let output = run(directory.path(), &["run", "a.toml"]);
-    drop(hogs);
-    let (said, why) = (text(&output.stdout), flat(&output.stderr));
-    assert!(output.status.success(), "{why}");
-    assert!(why.contains("expected CPUs that do nothing before anything runs"), "{why}");
-    assert!(said.contains("unsteady: other programs took more than 10% of a CPU"), "{said}");
-    let kept = kept(&directory.path().join("a.result.json"));
-    for trial in kept["trials"].as_array().unwrap() {
-        assert_eq!(trial["is_steady"], false, "{trial}");
-        assert!(trial["near"]["others"].as_f64().unwrap() > 0.1, "{trial}");
-        assert!(trial["near"].get("cpu_us_per_op").is_none(), "{trial}");
-    }
-}
-
-#[test]
 fn what_is_no_file_of_results_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
@@ -438,11 +302,161 @@ fn two_run_at_once_and_what_a_killed_one_left_goes_with_the_next() {
     assert!(!directory.path().join("killed.json").exists());
 }
 
-#[test]
-fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let plan = "name = \"roads\"\nwindow = \"200ms\"\nwarm-up = \"100ms\"\n\
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn a_planted_difference_is_found_and_kept_with_all_that_was_seen() {
+        let alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.toml"), plan("delay:500,", "")).unwrap();
+        let output = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
+        drop(alone);
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(
+            said.contains("slower by") && said.contains("kept: seen.json, page: seen.html"),
+            "{said}"
+        );
+        let page = fs::read_to_string(directory.path().join("seen.html")).unwrap();
+        assert!(page.contains("<svg") && page.contains("slower by") && page.contains("delay:500"));
+        let kept = kept(&directory.path().join("seen.json"));
+        assert_eq!(
+            (&kept["schema_version"], &kept["results"]["plan"]),
+            (&1.into(), &"delayed".into())
+        );
+        let trials = kept["trials"].as_array().unwrap();
+        let of = |name: &'static str| {
+            trials.iter().filter(move |trial| trial["cell"].as_str().unwrap().contains(name))
+        };
+        // Five pilots and six rounds at least, of those two and of what shows whether the machine moved.
+        assert!(trials.len() >= 33 && of("other").count() >= 11, "{} trials", trials.len());
+        for trial in of("other") {
+            let p50 = trial["measures"]["p50"].as_f64().unwrap();
+            assert!(p50 >= 500_000.0, "{trial}");
+            assert!(trial["near"]["busy"].is_number() && trial["far"].is_null(), "{trial}");
+            assert!(trial["windows"].as_array().unwrap().len() >= 5, "{trial}");
+        }
+        assert!(kept["plan"].as_str().unwrap().contains("delay:500"));
+
+        let both = run(directory.path(), &["compare", "seen.json", "seen.json"]);
+        let told = text(&both.stdout);
+        assert!(
+            told.contains("p50 latency of other") && told.contains("no difference shown"),
+            "{told}"
+        );
+        let both = run(directory.path(), &["compare", "seen.json", "seen.json", "--json"]);
+        let pairs: Value = serde_json::from_slice(&both.stdout).expect("JSON");
+        assert_eq!(pairs.as_array().map(Vec::len), Some(2), "{pairs}");
+        let none = run(directory.path(), &["compare", "seen.json", "a.toml"]);
+        assert!(flat(&none.stderr).contains("cannot read the result file a.toml"));
+
+        let advice = run(directory.path(), &["recommend", "seen.json"]);
+        let told = text(&advice.stdout);
+        assert!(
+            told.contains("take plain: by p50 latency it is shown to be better than the others")
+                && told.contains("the blocks of plain and other were in memory"),
+            "{told}{}",
+            text(&advice.stderr)
+        );
+        let advice = run(directory.path(), &["recommend", "seen.json", "--by", "p50", "--json"]);
+        let advice: Value = serde_json::from_slice(&advice.stdout).expect("JSON");
+        assert_eq!(advice["choices"][0]["sureness"]["kind"], "shown", "{advice}");
+        fs::write(directory.path().join("newer.json"), "{\"schema_version\": 2}").unwrap();
+        let whole = fs::read_to_string(directory.path().join("seen.json")).unwrap();
+        fs::write(directory.path().join("half.json"), &whole[..whole.len() / 2]).unwrap();
+        for (args, words) in [
+            (&["recommend", "seen.json", "--by", "iops"][..], "one of p50, seen iops"),
+            (&["recommend", "newer.json"], "newer.json: schema_version: expected 1, seen 2"),
+            (&["recommend", "half.json"], "cannot read the result file half.json: EOF"),
+            (&["recommend", "none.json"], "cannot read the result file none.json: No such file"),
+        ] {
+            let output = run(directory.path(), args);
+            let why = flat(&output.stderr);
+            assert!(output.status.code() == Some(1) && why.contains(words), "{args:?}: {why}");
+        }
+
+        let drawn =
+            run(directory.path(), &["page", "seen.json", "--to", "b.html", "--figures", "of"]);
+        assert!(drawn.status.success(), "{}", text(&drawn.stderr));
+        assert_eq!(fs::read_to_string(directory.path().join("b.html")).unwrap(), page);
+        let figures = |ending: &str| {
+            let files = fs::read_dir(directory.path().join("of")).unwrap();
+            let files = files.map(|file| file.unwrap().path());
+            files.filter(|file| file.extension().unwrap() == ending).collect::<Vec<_>>()
+        };
+        assert!(figures("svg").len() >= 3 && figures("svg").len() == figures("csv").len());
+        let alone = fs::read_to_string(&figures("svg")[0]).unwrap();
+        assert!(alone.starts_with("<svg"), "{alone}");
+        let at = |name: &str| directory.path().join(name);
+        std::os::unix::fs::symlink("seen.html", at("link.html")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe.html"), rustix::fs::Mode::RUSR).unwrap();
+        for (args, words) in [
+            (&["page", "seen.json"][..], "seen.html: expected no such file"),
+            (
+                &["page", "seen.json", "--to", "c.html", "--figures", "of"],
+                "with --figures, or say --overwrite",
+            ),
+            (
+                &["page", "seen.json", "--to", "seen.json", "--overwrite"],
+                "and it is the result file",
+            ),
+            (
+                &["page", "seen.json", "--to", "link.html", "--overwrite"],
+                "a device, a folder or a link",
+            ),
+            (
+                &["page", "seen.json", "--to", "pipe.html", "--overwrite"],
+                "a device, a folder or a link",
+            ),
+            (&["page", "seen.json", "--to", "of", "--overwrite"], "a device, a folder or a link"),
+            (
+                &["page", "seen.json", "--to", "none/a.html"],
+                "cannot write none/a.html: No such file",
+            ),
+            (&["page", "newer.json"], "schema_version: expected 1, seen 2"),
+        ] {
+            let output = run(directory.path(), args);
+            let why = flat(&output.stderr);
+            assert!(output.status.code() == Some(1) && why.contains(words), "{args:?}: {why}");
+        }
+        assert!(!at("none").exists(), "a folder was made, for its owner alone");
+        assert!(run(directory.path(), &["page", "seen.json", "--overwrite"]).status.success());
+        assert_eq!(fs::read_to_string(directory.path().join("seen.html")).unwrap(), page);
+
+        let again = run(directory.path(), &["run", "a.toml", "--result", "seen.json"]);
+        let why = flat(&again.stderr);
+        assert!(!again.status.success() && why.contains("--overwrite"), "{why}");
+        let odd = run(directory.path(), &["run", "a.toml", "--result", "new.html"]);
+        assert!(!odd.status.success() && flat(&odd.stderr).contains("expected another ending"));
+    }
+
+    #[test]
+    fn other_programs_on_the_cpus_make_a_trial_unsteady() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.toml"), DRAWN).unwrap();
+        let hogs = Hogs::begin();
+        let output = run(directory.path(), &["run", "a.toml"]);
+        drop(hogs);
+        let (said, why) = (text(&output.stdout), flat(&output.stderr));
+        assert!(output.status.success(), "{why}");
+        assert!(why.contains("expected CPUs that do nothing before anything runs"), "{why}");
+        assert!(said.contains("unsteady: other programs took more than 10% of a CPU"), "{said}");
+        let kept = kept(&directory.path().join("a.result.json"));
+        for trial in kept["trials"].as_array().unwrap() {
+            assert_eq!(trial["is_steady"], false, "{trial}");
+            assert!(trial["near"]["others"].as_f64().unwrap() > 0.1, "{trial}");
+            assert!(trial["near"].get("cpu_us_per_op").is_none(), "{trial}");
+        }
+    }
+
+    #[test]
+    fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let plan = "name = \"roads\"\nwindow = \"200ms\"\nwarm-up = \"100ms\"\n\
         [[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:4MiB\" }\n\
         [[system]]\nname = \"iscsi\"\nserve = { protocol = \"iscsi\", disk = \"ram:4MiB\", digests = \"both\" }\n\
         [[system]]\nname = \"nvme\"\nserve = { protocol = \"nvme\", disk = \"ram:4MiB\", poll = \"never\" }\n\
@@ -450,43 +464,47 @@ fn protocols_are_measured_over_a_path_that_goes_with_the_plan() {
         [[path]]\nname = \"lan\"\nmtu = 9000\n\
         [load]\nblock-size = \"4k\"\npattern = \"randrw=70\"\ndepth = 4\n\
         [[picture]]\nname = \"all\"\nsystems = [\"aoe\", \"iscsi\", \"nvme\", \"door\"]\n";
-    fs::write(directory.path().join("a.toml"), plan).unwrap();
-    let mut command = lab(directory.path(), &["run", "a.toml"]);
-    let lab = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let own = format!("plateway-lab-{}-", lab.id());
-    let output = lab.wait_with_output().unwrap();
-    let why = flat(&output.stderr);
-    if why.contains("network namespaces need root") || why.contains("expected two CPUs") {
-        return testkit::skipped(why);
+        fs::write(directory.path().join("a.toml"), plan).unwrap();
+        let mut command = lab(directory.path(), &["run", "a.toml"]);
+        let lab = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let own = format!("plateway-lab-{}-", lab.id());
+        let output = lab.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        if why.contains("network namespaces need root") || why.contains("expected two CPUs") {
+            return testkit::skipped(why);
+        }
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{why}\n{said}");
+        let kept = kept(&directory.path().join("a.result.json"));
+        for name in ["aoe", "iscsi", "nvme", "door"] {
+            let mut trials = kept["trials"].as_array().unwrap().iter();
+            let trial = trials.rfind(|trial| trial["cell"].as_str().unwrap().contains(name));
+            let trial = trial.unwrap_or_else(|| panic!("no trial of {name}: {kept}"));
+            let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{trial}"));
+            assert!(number(&trial["measures"]["iops"]) > 0.0);
+            // 4 KiB and some headers cross the wire with each operation, some in a frame together; how many
+            // operations there were between two looks is their mean's, so a part in twenty may be missing.
+            let bytes = number(&trial["wire_bytes_per_op"]);
+            assert!((3900.0..6000.0).contains(&bytes), "{name}: {bytes} bytes\n{trial}");
+            assert!(number(&trial["frames_per_op"]) > 0.5, "{trial}");
+            assert!(number(&trial["far"]["busy"]) > 0.0, "{trial}");
+            let served = &trial["served"];
+            assert!(served["driver"].is_string() && served["disk_access"] == "memory", "{trial}");
+            let told = match name {
+                "nvme" => served["poll"] == "never",
+                "door" => served["access"] == "xdp",
+                "aoe" => served["access"] == "packet ring",
+                _ => served["poll"].is_string(),
+            };
+            assert!(told, "{name}: {trial}");
+            // Where others work beside it, what is ours cannot be told, and is not.
+            let cost = trial["measures"].get("cpu-per-op").map(number);
+            assert!(
+                cost.is_some_and(|cost| cost > 0.0) != why.contains("is not told"),
+                "{why}{trial}"
+            );
+        }
+        let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
+        assert!(!text(&left.stdout).contains(&own), "{}", text(&left.stdout));
     }
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{why}\n{said}");
-    let kept = kept(&directory.path().join("a.result.json"));
-    for name in ["aoe", "iscsi", "nvme", "door"] {
-        let mut trials = kept["trials"].as_array().unwrap().iter();
-        let trial = trials.rfind(|trial| trial["cell"].as_str().unwrap().contains(name));
-        let trial = trial.unwrap_or_else(|| panic!("no trial of {name}: {kept}"));
-        let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{trial}"));
-        assert!(number(&trial["measures"]["iops"]) > 0.0);
-        // 4 KiB and some headers cross the wire with each operation, some in a frame together; how many
-        // operations there were between two looks is their mean's, so a part in twenty may be missing.
-        let bytes = number(&trial["wire_bytes_per_op"]);
-        assert!((3900.0..6000.0).contains(&bytes), "{name}: {bytes} bytes\n{trial}");
-        assert!(number(&trial["frames_per_op"]) > 0.5, "{trial}");
-        assert!(number(&trial["far"]["busy"]) > 0.0, "{trial}");
-        let served = &trial["served"];
-        assert!(served["driver"].is_string() && served["disk_access"] == "memory", "{trial}");
-        let told = match name {
-            "nvme" => served["poll"] == "never",
-            "door" => served["access"] == "xdp",
-            "aoe" => served["access"] == "packet ring",
-            _ => served["poll"].is_string(),
-        };
-        assert!(told, "{name}: {trial}");
-        // Where others work beside it, what is ours cannot be told, and is not.
-        let cost = trial["measures"].get("cpu-per-op").map(number);
-        assert!(cost.is_some_and(|cost| cost > 0.0) != why.contains("is not told"), "{why}{trial}");
-    }
-    let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
-    assert!(!text(&left.stdout).contains(&own), "{}", text(&left.stdout));
 }

@@ -23,8 +23,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("iproute2", &["bridge", "ip", "tc"]),
     ("mount", &["losetup", "mount", "umount"]),
     ("nftables", &["nft"]),
+    ("postgresql", &["initdb", "pgbench", "postgres", "psql"]),
     ("postmark", &["postmark"]),
-    ("util-linux", &["chrt", "nsenter", "setpriv", "setsid", "taskset"]),
+    ("util-linux", &["chrt", "nsenter", "setpriv", "setsid", "taskset", "unshare"]),
     ("util-linux-extra", &["fincore"]),
 ];
 

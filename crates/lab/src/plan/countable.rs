@@ -76,9 +76,9 @@ impl Checker<'_> {
         loads: &[Load],
         paths: &[Option<usize>],
     ) {
-        // A program does so much, however long that takes.
-        let is_program = |load: &&Load| load.files.is_some_and(Files::is_program);
-        let loads: Vec<&Load> = loads.iter().filter(|load| !is_program(load)).collect();
+        // Such a program does so much, however long that takes.
+        let has_end = |load: &&Load| load.files.is_some_and(Files::has_end);
+        let loads: Vec<&Load> = loads.iter().filter(|load| !has_end(load)).collect();
         if loads.is_empty() {
             return;
         }

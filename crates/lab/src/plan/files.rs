@@ -180,7 +180,7 @@ impl Checker<'_> {
     ) {
         let of_programs = || {
             let all = loads.iter().filter_map(|load| Some((load, load.files?)));
-            all.filter(|(_, files)| files.is_program())
+            all.filter(|(_, files)| files.is_of_one())
         };
         if let Some((load, files)) = of_programs().find(|(load, _)| load.jobs > 1) {
             let (jobs, files) = (load.jobs, files.word());
@@ -188,7 +188,8 @@ impl Checker<'_> {
             let at = pick(&own.jobs, &usual.jobs).map_or(table.span.clone(), Spanned::span);
             self.push(Mistake::new(at, message).help("leave it out"));
         }
-        let odd = of_programs().find_map(|(load, files)| {
+        let odd = loads.iter().find_map(|load| {
+            let files = load.files?;
             load.size.filter(|size| !size.is_multiple_of(files.unit())).zip(Some(files))
         });
         if let Some((size, files)) = odd {

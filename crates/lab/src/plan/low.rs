@@ -211,7 +211,7 @@ table! {
         /// How many disks like its own a system has, in a stripe, in place of what it says itself.
         disks "disks": Many<Scalar> = "a whole number, or a list of them",
         /// Whose files the client works on: webserver, fileserver, varmail or oltp, or those of a program.
-        files "files": Many<String> = "webserver, fileserver, varmail, oltp, bonnie++ or postmark, or a list of them",
+        files "files": Many<String> = "webserver, fileserver, varmail, oltp, bonnie++, postmark, pgbench or merge-sort, or a list of them",
     }
 }
 

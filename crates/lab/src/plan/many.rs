@@ -1,11 +1,11 @@
-//! Whose files a client works on in place of one: those of a workload of ours after filebench, or those of a real
-//! program, which makes its own.
+//! Whose files a client works on in place of one: those of a workload of ours after filebench, or those of a program,
+//! which makes its own.
 //!
 //! What a load of them says, and what it is judged by. Units: bytes.
 
 use super::measure::Measure;
 use crate::file_load::{FileSet, Personality};
-use crate::programs::{bonnie, postmark};
+use crate::programs::{bonnie, merge_sort, pgbench, postmark};
 
 /// Whose they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub enum Files {
     Bonnie,
     /// Many small ones, by the real PostMark.
     Postmark,
+    /// Those of a PostgreSQL server, of which the real pgbench asks transactions.
+    Pgbench,
+    /// One that is sorted in less memory than it has bytes, by this program.
+    MergeSort,
 }
 
 impl Files {
@@ -27,6 +31,8 @@ impl Files {
         ("oltp", Files::Ours(Personality::Oltp)),
         ("bonnie++", Files::Bonnie),
         ("postmark", Files::Postmark),
+        ("pgbench", Files::Pgbench),
+        ("merge-sort", Files::MergeSort),
     ];
 
     /// As a plan writes it.
@@ -39,13 +45,23 @@ impl Files {
     pub fn personality(self) -> Option<Personality> {
         match self {
             Files::Ours(personality) => Some(personality),
-            Files::Bonnie | Files::Postmark => None,
+            Files::Bonnie | Files::Postmark | Files::Pgbench | Files::MergeSort => None,
         }
     }
 
-    /// Whether a program of others' making works on them, once, from its beginning to its end.
+    /// Whether a program works on them that makes them itself.
     pub fn is_program(self) -> bool {
         self.personality().is_none()
+    }
+
+    /// Whether it is one client, whatever is said of jobs.
+    pub(super) fn is_of_one(self) -> bool {
+        self.is_program() && self != Files::Pgbench
+    }
+
+    /// Whether it has an end of its own, however long that takes, in place of windows.
+    pub(super) fn has_end(self) -> bool {
+        self.is_of_one()
     }
 
     /// Whether its clients work through the page cache.
@@ -59,12 +75,19 @@ impl Files {
             Files::Ours(personality) => personality.bytes_min(threads),
             Files::Bonnie => bonnie::UNIT_BYTES,
             Files::Postmark => postmark::BYTES_MIN,
+            Files::Pgbench => pgbench::UNIT_BYTES,
+            Files::MergeSort => merge_sort::BYTES_MIN,
         }
     }
 
     /// What its size is a multiple of.
     pub(super) fn unit(self) -> u64 {
-        if self == Files::Bonnie { bonnie::UNIT_BYTES } else { 1 }
+        match self {
+            Files::Ours(_) | Files::Postmark => 1,
+            Files::Bonnie => bonnie::UNIT_BYTES,
+            Files::Pgbench => pgbench::UNIT_BYTES,
+            Files::MergeSort => merge_sort::UNIT_BYTES,
+        }
     }
 
     /// Bytes that files of so many together take, with their folders and a log.
@@ -74,6 +97,9 @@ impl Files {
             Files::Bonnie => size + size / 16,
             // Blocks are of 4 KiB, and as many files come as go on average alone.
             Files::Postmark => size * 2,
+            Files::Pgbench => pgbench::room(size),
+            // Input, runs and output.
+            Files::MergeSort => size * 3 + size / 16,
         }
     }
 
@@ -86,6 +112,10 @@ impl Files {
             Files::Ours(_) => measure.side().is_none() && !is_of_bonnie,
             Files::Bonnie => is_of_bonnie || is_rate || is_cost,
             Files::Postmark => is_rate || is_cost || measure == Measure::Iops,
+            Files::Pgbench => {
+                measure.side().is_none() && !is_of_bonnie && measure != Measure::Throughput
+            }
+            Files::MergeSort => is_cost || measure == Measure::Throughput,
         }
     }
 
@@ -133,6 +163,11 @@ mod tests {
             };
             assert!(!beside.is_empty() && beside.iter().all(is_ours), "{beside:?}");
         }
+        assert_eq!(
+            words(Files::MergeSort),
+            "throughput cpu-per-op cpu-near-per-op cpu-far-per-op wire-bytes-per-op"
+        );
+        assert!(words(Files::Pgbench).starts_with("iops latency-mean p50 "));
         assert!(Files::Ours(Personality::Varmail).tells(Measure::P99));
         assert!(!Files::Ours(Personality::Varmail).tells(Measure::Seeks));
     }

@@ -176,7 +176,12 @@ fn changes(usual: &Load, load: &Load) -> Vec<String> {
 /// "100MiB of files", and of a program that has one alone "a file of 100MiB".
 fn of_files(files: Files, size: u64) -> String {
     let size = Bytes(size);
-    if files == Files::Bonnie { format!("a file of {size}") } else { format!("{size} of files") }
+    match files {
+        Files::Ours(_) | Files::Postmark => format!("{size} of files"),
+        Files::Bonnie => format!("a file of {size}"),
+        Files::Pgbench => format!("{size} of tables"),
+        Files::MergeSort => format!("{size} to sort"),
+    }
 }
 
 fn flushes(writes: u32) -> String {

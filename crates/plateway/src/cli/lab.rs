@@ -102,7 +102,7 @@ pub(crate) enum LabAction {
     /// Mount what is exported by NFS version 3, or a folder, by FUSE: the near end of such a system
     #[command(hide = true)]
     Import(LabImportArgs),
-    /// Run bonnie++ or PostMark once in a folder: the client of a plan whose files are theirs
+    /// Run a program in a folder that makes its files itself: the client of a plan whose files are its
     #[command(hide = true)]
     Program(LabProgramArgs),
     /// Take what comes over TCP, or send what is asked for: the far end of a plan's stream
@@ -317,7 +317,7 @@ pub(crate) struct LabImportArgs {
 /// `lab program NAME FOLDER`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabProgramArgs {
-    /// Which: bonnie++ or postmark
+    /// Which: bonnie++, postmark, pgbench or merge-sort
     #[arg(value_name = "NAME", value_parser = program)]
     pub(crate) program: Files,
     /// Where it makes its files
@@ -329,6 +329,18 @@ pub(crate) struct LabProgramArgs {
     /// What it draws from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// How many clients of pgbench there are
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) jobs: u32,
+    /// Where pgbench and its server have what is beside their files
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) home: Option<PathBuf>,
+    /// Have pgbench work until five windows of this length are steady, in 25 at most
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| values::time(text, 100))]
+    pub(crate) steady: Duration,
+    /// How long it works before that
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| values::time(text, 0))]
+    pub(crate) warmup: Duration,
 }
 
 /// A program by its name.
@@ -337,7 +349,7 @@ fn program(text: &str) -> Result<Files, String> {
     let known = programs.clone().find(|(word, _)| *word == text);
     known.map(|(_, files)| *files).ok_or_else(|| {
         let words: Vec<&str> = programs.by_ref().map(|(word, _)| *word).collect();
-        format!("expected {}, seen {text:?}", words.join(" or "))
+        format!("expected {}, seen {text:?}", words.join(", "))
     })
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{Server, can_attach, flat, plateway, text};
+use crate::common::{Server, can_attach, child_of, flat, plateway, text};
 use crate::*;
 
 #[test]
@@ -136,11 +136,7 @@ fn what_a_process_and_its_keeper_left_is_listed_and_cleared_by_detach() {
     let directory = tempfile::tempdir().unwrap();
     let mut device = Device::of(directory.path(), &["ram:16MiB"]);
     // Both are killed, as a service manager does to a whole group.
-    let children = format!("/proc/{0}/task/{0}/children", device.child.id());
-    let keepers = fs::read_to_string(children).unwrap();
-    let keepers: Vec<i32> = keepers.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
-    assert_eq!(keepers.len(), 1);
-    kill_process(Pid::from_raw(keepers[0]).unwrap(), Signal::KILL).unwrap();
+    kill_process(keeper(&device).unwrap(), Signal::KILL).unwrap();
     kill_process(device.pid(), Signal::KILL).unwrap();
     device.child.wait().unwrap();
     assert!(device.place().exists() && device.backing().is_some(), "it was cleared by somebody");
@@ -160,9 +156,7 @@ fn a_keeper_outlives_what_ends_its_group() {
     }
     let directory = tempfile::tempdir().unwrap();
     let mut device = Device::of(directory.path(), &["ram:16MiB"]);
-    let children = format!("/proc/{0}/task/{0}/children", device.child.id());
-    let keeper = fs::read_to_string(children).unwrap().trim().parse::<i32>().unwrap();
-    let keeper = Pid::from_raw(keeper).unwrap();
+    let keeper = keeper(&device).unwrap();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         kill_process(keeper, signal).unwrap();
     }
@@ -196,15 +190,7 @@ fn a_keeper_outlives_who_removes_the_network_namespace_of_its_process() {
 
 /// Who watches over a device.
 fn keeper(device: &Device) -> Option<Pid> {
-    let own = device.child.id().to_string();
-    let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
-    let mut children =
-        children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
-    let is_it = |pid: &Pid| {
-        let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
-        words.split(|byte| *byte == 0).any(|word| word == b"--keeper")
-    };
-    children.find(is_it)
+    child_of(&device.child, |words| words.contains(&"--keeper"))
 }
 
 #[test]
@@ -258,9 +244,8 @@ fn a_full_run_is_told_and_nothing_stays_there() {
         lines.read_line(&mut said).unwrap();
         if said.starts_with("/dev/loop") {
             let device = said.split(' ').next().unwrap();
-            let own = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
-            let own = own.unwrap().split_whitespace().next().unwrap().parse().unwrap();
-            kill_process(Pid::from_raw(own).unwrap(), Signal::TERM).unwrap();
+            let own = child_of(&child, |words| words.contains(&"attach")).unwrap();
+            kill_process(own, Signal::TERM).unwrap();
             wait("it goes", || {
                 let backing = format!("/sys/block/{}/loop/backing_file", &device[5..]);
                 fs::read_to_string(backing).is_err()

@@ -26,6 +26,18 @@ pub(crate) fn plateway() -> Command {
     command
 }
 
+/// A process that another one started, by the words it was started with.
+pub(crate) fn child_of(parent: &Child, is_it: impl Fn(&[&str]) -> bool) -> Option<Pid> {
+    let threads = fs::read_dir(format!("/proc/{}/task", parent.id())).ok()?;
+    let told = threads.map_while(Result::ok);
+    let told = told.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children = told.collect::<String>();
+    children.split_whitespace().find_map(|pid| {
+        let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        is_it(&words.split('\0').collect::<Vec<_>>()).then(|| Pid::from_raw(pid.parse().ok()?))?
+    })
+}
+
 /// How many bytes of a file the page cache holds.
 pub(crate) fn resident(file: &Path) -> u64 {
     let mut fincore = Command::new("fincore");

@@ -89,65 +89,6 @@ fn running(network: &Network, node: &str) -> Vec<String> {
 }
 
 #[test]
-fn systems_of_another_machine_are_started_measured_and_ended_by_its_agent() {
-    let _alone = alone();
-    let Some((network, directory)) = place() else { return };
-    let at = |name: &str| directory.path().join(name);
-    let _agent = agent(&network, directory.path());
-    let near = reactor::allowed_cpus().pop().unwrap();
-    fs::write(at("a.toml"), plan("mtu = 1500\n", "")).unwrap();
-    let output = lab(&network, "near", near, directory.path()).args(["run", "a.toml"]).output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), flat(&output.stderr));
-    let kept = kept(&at("a.result.json"));
-    assert_eq!(kept["far_machine"]["agent"], "unix:agent.sock");
-    assert_eq!(kept["far_cpus"], serde_json::json!([reactor::allowed_cpus()[0]]));
-    assert!(kept["far_machine"]["clock_within_seconds"].as_f64().unwrap() < 1.0, "{kept}");
-    for trial in kept["trials"].as_array().unwrap() {
-        let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{trial}"));
-        assert!(number(&trial["measures"]["iops"]) > 0.0, "{trial}");
-        assert!(number(&trial["far"]["busy"]) > 0.0, "{trial}");
-        assert!(trial["far"]["by_task"].to_string().contains("shard-0"), "{trial}");
-        assert!(number(&trial["wire_bytes_per_op"]) > 1024.0, "{trial}");
-        assert_eq!(trial["served"]["disk_access"], "memory", "{trial}");
-    }
-    // The agent alone is left.
-    let left = running(&network, "far");
-    assert!(left.iter().all(|words| words.contains("lab agent")), "{left:?}");
-}
-
-#[test]
-fn a_stream_and_a_stripe_are_at_another_machine_as_here() {
-    let _alone = alone();
-    let Some((network, directory)) = place() else { return };
-    let at = |name: &str| directory.path().join(name);
-    let _agent = agent(&network, directory.path());
-    let near = reactor::allowed_cpus().pop().unwrap();
-    let systems = "[[system]]\nname = \"tcp\"\nstream = \"tcp\"\n[[path]]";
-    let plan = plan("", "").replacen("[[path]]", systems, 1)
-        + "disks = 2\n[[picture]]\nname = \"network\"\nsystems = [\"tcp\"]\npattern = \"write\"\ndepth = 1\n";
-    fs::write(at("a.toml"), plan).unwrap();
-    let output = lab(&network, "near", near, directory.path()).args(["run", "a.toml"]).output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), flat(&output.stderr));
-    let kept = kept(&at("a.result.json"));
-    let trials = kept["trials"].as_array().unwrap();
-    let of = |name: &str| {
-        let is_its = |trial: &&Value| trial["cell"].as_str().unwrap().starts_with(name);
-        trials.iter().find(is_its).unwrap_or_else(|| panic!("no {name}: {kept}"))
-    };
-    for (name, client) in [("tcp over line", "plateway lab stream"), ("nvme over line", "")] {
-        let trial = of(name);
-        assert!(trial["measures"]["iops"].as_f64().unwrap() > 0.0, "{trial}");
-        assert!(trial["wire_bytes_per_op"].as_f64().unwrap() > 500.0, "{trial}");
-        assert_eq!(trial["bench"]["client"].as_str().unwrap_or_default(), client, "{trial}");
-    }
-    assert_eq!((&of("nvme")["disks"], of("tcp").get("disks")), (&serde_json::json!(2), None));
-    let left = running(&network, "far");
-    assert!(left.iter().all(|words| words.contains("lab agent")), "{left:?}");
-}
-
-#[test]
 fn what_another_machine_is_not_is_said_before_anything_runs() {
     let Some((network, directory)) = place() else { return };
     let at = |name: &str| directory.path().join(name);
@@ -345,17 +286,80 @@ fn what_runs_at_the_other_machine_ends_with_the_connection() {
     assert!(!at("agent.sock").exists(), "its socket went with it");
 }
 
-/// A target that goes into the background, as many do, and one that does not come up.
-#[test]
-fn a_target_of_another_machine_is_run_by_its_own_commands() {
-    let _alone = alone();
-    let Some((network, directory)) = place() else { return };
-    let at = |name: &str| directory.path().join(name);
-    let _agent = agent(&network, directory.path());
-    let near = reactor::allowed_cpus().pop().unwrap();
-    let program = env!("CARGO_BIN_EXE_plateway");
-    let target = at("target.toml").display().to_string();
-    fs::write(
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn systems_of_another_machine_are_started_measured_and_ended_by_its_agent() {
+        let _alone = alone();
+        let Some((network, directory)) = place() else { return };
+        let at = |name: &str| directory.path().join(name);
+        let _agent = agent(&network, directory.path());
+        let near = reactor::allowed_cpus().pop().unwrap();
+        fs::write(at("a.toml"), plan("mtu = 1500\n", "")).unwrap();
+        let output = lab(&network, "near", near, directory.path()).args(["run", "a.toml"]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), flat(&output.stderr));
+        let kept = kept(&at("a.result.json"));
+        assert_eq!(kept["far_machine"]["agent"], "unix:agent.sock");
+        assert_eq!(kept["far_cpus"], serde_json::json!([reactor::allowed_cpus()[0]]));
+        assert!(kept["far_machine"]["clock_within_seconds"].as_f64().unwrap() < 1.0, "{kept}");
+        for trial in kept["trials"].as_array().unwrap() {
+            let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{trial}"));
+            assert!(number(&trial["measures"]["iops"]) > 0.0, "{trial}");
+            assert!(number(&trial["far"]["busy"]) > 0.0, "{trial}");
+            assert!(trial["far"]["by_task"].to_string().contains("shard-0"), "{trial}");
+            assert!(number(&trial["wire_bytes_per_op"]) > 1024.0, "{trial}");
+            assert_eq!(trial["served"]["disk_access"], "memory", "{trial}");
+        }
+        // The agent alone is left.
+        let left = running(&network, "far");
+        assert!(left.iter().all(|words| words.contains("lab agent")), "{left:?}");
+    }
+
+    #[test]
+    fn a_stream_and_a_stripe_are_at_another_machine_as_here() {
+        let _alone = alone();
+        let Some((network, directory)) = place() else { return };
+        let at = |name: &str| directory.path().join(name);
+        let _agent = agent(&network, directory.path());
+        let near = reactor::allowed_cpus().pop().unwrap();
+        let systems = "[[system]]\nname = \"tcp\"\nstream = \"tcp\"\n[[path]]";
+        let plan = plan("", "").replacen("[[path]]", systems, 1)
+            + "disks = 2\n[[picture]]\nname = \"network\"\nsystems = [\"tcp\"]\npattern = \"write\"\ndepth = 1\n";
+        fs::write(at("a.toml"), plan).unwrap();
+        let output = lab(&network, "near", near, directory.path()).args(["run", "a.toml"]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), flat(&output.stderr));
+        let kept = kept(&at("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        let of = |name: &str| {
+            let is_its = |trial: &&Value| trial["cell"].as_str().unwrap().starts_with(name);
+            trials.iter().find(is_its).unwrap_or_else(|| panic!("no {name}: {kept}"))
+        };
+        for (name, client) in [("tcp over line", "plateway lab stream"), ("nvme over line", "")] {
+            let trial = of(name);
+            assert!(trial["measures"]["iops"].as_f64().unwrap() > 0.0, "{trial}");
+            assert!(trial["wire_bytes_per_op"].as_f64().unwrap() > 500.0, "{trial}");
+            assert_eq!(trial["bench"]["client"].as_str().unwrap_or_default(), client, "{trial}");
+        }
+        assert_eq!((&of("nvme")["disks"], of("tcp").get("disks")), (&serde_json::json!(2), None));
+        let left = running(&network, "far");
+        assert!(left.iter().all(|words| words.contains("lab agent")), "{left:?}");
+    }
+
+    /// A target that goes into the background, as many do, and one that does not come up.
+    #[test]
+    fn a_target_of_another_machine_is_run_by_its_own_commands() {
+        let _alone = alone();
+        let Some((network, directory)) = place() else { return };
+        let at = |name: &str| directory.path().join(name);
+        let _agent = agent(&network, directory.path());
+        let near = reactor::allowed_cpus().pop().unwrap();
+        let program = env!("CARGO_BIN_EXE_plateway");
+        let target = at("target.toml").display().to_string();
+        fs::write(
         &target,
         "[server]\ncontrol = \"control.sock\"\nstate = \"state\"\n\
          [[disk]]\nname = \"d\"\nuri = \"ram:4MiB\"\n[[link]]\nethernet = \"right\"\n\
@@ -363,26 +367,27 @@ fn a_target_of_another_machine_is_run_by_its_own_commands() {
          [[export]]\nvolume = \"v\"\naoe = { interface = \"right\", shelf = 3, slot = 1, hosts = \"any\" }\n",
     )
     .unwrap();
-    let background = format!(
-        "[[system]]\nname = \"aoe\"\nbacking = \"ram\"\ndurable = false\ntarget = {{ uri = \"aoe://left/3.1\", start = [\"sh\", \"-c\", \"setsid {program} serve \
+        let background = format!(
+            "[[system]]\nname = \"aoe\"\nbacking = \"ram\"\ndurable = false\ntarget = {{ uri = \"aoe://left/3.1\", start = [\"sh\", \"-c\", \"setsid {program} serve \
          --config {target} > /dev/null 2>&1 &\"] }}\n"
-    );
-    let run = |system: &str| {
-        let plan = plan("", "").replace(
-            "[[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:4MiB\" }\n",
-            system,
         );
-        assert!(plan.contains(system), "{plan}");
-        fs::write(at("a.toml"), plan).unwrap();
-        let mut command = lab(&network, "near", near, directory.path());
-        command.args(["run", "a.toml", "--overwrite"]).output().unwrap()
-    };
-    let output = run(&background);
-    assert!(output.status.success(), "{}{}", text(&output.stdout), flat(&output.stderr));
-    let left = running(&network, "far");
-    assert!(left.iter().all(|words| words.contains("lab agent")), "{left:?}");
-    let output = run("[[system]]\nname = \"aoe\"\nbacking = \"ram\"\ndurable = false\n\
+        let run = |system: &str| {
+            let plan = plan("", "").replace(
+                "[[system]]\nname = \"aoe\"\nserve = { protocol = \"aoe\", disk = \"ram:4MiB\" }\n",
+                system,
+            );
+            assert!(plan.contains(system), "{plan}");
+            fs::write(at("a.toml"), plan).unwrap();
+            let mut command = lab(&network, "near", near, directory.path());
+            command.args(["run", "a.toml", "--overwrite"]).output().unwrap()
+        };
+        let output = run(&background);
+        assert!(output.status.success(), "{}{}", text(&output.stdout), flat(&output.stderr));
+        let left = running(&network, "far");
+        assert!(left.iter().all(|words| words.contains("lab agent")), "{left:?}");
+        let output = run("[[system]]\nname = \"aoe\"\nbacking = \"ram\"\ndurable = false\n\
          target = { uri = \"aoe://left/3.1\", start = [\"sh\", \"-c\", \"echo no disk >&2; exit 3\"] }\n");
-    let why = flat(&output.stderr);
-    assert!(output.status.code() == Some(1) && why.contains("no disk"), "{why}");
+        let why = flat(&output.stderr);
+        assert!(output.status.code() == Some(1) && why.contains("no disk"), "{why}");
+    }
 }

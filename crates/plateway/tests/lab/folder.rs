@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{HANG, flat, mounted, text};
+use crate::common::{HANG, child_of, flat, mounted, text};
 use crate::{alone, kept, lab, run};
 
 /// How large the files of these tests are.
@@ -82,35 +82,6 @@ fn plan(folder: &Path, system: &str, load: &str) -> String {
 }
 
 #[test]
-fn a_copy_is_made_in_a_folder_once_a_trial_and_goes_also_when_it_is_interrupted() {
-    let Some(place) = Place::make() else { return };
-    let _alone = alone();
-    let load = |size: &str| {
-        format!(
-            "size = \"{size}\"\npattern = \"write\"\ndepth = 1\ncache = true\nsync = [true, false]"
-        )
-    };
-    place.plan("client = \"copy\"", &load("8MiB"));
-    let output = run(place.path(), &["run", "a.toml"]);
-    assert!(output.status.success(), "{}", flat(&output.stderr));
-    let kept = kept(&place.path().join("a.result.json"));
-    let trials = kept["trials"].as_array().unwrap();
-    assert_eq!(trials.len(), 2);
-    for trial in trials {
-        assert_eq!(trial["bench"]["steady"]["requests"], 2048, "{trial}");
-        assert!(trial["is_steady"].as_bool().unwrap(), "{trial}");
-    }
-    assert!(place.files().is_empty());
-    place.plan("client = \"copy\"", &load("512MiB"));
-    let mut child = place.begin();
-    place.file(&mut child);
-    let _ = kill_process(Pid::from_child(&child), Signal::INT);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
-    assert!(place.files().is_empty());
-}
-
-#[test]
 fn a_folder_that_cannot_be_worked_in_is_refused_at_its_line_and_left_as_it_is() {
     let Some(place) = Place::make() else { return };
     fs::write(place.folder().join("precious"), "precious").unwrap();
@@ -142,45 +113,17 @@ fn a_folder_that_cannot_be_worked_in_is_refused_at_its_line_and_left_as_it_is() 
 }
 
 #[test]
-fn a_file_is_past_the_page_cache_or_cold_and_what_storage_gave_is_told() {
-    let Some(place) = Place::make() else { return };
-    let _alone = alone();
-    place.plan("", &format!("size = \"{}\"\ndepth = 4\ncache = [false, true]", 8 * MIB));
-    let output = run(place.path(), &["run", "a.toml"]);
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}{}", text(&output.stderr));
-    assert!(said.contains("B/op of storage"), "{said}");
-    let kept = kept(&place.path().join("a.result.json"));
-    let mut find = Command::new("findmnt");
-    find.args(["--noheadings", "--output", "FSTYPE", "--target"]).arg(place.folder());
-    let kind = text(&find.output().unwrap().stdout).trim().to_owned();
-    let mut cells = Vec::new();
-    for trial in kept["trials"].as_array().unwrap() {
-        let cell = trial["cell"].as_str().unwrap();
-        let number = |key: &str| trial[key].as_f64().unwrap_or_else(|| panic!("{key}: {trial}"));
-        let is_cached = cell.ends_with(", through the page cache");
-        // Read once it stays there, as long as nobody needs the memory: so of nearly all reads the disk
-        // knows nothing, and past the cache of each.
-        let of_storage = number("storage_read_per_op");
-        assert!(if is_cached { of_storage < 2048.0 } else { of_storage > 2048.0 }, "{trial}");
-        let held = number("page_cache_bytes");
-        assert!(if is_cached { held > 1e6 } else { held <= 256.0 * 1024.0 }, "{trial}");
-        assert_eq!(trial["file_system"]["type"], *kind, "{trial}");
-        assert!(trial["file_system"]["options"].as_str().unwrap().contains("rw"), "{trial}");
-        assert!(trial["measures"]["iops"].as_f64().unwrap() > 0.0);
-        cells.push(is_cached);
-    }
-    cells.sort_unstable();
-    assert_eq!(cells, [false, true], "{kept}");
-    assert!(place.files().is_empty(), "{:?}", place.files());
-}
-
-#[test]
 fn who_reads_the_file_through_the_page_cache_meanwhile_spoils_a_cell_past_it() {
     let Some(place) = Place::make() else { return };
     place.plan("", &format!("size = \"{}\"\ndepth = 1", 8 * MIB));
     let mut child = place.begin();
     let file = place.file(&mut child);
+    // Read before it is measured, that would be what is told.
+    let until = Instant::now() + HANG;
+    let client = |words: &[&str]| words.contains(&"bench") && !words.contains(&"--fill");
+    while child_of(&child, client).is_none() {
+        assert!(child.try_wait().unwrap().is_none() && Instant::now() < until, "no client");
+    }
     // Until it is gone.
     while fs::read(&file).is_ok() {}
     let why = flat(&child.wait_with_output().unwrap().stderr);
@@ -220,54 +163,6 @@ fn groups(pid: u32) -> String {
     let mut find = Command::new("find");
     find.args(["/sys/fs/cgroup", "-name", &format!("plateway-lab-{pid}-*")]);
     text(&find.output().unwrap().stdout).to_owned()
-}
-
-#[test]
-fn a_client_has_no_more_memory_than_the_plan_lets_it_have() {
-    let Some(place) = Place::make() else { return };
-    let _alone = alone();
-    let load = format!(
-        "size = \"{}\"\nblock-size = \"128k\"\ndepth = 4\ncache = true\nclient-memory = ",
-        128 * MIB
-    );
-    // The bounded one goes through its page cache again and again, the other one is done with the disk.
-    place.plan("", &format!("{load}[\"64MiB\", \"1GiB\"]"));
-    let child = place.begin();
-    let pid = child.id();
-    let output = child.wait_with_output().unwrap();
-    let why = flat(&output.stderr);
-    if why.contains("the memory of programs can be bounded") {
-        assert!(why.contains("a.toml:13:17: error: client-memory"), "{why}");
-        return testkit::skipped(why);
-    }
-    assert!(output.status.success(), "{}{why}", text(&output.stdout));
-    assert_eq!(groups(pid), "");
-    let kept = kept(&place.path().join("a.result.json"));
-    let held = |memory: &str| -> f64 {
-        let mut trials = kept["trials"].as_array().unwrap().iter();
-        let its = |trial: &&Value| trial["cell"].as_str().unwrap().ends_with(memory);
-        trials.find(its).unwrap_or_else(|| panic!("{kept}"))["page_cache_bytes"].as_f64().unwrap()
-    };
-    assert!(held("client memory 64MiB") <= (64 * MIB) as f64, "{kept}");
-    assert!(held("client memory 1GiB") > (64 * MIB) as f64, "{kept}");
-
-    let load = format!(
-        "size = \"{}\"\nblock-size = \"1m\"\ndepth = 256\nclient-memory = \"16MiB\"",
-        128 * MIB
-    );
-    place.plan("", &load);
-    let child = place.begin();
-    let pid = child.id();
-    let output = child.wait_with_output().unwrap();
-    let why = flat(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{why}");
-    assert!(
-        why.contains(
-            "the kernel killed the client, which needed more memory than client-memory = 16 MiB"
-        ),
-        "{why}"
-    );
-    assert!(groups(pid).is_empty() && place.files().is_empty(), "{}", groups(pid));
 }
 
 #[test]
@@ -374,54 +269,6 @@ fn has_fio() -> bool {
 }
 
 #[test]
-fn fio_and_bench_do_the_same_on_a_file_and_fio_is_ended_when_it_has_settled() {
-    let Some(place) = Place::make().filter(|_| has_fio()) else { return };
-    let _alone = alone();
-    let folder = place.folder();
-    let mut plan =
-        plan(&folder, "", "pattern = \"randrw=70\"\njobs = 2\ndepth = 4\nsize = \"8MiB\"");
-    plan += &format!(
-        "cache = [false, true]\n[[system]]\nname = \"two\"\nfolder = \"{}\"\nclient = \"fio\"\n",
-        folder.display()
-    );
-    let plan = plan.replace("systems = [\"one\"]", "systems = [\"one\", \"two\"]");
-    fs::write(place.path().join("a.toml"), plan).unwrap();
-    let output = run(place.path(), &["run", "a.toml"]);
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    let kept = kept(&place.path().join("a.result.json"));
-    let trials = kept["trials"].as_array().unwrap();
-    assert_eq!(trials.len(), 4, "{kept}");
-    for trial in trials {
-        let cell = trial["cell"].as_str().unwrap();
-        let number = |key: &str| trial.pointer(key).and_then(Value::as_f64);
-        let windows = trial["windows"].as_array().unwrap().len();
-        assert!((5..=25).contains(&windows), "{trial}");
-        for key in ["/measures/iops", "/measures/p50", "/measures/p99", "/near/busy"] {
-            assert!(number(key) > Some(0.0), "{key}: {trial}");
-        }
-        // Shares of five windows that were written down as one figure.
-        let mean: f64 = trial["windows"].as_array().unwrap()[windows - 5..]
-            .iter()
-            .map(|value| value.as_f64().unwrap() / 5.0)
-            .sum();
-        assert!((mean / number("/measures/iops").unwrap() - 1.0).abs() < 1e-6, "{trial}");
-        let read = number("/storage_read_per_op").unwrap();
-        // Of ten operations seven read 4 KiB.
-        let is_cached = cell.ends_with("through the page cache");
-        assert!(if is_cached { read < 1434.0 } else { read > 1434.0 }, "{trial}");
-        // What is dirty in the page cache is counted once, however often it is written.
-        let written = number("/storage_written_per_op");
-        assert!(is_cached && written.is_some() || written > Some(400.0), "{trial}");
-        let client = &trial["bench"]["client"];
-        assert_eq!(
-            client.as_str().is_some_and(|name| name.starts_with("fio-")),
-            cell.starts_with("two")
-        );
-    }
-    assert!(place.files().is_empty() && fios(&folder).is_empty(), "{:?}", place.files());
-}
-
-#[test]
 fn a_fio_that_is_killed_fails_or_is_missing_is_told_and_leaves_nothing() {
     let Some(place) = Place::make().filter(|_| has_fio()) else { return };
     let folder = place.folder();
@@ -476,4 +323,171 @@ fn a_fio_that_is_killed_fails_or_is_missing_is_told_and_leaves_nothing() {
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let why = run(&path);
     assert!(why.contains("fio ended before it was measured: fio: engine is not loadable"), "{why}");
+}
+
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_made_in_a_folder_once_a_trial_and_goes_also_when_it_is_interrupted() {
+        let Some(place) = Place::make() else { return };
+        let _alone = alone();
+        let load = |size: &str| {
+            format!(
+                "size = \"{size}\"\npattern = \"write\"\ndepth = 1\ncache = true\nsync = [true, false]"
+            )
+        };
+        place.plan("client = \"copy\"", &load("8MiB"));
+        let output = run(place.path(), &["run", "a.toml"]);
+        assert!(output.status.success(), "{}", flat(&output.stderr));
+        let kept = kept(&place.path().join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        assert_eq!(trials.len(), 2);
+        for trial in trials {
+            assert_eq!(trial["bench"]["steady"]["requests"], 2048, "{trial}");
+            assert!(trial["is_steady"].as_bool().unwrap(), "{trial}");
+        }
+        assert!(place.files().is_empty());
+        place.plan("client = \"copy\"", &load("512MiB"));
+        let mut child = place.begin();
+        place.file(&mut child);
+        let _ = kill_process(Pid::from_child(&child), Signal::INT);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", flat(&output.stderr));
+        assert!(place.files().is_empty());
+    }
+
+    #[test]
+    fn a_file_is_past_the_page_cache_or_cold_and_what_storage_gave_is_told() {
+        let Some(place) = Place::make() else { return };
+        let _alone = alone();
+        place.plan("", &format!("size = \"{}\"\ndepth = 4\ncache = [false, true]", 8 * MIB));
+        let output = run(place.path(), &["run", "a.toml"]);
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{said}{}", text(&output.stderr));
+        assert!(said.contains("B/op of storage"), "{said}");
+        let kept = kept(&place.path().join("a.result.json"));
+        let mut find = Command::new("findmnt");
+        find.args(["--noheadings", "--output", "FSTYPE", "--target"]).arg(place.folder());
+        let kind = text(&find.output().unwrap().stdout).trim().to_owned();
+        let mut cells = Vec::new();
+        for trial in kept["trials"].as_array().unwrap() {
+            let cell = trial["cell"].as_str().unwrap();
+            let number =
+                |key: &str| trial[key].as_f64().unwrap_or_else(|| panic!("{key}: {trial}"));
+            let is_cached = cell.ends_with(", through the page cache");
+            // Read once it stays there, as long as nobody needs the memory: so of nearly all reads the disk
+            // knows nothing, and past the cache of each.
+            let of_storage = number("storage_read_per_op");
+            assert!(if is_cached { of_storage < 2048.0 } else { of_storage > 2048.0 }, "{trial}");
+            let held = number("page_cache_bytes");
+            assert!(if is_cached { held > 1e6 } else { held <= 256.0 * 1024.0 }, "{trial}");
+            assert_eq!(trial["file_system"]["type"], *kind, "{trial}");
+            assert!(trial["file_system"]["options"].as_str().unwrap().contains("rw"), "{trial}");
+            assert!(trial["measures"]["iops"].as_f64().unwrap() > 0.0);
+            cells.push(is_cached);
+        }
+        cells.sort_unstable();
+        assert_eq!(cells, [false, true], "{kept}");
+        assert!(place.files().is_empty(), "{:?}", place.files());
+    }
+
+    #[test]
+    fn a_client_has_no_more_memory_than_the_plan_lets_it_have() {
+        let Some(place) = Place::make() else { return };
+        let _alone = alone();
+        let load = format!(
+            "size = \"{}\"\nblock-size = \"128k\"\ndepth = 4\ncache = true\nclient-memory = ",
+            128 * MIB
+        );
+        // The bounded one goes through its page cache again and again, the other one is done with the disk.
+        place.plan("", &format!("{load}[\"64MiB\", \"1GiB\"]"));
+        let child = place.begin();
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        if why.contains("the memory of programs can be bounded") {
+            assert!(why.contains("a.toml:13:17: error: client-memory"), "{why}");
+            return testkit::skipped(why);
+        }
+        assert!(output.status.success(), "{}{why}", text(&output.stdout));
+        assert_eq!(groups(pid), "");
+        let kept = kept(&place.path().join("a.result.json"));
+        let held = |memory: &str| -> f64 {
+            let mut trials = kept["trials"].as_array().unwrap().iter();
+            let its = |trial: &&Value| trial["cell"].as_str().unwrap().ends_with(memory);
+            trials.find(its).unwrap_or_else(|| panic!("{kept}"))["page_cache_bytes"]
+                .as_f64()
+                .unwrap()
+        };
+        assert!(held("client memory 64MiB") <= (64 * MIB) as f64, "{kept}");
+        assert!(held("client memory 1GiB") > (64 * MIB) as f64, "{kept}");
+
+        let load = format!(
+            "size = \"{}\"\nblock-size = \"1m\"\ndepth = 256\nclient-memory = \"16MiB\"",
+            128 * MIB
+        );
+        place.plan("", &load);
+        let child = place.begin();
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(
+            why.contains(
+                "the kernel killed the client, which needed more memory than client-memory = 16 MiB"
+            ),
+            "{why}"
+        );
+        assert!(groups(pid).is_empty() && place.files().is_empty(), "{}", groups(pid));
+    }
+
+    #[test]
+    fn fio_and_bench_do_the_same_on_a_file_and_fio_is_ended_when_it_has_settled() {
+        let Some(place) = Place::make().filter(|_| has_fio()) else { return };
+        let _alone = alone();
+        let folder = place.folder();
+        let mut plan =
+            plan(&folder, "", "pattern = \"randrw=70\"\njobs = 2\ndepth = 4\nsize = \"8MiB\"");
+        plan += &format!(
+            "cache = [false, true]\n[[system]]\nname = \"two\"\nfolder = \"{}\"\nclient = \"fio\"\n",
+            folder.display()
+        );
+        let plan = plan.replace("systems = [\"one\"]", "systems = [\"one\", \"two\"]");
+        fs::write(place.path().join("a.toml"), plan).unwrap();
+        let output = run(place.path(), &["run", "a.toml"]);
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+        let kept = kept(&place.path().join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        assert_eq!(trials.len(), 4, "{kept}");
+        for trial in trials {
+            let cell = trial["cell"].as_str().unwrap();
+            let number = |key: &str| trial.pointer(key).and_then(Value::as_f64);
+            let windows = trial["windows"].as_array().unwrap().len();
+            assert!((5..=25).contains(&windows), "{trial}");
+            for key in ["/measures/iops", "/measures/p50", "/measures/p99", "/near/busy"] {
+                assert!(number(key) > Some(0.0), "{key}: {trial}");
+            }
+            // Shares of five windows that were written down as one figure.
+            let mean: f64 = trial["windows"].as_array().unwrap()[windows - 5..]
+                .iter()
+                .map(|value| value.as_f64().unwrap() / 5.0)
+                .sum();
+            assert!((mean / number("/measures/iops").unwrap() - 1.0).abs() < 1e-6, "{trial}");
+            let read = number("/storage_read_per_op").unwrap();
+            // Of ten operations seven read 4 KiB.
+            let is_cached = cell.ends_with("through the page cache");
+            assert!(if is_cached { read < 1434.0 } else { read > 1434.0 }, "{trial}");
+            // What is dirty in the page cache is counted once, however often it is written.
+            let written = number("/storage_written_per_op");
+            assert!(is_cached && written.is_some() || written > Some(400.0), "{trial}");
+            let client = &trial["bench"]["client"];
+            assert_eq!(
+                client.as_str().is_some_and(|name| name.starts_with("fio-")),
+                cell.starts_with("two")
+            );
+        }
+        assert!(place.files().is_empty() && fios(&folder).is_empty(), "{:?}", place.files());
+    }
 }

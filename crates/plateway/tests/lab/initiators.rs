@@ -62,99 +62,6 @@ fn with(directory: &Path, script: &str, load: &str) -> Option<(Option<i32>, Valu
     Some((output.status.code(), kept(&directory.join("a.result.json")), said))
 }
 
-#[test]
-fn an_initiator_is_told_what_to_do_and_judged_by_what_it_tells() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let Some((code, kept, said)) = with(directory.path(), TELLS, "block-size = \"8k\"\ndepth = 3")
-    else {
-        return;
-    };
-    assert_eq!(code, Some(0), "{said}");
-    let trials = kept["trials"].as_array().unwrap();
-    let told: Vec<&str> =
-        trials.iter().filter_map(|trial| trial["bench"]["client"].as_str()).collect();
-    assert_eq!((told, trials.len()), (vec!["teller 1"], 2));
-    let other = trials.iter().find(|trial| trial["bench"]["client"] == "teller 1").unwrap();
-    let measures = &other["measures"];
-    let near = |name: &str, low: f64, high: f64| {
-        let value = measures[name].as_f64().unwrap();
-        assert!((low..=high).contains(&value), "{name}: {value}");
-    };
-    // A thousand in each tenth of a second, but for the time that a shell takes.
-    near("iops", 2_000.0, 10_500.0);
-    near("p50", 99_000.0, 101_000.0);
-    assert!(measures["throughput"].as_f64().unwrap() > 8192.0 * 2_000.0, "{measures}");
-    let asked = fs::read_to_string(directory.path().join("asked")).unwrap();
-    let words = "--own --disk iscsi://10.77.0.1:3260/iqn.";
-    assert!(asked.starts_with(words), "{asked}");
-    assert!(!runs("60.125"), "its child");
-    let rest = "/0?hdgst=0&ddgst=0 --rw randread --bs 8192 --iodepth 3 --numjobs 1 --status ";
-    assert!(asked.contains(rest) && asked.ends_with("--status-ms 100\n"), "{asked}");
-}
-
-#[test]
-fn an_initiator_that_ends_or_tells_nonsense_fails_its_trial_with_its_words_and_no_other() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    for (script, why) in [
-        (
-            "#!/bin/sh\necho no such target >&2; exit 3\n".to_owned(),
-            "the initiator ended before it was measured: no such target",
-        ),
-        (
-            TELLS.replace("\\\"read\\\"", "\\\"reads\\\""),
-            "the initiator: expected read in its status, seen none",
-        ),
-        (TELLS.replace("echo \"{", "echo \"{]"), "the initiator printed no JSON"),
-    ] {
-        let Some((code, kept, said)) = with(directory.path(), &script, "") else { return };
-        assert_eq!(code, Some(1), "{said}");
-        let failures = kept["results"]["failures"].as_array().unwrap();
-        assert_eq!(failures.len(), 1, "{kept}");
-        assert!(failures[0]["why"].as_str().unwrap().contains(why), "{why}: {}", failures[0]);
-        let trials = kept["trials"].as_array().unwrap();
-        let measured = trials.iter().filter(|trial| trial["measures"]["iops"].as_f64() > Some(0.0));
-        assert_eq!(measured.count(), 1, "ours is measured all the same: {kept}");
-    }
-    // One that is not there is told before anything runs.
-    fs::write(directory.path().join("a.toml"), plan("/nowhere/initiator", "")).unwrap();
-    let output = lab(directory.path(), &["check", "a.toml"]).output().unwrap();
-    let why = flat(&output.stderr);
-    assert!(output.status.code() == Some(1) && why.contains("system other: initiator: "), "{why}");
-}
-
-#[test]
-fn an_initiator_goes_with_a_lab_that_is_interrupted_or_killed() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let script = TELLS.replace("reads=$((reads + 1000))", "reads=$((reads * 2 + 1))");
-    for signal in [Signal::INT, Signal::KILL] {
-        let at = put(directory.path(), &script);
-        fs::write(directory.path().join("a.toml"), plan(&at, "")).unwrap();
-        let mut command = lab(directory.path(), &["run", "a.toml", "--overwrite"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (asked, end) = (directory.path().join("asked"), Instant::now() + HANG);
-        while !asked.exists() && child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < end, "it starts no initiator");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = kill_process(Pid::from_child(&child), signal);
-        let output = child.wait_with_output().unwrap();
-        let why = flat(&output.stderr);
-        if why.contains("network namespaces need root") {
-            return testkit::skipped(why);
-        }
-        let code = (signal == Signal::INT).then_some(130);
-        assert_eq!(output.status.code(), code, "{why}");
-        while runs(&at) || runs("60.125") {
-            assert!(Instant::now() < end, "it still runs");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        fs::remove_file(asked).unwrap();
-    }
-}
-
 /// Whether a process has this among its words.
 fn runs(word: &str) -> bool {
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -162,32 +69,135 @@ fn runs(word: &str) -> bool {
     commands.any(|command| command.split(|byte| *byte == 0).any(|one| one == word.as_bytes()))
 }
 
-#[test]
-fn a_client_with_a_share_of_a_cpu_has_no_more_and_is_said_to_be_the_limit() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let plan = "name = \"shares\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n\
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn an_initiator_is_told_what_to_do_and_judged_by_what_it_tells() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let Some((code, kept, said)) =
+            with(directory.path(), TELLS, "block-size = \"8k\"\ndepth = 3")
+        else {
+            return;
+        };
+        assert_eq!(code, Some(0), "{said}");
+        let trials = kept["trials"].as_array().unwrap();
+        let told: Vec<&str> =
+            trials.iter().filter_map(|trial| trial["bench"]["client"].as_str()).collect();
+        assert_eq!((told, trials.len()), (vec!["teller 1"], 2));
+        let other = trials.iter().find(|trial| trial["bench"]["client"] == "teller 1").unwrap();
+        let measures = &other["measures"];
+        let near = |name: &str, low: f64, high: f64| {
+            let value = measures[name].as_f64().unwrap();
+            assert!((low..=high).contains(&value), "{name}: {value}");
+        };
+        // A thousand in each tenth of a second, but for the time that a shell takes.
+        near("iops", 2_000.0, 10_500.0);
+        near("p50", 99_000.0, 101_000.0);
+        assert!(measures["throughput"].as_f64().unwrap() > 8192.0 * 2_000.0, "{measures}");
+        let asked = fs::read_to_string(directory.path().join("asked")).unwrap();
+        let words = "--own --disk iscsi://10.77.0.1:3260/iqn.";
+        assert!(asked.starts_with(words), "{asked}");
+        assert!(!runs("60.125"), "its child");
+        let rest = "/0?hdgst=0&ddgst=0 --rw randread --bs 8192 --iodepth 3 --numjobs 1 --status ";
+        assert!(asked.contains(rest) && asked.ends_with("--status-ms 100\n"), "{asked}");
+    }
+
+    #[test]
+    fn an_initiator_that_ends_or_tells_nonsense_fails_its_trial_with_its_words_and_no_other() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        for (script, why) in [
+            (
+                "#!/bin/sh\necho no such target >&2; exit 3\n".to_owned(),
+                "the initiator ended before it was measured: no such target",
+            ),
+            (
+                TELLS.replace("\\\"read\\\"", "\\\"reads\\\""),
+                "the initiator: expected read in its status, seen none",
+            ),
+            (TELLS.replace("echo \"{", "echo \"{]"), "the initiator printed no JSON"),
+        ] {
+            let Some((code, kept, said)) = with(directory.path(), &script, "") else { return };
+            assert_eq!(code, Some(1), "{said}");
+            let failures = kept["results"]["failures"].as_array().unwrap();
+            assert_eq!(failures.len(), 1, "{kept}");
+            assert!(failures[0]["why"].as_str().unwrap().contains(why), "{why}: {}", failures[0]);
+            let trials = kept["trials"].as_array().unwrap();
+            let measured =
+                trials.iter().filter(|trial| trial["measures"]["iops"].as_f64() > Some(0.0));
+            assert_eq!(measured.count(), 1, "ours is measured all the same: {kept}");
+        }
+        // One that is not there is told before anything runs.
+        fs::write(directory.path().join("a.toml"), plan("/nowhere/initiator", "")).unwrap();
+        let output = lab(directory.path(), &["check", "a.toml"]).output().unwrap();
+        let why = flat(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && why.contains("system other: initiator: "),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn an_initiator_goes_with_a_lab_that_is_interrupted_or_killed() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let script = TELLS.replace("reads=$((reads + 1000))", "reads=$((reads * 2 + 1))");
+        for signal in [Signal::INT, Signal::KILL] {
+            let at = put(directory.path(), &script);
+            fs::write(directory.path().join("a.toml"), plan(&at, "")).unwrap();
+            let mut command = lab(directory.path(), &["run", "a.toml", "--overwrite"]);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let (asked, end) = (directory.path().join("asked"), Instant::now() + HANG);
+            while !asked.exists() && child.try_wait().unwrap().is_none() {
+                assert!(Instant::now() < end, "it starts no initiator");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let _ = kill_process(Pid::from_child(&child), signal);
+            let output = child.wait_with_output().unwrap();
+            let why = flat(&output.stderr);
+            if why.contains("network namespaces need root") {
+                return testkit::skipped(why);
+            }
+            let code = (signal == Signal::INT).then_some(130);
+            assert_eq!(output.status.code(), code, "{why}");
+            while runs(&at) || runs("60.125") {
+                assert!(Instant::now() < end, "it still runs");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            fs::remove_file(asked).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_client_with_a_share_of_a_cpu_has_no_more_and_is_said_to_be_the_limit() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let plan = "name = \"shares\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n\
          [[system]]\nname = \"ram\"\ndisk = \"ram:4MiB\"\n[load]\ndepth = 1\n\
          [[picture]]\nname = \"shares\"\nsystems = [\"ram\"]\nclient-cpu = [\"25%\", \"100%\"]\n";
-    fs::write(directory.path().join("a.toml"), plan).unwrap();
-    let output = run(directory.path(), &["run", "a.toml"]);
-    let why = flat(&output.stderr);
-    if why.contains("client-cpu: expected a machine") {
-        return testkit::skipped(why);
-    }
-    assert!(output.status.success(), "{}{why}", text(&output.stdout));
-    let kept = kept(&directory.path().join("a.result.json"));
-    let trial = |percent: &str| {
-        let trials = kept["trials"].as_array().unwrap();
-        let is_it = |trial: &&Value| trial["cell"].as_str().unwrap().contains(percent);
-        trials.iter().find(is_it).unwrap_or_else(|| panic!("{percent}: {kept}"))
-    };
-    let busy = |trial: &Value| trial["bench"]["bench_thread_busy"][0].as_f64().unwrap();
-    let (some, all) = (trial("client with 25% of a CPU"), trial("client with 100% of a CPU"));
-    // Who works beside it takes of either, and nobody gives the one more than its share.
-    assert!(busy(some) > 0.0 && busy(some) < 0.35, "{some}");
-    for (trial, share) in [(some, 0.25), (all, 1.0)] {
-        let is_told = trial["notes"].to_string().contains("the client was the limit");
-        assert_eq!(is_told, busy(trial) > share * 0.9, "{trial}");
+        fs::write(directory.path().join("a.toml"), plan).unwrap();
+        let output = run(directory.path(), &["run", "a.toml"]);
+        let why = flat(&output.stderr);
+        if why.contains("client-cpu: expected a machine") {
+            return testkit::skipped(why);
+        }
+        assert!(output.status.success(), "{}{why}", text(&output.stdout));
+        let kept = kept(&directory.path().join("a.result.json"));
+        let trial = |percent: &str| {
+            let trials = kept["trials"].as_array().unwrap();
+            let is_it = |trial: &&Value| trial["cell"].as_str().unwrap().contains(percent);
+            trials.iter().find(is_it).unwrap_or_else(|| panic!("{percent}: {kept}"))
+        };
+        let busy = |trial: &Value| trial["bench"]["bench_thread_busy"][0].as_f64().unwrap();
+        let (some, all) = (trial("client with 25% of a CPU"), trial("client with 100% of a CPU"));
+        // Who works beside it takes of either, and nobody gives the one more than its share.
+        assert!(busy(some) > 0.0 && busy(some) < 0.35, "{some}");
+        for (trial, share) in [(some, 0.25), (all, 1.0)] {
+            let is_told = trial["notes"].to_string().contains("the client was the limit");
+            assert_eq!(is_told, busy(trial) > share * 0.9, "{trial}");
+        }
     }
 }

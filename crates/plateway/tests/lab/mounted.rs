@@ -128,92 +128,6 @@ fn is_without_paths(why: &str) -> bool {
 }
 
 #[test]
-fn a_copy_takes_as_long_as_its_path_when_it_is_synced_and_as_memory_when_it_is_not() {
-    let plan = system("nvme", &(served("nvme") + "\nclient = \"copy\""))
-        + "[[path]]\nname = \"lan\"\nrate = \"100Mbit\"\n"
-        + &drawn(
-            &["nvme"],
-            "pattern = \"write\"\nblock-size = \"64k\"\ndepth = 1\ncache = true\nsync = [true, false]",
-        );
-    let Some(directory) = with_plan(&plan) else { return };
-    let _alone = alone();
-    let output = run(directory.path(), &["run", "a.toml"]);
-    let why = flat(&output.stderr);
-    if is_without_paths(&why) {
-        return;
-    }
-    assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
-    let kept = kept(&directory.path().join("a.result.json"));
-    let trials = kept["trials"].as_array().unwrap();
-    let of = |synced: bool| {
-        let is_it = |trial: &&serde_json::Value| {
-            trial["cell"].as_str().unwrap().contains(", sync") == synced
-        };
-        trials.iter().find(is_it).unwrap()
-    };
-    let bytes = |synced: bool| of(synced)["measures"]["throughput"].as_f64().unwrap();
-    // 12.5 MB/s less headers; a bucket lets some through at once.
-    assert!((2e6..13e6).contains(&bytes(true)), "{}", of(true));
-    assert!(bytes(false) > 2.0 * bytes(true), "{}", of(false));
-    let synced = of(true);
-    let on_wire = synced["wire_bytes_per_op"].as_f64().unwrap() / 65536.0;
-    assert!((0.8..1.4).contains(&on_wire), "{on_wire}: {synced}");
-    assert!(synced.get("storage_written_per_op").is_none(), "it would be none of the blocks'");
-    assert_eq!(synced["bench"]["steady"]["requests"], 128, "each block once");
-}
-
-#[test]
-fn each_trial_has_a_file_system_of_its_own_over_its_path() {
-    let fio = Command::new("fio").arg("--version").output().is_ok();
-    let client = if fio { "\nclient = \"fio\"" } else { "" };
-    let plan = system("aoe", &served("aoe"))
-        + &system("nvme", &(served("nvme") + client))
-        + &system("here", "disk = \"ram:64MiB\"")
-        + "[[path]]\nname = \"lan\"\n"
-        + &drawn(
-            &["aoe", "nvme", "here"],
-            "pattern = \"randrw\"\ndepth = 4\ncache = [false, true]",
-        );
-    let Some(directory) = with_plan(&plan) else { return };
-    let _alone = alone();
-    let child = begin(directory.path());
-    let pid = child.id();
-    let output = child.wait_with_output().unwrap();
-    let why = flat(&output.stderr);
-    if is_without_paths(&why) {
-        return;
-    }
-    assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
-    assert!(mounts_of(pid).is_empty());
-    let kept = kept(&directory.path().join("a.result.json"));
-    let trials = kept["trials"].as_array().unwrap();
-    assert_eq!(trials.len(), 6, "{kept}");
-    for trial in trials {
-        let cell = trial["cell"].as_str().unwrap();
-        let number = |key: &str| trial[key].as_f64();
-        assert!(trial["measures"]["iops"].as_f64() > Some(0.0), "{trial}");
-        assert_eq!(trial["file_system"]["type"], "ext4", "{trial}");
-        let source = trial["file_system"]["source"].as_str().unwrap();
-        assert!(source.starts_with("/dev/loop"), "{trial}");
-        let is_cached = cell.ends_with("through the page cache");
-        // Half of the operations read, and what was read once stays.
-        let read = number("storage_read_per_op").unwrap();
-        assert!(if is_cached { read < 1024.0 } else { read > 1024.0 }, "{trial}");
-        let held = number("page_cache_bytes").unwrap();
-        assert!(if is_cached { held > 1e6 } else { held <= 256.0 * 1024.0 }, "{trial}");
-        // What goes past the page cache goes over the path, both ways, and of a disk that is here nothing.
-        let wire = number("wire_bytes_per_op");
-        match (cell.starts_with("here"), is_cached) {
-            (true, _) => assert_eq!(wire, None, "{trial}"),
-            (false, false) => assert!(wire > Some(4096.0), "{trial}"),
-            (false, true) => assert!(wire.is_some(), "{trial}"),
-        }
-        let is_fio = trial["bench"]["client"].as_str().is_some_and(|name| name.starts_with("fio-"));
-        assert_eq!(is_fio, fio && cell.starts_with("nvme"), "{trial}");
-    }
-}
-
-#[test]
 fn what_a_disk_holds_is_not_written_over_and_what_the_lab_left_there_is() {
     let plan = system("one", "disk = \"file:a.img\"") + &drawn(&["one"], "depth = [1, 2]");
     let Some(directory) = with_plan(&plan) else { return };
@@ -249,40 +163,6 @@ fn nor_does_one_of_a_copy() {
     let load = "pattern = \"write\"\nblock-size = [\"16k\", \"64k\"]\ndepth = 1\ncache = true\nsync = true";
     let slow = "[[path]]\nname = \"slow\"\nrate = \"50Mbit\"\n";
     leaves_nothing(&(system("one", &way) + slow), load);
-}
-
-/// What a client has in memory that is not written yet is bounded with its memory, so that a copy that is not synced takes
-/// as long as its path for what is beyond.
-#[test]
-fn a_copy_of_a_client_with_little_memory_is_not_one_into_memory() {
-    let plan = system("nvme", &(served("nvme") + "\nclient = \"copy\""))
-        + "[[path]]\nname = \"lan\"\nrate = \"100Mbit\"\n"
-        + &drawn(
-            &["nvme"],
-            "pattern = \"write\"\nblock-size = \"64k\"\ndepth = 1\ncache = true\nclient-memory = \"20MiB\"",
-        )
-        .replace("8MiB", "32MiB");
-    let Some(directory) = with_plan(&plan) else { return };
-    let _alone = alone();
-    let output = run(directory.path(), &["run", "a.toml"]);
-    let why = flat(&output.stderr);
-    if is_without_paths(&why) {
-        return;
-    }
-    if !output.status.success() && why.contains("control group") {
-        return testkit::skipped(why);
-    }
-    assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
-    let kept = kept(&directory.path().join("a.result.json"));
-    let trial = &kept["trials"][0];
-    let bound = trial["dirty_bytes_max"].as_u64();
-    if bound.is_none() {
-        return testkit::skipped(&trial["notes"]);
-    }
-    assert_eq!(bound, Some((20 << 20) / 5), "{trial}");
-    // 12.5 MB/s less headers, but for what is on its way when it ends.
-    let bytes = trial["measures"]["throughput"].as_f64().unwrap();
-    assert!((2e6..25e6).contains(&bytes), "{trial}");
 }
 
 const BY_BENCH: &str = "depth = [1, 2, 3, 4]\npattern = \"rw\"\ncache = true";
@@ -404,4 +284,130 @@ fn what_a_file_system_needs_and_is_not_here_is_told_before_anything_is_made() {
     command.current_dir(directory.path()).args(["lab", "check", "a.toml"]);
     assert!(command.output().unwrap().status.success());
     assert!(!directory.path().join("new").exists());
+}
+
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn a_copy_takes_as_long_as_its_path_when_it_is_synced_and_as_memory_when_it_is_not() {
+        let plan = system("nvme", &(served("nvme") + "\nclient = \"copy\""))
+            + "[[path]]\nname = \"lan\"\nrate = \"100Mbit\"\n"
+            + &drawn(
+                &["nvme"],
+                "pattern = \"write\"\nblock-size = \"64k\"\ndepth = 1\ncache = true\nsync = [true, false]",
+            );
+        let Some(directory) = with_plan(&plan) else { return };
+        let _alone = alone();
+        let output = run(directory.path(), &["run", "a.toml"]);
+        let why = flat(&output.stderr);
+        if is_without_paths(&why) {
+            return;
+        }
+        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+        let kept = kept(&directory.path().join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        let of = |synced: bool| {
+            let is_it = |trial: &&serde_json::Value| {
+                trial["cell"].as_str().unwrap().contains(", sync") == synced
+            };
+            trials.iter().find(is_it).unwrap()
+        };
+        let bytes = |synced: bool| of(synced)["measures"]["throughput"].as_f64().unwrap();
+        // 12.5 MB/s less headers; a bucket lets some through at once.
+        assert!((2e6..13e6).contains(&bytes(true)), "{}", of(true));
+        assert!(bytes(false) > 2.0 * bytes(true), "{}", of(false));
+        let synced = of(true);
+        let on_wire = synced["wire_bytes_per_op"].as_f64().unwrap() / 65536.0;
+        assert!((0.8..1.4).contains(&on_wire), "{on_wire}: {synced}");
+        assert!(synced.get("storage_written_per_op").is_none(), "it would be none of the blocks'");
+        assert_eq!(synced["bench"]["steady"]["requests"], 128, "each block once");
+    }
+
+    #[test]
+    fn each_trial_has_a_file_system_of_its_own_over_its_path() {
+        let fio = Command::new("fio").arg("--version").output().is_ok();
+        let client = if fio { "\nclient = \"fio\"" } else { "" };
+        let plan = system("aoe", &served("aoe"))
+            + &system("nvme", &(served("nvme") + client))
+            + &system("here", "disk = \"ram:64MiB\"")
+            + "[[path]]\nname = \"lan\"\n"
+            + &drawn(
+                &["aoe", "nvme", "here"],
+                "pattern = \"randrw\"\ndepth = 4\ncache = [false, true]",
+            );
+        let Some(directory) = with_plan(&plan) else { return };
+        let _alone = alone();
+        let child = begin(directory.path());
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        if is_without_paths(&why) {
+            return;
+        }
+        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+        assert!(mounts_of(pid).is_empty());
+        let kept = kept(&directory.path().join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        assert_eq!(trials.len(), 6, "{kept}");
+        for trial in trials {
+            let cell = trial["cell"].as_str().unwrap();
+            let number = |key: &str| trial[key].as_f64();
+            assert!(trial["measures"]["iops"].as_f64() > Some(0.0), "{trial}");
+            assert_eq!(trial["file_system"]["type"], "ext4", "{trial}");
+            let source = trial["file_system"]["source"].as_str().unwrap();
+            assert!(source.starts_with("/dev/loop"), "{trial}");
+            let is_cached = cell.ends_with("through the page cache");
+            // Half of the operations read, and what was read once stays.
+            let read = number("storage_read_per_op").unwrap();
+            assert!(if is_cached { read < 1024.0 } else { read > 1024.0 }, "{trial}");
+            let held = number("page_cache_bytes").unwrap();
+            assert!(if is_cached { held > 1e6 } else { held <= 256.0 * 1024.0 }, "{trial}");
+            // What goes past the page cache goes over the path, both ways, and of a disk that is here nothing.
+            let wire = number("wire_bytes_per_op");
+            match (cell.starts_with("here"), is_cached) {
+                (true, _) => assert_eq!(wire, None, "{trial}"),
+                (false, false) => assert!(wire > Some(4096.0), "{trial}"),
+                (false, true) => assert!(wire.is_some(), "{trial}"),
+            }
+            let is_fio =
+                trial["bench"]["client"].as_str().is_some_and(|name| name.starts_with("fio-"));
+            assert_eq!(is_fio, fio && cell.starts_with("nvme"), "{trial}");
+        }
+    }
+
+    /// What a client has in memory that is not written yet is bounded with its memory, so that a copy that is not synced takes
+    /// as long as its path for what is beyond.
+    #[test]
+    fn a_copy_of_a_client_with_little_memory_is_not_one_into_memory() {
+        let plan = system("nvme", &(served("nvme") + "\nclient = \"copy\""))
+        + "[[path]]\nname = \"lan\"\nrate = \"100Mbit\"\n"
+        + &drawn(
+            &["nvme"],
+            "pattern = \"write\"\nblock-size = \"64k\"\ndepth = 1\ncache = true\nclient-memory = \"20MiB\"",
+        )
+        .replace("8MiB", "32MiB");
+        let Some(directory) = with_plan(&plan) else { return };
+        let _alone = alone();
+        let output = run(directory.path(), &["run", "a.toml"]);
+        let why = flat(&output.stderr);
+        if is_without_paths(&why) {
+            return;
+        }
+        if !output.status.success() && why.contains("control group") {
+            return testkit::skipped(why);
+        }
+        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+        let kept = kept(&directory.path().join("a.result.json"));
+        let trial = &kept["trials"][0];
+        let bound = trial["dirty_bytes_max"].as_u64();
+        if bound.is_none() {
+            return testkit::skipped(&trial["notes"]);
+        }
+        assert_eq!(bound, Some((20 << 20) / 5), "{trial}");
+        // 12.5 MB/s less headers, but for what is on its way when it ends.
+        let bytes = trial["measures"]["throughput"].as_f64().unwrap();
+        assert!((2e6..25e6).contains(&bytes), "{trial}");
+    }
 }

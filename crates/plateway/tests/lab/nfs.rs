@@ -214,18 +214,6 @@ fn works(point: &Path, folder: &Path) {
     fs::remove_dir(point.join("many")).unwrap();
 }
 
-#[test]
-fn what_is_exported_is_mounted_as_it_is_by_nfs_and_by_fuse_alone() {
-    if !can_attach() {
-        return;
-    }
-    for nfs in [None, Some(&[][..]), Some(&["--sync"][..]), Some(&["--past", "--sync"][..])] {
-        let shown = Shown::begin(nfs);
-        works(&shown.point(), &shown.folder());
-        shown.end();
-    }
-}
-
 /// The client's page cache is above FUSE: a second one below it would hold what the client's memory does not.
 #[test]
 fn below_fuse_alone_the_page_cache_is_passed_by_and_at_a_server_only_if_it_is_asked_for() {
@@ -318,11 +306,27 @@ fn a_server_that_is_gone_is_an_error_and_nothing_hangs() {
 }
 
 #[test]
-fn a_plan_holds_nfs_against_a_disk_and_fuse_against_nothing_above() {
+fn what_is_exported_is_mounted_as_it_is_by_nfs_and_by_fuse_alone() {
     if !can_attach() {
         return;
     }
-    let plan = "name = \"nfs\"\nshared = true\nwindow = \"100ms\"\nwarm-up = \"0\"\n\
+    for nfs in [None, Some(&[][..]), Some(&["--sync"][..]), Some(&["--past", "--sync"][..])] {
+        let shown = Shown::begin(nfs);
+        works(&shown.point(), &shown.folder());
+        shown.end();
+    }
+}
+
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn a_plan_holds_nfs_against_a_disk_and_fuse_against_nothing_above() {
+        if !can_attach() {
+            return;
+        }
+        let plan = "name = \"nfs\"\nshared = true\nwindow = \"100ms\"\nwarm-up = \"0\"\n\
         [[system]]\nname = \"iscsi\"\nserve = { protocol = \"iscsi\", disk = \"ram:48MiB\" }\nfile-system = \"ext4\"\n\
         [[system]]\nname = \"nfs\"\nnfs = { disk = \"ram:48MiB\" }\nfile-system = \"ext4\"\n\
         [[system]]\nname = \"durable\"\nnfs = { disk = \"ram:48MiB\", sync = true }\nfile-system = \"ext4\"\n\
@@ -333,36 +337,37 @@ fn a_plan_holds_nfs_against_a_disk_and_fuse_against_nothing_above() {
         [[picture]]\nname = \"small\"\nsystems = [\"iscsi\", \"nfs\", \"durable\", \"fuse\"]\nfiles = \"postmark\"\n\
         [[picture]]\nname = \"many\"\nsystems = [\"nfs\", \"fuse\"]\nfiles = \"varmail\"\n\
         [[picture]]\nname = \"one\"\nsystems = [\"nfs\", \"fuse\"]\ncache = true\npattern = \"randrw=50\"\ndepth = 1\n";
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("a.toml"), plan).unwrap();
-    let _alone = alone();
-    let output = run(directory.path(), &["run", "a.toml"]);
-    let why = flat(&output.stderr);
-    let lacks =
-        ["network namespaces need root", "expected a kernel that", "Debian package postmark"];
-    if lacks.iter().any(|words| why.contains(words)) {
-        return testkit::skipped(why);
-    }
-    assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
-    let kept = kept(&directory.path().join("a.result.json"));
-    let trials = kept["trials"].as_array().unwrap();
-    assert_eq!(trials.len(), 9, "{kept}");
-    for trial in trials {
-        let cell = trial["cell"].as_str().unwrap();
-        let number = |place: &str| trial.pointer(place).and_then(serde_json::Value::as_f64);
-        assert!(number("/measures/iops") > Some(0.0), "{trial}");
-        let is_by_fuse = !cell.starts_with("iscsi");
-        let kind = if is_by_fuse { "fuse" } else { "ext4" };
-        assert_eq!(trial["file_system"]["type"], kind, "{trial}");
-        if cell.contains("postmark") && cell.contains(" over lan") && is_by_fuse {
-            // A transaction opens a file, makes one, or removes one.
-            assert!(number("/calls_per_op") > Some(0.5), "{trial}");
-            assert!(number("/wire_bytes_per_op") > Some(100.0), "{trial}");
-        } else {
-            assert!(trial["calls_per_op"].is_null(), "{trial}");
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.toml"), plan).unwrap();
+        let _alone = alone();
+        let output = run(directory.path(), &["run", "a.toml"]);
+        let why = flat(&output.stderr);
+        let lacks =
+            ["network namespaces need root", "expected a kernel that", "Debian package postmark"];
+        if lacks.iter().any(|words| why.contains(words)) {
+            return testkit::skipped(why);
         }
+        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+        let kept = kept(&directory.path().join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        assert_eq!(trials.len(), 9, "{kept}");
+        for trial in trials {
+            let cell = trial["cell"].as_str().unwrap();
+            let number = |place: &str| trial.pointer(place).and_then(serde_json::Value::as_f64);
+            assert!(number("/measures/iops") > Some(0.0), "{trial}");
+            let is_by_fuse = !cell.starts_with("iscsi");
+            let kind = if is_by_fuse { "fuse" } else { "ext4" };
+            assert_eq!(trial["file_system"]["type"], kind, "{trial}");
+            if cell.contains("postmark") && cell.contains(" over lan") && is_by_fuse {
+                // A transaction opens a file, makes one, or removes one.
+                assert!(number("/calls_per_op") > Some(0.5), "{trial}");
+                assert!(number("/wire_bytes_per_op") > Some(100.0), "{trial}");
+            } else {
+                assert!(trial["calls_per_op"].is_null(), "{trial}");
+            }
+        }
+        let mounts = testbed::Mounts::now().unwrap();
+        let left = mounts.all().find(|mount| mount.point.starts_with("/tmp/plateway-lab-"));
+        assert!(left.is_none(), "{left:?} stays mounted");
     }
-    let mounts = testbed::Mounts::now().unwrap();
-    let left = mounts.all().find(|mount| mount.point.starts_with("/tmp/plateway-lab-"));
-    assert!(left.is_none(), "{left:?} stays mounted");
 }

@@ -90,65 +90,6 @@ fn without_mkfs(command: Command) -> Command {
 }
 
 #[test]
-fn a_paper_that_was_interrupted_is_kept_and_leaves_its_findings_undecided() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let Some(output) = interrupted(directory.path(), &["paper", "rocha", "--quick", "--json"])
-    else {
-        return;
-    };
-    let why = flat(&output.stderr);
-    assert!(why.contains("interrupted: what was measured is in rocha.result.json"), "{why}");
-    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let kept = kept(&directory.path().join("rocha.result.json"));
-    assert_eq!(printed, kept);
-    assert_eq!((&kept["paper"], &kept["quick"]), (&json!("rocha"), &json!(true)));
-    assert!(!kept["runs"][0]["result"]["trials"].as_array().unwrap().is_empty());
-    assert_eq!(kept["runs"][0]["left_out"].as_array().unwrap().len(), 14, "{kept}");
-    let verdicts = kept["verdicts"].as_array().unwrap();
-    let of = |id: &str| verdicts.iter().find(|said| said["id"] == id).unwrap();
-    assert_eq!(of("seq-read-uncached")["answer"]["word"], "undecided");
-    // A quick run has none of its plan.
-    assert_eq!(of("rand-read-uncached")["answer"]["word"], "undecided");
-    // What one plan needs and is not here is said of its findings, and stops none of the others.
-    let cached = &of("read-cached-sequential")["answer"];
-    assert_eq!(cached["word"], "cannot_be_tested", "{cached}");
-    let because = cached["because"].as_str().unwrap();
-    assert!(because.starts_with("file-system: "), "{because}");
-    assert_eq!(because.matches("file-system").count(), 1, "once of both systems: {because}");
-    let page = fs::read_to_string(directory.path().join("rocha.result.html")).unwrap();
-    assert!(page.contains("A quick run"), "{page}");
-    // What is drawn anew from the file is what was drawn.
-    let args = ["page", "rocha.result.json", "--to", "again.html"];
-    assert!(run(directory.path(), &args).status.success());
-    assert_eq!(fs::read_to_string(directory.path().join("again.html")).unwrap(), page);
-}
-
-#[test]
-fn what_takes_longer_than_an_hour_is_run_when_all_is_asked_for() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    for (more, is_full) in [(&["--overwrite"][..], false), (&["--full", "--overwrite"], true)] {
-        let args = [&["paper", "rocha", "--json"], more].concat();
-        let Some(_) = interrupted(directory.path(), &args) else { return };
-        let kept = kept(&directory.path().join("rocha.result.json"));
-        assert_eq!(kept["full"], json!(is_full));
-        let not_run = kept["not_run"].as_array().unwrap();
-        let of_plan = |plan: &str| {
-            not_run.iter().find(|one| one["plan"] == plan).expect("it was not run").clone()
-        };
-        // It needs a file system, which is not to be had, or is stopped before.
-        let mtu = of_plan("rocha-macro-mtu");
-        assert_eq!(mtu["cause"] == "full", !is_full, "{mtu}");
-        assert_ne!(of_plan("rocha-macro")["cause"], "full", "an hour has it");
-        let verdicts = kept["verdicts"].as_array().unwrap();
-        let said = verdicts.iter().find(|said| said["id"] == "cpu-per-op-mtu").unwrap();
-        let said = said.to_string();
-        assert_eq!(said.contains("is run by --full alone"), !is_full, "{said}");
-    }
-}
-
-#[test]
 fn all_papers_have_a_page_each_and_one_together_also_where_nothing_can_be_run() {
     let directory = tempfile::tempdir().unwrap();
     // No program is found, so no path is laid; and what needs none has no folder for its trials, which is
@@ -227,67 +168,6 @@ fn interrupt(child: &mut Child) {
 }
 
 #[test]
-fn all_papers_that_were_interrupted_are_kept_with_what_came_before() {
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let args = ["paper", "all", "--quick", "--json", "--result", "all"];
-    let mut command = without_mkfs(lab(directory.path(), &args));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    interrupt(&mut child);
-    let output = child.wait_with_output().unwrap();
-    let why = flat(&output.stderr);
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(told.as_array().unwrap().len(), 5, "{why}");
-    assert!(directory.path().join("all/papers.html").exists());
-    if told[0]["runs"].as_array().unwrap().is_empty() {
-        return testkit::skipped(why);
-    }
-    assert_eq!(output.status.code(), Some(130), "{why}");
-    assert!(why.contains("interrupted: what was measured is in all"), "{why}");
-    assert!(!told[0]["runs"][0]["result"]["trials"].as_array().unwrap().is_empty());
-    let stopped = json!({ "plan": "landowski-device", "because": "it was stopped before", "cause": "passed" });
-    assert!(told[2]["not_run"].as_array().unwrap().contains(&stopped), "{}", told[2]);
-    assert_eq!(told[2], kept(&directory.path().join("all/landowski.result.json")));
-}
-
-#[test]
-fn a_customer_reaches_its_own_target_and_not_that_of_another_over_the_same_core() {
-    if !common::can_attach() {
-        return;
-    }
-    if let Err(why) = testbed::needs("vblade") {
-        return testkit::skipped(why);
-    }
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = lab(directory.path(), &["paper", "landowski", "--quick", "--json"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    interrupt(&mut child);
-    let output = child.wait_with_output().unwrap();
-    let why = flat(&output.stderr);
-    if paths::lacks(&why) {
-        return testkit::skipped(why);
-    }
-    let kept: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let reached: Vec<(&str, bool)> = kept["reached"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| (one["probe"].as_str().unwrap(), one["is_reached"].as_bool().unwrap()))
-        .collect();
-    let expected = [("serv1-to-lx", true), ("serv1-to-cd", false), ("serv2-to-cd", true)];
-    assert_eq!(reached, expected, "{why}\n{}", kept["reached"]);
-    let verdicts = kept["verdicts"].as_array().unwrap();
-    for id in ["isolation", "two-platforms"] {
-        let said = verdicts.iter().find(|said| said["id"] == id).unwrap();
-        assert_eq!(
-            (&said["answer"]["word"], &said["size"]),
-            (&json!("confirmed"), &json!("agrees"))
-        );
-    }
-}
-
-#[test]
 fn what_came_of_papers_is_told_also_where_there_is_no_room_to_keep_it() {
     let directory = tempfile::tempdir().unwrap();
     let full = directory.path().join("full");
@@ -342,5 +222,130 @@ fn a_page_of_a_paper_has_its_tables_and_says_what_is_not_rerun() {
         let output = run(directory.path(), &["page", "l.json", "--overwrite"]);
         let why = flat(&output.stderr);
         assert!(why.contains(expected), "{why}");
+    }
+}
+
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn a_paper_that_was_interrupted_is_kept_and_leaves_its_findings_undecided() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let Some(output) = interrupted(directory.path(), &["paper", "rocha", "--quick", "--json"])
+        else {
+            return;
+        };
+        let why = flat(&output.stderr);
+        assert!(why.contains("interrupted: what was measured is in rocha.result.json"), "{why}");
+        let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let kept = kept(&directory.path().join("rocha.result.json"));
+        assert_eq!(printed, kept);
+        assert_eq!((&kept["paper"], &kept["quick"]), (&json!("rocha"), &json!(true)));
+        assert!(!kept["runs"][0]["result"]["trials"].as_array().unwrap().is_empty());
+        assert_eq!(kept["runs"][0]["left_out"].as_array().unwrap().len(), 14, "{kept}");
+        let verdicts = kept["verdicts"].as_array().unwrap();
+        let of = |id: &str| verdicts.iter().find(|said| said["id"] == id).unwrap();
+        assert_eq!(of("seq-read-uncached")["answer"]["word"], "undecided");
+        // A quick run has none of its plan.
+        assert_eq!(of("rand-read-uncached")["answer"]["word"], "undecided");
+        // What one plan needs and is not here is said of its findings, and stops none of the others.
+        let cached = &of("read-cached-sequential")["answer"];
+        assert_eq!(cached["word"], "cannot_be_tested", "{cached}");
+        let because = cached["because"].as_str().unwrap();
+        assert!(because.starts_with("file-system: "), "{because}");
+        assert_eq!(because.matches("file-system").count(), 1, "once of both systems: {because}");
+        let page = fs::read_to_string(directory.path().join("rocha.result.html")).unwrap();
+        assert!(page.contains("A quick run"), "{page}");
+        // What is drawn anew from the file is what was drawn.
+        let args = ["page", "rocha.result.json", "--to", "again.html"];
+        assert!(run(directory.path(), &args).status.success());
+        assert_eq!(fs::read_to_string(directory.path().join("again.html")).unwrap(), page);
+    }
+
+    #[test]
+    fn what_takes_longer_than_an_hour_is_run_when_all_is_asked_for() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        for (more, is_full) in [(&["--overwrite"][..], false), (&["--full", "--overwrite"], true)] {
+            let args = [&["paper", "rocha", "--json"], more].concat();
+            let Some(_) = interrupted(directory.path(), &args) else { return };
+            let kept = kept(&directory.path().join("rocha.result.json"));
+            assert_eq!(kept["full"], json!(is_full));
+            let not_run = kept["not_run"].as_array().unwrap();
+            let of_plan = |plan: &str| {
+                not_run.iter().find(|one| one["plan"] == plan).expect("it was not run").clone()
+            };
+            // It needs a file system, which is not to be had, or is stopped before.
+            let mtu = of_plan("rocha-macro-mtu");
+            assert_eq!(mtu["cause"] == "full", !is_full, "{mtu}");
+            assert_ne!(of_plan("rocha-macro")["cause"], "full", "an hour has it");
+            let verdicts = kept["verdicts"].as_array().unwrap();
+            let said = verdicts.iter().find(|said| said["id"] == "cpu-per-op-mtu").unwrap();
+            let said = said.to_string();
+            assert_eq!(said.contains("is run by --full alone"), !is_full, "{said}");
+        }
+    }
+
+    #[test]
+    fn all_papers_that_were_interrupted_are_kept_with_what_came_before() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let args = ["paper", "all", "--quick", "--json", "--result", "all"];
+        let mut command = without_mkfs(lab(directory.path(), &args));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        interrupt(&mut child);
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(told.as_array().unwrap().len(), 5, "{why}");
+        assert!(directory.path().join("all/papers.html").exists());
+        if told[0]["runs"].as_array().unwrap().is_empty() {
+            return testkit::skipped(why);
+        }
+        assert_eq!(output.status.code(), Some(130), "{why}");
+        assert!(why.contains("interrupted: what was measured is in all"), "{why}");
+        assert!(!told[0]["runs"][0]["result"]["trials"].as_array().unwrap().is_empty());
+        let stopped = json!({ "plan": "landowski-device", "because": "it was stopped before", "cause": "passed" });
+        assert!(told[2]["not_run"].as_array().unwrap().contains(&stopped), "{}", told[2]);
+        assert_eq!(told[2], kept(&directory.path().join("all/landowski.result.json")));
+    }
+
+    #[test]
+    fn a_customer_reaches_its_own_target_and_not_that_of_another_over_the_same_core() {
+        if !common::can_attach() {
+            return;
+        }
+        if let Err(why) = testbed::needs("vblade") {
+            return testkit::skipped(why);
+        }
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = lab(directory.path(), &["paper", "landowski", "--quick", "--json"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        interrupt(&mut child);
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        if paths::lacks(&why) {
+            return testkit::skipped(why);
+        }
+        let kept: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let reached: Vec<(&str, bool)> = kept["reached"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| (one["probe"].as_str().unwrap(), one["is_reached"].as_bool().unwrap()))
+            .collect();
+        let expected = [("serv1-to-lx", true), ("serv1-to-cd", false), ("serv2-to-cd", true)];
+        assert_eq!(reached, expected, "{why}\n{}", kept["reached"]);
+        let verdicts = kept["verdicts"].as_array().unwrap();
+        for id in ["isolation", "two-platforms"] {
+            let said = verdicts.iter().find(|said| said["id"] == id).unwrap();
+            assert_eq!(
+                (&said["answer"]["word"], &said["size"]),
+                (&json!("confirmed"), &json!("agrees"))
+            );
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `plateway lab` with bonnie++ and PostMark: what they tell is measured, nothing of theirs stays however a trial ends, and
+//! `plateway lab` with bonnie++, PostMark, pgbench and a sort: what they tell is measured, nothing of theirs stays however a trial ends, and
 //! where they are missing their packages are named.
 
 use std::fs;
@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{HANG, can_attach, flat, text};
@@ -32,55 +33,18 @@ fn drawn(files: &str, size: &str) -> String {
 }
 
 fn is_missing(why: &str) -> bool {
-    ["Debian package bonnie++", "Debian package postmark"].iter().any(|words| why.contains(words))
+    PACKAGES.iter().any(|package| why.contains(&format!("(Debian package {package})")))
 }
 
-#[test]
-fn what_programs_tell_of_a_file_system_is_measured() {
-    if !can_attach() {
-        return;
-    }
-    let system = "disk = \"ram:48MiB\"\nfile-system = \"ext4\"";
-    let directory = with_plan(system, &(drawn("postmark", "2MiB") + &drawn("bonnie++", "16MiB")));
-    let _alone = alone();
-    let output = run(directory.path(), &["run", "a.toml"]);
-    let why = flat(&output.stderr);
-    if is_missing(&why) {
-        return testkit::skipped(why);
-    }
-    assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
-    let kept = kept(&directory.path().join("a.result.json"));
-    let trials = kept["trials"].as_array().unwrap();
-    assert_eq!(trials.len(), 2, "{kept}");
-    let of = |files: &str| trials.iter().find(|trial| trial["bench"]["files"] == files).unwrap();
-    let postmark = of("postmark");
-    assert_eq!(postmark["cell"], "one, postmark, 2MiB of files");
-    for measure in ["iops", "read-throughput", "write-throughput"] {
-        let told = postmark["measures"][measure].as_f64();
-        assert!(told > Some(0.0), "{measure}: {postmark}");
-    }
-    assert_eq!(postmark["bench"]["transactions"], 3900, "{postmark}");
-    assert_eq!(postmark["file_system"]["type"], "ext4", "{postmark}");
-    let windows = postmark["windows"].as_array().unwrap();
-    assert!(windows.len() == 5 && windows.iter().all(|rate| rate.as_f64() > Some(0.0)));
-    // Of 16 MiB in memory only what goes byte by byte takes long enough for certain, and what is not told is said.
-    let bonnie = of("bonnie++");
-    assert_eq!(bonnie["cell"], "one, bonnie++, a file of 16MiB");
-    let all =
-        ["char-write", "write-throughput", "rewrite", "char-read", "read-throughput", "seeks"];
-    let told = all.iter().filter(|measure| bonnie["measures"][**measure].as_f64() > Some(0.0));
-    let missing = bonnie["notes"].as_array().map_or(0, |notes| {
-        notes.iter().filter(|note| note.as_str().unwrap().contains("bonnie++ tells no")).count()
-    });
-    assert_eq!(told.count() + missing, all.len(), "{bonnie}");
-    assert!(bonnie["measures"]["char-write"].as_f64() > Some(0.0), "{bonnie}");
-    assert!(bonnie["measures"]["iops"].is_null(), "{bonnie}");
-}
+/// What brings the programs.
+const PACKAGES: [&str; 3] = ["bonnie++", "postmark", "postgresql"];
 
-/// How many processes work in a folder.
+/// How many processes work in a folder, or on files of it.
 fn workers(folder: &Path) -> usize {
+    let is_there = |link: &Path| fs::read_link(link).is_ok_and(|at| at.starts_with(folder));
     let works = |entry: &fs::DirEntry| {
-        fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+        let files = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+        is_there(&entry.path().join("cwd")) || { files }.any(|file| is_there(&file.path()))
     };
     fs::read_dir("/proc").unwrap().flatten().filter(works).count()
 }
@@ -90,14 +54,17 @@ fn begin(directory: &Path) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-#[test]
-fn a_program_that_is_interrupted_leaves_neither_files_nor_itself() {
-    let directory = with_plan("folder = FOLDER", &drawn("bonnie++", "16MiB"));
+/// Interrupts one that works, and kills the lab of another.
+fn is_ended(files: &str) {
+    let size = if files == "merge-sort" { "128MiB" } else { "16MiB" };
+    let directory = with_plan("folder = FOLDER", &drawn(files, size));
     let folder = directory.path().join("folder");
     for signal in [Signal::INT, Signal::KILL] {
         let mut child = begin(directory.path());
         let until = Instant::now() + HANG;
-        while workers(&folder) == 0 {
+        // Its server, if it has one, is several processes.
+        let some = if files == "pgbench" { 3 } else { 1 };
+        while workers(&folder) < some {
             if child.try_wait().unwrap().is_some() {
                 let why = flat(&child.wait_with_output().unwrap().stderr);
                 assert!(is_missing(&why) || why.contains("fincore"), "{why}");
@@ -121,6 +88,21 @@ fn a_program_that_is_interrupted_leaves_neither_files_nor_itself() {
 }
 
 #[test]
+fn a_program_that_is_interrupted_leaves_neither_files_nor_itself() {
+    is_ended("bonnie++");
+}
+
+#[test]
+fn nor_does_one_with_a_server() {
+    is_ended("pgbench");
+}
+
+#[test]
+fn nor_does_our_sort() {
+    is_ended("merge-sort");
+}
+
+#[test]
 fn a_program_that_is_missing_is_told_with_its_package() {
     if !can_attach() {
         return;
@@ -130,8 +112,103 @@ fn a_program_that_is_missing_is_told_with_its_package() {
     let output =
         lab(directory.path(), &["check", "a.toml"]).env("PATH", "/nowhere").output().unwrap();
     let why = flat(&output.stderr);
+    // Of PostgreSQL's programs that of Debian's are found wherever PATH leads.
     for package in ["bonnie++", "postmark"] {
         let words = format!("`{package}` is not on PATH (Debian package {package})");
         assert!(why.contains(&words), "{why}");
+    }
+}
+
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn what_programs_tell_of_a_file_system_is_measured() {
+        if !can_attach() {
+            return;
+        }
+        let system = "disk = \"ram:48MiB\"\nfile-system = \"ext4\"";
+        let directory =
+            with_plan(system, &(drawn("postmark", "2MiB") + &drawn("bonnie++", "16MiB")));
+        let _alone = alone();
+        let output = run(directory.path(), &["run", "a.toml"]);
+        let why = flat(&output.stderr);
+        if is_missing(&why) {
+            return testkit::skipped(why);
+        }
+        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+        let kept = kept(&directory.path().join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        assert_eq!(trials.len(), 2, "{kept}");
+        let of =
+            |files: &str| trials.iter().find(|trial| trial["bench"]["files"] == files).unwrap();
+        let postmark = of("postmark");
+        assert_eq!(postmark["cell"], "one, postmark, 2MiB of files");
+        for measure in ["iops", "read-throughput", "write-throughput"] {
+            let told = postmark["measures"][measure].as_f64();
+            assert!(told > Some(0.0), "{measure}: {postmark}");
+        }
+        assert_eq!(postmark["bench"]["transactions"], 3900, "{postmark}");
+        assert_eq!(postmark["file_system"]["type"], "ext4", "{postmark}");
+        let windows = postmark["windows"].as_array().unwrap();
+        assert!(windows.len() == 5 && windows.iter().all(|rate| rate.as_f64() > Some(0.0)));
+        // Of 16 MiB in memory only what goes byte by byte takes long enough for certain, and what is not told is said.
+        let bonnie = of("bonnie++");
+        assert_eq!(bonnie["cell"], "one, bonnie++, a file of 16MiB");
+        let all =
+            ["char-write", "write-throughput", "rewrite", "char-read", "read-throughput", "seeks"];
+        let told = all.iter().filter(|measure| bonnie["measures"][**measure].as_f64() > Some(0.0));
+        let missing = bonnie["notes"].as_array().map_or(0, |notes| {
+            notes.iter().filter(|note| note.as_str().unwrap().contains("bonnie++ tells no")).count()
+        });
+        assert_eq!(told.count() + missing, all.len(), "{bonnie}");
+        assert!(bonnie["measures"]["char-write"].as_f64() > Some(0.0), "{bonnie}");
+        assert!(bonnie["measures"]["iops"].is_null(), "{bonnie}");
+    }
+    #[test]
+    fn transactions_and_a_sort_are_measured_and_what_they_left_is_judged() {
+        if !can_attach() {
+            return;
+        }
+        let system = "disk = \"ram:512MiB\"\nfile-system = \"ext4\"";
+        let pictures = drawn("pgbench", "16MiB") + "jobs = 2\n" + &drawn("merge-sort", "8MiB");
+        let directory = with_plan(system, &pictures);
+        let plan = fs::read_to_string(directory.path().join("a.toml")).unwrap();
+        let plan = plan.replace("shared = true", "shared = true\nwindow = \"100ms\"");
+        fs::write(directory.path().join("a.toml"), plan).unwrap();
+        // No address of a socket is as long as the name of this folder.
+        let state = directory.path().join("state".repeat(30));
+        fs::create_dir(&state).unwrap();
+        let _alone = alone();
+        let mut command = lab(directory.path(), &["run", "a.toml"]);
+        let output = command.env("XDG_STATE_HOME", &state).output().unwrap();
+        let why = flat(&output.stderr);
+        if is_missing(&why) {
+            return testkit::skipped(why);
+        }
+        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+        let kept = kept(&directory.path().join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        let of =
+            |files: &str| trials.iter().find(|trial| trial["bench"]["files"] == files).unwrap();
+        let pgbench = of("pgbench");
+        assert_eq!(pgbench["cell"], "one, pgbench, 16MiB of tables, 2 jobs");
+        let measure = |trial: &Value, word: &str| {
+            trial["measures"][word].as_f64().unwrap_or_else(|| panic!("no {word}: {trial}"))
+        };
+        let (rate, mean) = (measure(pgbench, "iops"), measure(pgbench, "latency-mean"));
+        // Two clients, each with one transaction at a time: by Little's law they are busy all the time.
+        let busy = rate * mean / 1e9;
+        assert!((1.0..2.2).contains(&busy), "{busy}: {pgbench}");
+        let counted = pgbench["bench"]["steady"]["requests"].as_u64().unwrap();
+        assert!(pgbench["bench"]["transactions"].as_u64().unwrap() >= counted && counted > 0);
+        assert_eq!((&pgbench["bench"]["scale"], &pgbench["bench"]["jobs"]), (&1.into(), &2.into()));
+        assert!(pgbench["measures"]["throughput"].is_null(), "{pgbench}");
+        let sort = of("merge-sort");
+        assert_eq!(sort["cell"], "one, merge-sort, 8MiB to sort");
+        assert!(measure(sort, "throughput") > 0.0, "{sort}");
+        assert_eq!(sort["bench"]["memory_bytes"], 1 << 20, "{sort}");
+        assert!(sort["measures"]["iops"].is_null(), "{sort}");
     }
 }

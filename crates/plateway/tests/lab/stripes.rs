@@ -42,43 +42,48 @@ fn measure(trial: &Value, word: &str) -> f64 {
     trial["measures"][word].as_f64().unwrap_or_else(|| panic!("no {word}: {trial}"))
 }
 
-#[test]
-fn several_disks_are_one_stripe_local_and_served_each_with_its_own_model() {
-    let systems = format!(
-        "[[system]]\nname = \"near\"\ndisk = \"{DISK}\"\n\
+/// What measures, one after the other.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn several_disks_are_one_stripe_local_and_served_each_with_its_own_model() {
+        let systems = format!(
+            "[[system]]\nname = \"near\"\ndisk = \"{DISK}\"\n\
          [[system]]\nname = \"far\"\nserve = {{ protocol = \"nvme\", disk = \"{DISK}\" }}\n\
          [[path]]\nname = \"lan\"\n"
-    );
-    let plan = picture(&systems)
-        + "[[picture]]\nname = \"one\"\nsystems = [\"near\", \"far\"]\n\
+        );
+        let plan = picture(&systems)
+            + "[[picture]]\nname = \"one\"\nsystems = [\"near\", \"far\"]\n\
            [[picture]]\nname = \"four\"\nsystems = [\"near\", \"far\"]\ndisks = 4\nsize = \"8MiB\"\n";
-    let Some(trials) = trials(&plan) else { return };
-    assert_eq!(trials.len(), 4, "{trials:?}");
-    for system in ["near", "far over lan"] {
-        let (one, four) = (of(&trials, &[system, "2MiB"]), of(&trials, &[system, "4 disks"]));
-        // No disk has 8 MiB of its own.
-        assert_eq!(four["bench"]["range_bytes"], 8 << 20, "{four}");
-        // What one disk with one channel does at most, and four of them, with what a window's edge cuts off.
-        assert!(measure(one, "iops") < 200.0 * 1.2, "{one}");
-        assert!(measure(four, "iops") < 800.0 * 1.2, "{four}");
-        assert!(measure(four, "iops") > measure(one, "iops"), "{four}");
-        for trial in [one, four] {
-            let sides = measure(trial, "read-iops") + measure(trial, "write-iops");
-            assert!((sides - measure(trial, "iops")).abs() < 1e-6, "{trial}");
-            assert!(measure(trial, "read-iops") > measure(trial, "write-iops"), "{trial}");
-            assert!(measure(trial, "read-p50") >= 4.9e6, "{trial}");
+        let Some(trials) = trials(&plan) else { return };
+        assert_eq!(trials.len(), 4, "{trials:?}");
+        for system in ["near", "far over lan"] {
+            let (one, four) = (of(&trials, &[system, "2MiB"]), of(&trials, &[system, "4 disks"]));
+            // No disk has 8 MiB of its own.
+            assert_eq!(four["bench"]["range_bytes"], 8 << 20, "{four}");
+            // What one disk with one channel does at most, and four of them, with what a window's edge cuts off.
+            assert!(measure(one, "iops") < 200.0 * 1.2, "{one}");
+            assert!(measure(four, "iops") < 800.0 * 1.2, "{four}");
+            assert!(measure(four, "iops") > measure(one, "iops"), "{four}");
+            for trial in [one, four] {
+                let sides = measure(trial, "read-iops") + measure(trial, "write-iops");
+                assert!((sides - measure(trial, "iops")).abs() < 1e-6, "{trial}");
+                assert!(measure(trial, "read-iops") > measure(trial, "write-iops"), "{trial}");
+                assert!(measure(trial, "read-p50") >= 4.9e6, "{trial}");
+            }
         }
     }
-}
 
-#[test]
-fn a_file_system_is_made_on_a_stripe_too() {
-    let systems =
-        "[[system]]\nname = \"ext4\"\ndisk = \"ram:8MiB\"\ndisks = 4\nfile-system = \"ext4\"\n";
-    let plan = picture(systems)
-        + "[[picture]]\nname = \"files\"\nsystems = [\"ext4\"]\nsize = \"16MiB\"\n";
-    let Some(trials) = trials(&plan) else { return };
-    let trial = of(&trials, &["ext4"]);
-    assert_eq!(trial["file_system"]["type"], "ext4", "{trial}");
-    assert_eq!(trial["bench"]["range_bytes"], 16 << 20, "{trial}");
+    #[test]
+    fn a_file_system_is_made_on_a_stripe_too() {
+        let systems =
+            "[[system]]\nname = \"ext4\"\ndisk = \"ram:8MiB\"\ndisks = 4\nfile-system = \"ext4\"\n";
+        let plan = picture(systems)
+            + "[[picture]]\nname = \"files\"\nsystems = [\"ext4\"]\nsize = \"16MiB\"\n";
+        let Some(trials) = trials(&plan) else { return };
+        let trial = of(&trials, &["ext4"]);
+        assert_eq!(trial["file_system"]["type"], "ext4", "{trial}");
+        assert_eq!(trial["bench"]["range_bytes"], 16 << 20, "{trial}");
+    }
 }

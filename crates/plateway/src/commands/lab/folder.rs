@@ -94,7 +94,7 @@ fn usable(
     system: &System,
     folder: &Folder,
     cells: &[Cell],
-    programs: &[&str],
+    programs: &[String],
 ) -> Result<(), Mistake> {
     let seen = may_be_written(folder)?;
     is_empty(folder)?;
@@ -103,7 +103,7 @@ fn usable(
     }
     has_room(folder, cells)?;
     let fio = (folder.client == Client::Fio).then_some("fio");
-    for program in ["fincore"].into_iter().chain(fio).chain(programs.iter().copied()) {
+    for program in ["fincore"].into_iter().chain(fio).chain(programs.iter().map(String::as_str)) {
         needs(program).map_err(|why| {
             let what = format!("what looks at its files and works on them: {why}");
             wrong(folder, what, "install it")

@@ -67,10 +67,9 @@ pub(super) fn missing(experiment: &Experiment) -> Vec<String> {
         let told = |why: String| format!("system {}: file-system: {why}", system.name);
         lines.extend(attach::allowed().err().map(|why| told(why.to_string())));
         let fio = (client == Client::Fio).then_some("fio");
-        let others = ["fincore"].into_iter().chain(fio);
-        let others = others.chain(super::program::needed(experiment, at));
-        for program in programs(kind).into_iter().chain(others) {
-            lines.extend(needs(program).err().map(|why| told(why.to_string())));
+        let own = programs(kind).into_iter().chain(["fincore"]).chain(fio).map(str::to_owned);
+        for program in own.chain(super::program::needed(experiment, at)) {
+            lines.extend(needs(&program).err().map(|why| told(why.to_string())));
         }
     }
     lines

@@ -1,12 +1,15 @@
-//! `plateway lab program`: bonnie++ or PostMark, run once in a folder; the client of a load whose files are a
-//! program's, and how a trial has it run.
+//! `plateway lab program`: bonnie++, PostMark, pgbench ([`pgbench`]) or an external merge sort ([`merge_sort`]), run in a
+//! folder; the client of a load whose files are a program's, and how a trial has it run.
 //!
-//! The program makes its files itself and removes them. It is started in the folder, its output is read as it comes
-//! and each piece stamped, since PostMark counts whole seconds alone; what it says is `lab::programs`' to read. It prints
-//! what `plateway bench --steady` prints, as far as it has it: there are no latencies. Windows divide PostMark's transactions
+//! The program makes its files itself. It is started in the folder, its output is read as it comes
+//! and each piece stamped, since PostMark counts whole seconds alone; what it says is `lab::programs`' to read. Here is printed
+//! what `plateway bench --steady` prints, as far as it has it: of pgbench alone there are latencies. Windows divide PostMark's transactions
 //! evenly, of which each is an operation. Bonnie++ has no such thing: its windows divide its time, and an operation
 //! is a MiB of its file, through all of its tests. Errors: what the program said, that it is not there, with its package, and what of its output is not
 //! understood.
+
+mod merge_sort;
+mod pgbench;
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -32,14 +35,20 @@ use crate::commands::print_json;
 const RUN_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How often CPUs and interfaces are looked at: a run may be over at any time.
 const LOOK: Duration = Duration::from_millis(50);
-/// Of what a program complained, so much is told.
+/// Of what a program complained, so many letters are told, the last ones.
 const WORDS_MAX: usize = 400;
 
-/// Programs that the cells of a system need.
-pub(super) fn needed(experiment: &Experiment, system: usize) -> Vec<&'static str> {
+/// Programs that the cells of a system need, as they would be started.
+pub(super) fn needed(experiment: &Experiment, system: usize) -> Vec<String> {
     let cells = experiment.cells().into_iter().filter(|cell| cell.system == system);
-    let files = cells.filter_map(|cell: Cell| cell.load.files).filter(|files| files.is_program());
-    let mut all: Vec<&'static str> = files.map(Files::word).collect();
+    let files = cells.filter_map(|cell: Cell| cell.load.files);
+    let mut all: Vec<String> = files
+        .flat_map(|files| match files {
+            Files::Bonnie | Files::Postmark => vec![files.word().to_owned()],
+            Files::Pgbench => pgbench::needed(),
+            Files::Ours(_) | Files::MergeSort => Vec::new(),
+        })
+        .collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -65,6 +74,10 @@ impl Lab<'_> {
             command.args(["lab", "program", files.word()]).arg(folder.path());
             command.args(["--size", &cell.load.size.unwrap_or(0).to_string()]);
             command.args(["--seed", &self.experiment.seed.to_string()]);
+            command.args(["--jobs", &cell.load.jobs.to_string()]).arg("--home").arg(work.home);
+            let [window, warm_up] = [self.experiment.window_of(cell), self.experiment.warm_up]
+                .map(|time| format!("{}ms", time.as_millis()));
+            command.args(["--steady", &window, "--warmup", &warm_up]);
             let mut looks = self.looks(LOOK, way, false).counting(work.home.join(face::CALLS));
             let said = self.finish(command, RUN_MAX, |pid, spent| looks.look(pid, spent))?;
             Ok((said, looks.end()?))
@@ -75,12 +88,15 @@ impl Lab<'_> {
     }
 }
 
-/// Runs a program once, and prints what it came to.
+/// Runs a program, and prints what it came to.
 pub(super) fn run(args: &LabProgramArgs) -> miette::Result<()> {
-    let LabProgramArgs { program, folder, size, seed } = args;
+    let LabProgramArgs { program, folder, size, seed, .. } = args;
     print_json(&match program {
+        Files::Bonnie => run_bonnie(folder, *size, *seed)?,
         Files::Postmark => run_postmark(folder, *size, *seed)?,
-        _ => run_bonnie(folder, *size, *seed)?,
+        Files::Pgbench => pgbench::run(args)?,
+        Files::MergeSort => merge_sort::run(args)?,
+        Files::Ours(_) => unreachable!("{} is no program", program.word()),
     })
 }
 
@@ -219,8 +235,10 @@ fn follow(
     }
     let status = child.wait().map_err(|error| failed("wait for", &error))?;
     let errors = errors.and_then(|reader| reader.join().ok()).unwrap_or_default();
-    let said: Vec<&str> = errors.split_whitespace().collect();
-    let said: String = said.join(" ").chars().take(WORDS_MAX).collect();
+    let said = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+    // What it says last is why it ends.
+    let passed = said.chars().count().saturating_sub(WORDS_MAX);
+    let said: String = said.chars().skip(passed).collect();
     match (trouble, status.success()) {
         (Some(why), _) if said.is_empty() => Err(miette::miette!("{why}")),
         (Some(why), _) => Err(miette::miette!("{why}: {said}")),
@@ -257,6 +275,9 @@ mod tests {
         let none = |_: &[u8], _| Ok(());
         let why = follow(shell("echo no room >&2; exit 3"), &[], none).unwrap_err().to_string();
         assert!(why.ends_with("exit status: 3: no room"), "{why}");
+        let long = "i=0; while [ $i -lt 200 ]; do echo chatter; i=$((i + 1)); done >&2; echo no room >&2; exit 3";
+        let why = follow(shell(long), &[], none).unwrap_err().to_string();
+        assert!(why.ends_with("chatter no room"), "{why}");
         let refuses = |_: &[u8], _| Err("expected nothing".to_owned());
         let why = follow(shell("echo a; exec sleep 600"), &[], refuses).unwrap_err().to_string();
         assert_eq!(why, "expected nothing");
