@@ -27,7 +27,7 @@ use crate::{Measure, Pattern};
 pub(crate) use company::{Idle, KeepAlive};
 pub(crate) use flow::{Flow, Work};
 pub(crate) use pace::Pace;
-pub(crate) use status::Told;
+pub(crate) use status::{Status, Told};
 
 /// How long commands still outstanding at the end may take.
 const DRAIN: Duration = Duration::from_secs(2);

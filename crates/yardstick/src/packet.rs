@@ -205,15 +205,31 @@ pub(crate) fn messages() -> (Box<[libc::iovec; BATCH]>, Box<[libc::mmsghdr; BATC
     (Box::new([nothing; BATCH]), messages)
 }
 
-/// Looks an interface up by name.
+/// Looks an interface up by name, among those of this process's own network: a folder of them may be another's.
 pub(crate) fn interface(name: &str) -> Result<Interface> {
-    let read = |what: &str| {
-        let path = format!("/sys/class/net/{name}/{what}");
-        let text = std::fs::read_to_string(path).with_context(|| format!("interface {name}"))?;
-        Ok::<String, anyhow::Error>(text.trim().to_owned())
+    let called = || format!("interface {name}");
+    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).with_context(called)?;
+    let ask = |what: libc::Ioctl| {
+        // SAFETY: ifreq is plain data for which all zeroes is a value.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        let place = &mut request.ifr_name[..libc::IFNAMSIZ - 1];
+        ensure!((1..=place.len()).contains(&name.len()), "{name:?} is no interface's name");
+        place.iter_mut().zip(name.bytes()).for_each(|(to, byte)| *to = byte as libc::c_char);
+        // SAFETY: these questions read the name in the request, and write their answer to it.
+        if unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) } < 0 {
+            return Err(std::io::Error::last_os_error()).with_context(called);
+        }
+        Ok(request.ifr_ifru)
     };
-    let mac = parse_mac(&read("address")?).with_context(|| format!("{name} is no Ethernet"))?;
-    Ok(Interface { index: read("ifindex")?.parse()?, mac, mtu: read("mtu")?.parse()? })
+    let (index, mtu) = (ask(libc::SIOCGIFINDEX)?, ask(libc::SIOCGIFMTU)?);
+    let address = ask(libc::SIOCGIFHWADDR)?;
+    // SAFETY: each is the answer to its question.
+    let (index, mtu, address) = unsafe { (index.ifru_ifindex, mtu.ifru_mtu, address.ifru_hwaddr) };
+    let is_ethernet = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&address.sa_family);
+    ensure!(is_ethernet, "{name} is no Ethernet");
+    let mac = std::array::from_fn(|at| address.sa_data[at] as u8);
+    Ok(Interface { index, mac, mtu: mtu as usize })
 }
 
 /// Reads `02:00:00:00:00:01`.
@@ -489,6 +505,17 @@ mod tests {
             assert!(parse_mac(wrong).is_err(), "{wrong}");
         }
         assert!(parse_mac("02:00:00:00:00:+5").is_err(), "a sign is no digit");
+    }
+
+    #[test]
+    fn an_interface_is_one_of_this_network() {
+        let lo = interface("lo").expect("every network has it");
+        assert_eq!((lo.index, lo.mac), (1, [0; 6]));
+        assert!(lo.mtu >= 1500, "{}", lo.mtu);
+        for wrong in ["", "none-such", "sixteen-letters1"] {
+            let why = interface(wrong).err().expect("none").to_string();
+            assert!(why.contains(wrong), "{why}");
+        }
     }
 
     #[test]

@@ -69,6 +69,19 @@ fn runs(word: &str) -> bool {
     commands.any(|command| command.split(|byte| *byte == 0).any(|one| one == word.as_bytes()))
 }
 
+#[test]
+fn an_initiator_that_tells_nothing_is_not_waited_for_to_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    // It is there, and its file may be.
+    let silent = "#!/bin/sh\nexec sleep 61.125\n";
+    let Some((code, kept, said)) = with(directory.path(), silent, "") else { return };
+    assert_eq!(code, Some(1), "{said}");
+    let failures = kept["results"]["failures"].as_array().unwrap();
+    let why = failures[0]["why"].as_str().unwrap();
+    assert!(why.contains("tells each window how far it is, seen nothing in "), "{why}");
+    assert!(why.ends_with(" for 30 s") && !runs("61.125"), "{why}");
+}
+
 /// What measures, one after the other.
 mod measured {
     use super::*;

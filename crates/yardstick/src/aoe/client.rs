@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::outgoing::Outgoing;
 use super::wire::{self, ATA_HEAD, Address, BROADCAST, Body, Head, SECTOR};
+use crate::load::{Status, Told};
 use crate::memory::Area;
 use crate::packet::{BATCH, Mac, Packet, Receive};
 use crate::places::Places;
@@ -49,17 +50,23 @@ const RECOVERY: Duration = Duration::from_secs(1);
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Interface to ask on.
-    #[arg(long)]
+    #[arg(long, required_unless_present = "disk", default_value = "")]
     pub(crate) interface: String,
     /// Shelf and slot of the target.
     #[arg(long, default_value = "7.0", value_parser = Address::parse)]
     pub(crate) address: Address,
+    /// Both in one word: aoe://INTERFACE/SHELF.SLOT.
+    #[arg(long, value_name = "URI", conflicts_with_all = ["interface", "address"])]
+    pub(crate) disk: Option<String>,
     /// Size of a command's data; `full` is what a frame of the target holds.
     #[arg(long, default_value = "full", value_parser = parse_frame)]
     pub(crate) bs: FrameSize,
     /// Commands outstanding, at most what the target buffers; 0 puts no load on it.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    #[arg(long, visible_alias = "iodepth", default_value_t = 32, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) window: u16,
+    /// Windows; there is one.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1))]
+    pub(crate) numjobs: u16,
     /// Receive by a ring: then the kernel copies in its softirq, which may run on the target's CPU.
     #[arg(long)]
     pub(crate) ring: bool,
@@ -74,7 +81,24 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) target_core: bool,
     #[command(flatten)]
+    pub(crate) told: Told,
+    #[command(flatten)]
     pub(crate) measure: Measure,
+}
+
+impl Options {
+    /// Takes interface and address from the one word.
+    fn take_disk(&mut self) -> Result<()> {
+        let Some(uri) = &self.disk else { return Ok(()) };
+        let take = || {
+            let (interface, address) = uri.strip_prefix("aoe://")?.split_once('/')?;
+            let is_one = !interface.is_empty() && !interface.contains([',', ':']);
+            is_one.then_some((interface.to_owned(), Address::parse(address).ok()?))
+        };
+        (self.interface, self.address) =
+            take().with_context(|| format!("expected aoe://INTERFACE/SHELF.SLOT, seen {uri:?}"))?;
+        Ok(())
+    }
 }
 
 /// A number of bytes, or as many as a frame holds.
@@ -90,6 +114,9 @@ fn parse_frame(text: &str) -> Result<FrameSize> {
 
 /// Finds the target, measures, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
+    let mut options = options.clone();
+    options.take_disk()?;
+    let options = &options;
     ensure!(options.measure.rw != Pattern::Randrw, "over AoE a load reads or writes, not both");
     system::pin(options.measure.cpu)?;
     let mut target = options.measure.target();
@@ -100,6 +127,10 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
     }
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
     let mut client = Client::find(options)?;
+    if let Some(status) = options.told.begin(&options.measure)? {
+        let window = client.tell(status, target.as_ref())?;
+        return Ok(window.report(client.size, target.as_ref(), before));
+    }
     if options.overload {
         return client.overload(&options.measure, target.as_ref());
     }
@@ -234,6 +265,16 @@ impl Client {
         self.resent -= resent;
         self.turns(DRAIN, false)?;
         Ok(window)
+    }
+
+    /// Keeps the window full, and tells how far it is, until somebody ends it.
+    fn tell(&mut self, mut status: Status, target: Option<&Target>) -> Result<Window> {
+        let opened = Opened::now(&mut self.tally, target);
+        while !status.is_over() {
+            self.load(status.every())?;
+            status.tell(&self.tally)?;
+        }
+        Ok(opened.close(&mut self.tally))
     }
 
     /// Keeps the window full for `time`.
@@ -505,6 +546,32 @@ mod tests {
     fn a_size_is_a_number_of_bytes_or_a_full_frame() {
         assert_eq!(parse_frame("full").ok(), Some(FrameSize::Full));
         assert_eq!(parse_frame("1k").ok(), Some(FrameSize::Bytes(1024)));
+    }
+
+    #[test]
+    fn a_disk_is_an_interface_and_an_address() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            options: Options,
+        }
+        let parse = |args: &[&str]| <Cli as clap::Parser>::try_parse_from([&["x"], args].concat());
+        let disk = |uri: &str| {
+            let mut options = parse(&["--disk", uri]).ok().expect("it parses").options;
+            options.take_disk().map(|()| (options.interface, options.address))
+        };
+        let (interface, address) = disk("aoe://lab-near/7.1").expect("good");
+        assert_eq!((&*interface, address.shelf, address.slot), ("lab-near", 7, 1));
+        for wrong in
+            ["aoe:lab-near/7.0", "aoe://a,b/7.0", "aoe://pw:a/7.0", "aoe:///7.0", "aoe://a/7"]
+        {
+            let why = disk(wrong).expect_err("wrong").to_string();
+            assert!(why.contains("SHELF.SLOT, seen"), "{why}");
+        }
+        assert!(parse(&["--disk", "aoe://a/7.0", "--interface", "a"]).is_err());
+        assert!(
+            parse(&[]).is_err() && parse(&["--disk", "aoe://a/7.0", "--numjobs", "2"]).is_err()
+        );
     }
 
     fn answer(tag: u32, data: usize, done: bool) -> Vec<u8> {

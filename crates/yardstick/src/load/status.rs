@@ -31,7 +31,7 @@ pub(crate) struct Told {
 }
 
 /// A load that does.
-pub(super) struct Status {
+pub(crate) struct Status {
     file: File,
     every: Duration,
     /// Lines that are still to be written, if that is bounded.
@@ -41,7 +41,7 @@ pub(super) struct Status {
 
 impl Told {
     /// Begins, if it does.
-    pub(super) fn begin(&self, measure: &Measure) -> Result<Option<Status>> {
+    pub(crate) fn begin(&self, measure: &Measure) -> Result<Option<Status>> {
         let Some(path) = &self.status else { return Ok(None) };
         ensure!(
             measure.rw != Pattern::Randrw,
@@ -55,15 +55,15 @@ impl Told {
 }
 
 impl Status {
-    pub(super) fn every(&self) -> Duration {
+    pub(crate) fn every(&self) -> Duration {
         self.every
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.left == Some(0)
     }
 
-    pub(super) fn tell(&mut self, tally: &Tally) -> Result<()> {
+    pub(crate) fn tell(&mut self, tally: &Tally) -> Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let counts = tally.counts();
         let (read, write) = if self.writes { (json!({}), counts) } else { (counts, json!({})) };

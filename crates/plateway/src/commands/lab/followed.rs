@@ -2,7 +2,7 @@
 //!
 //! It writes how far it is to a file of the trial's, once a window, which is read as it comes. When the trial has settled
 //! by the lab's rule ([`lab::following::Following`]), the client is ended. Units: shares of a CPU. Errors: what it
-//! complained of, words that are none of a status, and that it ended before it settled.
+//! complained of, words that are none of a status, silence, and that it ended before it settled.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
@@ -19,6 +19,10 @@ use testbed::{cpu, load};
 use super::looks::Sighted;
 use super::trial::{Lab, complaint, tell};
 use super::way::Way;
+
+/// How long one may write nothing at least, and how many windows.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+const SILENT_WINDOWS: u32 = 10;
 
 /// One that has settled, and what was seen meanwhile.
 pub(super) struct Followed {
@@ -44,6 +48,8 @@ impl Lab<'_> {
             output,
             file: None,
             following,
+            heard: Duration::ZERO,
+            silence_max: SILENCE_MAX.max(window * SILENT_WINDOWS),
             trouble: None,
             ran: None,
             threads: 1,
@@ -101,6 +107,9 @@ struct Watched<'a> {
     output: &'a Path,
     file: Option<File>,
     following: Following,
+    /// When it wrote something last, and how long it may write nothing.
+    heard: Duration,
+    silence_max: Duration,
     trouble: Option<String>,
     /// When its windows began, and what it had run by then.
     ran: Option<(Duration, u64)>,
@@ -125,12 +134,22 @@ impl Watched<'_> {
                 self.threads = threads.unwrap_or(self.threads);
             }
         }
-        if let Err(why) = self.read() {
-            self.trouble = Some(why);
+        match self.read() {
+            Err(why) => self.trouble = Some(why),
+            Ok(0) if spent - self.heard > self.silence_max => {
+                let seconds = self.silence_max.as_secs();
+                self.trouble = Some(format!(
+                    "expected that the client tells each window how far it is, seen nothing in {} for {seconds} s",
+                    self.output.display()
+                ));
+            }
+            Ok(0) => {}
+            Ok(_) => self.heard = spent,
         }
     }
 
-    fn read(&mut self) -> Result<(), String> {
+    /// Takes what it has written since; how much that is.
+    fn read(&mut self) -> Result<usize, String> {
         let tell = |error: std::io::Error| {
             format!("cannot read {}, which the client wrote: {error}", self.output.display())
         };
@@ -139,12 +158,12 @@ impl Watched<'_> {
             none => match File::open(self.output) {
                 Ok(file) => none.insert(file),
                 // It has not begun.
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
                 Err(error) => return Err(tell(error)),
             },
         };
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(tell)?;
-        self.following.handle_output(&bytes).map(|_| ())
+        let count = file.read_to_end(&mut bytes).map_err(tell)?;
+        self.following.handle_output(&bytes).map(|_| count)
     }
 }
