@@ -96,6 +96,7 @@ const PLANS: &[(&str, &str)] = &[
     ("goncalves-nat", include_str!("../../../papers/goncalves-nat.toml")),
     ("goncalves-array", include_str!("../../../papers/goncalves-array.toml")),
     ("goncalves-files", include_str!("../../../papers/goncalves-files.toml")),
+    ("goncalves-nfs", include_str!("../../../papers/goncalves-nfs.toml")),
     ("goncalves-nvme", include_str!("../../../papers/goncalves-nvme.toml")),
     ("technomages-bonnie", include_str!("../../../papers/technomages-bonnie.toml")),
     ("technomages-postmark", include_str!("../../../papers/technomages-postmark.toml")),
