@@ -59,6 +59,39 @@ const FUZZ_RUNS: u64 = 20_000;
 /// are none: what one would show, a test beside it shows.
 const TESTS: &[&str] = &["test", "--workspace", "--all-targets"];
 
+/// Those beside the code, and folders `tests` of machines without I/O: they wait for nothing, each on a processor or
+/// two. All are of the whole workspace, as what was built is.
+const OF_MACHINES: &[&str] = &[
+    "contract",
+    "copying",
+    "frames",
+    "iscsi_reservations",
+    "planted",
+    "plants",
+    "probes",
+    "repair",
+    "reservations",
+    "seeds",
+    "sessions",
+    "simulation",
+];
+
+/// Those of the program and of the reactor, which are about processes and time.
+const OF_PROGRAMS: &[&str] = &[
+    "aoe", "attach", "bench", "browser", "copy", "device", "dissect", "hung", "lab", "link",
+    "metrics", "peers", "runtime", "server", "sim", "wire",
+];
+
+/// What runs tests of these folders, all of them also behind one that fails: a run tells all that it can.
+fn tests(tree: &Tree, more: &[&str], folders: &[&str]) -> Command {
+    let mut command = tree.cargo(&["test", "--workspace", "--no-fail-fast"]);
+    command.args(more).args(folders.iter().flat_map(|folder| ["--test", folder]));
+    if std::env::var_os(TEST_THREADS).is_none() {
+        command.env(TEST_THREADS, test_threads().to_string());
+    }
+    command
+}
+
 /// How many tests of a program run at once, as the harness is told.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
@@ -145,28 +178,43 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "unit",
-        proves: "each rule that has a test beside its code",
+        proves: "each rule that has a test beside its code, and machines simulated whole",
         needs: Some("build"),
+        company: Company::Beside,
+        run: Run::Command(|tree| {
+            let mut command = tests(tree, &["--lib", "--bins"], OF_MACHINES);
+            command.env(record::VARIABLE, record::begin(tree));
+            command
+        }),
+    },
+    Step {
+        name: "fuzz",
+        proves: "stored inputs and a short search crash no parser and no machine",
+        needs: None,
+        company: Company::Beside,
+        run: Run::Check("cargo xtask fuzz --runs 20000", |tree| {
+            fuzz::run(tree, &fuzz::Options::short(FUZZ_RUNS))
+        }),
+    },
+    Step {
+        name: "programs",
+        proves: "the program and its reactor do what they say, to people, peers and disks",
+        needs: Some("unit"),
         company: Company::Alone,
         run: Run::Command(|tree| {
-            // All of them, also behind one that fails: a run tells all that it can.
-            let mut command = tree.cargo(TESTS);
-            command.args(["--no-fail-fast", "--", "--skip", MEASURED]);
-            command.env(record::VARIABLE, record::begin(tree));
-            if std::env::var_os(TEST_THREADS).is_none() {
-                command.env(TEST_THREADS, test_threads().to_string());
-            }
+            let mut command = tests(tree, &[], OF_PROGRAMS);
+            command.args(["--", "--skip", MEASURED]);
+            command.env(record::VARIABLE, record::file(tree));
             command
         }),
     },
     Step {
         name: "measured",
-        proves: "so do tests that measure, one after the other",
-        needs: Some("unit"),
+        proves: "what it measures, one after the other",
+        needs: Some("programs"),
         company: Company::Alone,
         run: Run::Command(|tree| {
-            // Of the whole workspace, as what was built is.
-            let mut command = tree.cargo(&["test", "--workspace", "--test", "lab"]);
+            let mut command = tests(tree, &[], &["lab"]);
             command.args(["--", MEASURED, "--test-threads", "1"]);
             command.env(record::VARIABLE, record::file(tree));
             command
@@ -174,7 +222,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "record",
-        proves: "those pass through every option, key, route, status, refusal and kind of mail",
+        proves: "all of those pass through every option, key, route, status, refusal and kind of mail",
         needs: Some("measured"),
         company: Company::Alone,
         run: Run::Check("compare what they recorded with what there is", record::check),
@@ -204,15 +252,6 @@ pub(crate) const STEPS: &[Step] = &[
             "cargo xtask deb, installed into an overlay; cargo xtask container",
             package::check,
         ),
-    },
-    Step {
-        name: "fuzz",
-        proves: "stored inputs and a short search crash no parser and no machine",
-        needs: None,
-        company: Company::Beside,
-        run: Run::Check("cargo xtask fuzz --runs 20000", |tree| {
-            fuzz::run(tree, &fuzz::Options::short(FUZZ_RUNS))
-        }),
     },
     Step {
         name: "iscsi-suite",
@@ -374,6 +413,28 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn every_folder_of_tests_is_run_by_one_step() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let folders =
+            std::fs::read_dir(crates).unwrap().map(|one| one.unwrap().path().join("tests"));
+        let all =
+            folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+        let is_one = |path: &std::path::PathBuf| {
+            path.extension().is_some_and(|ending| ending == "rs") || path.join("main.rs").exists()
+        };
+        let mut there: Vec<String> = all
+            .map(|one| one.path())
+            .filter(is_one)
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        there.sort_unstable();
+        there.dedup();
+        let mut named = [OF_MACHINES, OF_PROGRAMS].concat();
+        named.sort_unstable();
+        assert_eq!(there, named);
     }
 
     #[test]

@@ -77,8 +77,8 @@ impl Checker<'_> {
         paths: &[Option<usize>],
     ) {
         // Such a program does so much, however long that takes.
-        let has_end = |load: &&Load| load.files.is_some_and(Files::has_end);
-        let loads: Vec<&Load> = loads.iter().filter(|load| !has_end(load)).collect();
+        let runs_once = |load: &&Load| load.files.is_some_and(Files::runs_once);
+        let loads: Vec<&Load> = loads.iter().filter(|load| !runs_once(load)).collect();
         if loads.is_empty() {
             return;
         }

@@ -180,7 +180,7 @@ impl Checker<'_> {
     ) {
         let of_programs = || {
             let all = loads.iter().filter_map(|load| Some((load, load.files?)));
-            all.filter(|(_, files)| files.is_of_one())
+            all.filter(|(_, files)| files.runs_once())
         };
         if let Some((load, files)) = of_programs().find(|(load, _)| load.jobs > 1) {
             let (jobs, files) = (load.jobs, files.word());

@@ -54,14 +54,9 @@ impl Files {
         self.personality().is_none()
     }
 
-    /// Whether it is one client, whatever is said of jobs.
-    pub(super) fn is_of_one(self) -> bool {
+    /// Whether it is one program that runs from its beginning to its end, however long that takes.
+    pub(super) fn runs_once(self) -> bool {
         self.is_program() && self != Files::Pgbench
-    }
-
-    /// Whether it has an end of its own, however long that takes, in place of windows.
-    pub(super) fn has_end(self) -> bool {
-        self.is_of_one()
     }
 
     /// Whether its clients work through the page cache.

@@ -28,9 +28,9 @@ pub const PASSES: u64 = 4;
 
 type Key = [u8; KEY_BYTES];
 
-/// Bytes that are sorted in memory, of so many.
+/// Bytes that are sorted in memory, of so many: an eighth, of whole units, so that there are no more runs.
 pub fn memory_bytes(size: u64) -> u64 {
-    (size / RUNS / UNIT_BYTES).max(1) * UNIT_BYTES
+    size.div_ceil(RUNS).next_multiple_of(UNIT_BYTES)
 }
 
 /// Fills memory of whole items with those that the input has from this place on.
@@ -98,6 +98,14 @@ pub enum Step {
     Over,
 }
 
+impl Run {
+    /// Its next bytes, if its piece was taken whole and there are more.
+    fn needs(&self, run: usize) -> Option<Step> {
+        let bytes = self.left.min(PIECE_BYTES as u64) as usize;
+        (self.at == self.piece.len() && bytes > 0).then_some(Step::Needs { run, bytes })
+    }
+}
+
 impl Merge {
     /// Of runs of such lengths.
     pub fn new(lengths: impl IntoIterator<Item = u64>) -> Merge {
@@ -107,10 +115,9 @@ impl Merge {
 
     /// Puts items out, until there are so many bytes of them, or a run's next bytes are needed.
     pub fn step(&mut self, out: &mut Vec<u8>, full: usize) -> Step {
-        let is_bare = |run: &Run| run.at == run.piece.len() && run.left > 0;
-        if let Some(run) = self.runs.iter().position(is_bare) {
-            let bytes = self.runs[run].left.min(PIECE_BYTES as u64) as usize;
-            return Step::Needs { run, bytes };
+        let needed = (0..).zip(&self.runs).find_map(|(number, run)| run.needs(number));
+        if let Some(needed) = needed {
+            return needed;
         }
         while out.len() < full {
             let Some(Reverse((_, number))) = self.heap.pop() else { return Step::Over };
@@ -119,9 +126,8 @@ impl Merge {
             run.at += ITEM_BYTES;
             if let Some(item) = run.piece.get(run.at..run.at + ITEM_BYTES) {
                 self.heap.push(Reverse((key_of(item), number)));
-            } else if run.left > 0 {
-                let bytes = run.left.min(PIECE_BYTES as u64) as usize;
-                return Step::Needs { run: number, bytes };
+            } else if let Some(needed) = run.needs(number) {
+                return needed;
             }
         }
         Step::Full
@@ -142,17 +148,11 @@ impl Merge {
 }
 
 /// Judges what is to be the items of a seed in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Judge {
     last: Key,
     bytes: u64,
     sum: u64,
-}
-
-impl Default for Judge {
-    fn default() -> Judge {
-        Judge { last: [0; KEY_BYTES], bytes: 0, sum: 0 }
-    }
 }
 
 impl Judge {
@@ -281,6 +281,7 @@ mod tests {
     #[test]
     fn memory_is_an_eighth_and_of_whole_units() {
         assert_eq!(memory_bytes(BYTES_MIN), UNIT_BYTES);
-        assert_eq!(memory_bytes(100 << 20), 12 << 20);
+        assert_eq!(memory_bytes(100 << 20), 13 << 20);
+        assert!((100_u64 << 20).div_ceil(memory_bytes(100 << 20)) <= RUNS);
     }
 }
