@@ -557,7 +557,7 @@ mod tests {
         }
         let parse = |args: &[&str]| <Cli as clap::Parser>::try_parse_from([&["x"], args].concat());
         let disk = |uri: &str| {
-            let mut options = parse(&["--disk", uri]).ok().expect("it parses").options;
+            let mut options = parse(&["--disk", uri]).expect("it parses").options;
             options.take_disk().map(|()| (options.interface, options.address))
         };
         let (interface, address) = disk("aoe://lab-near/7.1").expect("good");
