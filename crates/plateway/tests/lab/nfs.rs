@@ -6,7 +6,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
 
@@ -79,9 +79,20 @@ impl Shown {
     }
 
     fn calls(&self) -> u64 {
-        // It is kept some fifty times a second.
-        std::thread::sleep(Duration::from_millis(200));
-        fs::read_to_string(self.directory.path().join("calls")).unwrap().parse().unwrap()
+        // It is kept some fifty times a second. What is kept after something that was kept since is of now.
+        let file = self.directory.path().join("calls");
+        let kept = || fs::metadata(&file).unwrap().modified().unwrap();
+        let until = Instant::now() + HANG;
+        let mut after = |since: SystemTime| {
+            while kept() <= since {
+                assert!(Instant::now() < until, "calls are not kept");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            kept()
+        };
+        let first = after(SystemTime::now());
+        after(first);
+        fs::read_to_string(&file).unwrap().parse().unwrap()
     }
 
     /// Unmounts it; the client ends by that.
