@@ -83,7 +83,7 @@ impl Shown {
         let file = self.directory.path().join("calls");
         let kept = || fs::metadata(&file).unwrap().modified().unwrap();
         let until = Instant::now() + HANG;
-        let mut after = |since: SystemTime| {
+        let after = |since: SystemTime| {
             while kept() <= since {
                 assert!(Instant::now() < until, "calls are not kept");
                 std::thread::sleep(Duration::from_millis(5));
