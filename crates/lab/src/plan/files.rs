@@ -12,7 +12,7 @@ use super::axes::{SIZE_MAX, Written, pick};
 use super::check::{Checker, Table};
 use super::low::LowLoad;
 use super::many::Files;
-use super::model::{Client, Folder, Load, Pace, System};
+use super::model::{Client, Folder, Load, Means, Pace, System};
 use super::reader::Low;
 use super::words::{self, Bytes};
 use crate::mistake::{Mistake, Span};
@@ -154,6 +154,7 @@ impl Checker<'_> {
             return;
         }
         self.program_of_one(loads, table, own, usual);
+        self.server_by_fuse(systems, loads, written.span());
         let few = loads.iter().find_map(|load| {
             let least = load.files?.bytes_min(load.jobs);
             load.size.filter(|size| *size < least).map(|size| (load, size, least))
@@ -167,6 +168,26 @@ impl Checker<'_> {
             );
             let at = pick(&own.size, &usual.size).map_or(table.span.clone(), Spanned::span);
             self.push(Mistake::new(at, message).help("a larger size, or fewer jobs"));
+        }
+    }
+
+    /// Refuses a PostgreSQL server whose folder the lab shows by FUSE, where permissions are nobody's.
+    fn server_by_fuse(&mut self, systems: &[usize], loads: &[Load], span: Span) {
+        let mut of = loads.iter().filter_map(|load| load.files);
+        if !of.any(|files| files == Files::Pgbench) {
+            return;
+        }
+        let by_fuse = systems.iter().find_map(|at| {
+            let system = self.systems[*at].thing.as_ref()?;
+            let is_nfs = matches!(system.means, Means::Nfs(_));
+            let is_one = is_nfs || system.mounted.is_some_and(|mounted| mounted.fuse);
+            is_one.then(|| system.name.clone())
+        });
+        if let Some(name) = by_fuse {
+            let message = format!(
+                "files: expected systems whose folders keep permissions with pgbench, as its server demands of its own, seen {name:?}, which comes by FUSE"
+            );
+            self.push(Mistake::new(span, message).help("leave it out of systems"));
         }
     }
 
