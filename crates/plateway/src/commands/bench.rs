@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use super::environment::environment;
 use super::session::{Interrupt, Opening, Outcome, Session};
-use super::settling::Settling;
+use super::settling::{Settling, UNSTEADY};
 use super::workload_host::Reading;
 use super::{Ended, INTERRUPTED};
 use crate::cli::BenchArgs;
@@ -389,7 +389,7 @@ fn notes(report: &Report, tally: &Tally, plan: &Plan, stopped: bool) -> Vec<Stri
     if stopped {
         notes.push("it was interrupted: the window is shorter than asked".to_owned());
     } else if report.steady.as_ref().is_some_and(|steady| !steady.is_steady) {
-        notes.push("it did not become steady: another run may give other figures".to_owned());
+        notes.push(UNSTEADY.to_owned());
     }
     notes.extend(limit(&report.bench_thread_busy));
     notes.extend(of_load(plan, tally));

@@ -20,6 +20,7 @@ mod files;
 mod fio;
 mod folder;
 mod followed;
+mod growing;
 mod image;
 mod initiator;
 mod limits;

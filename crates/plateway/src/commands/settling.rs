@@ -11,6 +11,10 @@ use lab::report::{LastWindows, Steady};
 use lab::statistics::steady::{WINDOWS, WINDOWS_MAX};
 use lab::statistics::{Steadiness, SteadyState};
 
+/// What is noted of one that did not settle.
+pub(in crate::commands) const UNSTEADY: &str =
+    "it did not become steady: another run may give other figures";
+
 /// Watches a measurement.
 pub(in crate::commands) struct Settling {
     window: Duration,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{alone, common, flat, kept, lab, plateway, run, text};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 
 /// A plan that draws some systems over some paths, each once, and reads 4 KiB.
 pub(super) fn plan(systems: &str, paths: &str, load: &str) -> String {
@@ -80,21 +80,6 @@ fn streams(paths: &str, load: &str) -> String {
     let plan = plan(STREAM, paths, load).replace("\"4k\"", "\"16k\"");
     let plan = plan.replace("warm-up = \"0\"", "warm-up = \"500ms\"");
     plan.replace("window = \"100ms\"", "window = \"400ms\"")
-}
-
-/// A process that a lab has started with these words, if it runs.
-pub(super) fn child_of(lab: u32, words: &str) -> Option<Pid> {
-    let all = fs::read_dir("/proc").ok()?.flatten();
-    let is_it = |pid: &i32| {
-        let of = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let parent = of("stat")
-            .rsplit(") ")
-            .next()
-            .and_then(|rest| rest.split(' ').nth(1).map(str::to_owned));
-        of("cmdline").contains(words) && parent == Some(lab.to_string())
-    };
-    let mut pids = all.filter_map(|one| one.file_name().to_str()?.parse::<i32>().ok());
-    Pid::from_raw(pids.find(is_it)?)
 }
 
 #[test]
@@ -431,9 +416,9 @@ mod measured {
         fs::write(directory.path().join("a.toml"), plan).unwrap();
         let mut command = lab(directory.path(), &["run", "a.toml"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (own, end) = (child.id(), Instant::now() + Duration::from_secs(60));
+        let end = Instant::now() + Duration::from_secs(60);
         let sink = loop {
-            if let Some(sink) = child_of(own, "lab\0sink\0") {
+            if let Some(sink) = common::child_of(&child, |words| words.contains(&"sink")) {
                 break sink;
             }
             assert!(Instant::now() < end, "it starts no sink");

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -119,9 +119,44 @@ fn a_program_that_is_missing_is_told_with_its_package() {
     }
 }
 
+#[test]
+fn who_runs_a_program_by_hand_is_told_what_it_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    for (args, words) in [
+        (&["pgbench", ".", "--size", "16777216"][..], "pgbench: expected --home"),
+        (&["merge-sort", ".", "--size", "5"], "expected whole MiB, 8 at least, seen 5 bytes"),
+        (&["pgbnch", ".", "--size", "1"], "expected bonnie++, postmark, pgbench, merge-sort, seen"),
+    ] {
+        let output = run(directory.path(), &[&["program"], args].concat());
+        let why = flat(&output.stderr);
+        assert!(!output.status.success() && why.contains(words), "{words}: {why}");
+        assert!(fs::read_dir(directory.path()).unwrap().next().is_none(), "{words}");
+    }
+}
+
 /// What measures, one after the other.
 mod measured {
     use super::*;
+
+    /// What a plan's two trials came to; none where a program is missing.
+    fn trials(command: &mut Command) -> Option<Vec<Value>> {
+        let output = command.output().unwrap();
+        let why = flat(&output.stderr);
+        if is_missing(&why) {
+            testkit::skipped(why);
+            return None;
+        }
+        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
+        let directory = command.get_current_dir().expect("it runs in its plan's");
+        let kept = kept(&directory.join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap().clone();
+        assert_eq!(trials.len(), 2, "{kept}");
+        Some(trials)
+    }
+
+    fn of<'t>(trials: &'t [Value], files: &str) -> &'t Value {
+        trials.iter().find(|trial| trial["bench"]["files"] == files).expect("its trial")
+    }
 
     #[test]
     fn what_programs_tell_of_a_file_system_is_measured() {
@@ -132,17 +167,8 @@ mod measured {
         let directory =
             with_plan(system, &(drawn("postmark", "2MiB") + &drawn("bonnie++", "16MiB")));
         let _alone = alone();
-        let output = run(directory.path(), &["run", "a.toml"]);
-        let why = flat(&output.stderr);
-        if is_missing(&why) {
-            return testkit::skipped(why);
-        }
-        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
-        let kept = kept(&directory.path().join("a.result.json"));
-        let trials = kept["trials"].as_array().unwrap();
-        assert_eq!(trials.len(), 2, "{kept}");
-        let of =
-            |files: &str| trials.iter().find(|trial| trial["bench"]["files"] == files).unwrap();
+        let Some(trials) = trials(&mut lab(directory.path(), &["run", "a.toml"])) else { return };
+        let of = |files: &str| of(&trials, files);
         let postmark = of("postmark");
         assert_eq!(postmark["cell"], "one, postmark, 2MiB of files");
         for measure in ["iops", "read-throughput", "write-throughput"] {
@@ -182,16 +208,10 @@ mod measured {
         fs::create_dir(&state).unwrap();
         let _alone = alone();
         let mut command = lab(directory.path(), &["run", "a.toml"]);
-        let output = command.env("XDG_STATE_HOME", &state).output().unwrap();
-        let why = flat(&output.stderr);
-        if is_missing(&why) {
-            return testkit::skipped(why);
-        }
-        assert!(output.status.success(), "{why}\n{}", text(&output.stdout));
-        let kept = kept(&directory.path().join("a.result.json"));
-        let trials = kept["trials"].as_array().unwrap();
-        let of =
-            |files: &str| trials.iter().find(|trial| trial["bench"]["files"] == files).unwrap();
+        // What is said here to other clients of PostgreSQL would end all of these.
+        command.env("PGOPTIONS", "-c no_such_setting=1").env("PGSSLMODE", "verify-full");
+        let Some(trials) = trials(command.env("XDG_STATE_HOME", &state)) else { return };
+        let of = |files: &str| of(&trials, files);
         let pgbench = of("pgbench");
         assert_eq!(pgbench["cell"], "one, pgbench, 16MiB of tables, 2 jobs");
         let measure = |trial: &Value, word: &str| {

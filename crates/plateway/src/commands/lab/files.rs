@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::cli::LabFilesArgs;
 use crate::commands::session::Interrupt;
-use crate::commands::settling::Settling;
+use crate::commands::settling::{Settling, UNSTEADY};
 use crate::commands::{Ended, INTERRUPTED, print_json};
 
 use disk::{Doer, Done, Store};
@@ -214,7 +214,6 @@ impl Work {
         let (counted, last) = lock(&self.count).last();
         let each = |bytes: u64| bytes as f64 / counted.operations().max(1) as f64;
         let steady = settling.report(last);
-        let unsteady = "it did not become steady: another run may give other figures";
         Report {
             files: args.load.word(),
             file_count: set.there(),
@@ -224,7 +223,7 @@ impl Work {
             bytes_per_op: each(counted.read_bytes + counted.written_bytes),
             read_bytes_per_op: each(counted.read_bytes),
             looked: Looked { reads: self.looked.load(Relaxed), zeros: 0 },
-            notes: if steady.is_steady { Vec::new() } else { vec![unsteady] },
+            notes: if steady.is_steady { Vec::new() } else { vec![UNSTEADY] },
             steady,
         }
     }

@@ -4,8 +4,7 @@
 //! by the lab's rule ([`lab::following::Following`]), the client is ended. Units: shares of a CPU. Errors: what it
 //! complained of, words that are none of a status, silence, and that it ended before it settled.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _};
+use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
@@ -16,6 +15,7 @@ use lab::plan::{Cell, Load, Pace};
 use serde_json::{Value, json};
 use testbed::{cpu, load};
 
+use super::growing::Growing;
 use super::looks::Sighted;
 use super::trial::{Lab, complaint, tell};
 use super::way::Way;
@@ -45,8 +45,7 @@ impl Lab<'_> {
         let window = self.experiment.window_of(cell);
         let following = Following::new(teller, window, self.experiment.warm_up);
         let mut watched = Watched {
-            output,
-            file: None,
+            output: Growing::new(output.to_owned()),
             following,
             heard: Duration::ZERO,
             silence_max: SILENCE_MAX.max(window * SILENT_WINDOWS),
@@ -103,9 +102,8 @@ impl Followed {
 }
 
 /// What a client has written so far.
-struct Watched<'a> {
-    output: &'a Path,
-    file: Option<File>,
+struct Watched {
+    output: Growing,
     following: Following,
     /// When it wrote something last, and how long it may write nothing.
     heard: Duration,
@@ -118,7 +116,7 @@ struct Watched<'a> {
     busy: f64,
 }
 
-impl Watched<'_> {
+impl Watched {
     fn is_over(&self) -> bool {
         self.trouble.is_some() || self.following.is_over()
     }
@@ -139,8 +137,7 @@ impl Watched<'_> {
             Ok(0) if spent - self.heard > self.silence_max => {
                 let seconds = self.silence_max.as_secs();
                 self.trouble = Some(format!(
-                    "expected that the client tells each window how far it is, seen nothing in {} for {seconds} s",
-                    self.output.display()
+                    "expected that the client tells each window how far it is, seen nothing for {seconds} s"
                 ));
             }
             Ok(0) => {}
@@ -150,20 +147,7 @@ impl Watched<'_> {
 
     /// Takes what it has written since; how much that is.
     fn read(&mut self) -> Result<usize, String> {
-        let tell = |error: std::io::Error| {
-            format!("cannot read {}, which the client wrote: {error}", self.output.display())
-        };
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => match File::open(self.output) {
-                Ok(file) => none.insert(file),
-                // It has not begun.
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
-                Err(error) => return Err(tell(error)),
-            },
-        };
-        let mut bytes = Vec::new();
-        let count = file.read_to_end(&mut bytes).map_err(tell)?;
-        self.following.handle_output(&bytes).map(|_| count)
+        let bytes = self.output.read()?;
+        self.following.handle_output(&bytes).map(|_| bytes.len())
     }
 }

@@ -111,12 +111,7 @@ fn run_postmark(folder: &Path, size: u64, seed: u64) -> miette::Result<Value> {
     let told = running.end(&asked).map_err(|why| miette::miette!("{why}"))?;
     let total = seconds(told.total);
     let edges: Vec<f64> = told.edges::<WINDOWS>().into_iter().map(seconds).collect();
-    let each = asked.transactions as f64 / WINDOWS as f64;
-    let rates: Vec<f64> =
-        edges.windows(2).map(|edge| each / (edge[1] - edge[0]).max(1e-9)).collect();
-    let spent = (edges[WINDOWS] - edges[0]).max(1e-9);
-    let steady =
-        steady(began, &edges, asked.transactions, asked.transactions as f64 / spent, &rates);
+    let steady = evenly(began, &edges, asked.transactions);
     Ok(json!({
         "client": told.version,
         "files": Files::Postmark.word(),
@@ -175,6 +170,14 @@ fn run_bonnie(folder: &Path, size: u64, seed: u64) -> miette::Result<Value> {
         "steady": steady,
         "notes": notes,
     }))
+}
+
+/// Windows in each of which as much was done, all in all so many operations.
+fn evenly(began: SystemTime, edges: &[f64], requests: u64) -> Value {
+    let rate = |count: f64, spent: f64| count / spent.max(1e-9);
+    let each = requests as f64 / WINDOWS as f64;
+    let rates: Vec<f64> = edges.windows(2).map(|edge| rate(each, edge[1] - edge[0])).collect();
+    steady(began, edges, requests, rate(requests as f64, edges[WINDOWS] - edges[0]), &rates)
 }
 
 /// Windows of a run, whose edges are seconds since its start.

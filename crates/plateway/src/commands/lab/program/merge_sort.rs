@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use lab::plan::{Files, Measure};
-use lab::programs::merge_sort::{self, Judge, Merge, PASSES, PIECE_BYTES, Step, UNIT_BYTES};
+use lab::programs::merge_sort::{
+    self, BYTES_MIN, Judge, Merge, PASSES, PIECE_BYTES, Step, UNIT_BYTES,
+};
 use lab::statistics::steady::WINDOWS;
 use rustix::fs::Advice;
 use serde_json::{Value, json};
@@ -24,6 +26,12 @@ use crate::cli::LabProgramArgs;
 
 pub(super) fn run(args: &LabProgramArgs) -> miette::Result<Value> {
     let LabProgramArgs { folder, size, seed, .. } = args;
+    if *size < BYTES_MIN || !size.is_multiple_of(UNIT_BYTES) {
+        return Err(miette::miette!(
+            "merge-sort: --size: expected whole MiB, {} at least, seen {size} bytes",
+            BYTES_MIN / UNIT_BYTES
+        ));
+    }
     let (input, runs, output) = (
         Named::make(folder, "input")?,
         Named::make(folder, "runs")?,
@@ -40,18 +48,15 @@ pub(super) fn run(args: &LabProgramArgs) -> miette::Result<Value> {
     output.cool()?;
     judge(&output, *size, *seed)?;
     let units = size / UNIT_BYTES;
-    let each = units as f64 / WINDOWS as f64;
-    let rates: Vec<f64> =
-        edges.windows(2).map(|edge| each / (edge[1] - edge[0]).max(1e-9)).collect();
-    let rate = units as f64 / edges[WINDOWS].max(1e-9);
+    let rate = *size as f64 / edges[WINDOWS].max(1e-9);
     Ok(json!({
         "client": format!("external merge sort of plateway {}", env!("CARGO_PKG_VERSION")),
         "files": Files::MergeSort.word(),
         "seed": seed,
         "memory_bytes": memory,
         "total_seconds": edges[WINDOWS],
-        "told": { Measure::Throughput.word(): rate * UNIT_BYTES as f64 },
-        "steady": super::steady(began, &edges, units, rate, &rates),
+        "told": { Measure::Throughput.word(): rate },
+        "steady": super::evenly(began, &edges, units),
     }))
 }
 
@@ -199,7 +204,7 @@ mod tests {
     #[test]
     fn what_was_sorted_is_judged_and_what_it_took_is_told_in_fifths() {
         let folder = tempfile::tempdir().unwrap();
-        let size = merge_sort::BYTES_MIN + 3 * UNIT_BYTES;
+        let size = BYTES_MIN + 3 * UNIT_BYTES;
         let args = LabProgramArgs {
             program: Files::MergeSort,
             folder: folder.path().to_owned(),

@@ -5,19 +5,19 @@
 //!   initdb -> postgres ... -> pgbench --initialize, CHECKPOINT -> pgbench --log, followed -> tables asked what they hold
 //! ```
 //! What is before the last pgbench and behind it is not measured. The server is nobody's but the trial's: it listens on a
-//! socket in the trial's own folder, which only its user may open. PostgreSQL does not run as root; so where root runs
-//! the lab the server is somebody else in a user namespace, in which root's files are that user's, and it has
-//! nobody's rights over the machine. It is in a process namespace as well, and goes with this process, all of it.
+//! socket in the trial's own folder, which only its user may open, and nothing that the environment says of PostgreSQL
+//! reaches it or its clients: it would be another load. PostgreSQL does not run as root; so where root runs the lab the
+//! server is called somebody else in a user namespace. There root's files are its own, as outside, and of what else root
+//! may do it may nothing. It is in a process namespace as well, and goes with this process, all of it.
 //! In: programs of Debian's package `postgresql`, or those on PATH. Out: what `lab::programs::pgbench` makes of the log. Units:
 //! bytes, durations. Errors: what a program complained of; that nothing settled in time; and that the tables are not
 //! as the transactions left them.
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lab::plan::Files;
@@ -28,7 +28,8 @@ use testbed::process::Server;
 
 use super::tell;
 use crate::cli::LabProgramArgs;
-use crate::commands::settling::Settling;
+use crate::commands::lab::growing::Growing;
+use crate::commands::settling::{Settling, UNSTEADY};
 
 /// Where Debian has each version's programs.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -40,6 +41,8 @@ const NOBODY: &str = "65534";
 const PORT: &str = "5432";
 /// Where a client finds the socket: in the folder where it is started, whose own name may be longer than an address is.
 const HERE: &str = "/proc/self/cwd";
+/// What the server is called in an error.
+const CALLED: &str = "the trial's PostgreSQL server";
 /// How long the server may take until it answers.
 const START_MAX: Duration = Duration::from_secs(120);
 /// How long it may take to end.
@@ -75,21 +78,20 @@ pub(super) fn run(args: &LabProgramArgs) -> miette::Result<Value> {
     let home = &std::path::absolute(home).map_err(|error| miette::miette!("--home: {error}"))?;
     let place = Place { folder, home };
     place.make_database()?;
-    let mut server = place.start(*size, *jobs)?;
+    let server = place.start(*size, *jobs)?;
     place.finish(place.client("pgbench", &pgbench::make_arguments(*size)))?;
-    place.ask(&mut server, "checkpoint")?;
+    place.ask("checkpoint")?;
     let time_max = *warmup + Settling::time_max(*steady) + SLACK;
     let log = home.join("transactions").display().to_string();
     let load = pgbench::run_arguments(*jobs, *seed, time_max, &log);
     let mut running = Running::new(*steady, *warmup);
     place.follow(place.client("pgbench", &load), &log, &mut running, time_max)?;
-    let answer = place.ask(&mut server, pgbench::QUESTION)?;
+    let answer = place.ask(pgbench::QUESTION)?;
     pgbench::check(&answer, *size, running.transactions())
         .map_err(|why| miette::miette!("{why}"))?;
     drop(server);
     let steady = running.report();
-    let unsteady = "it did not become steady: another run may give other figures";
-    let notes = if steady.is_steady { Vec::new() } else { vec![unsteady] };
+    let notes = if steady.is_steady { Vec::new() } else { vec![UNSTEADY] };
     Ok(json!({
         "client": place.version()?,
         "files": Files::Pgbench.word(),
@@ -109,55 +111,43 @@ struct Place<'p> {
 }
 
 /// The server, all of whose processes go with it.
-struct Postgres {
-    child: Child,
-    log: PathBuf,
-}
+struct Postgres(Server);
 
 impl Drop for Postgres {
     fn drop(&mut self) {
         // At once: what it had not written to its tables yet nobody asks for.
-        let _ = self.server().map(|pid| kill_process(pid, Signal::QUIT));
-        let until = Instant::now() + END_MAX;
-        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < until {
-            std::thread::sleep(LOOK);
-        }
-        // It may have ended on its own.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        // Whoever is left of it has the other end of this pipe, and so the folder, until then.
-        let mut rest = Vec::new();
-        let _ = self.child.stdout.take().map(|mut pipe| pipe.read_to_end(&mut rest));
+        let _ = self.first().map(|pid| kill_process(pid, Signal::QUIT));
+        // Who waits for a disk that hangs is killed.
+        let _ = self.0.ends(CALLED, END_MAX);
     }
 }
 
 impl Postgres {
-    /// The server itself: the first process of its namespace, where it has one.
-    fn server(&self) -> Option<Pid> {
-        let started = self.child.id();
+    /// The first process of its namespace, where it has one, which all others of it wait for.
+    fn first(&self) -> Option<Pid> {
+        let started = self.0.pid();
         let children = std::fs::read_to_string(format!("/proc/{started}/task/{started}/children"));
         let first = children.ok().filter(|_| is_root());
         let first = first.and_then(|all| all.split_whitespace().next()?.parse::<i32>().ok());
         Pid::from_raw(first.unwrap_or(started as i32))
     }
+}
 
-    /// An error if it has ended.
-    fn is_up(&mut self) -> miette::Result<()> {
-        let ended = self.child.try_wait().map_err(|error| {
-            miette::miette!("cannot look after the PostgreSQL server of the trial: {error}")
-        })?;
-        let Some(status) = ended else { return Ok(()) };
-        let words = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let last: Vec<&str> = words.lines().rev().take(4).collect();
-        let last = last.into_iter().rev().collect::<Vec<_>>().join(" | ");
-        Err(miette::miette!("the PostgreSQL server of the trial ended ({status}): {last}"))
+/// A program without what the environment says of PostgreSQL.
+fn bare(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (key, _) in std::env::vars_os() {
+        if key.as_encoded_bytes().starts_with(b"PG") {
+            command.env_remove(key);
+        }
     }
+    command
 }
 
 impl Place<'_> {
     /// A program of the server's, as its user.
     fn served(&self, name: &str) -> Command {
-        let mut command = Command::new("setpriv");
+        let mut command = bare("setpriv");
         command.args(["--pdeathsig", "KILL"]);
         if is_root() {
             let [user, group] = ["user", "group"].map(|of| format!("--map-{of}={NOBODY}"));
@@ -170,7 +160,7 @@ impl Place<'_> {
 
     /// A program that asks the server.
     fn client(&self, name: &str, args: &[impl AsRef<OsStr>]) -> Command {
-        let mut command = Command::new("setpriv");
+        let mut command = bare("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(program(name));
         command.args(["--host", HERE, "--port", PORT, "--username", "lab"]);
         command.args(args).current_dir(self.home);
@@ -195,11 +185,9 @@ impl Place<'_> {
 
     /// Starts the server, and waits until it answers.
     fn start(&self, size: u64, clients: u32) -> miette::Result<Postgres> {
-        let log = self.home.join("postgres.log");
         let failed = |doing: &str, error: std::io::Error| {
-            miette::miette!("cannot {doing} the PostgreSQL server of the trial: {error}")
+            miette::miette!("cannot {doing} {CALLED}: {error}")
         };
-        let file = File::create(&log).map_err(|error| failed("log for", error))?;
         // Its own folder is that of the tables, and the file system may have no sockets: so it is handed the other one.
         let home = File::open(self.home).map_err(|error| failed("open the folder of", error))?;
         rustix::io::fcntl_setfd(&home, rustix::io::FdFlags::empty())
@@ -208,11 +196,12 @@ impl Place<'_> {
         let mut command = self.served("postgres");
         command.args(["-D", "data"]).args(pgbench::server_settings(size, clients, &socket));
         command.args(["-c", "unix_socket_permissions=0700"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
-        let child = command.spawn().map_err(|error| failed("start", error))?;
-        let mut server = Postgres { child, log };
+        command.stdin(Stdio::null());
+        let log = self.home.join("postgres.log");
+        let mut server = Postgres(Server::start(command, &log).map_err(tell)?);
         let until = Instant::now() + START_MAX;
-        while let Err(why) = self.ask(&mut server, "select 1") {
+        while let Err(why) = self.ask("select 1") {
+            server.0.is_up(CALLED).map_err(tell)?;
             if Instant::now() >= until {
                 return Err(why);
             }
@@ -222,8 +211,7 @@ impl Place<'_> {
     }
 
     /// Asks the server; its answer, values with `|` between them.
-    fn ask(&self, server: &mut Postgres, question: &str) -> miette::Result<String> {
-        server.is_up()?;
+    fn ask(&self, question: &str) -> miette::Result<String> {
         let args =
             ["--no-psqlrc", "--no-align", "--tuples-only", "--command", question, "postgres"];
         let mut answer = Vec::new();
@@ -256,9 +244,8 @@ impl Place<'_> {
     ) -> miette::Result<()> {
         let words = self.home.join("pgbench.log");
         let mut load = Server::start(command, &words).map_err(tell)?;
-        let path = format!("{log}.{}", load.pid());
+        let mut log = Growing::new(format!("{log}.{}", load.pid()).into());
         let until = Instant::now() + time_max;
-        let (mut file, mut bytes) = (None, Vec::new());
         while !running.is_over() {
             load.is_up("pgbench").map_err(tell)?;
             if Instant::now() >= until {
@@ -268,23 +255,9 @@ impl Place<'_> {
                 ));
             }
             std::thread::sleep(LOOK);
-            read_on(&path, &mut file, &mut bytes)
-                .map_err(|error| miette::miette!("cannot read {path}: {error}"))?;
+            let bytes = log.read().map_err(|why| miette::miette!("{why}"))?;
             running.handle_log(&bytes).map_err(|why| miette::miette!("{why}"))?;
-            bytes.clear();
         }
         Ok(())
     }
-}
-
-/// Reads what was written to a file since, which is there once something was.
-fn read_on(path: &str, file: &mut Option<File>, bytes: &mut Vec<u8>) -> std::io::Result<()> {
-    if file.is_none() {
-        match File::open(path) {
-            Ok(opened) => *file = Some(opened),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
-    file.as_mut().map_or(Ok(()), |file| file.read_to_end(bytes).map(|_| ()))
 }
