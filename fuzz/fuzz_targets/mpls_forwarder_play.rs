@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 use block::Instant;
 use contract::{
-    FrameBatch, InFrame, LentFrames, LinkFacts, LinkId, MacAddress, Station, VirtualLinks, VlanTag,
+    Fetch, FrameBatch, InFrame, LentFrames, LinkFacts, LinkId, MacAddress, Soon, Station,
+    VirtualLinks, VlanTag,
 };
 use libfuzzer_sys::fuzz_target;
 use mpls::limits::QUEUE_MAX;
@@ -285,7 +286,8 @@ impl Play {
         let lent = bytes.len().is_multiple_of(2).then(|| self.lent.lend(bytes.to_vec()));
         let bytes = lent.map_or(bytes, |lent| self.lent.get(lent));
         // Whatever is told to come soon.
-        let frame = InFrame { lent, soon: Some(bytes), ..InFrame::new(link, tag, bytes) };
+        let soon = Some(Soon { bytes, fetch: Fetch::NOTHING });
+        let frame = InFrame { lent, soon, ..InFrame::new(link, tag, bytes) };
         if let Some(shown) = self.it.receive(self.now, &frame) {
             let (_, kind) = self.ports[&shown.link];
             assert!(matches!(kind, PortKind::Virtual { .. }), "{shown:?}");

@@ -33,6 +33,12 @@ impl<T> IdMap<T> {
         self.values.get_mut(id as usize)?.as_mut()
     }
 
+    /// Where the value under a number is, if it is there; nothing of it is looked at.
+    #[inline]
+    pub fn place(&self, id: u32) -> Option<&Option<T>> {
+        self.values.get(id as usize)
+    }
+
     /// Puts a value under a number; returns the one that was there.
     pub fn insert(&mut self, id: u32, value: T) -> Option<T> {
         let index = id as usize;

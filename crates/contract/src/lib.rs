@@ -25,9 +25,9 @@ pub use connection::{
 pub use counters::Counters;
 pub use disk::{Cache, DiskFacts};
 pub use link::{
-    EtherType, FrameBatch, InFrame, Instruction, Intake, Lent, LentFrames, LinkFacts, LinkId,
-    Links, MacAddress, Misfits, OpenedFrame, OutFrame, Part, Spread, Station, TagControl, Takes,
-    VirtualLinks, VlanTag,
+    EtherType, Fetch, FrameBatch, InFrame, Instruction, Intake, Lent, LentFrames, LinkFacts,
+    LinkId, Links, MacAddress, Misfits, OpenedFrame, OutFrame, Part, Soon, Spread, Station,
+    TagControl, Takes, VirtualLinks, VlanTag,
 };
 pub use machine::{Ask, Effect, Event, Loss, Machine};
 pub use poll::{POLL_US_MAX, Poll, PollError};

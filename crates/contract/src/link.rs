@@ -181,9 +181,37 @@ pub struct InFrame<'a> {
     pub bytes: &'a [u8],
     /// Its name, if it is lent until the turn ends; else it is for one call.
     pub lent: Option<Lent>,
-    /// The begin of the frame that came second after it, where one is in this turn and frames are mostly sent
-    /// on; it is shown unless something is wrong with it. So that whoever sends them on has what that one needs fetched meanwhile. It means nothing else.
-    pub soon: Option<&'a [u8]>,
+    /// The frame that came second after it, where one is in this turn and frames are mostly sent on.
+    pub soon: Option<Soon<'a>>,
+}
+
+/// A frame that is shown soon, unless something is wrong with it: so that whoever sends frames on has what this one
+/// needs fetched meanwhile. It means nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Soon<'a> {
+    /// Its begin.
+    pub bytes: &'a [u8],
+    pub fetch: Fetch,
+}
+
+/// How a driver has the processor fetch what will be looked at, while nobody waits for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fetch(fn(*const u8));
+
+impl Fetch {
+    /// Nothing is fetched.
+    pub const NOTHING: Self = Self(|_| ());
+
+    /// By what has the cache line at an address fetched, whatever is there.
+    pub const fn by(prefetch: fn(*const u8)) -> Self {
+        Self(prefetch)
+    }
+
+    /// Has the first line of a value fetched; nothing of it is looked at.
+    #[inline]
+    pub fn of<T>(self, value: &T) {
+        (self.0)(core::ptr::from_ref(value).cast());
+    }
 }
 
 impl<'a> InFrame<'a> {

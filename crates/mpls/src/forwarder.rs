@@ -535,8 +535,10 @@ impl VirtualLinks for Forwarder {
             }
             PortKind::Core(_) => {
                 // Mostly without a tag, as this one.
-                if let Some(packet) = frame.soon.and_then(|soon| soon.get(HEADER_SIZE..)) {
-                    router.fetch(packet);
+                if let Some(soon) = frame.soon
+                    && let Some(packet) = soon.bytes.get(HEADER_SIZE..)
+                {
+                    router.fetch(soon.fetch, packet);
                 }
                 let frame = self.cores.open(frame)?;
                 if frame.ether_type != EtherType::MPLS {

@@ -14,11 +14,11 @@
 //! Units: bytes from the label stack on. Errors: labels that are special, or another's. Spec: RFC
 //! 3031 clauses 3.11 and 3.14; quarantine is ours.
 
-use core::{fmt, hint};
+use core::fmt;
 use std::collections::VecDeque;
 
 use block::{Instant, planted};
-use contract::{LinkId, counters};
+use contract::{Fetch, LinkId, counters};
 use wire::mpls::Label;
 
 use crate::nhlfe::NhlfeId;
@@ -187,15 +187,18 @@ impl Ilm {
 
     /// Has it fetched where a label's entry is.
     #[inline]
-    pub(crate) fn fetch_place(&self, label: Label) {
-        hint::black_box(self.place(label).entry);
+    pub(crate) fn fetch_place(&self, fetch: Fetch, label: Label) {
+        let (shelf, place) = split(label);
+        if let Some(row @ 1..) = self.shelves.get(shelf) {
+            fetch.of(&self.rows[usize::from(*row) - 1][place]);
+        }
     }
 
     /// Has a label's entry fetched. Returns to which NHLFE its packets go, if they go to one.
     #[inline]
-    pub(crate) fn fetch_entry(&self, label: Label) -> Option<NhlfeId> {
+    pub(crate) fn fetch_entry(&self, fetch: Fetch, label: Label) -> Option<NhlfeId> {
         let place = self.place(label);
-        hint::black_box(self.entries[place.index()?].counters.packets);
+        fetch.of(&self.entries[place.index()?]);
         (place.nhlfe != Place::NONE).then_some(NhlfeId(place.nhlfe))
     }
 
@@ -428,11 +431,11 @@ mod tests {
             ilm.assign(now, label(at), Owner::Fec(FecId(1)), to);
         }
         assert!(ilm.is_large());
-        ilm.fetch_place(label(3));
-        assert_eq!(ilm.fetch_entry(label(3)), Some(NhlfeId(21)));
-        assert_eq!(ilm.fetch_entry(label(FETCHED_FROM)), None, "it is nobody's");
+        ilm.fetch_place(Fetch::NOTHING, label(3));
+        assert_eq!(ilm.fetch_entry(Fetch::NOTHING, label(3)), Some(NhlfeId(21)));
+        assert_eq!(ilm.fetch_entry(Fetch::NOTHING, label(FETCHED_FROM)), None, "it is nobody's");
         ilm.assign(now, label(3), Owner::Fec(FecId(1)), State::Lsp(Action::Pop));
-        assert_eq!(ilm.fetch_entry(label(3)), None);
+        assert_eq!(ilm.fetch_entry(Fetch::NOTHING, label(3)), None);
         assert!(ilm.iter().all(|(_, entry)| entry.counters == IlmCounters::default()));
     }
 

@@ -12,10 +12,10 @@
 //! where tunnels end so. Units: bytes from the label stack on. Errors: packets are dropped and
 //! counted. Spec: RFC 3031, RFC 3032 clauses 2.1 and 2.4, RFC 3443, RFC 7274.
 
-use core::{hint, mem};
+use core::mem;
 
 use block::{IdMap, Instant, planted};
-use contract::LinkId;
+use contract::{Fetch, LinkId};
 use wire::mpls::{Label, LabelStackEntry};
 
 use crate::ftn::Wire;
@@ -44,17 +44,17 @@ impl Router {
     /// A packet, from its label stack on, comes soon: what is known of its top label is fetched meanwhile, in two
     /// steps, as another one is told of. Nothing is counted, and whatever it is may still turn out to be no packet.
     #[inline]
-    pub(crate) fn fetch(&mut self, packet: &[u8]) {
+    pub(crate) fn fetch(&mut self, fetch: Fetch, packet: &[u8]) {
         if !self.labels.is_large() {
             return;
         }
         let Ok((entry, _)) = LabelStackEntry::pop(packet) else { return };
-        self.labels.fetch_place(entry.label);
+        self.labels.fetch_place(fetch, entry.label);
         let next = mem::replace(&mut self.fetched, entry.label);
-        if let Some(id) = self.labels.fetch_entry(next)
-            && let Some(to) = self.nhlfes.get(id.0)
+        if let Some(id) = self.labels.fetch_entry(fetch, next)
+            && let Some(to) = self.nhlfes.place(id.0)
         {
-            hint::black_box(to.counters.packets);
+            fetch.of(to);
         }
     }
 

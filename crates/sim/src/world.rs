@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use block::{Buffer, Instant, Operation, Random, ShardId};
-use contract::{ConnectionId, DiskId, Effect, Event, InFrame, ListenerId, Loss, Machine, counters};
+use contract::{
+    ConnectionId, DiskId, Effect, Event, Fetch, InFrame, ListenerId, Loss, Machine, Soon, counters,
+};
 
 mod disks;
 mod faults;
@@ -408,21 +410,26 @@ impl<M: Machine> World<M> {
         answered
     }
 
-    /// Lends a machine the frames in its rings, one after the other, until the turn ends.
+    /// Lends a machine the frames in its rings, one after the other, until the turn ends, each with the second one
+    /// behind it.
     fn show_frames(&mut self, host: usize, shard: usize) {
         let now = Instant(self.now);
         let Host { nodes, disks, .. } = &mut self.hosts[host];
         let node = &mut nodes[shard];
         // What a RAM disk lends is found while frames are shown.
         core::mem::swap(&mut node.memory.lends.disks, disks);
-        for Ringed { link, tag, bytes } in core::mem::take(&mut node.ring) {
-            let lent = node.lent.lend(bytes);
-            let (bytes, lent) = (node.lent.get(lent), Some(lent));
-            node.machine.handle_frame(
-                now,
-                InFrame { lent, ..InFrame::new(link, tag, bytes) },
-                &mut node.memory,
-            );
+        let frames: Vec<_> = core::mem::take(&mut node.ring)
+            .into_iter()
+            .map(|Ringed { link, tag, bytes }| (link, tag, node.lent.lend(bytes)))
+            .collect();
+        for (at, &(link, tag, lent)) in frames.iter().enumerate() {
+            let bytes = node.lent.get(lent);
+            let soon = frames.get(at + 2).map(|&(_, _, behind)| Soon {
+                bytes: node.lent.get(behind),
+                fetch: Fetch::NOTHING,
+            });
+            let frame = InFrame { lent: Some(lent), soon, ..InFrame::new(link, tag, bytes) };
+            node.machine.handle_frame(now, frame, &mut node.memory);
         }
         core::mem::swap(&mut node.memory.lends.disks, disks);
     }

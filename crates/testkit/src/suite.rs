@@ -578,7 +578,7 @@ impl Machine for Scripted {
 
     fn handle_frame(&mut self, _: Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
         self.report(Report::Frame(frame.link, frame.tag, frame.bytes.to_vec()));
-        let soon = frame.soon.map(|soon| (frame.link, soon.to_vec()));
+        let soon = frame.soon.map(|soon| (frame.link, soon.bytes.to_vec()));
         let [next, then] = std::mem::take(&mut self.soon);
         self.soon = [then, soon];
         let is_it =

@@ -1,5 +1,7 @@
 //! What is done by labels alone.
 
+use contract::Fetch;
+
 use super::*;
 use crate::limits::DEPTH_MAX;
 
@@ -105,8 +107,8 @@ fn what_comes_soon_changes_nothing() {
     };
     let before = state(&router);
     for (packet, next) in soon.iter().zip(soon.iter().skip(1)) {
-        router.fetch(packet);
-        router.fetch(next);
+        router.fetch(Fetch::NOTHING, packet);
+        router.fetch(Fetch::NOTHING, next);
     }
     assert_eq!(state(&router), before);
     let bytes = stack(&[entry(1_000, true)], b"below");

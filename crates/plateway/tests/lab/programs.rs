@@ -102,6 +102,67 @@ fn nor_does_our_sort() {
     is_ended("merge-sort");
 }
 
+/// The first process of a PostgreSQL server whose tables are in a folder, once it carries out a transaction.
+fn busy_server(folder: &Path) -> Option<Pid> {
+    let of = |pid: &str, what: &str| fs::read_to_string(format!("/proc/{pid}/{what}")).ok();
+    let is_busy = |pid: &str| {
+        let at = fs::read_link(format!("/proc/{pid}/cwd"));
+        let is_its = at.is_ok_and(|at| at.starts_with(folder));
+        is_its && of(pid, "cmdline").is_some_and(|title| title.contains("[local] UPDATE"))
+    };
+    let parent = |pid: &str| {
+        let status = of(pid, "status")?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        Pid::from_raw(parent.trim().parse().ok()?)
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let mut all = all.filter_map(|entry| entry.file_name().into_string().ok());
+    all.find(|pid| is_busy(pid)).and_then(|pid| parent(&pid))
+}
+
+#[test]
+fn a_server_that_is_killed_ends_its_trial_and_nothing_stays() {
+    let directory = with_plan("folder = FOLDER", &drawn("pgbench", "16MiB"));
+    let folder = directory.path().join("folder");
+    let mut child = begin(directory.path());
+    let until = Instant::now() + HANG;
+    let server = loop {
+        if child.try_wait().unwrap().is_some() {
+            let why = flat(&child.wait_with_output().unwrap().stderr);
+            assert!(is_missing(&why) || why.contains("fincore"), "{why}");
+            return testkit::skipped(why);
+        }
+        if let Some(server) = busy_server(&folder) {
+            break server;
+        }
+        assert!(Instant::now() < until, "it does not begin");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    kill_process(server, Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr);
+    assert!(!output.status.success() && why.contains("pgbench"), "{why}");
+    assert!(why.contains("connection") && why.contains("server"), "{why}");
+    assert_eq!(workers(&folder), 0, "{why}");
+    assert!(fs::read_dir(&folder).unwrap().next().is_none(), "{why}");
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_trial_of_a_server_with_its_words() {
+    if !can_attach() {
+        return;
+    }
+    // Its tables take more than their own size, and its log as much again.
+    let system = "disk = \"ram:80MiB\"\nfile-system = \"ext4\"";
+    let directory = with_plan(system, &drawn("pgbench", "16MiB"));
+    let output = run(directory.path(), &["run", "a.toml"]);
+    let why = flat(&output.stderr);
+    if is_missing(&why) {
+        return testkit::skipped(why);
+    }
+    assert!(!output.status.success() && why.contains("No space left on device"), "{why}");
+}
+
 #[test]
 fn a_program_that_is_missing_is_told_with_its_package() {
     if !can_attach() {

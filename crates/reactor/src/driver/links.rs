@@ -23,16 +23,18 @@ use std::time::Duration;
 
 use block::Instant;
 use block::table::{Slot, Table};
-use contract::{Event, FrameBatch, InFrame, LentFrames, LinkId, Machine, OutFrame};
+use contract::{Event, Fetch, FrameBatch, InFrame, LentFrames, LinkId, Machine, OutFrame, Soon};
 use libc::{iovec, mmsghdr};
 
 use super::poll::NETWORK;
 use super::{Alarm, Driver};
 use crate::engine::{Engine, Kind, Op};
 use crate::link::counters::Counters;
+use crate::link::ring::Lies;
 use crate::link::socket::LinkSocket;
 use crate::link::supervisor::LinkCommand;
 use crate::memory::ShardMemory;
+use crate::memory::lines::prefetch;
 use crate::stats::add;
 
 /// Frames of a link that a turn is shown at most: two windows of 32, so that their replies leave in
@@ -59,7 +61,7 @@ pub(super) struct Links {
     /// Some of them had frames at the end of the turn.
     has_frames: bool,
     /// Frames that were shown in this turn and lie where they were received.
-    lent: LentFrames<iovec>,
+    lent: LentFrames<Lying>,
     /// Batches of which something waits for room, in the order in which they came.
     held: VecDeque<Held>,
     call: Call,
@@ -245,10 +247,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 continue;
             }
             let link = open.socket.link;
-            let came = open.socket.receive(FRAMES_PER_TURN, |slot, is_lent| {
-                let lent = is_lent.then(|| lent.lend(vector(slot.bytes)));
+            let came = open.socket.receive(FRAMES_PER_TURN, |slot| {
+                let lent = slot.lies.map(|lies| lent.lend(Lying::new(lies, slot.bytes.len())));
                 let frame = InFrame::new(link, slot.tag, slot.bytes);
-                let frame = InFrame { lent, soon: slot.soon, ..frame };
+                let soon = slot.soon.map(|bytes| Soon { bytes, fetch: Fetch::by(prefetch) });
+                let frame = InFrame { lent, soon, ..frame };
                 machine.handle_frame(*now, frame, memory);
             });
             if came > 0 {
@@ -350,9 +353,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         for number in &held.rest {
             held.batch.own(*number as usize, &self.links.lent, |frame| {
-                // SAFETY: what is lent lies where it was received until the turn ends, and nobody
-                // writes there; after that it has no name.
-                unsafe { std::slice::from_raw_parts(frame.iov_base.cast(), frame.iov_len) }
+                // SAFETY: what is lent lies where it was received until the turn ends, and what is new was
+                // written in front of what is sent on of it; after that it has no name.
+                unsafe { std::slice::from_raw_parts(frame.at, frame.length) }
             });
         }
         self.links.held.push_back(held);
@@ -551,23 +554,66 @@ impl Call {
 /// Where data lie that batches name.
 struct Places<'d> {
     memory: &'d ShardMemory,
-    lent: &'d LentFrames<iovec>,
+    lent: &'d LentFrames<Lying>,
 }
 
 impl Places<'_> {
-    /// Where the bytes of a frame lie.
+    /// Where the bytes of a frame lie. One that is sent on is in one piece, where there is room in front of what stays
+    /// of it.
     #[inline]
     fn push_vectors(&self, batch: &FrameBatch, frame: &OutFrame, vectors: &mut Vec<iovec>) {
-        vectors.extend(batch.heads(frame).into_iter().filter(|head| !head.is_empty()).map(vector));
         let (at, length) = (frame.data_at as usize, frame.data_length as usize);
+        let heads = batch.heads(frame);
         if let Some(lent) = frame.lent {
-            let whole = self.lent.get(lent);
-            assert!(at + length <= whole.iov_len, "of {} bytes {length} from {at}", whole.iov_len);
-            let iov_base = whole.iov_base.wrapping_byte_add(at);
-            vectors.push(iovec { iov_base, iov_len: length });
-        } else if length > 0 {
+            let lying = self.lent.get(lent);
+            assert!(at + length <= lying.length, "of {} bytes {length} from {at}", lying.length);
+            let rest = lying.at.wrapping_add(at);
+            let front: usize = heads.iter().map(|head| head.len()).sum();
+            if front <= lying.room + at {
+                let begin = rest.wrapping_sub(front);
+                // SAFETY: so many bytes in front of what is sent on are the frame's, or nobody's; it is sent on
+                // once, and nobody looks at it again.
+                unsafe { write(&heads, begin) };
+                return vectors.push(iovec { iov_base: begin.cast(), iov_len: front + length });
+            }
+            vectors.extend(heads.into_iter().filter(|head| !head.is_empty()).map(vector));
+            vectors.push(iovec { iov_base: rest.cast(), iov_len: length });
+            return;
+        }
+        vectors.extend(heads.into_iter().filter(|head| !head.is_empty()).map(vector));
+        if length > 0 {
             let buffer = &batch.buffers[frame.buffer as usize].0;
             self.memory.iovecs(buffer, frame.data_at, frame.data_length, vectors);
+        }
+    }
+}
+
+/// Where a frame lies that is lent, until the turn ends.
+struct Lying {
+    at: *mut u8,
+    length: usize,
+    /// Bytes in front of it that nobody needs.
+    room: usize,
+}
+
+impl Lying {
+    #[inline]
+    fn new(lies: Lies, length: usize) -> Lying {
+        Lying { at: lies.at, length, room: lies.room as usize }
+    }
+}
+
+/// Writes these, one behind the other.
+///
+/// # Safety
+/// So much can be written there, and is none of them.
+#[inline]
+unsafe fn write(all: &[&[u8]], mut to: *mut u8) {
+    for bytes in all {
+        // SAFETY: as the caller says.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            to = to.add(bytes.len());
         }
     }
 }

@@ -37,7 +37,7 @@ mod peers;
 mod queueing;
 mod quiet;
 mod relay;
-mod ring;
+pub(crate) mod ring;
 pub(crate) mod socket;
 pub(crate) mod supervisor;
 mod xdp;

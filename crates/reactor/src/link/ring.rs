@@ -101,6 +101,17 @@ pub(crate) struct Slot<'a> {
     pub(super) is_unsummed: bool,
     /// The frame that is shown second after it, if frames are lent.
     pub(crate) soon: Option<&'a [u8]>,
+    /// Where it stays, if it is lent.
+    pub(crate) lies: Option<Lies>,
+}
+
+/// Where a frame that is lent lies, in memory that is its alone until it is given back.
+#[derive(Clone, Copy)]
+pub(crate) struct Lies {
+    /// Its first byte; it may be written over from [`room`](Self::room) in front of it on, once nobody looks at it.
+    pub(crate) at: *mut u8,
+    /// Bytes in front of it that nobody needs.
+    pub(crate) room: u32,
 }
 
 /// Where a slot is.
@@ -229,7 +240,11 @@ impl Ring {
         };
         let tag = tag(status, header.tp_vlan_tpid, header.tp_vlan_tci);
         let is_unsummed = status & libc::TP_STATUS_CSUMNOTREADY != 0;
-        Slot { tag, bytes, length: header.tp_len, is_unsummed, soon: None }
+        let lies = self.lends.then(|| Lies {
+            at: self.memory.base().wrapping_add((place.at + begin) as usize),
+            room: begin.saturating_sub(size_of::<tpacket2_hdr>() as u32),
+        });
+        Slot { tag, bytes, length: header.tp_len, is_unsummed, soon: None, lies }
     }
 
     /// When the frame in a slot came, which must be ours.

@@ -131,26 +131,24 @@ impl LinkSocket {
         }
     }
 
-    /// Shows frames, at most so many come out of the kernel, and says of each whether it is lent: those of
-    /// a link that forwards mostly are, and stay where they are until [`give_back`](Self::give_back). Returns how
-    /// many came out.
+    /// Shows frames, at most so many come out of the kernel; those of a link that forwards mostly stay where
+    /// they lie until [`give_back`](Self::give_back). Returns how many came out.
     #[inline]
-    pub(crate) fn receive(&mut self, most: u32, mut show: impl FnMut(&Slot<'_>, bool)) -> u32 {
+    pub(crate) fn receive(&mut self, most: u32, mut show: impl FnMut(&Slot<'_>)) -> u32 {
         let (mut frames, mut bytes_in) = (0, 0);
         let (cells, most_bytes) = (&self.counters.cells, self.forwarded_max);
-        let lends = most_bytes.is_some();
         let descriptor = self.descriptor();
-        let mut take = |slot: Slot<'_>, is_lent| match flaw(&slot, most_bytes, cells) {
+        let mut take = |slot: Slot<'_>| match flaw(&slot, most_bytes, cells) {
             None => {
                 frames += 1;
                 bytes_in += slot.bytes.len() as u64;
-                show(&slot, is_lent);
+                show(&slot);
             }
             Some(counter) => add(counter, 1),
         };
         let count = match &mut self.way {
             Way::Ring(ring, _) => {
-                let count = ring.receive(most, |slot| take(slot, lends));
+                let count = ring.receive(most, &mut take);
                 if std::mem::take(&mut ring.is_losing) {
                     // Asked at once: the kernel's counter has 32 bits, and its mark stays until it
                     // is asked.
@@ -159,13 +157,12 @@ impl LinkSocket {
                 }
                 count
             }
-            Way::Xdp(xdp) => xdp.receive(most, |xdp::Frame { tag, bytes, is_lent, soon }| {
+            Way::Xdp(xdp) => xdp.receive(most, |xdp::Frame { tag, bytes, lies, soon }| {
                 // A program at the door does not learn of checksums.
                 let length = bytes.len() as u32;
-                let slot = Slot { tag, bytes, length, is_unsummed: false, soon };
-                take(slot, is_lent);
+                take(Slot { tag, bytes, length, is_unsummed: false, soon, lies });
             }),
-            Way::Datagram(datagram) => datagram.receive(descriptor, most, |slot| take(slot, false)),
+            Way::Datagram(datagram) => datagram.receive(descriptor, most, &mut take),
         };
         if count > 0 {
             add(&self.counters.cells.received, frames);
@@ -298,7 +295,7 @@ mod tests {
         let bytes = [0; 2000];
         let flaw_of = |forwarded_max, length: u32, there: usize, is_unsummed| {
             let bytes = &bytes[..there];
-            let slot = Slot { tag: None, bytes, length, is_unsummed, soon: None };
+            let slot = Slot { tag: None, bytes, length, is_unsummed, soon: None, lies: None };
             flaw(&slot, forwarded_max, &cells).map(std::ptr::from_ref)
         };
         let [over_mtu, unreadable, unsummed] =

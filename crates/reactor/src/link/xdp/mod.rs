@@ -7,8 +7,8 @@
 //! send it to the socket of another queue). The door's program also does what a socket filter does
 //! elsewhere ([`program`]). Frames of one chunk are shown where they lie, and lent for a turn where they are
 //! sent on; longer ones lie in several chunks and are put together first, one copy. Frames to send are copied into chunks,
-//! which the kernel copies from: its copying mode, which every driver has. One that came by a link whose
-//! memory is the same ([`umem`]) is sent from where it came, behind what is new in front of it.
+//! which the kernel copies from: its copying mode, which every driver has. One that lies where it came by a link whose
+//! memory is the same ([`umem`]) is sent from there.
 //!
 //! ```text
 //!   memory of a queue, in chunks:   | 512 to receive into: all but 256 bytes of each are a frame's | 512 to send from (first queue) |
@@ -44,7 +44,7 @@ use super::counters::{Counters, Source};
 use super::filter::Station;
 use super::interface::{self, Interface};
 use super::packet;
-use super::ring::{AHEAD, SOON, fetch_frame};
+use super::ring::{AHEAD, Lies, SOON, fetch_frame};
 use super::socket::{LinkSocket, Way};
 use opening::Wanted;
 use program::{Attached, Failed, TAG, TYPE_AT, tried};
@@ -108,8 +108,8 @@ struct Sending {
 pub(super) struct Frame<'a> {
     pub(super) tag: Option<VlanTag>,
     pub(super) bytes: &'a [u8],
-    /// It stays where it is until the chunks are given back.
-    pub(super) is_lent: bool,
+    /// Where it stays until the chunks are given back, if it does.
+    pub(super) lies: Option<Lies>,
     /// The begin of the frame that is shown second after it, if frames are lent.
     pub(super) soon: Option<&'a [u8]>,
 }
@@ -221,9 +221,8 @@ impl Xdp {
     }
 
     /// Sends so many frames; `name` pushes where the bytes of each lie, onto `vectors`, whose memory is
-    /// used over and over. They are copied into chunks, but for one whose last bytes lie in a chunk already,
-    /// being of a frame that was shown and is lent: these stay, others go in front of them, and nobody may
-    /// look at that frame any more. Returns how many; EAGAIN if there is no chunk for the first.
+    /// used over and over. They are copied into chunks, but for one that lies whole in the chunk of a frame that was
+    /// shown and is lent: that stays. Returns how many; EAGAIN if there is no chunk for the first.
     ///
     /// # Safety
     /// What `name` pushes must be memory that can be read until the next frame is asked for.
@@ -312,11 +311,18 @@ impl Queue {
                     let soon = soon.map(|piece| &*bytes(&self.umem, &piece));
                     (&mut *bytes(&self.umem, &first), soon)
                 };
-                show(Frame { is_lent, soon, ..untagged(frame) });
+                let (tag, bytes) = untagged(frame);
+                let lies = is_lent.then(|| {
+                    let addr = first.addr + u64::from(first.len) - bytes.len() as u64;
+                    let room = (addr - self.umem.chunk_of(addr)) as u32;
+                    Lies { at: self.umem.at(addr, bytes.len() as u32), room }
+                });
+                show(Frame { tag, bytes, lies, soon });
                 1
             } else {
                 let Some(pieces) = self.put_together(taken..waiting, whole) else { break };
-                show(untagged(whole));
+                let (tag, bytes) = untagged(whole);
+                show(Frame { tag, bytes, lies: None, soon: None });
                 pieces
             };
             for at in taken..taken + pieces {
@@ -394,19 +400,12 @@ impl Sending {
         if pool.count_free() < chunks || (self.send.room() as usize) < chunks {
             return false;
         }
-        if let Some((rest, front)) = vectors.split_last()
-            && let Some(at) = umem.place_of(rest)
+        if let [whole] = vectors
+            && let Some(addr) = umem.place_of(whole)
+            && pool.send_on(seat, umem.chunk_of(addr))
         {
-            let front_length = (length - rest.iov_len) as u64;
-            let chunk = umem.chunk_of(at);
-            if at - chunk >= front_length && pool.send_on(seat, chunk) {
-                let addr = at - front_length;
-                // SAFETY: the caller vouches for the vectors; the chunk was shown and is lent, and nobody
-                // looks at it again.
-                unsafe { write(front, umem.at(addr, length as u32)) };
-                self.send.write(xdp_desc { addr, len: length as u32, options: 0 });
-                return true;
-            }
+            self.send.write(xdp_desc { addr, len: length as u32, options: 0 });
+            return true;
         }
         let mut left = length;
         let (mut chunk, mut filled) = (pool.take_to_send(seat), 0);
@@ -466,21 +465,6 @@ impl Sending {
     }
 }
 
-/// Writes what these name, one behind the other.
-///
-/// # Safety
-/// They name memory that can be read, and as much can be written there.
-#[inline]
-unsafe fn write(vectors: &[iovec], mut to: *mut u8) {
-    for vector in vectors {
-        // SAFETY: as the caller says.
-        unsafe {
-            std::ptr::copy_nonoverlapping(vector.iov_base.cast(), to, vector.iov_len);
-            to = to.add(vector.iov_len);
-        }
-    }
-}
-
 /// Whether a frame ends with this piece.
 #[inline]
 fn is_last(piece: &xdp_desc) -> bool {
@@ -495,17 +479,17 @@ fn chunk_for(mtu: u32) -> u32 {
 
 /// Takes a tag off a frame that has one, of 802.1Q, which the door lets in alone: the addresses move
 /// up to the type.
-fn untagged(bytes: &mut [u8]) -> Frame<'_> {
+fn untagged(bytes: &mut [u8]) -> (Option<VlanTag>, &[u8]) {
     let (type_at, tag_end) = (TYPE_AT as usize, (TYPE_AT + TAG) as usize);
     let ether_type = EtherType::VLAN;
     let kind = ether_type.0.to_be_bytes();
     if bytes.len() < tag_end || bytes[type_at..type_at + 2] != kind {
-        return Frame { tag: None, bytes, is_lent: false, soon: None };
+        return (None, bytes);
     }
     let control = u16::from_be_bytes([bytes[type_at + 2], bytes[type_at + 3]]);
     let tag = VlanTag { ether_type, control: TagControl(control) };
     bytes.copy_within(..type_at, TAG as usize);
-    Frame { tag: Some(tag), bytes: &bytes[TAG as usize..], is_lent: false, soon: None }
+    (Some(tag), &bytes[TAG as usize..])
 }
 
 /// A descriptor that is ready when one of the sockets has frames.
@@ -530,13 +514,11 @@ mod tests {
     #[test]
     fn a_tag_is_taken_off_and_told() {
         let plain: Vec<u8> = (0..40).collect();
-        let frame = untagged(&mut plain.clone()).bytes.to_vec();
-        assert_eq!(frame, plain);
+        assert_eq!(untagged(&mut plain.clone()), (None, &plain[..]));
         let mut tagged = plain.clone();
         tagged.splice(12..12, [0x81, 0, 0x20, 5]);
-        let frame = untagged(&mut tagged);
         let tag = VlanTag { ether_type: EtherType::VLAN, control: TagControl(0x2005) };
-        assert_eq!((frame.tag, frame.bytes), (Some(tag), &plain[..]));
-        assert_eq!(untagged(&mut [0x81; 13]).tag, None);
+        assert_eq!(untagged(&mut tagged), (Some(tag), &plain[..]));
+        assert_eq!(untagged(&mut [0x81; 13]).0, None);
     }
 }
