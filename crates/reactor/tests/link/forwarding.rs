@@ -89,6 +89,57 @@ fn what_is_sent_on_leaves_as_it_came() {
     });
 }
 
+/// It is written where the frame lies if there is room; else beside it.
+#[test]
+fn what_is_new_in_front_may_be_longer_or_shorter_than_what_was_there() {
+    on_all("what_is_new_in_front_may_be_longer_or_shorter_than_what_was_there", |bench| {
+        bench.begin_to_forward();
+        let sent: Vec<Vec<u8>> = (0..20).map(|number| numbered(number, 300)).collect();
+        let ways = [
+            (14, 0),
+            (0, 0),
+            (0, 20),
+            (0, 21),
+            (0, 241),
+            (0, 242),
+            (0, 900),
+            (40, 26),
+            (60, 0),
+            (14, 400),
+        ];
+        for (token, (rest_at, more)) in (7..).zip(ways) {
+            let mut front = header(RIGHT_MAC, LEFT_MAC);
+            front.extend((0..more).map(|at| at as u8 | 1));
+            let on = SendOn {
+                from: LEFT,
+                to: LEFT,
+                front: front.clone(),
+                rest_at,
+                between: None,
+                foretold: None,
+            };
+            bench.handle.send(ON_LEFT, Note::Command(Command::SendOn(token, on)));
+            bench.send(ON_RIGHT, 1, sent.iter().map(|bytes| whole(RIGHT, bytes.clone())).collect());
+            let mut back = Vec::new();
+            while back.len() < sent.len() {
+                match bench.next() {
+                    (ON_RIGHT, Report::Frame(RIGHT, None, bytes)) => back.push(bytes),
+                    (ON_LEFT, Report::Frame(LEFT, ..)) | (_, Report::FramesSent(..)) => {}
+                    other => panic!("expected frames, saw {other:?}"),
+                }
+            }
+            for (sent, back) in sent.iter().zip(back) {
+                let whole = [&front[..], &sent[rest_at..]].concat();
+                assert!(
+                    back == whole,
+                    "{} bytes in front of those from {rest_at} on: {back:x?}",
+                    front.len()
+                );
+            }
+        }
+    });
+}
+
 /// What was shown stays as it was until it has left, whatever comes meanwhile.
 #[test]
 fn what_is_sent_on_is_not_written_over_before_it_has_left() {
