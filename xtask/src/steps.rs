@@ -1,8 +1,8 @@
 //! What `make test` runs, cheap before dear: one table, read from top to bottom.
 //!
 //! To add a step, add a row. A step is a command or a check written here in Rust; what it proves is
-//! said in one line, since that is what a reader of the summary wants to know. `needs` names a step
-//! without which this one cannot say anything: if that failed, this one is not run and counts as
+//! said in one line, since that is what a reader of the summary wants to know. `needs` names steps
+//! without which this one cannot say anything: if one of them failed, this one is not run and counts as
 //! failed too. `company` says whether another step may run at the same time.
 
 use std::process::Command;
@@ -18,8 +18,8 @@ pub(crate) struct Step {
     pub(crate) name: &'static str,
     /// What is known when it passes.
     pub(crate) proves: &'static str,
-    /// The step whose product this one uses.
-    pub(crate) needs: Option<&'static str>,
+    /// The steps whose product this one uses.
+    pub(crate) needs: &'static [&'static str],
     /// Whether another step may run at the same time.
     pub(crate) company: Company,
     /// How it is run.
@@ -109,14 +109,14 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "format",
         proves: "the sources are formatted",
-        needs: None,
+        needs: &[],
         company: Company::Alone,
         run: Run::Command(|tree| tree.cargo(&["fmt", "--all", "--check"])),
     },
     Step {
         name: "format-fuzz",
         proves: "the fuzz targets are formatted",
-        needs: None,
+        needs: &[],
         company: Company::Alone,
         run: Run::Command(|tree| {
             tree.cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])
@@ -125,21 +125,21 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "rooms",
         proves: "crates depend on each other as ARCHITECTURE.md says, and pure ones are pure",
-        needs: None,
+        needs: &[],
         company: Company::Alone,
         run: Run::Check("cargo xtask deps-check", |tree| rooms::check(tree).map(|()| true)),
     },
     Step {
         name: "release",
         proves: "the release binary builds with the C library linked in",
-        needs: None,
+        needs: &[],
         company: Company::Beside,
         run: Run::Command(release::command),
     },
     Step {
         name: "clippy",
         proves: "no warning of the compiler or of clippy",
-        needs: None,
+        needs: &[],
         company: Company::Beside,
         run: Run::Command(|tree| {
             tree.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
@@ -148,7 +148,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "clippy-fuzz",
         proves: "nor in the fuzz targets, which are a workspace of their own",
-        needs: None,
+        needs: &[],
         company: Company::Beside,
         run: Run::Command(|tree| {
             let mut command = tree.cargo(&["clippy", "--manifest-path", "fuzz/Cargo.toml"]);
@@ -159,7 +159,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "build",
         proves: "all that has a test compiles",
-        needs: None,
+        needs: &[],
         company: Company::Beside,
         run: Run::Command(|tree| {
             let mut command = tree.cargo(TESTS);
@@ -170,7 +170,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "static",
         proves: "the release binary asks for no dynamic loader, and records nothing",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Check("read its ELF program headers", |tree| {
             release::check_static(&release::binary(tree)).map(|()| true)
@@ -179,7 +179,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "unit",
         proves: "each rule that has a test beside its code, and machines simulated whole",
-        needs: Some("build"),
+        needs: &["build"],
         company: Company::Beside,
         run: Run::Command(|tree| {
             let mut command = tests(tree, &["--lib", "--bins"], OF_MACHINES);
@@ -190,7 +190,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "fuzz",
         proves: "stored inputs and a short search crash no parser and no machine",
-        needs: None,
+        needs: &[],
         company: Company::Beside,
         run: Run::Check("cargo xtask fuzz --runs 20000", |tree| {
             fuzz::run(tree, &fuzz::Options::short(FUZZ_RUNS))
@@ -199,7 +199,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "programs",
         proves: "the program and its reactor do what they say, to people, peers and disks",
-        needs: Some("unit"),
+        needs: &["unit"],
         company: Company::Alone,
         run: Run::Command(|tree| {
             let mut command = tests(tree, &[], OF_PROGRAMS);
@@ -211,7 +211,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "measured",
         proves: "what it measures, one after the other",
-        needs: Some("programs"),
+        needs: &["unit"],
         company: Company::Alone,
         run: Run::Command(|tree| {
             let mut command = tests(tree, &[], &["lab"]);
@@ -223,21 +223,22 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "record",
         proves: "all of those pass through every option, key, route, status, refusal and kind of mail",
-        needs: Some("measured"),
+        // What `measured` passes through others do as well, but for some: who fails there is told twice.
+        needs: &["programs", "measured"],
         company: Company::Alone,
         run: Run::Check("compare what they recorded with what there is", record::check),
     },
     Step {
         name: "demo",
         proves: "the first command of the README works as an ordinary user runs it",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Alone,
         run: Run::Command(|tree| program(tree, &["demo"])),
     },
     Step {
         name: "simulator",
         proves: "2,000 seeds of faults lose no promise, and each seed gives the same trace twice",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Alone,
         run: Run::Command(|tree| {
             program(tree, &["sim", "--seed", "1", "--seeds", "2000", "--twice"])
@@ -246,7 +247,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "package",
         proves: "the package installs, serves as its user and goes again; its unit gives little away; the image runs",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Check(
             "cargo xtask deb, installed into an overlay; cargo xtask container",
@@ -256,98 +257,98 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "iscsi-suite",
         proves: "libiscsi's test suite ends over iSCSI as docs/conformance.md says, test by test",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "iscsi-suite")),
     },
     Step {
         name: "iscsi-planted",
         proves: "that suite can fail: a disk that forgets its writes is noticed",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "iscsi-planted")),
     },
     Step {
         name: "aoe-ipxe",
         proves: "iPXE hooks an AoE export, boots from it, reads and writes it",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "aoe-ipxe")),
     },
     Step {
         name: "iscsi-ipxe",
         proves: "and it does so over iSCSI",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "iscsi-ipxe")),
     },
     Step {
         name: "iscsi-qemu",
         proves: "QEMU's block layer copies, compares, zeroes and discards on LUNs, and finds it all after a kill",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "iscsi-qemu")),
     },
     Step {
         name: "iscsi-libvirt",
         proves: "libvirt finds the target, proves who it is, lists, wipes and boots from LUNs of a pool, and sees one grow",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "iscsi-libvirt")),
     },
     Step {
         name: "guest-epoll",
         proves: "Linux's own initiator verifies its data over the epoll driver and survives a killed target",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "guest-epoll")),
     },
     Step {
         name: "guest-full",
         proves: "the same over io_uring with digests and 4 queues: ext4, kills, resize, nvme-cli",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "guest-full")),
     },
     Step {
         name: "aoe-full",
         proves: "Linux's AoE driver and aoetools: access, ext4 and fio at MTU 9000 with 1% loss, kills, resize",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "aoe-full")),
     },
     Step {
         name: "mpls-guest",
         proves: "Linux's mpls_router and our routers switch each other's labels, and its AoE driver survives silent cuts behind them",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "mpls-guest")),
     },
     Step {
         name: "iscsi-guest",
         proves: "Linux's iSCSI initiator with CHAP both ways and digests: access, ext4, fio, resets, kills, LUNs that come, grow and go",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "iscsi-guest")),
     },
     Step {
         name: "paths",
         proves: "Linux's multipath over NVMe/TCP, and multipathd over iSCSI, move I/O as an administrator closes and opens paths",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "paths")),
     },
     Step {
         name: "lab-guest",
         proves: "the lab by what a kernel may have: netem delays and loses frames, control groups v2 bound a client of a folder",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "lab-guest")),
     },
     Step {
         name: "guest-boot",
         proves: "the package under systemd: file, device and AoE served, reloads, kills, a hang, a boot, drop-ins, purge",
-        needs: Some("package"),
+        needs: &["package"],
         company: Company::Beside,
         run: Run::Command(|tree| {
             let mut command = interop(tree, "guest-boot");
@@ -358,21 +359,21 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "planted",
         proves: "the guest's checkers notice lost and corrupted data when we plant them",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "planted")),
     },
     Step {
         name: "aoe-planted",
         proves: "so do those of AoE, and they notice a stranger that is heard",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "aoe-planted")),
     },
     Step {
         name: "iscsi-guest-planted",
         proves: "so do those of iSCSI, and they notice a stranger that is let in",
-        needs: Some("release"),
+        needs: &["release"],
         company: Company::Beside,
         run: Run::Command(|tree| interop(tree, "iscsi-guest-planted")),
     },
@@ -405,9 +406,9 @@ mod tests {
                 "two steps are named {}",
                 step.name
             );
-            if let Some(needed) = step.needs {
+            for needed in step.needs {
                 assert!(
-                    earlier.iter().any(|other| other.name == needed),
+                    earlier.iter().any(|other| other.name == *needed),
                     "{} needs {needed}, which does not come before it",
                     step.name
                 );
