@@ -141,8 +141,7 @@ fn a_server_that_is_killed_ends_its_trial_and_nothing_stays() {
     kill_process(server, Signal::KILL).unwrap();
     let output = child.wait_with_output().unwrap();
     let why = flat(&output.stderr);
-    assert!(!output.status.success() && why.contains("pgbench"), "{why}");
-    assert!(why.contains("connection") && why.contains("server"), "{why}");
+    assert!(!output.status.success() && why.contains("pgbench: error: "), "{why}");
     assert_eq!(workers(&folder), 0, "{why}");
     assert!(fs::read_dir(&folder).unwrap().next().is_none(), "{why}");
 }
