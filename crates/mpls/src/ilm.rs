@@ -188,9 +188,8 @@ impl Ilm {
     /// Has it fetched where a label's entry is.
     #[inline]
     pub(crate) fn fetch_place(&self, fetch: Fetch, label: Label) {
-        let (shelf, place) = split(label);
-        if let Some(row @ 1..) = self.shelves.get(shelf) {
-            fetch.of(&self.rows[usize::from(*row) - 1][place]);
+        if let Some(place) = self.find_place(label) {
+            fetch.of(place);
         }
     }
 
@@ -204,11 +203,15 @@ impl Ilm {
 
     #[inline]
     fn place(&self, label: Label) -> Place {
+        self.find_place(label).copied().unwrap_or(Place::FREE)
+    }
+
+    /// Where that is, if there is a row for it; nothing of it is looked at.
+    #[inline]
+    fn find_place(&self, label: Label) -> Option<&Place> {
         let (shelf, place) = split(label);
-        match self.shelves.get(shelf) {
-            None | Some(0) => Place::FREE,
-            Some(row) => self.rows[usize::from(*row) - 1][place],
-        }
+        let row = self.shelves.get(shelf)?.checked_sub(1)?;
+        Some(&self.rows[usize::from(row)][place])
     }
 
     /// Whether `owner` may have a label.

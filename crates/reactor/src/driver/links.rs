@@ -7,7 +7,8 @@
 //! is taken. What a link that forwards was shown stays where the kernel put it until the turn has ended.
 //!
 //! **Sending.** The vectors of `sendmmsg`, or those that AF_XDP copies from, are made from the batch
-//! when it is sent, so data are read where they lie, in buffers or where frames came. The kernel copies
+//! when it is sent, so data are read where they lie, in buffers or where frames came; what is new in front
+//! of a frame that is sent on is written there. The kernel copies
 //! them: a batch is done when the call returns. When the socket's buffer is full, what is left of the
 //! batch waits for room, with a copy of what it names of frames that came: Ethernet promises nothing, but a dropped reply costs its peer a whole retransmission time, and an interface slower than memory
 //! fills the buffer all the time. What the interface refuses, and what has found no room for
@@ -61,7 +62,7 @@ pub(super) struct Links {
     /// Some of them had frames at the end of the turn.
     has_frames: bool,
     /// Frames that were shown in this turn and lie where they were received.
-    lent: LentFrames<Lying>,
+    lent: LentFrames<Lies>,
     /// Batches of which something waits for room, in the order in which they came.
     held: VecDeque<Held>,
     call: Call,
@@ -248,7 +249,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             }
             let link = open.socket.link;
             let came = open.socket.receive(FRAMES_PER_TURN, |slot| {
-                let lent = slot.lies.map(|lies| lent.lend(Lying::new(lies, slot.bytes.len())));
+                let lent = slot.lies.map(|lies| lent.lend(lies));
                 let frame = InFrame::new(link, slot.tag, slot.bytes);
                 let soon = slot.soon.map(|bytes| Soon { bytes, fetch: Fetch::by(prefetch) });
                 let frame = InFrame { lent, soon, ..frame };
@@ -554,7 +555,7 @@ impl Call {
 /// Where data lie that batches name.
 struct Places<'d> {
     memory: &'d ShardMemory,
-    lent: &'d LentFrames<Lying>,
+    lent: &'d LentFrames<Lies>,
 }
 
 impl Places<'_> {
@@ -564,42 +565,28 @@ impl Places<'_> {
     fn push_vectors(&self, batch: &FrameBatch, frame: &OutFrame, vectors: &mut Vec<iovec>) {
         let (at, length) = (frame.data_at as usize, frame.data_length as usize);
         let heads = batch.heads(frame);
-        if let Some(lent) = frame.lent {
-            let lying = self.lent.get(lent);
-            assert!(at + length <= lying.length, "of {} bytes {length} from {at}", lying.length);
-            let rest = lying.at.wrapping_add(at);
-            let front: usize = heads.iter().map(|head| head.len()).sum();
-            if front <= lying.room + at {
-                let begin = rest.wrapping_sub(front);
-                // SAFETY: so many bytes in front of what is sent on are the frame's, or nobody's; it is sent on
-                // once, and nobody looks at it again.
-                unsafe { write(&heads, begin) };
-                return vectors.push(iovec { iov_base: begin.cast(), iov_len: front + length });
-            }
-            vectors.extend(heads.into_iter().filter(|head| !head.is_empty()).map(vector));
-            vectors.push(iovec { iov_base: rest.cast(), iov_len: length });
-            return;
+        let rest = frame.lent.map(|lent| {
+            let lies = self.lent.get(lent);
+            assert!(at + length <= lies.length, "of {} bytes {length} from {at}", lies.length);
+            (lies.at.wrapping_add(at), lies.room + at)
+        });
+        let front: usize = heads.iter().map(|head| head.len()).sum();
+        if let Some((rest, room)) = rest
+            && front <= room
+        {
+            let begin = rest.wrapping_sub(front);
+            // SAFETY: so many bytes in front of what is sent on are the frame's, or nobody's; it is sent on
+            // once, and nobody looks at it again.
+            unsafe { write(&heads, begin) };
+            return vectors.push(iovec { iov_base: begin.cast(), iov_len: front + length });
         }
         vectors.extend(heads.into_iter().filter(|head| !head.is_empty()).map(vector));
-        if length > 0 {
+        if let Some((rest, _)) = rest {
+            vectors.push(iovec { iov_base: rest.cast(), iov_len: length });
+        } else if length > 0 {
             let buffer = &batch.buffers[frame.buffer as usize].0;
             self.memory.iovecs(buffer, frame.data_at, frame.data_length, vectors);
         }
-    }
-}
-
-/// Where a frame lies that is lent, until the turn ends.
-struct Lying {
-    at: *mut u8,
-    length: usize,
-    /// Bytes in front of it that nobody needs.
-    room: usize,
-}
-
-impl Lying {
-    #[inline]
-    fn new(lies: Lies, length: usize) -> Lying {
-        Lying { at: lies.at, length, room: lies.room as usize }
     }
 }
 

@@ -110,8 +110,9 @@ pub(crate) struct Slot<'a> {
 pub(crate) struct Lies {
     /// Its first byte; it may be written over from [`room`](Self::room) in front of it on, once nobody looks at it.
     pub(crate) at: *mut u8,
+    pub(crate) length: usize,
     /// Bytes in front of it that nobody needs.
-    pub(crate) room: u32,
+    pub(crate) room: usize,
 }
 
 /// Where a slot is.
@@ -242,7 +243,8 @@ impl Ring {
         let is_unsummed = status & libc::TP_STATUS_CSUMNOTREADY != 0;
         let lies = self.lends.then(|| Lies {
             at: self.memory.base().wrapping_add((place.at + begin) as usize),
-            room: begin.saturating_sub(size_of::<tpacket2_hdr>() as u32),
+            length: bytes.len(),
+            room: (begin as usize).saturating_sub(size_of::<tpacket2_hdr>()),
         });
         Slot { tag, bytes, length: header.tp_len, is_unsummed, soon: None, lies }
     }

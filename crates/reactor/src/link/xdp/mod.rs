@@ -313,9 +313,10 @@ impl Queue {
                 };
                 let (tag, bytes) = untagged(frame);
                 let lies = is_lent.then(|| {
-                    let addr = first.addr + u64::from(first.len) - bytes.len() as u64;
-                    let room = (addr - self.umem.chunk_of(addr)) as u32;
-                    Lies { at: self.umem.at(addr, bytes.len() as u32), room }
+                    let length = bytes.len();
+                    let addr = first.addr + u64::from(first.len) - length as u64;
+                    let room = (addr - self.umem.chunk_of(addr)) as usize;
+                    Lies { at: self.umem.at(addr, length as u32), length, room }
                 });
                 show(Frame { tag, bytes, lies, soon });
                 1
