@@ -223,7 +223,6 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "record",
         proves: "all of those pass through every option, key, route, status, refusal and kind of mail",
-        // What `measured` passes through others do as well, but for some: who fails there is told twice.
         needs: &["programs", "measured"],
         company: Company::Alone,
         run: Run::Check("compare what they recorded with what there is", record::check),
