@@ -49,9 +49,24 @@ fn workers(folder: &Path) -> usize {
     fs::read_dir("/proc").unwrap().flatten().filter(works).count()
 }
 
-fn begin(directory: &Path) -> Child {
+/// Begins a run, and waits for what is looked for beside it; none where a program is missing.
+fn begin<T>(directory: &Path, look: impl Fn() -> Option<T>) -> Option<(Child, T)> {
     let mut command = lab(directory, &["run", "a.toml", "--overwrite"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + HANG;
+    loop {
+        if let Some(seen) = look() {
+            return Some((child, seen));
+        }
+        if child.try_wait().unwrap().is_some() {
+            let why = flat(&child.wait_with_output().unwrap().stderr);
+            assert!(is_missing(&why) || why.contains("fincore"), "{why}");
+            testkit::skipped(why);
+            return None;
+        }
+        assert!(Instant::now() < until, "it does not begin");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Interrupts one that works, and kills the lab of another.
@@ -60,19 +75,11 @@ fn is_ended(files: &str) {
     let directory = with_plan("folder = FOLDER", &drawn(files, size));
     let folder = directory.path().join("folder");
     for signal in [Signal::INT, Signal::KILL] {
-        let mut child = begin(directory.path());
-        let until = Instant::now() + HANG;
         // Its server, if it has one, is several processes.
         let some = if files == "pgbench" { 3 } else { 1 };
-        while workers(&folder) < some {
-            if child.try_wait().unwrap().is_some() {
-                let why = flat(&child.wait_with_output().unwrap().stderr);
-                assert!(is_missing(&why) || why.contains("fincore"), "{why}");
-                return testkit::skipped(why);
-            }
-            assert!(Instant::now() < until, "it does not begin");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let works = || (workers(&folder) >= some).then_some(());
+        let Some((child, ())) = begin(directory.path(), works) else { return };
+        let until = Instant::now() + HANG;
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
         let code = (signal == Signal::INT).then_some(130);
@@ -124,20 +131,7 @@ fn busy_server(folder: &Path) -> Option<Pid> {
 fn a_server_that_is_killed_ends_its_trial_and_nothing_stays() {
     let directory = with_plan("folder = FOLDER", &drawn("pgbench", "16MiB"));
     let folder = directory.path().join("folder");
-    let mut child = begin(directory.path());
-    let until = Instant::now() + HANG;
-    let server = loop {
-        if child.try_wait().unwrap().is_some() {
-            let why = flat(&child.wait_with_output().unwrap().stderr);
-            assert!(is_missing(&why) || why.contains("fincore"), "{why}");
-            return testkit::skipped(why);
-        }
-        if let Some(server) = busy_server(&folder) {
-            break server;
-        }
-        assert!(Instant::now() < until, "it does not begin");
-        std::thread::sleep(Duration::from_millis(2));
-    };
+    let Some((child, server)) = begin(directory.path(), || busy_server(&folder)) else { return };
     kill_process(server, Signal::KILL).unwrap();
     let output = child.wait_with_output().unwrap();
     let why = flat(&output.stderr);
