@@ -415,7 +415,7 @@ mod tests {
                 &["pool_bytes", "pool_used_bytes", "pool_used_max_bytes", "waits", "waiting"],
             ),
             ("/links/0", &["ring_frames", "received", "received_bytes", "sent", "sent_bytes"]),
-            ("/links/0", &["dropped", "unreadable", "send_failed", "send_waits"]),
+            ("/links/0", &["dropped", "unreadable", "for_others", "send_failed", "send_waits"]),
             ("/volumes/0/counters", &counters),
             ("/disks/0/counters", &counters),
             ("/work/0", &["turns", "system_calls", "received_bytes", "sent_bytes", "direct_bytes"]),

@@ -110,9 +110,8 @@ struct Held {
 #[derive(Default)]
 struct Call {
     vectors: Vec<iovec>,
+    /// Of which a call takes as many as it has frames; the kernel changes nothing in them but what it says of each.
     messages: Vec<mmsghdr>,
-    /// Vectors of each message.
-    counts: Vec<usize>,
     /// The frames, by number.
     frames: Vec<u32>,
 }
@@ -528,25 +527,23 @@ impl Call {
         frames: &[u32],
         places: &Places<'_>,
     ) -> &mut [mmsghdr] {
-        let Call { vectors, messages, counts, .. } = self;
-        counts.clear();
+        let Call { vectors, messages, .. } = self;
         vectors.clear();
-        messages.clear();
-        for number in frames {
+        if messages.len() < frames.len() {
+            // SAFETY: a header of zeros names nothing, which is valid.
+            messages.resize_with(frames.len(), || unsafe { std::mem::zeroed() });
+        }
+        let messages = &mut messages[..frames.len()];
+        for (message, number) in messages.iter_mut().zip(frames) {
             let before = vectors.len();
             places.push_vectors(batch, &batch.frames[*number as usize], vectors);
-            // SAFETY: a header of zeros names nothing, which is valid.
-            let mut message: mmsghdr = unsafe { std::mem::zeroed() };
-            let count = vectors.len() - before;
-            message.msg_hdr.msg_iovlen = count as _;
-            messages.push(message);
-            counts.push(count);
+            message.msg_hdr.msg_iovlen = (vectors.len() - before) as _;
         }
         // Now that the vectors stay where they are.
-        let (first, mut before) = (vectors.as_mut_ptr(), 0);
-        for (message, count) in messages.iter_mut().zip(&*counts) {
-            message.msg_hdr.msg_iov = first.wrapping_add(before);
-            before += *count;
+        let mut next = vectors.as_mut_ptr();
+        for message in &mut *messages {
+            message.msg_hdr.msg_iov = next;
+            next = next.wrapping_add(message.msg_hdr.msg_iovlen);
         }
         messages
     }

@@ -40,6 +40,8 @@ shared_counters! {
         received_bytes: Bytes,
         /// Frames that came cut short.
         unreadable: Frames,
+        /// Frames for other stations, or of a VLAN that nobody has here, which a filter of the kernel's did not keep out.
+        for_others: Frames,
         /// Frames to be forwarded that were longer than the MTU: never cut by a sender that leaves
         /// it to hardware (there: ethtool -K IF tso off gso off), merged by the interface (here:
         /// ethtool -K IF rx-gro-hw off), or of a larger MTU there.

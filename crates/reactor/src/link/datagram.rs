@@ -509,7 +509,7 @@ impl Datagram {
             let payload = if self.strips_ip { behind_ipv4(bytes) } else { Some(bytes) };
             let stripped = payload.map_or(0, |payload| bytes.len() - payload.len());
             let (bytes, length) = (payload.unwrap_or_default(), (length - stripped) as u32);
-            show(Slot { tag: None, bytes, length, is_unsummed: false, soon: None, lies: None });
+            show(Slot::plain(bytes, length));
         }
         if longest > self.frame {
             // By doubling, so that few are cut, whatever their lengths.

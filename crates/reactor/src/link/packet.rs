@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   socket, protocol 0      receives nothing
-//!   filter, ring            what it will take, and where to
+//!   filter, ring            what it will take, if a filter has to say that, and where to
 //!   bind                    interface and protocol: from here on it receives
 //! ```
 //! It receives and is watched, and another one, bound to no protocol, sends
@@ -55,8 +55,12 @@ pub(super) fn open(
         let filter = station.filter(program(&options.intake.spread, index))?;
         let socket = new_socket()?;
         let fd = socket.as_raw_fd();
-        filter::attach(fd, if steering.is_some() { &NOTHING } else { &filter })?;
-        let ring = prepare(&socket, interface.mtu, options.forwards)?;
+        if steering.is_some() {
+            filter::attach(fd, &NOTHING)?;
+        } else if let Some(filter) = &filter {
+            filter::attach(fd, filter)?;
+        }
+        let ring = prepare(&socket, interface.mtu, options.forwards, station.others())?;
         if station.takes == Takes::Whole {
             hear_all(fd, interface.index)?;
         }
@@ -73,7 +77,10 @@ pub(super) fn open(
         let sockets: Vec<RawFd> = opened.iter().map(|(_, one)| one.descriptor()).collect();
         join(&sockets, &steering)?;
         for (fd, filter) in sockets.iter().zip(&filters) {
-            filter::attach(*fd, filter)?;
+            match filter {
+                Some(filter) => filter::attach(*fd, filter)?,
+                None => filter::detach(*fd)?,
+            }
         }
     }
     Ok(opened)
@@ -84,7 +91,7 @@ pub(super) fn open_whole(interface: &Interface, geometry: Geometry) -> io::Resul
     let socket = new_socket()?;
     let fd = socket.as_raw_fd();
     set_send_buffer(fd)?;
-    let ring = Ring::new(&socket, geometry, false)?;
+    let ring = Ring::new(&socket, geometry, false, libc::PACKET_OUTGOING.into())?;
     hear_all(fd, interface.index)?;
     bind(fd, interface.index, libc::ETH_P_ALL as u16)?;
     Ok((socket, ring))
@@ -141,14 +148,14 @@ fn new_sender(interface: &Interface) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The ring by which a socket will receive, and lend what is sent on.
-fn prepare(socket: &OwnedFd, mtu: u32, lends: bool) -> io::Result<Ring> {
+/// The ring by which a socket will receive what is not for others, and lend what is sent on.
+fn prepare(socket: &OwnedFd, mtu: u32, lends: bool, others: u32) -> io::Result<Ring> {
     let fd = socket.as_raw_fd();
     // Frames that we send ourselves: the filter refuses them as well, but so they cost nothing.
     // Kernels before 4.20 lack it.
     let _ = set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1);
     let geometry = Geometry::for_mtu(mtu);
-    Ring::new(socket, geometry, lends).map_err(|error| {
+    Ring::new(socket, geometry, lends, others).map_err(|error| {
         let room = geometry.bytes() >> 10;
         io::Error::new(error.kind(), format!("no receive ring of {room} KiB: {error}"))
     })

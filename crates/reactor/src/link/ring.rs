@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use contract::{EtherType, TagControl, VlanTag};
-use libc::{tpacket_req, tpacket2_hdr};
+use libc::{sockaddr_ll, tpacket_req, tpacket2_hdr};
 use rustix::mm::MapFlags;
 
 use super::packet::set_option;
@@ -99,10 +99,20 @@ pub(crate) struct Slot<'a> {
     /// Its checksum was left to the sender's hardware: it never was on a wire, or it was merged
     /// here.
     pub(super) is_unsummed: bool,
+    /// It is for another station, or in a VLAN that nobody here has.
+    pub(super) is_for_others: bool,
     /// The frame that is shown second after it, if frames are lent.
     pub(crate) soon: Option<&'a [u8]>,
     /// Where it stays, if it is lent.
     pub(crate) lies: Option<Lies>,
+}
+
+impl<'a> Slot<'a> {
+    /// A frame of which nothing else is said, which had so many bytes.
+    pub(super) fn plain(bytes: &'a [u8], length: u32) -> Slot<'a> {
+        let [is_unsummed, is_for_others] = [false; 2];
+        Slot { tag: None, bytes, length, is_unsummed, is_for_others, soon: None, lies: None }
+    }
 }
 
 /// Where a frame that is lent lies, in memory that is its alone until it is given back.
@@ -132,6 +142,8 @@ pub(super) struct Ring {
     place: Place,
     /// Whether frames stay where they are until [`give_back`](Self::give_back).
     lends: bool,
+    /// Frames that the kernel says are for these, or for those behind them in its list, are for others.
+    others: u32,
     /// The slots that were shown and are ours still: the first, and how many.
     kept: (Place, u32),
     /// The kernel has said that frames were lost.
@@ -139,8 +151,14 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Gives a socket that is not bound yet a ring, which lends frames for longer than a call or not.
-    pub(super) fn new(socket: &OwnedFd, geometry: Geometry, lends: bool) -> io::Result<Ring> {
+    /// Gives a socket that is not bound yet a ring, which lends frames for longer than a call or not, and says of
+    /// those for `others` (`PACKET_OTHERHOST` or another of its list) that they are that.
+    pub(super) fn new(
+        socket: &OwnedFd,
+        geometry: Geometry,
+        lends: bool,
+        others: u32,
+    ) -> io::Result<Ring> {
         let fd = socket.as_raw_fd();
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
@@ -153,7 +171,7 @@ impl Ring {
         set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
         let memory = Mapping::shared(socket, geometry.bytes(), 0, MapFlags::empty())?;
         let place = Place { at: 0, left: geometry.block / geometry.slot - 1 };
-        Ok(Ring { memory, geometry, place, lends, kept: (place, 0), is_losing: false })
+        Ok(Ring { memory, geometry, place, lends, others, kept: (place, 0), is_losing: false })
     }
 
     pub(super) fn frames(&self) -> u32 {
@@ -230,6 +248,8 @@ impl Ring {
         // has written before the status that says that the slot is ours, and leaves alone until we
         // give it back.
         let header = unsafe { &*self.memory.base().add(place.at as usize).cast::<tpacket2_hdr>() };
+        // SAFETY: as above; behind the header lies this, by the same line of cache.
+        let address = unsafe { &*std::ptr::from_ref(header).add(1).cast::<sockaddr_ll>() };
         let begin = u32::from(header.tp_mac);
         let end = begin + header.tp_snaplen;
         assert!(end <= self.geometry.slot, "the kernel put bytes {begin}..{end} into a slot");
@@ -246,7 +266,8 @@ impl Ring {
             length: bytes.len(),
             room: (begin as usize).saturating_sub(size_of::<tpacket2_hdr>()),
         });
-        Slot { tag, bytes, length: header.tp_len, is_unsummed, soon: None, lies }
+        let is_for_others = u32::from(address.sll_pkttype) >= self.others;
+        Slot { tag, bytes, length: header.tp_len, is_unsummed, is_for_others, soon: None, lies }
     }
 
     /// When the frame in a slot came, which must be ours.

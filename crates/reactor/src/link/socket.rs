@@ -159,8 +159,7 @@ impl LinkSocket {
             }
             Way::Xdp(xdp) => xdp.receive(most, |xdp::Frame { tag, bytes, lies, soon }| {
                 // A program at the door does not learn of checksums.
-                let length = bytes.len() as u32;
-                take(Slot { tag, bytes, length, is_unsummed: false, soon, lies });
+                take(Slot { tag, soon, lies, ..Slot::plain(bytes, bytes.len() as u32) });
             }),
             Way::Datagram(datagram) => datagram.receive(descriptor, most, &mut take),
         };
@@ -268,7 +267,9 @@ fn flaw<'a>(
     forwarded_max: Option<u32>,
     cells: &'a LinkCells,
 ) -> Option<&'a AtomicU64> {
-    if forwarded_max.is_some_and(|most| slot.length > most) {
+    if slot.is_for_others {
+        Some(&cells.for_others)
+    } else if forwarded_max.is_some_and(|most| slot.length > most) {
         Some(&cells.over_mtu)
     } else if slot.length as usize != slot.bytes.len() {
         Some(&cells.unreadable)
@@ -295,7 +296,7 @@ mod tests {
         let bytes = [0; 2000];
         let flaw_of = |forwarded_max, length: u32, there: usize, is_unsummed| {
             let bytes = &bytes[..there];
-            let slot = Slot { tag: None, bytes, length, is_unsummed, soon: None, lies: None };
+            let slot = Slot { is_unsummed, ..Slot::plain(bytes, length) };
             flaw(&slot, forwarded_max, &cells).map(std::ptr::from_ref)
         };
         let [over_mtu, unreadable, unsummed] =
@@ -307,6 +308,8 @@ mod tests {
         assert_eq!(flaw_of(forwards, 9000, 1600, true), over_mtu);
         assert_eq!(flaw_of(forwards, 1514, 1513, true), unreadable);
         assert_eq!(flaw_of(forwards, 60, 60, true), unsummed);
+        let slot = Slot { is_for_others: true, ..Slot::plain(&bytes, 9000) };
+        assert!(std::ptr::eq(flaw(&slot, forwards, &cells).unwrap(), &cells.for_others));
         // Whoever reads a frame and sends none on takes it as it is.
         assert_eq!(
             (flaw_of(None, 1600, 1600, true), flaw_of(None, 9000, 1600, false)),

@@ -431,9 +431,12 @@ fn a_vlan_has_its_own_frames_and_others_do_not() {
             (ON_LEFT, TAGGED, vlan(0x2005), seen(2)),
         ];
         assert_eq!(bench.shown((1, 5), 3), expected);
-        // Nothing of the others comes late.
-        bench.send(ON_RIGHT, 2, vec![sent(&[], 6)]);
-        assert_eq!(bench.shown((2, 1), 1), [(ON_LEFT, LEFT, None, seen(6))]);
+        // Nothing of the others comes late, nor of another station's; those of any VLAN came to the link without one,
+        // which has no filter.
+        let stranger = frame([2, 0, 0, 0, 0, 9], RIGHT_MAC, &[1; 46]);
+        bench.send(ON_RIGHT, 2, vec![whole(RIGHT, stranger), sent(&[], 6)]);
+        assert_eq!(bench.shown((2, 2), 1), [(ON_LEFT, LEFT, None, seen(6))]);
+        assert_eq!([LEFT, TAGGED].map(|link| bench.counted(link).for_others), [4, 0]);
     });
 }
 
