@@ -10,11 +10,11 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::cpu;
 use crate::error::{Error, Result};
-use crate::process::{LOOK, read_all, spawn};
+use crate::process::{LOOK, how_it_ended, read_all, spawn};
 use crate::tool::words;
 
 /// What became of a load.
@@ -73,7 +73,7 @@ pub fn watch(
     let start = Instant::now();
     let lost = |source| Error::System { doing: "look after a load".into(), source };
     let status = loop {
-        if has_ended(&child).map_err(lost)? {
+        if how_it_ended(&child).map_err(lost)?.is_some() {
             break end(&mut child).map_err(lost)?;
         }
         let spent = start.elapsed();
@@ -90,12 +90,6 @@ pub fn watch(
     let [printed, errors] =
         readers.map(|reader| reader.and_then(|reader| reader.join().ok()).unwrap_or_default());
     Ok(Ended { status, printed, errors })
-}
-
-/// Whether it has ended; its number stays its own until somebody waits for it.
-fn has_ended(child: &Child) -> std::io::Result<bool> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Ok(waitid(WaitId::Pid(Pid::from_child(child)), options)?.is_some())
 }
 
 /// Ends a load, if it has not ended, with all of its group: who is left there would keep what it writes to open.

@@ -6,12 +6,15 @@
 //! when it is dropped, and writes its standard error to a file, whose last lines stand in errors.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
 use crate::cpu;
 use crate::error::{Error, Result};
@@ -88,7 +91,7 @@ impl Server {
     }
 
     /// Waits until it ends on its own; an error if it does not end well, or not in time.
-    pub fn ends(&mut self, called: &str, within: Duration) -> Result<()> {
+    pub fn ends(&self, called: &str, within: Duration) -> Result<()> {
         let deadline = Instant::now() + within;
         loop {
             match self.is_up(called) {
@@ -104,11 +107,14 @@ impl Server {
 
     /// Run time of all its threads, in nanoseconds; 0 once it has ended.
     pub fn run_time(&self) -> u64 {
-        cpu::run_time(self.pid())
+        match how_it_ended(&self.child) {
+            Ok(None) => cpu::run_time(self.pid()),
+            _ => 0,
+        }
     }
 
     /// Waits until it listens at an address of TCP; `called` is its name in an error.
-    pub fn listens(&mut self, address: SocketAddr, called: &str, within: Duration) -> Result<()> {
+    pub fn listens(&self, address: SocketAddr, called: &str, within: Duration) -> Result<()> {
         let deadline = Instant::now() + within;
         while TcpStream::connect(address).is_err() {
             self.is_up(called)?;
@@ -121,10 +127,8 @@ impl Server {
     }
 
     /// An error if it has ended.
-    pub fn is_up(&mut self, called: &str) -> Result<()> {
-        let ended = self
-            .child
-            .try_wait()
+    pub fn is_up(&self, called: &str) -> Result<()> {
+        let ended = how_it_ended(&self.child)
             .map_err(|source| Error::System { doing: format!("look after {called}"), source })?;
         let Some(status) = ended else { return Ok(()) };
         Err(Error::Ended { called: called.to_owned(), status, words: self.words() })
@@ -135,6 +139,18 @@ impl Server {
         let bytes = fs::read(&self.log).unwrap_or_default();
         last_lines(&String::from_utf8_lossy(&bytes))
     }
+}
+
+/// How a child has ended, if it has; its number stays its own until somebody waits for it.
+pub(crate) fn how_it_ended(child: &Child) -> io::Result<Option<ExitStatus>> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let ended = waitid(WaitId::Pid(Pid::from_child(child)), options)?;
+    // As `wait` has it: the code in the second byte, or the signal in the first.
+    let status = |ended: WaitIdStatus| match ended.terminating_signal() {
+        Some(signal) => ExitStatus::from_raw(signal),
+        None => ExitStatus::from_raw(ended.exit_status().unwrap_or_default() << 8),
+    };
+    Ok(ended.map(status))
 }
 
 fn last_lines(text: &str) -> String {
@@ -172,7 +188,7 @@ mod tests {
         command
     }
 
-    fn ended(server: &mut Server) -> Error {
+    fn ended(server: &Server) -> Error {
         let end = Instant::now() + HANG;
         loop {
             if let Err(error) = server.is_up("it") {
@@ -187,8 +203,8 @@ mod tests {
     fn a_server_that_ends_is_told_with_its_last_lines() {
         let home = tempfile::tempdir().unwrap();
         let script = "for line in 1 2 3 4 5 6 7; do echo $line >&2; done; exit 3";
-        let mut server = Server::start(shell(script), &home.path().join("log")).unwrap();
-        let error = ended(&mut server).to_string();
+        let server = Server::start(shell(script), &home.path().join("log")).unwrap();
+        let error = ended(&server).to_string();
         assert_eq!(error, "it ended with exit status: 3: 3 | 4 | 5 | 6 | 7");
         assert_eq!(server.run_time(), 0);
     }
@@ -197,7 +213,7 @@ mod tests {
     fn a_server_ends_with_its_value_and_was_the_program_itself() {
         let home = tempfile::tempdir().unwrap();
         let log = home.path().join("log");
-        let mut server = Server::start(shell("exec sleep 600"), &log).unwrap();
+        let server = Server::start(shell("exec sleep 600"), &log).unwrap();
         let pid = server.pid();
         let name = || fs::read_to_string(format!("/proc/{pid}/comm"));
         let end = Instant::now() + HANG;
@@ -216,7 +232,7 @@ mod tests {
         let log = home.path().join("log");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let mut server = Server::start(shell("echo words >&2; exec sleep 600"), &log).unwrap();
+        let server = Server::start(shell("echo words >&2; exec sleep 600"), &log).unwrap();
         server.listens(address, "it", HANG).unwrap();
         while server.words().is_empty() {
             std::thread::sleep(LOOK);

@@ -74,7 +74,7 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     };
     let text = words(&command);
     let place = Place::Iscsi { address, target, luns: plan.luns() };
-    let mut server = Server::start(command, place, cpus, &own.join("server.log"))?;
+    let server = Server::start(command, place, cpus, &own.join("server.log"))?;
     server.process.listens(address, &text, START)?;
     Ok(server)
 }

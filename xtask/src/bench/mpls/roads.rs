@@ -175,7 +175,7 @@ pub(in crate::bench) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
         routers.push(Router::start(bench, &network, &config, cpu(config.name))?);
     }
     let cpus = [bench.target_cpu, bench.load_cpu];
-    let mut server = start_target(bench, Road { routers, network, cpus })?;
+    let server = start_target(bench, Road { routers, network, cpus })?;
     let found = server.road()?.find(bench);
     server.process.is_up("the target")?;
     found.map_err(|error| server.blame(error))?;
@@ -231,7 +231,7 @@ impl Router {
         let mut command = bench.command_at(network.at(config.name), &cpus, &bench.plateway);
         command.args(["route", "--config"]).arg(file);
         let text = tree::words(&command);
-        let mut server = Server::start(command, Place::OnRoad, cpus, &own.join("router.log"))?;
+        let server = Server::start(command, Place::OnRoad, cpus, &own.join("router.log"))?;
         let end = Instant::now() + START;
         while !control.exists() {
             server.process.is_up(&text)?;

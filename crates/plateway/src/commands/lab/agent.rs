@@ -323,8 +323,8 @@ impl<'a> Post<'a> {
         Ok(served)
     }
 
-    fn is_up(&mut self) -> miette::Result<()> {
-        match &mut self.trial {
+    fn is_up(&self) -> miette::Result<()> {
+        match &self.trial {
             Some(running) => running.is_up(),
             None => Err(miette::miette!("nothing runs")),
         }

@@ -48,9 +48,9 @@ impl Lab<'_> {
         }
         // A copy may be over at any time, and is to be looked at twice at least; of storage
         // nothing is told, whose share of the time is not that of the blocks.
-        let mut looks = self.looks(Duration::from_millis(50), way, false);
-        let said = self.finish(command, FILL_MAX, |pid, spent| looks.look(pid, spent))?;
-        self.judge(cell, said, &looks.end()?, way)
+        let looks = self.looks(Duration::from_millis(50), way, false);
+        let (said, sighted) = self.finish_seen(command, FILL_MAX, looks)?;
+        self.judge(cell, said, &sighted, way)
     }
 }
 

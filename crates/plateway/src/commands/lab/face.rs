@@ -104,8 +104,8 @@ impl<'f> Faces<'f> {
             }
         }
         let client = Server::start(import, &self.place.home.join("import.log")).map_err(tell)?;
-        let mut imported = Imported { client, mounted };
-        imported.until_mounted(lab, server.as_mut())?;
+        let imported = Imported { client, mounted };
+        imported.until_mounted(lab, server.as_ref())?;
         Ok(Face { above: Some(imported), server, memory, below })
     }
 }
@@ -149,14 +149,10 @@ struct Imported {
 
 impl Imported {
     /// Waits until it is mounted.
-    fn until_mounted(
-        &mut self,
-        lab: &Lab<'_>,
-        mut server: Option<&mut Server>,
-    ) -> miette::Result<()> {
+    fn until_mounted(&self, lab: &Lab<'_>, server: Option<&Server>) -> miette::Result<()> {
         let end = Instant::now() + far::START;
         loop {
-            if let Some(server) = &mut server {
+            if let Some(server) = server {
                 server.is_up("plateway lab export").map_err(tell)?;
             }
             self.client.is_up("plateway lab import").map_err(tell)?;
@@ -199,7 +195,7 @@ impl Imported {
     }
 
     fn unmount(self) -> miette::Result<()> {
-        let Imported { mut client, mounted } = self;
+        let Imported { client, mounted } = self;
         mounted.unmount_and(|| client.ends("plateway lab import", END_MAX)).map_err(tell)
     }
 }

@@ -63,11 +63,11 @@ pub(super) enum Running {
 
 impl Running {
     /// An error if it has failed.
-    pub(super) fn is_up(&mut self) -> miette::Result<()> {
+    pub(super) fn is_up(&self) -> miette::Result<()> {
         match self {
-            Running::Ours(servers) => servers
-                .iter_mut()
-                .try_for_each(|(server, called)| server.is_up(called).map_err(tell)),
+            Running::Ours(servers) => {
+                servers.iter().try_for_each(|(server, called)| server.is_up(called).map_err(tell))
+            }
             Running::Foreign(foreign) => foreign.is_up(),
         }
     }
@@ -159,8 +159,8 @@ fn serve_one(
     // Nobody asks this one for what it did before.
     command.env("XDG_STATE_HOME", home);
     let log = home.join("serve.log");
-    let mut server = Server::start(command, &log).map_err(tell)?;
-    let status = wait_until_ready(&mut server, called, home, interrupt)?;
+    let server = Server::start(command, &log).map_err(tell)?;
+    let status = wait_until_ready(&server, called, home, interrupt)?;
     let mut served = Served::of(&status);
     if serve.protocol == Protocol::Aoe {
         // It has no connections; who fills its disk has.
@@ -203,7 +203,7 @@ impl Foreign {
         let rival::Commands { start, ready, set_up, stop, holds } = commands;
         let server = Server::start(command(&start), &home.join("target.log")).map_err(tell)?;
         let (name, stop) = (name.to_owned(), stop.as_ref().map(command));
-        let mut foreign = Foreign { name, stop, server, _holds: holds };
+        let foreign = Foreign { name, stop, server, _holds: holds };
         let end = Instant::now() + START;
         while let Some(ready) = &ready {
             let asked = load::watch(command(ready), START, |_, _| interrupt.flow());
@@ -231,7 +231,7 @@ impl Foreign {
     }
 
     /// An error if it failed; one that has ended well runs in the background.
-    fn is_up(&mut self) -> miette::Result<()> {
+    fn is_up(&self) -> miette::Result<()> {
         match self.server.is_up(&self.name) {
             Err(testbed::Error::Ended { status, .. }) if status.success() => Ok(()),
             other => other.map_err(tell),
@@ -250,7 +250,7 @@ impl Drop for Foreign {
 
 /// A server answers on its control socket with its status once all of it is there; `called` is its name in an error.
 pub(super) fn wait_until_ready(
-    server: &mut Server,
+    server: &Server,
     called: &str,
     home: &Path,
     interrupt: &Interrupt,

@@ -11,6 +11,7 @@
 //! plan's line before the first trial. Units: bytes. Errors: mistakes of the plan, and why a trial measured
 //! nothing.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -297,7 +298,7 @@ impl Lab<'_> {
         let mut command = process::command(None, &list(&self.ends.near), &super::program()?);
         command.args(["bench", &uri(file), "--json", "--overwrite", "--fill"]);
         command.args(["--rw", "read"]).args(MOMENT);
-        self.finish(command, FILL_MAX, |_, _| {}).map(|_| ())
+        self.finish(command, FILL_MAX, |_, _| ControlFlow::Continue(())).map(|_| ())
     }
 
     /// `plateway bench` on a file, which is told its load elsewhere.

@@ -57,11 +57,13 @@ impl Lab<'_> {
         let warm_up = self.experiment.warm_up;
         let mut looks = self.looks(window / 2, way, has_storage);
         let ended = load::watch(command, self.load_max(cell), |pid, spent| {
-            looks.look(pid, spent);
+            let flow = looks.look(pid, spent);
             watched.look(pid, spent, warm_up);
-            if watched.is_over() { ControlFlow::Break(()) } else { self.interrupt.flow() }
+            let is_over = flow.is_break() || watched.is_over();
+            if is_over { ControlFlow::Break(()) } else { self.interrupt.flow() }
         })
         .map_err(tell)?;
+        looks.trouble()?;
         watched.trouble.map_or(Ok(()), |why| Err(miette::miette!("{why}")))?;
         if self.interrupt.is_raised() || !watched.following.is_over() {
             let who = teller.word();

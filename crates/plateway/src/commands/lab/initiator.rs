@@ -5,6 +5,7 @@
 //! before, by a client of ours, which also looks whether the disk is ours to write: whether the other one does, nobody
 //! knows. Errors: those of that client, and what the initiator complained of.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use lab::following::Teller;
@@ -28,7 +29,7 @@ impl Lab<'_> {
     ) -> miette::Result<()> {
         let mut command = self.bench(cell, at, way, None)?;
         command.args(["--fill", "--rw", "read"]).args(MOMENT);
-        self.finish(command, FILL_MAX, |_, _| {}).map(|_| ())
+        self.finish(command, FILL_MAX, |_, _| ControlFlow::Continue(())).map(|_| ())
     }
 
     /// Has an initiator of the plan's load a disk, and judges what it did.

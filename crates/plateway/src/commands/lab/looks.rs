@@ -4,6 +4,7 @@
 //! What comes of them is in [`super::seen`]. Units: seconds since 1970. Errors: those of the testbed, of an agent, and
 //! of a router that does not answer.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ use super::agent::{Looked, unix_now};
 use super::core_port::{Core, Recorder};
 use super::trial::{Lab, tell};
 use super::way::Way;
+
+/// How often it is looked whether all of the way is there.
+const LIVES: Duration = Duration::from_secs(1);
 
 /// What was seen at a moment of a trial.
 pub(super) struct Look {
@@ -52,7 +56,7 @@ impl Lab<'_> {
         let is_asked = columns.any(|column| Measure::is_of_core(column.measure));
         let recorder = way.filter(|_| is_asked).and_then(Way::recorder);
         let (calls, seen, trouble) = (None, Vec::new(), None);
-        Looks { every, way, has_storage, calls, seen, recorder, trouble }
+        Looks { every, way, has_storage, calls, seen, times_up: 0, recorder, trouble }
     }
 }
 
@@ -65,6 +69,8 @@ pub(super) struct Looks<'a> {
     /// Where it is kept how often a server of NFS was asked.
     calls: Option<PathBuf>,
     seen: Vec<Look>,
+    /// How often it was looked whether all of the way is there.
+    times_up: u32,
     /// Who counts what the first router sends to the core, where the plan asks for that.
     recorder: Option<Recorder>,
     trouble: Option<miette::Report>,
@@ -76,24 +82,37 @@ impl<'a> Looks<'a> {
         Looks { calls: Some(calls), ..self }
     }
 
-    /// All of it, unless a look failed.
-    pub(super) fn end(self) -> miette::Result<Sighted> {
-        if let Some(trouble) = self.trouble {
-            return Err(trouble);
-        }
+    /// An error if a look failed, or what was looked at has ended.
+    pub(super) fn trouble(&mut self) -> miette::Result<()> {
+        self.trouble.take().map_or(Ok(()), Err)
+    }
+
+    /// All of it, unless there is [`trouble`](Self::trouble).
+    pub(super) fn end(mut self) -> miette::Result<Sighted> {
+        self.trouble()?;
         let core = self.recorder.map(Recorder::end).transpose()?;
         Ok(Sighted { looks: self.seen, core })
     }
 
-    /// Looks if it is time; the load is this process, and so much of it has gone by.
-    pub(super) fn look(&mut self, pid: u32, spent: Duration) {
-        if self.trouble.is_some() || spent < self.every * self.seen.len() as u32 {
-            return;
+    /// Looks if it is time; the load is this process, and so much of it has gone by. Breaks where it cannot go on:
+    /// a look failed, or what it works with has ended, for whose answer it may wait for long.
+    pub(super) fn look(&mut self, pid: u32, spent: Duration) -> ControlFlow<()> {
+        if let Err(error) = self.look_when_due(pid, spent) {
+            self.trouble.get_or_insert(error);
         }
-        match self.now(pid) {
-            Ok(look) => self.seen.push(look),
-            Err(error) => self.trouble = Some(error),
+        if self.trouble.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn look_when_due(&mut self, pid: u32, spent: Duration) -> miette::Result<()> {
+        if spent >= LIVES * self.times_up {
+            self.times_up += 1;
+            self.way.map_or(Ok(()), Way::is_up)?;
         }
+        if spent >= self.every * self.seen.len() as u32 {
+            let look = self.now(pid)?;
+            self.seen.push(look);
+        }
+        Ok(())
     }
 
     fn now(&self, pid: u32) -> miette::Result<Look> {

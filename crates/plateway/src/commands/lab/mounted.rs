@@ -11,6 +11,7 @@
 //! process, and what is mounted without waiting. Errors: why a trial measured nothing, and what this machine lacks.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -178,7 +179,7 @@ impl Lab<'_> {
         let way = place.way.filter(|_| place.nfs.is_none());
         let mut command = self.bench(cell, place.at, way, None)?;
         command.args(["--rw", "write"]).args(MOMENT);
-        self.finish(command, far::START, |_, _| {})?;
+        self.finish(command, far::START, |_, _| ControlFlow::Continue(()))?;
         self.ours.borrow_mut().insert(self.disk(cell).to_owned());
         Ok(())
     }
@@ -267,7 +268,7 @@ impl Attached {
         let at = Reached { uri: given_up_early(uri), config: config.clone() };
         command.arg("attach");
         at.tell(&mut command);
-        let mut server = Server::start(command, &home.join("attach.log")).map_err(tell)?;
+        let server = Server::start(command, &home.join("attach.log")).map_err(tell)?;
         let end = Instant::now() + ATTACH_MAX;
         loop {
             if let Some(device) = attach::device_of(server.pid()) {
@@ -286,7 +287,7 @@ impl Attached {
     }
 
     /// Detaches it; an error where something uses it, or where what was written may be lost.
-    pub(super) fn detach(mut self, interrupt: &Interrupt) -> miette::Result<()> {
+    pub(super) fn detach(self, interrupt: &Interrupt) -> miette::Result<()> {
         let end = Instant::now() + far::START;
         loop {
             let mut command = Command::new(program()?);

@@ -69,7 +69,7 @@ impl Lab<'_> {
             folder.leave();
         }
         let (cpus, program) = (list(&self.ends.near), super::program()?);
-        let (said, looks) = self.bounded(cell, |group| {
+        let (said, sighted) = self.bounded(cell, |group| {
             let mut command = process::command_in(group, work.near(), &cpus, &program);
             command.args(["lab", "program", files.word()]).arg(folder.path());
             command.args(["--size", &cell.load.size.unwrap_or(0).to_string()]);
@@ -78,11 +78,10 @@ impl Lab<'_> {
             let [window, warm_up] = [self.experiment.window_of(cell), self.experiment.warm_up]
                 .map(|time| format!("{}ms", time.as_millis()));
             command.args(["--steady", &window, "--warmup", &warm_up]);
-            let mut looks = self.looks(LOOK, way, false).counting(work.home.join(face::CALLS));
-            let said = self.finish(command, RUN_MAX, |pid, spent| looks.look(pid, spent))?;
-            Ok((said, looks.end()?))
+            let looks = self.looks(LOOK, way, false).counting(work.home.join(face::CALLS));
+            self.finish_seen(command, RUN_MAX, looks)
         })?;
-        let (outcome, mut seen) = self.judge(cell, said, &looks, way)?;
+        let (outcome, mut seen) = self.judge(cell, said, &sighted, way)?;
         seen.file_system = Some(mounted);
         Ok((outcome, seen))
     }

@@ -83,7 +83,7 @@ fn try_all(interrupt: &Interrupt) -> miette::Result<Vec<Reached>> {
         tried.other(&cd)?,
         tried.own(Probe::Serv2ToCd, 1, &cd)?,
     ];
-    for (running, _) in &mut targets {
+    for (running, _) in &targets {
         running.is_up()?;
     }
     Ok(all)

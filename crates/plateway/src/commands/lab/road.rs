@@ -152,8 +152,8 @@ impl Road {
     }
 
     /// An error if what runs between the ends has ended: then whatever else failed follows from that.
-    pub(super) fn is_up(&mut self) -> miette::Result<()> {
-        self.between.iter_mut().try_for_each(|(name, server)| server.is_up(name).map_err(tell))
+    pub(super) fn is_up(&self) -> miette::Result<()> {
+        self.between.iter().try_for_each(|(name, server)| server.is_up(name).map_err(tell))
     }
 
     fn lay_cables(&mut self, path: &Path, abilities: &Abilities) -> testbed::Result<()> {
@@ -242,7 +242,7 @@ impl Road {
             process::command(Some(self.network.at(RELAY.0)), &cpu, &super::program()?);
         command.args(["lab", "relay"]).args(RELAY.1).args(["--delay-us", &delay_us]);
         command.args(["--bytes-max", &RELAY_BYTES.to_string()]);
-        let mut server = Server::start(command, &site.home.join("relay.log")).map_err(tell)?;
+        let server = Server::start(command, &site.home.join("relay.log")).map_err(tell)?;
         let end = Instant::now() + far::START;
         // It tells what it has done as soon as it can do something.
         while relayed(&server.words()).is_none() {
@@ -258,7 +258,7 @@ impl Road {
 
     /// Holds what was seen against what the path says, once a trial is over: an error if its frames
     /// were others, or if what runs between has ended.
-    pub(super) fn judge(&mut self) -> miette::Result<Judged> {
+    pub(super) fn judge(&self) -> miette::Result<Judged> {
         let mut judged = Judged::default();
         self.is_up()?;
         for (name, server) in &self.between {

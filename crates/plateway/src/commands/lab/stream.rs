@@ -270,7 +270,7 @@ pub(super) fn start(
 ) -> miette::Result<Server> {
     let mut command = process::command(place.at, &list(place.cpus), &program()?);
     command.args(["lab", "sink", &address(place.address).to_string()]);
-    let mut server = Server::start(command, &home.join("sink.log")).map_err(tell)?;
+    let server = Server::start(command, &home.join("sink.log")).map_err(tell)?;
     let end = Instant::now() + START;
     while !server.words().contains(LISTENS) {
         server.is_up(SINK).map_err(tell)?;

@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -26,6 +27,7 @@ use super::agent::Agent;
 use super::far;
 use super::folder::FileSystem;
 use super::image::Images;
+use super::looks::{Looks, Sighted};
 use super::mounted;
 use super::seen::{Idle, Seen};
 use super::stream;
@@ -81,13 +83,13 @@ impl Lab<'_> {
         let way = cell.path.map(|at| Way::take(self, at, &home));
         let mut way = way.transpose()?;
         // What runs at the far end runs until the trial is over.
-        let (mut started, own) = match (&system.means, &way) {
+        let (started, own) = match (&system.means, &mut way) {
             (Means::Disk { uri }, _) | (Means::Nfs(Nfs { disk: uri, .. }), Some(_)) => {
                 (None, Some(Reached::local(uri, system, cell, &home)?))
             }
             (_, None) => return Err(miette::miette!("{} is reached over no path", system.name)),
             (means, Some(way)) => {
-                let mut started = way.start(self, cell, &home)?;
+                let started = way.start(self, cell, &home)?;
                 let says_nothing = match means {
                     Means::Target(target) => target.ready.is_none(),
                     Means::Rival(rival) => rival.program == Program::Vblade,
@@ -98,7 +100,7 @@ impl Lab<'_> {
                     | Means::Nfs(_) => false,
                 };
                 if says_nothing {
-                    self.try_until_there(cell, &mut started, way)?;
+                    self.try_until_there(cell, &started, way)?;
                 }
                 (Some(started), None)
             }
@@ -119,36 +121,30 @@ impl Lab<'_> {
         };
         if done.is_err() {
             // Whatever failed follows from what ended.
-            way.as_mut().map_or(Ok(()), Way::is_up)?;
-            started.as_mut().map_or(Ok(()), |started| started.running.is_up())?;
+            way.as_ref().map_or(Ok(()), Way::is_up)?;
         }
-        if let (Some(way), Ok((_, seen))) = (&mut way, &mut done) {
+        if let (Some(way), Ok((_, seen))) = (&way, &mut done) {
             let judged = way.judge()?;
             seen.lost_share = judged.lost_share;
             seen.served = started.as_ref().and_then(|started| started.served.clone());
             seen.notes.extend(judged.notes);
         }
-        drop(started);
+        drop(way);
         // What a trial leaves is looked at by nobody once it is told.
         let _ = std::fs::remove_dir_all(&home);
         done
     }
 
     /// A target that has no command to say whether it is ready is asked for a block until it answers.
-    fn try_until_there(
-        &self,
-        cell: &Cell,
-        started: &mut Started<'_>,
-        way: &Way<'_>,
-    ) -> miette::Result<()> {
+    fn try_until_there(&self, cell: &Cell, started: &Started, way: &Way<'_>) -> miette::Result<()> {
         let end = Instant::now() + far::START;
         loop {
             let mut command = self.bench(cell, &started.at, Some(way), None)?;
             command.args(["--rw", "read"]).args(MOMENT);
-            match self.finish(command, far::START, |_, _| {}) {
+            match self.finish(command, far::START, |_, _| ControlFlow::Continue(())) {
                 Ok(_) => return Ok(()),
                 Err(why) if Instant::now() > end => return Err(why),
-                Err(_) => started.running.is_up()?,
+                Err(_) => way.is_up()?,
             }
             far::pause(self.interrupt)?;
         }
@@ -233,16 +229,15 @@ impl Lab<'_> {
         Ok(command)
     }
 
-    /// Runs a bench to its end; what it printed.
+    /// Runs a bench to its end, unless a look breaks it off; what it printed.
     pub(super) fn finish(
         &self,
         command: Command,
         limit: Duration,
-        mut look: impl FnMut(u32, Duration),
+        mut look: impl FnMut(u32, Duration) -> ControlFlow<()>,
     ) -> miette::Result<Value> {
         let ended = load::watch(command, limit, |pid, spent| {
-            look(pid, spent);
-            self.interrupt.flow()
+            if look(pid, spent).is_break() { ControlFlow::Break(()) } else { self.interrupt.flow() }
         })
         .map_err(tell)?;
         if !ended.status.success() {
@@ -301,9 +296,22 @@ impl Lab<'_> {
         let limit = self.load_max(cell);
         // Twice a window: of the last five, nine tenths lie between two looks at least.
         let on_file = self.experiment.systems[cell.system].file_client().is_some();
-        let mut looks = self.looks(window / 2, way, on_file || way.is_none());
-        let said = self.finish(command, limit, |pid, spent| looks.look(pid, spent))?;
-        self.judge(cell, said, &looks.end()?, way)
+        let looks = self.looks(window / 2, way, on_file || way.is_none());
+        let (said, sighted) = self.finish_seen(command, limit, looks)?;
+        self.judge(cell, said, &sighted, way)
+    }
+
+    /// The same as [`finish`](Self::finish), looked at meanwhile; and what was seen. What is wrong there goes before
+    /// what the load complained of.
+    pub(super) fn finish_seen(
+        &self,
+        command: Command,
+        limit: Duration,
+        mut looks: Looks<'_>,
+    ) -> miette::Result<(Value, Sighted)> {
+        let said = self.finish(command, limit, |pid, spent| looks.look(pid, spent));
+        looks.trouble()?;
+        Ok((said?, looks.end()?))
     }
 }
 

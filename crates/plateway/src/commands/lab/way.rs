@@ -23,13 +23,19 @@ use super::stripe::Reached;
 use super::trial::{Lab, tell};
 
 /// The way of one trial.
-pub(super) enum Way<'a> {
+pub(super) struct Way<'a> {
+    /// What was started at its far end, which goes before the way does.
+    running: Option<Running<'a>>,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
     Laid(Road),
     Between(Between<'a>),
 }
 
 /// Two machines.
-pub(super) struct Between<'a> {
+struct Between<'a> {
     path: &'a Path,
     line: &'a Line,
     /// Its place in the plan.
@@ -40,14 +46,13 @@ pub(super) struct Between<'a> {
 }
 
 /// What was started at the far end, which runs until it is dropped.
-pub(super) enum Running<'a> {
+enum Running<'a> {
     Here(far::Running),
     There(&'a RefCell<Agent>),
 }
 
 /// A system that was started: how it is reached, and what it says of itself if it is ours.
-pub(super) struct Started<'a> {
-    pub(super) running: Running<'a>,
+pub(super) struct Started {
     pub(super) at: Reached,
     pub(super) served: Option<Served>,
 }
@@ -56,54 +61,58 @@ impl<'a> Way<'a> {
     /// Lays the road of a path of the plan, by its place there, or takes the line that is there.
     pub(super) fn take(lab: &Lab<'a>, number: usize, home: &File) -> miette::Result<Way<'a>> {
         let path = &lab.experiment.paths[number];
-        match (&path.line, lab.agent, lab.abilities) {
+        let kind = match (&path.line, lab.agent, lab.abilities) {
             (Some(line), Some(agent), _) => {
                 let here = Namespace::here();
                 let mtu = here.interface(&line.near_interface).mtu().map_err(tell)?;
-                Ok(Way::Between(Between { path, line, number, agent, mtu }))
+                Kind::Between(Between { path, line, number, agent, mtu })
             }
             (None, _, Some(abilities)) => {
                 let site = Site { ends: lab.ends, abilities, home, interrupt: lab.interrupt };
-                Road::lay(path, &site).map(Way::Laid)
+                Kind::Laid(Road::lay(path, &site)?)
             }
-            _ => Err(miette::miette!("path {}: nobody looked whether it can be had", path.name)),
-        }
+            _ => {
+                let name = &path.name;
+                return Err(miette::miette!("path {name}: nobody looked whether it can be had"));
+            }
+        };
+        Ok(Way { running: None, kind })
     }
 
     /// Where the near end is, if not where this process is.
     pub(super) fn near(&self) -> Option<&Namespace> {
-        match self {
-            Way::Laid(road) => Some(road.near()),
-            Way::Between(_) => None,
+        match &self.kind {
+            Kind::Laid(road) => Some(road.near()),
+            Kind::Between(_) => None,
         }
     }
 
     /// Where the far end is, where the lab laid the way there.
     pub(super) fn far(&self) -> Option<&Namespace> {
-        match self {
-            Way::Laid(road) => Some(road.far()),
-            Way::Between(_) => None,
+        match &self.kind {
+            Kind::Laid(road) => Some(road.far()),
+            Kind::Between(_) => None,
         }
     }
 
-    /// Starts the system of a cell.
+    /// Starts the system of a cell, which runs until this is dropped.
     pub(super) fn start(
-        &self,
+        &mut self,
         lab: &Lab<'_>,
         cell: &Cell,
         home: &File,
-    ) -> miette::Result<Started<'a>> {
+    ) -> miette::Result<Started> {
         let system = &lab.experiment.systems[cell.system];
         let disks = system.disks_under(&cell.load);
-        let (running, served, address, near_interface) = match self {
-            Way::Laid(road) => {
+        let (running, served, address, near_interface) = match &self.kind {
+            Kind::Laid(road) => {
                 let (at, address) = (Some(road.far()), FAR_ADDRESS.into());
                 let loads = lab.takes_image(cell);
                 let place = Place { at, interface: FAR, address, cpus: &lab.ends.far, loads };
                 let (running, served) = far::start(system, disks, &place, home, lab.interrupt)?;
                 (Running::Here(running), served, address, NEAR)
             }
-            Way::Between(between) => {
+            Kind::Between(between) => {
                 let request = Request::Start { system: cell.system, disks, path: between.number };
                 let served: Option<Served> = between.agent.borrow_mut().ask(&request)?;
                 let (line, running) = (between.line, Running::There(between.agent));
@@ -111,58 +120,64 @@ impl<'a> Way<'a> {
             }
         };
         let uri = far::uri(&system.means, address, near_interface);
-        Ok(Started { running, at: Reached::by(uri), served })
+        self.running = Some(running);
+        Ok(Started { at: Reached::by(uri), served })
     }
 
     /// What the near end's interface has counted, by a process that is there; if it is.
     pub(super) fn counters(&self, pid: u32) -> Option<Counters> {
         Counters::seen_by(
             pid,
-            match self {
-                Way::Laid(_) => NEAR,
-                Way::Between(between) => &between.line.near_interface,
+            match &self.kind {
+                Kind::Laid(_) => NEAR,
+                Kind::Between(between) => &between.line.near_interface,
             },
         )
     }
 
     /// What the first router's interface to the core has counted; where there is a core.
     pub(super) fn core_counters(&self) -> Option<Counters> {
-        match self {
-            Way::Laid(road) => road.core_counters(),
-            Way::Between(_) => None,
+        match &self.kind {
+            Kind::Laid(road) => road.core_counters(),
+            Kind::Between(_) => None,
         }
     }
 
     /// Counts what the first router sends to the core from now on; where there is a router of the lab's.
     pub(super) fn recorder(&self) -> Option<Recorder> {
-        match self {
-            Way::Laid(road) => road.recorder(),
-            Way::Between(_) => None,
+        match &self.kind {
+            Kind::Laid(road) => road.recorder(),
+            Kind::Between(_) => None,
         }
     }
 
     /// Which MTU no frame of it is to exceed on average, since nothing counts those that do; none of a road,
     /// whose rules count them, and none with offloads.
     pub(super) fn mean_at_most(&self) -> Option<u32> {
-        match self {
-            Way::Laid(_) => None,
-            Way::Between(between) => Some(between.mtu).filter(|_| !between.path.offloads),
+        match &self.kind {
+            Kind::Laid(_) => None,
+            Kind::Between(between) => Some(between.mtu).filter(|_| !between.path.offloads),
         }
     }
 
-    /// An error if what runs between the ends has ended: then whatever else failed follows from that.
-    pub(super) fn is_up(&mut self) -> miette::Result<()> {
-        match self {
-            Way::Laid(road) => road.is_up(),
-            Way::Between(_) => Ok(()),
+    /// An error if what runs between the ends has ended, or at the far one: then whatever else failed follows
+    /// from that.
+    pub(super) fn is_up(&self) -> miette::Result<()> {
+        if let Kind::Laid(road) = &self.kind {
+            road.is_up()?;
+        }
+        match &self.running {
+            Some(Running::Here(running)) => running.is_up(),
+            Some(Running::There(agent)) => agent.borrow_mut().ask(&Request::IsUp),
+            None => Ok(()),
         }
     }
 
     /// Has the agent look at the far end's CPUs; where there is one.
     pub(super) fn look(&self) -> miette::Result<Option<Looked>> {
-        match self {
-            Way::Laid(_) => Ok(None),
-            Way::Between(between) => {
+        match &self.kind {
+            Kind::Laid(_) => Ok(None),
+            Kind::Between(between) => {
                 let request = Request::Look { path: between.number };
                 between.agent.borrow_mut().ask(&request).map(Some)
             }
@@ -171,9 +186,9 @@ impl<'a> Way<'a> {
 
     /// What the far end's CPUs did between two such looks.
     pub(super) fn used(&self, from: &Looked, to: &Looked) -> miette::Result<End> {
-        match self {
-            Way::Laid(_) => Err(miette::miette!("no agent looked")),
-            Way::Between(between) => {
+        match &self.kind {
+            Kind::Laid(_) => Err(miette::miette!("no agent looked")),
+            Kind::Between(between) => {
                 let request = Request::Used { from: from.look, to: to.look };
                 between.agent.borrow_mut().ask(&request)
             }
@@ -182,17 +197,17 @@ impl<'a> Way<'a> {
 
     /// Whose work in a trial over it is the trial's.
     pub(super) fn ours(&self) -> Ours {
-        match self {
-            Way::Laid(road) => road.ours(),
-            Way::Between(_) => Ours::default(),
+        match &self.kind {
+            Kind::Laid(road) => road.ours(),
+            Kind::Between(_) => Ours::default(),
         }
     }
 
     /// Holds what was seen against what the path says, once a trial is over.
-    pub(super) fn judge(&mut self) -> miette::Result<Judged> {
-        match self {
-            Way::Laid(road) => road.judge(),
-            Way::Between(between) => {
+    pub(super) fn judge(&self) -> miette::Result<Judged> {
+        match &self.kind {
+            Kind::Laid(road) => road.judge(),
+            Kind::Between(between) => {
                 let near = &between.line.near_interface;
                 let mut lines = machine::interface(between.path, near, "near");
                 let request = Request::Line { path: between.number };
@@ -203,16 +218,6 @@ impl<'a> Way<'a> {
                     lines => Err(miette::miette!("{}", lines.join("; "))),
                 }
             }
-        }
-    }
-}
-
-impl Running<'_> {
-    /// An error if it has failed.
-    pub(super) fn is_up(&mut self) -> miette::Result<()> {
-        match self {
-            Running::Here(running) => running.is_up(),
-            Running::There(agent) => agent.borrow_mut().ask(&Request::IsUp),
         }
     }
 }

@@ -198,7 +198,7 @@ impl Place<'_> {
         command.args(["-c", "unix_socket_permissions=0700"]);
         command.stdin(Stdio::null());
         let log = self.home.join("postgres.log");
-        let mut server = Postgres(Server::start(command, &log).map_err(tell)?);
+        let server = Postgres(Server::start(command, &log).map_err(tell)?);
         let until = Instant::now() + START_MAX;
         while let Err(why) = self.ask("select 1") {
             server.0.is_up(CALLED).map_err(tell)?;
@@ -243,7 +243,7 @@ impl Place<'_> {
         time_max: Duration,
     ) -> miette::Result<()> {
         let words = self.home.join("pgbench.log");
-        let mut load = Server::start(command, &words).map_err(tell)?;
+        let load = Server::start(command, &words).map_err(tell)?;
         let mut log = Growing::new(format!("{log}.{}", load.pid()).into());
         let until = Instant::now() + time_max;
         while !running.is_over() {

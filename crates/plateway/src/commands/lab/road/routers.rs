@@ -137,8 +137,8 @@ pub(super) fn start(
     fs::write(&file, server).map_err(tell)?;
     let mut command = process::command(Some(at), &cpu, &program()?);
     command.args(["route", "--config"]).arg(&file).env("XDG_STATE_HOME", &home);
-    let mut router = Server::start(command, &home.join("router.log")).map_err(trial::tell)?;
-    far::wait_until_ready(&mut router, name, &home, site.interrupt)?;
+    let router = Server::start(command, &home.join("router.log")).map_err(trial::tell)?;
+    far::wait_until_ready(&router, name, &home, site.interrupt)?;
     Ok(router)
 }
 
