@@ -154,6 +154,51 @@ mod measured {
     }
 
     #[test]
+    fn clients_of_the_yardstick_load_systems_of_each_protocol() {
+        let yardstick = Path::new(env!("CARGO_BIN_EXE_plateway")).with_file_name("yardstick");
+        if !yardstick.exists() {
+            return testkit::skipped(
+                "the yardstick is not built (cargo build --package yardstick)",
+            );
+        }
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let clients = [
+            ("nvme", "nvme", &["client"][..]),
+            ("left", "iscsi", &["client-iscsi", "--receive", "left"]),
+            ("copied", "iscsi", &["client-iscsi", "--receive", "copied"]),
+            ("placed", "iscsi", &["client-iscsi", "--receive", "placed"]),
+            ("aoe", "aoe", &["client-aoe"]),
+        ];
+        let system = |(name, protocol, words): &(&str, &str, &[&str])| {
+            let words = [&[yardstick.to_str().unwrap()], *words].concat();
+            format!(
+                "[[system]]\nname = \"{name}\"\nserve = {{ protocol = \"{protocol}\", disk = \"ram:4MiB\" }}\ninitiator = {words:?}\n"
+            )
+        };
+        let plan = format!(
+            "name = \"clients\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n{}[[path]]\nname = \"lan\"\n\
+             [load]\nblock-size = \"1k\"\ndepth = 4\n[[picture]]\nname = \"clients\"\nsystems = {:?}\n",
+            clients.iter().map(system).collect::<String>(),
+            clients.map(|(name, ..)| name)
+        );
+        fs::write(directory.path().join("a.toml"), plan).unwrap();
+        let output = run(directory.path(), &["run", "a.toml"]);
+        let why = flat(&output.stderr);
+        if why.contains("network namespaces need root") {
+            return testkit::skipped(why);
+        }
+        assert!(output.status.success(), "{}{why}", text(&output.stdout));
+        let kept = kept(&directory.path().join("a.result.json"));
+        let trials = kept["trials"].as_array().unwrap();
+        let by_it = |trial: &&Value| {
+            let client = trial["bench"]["client"].as_str().unwrap();
+            client.starts_with("yardstick ") && trial["measures"]["iops"].as_f64() > Some(0.0)
+        };
+        assert_eq!(trials.iter().filter(by_it).count(), clients.len(), "{kept}");
+    }
+
+    #[test]
     fn an_initiator_goes_with_a_lab_that_is_interrupted_or_killed() {
         let _alone = alone();
         let directory = tempfile::tempdir().unwrap();
