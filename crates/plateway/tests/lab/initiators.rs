@@ -178,7 +178,7 @@ mod measured {
         };
         let plan = format!(
             "name = \"clients\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n{}[[path]]\nname = \"lan\"\n\
-             [load]\nblock-size = \"1k\"\ndepth = 4\n[[picture]]\nname = \"clients\"\nsystems = {:?}\n",
+             [load]\nblock-size = \"1k\"\ndepth = 1\n[[picture]]\nname = \"clients\"\nsystems = {:?}\n",
             clients.iter().map(system).collect::<String>(),
             clients.map(|(name, ..)| name)
         );
