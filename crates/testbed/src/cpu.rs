@@ -6,7 +6,8 @@
 //! that ended before the second look, is in `busy` and in no task ([`CpuUse::without_tasks`]); so is
 //! what this process is not shown, as in a container. A task is said to have run on the CPU on which
 //! it ran last; so it did if it was pinned. Units: shares of
-//! a CPU, from 0 to 1; nanoseconds. A CPU was busy when it was neither idle nor taken away: the kernel sees
+//! a CPU, from 0 to 1; nanoseconds. A CPU was busy when it was neither idle nor taken away, as far as the two can be
+//! told apart ([`CpuUse::busy`]): the kernel sees
 //! to the nanosecond when a CPU goes idle, and what ran only by looking at each of its ticks, which a load
 //! that comes by the clock always misses or always meets. `/proc/stat` tells in hundredths of a second, so
 //! a window of a second is good for one in a hundred. Errors: no such CPU, or no time between the looks; a
@@ -84,7 +85,8 @@ struct Process {
 /// What became of a CPU in a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuUse {
-    /// The share of the window in which something ran: tasks and interrupts.
+    /// The share of the window in which something ran: tasks and interrupts. Where the host took some of it, this may be
+    /// wrong by half of that, either way.
     pub busy: f64,
     /// The share in which something was to run, and the machine's host ran something else: for certain, which is
     /// a hundredth of a second less than the kernel's count has grown by.
@@ -194,9 +196,10 @@ impl CpuLook {
         }
         let share =
             |of: fn(&CpuTimes) -> u64| in_window(of(&after).saturating_sub(of(&before)), window);
-        let busy = (1.0 - share(|times| times.idle) - share(|times| times.steal)).max(0.0);
+        let (idle, taken) = (share(|times| times.idle), share(|times| times.steal));
         let steal = in_window(certain(after.steal.saturating_sub(before.steal)), window);
         let by_task = self.tasks_until(later, cpu, window);
+        let busy = busy(idle, taken, by_task.iter().map(|task| task.share).sum());
         let interrupts = share(|times| times.interrupts);
         Ok(CpuUse { busy, steal, interrupts, by_task })
     }
@@ -234,6 +237,16 @@ impl CpuUse {
     pub fn of_process(&self, pid: u32) -> f64 {
         self.by_task.iter().filter(|task| task.pid == pid).map(|task| task.share).sum()
     }
+}
+
+/// How busy a CPU was that was idle for so much of a window, of which so much was taken, and on which tasks ran for so
+/// much. What is taken before a CPU that was woken runs again, the kernel counts as both idle and taken: a task that sleeps
+/// often would seem to do nothing on a host with much to do. So it was busy for what was not idle at most, and for that
+/// less what was taken, or what its tasks ran, at least; it is said to have been in the middle.
+fn busy(idle: f64, taken: f64, tasks: f64) -> f64 {
+    let most = (1.0 - idle).max(0.0);
+    let least = (most - taken).max(tasks.min(most));
+    (least + most) / 2.0
 }
 
 /// What was stolen for certain where a count has grown by so many ticks: each look is rounded down, so that a tick may
@@ -438,17 +451,33 @@ mod tests {
             ],
         );
         let seen = before.until(&after, 1).unwrap();
-        assert_eq!((seen.busy, seen.steal), (0.75, 0.095));
+        assert_eq!((seen.busy, seen.steal), (0.8, 0.095));
         let tasks: Vec<_> = seen.by_task.iter().map(|one| (one.task, one.share)).collect();
         assert_eq!(tasks, [(10, 0.3), (20, 0.2), (13, 0.1)]);
         assert_eq!((seen.by_task[1].pid, seen.by_task[1].name.as_str()), (2, "t20"));
         assert!((seen.of_process(1) - 0.4).abs() < 1e-9);
-        assert!((seen.without_tasks() - 0.15).abs() < 1e-9);
-        assert!((seen.interrupts - 0.1).abs() < 1e-9 && (seen.ended() - 0.05).abs() < 1e-9);
+        assert!((seen.without_tasks() - 0.2).abs() < 1e-9);
+        assert!((seen.interrupts - 0.1).abs() < 1e-9 && (seen.ended() - 0.1).abs() < 1e-9);
         let none = before.until(&after, 0).unwrap_err().to_string();
         assert_eq!(none, "the use of a CPU: expected a CPU of this machine, found \"0\"");
         let error = before.until(&before, 1).unwrap_err().to_string();
         assert!(error.contains("expected some hundredths of a second, found \"0ns\""), "{error}");
+    }
+
+    #[test]
+    fn what_was_taken_while_a_cpu_slept_is_not_taken_from_what_it_did() {
+        for (idle, taken, tasks, expected) in [
+            (0.25, 0.0, 0.5, 0.75),
+            // Its tasks ran for more than is left: of what was taken, some was idle.
+            (0.5, 0.4, 0.4, 0.45),
+            (0.5, 0.6, 0.0, 0.25),
+            // What ran here last may have run elsewhere before; and each number is rounded.
+            (0.5, 0.0, 0.9, 0.5),
+            (1.01, 0.0, 0.001, 0.0),
+        ] {
+            let seen = busy(idle, taken, tasks);
+            assert!((seen - expected).abs() < 1e-9, "{idle} {taken} {tasks}: {seen}");
+        }
     }
 
     #[test]
