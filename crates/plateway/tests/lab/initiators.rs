@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{HANG, flat, text};
+use crate::paths::done;
 use crate::{alone, kept, lab, run};
 
 /// An initiator that tells of a read each 100 us, and reads nothing; what it was asked for is in `asked`. It leaves a
@@ -161,8 +162,6 @@ mod measured {
                 "the yardstick is not built (cargo build --package yardstick)",
             );
         }
-        let _alone = alone();
-        let directory = tempfile::tempdir().unwrap();
         let clients = [
             ("nvme", "nvme", &["client"][..]),
             ("left", "iscsi", &["client-iscsi", "--receive", "left"]),
@@ -182,14 +181,7 @@ mod measured {
             clients.iter().map(system).collect::<String>(),
             clients.map(|(name, ..)| name)
         );
-        fs::write(directory.path().join("a.toml"), plan).unwrap();
-        let output = run(directory.path(), &["run", "a.toml"]);
-        let why = flat(&output.stderr);
-        if why.contains("network namespaces need root") {
-            return testkit::skipped(why);
-        }
-        assert!(output.status.success(), "{}{why}", text(&output.stdout));
-        let kept = kept(&directory.path().join("a.result.json"));
+        let Some(kept) = done(&plan) else { return };
         let trials = kept["trials"].as_array().unwrap();
         let by_it = |trial: &&Value| {
             let client = trial["bench"]["client"].as_str().unwrap();

@@ -109,7 +109,6 @@ mod measured {
 
     #[test]
     fn rivals_are_started_set_up_and_measured_as_our_own_are() {
-        let _alone = alone();
         let directory = tempfile::tempdir().unwrap();
         let disk = directory.path().join("disk");
         let mut plan =
@@ -134,14 +133,7 @@ mod measured {
             output.status.code() == Some(1) && why.contains("system tgt-0: file:/nowhere/x"),
             "{why}"
         );
-        fs::write(directory.path().join("a.toml"), plan).unwrap();
-        let output = run(directory.path(), &["run", "a.toml"]);
-        let why = flat(&output.stderr);
-        if why.contains("network namespaces need root") {
-            return testkit::skipped(why);
-        }
-        assert!(output.status.success(), "{}{why}", text(&output.stdout));
-        let kept = kept(&directory.path().join("a.result.json"));
+        let Some(kept) = done(&plan) else { return };
         let trials = kept["trials"].as_array().unwrap();
         assert_eq!(trials.len(), names.len(), "{kept}");
         for trial in trials {
