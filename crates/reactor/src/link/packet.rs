@@ -57,8 +57,8 @@ pub(super) fn open(
         let fd = socket.as_raw_fd();
         if steering.is_some() {
             filter::attach(fd, &NOTHING)?;
-        } else if let Some(filter) = &filter {
-            filter::attach(fd, filter)?;
+        } else if filter.is_needed {
+            filter::attach(fd, &filter.program)?;
         }
         let ring = prepare(&socket, interface.mtu, options.forwards, station.others())?;
         if station.takes == Takes::Whole {
@@ -77,10 +77,15 @@ pub(super) fn open(
         let sockets: Vec<RawFd> = opened.iter().map(|(_, one)| one.descriptor()).collect();
         join(&sockets, &steering)?;
         for (fd, filter) in sockets.iter().zip(&filters) {
-            match filter {
-                Some(filter) => filter::attach(*fd, filter)?,
-                None => filter::detach(*fd)?,
+            match filter.is_needed {
+                true => filter::attach(*fd, &filter.program)?,
+                false => filter::detach(*fd)?,
             }
+        }
+    }
+    for ((_, socket), filter) in opened.iter_mut().zip(filters) {
+        if !filter.is_needed {
+            socket.keep_out_later(filter.program);
         }
     }
     Ok(opened)

@@ -7,17 +7,23 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
-use contract::LinkId;
+use contract::{Instruction, LinkId};
 use libc::mmsghdr;
 
 use super::counters::{Counters, LinkCells, Source};
 use super::datagram::Datagram;
+use super::filter;
 use super::packet::set_urgent;
 use super::ring::{Ring, Slot};
 use super::xdp::{self, Xdp};
 use crate::sockets;
 use crate::stats::add;
+
+/// So many frames for others, and whoever sends them goes on: to be copied costs each more than a filter costs
+/// frames that are ours.
+const OTHERS_MAX: u64 = 256;
 
 /// How frames come.
 pub(super) enum Way {
@@ -47,6 +53,8 @@ pub(crate) struct LinkSocket {
     socket: Arc<OwnedFd>,
     /// Bytes of a frame that can be sent on, at most; `None` if none is.
     forwarded_max: Option<u32>,
+    /// A filter that keeps frames for others out, and how many of those the counter is to say first.
+    keeps_out: Option<(Vec<Instruction>, u64)>,
     /// Whether what it sends goes before all else that waits with its interface; `None`: that was said
     /// once and for all.
     is_urgent: Option<bool>,
@@ -70,9 +78,25 @@ impl LinkSocket {
             way,
             socket,
             forwarded_max,
+            keeps_out: None,
             is_urgent,
             send_calls: 0,
         })
+    }
+
+    /// Has the kernel keep frames for others out by this filter, once [`OTHERS_MAX`] have come.
+    pub(super) fn keep_out_later(&mut self, filter: Vec<Instruction>) {
+        let seen = self.counters.cells.for_others.load(Relaxed);
+        self.keeps_out = Some((filter, seen + OTHERS_MAX));
+    }
+
+    /// Does so, if they have. Where it is refused, they are passed over one by one, as before.
+    fn keep_others_out(&mut self) {
+        let seen = self.counters.cells.for_others.load(Relaxed);
+        if let Some((filter, _)) = self.keeps_out.take_if(|(_, at)| seen >= *at) {
+            let _ = filter::attach(self.descriptor(), &filter);
+            self.send_calls += 1;
+        }
     }
 
     /// All that it ever sends is as urgent as it was made to be.
@@ -166,6 +190,9 @@ impl LinkSocket {
         if count > 0 {
             add(&self.counters.cells.received, frames);
             add(&self.counters.cells.received_bytes, bytes_in);
+        }
+        if u64::from(count) > frames && self.keeps_out.is_some() {
+            self.keep_others_out();
         }
         count
     }

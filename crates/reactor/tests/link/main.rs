@@ -433,10 +433,22 @@ fn a_vlan_has_its_own_frames_and_others_do_not() {
         assert_eq!(bench.shown((1, 5), 3), expected);
         // Nothing of the others comes late, nor of another station's; those of any VLAN came to the link without one,
         // which has no filter.
-        let stranger = frame([2, 0, 0, 0, 0, 9], RIGHT_MAC, &[1; 46]);
-        bench.send(ON_RIGHT, 2, vec![whole(RIGHT, stranger), sent(&[], 6)]);
+        let stranger = || whole(RIGHT, frame([2, 0, 0, 0, 0, 9], RIGHT_MAC, &[1; 46]));
+        bench.send(ON_RIGHT, 2, vec![stranger(), sent(&[], 6)]);
         assert_eq!(bench.shown((2, 2), 1), [(ON_LEFT, LEFT, None, seen(6))]);
-        assert_eq!([LEFT, TAGGED].map(|link| bench.counted(link).for_others), [4, 0]);
+        let for_others = || [LEFT, TAGGED].map(|link| bench.counted(link).for_others);
+        assert_eq!(for_others(), [4, 0]);
+        // As long as no more of these come than a few.
+        for token in 3..11 {
+            let mut frames: Vec<FramePart> = (0..60).map(|_| stranger()).collect();
+            frames.push(sent(&[], token as u8));
+            bench.send(ON_RIGHT, token, frames);
+            let shown = bench.shown((token, 61), 1);
+            assert_eq!(shown, [(ON_LEFT, LEFT, None, seen(token as u8))]);
+        }
+        // Of 484. The kernel was asked to keep them out when 256 had come, and at most a turn's more.
+        let [left, tagged] = for_others();
+        assert!((256..256 + 64).contains(&left) && tagged == 0, "{left}, {tagged}");
     });
 }
 
