@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{HANG, flat, text};
-use crate::paths::done;
+use crate::common::{HANG, child_of, flat, text};
+use crate::paths::{done, lacks};
 use crate::{alone, kept, lab, run};
 
 /// An initiator that tells of a read each 100 us, and reads nothing; what it was asked for is in `asked`. It leaves a
@@ -152,6 +152,34 @@ mod measured {
             output.status.code() == Some(1) && why.contains("system other: initiator: "),
             "{why}"
         );
+    }
+
+    #[test]
+    fn what_is_told_of_a_server_that_has_ended_is_not_measured() {
+        let _alone = alone();
+        let directory = tempfile::tempdir().unwrap();
+        let at = put(directory.path(), TELLS);
+        let plan = plan(&at, "").replace("window = \"100ms\"", "window = \"2s\"");
+        fs::write(directory.path().join("a.toml"), plan).unwrap();
+        let mut command = lab(directory.path(), &["run", "a.toml"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (asked, end) = (directory.path().join("asked"), Instant::now() + HANG);
+        while !asked.exists() && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < end, "it starts no initiator");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let serves = |words: &[&str]| words.iter().any(|word| word.ends_with("/plateway.toml"));
+        if let Some(server) = child_of(&child, serves) {
+            kill_process(server, Signal::KILL).unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr) + &text(&output.stdout);
+        if lacks(&why) {
+            return testkit::skipped(why);
+        }
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(why.contains("plateway serve ended with signal: 9"), "{why}");
+        assert!(!runs("60.125"), "its child");
     }
 
     #[test]
