@@ -5,6 +5,8 @@
 
 #[allow(unreachable_pub)]
 mod common;
+#[path = "attach/cut.rs"]
+mod cut;
 #[path = "attach/ends.rs"]
 mod ends;
 

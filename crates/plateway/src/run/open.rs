@@ -23,7 +23,11 @@ pub(crate) fn spec_of(disk: &DiskConfig) -> Result<OpenSpec, RunError> {
 
 /// The same for a disk whose URI is known by another path.
 pub(super) fn spec_as(name: &str, uri: &DiskUri) -> Result<OpenSpec, RunError> {
-    let spec = spec(uri).map_err(|refusal| {
+    let whole = spec(uri).and_then(|spec| match &spec {
+        Some(opened) => opened.check().map(|()| spec).map_err(|error| error.to_string()),
+        None => Ok(None),
+    });
+    let spec = whole.map_err(|refusal| {
         RunError::new(format!("disk {name}: {refusal}")).transient().help(
             "the words of a model's file are the options of model: (docs/configuration.md, Models)",
         )

@@ -230,6 +230,44 @@ fn a_lab_that_is_interrupted_and_an_agent_that_is_killed_leave_nothing_running()
     }
 }
 
+#[test]
+fn a_server_that_ends_at_another_machine_ends_its_trial() {
+    let Some((network, directory)) = place() else { return };
+    let _agent = agent(&network, directory.path());
+    let near = reactor::allowed_cpus().pop().unwrap();
+    let plan = plan("", "").replace("\"100ms\"", "\"5s\"");
+    let plan = plan.replace("systems = [\"nvme\", \"aoe\"]", "systems = [\"nvme\"]");
+    fs::write(directory.path().join("a.toml"), plan).unwrap();
+    let mut command = lab(&network, "near", near, directory.path());
+    command.args(["run", "a.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let until = Instant::now() + HANG;
+    let server = || {
+        let listed = Command::new("ip").args(["netns", "pids", network.at("far").name()]).output();
+        let listed = text(&listed.unwrap().stdout);
+        let serves = |pid: &&str| {
+            let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.replace('\0', " ").contains("plateway serve")
+        };
+        let pid = listed.split_whitespace().find(serves)?;
+        Pid::from_raw(pid.parse().unwrap())
+    };
+    let server = loop {
+        if let Some(server) = server() {
+            break server;
+        }
+        assert!(Instant::now() < until, "nothing is served");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    // The load is on its way by then, or not: both are told.
+    std::thread::sleep(Duration::from_millis(1_500));
+    kill_process(server, Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let why = flat(&output.stderr) + &text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("plateway serve ended with signal: 9"), "{why}");
+}
+
 /// A program called `ssh` that takes what the lab gives it, and runs it at the other machine; and the
 /// folder where that and `plateway` are found.
 fn ssh(network: &Network, directory: &Path) -> PathBuf {

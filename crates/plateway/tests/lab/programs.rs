@@ -156,6 +156,29 @@ fn a_disk_that_is_full_ends_the_trial_of_a_server_with_its_words() {
     assert!(!output.status.success() && why.contains("No space left on device"), "{why}");
 }
 
+/// What it has answered is lost, and all that is asked behind it fails.
+#[test]
+fn a_disk_whose_power_goes_ends_the_trial_of_a_server_and_of_a_sort() {
+    if !can_attach() {
+        return;
+    }
+    for (files, size, cut_ms) in [("merge-sort", "128MiB", 2_000), ("pgbench", "16MiB", 6_000)] {
+        let system = format!(
+            "disk = \"model:ssd?cache_mib=64&cut_ms={cut_ms}&off_ms=3600000,ram:512MiB\"\nfile-system = \"ext4\""
+        );
+        let directory = with_plan(&system, &drawn(files, size));
+        let output = run(directory.path(), &["run", "a.toml"]);
+        let why = flat(&output.stderr);
+        if is_missing(&why) {
+            testkit::skipped(why);
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1), "{files}: {why}");
+        let told = ["Input/output error", "Read-only file system"];
+        assert!(told.iter().any(|words| why.contains(words)), "{files}: {why}");
+    }
+}
+
 #[test]
 fn a_program_that_is_missing_is_told_with_its_package() {
     if !can_attach() {

@@ -42,6 +42,12 @@ pub enum OpenError {
     /// The file, device or kind of disk holds no whole block, or is not made of blocks.
     #[error("{what}: {}; expected one or more blocks of 512 bytes", ByteCount(*bytes))]
     BadSize { what: String, bytes: u64 },
+    /// A model whose power is cut has something else inside than memory.
+    #[error(
+        "cut_ms of a model: expected one model with it around ram:, whose contents can be put \
+         back, seen {seen}"
+    )]
+    Cut { seen: &'static str },
     /// There is no address space for it.
     #[error("{0}")]
     Memory(#[source] ArenaError),

@@ -25,27 +25,32 @@ pub(crate) mod work;
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use block::{
     ByteCount, Completion, Extent, Failure, Instant, Operation, Outcome, PAGE_SIZE, Request,
 };
-use contract::DiskFacts;
+use contract::{Cache, DiskFacts};
 
 use crate::memory::{Arena, ShardMemory};
+use crate::process::lock;
 
 pub use error::OpenError;
 pub use file::{Access, Rights, Tail};
-pub use model::{MODEL_CHANNELS_MAX, MODEL_MB_S_MAX, MODEL_RPM_MAX, MODEL_US_MAX, Model, Spread};
+pub use model::{
+    MODEL_CACHE_MIB_MAX, MODEL_CHANNELS_MAX, MODEL_MB_S_MAX, MODEL_POWER_MS_MAX, MODEL_RPM_MAX,
+    MODEL_US_MAX, Model, Spread,
+};
 pub(crate) use work::{Call, Work};
 
 use faulty::{Fate, Faulty};
 use file::FileDisk;
-use model::{Asked, Mechanism};
+use model::mechanism::{Answer, Asked, Mechanism};
 use null::NullDisk;
 pub(crate) use ram::Clearing;
 use ram::RamDisk;
+use ram::contents::Pages;
 
 /// What to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +104,8 @@ pub enum Instrument {
     Faulty { seed: u64 },
     /// `model:NAME,URI`: every answer comes when a disk of this model would have given it, or the
     /// disk inside where that is later; see [`model`] for what takes how long. What is asked is
-    /// carried out at once, and the model's time runs from when it was asked.
+    /// carried out at once, and the model's time runs from when it was asked. One whose power is
+    /// cut stands around memory, and no other such is around it.
     Model(Model),
 }
 
@@ -129,7 +135,8 @@ enum Fitted {
     Burn(Duration),
     Faulty(Faulty),
     /// One for all shards, which meet there for some hundred nanoseconds a request at most: nothing
-    /// that lasts is done under it.
+    /// that lasts is done under it; where the power is cut, what memory does at once for a request, and once
+    /// what it takes to put pages back.
     Model(Mutex<Mechanism>),
 }
 
@@ -179,6 +186,22 @@ impl OpenSpec {
             other => other,
         }
     }
+
+    /// Whether its instruments go together and with the disk inside: the power of one model is cut at most,
+    /// around memory.
+    pub fn check(&self) -> Result<(), OpenError> {
+        let (mut spec, mut cuts) = (self, 0);
+        while let OpenSpec::Instrumented { instrument, inner } = spec {
+            cuts += u32::from(matches!(instrument, Instrument::Model(model) if model.cut_ms > 0));
+            spec = inner;
+        }
+        match spec {
+            _ if cuts > 1 => Err(OpenError::Cut { seen: "two such models" }),
+            OpenSpec::Ram { .. } => Ok(()),
+            _ if cuts > 0 => Err(OpenError::Cut { seen: "another disk" }),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Disk {
@@ -195,6 +218,7 @@ impl Disk {
         arena: &Arc<Arena>,
     ) -> Result<Disk, OpenError> {
         let mut instruments = Vec::new();
+        spec.check()?;
         let mut spec = spec;
         let backing = loop {
             match spec {
@@ -260,11 +284,23 @@ impl Disk {
 
     /// What is known of it at present.
     pub fn facts(&self) -> DiskFacts {
-        match &self.backing {
+        let facts = match &self.backing {
             Backing::Ram(disk) => DiskFacts::of_memory(disk.size()),
             Backing::Null(disk) => DiskFacts::of_memory(disk.0),
             Backing::File(disk) => disk.facts(),
+        };
+        match self.models().any(|mechanism| lock(mechanism).is_cached()) {
+            true => DiskFacts { cache: Cache::Volatile, ..facts },
+            false => facts,
         }
+    }
+
+    /// The models around it.
+    fn models(&self) -> impl Iterator<Item = &Mutex<Mechanism>> {
+        self.instruments.iter().filter_map(|instrument| match instrument {
+            Fitted::Model(mechanism) => Some(mechanism),
+            _ => None,
+        })
     }
 
     /// Looks at the size again, which may have been changed from outside, and returns the facts. A
@@ -297,7 +333,14 @@ impl Disk {
     pub fn error_at(&self, extent: Option<Extent>) -> Option<std::io::Error> {
         match &self.backing {
             Backing::File(disk) => disk.error_at(extent).map(Into::into),
-            Backing::Ram(_) | Backing::Null(_) => None,
+            Backing::Ram(_) | Backing::Null(_) => {
+                let lost = self.models().map(|mechanism| lock(mechanism).lost()).max();
+                let lost = lost.filter(|lost| *lost > 0 && extent.is_none())?;
+                let pages = if lost == 1 { "page" } else { "pages" };
+                Some(std::io::Error::other(format!(
+                    "its model's power was cut as planned, and {lost} {pages} of its cache are lost"
+                )))
+            }
         }
     }
 
@@ -356,29 +399,43 @@ impl Disk {
     ) -> Submitted {
         let mut hold = Hold::default();
         let mut verdict = None;
+        // Of a model that puts contents back.
+        let mut guard = None;
         for instrument in &self.instruments {
-            match instrument {
-                Fitted::Delay(time) => hold = hold.within(Hold { after: *time, ..Hold::default() }),
-                Fitted::Burn(time) => burn(*time),
+            let fate = match instrument {
+                Fitted::Delay(time) => {
+                    hold = hold.within(Hold { after: *time, ..Hold::default() });
+                    Fate::Asked
+                }
+                Fitted::Burn(time) => {
+                    burn(*time);
+                    Fate::Asked
+                }
                 Fitted::Model(mechanism) => {
-                    let until = self.ask_model(mechanism, clock, &request.operation);
+                    let (Answer { until, fate }, held) =
+                        self.ask_model(mechanism, memory, clock, &request.operation);
                     hold = hold.within(Hold { until, ..Hold::default() });
+                    guard = guard.or(held);
+                    fate
                 }
                 Fitted::Faulty(faulty) => {
                     let (fate, slow) = faulty.fate(&request.operation);
                     hold = hold.within(Hold { after: slow, ..Hold::default() });
-                    match fate {
-                        Fate::Asked => {}
-                        Fate::Refused(outcome) => {
-                            let completion = request.complete(outcome);
-                            return Submitted::Later { completion, hold };
-                        }
-                        Fate::Denied(outcome) => verdict = verdict.or(Some(outcome)),
-                    }
+                    fate
                 }
+            };
+            match fate {
+                Fate::Asked => {}
+                Fate::Refused(outcome) => {
+                    let completion = request.complete(outcome);
+                    return Submitted::Later { completion, hold };
+                }
+                Fate::Denied(outcome) => verdict = verdict.or(Some(outcome)),
             }
         }
-        match self.submit_plain(memory, request) {
+        let submitted = self.submit_plain(memory, request);
+        drop(guard);
+        match submitted {
             Submitted::Done(mut completion) | Submitted::Later { mut completion, .. } => {
                 completion.outcome = verdict.unwrap_or(completion.outcome);
                 if hold == Hold::default() {
@@ -398,22 +455,34 @@ impl Disk {
         }
     }
 
-    /// When the model of a disk is done with what comes now. What is beyond the end no medium is
-    /// asked for.
-    fn ask_model(
+    /// When the model of a disk is done with what comes now, and what becomes of it. What is beyond the
+    /// end no medium is asked for. A model that puts contents back is held until they are changed.
+    fn ask_model<'a>(
         &self,
-        mechanism: &Mutex<Mechanism>,
+        mechanism: &'a Mutex<Mechanism>,
+        memory: &mut ShardMemory,
         clock: &dyn Fn() -> Instant,
         operation: &Operation,
-    ) -> Instant {
-        let size = self.facts().size;
+    ) -> (Answer, Option<MutexGuard<'a, Mechanism>>) {
+        let size = match &self.backing {
+            Backing::Ram(disk) => disk.size(),
+            Backing::Null(disk) => disk.0,
+            Backing::File(disk) => disk.facts().size,
+        };
         let asked = match is_within(operation, size) {
             true => Asked::by(operation),
             false => Asked::Nothing,
         };
-        let mut mechanism = mechanism.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mechanism = lock(mechanism);
         // Within the lock, so that who comes first came first.
-        mechanism.accept(clock(), asked, size)
+        let now = clock();
+        match &self.backing {
+            Backing::Ram(disk) if mechanism.is_cut() => {
+                let answer = mechanism.accept(now, asked, size, &mut Pages { disk, memory });
+                (answer, Some(mechanism))
+            }
+            _ => (mechanism.accept(now, asked, size, &mut ()), None),
+        }
     }
 
     /// Clears some pages of a request that this disk gave back as [`Submitted::Clearing`]; returns

@@ -1,38 +1,45 @@
 //! The instrument `model:NAME,URI`, a modelled disk: when a disk of a known kind would have answered.
 //!
 //! ```text
-//!                                 +-> channel: service [+ seek + rotation] + transfer -+
-//!   requests, as they come -------+-> channel                                          +-> done
-//!                                 +-> channel                                          |
-//!                                                                                      |
-//!   flush ------------ once all is done that came before; takes no channel ------------+
+//!                 a read that is not in the cache     +-> channel: service [+ seek + rotation] + transfer -+
+//!   requests, as  a write that has to last            |                                                    |
+//!   they come ----------------------------------------+-> channel                                          +-> done
+//!      |   |                                          |                                                    |
+//!      |   +--- another write -> cache, done - later -+-> channel                                          |
+//!      |                           |                                                                       |
+//!      +-- flush ------------ once all is on the medium that came before; takes no channel ----------------+
 //! ```
 //!
-//! A machine without a clock: in come the present, what is asked and the size of the disk, out comes
-//! the moment at which the model is done with it ([`Mechanism::accept`]). First come, first served: a
-//! request is taken by the channel that is free first, so that the whole is a queue with as many
-//! servers as there are channels (M/G/c, where requests come at random), and a queue depth beyond
-//! the channels only waits. A channel knows where its last request ended: one that begins there
-//! neither seeks nor waits for the platter to turn, as where a disk reads ahead or gathers writes.
+//! First come, first served: a request is taken by the channel that is free first, so that the whole is a
+//! queue with as many servers as there are channels (M/G/c, where requests come at random), and a
+//! queue depth beyond the channels only waits. A channel knows where its last request ended: one that
+//! begins there neither seeks nor waits for the platter to turn, as where a disk reads ahead or
+//! gathers writes.
 //!
 //! | what | how long it takes a channel |
 //! | --- | --- |
-//! | read, compare, verify | service, then where it does not continue a seek and up to a turn, then its bytes |
-//! | write, zeroes that keep their space, durable or not | the same, with the times of writes |
+//! | read, compare, verify | service, then where it does not continue a seek and up to a turn, then its bytes; where all of it is in the cache none, and `cache_us` |
+//! | write that the cache has room for | none, and `cache_us`; without room it waits for some |
+//! | durable write, one without a cache, zeroes that keep their space | as a read, with the times of writes |
 //! | discard, zeroes that give up their space | `trim_us`, wherever and however much |
-//! | flush | nothing: it is done once all is done that came before it |
+//! | flush | nothing: it is done once all is on the medium that came before it |
 //! | where data are (SEEK_DATA) | nothing, and it does not wait: the server knows, not the medium |
 //!
-//! There is no cache: a model changes when an answer is told, never what it promises. One request is
-//! one channel's, so a large one is as slow as a channel is. What a disk draws is a function of the
-//! seed and of how many requests came before; its logarithm is the platform's. Units: nanoseconds on
-//! the caller's clock, bytes. No errors: who makes a [`Model`] keeps to its bounds. Not here: names
-//! and files of models, which are the configuration's.
+//! What is asked is carried out by the disk inside at once. Without a cache a model changes when an answer
+//! is told, never what is promised; with one a completed write is volatile, and `cut_ms` takes back what was
+//! not on the medium. One request is one channel's, so a large one is as slow as a channel is. What a
+//! disk draws is a function of the seed and of how many requests came before; its logarithm is the
+//! platform's. Here: what a model is, and how long a channel takes; its channels and its power are [`mechanism`]'s,
+//! what is on the medium [`cache`]'s. Units: nanoseconds on the caller's clock, bytes. No errors: who makes a
+//! [`Model`] keeps to its bounds. Not here: names and files of models, which are the configuration's.
+
+pub(super) mod cache;
+pub(super) mod mechanism;
 
 use std::time::Duration;
 
 use block::random::Random;
-use block::{ByteCount, Extent, Instant, Operation};
+use block::{ByteCount, Extent};
 
 /// Of which the one that is free first is looked for while others wait: some hundred nanoseconds.
 pub const MODEL_CHANNELS_MAX: u64 = 256;
@@ -43,6 +50,12 @@ pub const MODEL_US_MAX: u64 = 60_000_000;
 pub const MODEL_RPM_MAX: u64 = 200_000;
 /// 1 TB/s, of a channel.
 pub const MODEL_MB_S_MAX: u64 = 1_000_000;
+
+/// The largest cache in MiB, as those of hard disks have: its pages are put back one by one as the power goes,
+/// some hundred nanoseconds each, and nobody else has its turn meanwhile.
+pub const MODEL_CACHE_MIB_MAX: u64 = 256;
+/// The longest time to or without power in milliseconds: a day.
+pub const MODEL_POWER_MS_MAX: u64 = 86_400_000;
 
 /// How the times of a service lie around their mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +93,15 @@ pub struct Model {
     pub rate_mb_s: u64,
     /// What a discard takes.
     pub trim_us: u64,
+    /// What the volatile write cache holds; 0 where there is none.
+    pub cache_mib: u64,
+    /// What a write takes that is held there, and a read of what is there.
+    pub cache_us: u64,
+    /// So long after the first change to its disk its power goes, once, and with it what is not on the medium;
+    /// 0 where it stays. For a disk whose contents can be put back ([`OpenSpec::Ram`](super::OpenSpec::Ram)).
+    pub cut_ms: u64,
+    /// How long it is gone.
+    pub off_ms: u64,
 }
 
 impl Model {
@@ -96,10 +118,14 @@ impl Model {
         rpm: 0,
         rate_mb_s: 0,
         trim_us: 0,
+        cache_mib: 0,
+        cache_us: 0,
+        cut_ms: 0,
+        off_ms: 1_000,
     };
 
     /// The models that have a name. The figures are ours: of the class that data sheets describe, of
-    /// no product.
+    /// no product. Their caches are off, as who keeps data on such disks had them.
     pub const NAMED: [(&str, Model); 3] = [
         // SAS and SCSI disks of 10,000 rpm, about 2005 to 2012: half a turn is 3.0 ms ("average
         // latency 2.99 ms"), average seeks are 3.8 to 4.7 ms for reads and half a millisecond more
@@ -113,6 +139,7 @@ impl Model {
                 seek_write_us: 500,
                 rpm: 10_000,
                 rate_mb_s: 100,
+                cache_us: 100,
                 ..Model::PLAIN
             },
         ),
@@ -127,6 +154,7 @@ impl Model {
                 seek_write_us: 1_000,
                 rpm: 5_400,
                 rate_mb_s: 100,
+                cache_us: 100,
                 ..Model::PLAIN
             },
         ),
@@ -141,6 +169,7 @@ impl Model {
                 service_write_us: Some(160),
                 rate_mb_s: 65,
                 trim_us: 200,
+                cache_us: 20,
                 ..Model::PLAIN
             },
         ),
@@ -150,94 +179,6 @@ impl Model {
     pub fn named(name: &str) -> Option<Model> {
         Model::NAMED.iter().find(|(known, _)| *known == name).map(|(_, model)| *model)
     }
-}
-
-/// What a request asks of a medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    Read(Extent),
-    Write(Extent),
-    Trim,
-    Flush,
-    /// Nothing: the medium need not be asked.
-    Nothing,
-}
-
-impl Asked {
-    pub(super) fn by(operation: &Operation) -> Asked {
-        match operation {
-            Operation::Read { extent, .. }
-            | Operation::Compare { extent, .. }
-            | Operation::Verify { extent } => Asked::Read(*extent),
-            Operation::Write { extent, .. } => Asked::Write(*extent),
-            Operation::WriteZeroes { extent, deallocate: false, .. } => Asked::Write(*extent),
-            Operation::WriteZeroes { deallocate: true, .. } | Operation::Discard { .. } => {
-                Asked::Trim
-            }
-            Operation::Flush => Asked::Flush,
-            // Volumes answer the former; disks are never asked.
-            Operation::CompareAndWrite { .. } | Operation::Seek { .. } => Asked::Nothing,
-        }
-    }
-}
-
-/// The model of one disk at work.
-#[derive(Debug)]
-pub(super) struct Mechanism {
-    model: Model,
-    random: Random,
-    channels: Vec<Channel>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Channel {
-    /// When it is done with all that it has taken.
-    free_at: Instant,
-    /// Where the last of that ends; the beginning of the disk at first.
-    at: u64,
-}
-
-impl Mechanism {
-    pub(super) fn new(model: Model) -> Mechanism {
-        let channels = model.channels.clamp(1, MODEL_CHANNELS_MAX) as usize;
-        let random = Random::new(model.seed);
-        Mechanism { model, random, channels: vec![Channel::default(); channels] }
-    }
-
-    /// Takes what is asked now of a disk of this size. Returns when it is done, now at the earliest.
-    /// Of shards that look at the clock and then come in another order, the order of coming counts.
-    pub(super) fn accept(&mut self, now: Instant, asked: Asked, size: ByteCount) -> Instant {
-        let luck = Luck::draw(&mut self.random);
-        let (extent, writes) = match asked {
-            Asked::Read(extent) => (extent, false),
-            Asked::Write(extent) => (extent, true),
-            Asked::Trim => {
-                let channel = first_free(&mut self.channels, now, None);
-                channel.free_at = channel.free_at.max(now) + micros(self.model.trim_us as f64);
-                return channel.free_at;
-            }
-            Asked::Flush => {
-                return self.channels.iter().fold(now, |last, one| last.max(one.free_at));
-            }
-            Asked::Nothing => return now,
-        };
-        let channel = first_free(&mut self.channels, now, Some(extent.offset.0));
-        let time = time_for(&self.model, channel.at, extent, writes, size, luck);
-        channel.free_at = channel.free_at.max(now) + time;
-        channel.at = extent.offset.0.saturating_add(extent.length.0);
-        channel.free_at
-    }
-}
-
-/// The channel that takes a request: of those that are free the one whose last ended where this one
-/// begins, else the one that is free first.
-fn first_free(channels: &mut [Channel], now: Instant, begins: Option<u64>) -> &mut Channel {
-    let continues = |one: &Channel| one.free_at <= now && begins == Some(one.at);
-    let index = channels.iter().position(continues).unwrap_or_else(|| {
-        let all = channels.iter().enumerate();
-        all.min_by_key(|(_, one)| one.free_at).map_or(0, |(index, _)| index)
-    });
-    &mut channels[index]
 }
 
 /// What one request draws: always as much, whatever it turns out to need, so that what is drawn by

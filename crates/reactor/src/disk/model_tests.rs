@@ -5,6 +5,9 @@
 //! four of its standard errors (one run in 16,000 would not; the seeds are fixed). A bound on that
 //! error says that the run was long enough to notice anything.
 
+use block::{Instant, Operation};
+
+use super::mechanism::{Asked, Mechanism};
 use super::*;
 
 const PAGE: u64 = 4096;
@@ -81,7 +84,7 @@ fn requests_at_random_wait_as_in_theory() {
                 let gap = micros(gap / 1e6 * gap_us);
                 gaps.push(gap.as_secs_f64() * 1e6);
                 now = now + gap;
-                let done = mechanism.accept(now, Asked::Read(extent(0)), SIZE);
+                let done = mechanism.accept(now, Asked::Read(extent(0)), SIZE, &mut ()).until;
                 responses.push(us(Instant(done.0 - now.0)));
                 last = last.max(done);
             }
@@ -112,7 +115,7 @@ fn closed_loop(model: Model, depth: usize, requests: usize) -> Instant {
     for _ in 0..requests {
         // The one that comes back first asks again.
         let first = (0..depth).min_by_key(|one| out[*one]).unwrap();
-        out[first] = mechanism.accept(out[first], Asked::Read(extent(0)), SIZE);
+        out[first] = mechanism.accept(out[first], Asked::Read(extent(0)), SIZE, &mut ()).until;
     }
     out.into_iter().max().unwrap()
 }
@@ -157,11 +160,15 @@ fn spreads_keep_their_mean() {
 }
 
 /// What requests one after the other take, in microseconds.
-fn one_by_one(name: &str, requests: usize, mut next: impl FnMut(usize) -> Asked) -> Vec<f64> {
+fn one_by_one(
+    name: &str,
+    requests: usize,
+    mut next: impl FnMut(usize) -> Asked<'static>,
+) -> Vec<f64> {
     let mut mechanism = Mechanism::new(Model::named(name).expect(name));
     let mut now = Instant(0);
     let one = |number| {
-        let done = mechanism.accept(now, next(number), SIZE);
+        let done = mechanism.accept(now, next(number), SIZE, &mut ()).until;
         us(Instant(done.0 - std::mem::replace(&mut now, done).0))
     };
     (0..requests).map(one).collect()
@@ -192,7 +199,7 @@ fn random_reads_of_a_hard_disk_seek_wait_half_a_turn_and_move_their_bytes() {
 
 #[test]
 fn what_continues_neither_seeks_nor_waits_for_the_platter() {
-    for asked in [Asked::Read, Asked::Write] {
+    for asked in [Asked::Read, Asked::Write as fn(Extent) -> Asked<'static>] {
         let times = one_by_one("hdd-10k", 10_000, |number| asked(extent(number as u64 * PAGE)));
         // From the first one on: at first the arm is at the beginning.
         let rate_mb_s = PAGE as f64 * times.len() as f64 / times.iter().sum::<f64>();
@@ -212,7 +219,7 @@ fn streams_keep_a_channel_each_where_there_are_enough() {
     // Whichever of both asks, and however often in a row.
     for number in 0..1_000 {
         let stream = &mut next[usize::from(random.chance(1, 2))];
-        let done = mechanism.accept(now, Asked::Read(extent(*stream)), SIZE);
+        let done = mechanism.accept(now, Asked::Read(extent(*stream)), SIZE, &mut ()).until;
         let took = us(Instant(done.0 - std::mem::replace(&mut now, done).0));
         assert!(*stream == SIZE.0 / 2 || took == 40.96, "{number}: {took}");
         *stream += PAGE;
@@ -243,14 +250,15 @@ fn a_seek_over_a_part_of_the_disk_grows_with_its_square_root() {
 fn a_flush_waits_for_what_came_before_and_holds_nobody_up() {
     let model = Model { channels: 2, service_us: 100, trim_us: 30, ..Model::PLAIN };
     let mut mechanism = Mechanism::new(model);
-    let mut at = |now: u64, asked| us(mechanism.accept(Instant(now * 1_000), asked, SIZE));
+    let mut at =
+        |now: u64, asked| us(mechanism.accept(Instant(now * 1_000), asked, SIZE, &mut ()).until);
     assert_eq!(at(5, Asked::Flush), 5.0, "of nothing");
     let three: Vec<f64> = (0..3).map(|_| at(10, Asked::Write(extent(0)))).collect();
     assert_eq!(three, [110.0, 110.0, 210.0]);
     assert_eq!(at(20, Asked::Flush), 210.0);
     assert_eq!(at(30, Asked::Read(extent(0))), 210.0, "the other channel is free at 110");
     assert_eq!(at(40, Asked::Nothing), 40.0, "it does not wait");
-    assert_eq!(at(50, Asked::Trim), 240.0, "it takes a channel");
+    assert_eq!(at(50, Asked::Trim(&[])), 240.0, "it takes a channel");
     assert_eq!(at(300, Asked::Flush), 300.0);
 }
 
@@ -264,10 +272,10 @@ fn each_operation_asks_for_what_a_medium_would_do() {
         (Operation::Compare { extent, buffer: buffer() }, Asked::Read(extent)),
         (Operation::Verify { extent }, Asked::Read(extent)),
         (Operation::Write { extent, buffer: buffer(), durable: false }, Asked::Write(extent)),
-        (Operation::Write { extent, buffer: buffer(), durable: true }, Asked::Write(extent)),
-        (zeroes(false), Asked::Write(extent)),
-        (zeroes(true), Asked::Trim),
-        (Operation::Discard { extents: vec![extent] }, Asked::Trim),
+        (Operation::Write { extent, buffer: buffer(), durable: true }, Asked::Durable(extent)),
+        (zeroes(false), Asked::Durable(extent)),
+        (zeroes(true), Asked::Trim(&[extent])),
+        (Operation::Discard { extents: vec![extent] }, Asked::Trim(&[extent])),
         (Operation::Flush, Asked::Flush),
         (Operation::Seek { extent, sought: Sought::Data }, Asked::Nothing),
     ] {
@@ -280,7 +288,9 @@ fn the_seed_decides() {
     let times = |seed| {
         let mut mechanism = Mechanism::new(Model { seed, ..Model::named("hdd-10k").unwrap() });
         let mut random = Random::new(5);
-        let mut one = |at| mechanism.accept(Instant(at), Asked::Read(anywhere(&mut random)), SIZE);
+        let mut one = |at| {
+            mechanism.accept(Instant(at), Asked::Read(anywhere(&mut random)), SIZE, &mut ()).until
+        };
         (0..1_000).map(|turn| one(turn * 1_000_000)).collect::<Vec<_>>()
     };
     assert_eq!(times(1), times(1));
@@ -300,7 +310,7 @@ fn the_longest_times_do_not_end_the_clock() {
     let mut mechanism = Mechanism::new(model);
     let far = Extent::new(u64::MAX / 2, u64::MAX / 2);
     for _ in 0..100 {
-        let done = mechanism.accept(Instant(1), Asked::Write(far), ByteCount(0));
+        let done = mechanism.accept(Instant(1), Asked::Write(far), ByteCount(0), &mut ()).until;
         assert!(done > Instant(1));
     }
 }

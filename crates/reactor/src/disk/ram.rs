@@ -36,6 +36,7 @@
 //! **No request holds the shard.** A transfer is bounded; what clears more pages than the largest
 //! transfer has becomes a [`Clearing`], of which the driver has so many cleared in a turn.
 
+pub(super) mod contents;
 mod order;
 
 use std::sync::Arc;

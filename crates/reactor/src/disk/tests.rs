@@ -13,6 +13,8 @@ use contract::Cache;
 use rustix::fs::{FileType, Mode};
 use tempfile::TempDir;
 
+mod cut;
+
 use super::probe::Probe;
 use super::*;
 use crate::memory::{Arena, ShardMemory};

@@ -6,7 +6,7 @@
 //! ends at its first comma, a comma in the path is `%2C`, as `?` is `%3F`.
 //!
 //! In: texts. Out: a [`ModelUri`], which is what was written; and by [`ModelUri::model`], which reads
-//! the file, the [`Model`] that it means. Units: microseconds, turns in a minute, MB/s. Errors: of a
+//! the file, the [`Model`] that it means. Units: those of their names, turns in a minute. Errors: of a
 //! URI with the column, of a file all of them, each with its line. What takes how long: the reactor.
 
 use std::fmt;
@@ -17,7 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use reactor::disk::{
-    MODEL_CHANNELS_MAX, MODEL_MB_S_MAX, MODEL_RPM_MAX, MODEL_US_MAX, Model, Spread,
+    MODEL_CACHE_MIB_MAX, MODEL_CHANNELS_MAX, MODEL_MB_S_MAX, MODEL_POWER_MS_MAX, MODEL_RPM_MAX,
+    MODEL_US_MAX, Model, Spread,
 };
 use toml::de::{DeTable, DeValue};
 
@@ -71,7 +72,7 @@ macro_rules! words {
 
 const US: (u64, u64) = (0, MODEL_US_MAX);
 
-const WORDS: [Word; 11] = words! {
+const WORDS: [Word; 15] = words! {
     "channels" (1, MODEL_CHANNELS_MAX), channels: |n| n, Some;
     "service" (0, SPREADS.len() as u64 - 1), service: |n| SPREADS[n as usize].1, |s| Some(s as u64);
     "service_us" US, service_us: |n| n, Some;
@@ -82,6 +83,10 @@ const WORDS: [Word; 11] = words! {
     "rpm" (0, MODEL_RPM_MAX), rpm: |n| n, Some;
     "rate_mb_s" (0, MODEL_MB_S_MAX), rate_mb_s: |n| n, Some;
     "trim_us" US, trim_us: |n| n, Some;
+    "cache_mib" (0, MODEL_CACHE_MIB_MAX), cache_mib: |n| n, Some;
+    "cache_us" US, cache_us: |n| n, Some;
+    "cut_ms" (0, MODEL_POWER_MS_MAX), cut_ms: |n| n, Some;
+    "off_ms" (0, MODEL_POWER_MS_MAX), off_ms: |n| n, Some;
     "seed" (0, u64::MAX), seed: |n| n, Some;
 };
 
