@@ -429,8 +429,12 @@ impl Running {
         missed
     }
 
+    /// Of volumes that somebody may have written to: who only reads has nothing to make durable, also of a disk that
+    /// can no longer be.
     fn last_flush(&self, volumes: &[&OpenVolume]) -> Vec<String> {
-        let named = volumes.iter().map(|volume| (volume.id, &volume.config.name));
+        let may_write = |disk: &String| self.disks.get(disk).is_none_or(|d| !d.config.read_only);
+        let written = volumes.iter().filter(|one| one.config.layout.disks().iter().any(may_write));
+        let named = written.map(|volume| (volume.id, &volume.config.name));
         let missed = |(name, done): (&String, Result<(), String>)| {
             let why = done.err()?;
             Some(format!(

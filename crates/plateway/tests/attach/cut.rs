@@ -2,7 +2,7 @@
 //! told that not all is.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -43,7 +43,8 @@ fn what_was_synced_survives_a_cut_of_the_disks_power() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let disk = "model:hdd-10k?cache_mib=32&cut_ms=6000&off_ms=300,ram:64MiB";
+    // Slow enough that a flush that does not wait is soon far ahead of it.
+    let disk = "model:hdd-10k?service_write_us=30000&cache_mib=32&cut_ms=6000&off_ms=300,ram:64MiB";
     let server = Server::of(directory.path(), "s", disk);
     let address = server.listens("nvme");
     let uri = format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1");
@@ -82,4 +83,6 @@ fn what_was_synced_survives_a_cut_of_the_disks_power() {
         assert!(bytes == pattern(number, LENGTH), "file{number} is not what was synced");
     }
     seen.unmount();
+    // What it cannot make durable any more it would tell as it ends.
+    server.kill();
 }

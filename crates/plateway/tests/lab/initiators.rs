@@ -167,6 +167,7 @@ mod measured {
             let at = put(directory.path(), TELLS);
             let plan = plan(&at, "").replace("window = \"100ms\"", "window = \"2s\"");
             let plan = plan.replace("name = \"lan\"\n", &format!("name = \"lan\"\n{path}"));
+            let plan = plan.replace("\"other\", \"ours\"", "\"other\"");
             fs::write(directory.path().join("a.toml"), plan).unwrap();
             let mut command = lab(directory.path(), &["run", "a.toml"]);
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

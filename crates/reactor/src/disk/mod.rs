@@ -137,7 +137,7 @@ enum Fitted {
     /// One for all shards, which meet there for some hundred nanoseconds a request at most: nothing
     /// that lasts is done under it; where the power is cut, what memory does at once for a request, and once
     /// what it takes to put pages back.
-    Model(Mutex<Mechanism>),
+    Model(Box<Mutex<Mechanism>>),
 }
 
 /// When an answer may be told, as instruments want it: so long after it is there, and not before a
@@ -230,7 +230,7 @@ impl Disk {
                         }
                         Instrument::Faulty { seed } => Fitted::Faulty(Faulty::new(seed)),
                         Instrument::Model(model) => {
-                            Fitted::Model(Mutex::new(Mechanism::new(model)))
+                            Fitted::Model(Box::new(Mutex::new(Mechanism::new(model))))
                         }
                     });
                     spec = inner;
@@ -298,7 +298,7 @@ impl Disk {
     /// The models around it.
     fn models(&self) -> impl Iterator<Item = &Mutex<Mechanism>> {
         self.instruments.iter().filter_map(|instrument| match instrument {
-            Fitted::Model(mechanism) => Some(mechanism),
+            Fitted::Model(mechanism) => Some(&**mechanism),
             _ => None,
         })
     }
@@ -329,17 +329,13 @@ impl Disk {
     }
 
     /// What the system said last of something that went wrong at this place; without one, of a
-    /// flush. Only the last few are known.
+    /// flush. Only the last few are known. Of memory, what a model has done to it.
     pub fn error_at(&self, extent: Option<Extent>) -> Option<std::io::Error> {
         match &self.backing {
             Backing::File(disk) => disk.error_at(extent).map(Into::into),
             Backing::Ram(_) | Backing::Null(_) => {
-                let lost = self.models().map(|mechanism| lock(mechanism).lost()).max();
-                let lost = lost.filter(|lost| *lost > 0 && extent.is_none())?;
-                let pages = if lost == 1 { "page" } else { "pages" };
-                Some(std::io::Error::other(format!(
-                    "its model's power was cut as planned, and {lost} {pages} of its cache are lost"
-                )))
+                let trouble = self.models().find_map(|mechanism| lock(mechanism).trouble());
+                trouble.map(std::io::Error::other)
             }
         }
     }

@@ -80,6 +80,8 @@ pub(in crate::disk) struct Mechanism {
     power: Power,
     /// Pages that were lost with the power.
     lost: u64,
+    /// Somebody was answered that it is gone, or will be.
+    is_told: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,6 +114,7 @@ impl Mechanism {
             cache: Cache::new(model.cache_mib << 20),
             power: Power::On,
             lost: 0,
+            is_told: false,
         }
     }
 
@@ -126,8 +129,20 @@ impl Mechanism {
         self.model.cut_ms > 0
     }
 
+    /// What is to be said of its errors, if any came from its power.
+    pub(in crate::disk) fn trouble(&self) -> Option<String> {
+        let lost = match self.lost {
+            0 if !self.is_told => return None,
+            0 => String::new(),
+            1 => ", and 1 page of its cache is lost".to_owned(),
+            pages => format!(", and {pages} pages of its cache are lost"),
+        };
+        Some(format!("its model's power was cut as planned{lost}"))
+    }
+
     /// Pages that were lost with the power.
-    pub(in crate::disk) fn lost(&self) -> u64 {
+    #[cfg(test)]
+    pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
@@ -145,7 +160,10 @@ impl Mechanism {
         let refused =
             |failure| Answer { until: now, fate: Fate::Refused(Outcome::NotDone(failure)) };
         match self.power {
-            Power::OffUntil(_) => return refused(Failure::NotReady),
+            Power::OffUntil(_) => {
+                self.is_told = true;
+                return refused(Failure::NotReady);
+            }
             Power::Back { owes: true } if asked == Asked::Flush => {
                 self.power = Power::Back { owes: false };
                 return refused(Failure::MediumWrite);
@@ -160,6 +178,7 @@ impl Mechanism {
         };
         match self.power {
             Power::ToGo(cut) if until > cut => {
+                self.is_told = true;
                 let outcome = Outcome::NotDone(Failure::NotReady);
                 // Of what is written as the power goes, some is on the medium.
                 let is_written = asked.changes() && luck.rotation < 0.5;
