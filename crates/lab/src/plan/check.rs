@@ -152,6 +152,7 @@ fn find_or_add_null(systems: &mut Vec<System>, wanted: &Wanted) -> usize {
         means: Means::Disk { uri: format!("null:{}", Bytes(bytes)) },
         backing: Some(Backing::Null),
         durable: Some(false),
+        cached: false,
         bytes: Some(bytes),
         disks: 1,
         mounted: None,

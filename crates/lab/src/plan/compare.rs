@@ -556,6 +556,16 @@ fn differs(subject: &System, reference: &System, loads: &[Load]) -> Option<Strin
             "what {durable:?} has flushed is durable, and of {other:?} it is not"
         ));
     }
+    if subject.cached != reference.cached {
+        let (cached, other) = match subject.cached {
+            true => (subject, reference),
+            false => (reference, subject),
+        };
+        let (cached, other) = (&cached.name, &other.name);
+        return Some(format!(
+            "what {cached:?} has completed may be lost from its write cache, and of {other:?} not"
+        ));
+    }
     if let Some(differs) = client_differs(subject, reference, loads) {
         return Some(differs);
     }

@@ -56,6 +56,8 @@ pub struct System {
     pub backing: Option<Backing>,
     /// Whether what is flushed survives a loss of power, if that is known.
     pub durable: Option<bool>,
+    /// Whether a write that is completed and not flushed may be lost with the power of a modelled disk.
+    pub cached: bool,
     /// Its size, if its URI says so; of several disks that of one.
     pub bytes: Option<u64>,
     /// How many disks like its own it has, in a stripe, where the load does not say.

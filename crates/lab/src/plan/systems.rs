@@ -29,6 +29,8 @@ const WAYS: [&str; 7] = ["disk", "serve", "rival", "target", "folder", "stream",
 struct Below {
     backing: Option<Backing>,
     bytes: Option<u64>,
+    /// Whether a write cache of a model's is before it.
+    cached: bool,
 }
 
 impl Checker<'_> {
@@ -96,7 +98,9 @@ impl Checker<'_> {
             return None;
         }
         let name = name?;
-        let system = System { name, means, backing, durable, bytes, disks, mounted, initiator };
+        let cached = below.cached;
+        let system =
+            System { name, means, backing, durable, cached, bytes, disks, mounted, initiator };
         (is_named && self.is_several(low, &system)).then_some(system)
     }
 
@@ -351,13 +355,17 @@ const ELSEWHERE: [&str; 4] = ["aoe", "iscsi", "nvme+tcp", "volume"];
 
 /// What a URI says of what is below it; nothing where it has no scheme of a disk.
 fn below(mut uri: &str) -> Option<Below> {
+    let mut cached = false;
     while let Some(wrapped) =
         ["delay:", "burn:", "faulty:", "model:"].iter().find_map(|around| uri.strip_prefix(around))
     {
-        uri = wrapped.split_once(',')?.1;
+        let (instrument, inner) = wrapped.split_once(',')?;
+        cached |= has_cache(instrument);
+        uri = inner;
     }
+    let on = |backing, bytes| Below { backing: Some(backing), bytes, cached };
     if uri.starts_with("/dev/") {
-        return Some(Below { backing: Some(Backing::Device), bytes: None });
+        return Some(on(Backing::Device, None));
     }
     let (scheme, rest) = uri.split_once(':')?;
     if rest.is_empty() {
@@ -365,15 +373,22 @@ fn below(mut uri: &str) -> Option<Below> {
     }
     let size = |text: &str| words::size(text.split('?').next()?, 512..=u64::MAX).ok();
     Some(match scheme {
-        "ram" => Below { backing: Some(Backing::Ram), bytes: size(rest) },
-        "null" => Below { backing: Some(Backing::Null), bytes: size(rest) },
+        "ram" => on(Backing::Ram, size(rest)),
+        "null" => on(Backing::Null, size(rest)),
         "file" => {
             let created = rest.split_once("?create=").and_then(|(_, created)| size(created));
-            Below { backing: Some(Backing::File), bytes: created }
+            on(Backing::File, created)
         }
         scheme if ELSEWHERE.contains(&scheme) => Below::default(),
         _ => return None,
     })
+}
+
+/// Whether a model's options give it a write cache; what its file says nobody knows here.
+fn has_cache(instrument: &str) -> bool {
+    let (_, options) = instrument.split_once('?').unwrap_or_default();
+    let mut sizes = options.split('&').filter_map(|option| option.strip_prefix("cache_mib="));
+    sizes.any(|mebibytes| mebibytes != "0")
 }
 
 #[cfg(test)]
@@ -382,7 +397,12 @@ mod tests {
 
     #[test]
     fn a_scheme_says_what_holds_the_blocks() {
-        let ram = Some(Below { backing: Some(Backing::Ram), bytes: Some(1 << 20) });
+        let plain = Below { backing: Some(Backing::Ram), bytes: Some(1 << 20), cached: false };
+        let ram = Some(plain);
+        let cached = |uri| below(uri).expect("a URI").cached;
+        assert!(cached("delay:5,model:ssd?seed=1&cache_mib=8,ram:1MiB"));
+        assert!(cached("model:ssd?cache_mib=8,model:ssd,file:/srv/a"));
+        assert!(!cached("model:ssd?cache_mib=0&cache_us=5,ram:1MiB"));
         assert_eq!(below("ram:1MiB"), ram);
         assert_eq!(below("ram:1MiB?touch=1"), ram);
         assert_eq!(below("delay:5,burn:1,faulty:7,ram:1MiB"), ram);

@@ -108,6 +108,7 @@ fn systems() -> [System; 2] {
         means,
         backing: Some(Backing::Ram),
         durable: Some(false),
+        cached: false,
         bytes: Some(DISK_BYTES),
         disks: 1,
         mounted: None,
