@@ -80,12 +80,13 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         ("d4", "file:large.img?create=512KiB"),
         ("d5", "delay:1,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1"),
         ("d6", "model:./wrong.toml,ram:8MiB"),
+        ("d7", "model:ssd?cut_ms=5,null:8MiB"),
     ];
     let (code, out, err) = check_of(here, &disks, &[("v0", "disks = [\"d0\"]")]);
     assert_eq!(code, 1);
     assert!(out.contains("waits for disk d0, which is refused"), "{out}");
     for part in [
-        "7 mistakes",
+        "8 mistakes",
         ":8:7]",
         "no.img: cannot open it",
         "a file is made with file:PATH?create=SIZE",
@@ -95,6 +96,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         "512 KiB were asked for by create, but the file is there and has 1 MiB",
         "expected ram:, null:, file: or a block device inside delay:, burn:, faulty: and model:",
         "./wrong.toml:1: channels: expected 1 to 256, seen 0",
+        "disk d7: cut_ms of a model: expected one model with it around ram:",
     ] {
         assert!(err.contains(part), "{part}: {err}");
     }

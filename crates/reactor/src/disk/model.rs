@@ -52,7 +52,7 @@ pub const MODEL_RPM_MAX: u64 = 200_000;
 pub const MODEL_MB_S_MAX: u64 = 1_000_000;
 
 /// The largest cache in MiB, as those of hard disks have: its pages are put back one by one as the power goes,
-/// some hundred nanoseconds each, and nobody else has its turn meanwhile.
+/// and nobody else has its turn meanwhile.
 pub const MODEL_CACHE_MIB_MAX: u64 = 256;
 /// The longest time to or without power in milliseconds: a day.
 pub const MODEL_POWER_MS_MAX: u64 = 86_400_000;
