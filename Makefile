@@ -1,7 +1,7 @@
 # Plateway: the chores by name. `make` alone lists them. The work itself is in xtask (cargo xtask help).
 #
 # CARGO_TARGET_DIR is honoured by everything here; ARGS="..." is passed on to the program behind a chore,
-# e.g. make bench ARGS="--only read-4k" or make test ARGS="--only unit,demo".
+# e.g. make bench ARGS="--rounds 3 mpls-swap" or make test ARGS="--only unit,demo".
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
