@@ -141,7 +141,7 @@ impl Cache {
     }
 
     /// An extent is about to be written: what of it is under way is kept as it is now.
-    pub(super) fn keep(&mut self, extent: Extent, contents: &mut dyn Contents) {
+    fn keep(&mut self, extent: Extent, contents: &mut dyn Contents) {
         for (page, cached) in self.pages.range_mut(pages(extent)) {
             if let Some(Version { image: image @ None, .. }) = cached.under_way.back_mut() {
                 *image = Some(contents.image(*page));
@@ -149,8 +149,9 @@ impl Cache {
         }
     }
 
-    /// A write of an extent that was [kept](Self::keep) is in the cache from this moment on.
+    /// An extent is about to be written, and what is written is in the cache from this moment on.
     pub(super) fn write(&mut self, extent: Extent, from: Instant, contents: &mut dyn Contents) {
+        self.keep(extent, contents);
         if self.dirty.is_empty() {
             self.dirty_since = from;
         }
@@ -164,10 +165,15 @@ impl Cache {
         }
     }
 
-    /// An extent that was [kept](Self::keep) is written past the cache, and is on the medium then:
-    /// with it are the pages of it that the cache has. Returns when that is: not before what of them is
-    /// under way.
-    pub(super) fn pass(&mut self, extent: Extent, there_at: Instant) -> Instant {
+    /// An extent is about to be written past the cache, and is on the medium then: with it are the pages of
+    /// it that the cache has. Returns when that is: not before what of them is under way.
+    pub(super) fn pass(
+        &mut self,
+        extent: Extent,
+        there_at: Instant,
+        contents: &mut dyn Contents,
+    ) -> Instant {
+        self.keep(extent, contents);
         let held: Vec<u64> = self.pages.range(pages(extent)).map(|(page, _)| *page).collect();
         held.into_iter().fold(there_at, |last, page| last.max(self.send(page, there_at)))
     }

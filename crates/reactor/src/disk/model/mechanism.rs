@@ -232,23 +232,20 @@ impl Mechanism {
             Asked::Read(extent) => self.serve(now, extent, false, size, luck),
             Asked::Write(extent) if self.cache.fits(extent) => {
                 let there = self.room_at(now, extent, size) + cached;
-                self.cache.keep(extent, contents);
                 self.cache.write(extent, there, contents);
                 there
             }
             Asked::Write(extent) | Asked::Durable(extent) => {
                 let there = self.serve(now, extent, true, size, luck);
-                self.cache.keep(extent, contents);
-                self.cache.pass(extent, there)
+                self.cache.pass(extent, there, contents)
             }
             Asked::Trim(extents) => {
                 let channel = first_free(&mut self.channels, now, None);
                 channel.free_at =
                     channel.free_at.max(now) + Duration::from_micros(self.model.trim_us);
-                extents.iter().fold(channel.free_at, |there, extent| {
-                    self.cache.keep(*extent, contents);
-                    self.cache.pass(*extent, there)
-                })
+                let cache = &mut self.cache;
+                let there = channel.free_at;
+                extents.iter().fold(there, |there, extent| cache.pass(*extent, there, contents))
             }
             Asked::Flush => {
                 while self.send(now, size) {}
