@@ -5,6 +5,7 @@
 //! completion at the job; an open loop's intended start is its place in the schedule.
 
 mod jobs;
+mod still;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ use crate::load::{Looked, Side, Tally, Verified};
 use crate::workload::Kind;
 
 pub use jobs::{JobReport, JobsReport};
+pub use still::{STILL_MAX, StoodStill};
 
 /// The percentiles that are told, with their names.
 const PERCENTILES: [(&str, f64); 7] = [
@@ -72,6 +74,13 @@ pub struct Report {
     pub cpu_us_per_io: CpuPerIo,
     /// Of one CPU, how much each thread of the bench itself used: 1 is all of it.
     pub bench_thread_busy: Vec<f64>,
+    /// What its CPUs did while its threads looked for answers, where they did long enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stood_still: Option<StoodStill>,
+    /// Of answers that an instrument held back (`delay:`, `model:`), how much later than due they were
+    /// told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_ns: Option<Latency>,
     /// What checking came to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
@@ -257,6 +266,13 @@ impl Latency {
         Latency { min: histogram.min(), mean, stddev, percentiles, max: histogram.max() }
     }
 
+    /// Those of values in nanoseconds with how often each was seen; `None` if none was.
+    pub fn of_counts(counts: impl Iterator<Item = (u64, u64)>) -> Option<Latency> {
+        let mut histogram = Histogram::new(3).expect("three digits are allowed");
+        counts.for_each(|(ns, count)| histogram.record_n(ns, count).expect("it grows as it must"));
+        (!histogram.is_empty()).then(|| Latency::of(&histogram))
+    }
+
     /// The percentile of this name, which must be one that is told.
     pub fn percentile(&self, name: &str) -> u64 {
         let told = self.percentiles.iter().find(|(other, _)| *other == name);
@@ -393,6 +409,10 @@ impl fmt::Display for Report {
             row(f, "steady", &text)?;
         }
         self.counted.latencies(f)?;
+        if let Some(late) = &self.late_ns {
+            let [p50, p99] = ["p50", "p99"].map(|name| late.percentile(name) as f64 / 1e3);
+            row(f, "told late", &format!("p50 {p50:.1} us, p99 {p99:.1} us: how exactly the instrument held answers back"))?;
+        }
         self.cpu_us_per_io.tell(f)?;
         checked(f, self.verify.as_ref())?;
         self.counted.failed(f)?;

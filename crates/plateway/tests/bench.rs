@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{Server, flat, plateway, resident, text};
 use rustix::process::{Pid, Signal, kill_process};
@@ -64,6 +64,48 @@ fn a_modelled_disk_is_measured_by_name_and_by_its_file() {
         assert_eq!((&report["errors"], report["iops"].as_f64() > Some(0.0)), (&0.into(), true));
         assert!(report.to_string().contains(uri), "{report:#}");
     }
+}
+
+#[test]
+fn an_instrument_holds_no_answer_back_for_too_short_and_says_how_much_longer_it_did() {
+    let directory = tempfile::tempdir().unwrap();
+    let slow = ["delay:200,null:16MiB", "--rw", "randread", "--iodepth", "4"];
+    let delayed = report(directory.path(), &slow);
+    let figure = |at: &str| delayed.pointer(at).and_then(Value::as_f64).expect("a figure");
+    // As three digits tell it.
+    assert!(figure("/latency_ns/min") >= 199_900.0, "{delayed:#}");
+    assert!(figure("/late_ns/p50") <= figure("/late_ns/p99"), "{delayed:#}");
+    // Whoever asked sees it later still, but for what the digits leave open.
+    let late = 200e3 + figure("/late_ns/p50") - 1e3;
+    assert!(figure("/latency_ns/p50") >= late, "{delayed:#}");
+    let plain = report(directory.path(), &["null:16MiB", "--rw", "randread"]);
+    assert!(plain.get("late_ns").is_none(), "{plain:#}");
+    let table = text(&bench(directory.path(), &slow).stdout).to_owned();
+    assert!(table.contains("told late"), "{table}");
+}
+
+#[test]
+fn a_machine_that_stands_still_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = plateway();
+    command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+    command.args(["bench", "delay:200,null:16MiB", "--rw", "randread", "--json"]);
+    command.args(["--time", "2", "--warmup", "0"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    // What is stopped loses no processor to another: to its clock it stands still.
+    while child.try_wait().unwrap().is_none() {
+        let stop = kill_process(pid, Signal::STOP);
+        std::thread::sleep(Duration::from_millis(10));
+        let go = kill_process(pid, Signal::CONT);
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(stop.and(go).is_ok(), "it is waited for here alone");
+    }
+    let said = child.wait_with_output().unwrap().stdout;
+    let report: Value = serde_json::from_slice(&said).expect("JSON");
+    let still = |at: &str| report["stood_still"][at].as_f64().expect("a figure");
+    assert!(still("share") > 0.1 && still("mean_us") > 500.0, "{report:#}");
+    assert!(report["notes"].to_string().contains("stood still for"), "{report:#}");
 }
 
 #[test]

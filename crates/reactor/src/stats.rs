@@ -45,6 +45,11 @@ shared_counters! {
         looks_stopped: Events,
         /// Time that was spent looking.
         looked_ns: Nanoseconds,
+        /// How often a processor stood still for 20 us or more while its shard looked: nothing came, and no
+        /// other thread had it.
+        pauses: Events,
+        /// For how long in all.
+        paused_ns: Nanoseconds,
         /// System calls: entering the ring, or waiting, receiving and sending; registrations.
         system_calls: Operations,
         /// Connections that came here.

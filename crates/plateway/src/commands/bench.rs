@@ -11,6 +11,7 @@
 mod filling;
 mod job_file;
 mod picture;
+mod watched;
 
 use std::fmt::{Debug, Display};
 use std::ops::ControlFlow;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use block::ByteCount;
 use indicatif::ProgressBar;
 use lab::load::{Arrivals, Load, Looked, Plan, Tally, Verified};
-use lab::report::{Counted, CpuPerIo, Grouped, LastWindows, Report, Verify};
+use lab::report::{Counted, CpuPerIo, Grouped, LastWindows, Report, StoodStill, Verify};
 use lab::workload::{Order, Sharing, Workload};
 use lab::{Guest, Phase, Place, Progress};
 use serde::Serialize;
@@ -36,6 +37,8 @@ use crate::config::defaults::Defaults;
 use crate::config::text::Count;
 use crate::config::uri::DiskUri;
 use crate::control;
+
+use watched::Watched;
 
 /// From here on a thread of the bench may be what limits: the rest goes to waiting between turns.
 const BUSY: f64 = 0.9;
@@ -240,6 +243,7 @@ struct Run<G> {
     outcome: Outcome<G>,
     target_ns: Option<u64>,
     settling: Option<Settling>,
+    watched: Watched,
     stopped: bool,
     /// Nothing came back for a long time while it was measured.
     silent: bool,
@@ -258,6 +262,8 @@ fn carry<G: Guest + Debug + Send + 'static>(
     let cpu_ns = || Some(target?.status().ok()?.cpu_ns);
     let (mut opened, mut closed) = (None, None);
     let (mut heard, mut silent) = (Heard::default(), false);
+    let mut watched = Watched::new(session.watch(Place(0))?);
+    let (mut is_open, mut is_closed) = (false, false);
     let outcome = session.run(guests, |reading| {
         if interrupted.is_raised() {
             shares.iter().for_each(|progress| progress.stop());
@@ -272,18 +278,25 @@ fn carry<G: Guest + Debug + Send + 'static>(
             let is_over = settling.is_over(Instant::now(), requests);
             if settling.windows() > windows {
                 shares.iter().for_each(|progress| progress.begin_window());
+                watched.edge();
             }
             if is_over {
                 shares.iter().for_each(|progress| progress.stop());
             }
         }
-        if phase == Some(Phase::Measuring) && opened.is_none() {
+        if phase == Some(Phase::Measuring) && !std::mem::replace(&mut is_open, true) {
             opened = cpu_ns();
+            if settling.is_none() {
+                watched.edge();
+            }
         }
         // The last window is over, or that of the only one.
         let is_measured = shares.iter().all(|progress| progress.measured().is_some());
-        if is_measured && closed.is_none() {
+        if is_measured && !std::mem::replace(&mut is_closed, true) {
             closed = cpu_ns();
+            if settling.is_none() {
+                watched.edge();
+            }
         }
         line.tell(shares, reading);
         let silence = heard.silence(requests, reading);
@@ -300,7 +313,7 @@ fn carry<G: Guest + Debug + Send + 'static>(
     line.end();
     let target_ns = opened.zip(closed).map(|(opened, closed)| closed.saturating_sub(opened));
     let stopped = interrupted.is_raised();
-    Ok(Run { outcome, target_ns, settling, stopped, silent })
+    Ok(Run { outcome, target_ns, settling, watched, stopped, silent })
 }
 
 /// When something came back last, or a phase began.
@@ -333,7 +346,7 @@ fn report(
     run: Run<Load>,
     measured: Vec<(Tally, Verified)>,
 ) -> Measured {
-    let Run { outcome, target_ns, settling, stopped, silent } = run;
+    let Run { outcome, target_ns, settling, watched, stopped, silent } = run;
     let mut tally = Tally::default();
     let mut verified = Verified::default();
     for (one, checked) in &measured {
@@ -370,6 +383,8 @@ fn report(
         steady: settling.map(|settling| settling.report(LastWindows::of(&tally))),
         cpu_us_per_io,
         bench_thread_busy: busy(&used(&outcome.readings, session.shards())),
+        stood_still: watched.stood_still(),
+        late_ns: watched.late(),
         verify: plan.verify.then(|| Verify::of(&verified)),
         gave_up: outcome.gave_up,
         notes: Vec::new(),
@@ -392,6 +407,7 @@ fn notes(report: &Report, tally: &Tally, plan: &Plan, stopped: bool) -> Vec<Stri
         notes.push(UNSTEADY.to_owned());
     }
     notes.extend(limit(&report.bench_thread_busy));
+    notes.extend(report.stood_still.and_then(StoodStill::note));
     notes.extend(of_load(plan, tally));
     if let Some(verify) = &report.verify
         && (verify.checked, verify.wrong) == (0, 0)

@@ -37,6 +37,7 @@ use crate::control;
 use crate::log::Event;
 use crate::run::backing::Backing;
 use crate::run::shape::VolumeFacts;
+use crate::run::watch::Sighting;
 use crate::run::{RunError, Running};
 
 /// How often a waiting command reads progress and signals.
@@ -125,6 +126,14 @@ impl Session {
     /// What tells a shard that its guest has something to look for; see [`Running::knock`].
     pub(crate) fn knock(&self, shard: ShardId) -> impl Fn() + Send + Sync + 'static {
         self.running.knock(shard)
+    }
+
+    /// What looks at the volume of a place and at the shards; see [`Running::watch`].
+    pub(crate) fn watch(
+        &self,
+        place: Place,
+    ) -> miette::Result<impl Fn() -> Sighting + Send + 'static> {
+        Ok(self.running.watch(&self.names[usize::from(place.0)])?)
     }
 
     /// Threads that carry work.

@@ -47,6 +47,7 @@ pub(crate) mod store;
 mod touch;
 mod unmade;
 pub(crate) mod volumes;
+pub(crate) mod watch;
 mod wipe;
 
 use std::cell::Cell;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use block::{Extent, Outcome, ShardId, VolumeId};
-use reactor::Handle;
+use reactor::{Handle, ShardStats};
 use shard::{Answer, InternalClient, Mail, News, Order, Report};
 
 use super::access::{Access, Ended, Request};
@@ -339,6 +339,13 @@ impl Shards {
                 handle.send(shard, Mail::Knock);
             }
         }
+    }
+
+    /// What looks at what the shards have done, from any thread.
+    pub(super) fn watch(&self) -> impl Fn() -> Vec<ShardStats> + Send + 'static {
+        // Whoever has this does not keep the shards.
+        let handle = self.handle.as_ref().map(Arc::downgrade).unwrap_or_default();
+        move || handle.upgrade().map(|handle| handle.stats()).unwrap_or_default()
     }
 
     fn access(

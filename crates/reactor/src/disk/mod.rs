@@ -11,10 +11,12 @@
 //! the object, what was expected and what was seen; a request's failure is its `Outcome`. Not here:
 //! who may write after a failed flush (the volume's gate), how flushes are grouped (the same).
 
+mod burn;
 mod calls;
 mod error;
 mod faulty;
 pub mod file;
+mod late;
 mod lock;
 pub mod marks;
 mod model;
@@ -44,8 +46,10 @@ pub use model::{
 };
 pub(crate) use work::{Call, Work};
 
+use burn::Burn;
 use faulty::{Fate, Faulty};
 use file::FileDisk;
+use late::Late;
 use model::mechanism::{Answer, Asked, Mechanism};
 use null::NullDisk;
 pub(crate) use ram::Clearing;
@@ -96,7 +100,7 @@ pub enum Instrument {
     /// asked is carried out at once; the driver holds the answer back with its own timer. It stands
     /// for a slower medium, and shows what queue depth hides.
     Delay { us: u64 },
-    /// `burn:US,URI`: every request costs its shard so many microseconds of CPU, at most
+    /// `burn:US,URI`: every request costs its shard so many microseconds of CPU, on average, at most
     /// [`BURN_MAX_US`] with those of others around the same disk. It stands for work that is known, and
     /// shows whether whoever measures charges it to whom it belongs.
     Burn { us: u64 },
@@ -119,6 +123,8 @@ pub struct Disk {
     backing: Backing,
     /// From the outermost to the innermost.
     instruments: Vec<Fitted>,
+    /// What they made of their answers, of a disk that has some.
+    late: Option<Late>,
 }
 
 #[derive(Debug)]
@@ -132,7 +138,7 @@ enum Backing {
 #[derive(Debug)]
 enum Fitted {
     Delay(Duration),
-    Burn(Duration),
+    Burn(Burn),
     Faulty(Faulty),
     /// One for all shards, which meet there for some hundred nanoseconds a request at most: nothing
     /// that lasts is done under it; where the power is cut, what memory does at once for a request, and once
@@ -226,7 +232,7 @@ impl Disk {
                     instruments.push(match *instrument {
                         Instrument::Delay { us } => Fitted::Delay(Duration::from_micros(us)),
                         Instrument::Burn { us } => {
-                            Fitted::Burn(Duration::from_micros(us.min(BURN_MAX_US)))
+                            Fitted::Burn(Burn::new(Duration::from_micros(us.min(BURN_MAX_US))))
                         }
                         Instrument::Faulty { seed } => Fitted::Faulty(Faulty::new(seed)),
                         Instrument::Model(model) => {
@@ -251,7 +257,8 @@ impl Disk {
                 }
             }
         };
-        Ok(Disk { backing, instruments })
+        let late = (!instruments.is_empty()).then(Late::new);
+        Ok(Disk { backing, instruments, late })
     }
 
     /// Has it go through the page cache, whatever its file system could do; of a file or device that
@@ -340,6 +347,19 @@ impl Disk {
         }
     }
 
+    /// How many of the answers that its instruments held back were told so many whole microseconds after
+    /// they were due; the last number is of all that were later. `None` of a disk without instruments.
+    pub fn late(&self) -> Option<Vec<u64>> {
+        self.late.as_ref().map(Late::look)
+    }
+
+    /// An answer that was held back was told so long after it was due.
+    pub(crate) fn told(&self, late: Duration) {
+        if let Some(counts) = &self.late {
+            counts.count(late);
+        }
+    }
+
     /// The descriptor of a file or device.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
@@ -403,8 +423,8 @@ impl Disk {
                     hold = hold.within(Hold { after: *time, ..Hold::default() });
                     Fate::Asked
                 }
-                Fitted::Burn(time) => {
-                    burn(*time);
+                Fitted::Burn(work) => {
+                    work.burn();
                     Fate::Asked
                 }
                 Fitted::Model(mechanism) => {
@@ -507,20 +527,6 @@ impl Disk {
             disk.prefetch_pages(extent, matches!(operation, Operation::Read { .. }));
         }
     }
-}
-
-/// Takes so much of this thread's CPU time, whoever else has its CPU meanwhile.
-fn burn(time: Duration) {
-    let end = thread_time() + time;
-    while thread_time() < end {
-        std::hint::spin_loop();
-    }
-}
-
-/// CPU time of this thread so far.
-fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec as u32)
 }
 
 /// Why a disk of these facts refuses an operation without asking the kernel.

@@ -58,6 +58,13 @@ struct Underway {
     work: Option<Box<Work>>,
 }
 
+/// An answer that an instrument holds back.
+struct HeldBack {
+    disk: DiskId,
+    completion: Completion,
+    due: Instant,
+}
+
 /// The disks of a shard and what they are asked.
 #[derive(Default)]
 pub(super) struct Disks {
@@ -65,7 +72,7 @@ pub(super) struct Disks {
     /// What the machine wants asked; empty between calls.
     asks: Vec<Ask>,
     underway: Table<Underway>,
-    held_back: Table<(DiskId, Completion)>,
+    held_back: Table<HeldBack>,
     /// Requests to memory that clear many pages, the next to have its turn first.
     clearing: VecDeque<(DiskId, Box<Clearing>)>,
     unsubmitted: u32,
@@ -216,11 +223,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         answered
     }
 
-    /// Keeps an answer for a while, as an instrument wants.
-    fn hold_back(&mut self, id: DiskId, completion: Completion, hold: Hold) {
-        self.disks.known_mut(id).held_back += 1;
-        let slot = self.disks.held_back.insert((id, completion));
-        self.alarms.push(Reverse((hold.due(self.now), Alarm::Completion(slot))));
+    /// Keeps an answer for a while, as an instrument wants: from now, and not from when the turn began.
+    fn hold_back(&mut self, disk: DiskId, completion: Completion, hold: Hold) {
+        self.disks.known_mut(disk).held_back += 1;
+        let due = hold.due(self.clock());
+        let slot = self.disks.held_back.insert(HeldBack { disk, completion, due });
+        self.alarms.push(Reverse((due, Alarm::Completion(slot))));
     }
 
     /// Makes a disk known.
@@ -376,9 +384,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// A held back completion is due.
     pub(super) fn release_completion(&mut self, slot: Slot) {
-        if let Some((id, completion)) = self.disks.held_back.remove(slot) {
-            self.disks.known_mut(id).held_back -= 1;
-            self.leave(id);
+        if let Some(HeldBack { disk, completion, due }) = self.disks.held_back.remove(slot) {
+            let late = self.clock().since(due);
+            let known = self.disks.known_mut(disk);
+            known.disk.told(late);
+            known.held_back -= 1;
+            self.leave(disk);
             self.tell(Event::Completed(completion));
         }
     }

@@ -32,6 +32,9 @@ use window::Window;
 pub(super) const NETWORK: Duration = Duration::from_micros(50);
 /// The longest window of a disk.
 pub(super) const DISK: Duration = Duration::from_micros(200);
+/// A gap between two looks that is a pause: no interrupt is as long on a machine of its own, but a virtual
+/// one's may be, and what the machine below does in one is not counted as taken from it.
+const PAUSE: Duration = Duration::from_micros(20);
 /// So many looks, with a pause of the processor between them (40 ns on a Xeon), before the thread
 /// yields.
 const LOOKS: u32 = 16;
@@ -225,6 +228,10 @@ struct Looked {
     stopped: bool,
     /// It had come before the look began.
     at_once: bool,
+    /// How often the processor stood still in it, and for how long in all: nothing came, and no other
+    /// thread had it.
+    pauses: u64,
+    paused: Duration,
     end: Instant,
 }
 
@@ -232,20 +239,28 @@ struct Looked {
 #[inline]
 fn look_at(sight: &mut impl Sight, look: Look, guard: &mut Guard) -> Looked {
     let (mut last, mut looks) = (sight.now(), 0);
+    let (mut pauses, mut paused) = (0, Duration::ZERO);
     loop {
         let found = sight.has_come();
         // Also at the last look: what came may have waited while another had the processor.
         let end = sight.now();
         let gap = end.since(last);
         last = end;
+        let switched = gap >= GAP && guard.switched(sight.lost_switches());
+        // With what came in it the kernel may have been at work.
+        if gap >= PAUSE && !switched && !found {
+            pauses += 1;
+            paused += gap;
+        }
         let stopped = if gap < GAP || look.stubborn {
             guard.looked(gap);
             false
         } else {
-            guard.gap(end, gap, sight.lost_switches())
+            guard.gap(end, gap, switched)
         };
         if found || stopped || end >= look.until {
-            return Looked { found, stopped, at_once: found && looks == 0, end };
+            let at_once = found && looks == 0;
+            return Looked { found, stopped, at_once, pauses, paused, end };
         }
         looks += 1;
         if looks % LOOKS == 0 && !look.stubborn {
@@ -299,6 +314,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         add(&counters.looks_paid, u64::from(looked.found));
         add(&counters.looks_stopped, u64::from(looked.stopped));
         add(&counters.looked_ns, looked.end.since(begin).as_nanos() as u64);
+        add(&counters.pauses, looked.pauses);
+        add(&counters.paused_ns, looked.paused.as_nanos() as u64);
         looked.found
     }
 }
@@ -344,7 +361,7 @@ mod tests {
     fn a_fixed_time_is_granted_at_once_and_whoever_wants_the_processor() {
         let mut polls = Polls::default();
         let slot = polls.add(Poll::Fixed(70), NETWORK);
-        polls.guard.gap(at(1), Duration::from_secs(1), 1);
+        polls.guard.gap(at(1), Duration::from_secs(1), true);
         polls.stir(slot);
         assert_eq!(polls.begin(at(2)), Some(Look { until: at(72), stubborn: true }));
         // It is over in a later wait, without another activity.
@@ -356,7 +373,7 @@ mod tests {
     #[test]
     fn one_that_lost_its_processor_does_not_look() {
         let (mut polls, slot, now) = busy(Poll::Auto);
-        assert!(polls.guard.gap(at(now), Duration::from_millis(3), 1));
+        assert!(polls.guard.gap(at(now), Duration::from_millis(3), true));
         polls.stir(slot);
         assert_eq!(polls.begin(at(now)), None);
         polls.stir(slot);
@@ -404,6 +421,8 @@ mod tests {
         others: u64,
         switches: u64,
         given_way: u32,
+        /// When it stands still, and for how long.
+        still: Cell<Option<(u64, u64)>>,
     }
 
     impl Sight for Played {
@@ -412,8 +431,13 @@ mod tests {
         }
 
         fn now(&self) -> Instant {
-            self.now.set(self.now.get() + 100);
-            Instant(self.now.get())
+            let mut now = self.now.get() + 100;
+            if let Some((_, time)) = self.still.get().filter(|(from, _)| *from <= now) {
+                now += time;
+                self.still.set(None);
+            }
+            self.now.set(now);
+            Instant(now)
         }
 
         fn lost_switches(&self) -> u64 {
@@ -429,8 +453,18 @@ mod tests {
 
     /// A look of 50 us for what comes at a moment.
     fn play(comes_at: u64, others: u64, stubborn: bool) -> (Looked, Guard, Played) {
-        let (mut guard, now) = (Guard::default(), Cell::new(0));
-        let mut sight = Played { now, comes_at, others, switches: 0, given_way: 0 };
+        play_with(comes_at, others, stubborn, None)
+    }
+
+    /// The same, of a processor that stands still then, for so long.
+    fn play_with(
+        comes_at: u64,
+        others: u64,
+        stubborn: bool,
+        still: Option<(u64, u64)>,
+    ) -> (Looked, Guard, Played) {
+        let (mut guard, now, still) = (Guard::default(), Cell::new(0), Cell::new(still));
+        let mut sight = Played { now, comes_at, others, switches: 0, given_way: 0, still };
         let looked = look_at(&mut sight, Look { until: at(50), stubborn }, &mut guard);
         (looked, guard, sight)
     }
@@ -455,6 +489,21 @@ mod tests {
         assert_eq!(sight.given_way, 1);
         assert!(looked.found && looked.stopped, "{looked:?}");
         assert!(!guard.allows(looked.end));
+    }
+
+    #[test]
+    fn a_processor_that_stands_still_is_told_from_one_that_another_had() {
+        let paused = |comes_at: u64, others: u64, stubborn: bool, still: u64| {
+            let (looked, ..) = play_with(comes_at, others, stubborn, Some((10_000, still)));
+            (looked.pauses, looked.paused.as_micros())
+        };
+        for stubborn in [false, true] {
+            assert_eq!(paused(u64::MAX, 0, stubborn, 30_000), (1, 30));
+            assert_eq!(paused(u64::MAX, 0, stubborn, 130_000), (1, 130), "beyond its end");
+            assert_eq!(paused(u64::MAX, 0, stubborn, 19_000), (0, 0), "an interrupt");
+            assert_eq!(paused(15_000, 0, stubborn, 30_000), (0, 0), "the kernel brought something");
+        }
+        assert_eq!(play(u64::MAX, 30_000, false).0.pauses, 0, "others had it");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use lab::kept::CLIENT_LIMIT;
 use lab::plan::{Backing, Cell, Measure, Measures, Side, TrialOutcome};
+use lab::report::STILL_MAX;
 use lab::statistics::Better;
 use lab::statistics::steady::{STEAL_MAX, WINDOWS};
 use serde::{Deserialize, Serialize};
@@ -400,13 +401,19 @@ fn told_besides(mut measures: Measures, said: &Value, cell: &Cell) -> Measures {
 fn notes(said: &Value, client_cpu: Option<u8>) -> Vec<String> {
     let words = said["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
     // How much exactly is among what is kept; so the same note is the same in each trial.
-    let counted = ["the bench itself was the limit", "found nothing but zeros"];
+    let counted = ["the bench itself was the limit", "found nothing but zeros", "stood still"];
     let others = words.filter(|words| !counted.iter().any(|one| words.contains(one)));
     let mut notes: Vec<String> = others.map(str::to_owned).collect();
     let busy = said["bench_thread_busy"].as_array().into_iter().flatten().filter_map(Value::as_f64);
     let share = f64::from(client_cpu.unwrap_or(100)) / 100.0;
     if busy.fold(0.0, f64::max) > CLIENT_BUSY * share {
         notes.push(CLIENT_LIMIT.to_owned());
+    }
+    if said["stood_still"]["share"].as_f64().is_some_and(|share| share > STILL_MAX) {
+        notes.push(format!(
+            "the machine's CPUs stood still for more than {}% of the time: the slowest answers may be its own",
+            STILL_MAX * 100.0
+        ));
     }
     notes
 }
@@ -497,6 +504,8 @@ pub(super) fn used(
 
 #[cfg(test)]
 mod tests {
+    use lab::report::StoodStill;
+
     use super::*;
 
     #[test]
@@ -553,6 +562,19 @@ mod tests {
             (Measure::WireBytesPerOp, 4512.0),
         ];
         assert_eq!(measures(&said, cost), Measures::from(expected));
+    }
+
+    #[test]
+    fn cpus_that_stand_still_are_noted_in_the_same_words_each_time() {
+        let said = |share: f64| {
+            let own = StoodStill { share, mean_us: 40.0 };
+            let words: Vec<String> = own.note().into_iter().collect();
+            notes(&serde_json::json!({ "stood_still": own, "notes": words }), None)
+        };
+        assert!(said(0.009).is_empty());
+        let [one, other] = [0.011, 0.3].map(said);
+        assert_eq!(one, other);
+        assert!(matches!(&one[..], [note] if note.contains("stood still for more than 1%")));
     }
 
     #[test]

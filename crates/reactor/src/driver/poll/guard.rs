@@ -57,11 +57,15 @@ impl Guard {
         }
     }
 
-    /// There was a gap between two looks, the second of them now; `switches` of the thread that it
-    /// did not ask for, so far. Returns whether that ends the looking.
+    /// Whether the thread lost its processor since this was asked last, of so many times so far.
+    pub(super) fn switched(&mut self, switches: u64) -> bool {
+        std::mem::replace(&mut self.switches, switches) != switches
+    }
+
+    /// There was a gap between two looks, the second of them now, in which the thread lost its
+    /// processor or not. Returns whether that ends the looking.
     #[cold]
-    pub(super) fn gap(&mut self, now: Instant, gap: Duration, switches: u64) -> bool {
-        let switched = std::mem::replace(&mut self.switches, switches) != switches;
+    pub(super) fn gap(&mut self, now: Instant, gap: Duration, switched: bool) -> bool {
         if !switched && gap < STOLEN {
             self.looked(gap);
             return false;
@@ -91,19 +95,18 @@ mod tests {
     #[test]
     fn who_loses_its_processor_again_and_again_looks_once_a_second() {
         let mut guard = Guard::default();
-        let (mut now, mut switches) = (at(5), 0);
+        let mut now = at(5);
         let mut bans = Vec::new();
         for _ in 0..6 {
             assert!(guard.allows(now));
-            switches += 1;
-            assert!(guard.gap(now, SLICE, switches));
+            assert!(guard.gap(now, SLICE, true));
             assert!(!guard.allows(now));
             bans.push(guard.until.since(now).as_millis());
             now = guard.until + Duration::from_micros(7);
         }
         assert_eq!(bans, [1, 10, 100, 1_000, 1_000, 1_000]);
         now = now + BAN_MAX * WORSE * 2;
-        assert!(guard.gap(now, SLICE, switches + 1));
+        assert!(guard.gap(now, SLICE, true));
         assert_eq!(guard.until.since(now), BAN_MIN, "long ago is forgotten");
     }
 
@@ -113,8 +116,8 @@ mod tests {
         for number in 0..1_000 {
             guard.looked(Duration::from_micros(100));
             // A switch to a thread of the kernel; an interrupt.
-            assert!(!guard.gap(at(number), Duration::from_micros(8), number));
-            assert!(!guard.gap(at(number), Duration::from_micros(50), number));
+            assert!(!guard.gap(at(number), Duration::from_micros(8), true));
+            assert!(!guard.gap(at(number), Duration::from_micros(50), false));
         }
     }
 
@@ -123,7 +126,7 @@ mod tests {
         let mut guard = Guard::default();
         let lost = (1..100u64).find(|number| {
             guard.looked(Duration::from_micros(2));
-            guard.gap(at(20 * number), Duration::from_micros(12), *number)
+            guard.gap(at(20 * number), Duration::from_micros(12), true)
         });
         assert!(lost.is_some_and(|rounds| rounds < 60), "{lost:?}");
     }
@@ -131,8 +134,8 @@ mod tests {
     #[test]
     fn a_processor_that_another_machine_had_is_lost() {
         let mut guard = Guard::default();
-        assert!(!guard.gap(at(1), Duration::from_micros(150), 0));
-        assert!(!guard.gap(at(400), Duration::from_micros(300), 0), "now and then");
-        assert!(guard.gap(at(800), Duration::from_micros(300), 0));
+        assert!(!guard.gap(at(1), Duration::from_micros(150), false));
+        assert!(!guard.gap(at(400), Duration::from_micros(300), false), "now and then");
+        assert!(guard.gap(at(800), Duration::from_micros(300), false));
     }
 }
