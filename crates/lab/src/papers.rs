@@ -24,6 +24,8 @@ mod reach;
 mod rerun;
 mod verdict;
 
+use std::collections::BTreeMap;
+
 use super::plan::{Experiment, Mistakes};
 
 pub use facts::{Claim, Datum, Finding, Paper, Ratio, Table};
@@ -32,7 +34,7 @@ pub use kept::{Cause, NotRun, PaperKept, RunKept, SCHEMA_VERSION, is_of_a_paper}
 pub use list::Listed;
 pub use quick::{quick, without_cpu};
 pub use reach::{Probe, REACHABILITY, Reached};
-pub use rerun::{Drawn, How, Quantifier, Recreated, Run};
+pub use rerun::{Drawn, How, Need, Quantifier, Recreated, Run};
 pub use verdict::{Answer, Size};
 
 /// A paper with its findings, and how each is recreated.
@@ -127,6 +129,13 @@ impl Study {
             .unwrap_or_else(|why| panic!("papers/{name}.rerun.toml: {why}"));
         let rerun::Checked { runs, how, figures } = file;
         Some(Study { name, paper, runs, how, figures })
+    }
+
+    /// The same on a machine that lacks some of what findings need.
+    pub fn here(mut self, lacks: &BTreeMap<Need, String>) -> Study {
+        let here = |how: How| how.here(|need| lacks.get(&need).cloned());
+        self.how = self.how.into_iter().map(here).collect();
+        self
     }
 
     /// All of them.

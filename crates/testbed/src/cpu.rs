@@ -39,6 +39,20 @@ pub fn idle_ns() -> Vec<u64> {
     (0..count).map(|cpu| cpus.get(&cpu).map_or(0, |times| times.idle * TICK_NS)).collect()
 }
 
+/// Whether any CPUs of this machine share a core.
+pub fn share_cores() -> bool {
+    let entries = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
+    let mut lists = entries.filter_map(|entry| {
+        fs::read_to_string(entry.path().join("topology/thread_siblings_list")).ok()
+    });
+    lists.any(|list| is_of_several(&list))
+}
+
+/// Whether a list of CPUs, as the kernel writes it, has more than one.
+fn is_of_several(list: &str) -> bool {
+    list.contains([',', '-'])
+}
+
 /// What a machine's host took of some CPUs, by two looks at `/proc/stat` alone.
 #[derive(Clone, Debug)]
 pub struct Steal {
@@ -379,6 +393,12 @@ mod tests {
         assert_eq!(TaskStat::parse(&text).unwrap().real_time_priority(), Some(3));
         let cut = text.rsplit_once(" 3 1 0").unwrap().0;
         assert_eq!([TaskStat::parse(""), TaskStat::parse(cut)], [None, None]);
+    }
+
+    #[test]
+    fn cpus_that_share_a_core_are_listed_together() {
+        let seen = ["0\n", "13\n", "0,4\n", "0-1\n"].map(is_of_several);
+        assert_eq!(seen, [false, false, true, true]);
     }
 
     #[test]

@@ -177,7 +177,7 @@ fn judge(
     let bare = |answer| bare_of(finding, answer);
     let recreated = match how {
         How::Recreated(recreated) => recreated,
-        How::Not { word, because } => return bare(Answer::of_word(*word, because.clone())),
+        How::Not { word, because, .. } => return bare(Answer::of_word(*word, because.clone())),
         How::Reach(reach) => return of_ways(finding, reach, not_run, reached),
         How::Exact(exact) => {
             let (cells, mean) = exact::cells(finding, exact);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::judge::{Measured, Said, Sight, Sights};
 use super::reach::Reached;
 use super::verdict::Answer;
-use super::{NAMES, Study};
+use super::{NAMES, Need, Study};
 use crate::kept::{Kept, Trial};
 use crate::plan::{Experiment, Measure, Results};
 use crate::statistics::median;
@@ -91,6 +91,9 @@ struct Low {
     not_run: Vec<NotRun>,
     #[serde(default)]
     reached: Vec<Reached>,
+    /// What its machine lacked, in words.
+    #[serde(default)]
+    lacks: BTreeMap<Need, String>,
 }
 
 #[derive(Deserialize)]
@@ -118,7 +121,8 @@ impl PaperKept {
             format!("expected a paper, one of {}, seen {:?}", NAMES.join(", "), low.paper)
         })?;
         let runs: Result<Vec<RunKept>, String> = low.runs.into_iter().map(RunKept::read).collect();
-        let Low { not_run, reached, .. } = low;
+        let Low { not_run, reached, lacks, .. } = low;
+        let study = study.here(&lacks);
         Ok(PaperKept { study, is_quick: low.quick, runs: runs?, not_run, reached })
     }
 

@@ -61,7 +61,7 @@ impl Study {
     fn listed(&self, finding: &Finding, how: &How) -> Listed {
         let Finding { id, a, b, precondition, expect, suspect, .. } = finding.clone();
         let (recreated, one, time) = match how {
-            How::Not { word, because } => (format!("{word}: {because}"), None, None),
+            How::Not { word, because, .. } => (format!("{word}: {because}"), None, None),
             How::Exact(exact) => {
                 (format!("exactly, without a run: {}", exact.recreated), None, None)
             }

@@ -44,7 +44,51 @@ pub enum How {
     Not {
         word: Word,
         because: String,
+        /// What it needs of a machine besides: without that it cannot be tested there, whatever is built.
+        needs: Option<Need>,
     },
+}
+
+/// What of a machine the lab has no use for yet.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Need {
+    /// Virtual machines whose network is the kernel's, so that it is they that are measured, and no emulation.
+    Guests,
+    /// CPUs that share a core.
+    Siblings,
+    /// A kernel with this file system.
+    Zfs,
+}
+
+impl Need {
+    pub const ALL: [Need; 3] = [Need::Guests, Need::Siblings, Need::Zfs];
+
+    fn words(self) -> &'static str {
+        match self {
+            Need::Guests => "virtual machines that run and reach a network by the kernel",
+            Need::Siblings => "CPUs that share a core",
+            Need::Zfs => "zfs",
+        }
+    }
+}
+
+impl How {
+    /// The same on a machine that lacks things, which are told in words: what it lacks comes before what we have not
+    /// built.
+    pub(super) fn here(self, lacks: impl Fn(Need) -> Option<String>) -> How {
+        match self {
+            How::Not { needs: Some(need), because, word } => match lacks(need) {
+                Some(lack) => How::Not {
+                    word: Word::CannotBeTested,
+                    because: format!("it needs {}, and {lack}", need.words()),
+                    needs: None,
+                },
+                None => How::Not { word, because, needs: Some(need) },
+            },
+            other => other,
+        }
+    }
 }
 
 /// A finding that is exact.
@@ -191,6 +235,7 @@ struct LowEntry {
     explains: Option<String>,
     word: Option<Word>,
     because: Option<String>,
+    needs: Option<Need>,
     stacks: Option<Stacks>,
     reach: Option<Ways>,
     #[serde(default)]
@@ -240,7 +285,11 @@ pub(super) fn read(text: &str, paper: &Paper) -> Result<Checked, String> {
 
 impl How {
     fn of(low: &LowEntry) -> Result<How, &'static str> {
-        let LowEntry { plan, word, because, judge, recreated, stacks, reach, .. } = low.clone();
+        let LowEntry { plan, word, because, needs, judge, recreated, stacks, reach, .. } =
+            low.clone();
+        if needs.is_some() && word != Some(Word::NotRerunYet) {
+            return Err("expected needs beside the word \"not rerun yet\" alone");
+        }
         if let Some(ways) = reach {
             if plan.is_some() || word.is_some() || stacks.is_some() {
                 return Err("expected ways (reach) alone, and neither a plan, stacks nor a word");
@@ -311,7 +360,7 @@ impl How {
                     && low.stands_for.is_none() =>
             {
                 let because = because.ok_or("expected because, of one that is not rerun")?;
-                Ok(How::Not { word, because })
+                Ok(How::Not { word, because, needs })
             }
             _ => Err(
                 "expected a plan with comparisons, stacks, ways (reach), or a word with because",

@@ -27,6 +27,30 @@ fn each_finding_has_one_way_and_what_is_not_rerun_says_why() {
     }
 }
 
+#[test]
+fn what_a_machine_lacks_comes_before_what_is_not_built() {
+    let study = || Study::of("goncalves").unwrap();
+    let word = |study: &Study, id: &str| {
+        let at = study.paper.findings.iter().position(|finding| finding.id == id).unwrap();
+        match &study.how[at] {
+            How::Not { word, because, .. } => format!("{word}: {because}"),
+            other => panic!("{other:?}"),
+        }
+    };
+    let lacks = BTreeMap::from([(Need::Guests, "there is no /dev/kvm here".to_owned())]);
+    let without = study().here(&lacks);
+    assert_eq!(
+        word(&without, "p2p-vs-nat"),
+        "cannot be tested here: it needs virtual machines that run and reach a network by the kernel, and there is no /dev/kvm here"
+    );
+    for (study, id) in [(&without, "smt"), (&study().here(&BTreeMap::new()), "p2p-vs-nat")] {
+        assert!(word(study, id).starts_with("not rerun yet: "), "{}", word(study, id));
+    }
+    // Nothing else is another one's.
+    let kept = |study: &Study| study.how.iter().filter(|how| !matches!(how, How::Not { .. })).count();
+    assert_eq!(kept(&without), kept(&study()));
+}
+
 /// The plans that this version reads: all of them, which the test below holds.
 fn readable(study: &Study) -> impl Iterator<Item = (&Run, Experiment)> {
     study.runs.iter().filter_map(|run| Some((run, run.experiment().ok()?)))

@@ -4,8 +4,10 @@
 //! or system, with what to do about it; none if all of it can be run. Errors: those lines.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use lab::papers::Need;
 use lab::plan::{Experiment, Group, Means, Measure, Mistakes, PathKind, System};
 use testbed::{Abilities, Namespace, needs};
 
@@ -261,6 +263,22 @@ pub(super) fn systems<'p>(systems: impl Iterator<Item = &'p System>, ends: &Ends
         }
     }
     lines
+}
+
+/// What this machine lacks of what findings of papers need, in words.
+pub(super) fn lacks() -> BTreeMap<Need, String> {
+    let missing = |devices: &[&str]| {
+        let device = devices.iter().find(|device| !Path::new(device).exists())?;
+        Some(format!("there is no {device} here"))
+    };
+    let lack = |need| match need {
+        Need::Guests => missing(&["/dev/kvm", "/dev/vhost-net"]),
+        Need::Zfs => missing(&["/dev/zfs"]),
+        Need::Siblings => {
+            (!testbed::cpu::share_cores()).then(|| "here each has a core of its own".to_owned())
+        }
+    };
+    Need::ALL.into_iter().filter_map(|need| Some((need, lack(need)?))).collect()
 }
 
 /// What initiators of the plan's need, which run at the near end.

@@ -108,6 +108,8 @@ fn list(args: &LabPaperArgs) -> miette::Result<()> {
         None if args.name == ALL => Study::all(),
         None => return Err(unknown(&args.name)),
     };
+    let lacks = super::machine::lacks();
+    let studies: Vec<Study> = studies.into_iter().map(|study| study.here(&lacks)).collect();
     let lists: Vec<Vec<Listed>> = studies.iter().map(Study::list).collect();
     let all: Vec<&Listed> = lists.iter().flatten().collect();
     show(args.json, &all, || {
@@ -202,7 +204,7 @@ fn rerun(
         runs.push(json!({ "plan": run.plan, "left_out": left_out, "result": result }));
     }
     let kept = json!({ "schema_version": SCHEMA_VERSION, "paper": study.name, "quick": args.quick, "full": args.full,
-        "runs": runs, "not_run": not_run, "reached": reached });
+        "runs": runs, "not_run": not_run, "reached": reached, "lacks": super::machine::lacks() });
     let (kept, lost) = keep_and_tell(args, file, kept, &tables)?;
     // What was measured is told all the same, and the others are run.
     failures.splice(..0, lost);
