@@ -41,7 +41,7 @@ fn begin(directory: &Path) -> Child {
 }
 
 /// What a lab has mounted: the point, and the file below its device.
-fn mounts_of(pid: u32) -> Vec<(PathBuf, PathBuf)> {
+pub(crate) fn mounts_of(pid: u32) -> Vec<(PathBuf, PathBuf)> {
     let home = std::env::temp_dir().join(format!("plateway-lab-{pid}"));
     let all = testbed::Mounts::now().unwrap();
     let is_its =
@@ -106,7 +106,7 @@ fn has_mounts(pid: u32) -> bool {
 }
 
 /// The processes of a lab, by their words, which name its folder.
-fn workers_of(pid: u32, words: &str) -> Vec<i32> {
+pub(crate) fn workers_of(pid: u32, words: &str) -> Vec<i32> {
     let home = format!("plateway-lab-{pid}/");
     let all = fs::read_dir("/proc").unwrap().flatten();
     let its = all.filter_map(|entry| {

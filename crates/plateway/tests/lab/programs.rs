@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{HANG, can_attach, flat, text};
+use crate::mounted::{mounts_of, until_gone, workers_of};
 use crate::{alone, kept, lab, run};
 
 /// A plan that draws cells of one system, in a directory where builds are, with an empty folder.
@@ -49,13 +50,13 @@ fn workers(folder: &Path) -> usize {
     fs::read_dir("/proc").unwrap().flatten().filter(works).count()
 }
 
-/// Begins a run, and waits for what is looked for beside it; none where a program is missing.
-fn begin<T>(directory: &Path, look: impl Fn() -> Option<T>) -> Option<(Child, T)> {
+/// Begins a run, and waits for what is looked for beside it, by its number; none where a program is missing.
+fn begin<T>(directory: &Path, look: impl Fn(u32) -> Option<T>) -> Option<(Child, T)> {
     let mut command = lab(directory, &["run", "a.toml", "--overwrite"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let until = Instant::now() + HANG;
     loop {
-        if let Some(seen) = look() {
+        if let Some(seen) = look(child.id()) {
             return Some((child, seen));
         }
         if child.try_wait().unwrap().is_some() {
@@ -77,7 +78,7 @@ fn is_ended(files: &str) {
     for signal in [Signal::INT, Signal::KILL] {
         // Its server, if it has one, is several processes.
         let some = if files == "pgbench" { 3 } else { 1 };
-        let works = || (workers(&folder) >= some).then_some(());
+        let works = |_| (workers(&folder) >= some).then_some(());
         let Some((child, ())) = begin(directory.path(), works) else { return };
         let until = Instant::now() + HANG;
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -131,7 +132,7 @@ fn busy_server(folder: &Path) -> Option<Pid> {
 fn a_server_that_is_killed_ends_its_trial_and_nothing_stays() {
     let directory = with_plan("folder = FOLDER", &drawn("pgbench", "16MiB"));
     let folder = directory.path().join("folder");
-    let Some((child, server)) = begin(directory.path(), || busy_server(&folder)) else { return };
+    let Some((child, server)) = begin(directory.path(), |_| busy_server(&folder)) else { return };
     kill_process(server, Signal::KILL).unwrap();
     let output = child.wait_with_output().unwrap();
     let why = flat(&output.stderr);
@@ -176,6 +177,88 @@ fn a_disk_whose_power_goes_ends_the_trial_of_a_server_and_of_a_sort() {
         assert_eq!(output.status.code(), Some(1), "{files}: {why}");
         let told = ["Input/output error", "Read-only file system"];
         assert!(told.iter().any(|words| why.contains(words)), "{files}: {why}");
+    }
+}
+
+/// What it works on answers nothing any more, and does not end either.
+#[test]
+fn a_disk_that_hangs_ends_the_trial_of_a_server_and_of_a_sort() {
+    if !can_attach() {
+        return;
+    }
+    if let Err(why) = testbed::allowed("plateway-lab-test-") {
+        return testkit::skipped(why);
+    }
+    let system = "serve = { protocol = \"nvme\", disk = \"ram:512MiB\" }\nfile-system = \"ext4\"\n[[path]]\nname = \"lan\"";
+    for (files, size) in [("merge-sort", "128MiB"), ("pgbench", "16MiB")] {
+        let directory = with_plan(system, &drawn(files, size));
+        let works = |lab: u32| {
+            let (point, file) = mounts_of(lab).pop()?;
+            let is_busy = match files {
+                "pgbench" => busy_server(&point).is_some(),
+                _ => workers(&point) > 0,
+            };
+            is_busy.then_some(file)
+        };
+        let Some((child, file)) = begin(directory.path(), works) else { continue };
+        let (lab, target) = (child.id(), workers_of(child.id(), " serve --config"));
+        let [target] = target.as_slice() else { panic!("one server, and there are {target:?}") };
+        kill_process(Pid::from_raw(*target).unwrap(), Signal::STOP).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let why = flat(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{files}: {why}");
+        assert!(why.contains("1 of 1 trials failed"), "{files}: {why}");
+        until_gone(lab, &file);
+    }
+}
+
+#[test]
+fn with_too_little_memory_the_trial_of_a_server_or_a_sort_says_so() {
+    if !can_attach() {
+        return;
+    }
+    for (files, size) in [("merge-sort", "128MiB"), ("pgbench", "64MiB")] {
+        let system = "disk = \"ram:512MiB\"\nfile-system = \"ext4\"";
+        let little = drawn(files, size) + "client-memory = \"6MiB\"\n";
+        let directory = with_plan(system, &little);
+        let output = run(directory.path(), &["run", "a.toml"]);
+        let why = flat(&output.stderr);
+        if is_missing(&why) || why.contains("error: client-memory") {
+            testkit::skipped(why);
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1), "{files}: {why}");
+        let expected = "the kernel killed the client, which needed more memory than client-memory";
+        assert!(why.contains(expected), "{files}: {why}");
+    }
+}
+
+/// Two labs at once have a server each, and neither finds the other's.
+#[test]
+fn two_trials_with_servers_at_once_are_each_measured() {
+    let plans = [(); 2].map(|()| {
+        let directory = with_plan("folder = FOLDER", &drawn("pgbench", "16MiB"));
+        let plan = fs::read_to_string(directory.path().join("a.toml")).unwrap();
+        let plan = plan.replace("shared = true", "shared = true\nwindow = \"200ms\"");
+        fs::write(directory.path().join("a.toml"), plan).unwrap();
+        directory
+    });
+    let children: Vec<_> = plans
+        .iter()
+        .map_while(|directory| {
+            let folder = directory.path().join("folder");
+            begin(directory.path(), |_| busy_server(&folder))
+        })
+        .collect();
+    let [(_, first), (_, second)] = children.as_slice() else { return };
+    assert_ne!(first, second, "a server each");
+    for ((child, _), directory) in children.into_iter().zip(&plans) {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", flat(&output.stderr));
+        let kept = kept(&directory.path().join("a.result.json"));
+        let rate = kept["trials"][0]["measures"]["iops"].as_f64();
+        assert!(rate > Some(0.0), "{kept}");
+        assert!(fs::read_dir(directory.path().join("folder")).unwrap().next().is_none());
     }
 }
 
