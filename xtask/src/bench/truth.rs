@@ -2,8 +2,8 @@
 //! operation at either end.
 //!
 //! `plateway lab run` measures, and says which rounds count; of each of them the difference between the
-//! system with the cost and the one without it is divided by the cost, and the ratios are held against 1
-//! as those of any case are. Where the lab has no verdict, there is none here. In: its result file, which
+//! system with the cost and the one without it is divided by the cost (of a delay at p99, with how late the
+//! instrument itself told its answers), and the ratios are held against 1 as those of any case are. Where the lab has no verdict, there is none here. In: its result file, which
 //! is there also where trials of it failed. Units: microseconds. Errors: a run that left no file, with its
 //! words; a measure that no round has.
 
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Error, Result, ensure};
+use lab::kept::{Kept, Trial};
 use lab::plan::{Column, GroupResults, Measure, Results};
 use lab::statistics::{Bound, Estimate, Verdict, Withheld, median};
 use serde_json::{Value, json};
@@ -41,6 +42,31 @@ struct Known {
     within: f64,
 }
 
+impl Known {
+    /// What was really planted in each of so many rounds: of a delay's p99 also how much later than due the
+    /// instrument itself told its answers, which it knows. A machine that pauses a CPU just then makes the
+    /// delay longer, and whoever measures it has to say so.
+    fn planted_in(&self, rounds: usize, kept: &Value) -> Result<Vec<f64>> {
+        if self.of != Measure::P99 {
+            return Ok(vec![self.planted; rounds]);
+        }
+        let kept = Kept::read(kept).map_err(Error::msg)?;
+        let of_it = |cell: &&str| cell.split(',').next() == Some(self.with);
+        let counted = kept.counted();
+        let trials = counted.iter().find(|(cell, _)| of_it(cell)).map(|(_, trials)| trials);
+        let late = |trial: &&Trial| trial.bench["late_ns"]["p99"].as_f64();
+        let late: Option<Vec<f64>> = trials.into_iter().flatten().map(late).collect();
+        let late = late.with_context(|| format!("a trial of {} told no lateness", self.with))?;
+        ensure!(
+            late.len() == rounds,
+            "expected {rounds} trials of {} that count, seen {}",
+            self.with,
+            late.len()
+        );
+        Ok(late.into_iter().map(|ns| self.planted + ns * 1e-3).collect())
+    }
+}
+
 const KNOWN: [Known; 4] = [
     Known {
         name: "truth-delay-p50",
@@ -62,8 +88,8 @@ const KNOWN: [Known; 4] = [
     },
     Known {
         name: "truth-cpu-near",
-        with: "burns-near",
-        without: "nothing",
+        with: "burns-near-more",
+        without: "burns-near",
         of: Measure::CpuNearPerOp,
         scale: 1.0,
         planted: 20.0,
@@ -71,8 +97,8 @@ const KNOWN: [Known; 4] = [
     },
     Known {
         name: "truth-cpu-far",
-        with: "burns-far",
-        without: "served",
+        with: "burns-far-more",
+        without: "burns-far",
         of: Measure::CpuFarPerOp,
         scale: 1.0,
         planted: 20.0,
@@ -123,9 +149,10 @@ impl Known {
         };
         let [without, with] = [column(self.without)?, column(self.with)?];
         let values = |at: usize| group.rounds.iter().map(move |round| round[at] * self.scale);
-        let planted = values(with).zip(values(without));
+        let planted = self.planted_in(group.rounds.len(), result)?;
+        let both = values(with).zip(values(without)).zip(planted);
         let ratios: Vec<f64> =
-            planted.map(|(with, without)| (with - without) / self.planted).collect();
+            both.map(|((with, without), planted)| (with - without) / planted).collect();
         let medians =
             [without, with].map(|at| median(&values(at).collect::<Vec<_>>()).unwrap_or(f64::NAN));
         ensure!(ratios.len() > 1, "expected two steady rounds at least, seen {}", ratios.len());
@@ -196,7 +223,42 @@ mod tests {
         };
         let failure = json!({"cell": "late, 4KiB randread, depth 1", "why": "it rained"});
         let groups = [group("burns-far", &[700.0; 6]), group("late", more)];
-        json!({"results": {"plan": "truth", "seed": 1, "groups": groups, "failures": [failure]}})
+        let cell = "late, 4KiB randread, depth 1";
+        let round = |number: usize| json!({"number": number, "is_pilot": false, "is_repeat": false});
+        // What the instrument told of itself: later and later.
+        let late = |number: usize| json!({"late_ns": {"p99": 5e3 * (1 + number) as f64}});
+        let trials = (0..more.len()).map(|number| {
+            json!({"cell": cell, "round": round(number), "is_steady": true, "bench": late(number)})
+        });
+        let environment = json!({"version": "", "date": "", "kernel": "", "cpu": "", "cpus": [],
+            "driver": ""});
+        json!({"schema_version": 1, "environment": environment, "plan": "",
+            "trials": trials.collect::<Vec<Value>>(), "results": {"plan": "truth", "seed": 1,
+            "groups": groups, "failures": [failure]}})
+    }
+
+    #[test]
+    fn what_was_planted_at_p99_is_what_the_instrument_itself_kept() {
+        let p99 = |more: &[f64]| {
+            let mut file = file(more, equal());
+            let columns = json!([{"system": 1, "measure": "p50"}, {"system": 1, "measure": "p99"},
+                {"system": 0, "measure": "p99"}]);
+            let group = &mut file["results"]["groups"][1];
+            group["columns"] = columns;
+            let rounds = group["rounds"].as_array_mut().unwrap();
+            rounds.iter_mut().for_each(|round| round[1] = 2e3.into());
+            file
+        };
+        let (ratios, _) = KNOWN[1].ratios(&p99(&[205.0, 210.0, 225.75])).unwrap();
+        assert_eq!(ratios, [1.0, 1.0, 1.05]);
+        let mut silent = p99(&[205.0, 210.0]);
+        silent["trials"][1]["bench"] = json!({});
+        let why = KNOWN[1].ratios(&silent).unwrap_err().to_string();
+        assert_eq!(why, "a trial of late told no lateness");
+        let mut fewer = p99(&[205.0, 210.0]);
+        fewer["trials"].as_array_mut().unwrap().pop();
+        let why = KNOWN[1].ratios(&fewer).unwrap_err().to_string();
+        assert_eq!(why, "expected 2 trials of late that count, seen 1");
     }
 
     fn equal() -> Value {
@@ -229,7 +291,7 @@ mod tests {
         let why = row("failed").trouble().unwrap().to_owned();
         assert!(why.contains("it rained") && why.contains("failed again and again"), "{why}");
         let other = KNOWN[2].row(Ok(&file(&[200.0; 6], equal())));
-        assert_eq!(other.trouble(), Some("no round had [\"burns-near\", \"nothing\"]"));
+        assert_eq!(other.trouble(), Some("no round had [\"burns-near-more\", \"burns-near\"]"));
     }
 
     #[test]
