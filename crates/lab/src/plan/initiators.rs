@@ -2,8 +2,8 @@
 //!
 //! A command of the plan's, to which the lab appends where the disk is and what is to be done, and which tells how far
 //! it is ([`Following`](crate::following::Following)). So a plan holds our client against others', or one of others'
-//! against another. It is asked for what any has: full queues of reads, or of writes, on the whole disk. Errors: the
-//! mistakes of a plan, each at its place.
+//! against another. It is asked for what any has: full queues of reads, of writes or of both, on the whole disk. Errors:
+//! the mistakes of a plan, each at its place.
 
 use super::check::Checker;
 use super::files::said_of_a_disk;
@@ -49,14 +49,9 @@ impl Checker<'_> {
         let mut all = systems.iter().filter_map(known);
         let Some(system) = all.find(|system| system.initiator.is_some()) else { return };
         let name = system.name.clone();
-        let is_one_way = |load: &Load| {
-            let pattern = load.pattern;
-            !pattern.trims() && pattern.reads() != pattern.writes()
-        };
         let mut wrong = Vec::new();
-        if let Some(load) = loads.iter().find(|load| !is_one_way(load)) {
-            let expected = "reads or writes alone, read, randread, write or randwrite";
-            wrong.push(("pattern", expected, load.pattern.to_string()));
+        if let Some(load) = loads.iter().find(|load| load.pattern.trims()) {
+            wrong.push(("pattern", "reads and writes alone", load.pattern.to_string()));
         }
         if let Some(load) = loads.iter().find(|load| matches!(load.pace, Pace::Open { .. })) {
             wrong.push(("rate", "a depth", load.pace.to_string()));

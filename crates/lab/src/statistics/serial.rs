@@ -24,13 +24,16 @@ pub struct Serial {
 }
 
 impl Serial {
-    /// Of values in the order in which they were measured. Fewer than four say nothing.
+    /// Of values in the order in which they were measured. Fewer than four say nothing, and neither do such as
+    /// are all the same, but for what a sum of them is rounded by.
     pub fn of(values: &[f64]) -> Serial {
         let independent = Serial { ratio: 2.0, correlation: 0.0, p_value: 1.0 };
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let spread: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        if values.len() < 4 || spread <= 0.0 {
+        let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+        let rounding = count * (16.0 * f64::EPSILON * largest).powi(2);
+        if values.len() < 4 || spread <= rounding {
             return independent;
         }
         let steps: f64 = values.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
@@ -89,6 +92,11 @@ mod tests {
     #[test]
     fn equal_values_and_few_values_say_nothing() {
         assert_eq!(Serial::of(&[1.0; 9]).correlation, 0.0);
+        // Their mean is none of them.
+        let same = (8_032_255.0f64 / 8_003_583.0).ln();
+        for count in 4..40 {
+            assert_eq!(Serial::of(&vec![same; count]).correlation, 0.0, "{count}");
+        }
         assert_eq!(Serial::of(&[1.0, 2.0, 3.0]).p_value, 1.0);
     }
 }

@@ -10,6 +10,8 @@ use std::path::Path;
 
 use lab::following::Teller;
 use lab::plan::{Cell, Load, Pace, TrialOutcome};
+use lab::words::Pattern;
+use serde_json::Value;
 use testbed::{Group, process};
 
 use super::folder::FILL_MAX;
@@ -51,8 +53,24 @@ impl Lab<'_> {
         let followed = self.follow(cell, command, (&output, Teller::Initiator), way, false)?;
         let bytes = self.experiment.systems[cell.system].bytes_under(&cell.load);
         let said = followed.said(&cell.load, (&at.uri, bytes));
+        keeps_mix(cell.load.pattern, &said["steady"])?;
         self.judge(cell, said, &followed.sighted, way)
     }
+}
+
+/// An error unless as many of the last windows' requests read as were to: what an initiator was not asked for is no
+/// measure of what it was.
+fn keeps_mix(asked: Pattern, last: &Value) -> miette::Result<()> {
+    /// What chance makes of a thousand requests, and more.
+    const OFF_MAX: f64 = 5.0;
+    let count = |side: &Value| side["requests"].as_f64().unwrap_or(0.0);
+    let percent = 100.0 * count(&last["read"]) / count(last).max(1.0);
+    if (percent - f64::from(asked.read_percent)).abs() > OFF_MAX {
+        return Err(miette::miette!(
+            "the initiator: expected {asked}, seen requests of which {percent:.0}% read"
+        ));
+    }
+    Ok(())
 }
 
 /// The load, as an initiator is asked for it.
@@ -70,4 +88,31 @@ fn asked(load: &Load, uri: &str) -> [String; 10] {
     ];
     let mut args = words.into_iter().flat_map(|(key, value)| [key.to_owned(), value]);
     std::array::from_fn(|_| args.next().expect("two of each"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_asked_for_is_no_measure() {
+        let kept = |asked: &str, reads: u64, writes: u64| {
+            let side = |count: u64| (count > 0).then(|| json!({ "requests": count }));
+            let last =
+                json!({ "requests": reads + writes, "read": side(reads), "write": side(writes) });
+            keeps_mix(asked.parse().unwrap(), &last).map_err(|why| why.to_string())
+        };
+        for (asked, reads, writes) in
+            [("randread", 9, 0), ("write", 0, 9), ("randrw=70", 680, 320), ("rw=70", 749, 251)]
+        {
+            assert_eq!(kept(asked, reads, writes), Ok(()), "{asked}");
+        }
+        let told = "the initiator: expected randrw=70, seen requests of which 100% read";
+        assert_eq!(kept("randrw=70", 1000, 0), Err(told.to_owned()));
+        for (asked, reads, writes) in [("randread", 90, 10), ("write", 9, 0), ("rw=70", 64, 36)] {
+            assert!(kept(asked, reads, writes).is_err(), "{asked}");
+        }
+    }
 }
