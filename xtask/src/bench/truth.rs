@@ -224,7 +224,8 @@ mod tests {
         let failure = json!({"cell": "late, 4KiB randread, depth 1", "why": "it rained"});
         let groups = [group("burns-far", &[700.0; 6]), group("late", more)];
         let cell = "late, 4KiB randread, depth 1";
-        let round = |number: usize| json!({"number": number, "is_pilot": false, "is_repeat": false});
+        let round =
+            |number: usize| json!({"number": number, "is_pilot": false, "is_repeat": false});
         // What the instrument told of itself: later and later.
         let late = |number: usize| json!({"late_ns": {"p99": 5e3 * (1 + number) as f64}});
         let trials = (0..more.len()).map(|number| {

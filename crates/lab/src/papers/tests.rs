@@ -47,7 +47,8 @@ fn what_a_machine_lacks_comes_before_what_is_not_built() {
         assert!(word(study, id).starts_with("not rerun yet: "), "{}", word(study, id));
     }
     // Nothing else is another one's.
-    let kept = |study: &Study| study.how.iter().filter(|how| !matches!(how, How::Not { .. })).count();
+    let kept =
+        |study: &Study| study.how.iter().filter(|how| !matches!(how, How::Not { .. })).count();
     assert_eq!(kept(&without), kept(&study()));
 }
 

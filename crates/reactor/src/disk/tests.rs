@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 mod cut;
 
-use super::probe::Probe;
 use super::burn::thread_time;
+use super::probe::Probe;
 use super::*;
 use crate::memory::{Arena, ShardMemory};
 

@@ -247,8 +247,9 @@ fn look_at(sight: &mut impl Sight, look: Look, guard: &mut Guard) -> Looked {
         let gap = end.since(last);
         last = end;
         let switched = gap >= GAP && guard.switched(sight.lost_switches());
-        // With what came in it the kernel may have been at work.
-        if gap >= PAUSE && !switched && !found {
+        // With what came in it the kernel may have been at work, which the next look shows.
+        let stands = gap >= PAUSE && !switched && !found && !sight.has_come();
+        if stands {
             pauses += 1;
             paused += gap;
         }
