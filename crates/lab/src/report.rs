@@ -269,7 +269,10 @@ impl Latency {
     /// Those of values in nanoseconds with how often each was seen; `None` if none was.
     pub fn of_counts(counts: impl Iterator<Item = (u64, u64)>) -> Option<Latency> {
         let mut histogram = Histogram::new(3).expect("three digits are allowed");
-        counts.for_each(|(ns, count)| histogram.record_n(ns, count).expect("it grows as it must"));
+        // What was never seen would be the least and the most of them all the same.
+        for (ns, count) in counts.filter(|(_, count)| *count > 0) {
+            histogram.record_n(ns, count).expect("it grows as it must");
+        }
         (!histogram.is_empty()).then(|| Latency::of(&histogram))
     }
 
