@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::load::histogram;
@@ -37,6 +38,9 @@ impl Teller {
 
 /// How long a status may be.
 const STATUS_MAX: usize = 16 << 20;
+/// How many notes it may have, and how long each may be.
+const NOTES_MAX: usize = 8;
+const NOTE_MAX: usize = 200;
 /// How many requests it may tell of: nine years of a million a second, and few enough for sums of them.
 const REQUESTS_MAX: u64 = 1 << 48;
 
@@ -55,6 +59,8 @@ pub struct Following {
     state: SteadyState,
     found: Steadiness,
     version: String,
+    /// What it says is to be known of its figures, at last.
+    notes: Vec<String>,
 }
 
 /// What it had done when it said so.
@@ -80,6 +86,7 @@ impl Following {
             state: SteadyState::new(),
             found: Steadiness::Open,
             version: String::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -125,13 +132,21 @@ impl Following {
         &self.version
     }
 
+    /// What it says is to be known of its figures.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     fn handle_status(&mut self, value: &Value) -> Result<(), String> {
         if self.is_over() {
             return Ok(());
         }
         let (status, version) = match self.teller {
             Teller::Fio => (Status::of_fio(value)?, &value["fio version"]),
-            Teller::Initiator => (Status::of_line(value)?, &value["client"]),
+            Teller::Initiator => {
+                self.notes = notes(&value["notes"])?;
+                (Status::of_line(value)?, &value["client"])
+            }
         };
         self.version = version.as_str().unwrap_or(self.teller.word()).to_owned();
         let first = *self.first.get_or_insert(status.at);
@@ -231,6 +246,21 @@ impl Status {
 fn time(teller: Teller, value: &Value) -> Result<f64, String> {
     let ms = value["timestamp_ms"].as_f64().ok_or_else(|| missing(teller, "timestamp_ms"))?;
     Ok(ms / 1e3)
+}
+
+/// The notes of a line; none if it has none.
+fn notes(value: &Value) -> Result<Vec<String>, String> {
+    let is_note = |note: &str| note.chars().count() <= NOTE_MAX;
+    match Option::<Vec<String>>::deserialize(value) {
+        Ok(None) => Ok(Vec::new()),
+        Ok(Some(notes)) if notes.len() <= NOTES_MAX && notes.iter().all(|note| is_note(note)) => {
+            Ok(notes)
+        }
+        _ => Err(format!(
+            "{}: expected {NOTES_MAX} notes at most in its status, texts of {NOTE_MAX} characters at most, seen others",
+            Teller::Initiator.word()
+        )),
+    }
 }
 
 fn missing(teller: Teller, what: &str) -> String {
@@ -387,6 +417,7 @@ mod tests {
         assert_eq!(following.version(), "other 1.0");
         let [read, write] = [report.last.read, report.last.write].map(|side| side.expect("both"));
         assert_eq!([read, write].map(|side| side.latency_ns.percentile("p50")), [1000, 3001]);
+        assert!(following.notes().is_empty());
         let said = |text: &str| {
             Following::new(Teller::Initiator, WINDOW, WINDOW).handle_output(text.as_bytes())
         };
@@ -395,5 +426,21 @@ mod tests {
         let why = "the initiator: expected timestamp_ms in its status, seen none";
         assert_eq!(said(r#"{"read": {}, "write": {}}"#), Err(why.to_owned()));
         assert!(said(r#"{"timestamp_ms": 1, "read": {"x": 1}, "write": {}}"#).is_err());
+    }
+
+    #[test]
+    fn what_an_initiator_says_of_its_figures_is_taken_as_it_says_it_last() {
+        let mut following = Following::new(Teller::Initiator, WINDOW, WINDOW);
+        let mut said = |notes: Value| {
+            let line = json!({ "timestamp_ms": 1, "read": {}, "write": {}, "notes": notes });
+            let taken = following.handle_output(format!("{line}\n").as_bytes());
+            taken.map(|_| following.notes().to_vec())
+        };
+        assert_eq!(said(json!(["it was copied"])), Ok(vec!["it was copied".to_owned()]));
+        assert_eq!(said(json!(null)), Ok(Vec::new()));
+        for others in [json!("one"), json!([1]), json!(["x".repeat(201)]), json!(vec!["x"; 9])] {
+            let why = said(others).unwrap_err();
+            assert!(why.starts_with("the initiator: expected 8 notes at most"), "{why}");
+        }
     }
 }

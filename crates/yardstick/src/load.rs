@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use crate::report::{Opened, Tally, Window, quiet};
 use crate::ring::Ring;
 use crate::system::{self, Target};
+use crate::zero_copy::{Counts, Send};
 use crate::{Measure, Pattern};
 pub(crate) use company::{Idle, KeepAlive};
 pub(crate) use flow::{Flow, Work};
@@ -51,9 +52,6 @@ pub(crate) struct Shape {
     /// queue; 0 puts none on it.
     #[arg(long, visible_alias = "numjobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) connections: u16,
-    /// Of a hundred commands of `--rw randrw`, how many read.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub(crate) read_share: u8,
     /// An open loop of so many operations a second on all connections together, in place of full
     /// queues. Each leaves at its own time, and its latency counts from then.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -61,6 +59,9 @@ pub(crate) struct Shape {
     /// For so long, before anything else, 4 KiB writes at random places.
     #[arg(long, default_value = "0", value_parser = crate::parse_seconds)]
     pub(crate) before_write_seconds: Duration,
+    /// How the data of writes leave: copied into the socket, or taken by the kernel from where they lie.
+    #[arg(long, value_enum, default_value = "copied")]
+    pub(crate) send: Send,
     /// Receive buffer of a connection.
     #[arg(long, default_value = "512KiB", value_parser = crate::parse_size)]
     pub(crate) buffer: usize,
@@ -157,7 +158,7 @@ fn write_before<P: Protocol>(protocol: &P, shape: &Shape) -> Result<()> {
     let mut writes =
         Shape { bs: 4096, iodepth: 32, connections: 1, rate: None, told, ..shape.clone() };
     writes.measure = Measure {
-        rw: Pattern::Randwrite,
+        rw: Pattern::RANDWRITE,
         fill: false,
         warm_up: Duration::ZERO,
         seconds: shape.before_write_seconds,
@@ -204,11 +205,11 @@ impl<Q: Queue> Load<Q> {
             }
             self.receive(number)?;
         }
-        if let Some(mut status) = shape.told.begin(&shape.measure)? {
+        if let Some(mut status) = shape.told.begin()? {
             let opened = Opened::now(&mut self.tally, target);
             while !status.is_over() {
                 self.load_until(self.start.elapsed() + status.every(), &mut pace)?;
-                status.tell(&self.tally)?;
+                status.tell(&self.tally, self.without_copies())?;
             }
             return Ok(opened.close(&mut self.tally));
         }
@@ -218,8 +219,17 @@ impl<Q: Queue> Load<Q> {
         self.load_until(self.start.elapsed() + shape.measure.seconds, &mut pace)?;
         let mut window = opened.close(&mut self.tally);
         window.behind = pace.map_or(0, |pace| pace.behind(self.now()));
+        window.without_copies = self.without_copies();
         self.until(self.start.elapsed() + DRAIN, false)?;
         Ok(window)
+    }
+
+    /// What became of all sends without a copy so far, if there are any.
+    fn without_copies(&self) -> Option<Counts> {
+        let mut each = self.queues.iter().filter_map(|queue| queue.flow().outbox.without_copies());
+        let mut all = each.next()?;
+        each.for_each(|one| all += one);
+        Some(all)
     }
 
     fn load_until(&mut self, end: Duration, pace: &mut Option<Pace>) -> Result<()> {

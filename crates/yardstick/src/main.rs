@@ -3,7 +3,7 @@
 //! Both are written for speed alone and are no part of the product. They speak just enough of a
 //! protocol to stand opposite each other, Plateway, or any other target: `nvme.rs`, `iscsi.rs` and
 //! `aoe.rs` have a pair each, `mpls.rs` a forwarder and who sends it frames. The pairs over TCP run on `responder.rs` and `load.rs`, whose threads
-//! stand on `ring.rs`, `inbox.rs`, `outbox.rs` and `bytes.rs`, what speaks Ethernet on `packet.rs`.
+//! stand on `ring.rs`, `inbox.rs`, `outbox.rs`, `zero_copy.rs` and `bytes.rs`, what speaks Ethernet on `packet.rs`.
 //! `watch.rs` notes when an interface was silent.
 //! `memory.rs`, `system.rs`, `places.rs` and `report.rs` serve all; `hog.rs` is who competes with a target for its CPU. Absent on purpose:
 //! the workspace's own crates, so that nothing that is measured is part of the measure.
@@ -26,11 +26,12 @@ mod responder;
 mod ring;
 mod system;
 mod watch;
+mod zero_copy;
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::{Args, Parser, Subcommand};
 
 use system::Target;
 
@@ -70,8 +71,8 @@ enum Command {
 /// How a client measures, whatever it speaks.
 #[derive(Args, Clone, Debug)]
 struct Measure {
-    /// What to do.
-    #[arg(long, default_value = "randread")]
+    /// What to do: read, randread, write, randwrite, or both, of a hundred commands so many reads: rw=70, randrw=70.
+    #[arg(long, default_value = "randread", value_parser = Pattern::parse)]
     rw: Pattern,
     /// Length of the measured window.
     #[arg(long, default_value = "2", value_parser = parse_seconds)]
@@ -102,23 +103,41 @@ impl Measure {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Pattern {
-    Read,
-    Write,
-    Randread,
-    Randwrite,
-    /// Both, in the shares that `--read-share` says.
-    Randrw,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pattern {
+    is_random: bool,
+    /// Of a hundred commands, how many read; the others write.
+    reads: u8,
 }
 
 impl Pattern {
-    fn writes(self) -> bool {
-        matches!(self, Pattern::Write | Pattern::Randwrite)
+    const RANDWRITE: Self = Self { is_random: true, reads: 0 };
+
+    fn parse(text: &str) -> Result<Self> {
+        let (kind, share) =
+            text.split_once('=').map_or((text, None), |(kind, share)| (kind, Some(share)));
+        let order = kind.strip_prefix("rand");
+        let expected = || {
+            format!("expected read, randread, write, randwrite, rw=70 or randrw=70, seen {text:?}")
+        };
+        let reads = match (order.unwrap_or(kind), share) {
+            ("read", None) => 100,
+            ("write", None) => 0,
+            ("rw", share) => share.unwrap_or("50").parse().with_context(expected)?,
+            _ => bail!(expected()),
+        };
+        ensure!(reads <= 100, expected());
+        Ok(Self { is_random: order.is_some(), reads })
     }
 
-    fn is_random(self) -> bool {
-        matches!(self, Pattern::Randread | Pattern::Randwrite | Pattern::Randrw)
+    /// Whether it does nothing but write.
+    fn writes(self) -> bool {
+        self.reads == 0
+    }
+
+    /// Whether it reads and writes.
+    fn mixes(self) -> bool {
+        (1..100).contains(&self.reads)
     }
 }
 
@@ -173,6 +192,26 @@ mod tests {
     #[test]
     fn the_command_line_holds_together() {
         <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_read_as_the_lab_writes_it() {
+        let parsed =
+            |text: &str| Pattern::parse(text).ok().map(|seen| (seen.is_random, seen.reads));
+        for (text, expected) in [
+            ("read", (false, 100)),
+            ("randread", (true, 100)),
+            ("write", (false, 0)),
+            ("randwrite", (true, 0)),
+            ("rw", (false, 50)),
+            ("rw=70", (false, 70)),
+            ("randrw=0", (true, 0)),
+        ] {
+            assert_eq!(parsed(text), Some(expected), "{text}");
+        }
+        for wrong in ["", "rand", "trim", "read=70", "rw=", "rw=101", "randrw=-1", "randrandread"] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -63,6 +63,13 @@ impl Area {
         self.len
     }
 
+    /// Whether an address is inside.
+    #[inline]
+    pub(crate) fn has(&self, address: *const u8) -> bool {
+        let base = self.base.as_ptr().cast_const();
+        (base..base.wrapping_add(self.len)).contains(&address)
+    }
+
     /// The address of `len` bytes from `offset`, or `None` outside the area.
     #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {

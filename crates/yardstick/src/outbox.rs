@@ -2,13 +2,15 @@
 //!
 //! In: headers (copied) and data (by address). Out: bytes on a non-blocking socket. A flush goes on
 //! until everything is gone or the socket is full; then the caller polls for room and flushes
-//! again. Errors: those of `sendmsg` but EAGAIN and EINTR; a full arena is a bug of the caller's
-//! bounds.
+//! again. Data may leave without a copy of the kernel's: then headers, whose arena is written again
+//! in the next turn, and data are sent by turns, a call each. Errors: those of `sendmsg` but EAGAIN
+//! and EINTR; a full arena is a bug of the caller's bounds.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::memory::Area;
+use crate::zero_copy::{Counts, ZeroCopy};
 
 /// Kernel bound on the vectors of one call (`UIO_MAXIOV`).
 const IOV_MAX: usize = 1024;
@@ -23,6 +25,8 @@ pub(crate) struct Outbox {
     first: usize,
     /// End of the last header, while the last vector is that header: headers in a row share one.
     tail: *const u8,
+    /// Data leave without a copy, if the kernel can.
+    zero_copy: Option<ZeroCopy>,
 }
 
 impl Outbox {
@@ -34,7 +38,21 @@ impl Outbox {
             vectors: Vec::with_capacity(IOV_MAX),
             first: 0,
             tail: std::ptr::null(),
+            zero_copy: None,
         })
+    }
+
+    /// Sends data from where they lie from now on, over this socket, which is the only one. They may be read until the
+    /// kernel is done with them: so they stay mapped for as long as the socket is open, and nobody writes there who cares
+    /// what arrives.
+    pub(crate) fn send_without_copies(&mut self, socket: BorrowedFd<'_>) -> anyhow::Result<()> {
+        self.zero_copy = Some(ZeroCopy::ask(socket)?);
+        Ok(())
+    }
+
+    /// What became of sends without a copy, if there are any.
+    pub(crate) fn without_copies(&self) -> Option<Counts> {
+        self.zero_copy.as_ref().map(ZeroCopy::counts)
     }
 
     /// Whether nothing waits.
@@ -90,32 +108,61 @@ impl Outbox {
     /// Sends until all is gone (true) or the socket is full (false).
     pub(crate) fn flush(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
         while self.first < self.vectors.len() {
-            let end = self.vectors.len().min(self.first + IOV_MAX);
+            let (end, flags) = self.next_send();
             let window = &mut self.vectors[self.first..end];
             // SAFETY: msghdr is plain data for which all zeroes means: no name, no control.
             let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
             message.msg_iov = window.as_mut_ptr();
             message.msg_iovlen = window.len();
-            // SAFETY: every vector is a header in our arena or data that `data`'s caller vouched
-            // for.
-            let sent = unsafe {
-                libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+            let send = |flags| {
+                // SAFETY: every vector is a header in our arena or data that `data`'s caller
+                // vouched for.
+                let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
+                usize::try_from(sent).map_err(|_| io::Error::last_os_error())
             };
-            if sent < 0 {
-                let error = io::Error::last_os_error();
-                match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(false),
-                    io::ErrorKind::Interrupted => continue,
-                    _ => return Err(error),
+            let sent = match &mut self.zero_copy {
+                Some(sends) if flags & libc::MSG_ZEROCOPY != 0 => sends.send(socket, flags, send),
+                _ => send(flags),
+            };
+            match sent {
+                Ok(sent) => self.advance(sent),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.hear(socket)?;
+                    return Ok(false);
                 }
+                Err(error) => return Err(error),
             }
-            self.advance(sent as usize);
         }
+        self.hear(socket)?;
         self.vectors.clear();
         self.first = 0;
         self.used = 0;
         self.tail = std::ptr::null();
         Ok(true)
+    }
+
+    /// Where the vectors of the next call end, and how it sends them: all there are, or headers and data by turns where
+    /// data are not to be copied.
+    fn next_send(&self) -> (usize, libc::c_int) {
+        const ALWAYS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let count = self.vectors.len();
+        let most = count.min(self.first + IOV_MAX);
+        if self.zero_copy.is_none() {
+            return (most, ALWAYS);
+        }
+        let is_header = |vector: &libc::iovec| self.arena.has(vector.iov_base.cast());
+        let kind = is_header(&self.vectors[self.first]);
+        let others = self.vectors[self.first..most].iter().position(|one| is_header(one) != kind);
+        let end = others.map_or(most, |others| self.first + others);
+        let how = if kind { 0 } else { libc::MSG_ZEROCOPY };
+        // What follows belongs to the same segment, if it fits.
+        (end, ALWAYS | how | if end < count { libc::MSG_MORE } else { 0 })
+    }
+
+    /// Takes what the kernel has said of sends without a copy.
+    fn hear(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.zero_copy.as_mut().map_or(Ok(false), |sends| sends.take(socket)).map(|_| ())
     }
 
     /// Forgets `sent` bytes from the front.
@@ -136,6 +183,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
@@ -143,16 +191,41 @@ mod tests {
 
     #[test]
     fn short_sends_and_more_vectors_than_one_call_takes_keep_the_byte_order() {
-        let (near, mut far) = UnixStream::pair().expect("a socket pair");
+        let (near, far) = UnixStream::pair().expect("a socket pair");
+        near.set_nonblocking(true).expect("a flag");
+        let outbox = keeps_the_byte_order(Outbox::new().expect("memory"), near, far);
+        assert_eq!(outbox.without_copies(), None);
+    }
+
+    #[test]
+    fn so_do_headers_and_data_by_turns_and_what_the_kernel_copies_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("a socket");
+        let (far, _) = listener.accept().expect("it came");
+        near.set_nonblocking(true).expect("a flag");
+        let mut outbox = Outbox::new().expect("memory");
+        outbox.send_without_copies(near.as_fd()).expect("TCP can");
+        let outbox = keeps_the_byte_order(outbox, near, far);
+        let Counts { sends, copied } = outbox.without_copies().expect("it was asked for");
+        // One for each piece of data at least; over loopback the receiver is the kernel itself, which copies.
+        assert!(sends >= 3000, "{sends}");
+        assert!(copied > 0 && copied <= sends, "{copied} of {sends}");
+    }
+
+    /// Sends 3,000 headers with data behind each; the outbox that has done so.
+    fn keeps_the_byte_order(
+        mut outbox: Outbox,
+        near: impl AsFd,
+        mut far: impl Read + std::marker::Send + 'static,
+    ) -> Outbox {
         let mut data = Area::new(4096, true).expect("memory");
         let mut expected = Vec::new();
-        let mut outbox = Outbox::new().expect("memory");
         for round in 0..3000_u32 {
             outbox.copy(&round.to_le_bytes());
             expected.extend_from_slice(&round.to_le_bytes());
             data.bytes_mut(0, 4096)[..4].copy_from_slice(&[1, 2, 3, 4]);
             let base = data.at(0, 1000).expect("inside");
-            // SAFETY: `data` lives to the end of the test.
+            // SAFETY: `data` lives until all of it has been received.
             unsafe { outbox.data(base, 1000) };
             expected.extend_from_slice(data.bytes(0, 1000));
         }
@@ -161,12 +234,12 @@ mod tests {
             far.read_to_end(&mut seen).expect("the stream ends");
             seen
         });
-        near.set_nonblocking(true).expect("a flag");
         while !outbox.flush(near.as_fd()).expect("the peer reads") {
             std::thread::yield_now();
         }
         assert!(outbox.is_empty());
         drop(near);
         assert!(reader.join().expect("no panic") == expected);
+        outbox
     }
 }

@@ -41,13 +41,13 @@ impl Places {
     pub(crate) fn new(count: u64, measure: &Measure, number: u64) -> Self {
         let mut places = Self {
             count,
-            is_random: measure.rw.is_random() && !measure.fill,
+            is_random: measure.rw.is_random && !measure.fill,
             once: measure.fill,
             order: Vec::new(),
             next: 0,
             random: Random::new(number),
         };
-        if measure.fill && measure.rw.is_random() {
+        if measure.fill && measure.rw.is_random {
             places.shuffle();
         }
         places

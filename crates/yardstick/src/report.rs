@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::Measure;
 use crate::system::{self, Counted, Target, Usage};
+use crate::zero_copy::Counts;
 
 /// Longer ones count as that, in nanoseconds: some 18 minutes.
 const LATENCY_MAX: u64 = 1 << 40;
@@ -20,8 +21,8 @@ const LATENCY_MAX: u64 = 1 << 40;
 pub(crate) struct Tally {
     /// Completions inside the window.
     pub(crate) ops: u64,
-    /// Their latencies, and the sum of them in nanoseconds.
-    latency: Histogram<u32>,
+    /// Their latencies, of reads and of writes, and the sum of them in nanoseconds.
+    latency: [Histogram<u32>; 2],
     latency_ns: u64,
     /// A window is open.
     open: bool,
@@ -30,25 +31,28 @@ pub(crate) struct Tally {
 impl Tally {
     /// Nothing yet, and the window is closed.
     pub(crate) fn new() -> Self {
-        let latency = Histogram::new_with_bounds(1, LATENCY_MAX, 2).expect("bounds that fit");
+        let latency = [(); 2]
+            .map(|()| Histogram::new_with_bounds(1, LATENCY_MAX, 2).expect("bounds that fit"));
         Self { ops: 0, latency, latency_ns: 0, open: false }
     }
 
-    /// How many took about so many nanoseconds, by those.
-    pub(crate) fn counts(&self) -> Value {
-        let bins = self.latency.iter_recorded().map(|bin| {
-            let middle = self.latency.median_equivalent(bin.value_iterated_to());
-            (middle.to_string(), Value::from(bin.count_at_value()))
-        });
-        Value::Object(bins.collect())
+    /// How many reads, and how many writes, took about so many nanoseconds, by those.
+    pub(crate) fn counts(&self) -> [Value; 2] {
+        self.latency.each_ref().map(|side| {
+            let bins = side.iter_recorded().map(|bin| {
+                let middle = side.median_equivalent(bin.value_iterated_to());
+                (middle.to_string(), Value::from(bin.count_at_value()))
+            });
+            Value::Object(bins.collect())
+        })
     }
 
     /// Counts a completion if the window is open.
     #[inline]
-    pub(crate) fn record(&mut self, ns: u64) {
+    pub(crate) fn record(&mut self, ns: u64, writes: bool) {
         if self.open {
             self.ops += 1;
-            self.latency.saturating_record(ns);
+            self.latency[usize::from(writes)].saturating_record(ns);
             self.latency_ns = self.latency_ns.saturating_add(ns);
         }
     }
@@ -67,6 +71,8 @@ pub(crate) struct Window {
     /// Operations of an open loop that were due at its end and had not left: one or two are due
     /// just then, more say that the target does not keep up.
     pub(crate) behind: u64,
+    /// What became of sends without a copy, since the load began.
+    pub(crate) without_copies: Option<Counts>,
     /// CPU time of the client.
     pub(crate) own: Duration,
     /// The target at its beginning.
@@ -100,7 +106,17 @@ impl<'a> Opened<'a> {
         let to = self.target.map(Target::usage).unwrap_or_default();
         let own = system::thread_cpu() - self.own;
         let (time, ends_ns) = (self.at.elapsed(), [self.at_ns, system::monotonic_ns()]);
-        Window { tally, time, ends_ns, keep_alives: 0, behind: 0, own, from: self.from, to }
+        Window {
+            tally,
+            time,
+            ends_ns,
+            keep_alives: 0,
+            behind: 0,
+            without_copies: None,
+            own,
+            from: self.from,
+            to,
+        }
     }
 }
 
@@ -126,7 +142,10 @@ impl Window {
     pub(crate) fn report(&self, size: usize, target: Option<&Target>, before: Usage) -> Value {
         let seconds = self.time.as_secs_f64();
         let ops = self.tally.ops;
-        let micros = |of: f64| self.tally.latency.value_at_quantile(of) as f64 / 1000.0;
+        let [reads, writes] = &self.tally.latency;
+        let mut latency = reads.clone();
+        latency.add(writes).expect("histograms of the same bounds");
+        let micros = |of: f64| latency.value_at_quantile(of) as f64 / 1000.0;
         let own = self.own.as_secs_f64();
         let mut value = json!({
             "ops": ops,
@@ -146,6 +165,9 @@ impl Window {
             "keep_alives": self.keep_alives,
             "behind": self.behind,
         });
+        if let Some(Counts { sends, copied }) = self.without_copies {
+            value["sends_without_copy"] = json!({ "all": sends, "copied": copied });
+        }
         if let Some(target) = target {
             value["target"] = self.target(target, before);
         }

@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 
 use super::outgoing::Outgoing;
 use super::wire::{self, ATA_HEAD, Address, BROADCAST, Body, Head, SECTOR};
+use crate::Measure;
 use crate::load::{Status, Told};
 use crate::memory::Area;
 use crate::packet::{BATCH, Mac, Packet, Receive};
 use crate::places::Places;
 use crate::report::{Opened, Tally, Window, quiet};
 use crate::system::{self, Counted, Target};
-use crate::{Measure, Pattern};
 
 /// Frames of the receive ring at least. It holds the window twice and no more: what goes round in a
 /// small ring stays in the cache, and the copy into it may be at the target's expense.
@@ -117,7 +117,7 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
     let mut options = options.clone();
     options.take_disk()?;
     let options = &options;
-    ensure!(options.measure.rw != Pattern::Randrw, "over AoE a load reads or writes, not both");
+    ensure!(!options.measure.rw.mixes(), "over AoE a load reads or writes, not both");
     system::pin(options.measure.cpu)?;
     let mut target = options.measure.target();
     if let Some(target) = &mut target
@@ -127,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
     }
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
     let mut client = Client::find(options)?;
-    if let Some(status) = options.told.begin(&options.measure)? {
+    if let Some(status) = options.told.begin()? {
         let window = client.tell(status, target.as_ref())?;
         return Ok(window.report(client.size, target.as_ref(), before));
     }
@@ -272,7 +272,7 @@ impl Client {
         let opened = Opened::now(&mut self.tally, target);
         while !status.is_over() {
             self.load(status.every())?;
-            status.tell(&self.tally)?;
+            status.tell(&self.tally, None)?;
         }
         Ok(opened.close(&mut self.tally))
     }
@@ -329,7 +329,8 @@ impl Client {
             match place {
                 Landed::Of(place) => {
                     self.outstanding -= 1;
-                    self.tally.record(now.saturating_sub(self.flights[place].first));
+                    let since = self.flights[place].first;
+                    self.tally.record(now.saturating_sub(since), self.write);
                     if refill {
                         self.command(place, now)?;
                     }

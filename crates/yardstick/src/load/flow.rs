@@ -13,12 +13,12 @@ use std::rc::Rc;
 use anyhow::{Result, ensure};
 
 use super::Shape;
-use crate::Pattern;
 use crate::inbox::Inbox;
 use crate::memory::Area;
 use crate::outbox::Outbox;
 use crate::places::Places;
 use crate::report::Tally;
+use crate::zero_copy::Send;
 
 /// What a queue does.
 pub(crate) struct Work {
@@ -38,8 +38,9 @@ pub(crate) struct Work {
     units: u64,
     turn: u64,
     is_fill: bool,
-    /// The data of all writes.
+    /// The data of all writes, and how they leave.
     pub(crate) pattern: Rc<Area>,
+    send: Send,
 }
 
 impl Work {
@@ -55,16 +56,11 @@ impl Work {
         let count = u64::from(shape.connections);
         let share = blocks / count / each;
         ensure!(share > 0, "the disk is too small for this load");
-        let reads = match shape.measure.rw {
-            Pattern::Randrw => shape.read_share,
-            pattern if pattern.writes() => 0,
-            _ => 100,
-        };
         let pattern = Rc::new(Area::new(shape.bs.next_multiple_of(4096), true)?);
         let is_fill = shape.measure.fill;
         let places = if is_fill { share * units } else { share };
         let work = |number: u64| Self {
-            reads,
+            reads: shape.measure.rw.reads,
             size: shape.bs,
             depth: shape.iodepth,
             block,
@@ -74,6 +70,7 @@ impl Work {
             turn: 0,
             is_fill,
             pattern: Rc::clone(&pattern),
+            send: shape.send,
         };
         Ok((0..count).map(work).collect())
     }
@@ -136,6 +133,8 @@ pub(crate) struct Flow {
     pub(crate) work: Work,
     /// When the command of each slot began; [`NONE`] of a free one.
     started: Vec<u64>,
+    /// Whether it writes.
+    writes: Vec<bool>,
     free: Vec<u16>,
 }
 
@@ -145,13 +144,19 @@ const NONE: u64 = u64::MAX;
 impl Flow {
     pub(crate) fn new(socket: TcpStream, work: Work, buffer: usize) -> Result<Self> {
         socket.set_nonblocking(true)?;
+        let mut outbox = Outbox::new()?;
+        if work.send == Send::ZeroCopy {
+            // The pattern is never written again.
+            outbox.send_without_copies(socket.as_fd())?;
+        }
         Ok(Self {
             socket,
             inbox: Inbox::new(buffer)?,
-            outbox: Outbox::new()?,
+            outbox,
             waits_for_room: false,
             outstanding: 0,
             started: vec![NONE; usize::from(work.depth)],
+            writes: vec![false; usize::from(work.depth)],
             free: (0..work.depth).rev().collect(),
             work,
         })
@@ -182,6 +187,7 @@ impl Flow {
         let write = self.work.draws_write();
         self.outstanding += 1;
         self.started[usize::from(slot)] = since;
+        self.writes[usize::from(slot)] = write;
         let block = self.work.first + place * self.work.blocks();
         Some(Next { write, unit: unit as usize, block })
     }
@@ -193,7 +199,7 @@ impl Flow {
         let since = started.map_or(NONE, |started| std::mem::replace(started, NONE));
         ensure!(since != NONE, "an answer to command {slot}, which is not outstanding");
         self.outstanding -= 1;
-        tally.record(now.saturating_sub(since));
+        tally.record(now.saturating_sub(since), self.writes[usize::from(slot)]);
         Ok(())
     }
 }

@@ -1,20 +1,19 @@
 //! A load that tells how far it is, for somebody who watches it and ends it: a line of JSON now and then.
 //!
 //! Each line counts from the start: how many reads, and how many writes, took about so many nanoseconds. Units:
-//! milliseconds since 1970, nanoseconds. Errors: a mix of both, which are not counted apart here, and a file that
-//! cannot be written. Format: docs/plans.md, *An initiator of another kind*.
+//! milliseconds since 1970, nanoseconds. Errors: a file that cannot be written. Format: docs/plans.md, *An initiator of another kind*.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 
 use crate::report::Tally;
-use crate::{Measure, Pattern};
+use crate::zero_copy::Counts;
 
 /// Whether a load tells how far it is.
 #[derive(Args, Clone, Debug, Default)]
@@ -36,21 +35,16 @@ pub(crate) struct Status {
     every: Duration,
     /// Lines that are still to be written, if that is bounded.
     left: Option<u64>,
-    writes: bool,
 }
 
 impl Told {
     /// Begins, if it does.
-    pub(crate) fn begin(&self, measure: &Measure) -> Result<Option<Status>> {
+    pub(crate) fn begin(&self) -> Result<Option<Status>> {
         let Some(path) = &self.status else { return Ok(None) };
-        ensure!(
-            measure.rw != Pattern::Randrw,
-            "expected reads alone or writes alone to be told of, seen --rw randrw"
-        );
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let (every, left) = (Duration::from_millis(self.status_ms), self.status_lines);
-        Ok(Some(Status { file, every, left, writes: measure.rw.writes() }))
+        Ok(Some(Status { file, every, left }))
     }
 }
 
@@ -63,15 +57,20 @@ impl Status {
         self.left == Some(0)
     }
 
-    pub(crate) fn tell(&mut self, tally: &Tally) -> Result<()> {
+    pub(crate) fn tell(&mut self, tally: &Tally, without_copies: Option<Counts>) -> Result<()> {
+        /// What a peer that is not the same machine would not have.
+        const COPIED: &str =
+            "most of what was to be sent without a copy, the kernel copied all the same";
+        let copied = without_copies.is_some_and(|Counts { sends, copied }| copied * 2 > sends);
+        let notes: &[&str] = if copied { &[COPIED] } else { &[] };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let counts = tally.counts();
-        let (read, write) = if self.writes { (json!({}), counts) } else { (counts, json!({})) };
+        let [read, write] = tally.counts();
         let line = json!({
             "client": concat!("yardstick ", env!("CARGO_PKG_VERSION")),
             "timestamp_ms": since.as_secs_f64() * 1e3,
             "read": read,
             "write": write,
+            "notes": notes,
         });
         self.left = self.left.map(|lines| lines.saturating_sub(1));
         // In one piece, so that who reads it sees whole lines.

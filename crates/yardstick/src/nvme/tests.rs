@@ -52,7 +52,7 @@ fn loads_of_every_kind_are_carried_out() {
         "--fill --rw=randread --bs=4k --iodepth=8",
         "--fill --rw=randwrite --bs=4k --iodepth=8 --connections=2",
         "--fill --rw=randwrite --bs=128k --iodepth=4",
-        "--fill --rw=randrw --read-share=70 --iodepth=128",
+        "--fill --rw=randrw=70 --iodepth=128",
         "--fill --rw=read --bs=128k --iodepth=2 --stuck-connections=1",
         "--fill --rw=randrw --bs=64k --idle-connections=6 --idle-queues=2 --kato-ms=20",
         "--rw=randread --rate=2000 --before-write-seconds=0.01",

@@ -72,7 +72,8 @@ impl Lab<'_> {
                 complaint(&ended)
             ));
         }
-        let share = (cell.load.jobs as usize).min(watched.threads).min(self.ends.near.len()).max(1);
+        let cpus = self.client_cpus(way).len();
+        let share = (cell.load.jobs as usize).min(watched.threads).min(cpus).max(1);
         let (following, busy) = (watched.following, watched.busy / share as f64);
         Ok(Followed { following, busy, sighted: looks.end()? })
     }
@@ -99,6 +100,7 @@ impl Followed {
             "range_bytes": bytes,
             "steady": self.following.report(),
             "bench_thread_busy": [self.busy],
+            "notes": self.following.notes(),
         })
     }
 }
