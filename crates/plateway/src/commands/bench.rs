@@ -29,7 +29,7 @@ use serde::Serialize;
 
 use super::environment::environment;
 use super::session::{Interrupt, Opening, Outcome, Session};
-use super::settling::{Settling, UNSTEADY};
+use super::settling::{self, Settling};
 use super::workload_host::Reading;
 use super::{Ended, INTERRUPTED};
 use crate::cli::BenchArgs;
@@ -403,8 +403,9 @@ fn notes(report: &Report, tally: &Tally, plan: &Plan, stopped: bool) -> Vec<Stri
     let mut notes = Vec::new();
     if stopped {
         notes.push("it was interrupted: the window is shorter than asked".to_owned());
-    } else if report.steady.as_ref().is_some_and(|steady| !steady.is_steady) {
-        notes.push(UNSTEADY.to_owned());
+    } else {
+        let why = report.steady.as_ref().and_then(settling::complaint);
+        notes.extend(why.map(str::to_owned));
     }
     notes.extend(limit(&report.bench_thread_busy));
     notes.extend(report.stood_still.and_then(StoodStill::note));

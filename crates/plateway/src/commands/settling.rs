@@ -14,6 +14,14 @@ use lab::statistics::{Steadiness, SteadyState};
 /// What is noted of one that did not settle.
 pub(in crate::commands) const UNSTEADY: &str =
     "it did not become steady: another run may give other figures";
+/// And of one whose windows nobody counted.
+const UNCOUNTED: &str = "no window of it was counted: the load left no processor for that to be done on, as one does that runs with a real-time priority";
+
+/// What is to be noted of what came of a measurement, if it did not settle.
+pub(in crate::commands) fn complaint(steady: &Steady) -> Option<&'static str> {
+    let why = if steady.windows.is_empty() { UNCOUNTED } else { UNSTEADY };
+    (!steady.is_steady).then_some(why)
+}
 
 /// Watches a measurement.
 pub(in crate::commands) struct Settling {
@@ -115,7 +123,7 @@ mod tests {
     fn five_windows_alike_are_steady_and_their_mean_is_told() {
         let rates = [200, 500, 1000, 1000, 1010, 990, 1000, 1];
         let (steady, looks) = watch(rates.into_iter(), Duration::ZERO);
-        assert!(steady.is_steady);
+        assert!(steady.is_steady && complaint(&steady).is_none());
         assert_eq!((looks, steady.windows.len(), steady.iops), (7, 7, 1000.0));
     }
 
@@ -130,6 +138,7 @@ mod tests {
     fn what_never_settles_ends_after_25_windows() {
         let (steady, looks) = watch((0..99).map(|at| 1000 + at % 2 * 900), Duration::ZERO);
         assert_eq!((steady.is_steady, looks), (false, WINDOWS_MAX));
+        assert_eq!(complaint(&steady), Some(UNSTEADY));
         assert!(Settling::time_max(WINDOW) > WINDOW * WINDOWS_MAX as u32);
     }
 
@@ -138,5 +147,6 @@ mod tests {
         let steady = Settling::new(WINDOW).report(LastWindows::of(&Tally::default()));
         assert!(!steady.is_steady && steady.iops == 0.0 && steady.windows.is_empty());
         assert!(steady.edges_unix.is_empty());
+        assert_eq!(complaint(&steady), Some(UNCOUNTED));
     }
 }

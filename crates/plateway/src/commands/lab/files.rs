@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::cli::LabFilesArgs;
 use crate::commands::session::Interrupt;
-use crate::commands::settling::{Settling, UNSTEADY};
+use crate::commands::settling::{self, Settling};
 use crate::commands::{Ended, INTERRUPTED, print_json};
 
 use disk::{Doer, Done, Store};
@@ -223,7 +223,7 @@ impl Work {
             bytes_per_op: each(counted.read_bytes + counted.written_bytes),
             read_bytes_per_op: each(counted.read_bytes),
             looked: Looked { reads: self.looked.load(Relaxed), zeros: 0 },
-            notes: if steady.is_steady { Vec::new() } else { vec![UNSTEADY] },
+            notes: settling::complaint(&steady).into_iter().collect(),
             steady,
         }
     }
