@@ -213,8 +213,8 @@ impl Lab<'_> {
         let costs = seen.ends().map(|end| end.cpu_us_per_op);
         let cpu: Option<f64> = costs.sum::<Option<f64>>().filter(|_| seen.near.is_some());
         let path = cell.path.map(|at| &self.experiment.paths[at]).zip(self.abilities);
-        if path.is_some_and(|(path, abilities)| road::is_shared(path, abilities)) {
-            // What is between the ends works on their CPUs: what all of it costs together is known.
+        if path.is_some_and(|(path, abilities)| road::is_shared(path, abilities, self.ends)) {
+            // Something else works on an end's CPUs: what all of it costs together is known.
             for end in [&mut seen.near, &mut seen.far].into_iter().flatten() {
                 end.cpu_us_per_op = None;
             }
@@ -245,8 +245,10 @@ impl Lab<'_> {
         let ours = way.map(Way::ours).unwrap_or_default();
         let cost = |mut end: End, idle: f64, seconds: f64| {
             let own = (end.busy - idle).max(0.0) * seconds * 1e6 / ops;
-            let is_ours = self.idle.is_quiet() && end.others <= OTHERS_MAX;
-            end.cpu_us_per_op = is_ours.then_some(own);
+            // A trial in which others worked counts for nothing, and so does what it says here; unless the plan
+            // calls the machine shared.
+            let is_told = end.others <= OTHERS_MAX || !self.experiment.shared;
+            end.cpu_us_per_op = (self.idle.is_quiet() && is_told).then_some(own);
             end
         };
         let seconds = to.at - from.at;
