@@ -1,6 +1,6 @@
 # What `plateway lab` does by what many a machine's kernel lacks, on one that has it: tc netem delays and loses frames in place of
 # the lab's relay and rules, alone and behind a token bucket; and control groups of version 2 bound a client's memory, on ext4 of
-# /dev/vdb. /job/plateway is the program. Figures of an emulated machine are no figures; what is looked at is that frames are late and
+# /dev/vdb; and the kernel's own initiator of NVMe/TCP reaches what a plan serves, raw and with a file system on it, and its client of NFS mounts what one exports. /job/plateway is the program. Figures of an emulated machine are no figures; what is looked at is that frames are late and
 # lost, and blocks come from storage, as the plan says, and who did it.
 . ./common.sh
 export PATH=$PATH:/job XDG_STATE_HOME=/tmp
@@ -116,4 +116,62 @@ holds "a client with all memory, $cells" "$(held false)" "x > 67108864"
 say "$cells"
 jq -e '[.trials[] | select(.cell | startswith("fio"))][0].bench.client | startswith("fio-")' a.result.json >/dev/null || die "it was not fio"
 pass "a folder is read past the page cache by bench and fio, and by a client whose memory is bounded, whose group goes with it"
+
+# by_kernel PICTURES: a plan in which the kernel reaches what is served, in a network that the lab makes.
+by_kernel() {
+    printf 'name = "kernel"\nshared = true\nwindow = "200ms"\nwarm-up = "0"\n'
+    for name in ours kernel mounted; do
+        printf '[[system]]\nname = "%s"\nserve = { protocol = "nvme", disk = "ram:64MiB", digests = "data" }\n' $name
+        [ $name = ours ] || echo 'kernel = true'
+        [ $name != mounted ] || echo 'file-system = "ext4"'
+    done
+    printf '[[system]]\nname = "nfs"\nnfs = { disk = "ram:64MiB" }\nfile-system = "ext4"\nkernel = true\ncall-size = "32KiB"\n'
+    printf '[[path]]\nname = "lan"\n[load]\nsize = "16MiB"\n'
+    cat
+}
+controllers() { ls /sys/class/nvme 2>/dev/null; }
+by_kernel >a.toml <<TOML
+[[picture]]
+name = "raw"
+systems = ["ours", "kernel"]
+depth = 4
+[[picture]]
+name = "mounted"
+systems = ["mounted", "nfs"]
+pattern = "randrw=50"
+depth = 4
+TOML
+plateway lab run a.toml --overwrite >said 2>&1 || { tail -n 40 said; die "a trial by the kernel's initiator failed"; }
+[ -z "$(controllers)" ] || die "left: $(controllers)"
+grep -q /mounted /proc/self/mountinfo && die "left: $(cat /proc/self/mountinfo)"
+for system in ours kernel mounted nfs; do
+    holds "$system" "$(of "$system" .measures.iops)" "x > 0"
+    holds "$system" "$(of "$system" .wire_bytes_per_op)" "x > 3900 && x < 12000"
+done
+[ "$(of mounted '.file_system.source | startswith("/dev/nvme")')" = true ] || die "mounted is not on the kernel's device"
+[ "$(of kernel '.bench.disk | startswith("/dev/nvme")')" = true ] || die "the client was not on the kernel's device: $(of kernel .bench)"
+[ "$(of nfs .file_system.type)" = '"nfs"' ] || die "it is not the kernel that mounts: $(of nfs .file_system)"
+pass "the kernel's client mounts what a plan exports, and its initiator reaches what a plan serves, raw and below a file system, and is gone with the trial"
+
+# What is in flight then fails, which the kernel says.
 kernel_is_content
+
+# One that is killed leaves a controller without a target, which the next one removes.
+by_kernel >b.toml <<TOML
+[[picture]]
+name = "raw"
+systems = ["kernel"]
+TOML
+sed -i 's/window = "200ms"/window = "60s"/' b.toml
+plateway lab run b.toml >said 2>&1 &
+killed=$!
+wait_for "a controller" sh -c '[ -n "$(ls /sys/class/nvme)" ]'
+kill -9 $killed
+wait $killed
+[ -n "$(controllers)" ] || die "nothing was left, so that nothing is tried"
+plateway lab run a.toml --overwrite >said 2>&1 || { tail -n 40 said; die "what a killed lab left is in the way"; }
+[ -z "$(controllers)" ] || die "left: $(controllers)"
+ip netns list | grep -q plateway && die "left: $(ip netns list)"
+pass "what a killed lab left of the kernel's is removed by the next one"
+dmesg | grep -E 'BUG|Oops|WARNING' && die "the kernel complained"
+exit 0

@@ -48,7 +48,7 @@ pub use measure::{Measure, Measures, Side};
 pub use model::{
     Access, AgentAt, Arrivals, Backing, CORE_MORE, Cell, Client, Column, Digests, Driver,
     Experiment, FileSystem, Folder, Group, Line, Load, Means, Mounted, Nfs, Pace, Path, PathKind,
-    Picture, Program, Protocol, Rival, Serve, System, Target, Transport,
+    Picture, Program, Protocol, Rival, Serve, Softirqs, System, Target, Transport,
 };
 pub use results::{Failure, GroupResults, PictureResult, Results, SystemMoved};
 pub(crate) use results::{column_of, series_name};

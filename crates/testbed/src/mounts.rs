@@ -87,11 +87,13 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts what is on a device in a folder, with the options that there are without any.
-    pub fn make(kind: &str, device: &Path, point: &Path) -> Result<Self> {
+    /// Mounts what is on a device in a folder, with these options, of which there may be none.
+    pub fn make(kind: &str, options: &str, device: &Path, point: &Path) -> Result<Self> {
         let mounted = Self::prepare(point)?;
         let [device, at] = [device, point].map(Path::to_string_lossy);
-        tool::run("mount", &["--types", kind, &device, &at])?;
+        let options = Some(["--options", options]).filter(|[_, options]| !options.is_empty());
+        let options: Vec<&str> = options.into_iter().flatten().collect();
+        tool::run("mount", &[&["--types", kind], &options[..], &[&device, &at]].concat())?;
         Ok(mounted)
     }
 

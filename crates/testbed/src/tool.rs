@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("iproute2", &["bridge", "ip", "tc"]),
     ("mount", &["losetup", "mount", "umount"]),
     ("nftables", &["nft"]),
+    ("nvme-cli", &["nvme"]),
     ("postgresql", &["initdb", "pgbench", "postgres", "psql"]),
     ("postmark", &["postmark"]),
     ("util-linux", &["chrt", "nsenter", "setpriv", "setsid", "taskset", "unshare"]),

@@ -156,6 +156,7 @@ fn find_or_add_null(systems: &mut Vec<System>, wanted: &Wanted) -> usize {
         bytes: Some(bytes),
         disks: 1,
         mounted: None,
+        kernel: false,
         initiator: None,
     });
     systems.len() - 1

@@ -180,7 +180,7 @@ impl Checker<'_> {
         let by_fuse = systems.iter().find_map(|at| {
             let system = self.systems[*at].thing.as_ref()?;
             let is_nfs = matches!(system.means, Means::Nfs(_));
-            let is_one = is_nfs || system.mounted.is_some_and(|mounted| mounted.fuse);
+            let is_one = is_nfs || system.mounted.as_ref().is_some_and(|mounted| mounted.fuse);
             is_one.then(|| system.name.clone())
         });
         if let Some(name) = by_fuse {

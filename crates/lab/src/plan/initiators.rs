@@ -1,6 +1,7 @@
-//! Initiators of another kind: who reaches a system and loads it, in place of our own client.
+//! Initiators of another kind: who reaches a system in place of ours, and who loads it in place of our own client.
 //!
-//! A command of the plan's, to which the lab appends where the disk is and what is to be done, and which tells how far
+//! The kernel's reaches it and makes a block device of it, on which our client works; it can do so in any network
+//! over NVMe/TCP alone. A command of the plan's, to which the lab appends where the disk is and what is to be done, and which tells how far
 //! it is ([`Following`](crate::following::Following)). So a plan holds our client against others', or one of others'
 //! against another. It is asked for what any has: full queues of reads, of writes or of both, on the whole disk. Errors:
 //! the mistakes of a plan, each at its place.
@@ -8,7 +9,7 @@
 use super::check::Checker;
 use super::files::said_of_a_disk;
 use super::low::{LowLoad, LowSystem};
-use super::model::{Load, Means, Pace};
+use super::model::{Load, Means, Pace, Protocol};
 use crate::mistake::{Mistake, Span};
 
 impl Checker<'_> {
@@ -32,6 +33,35 @@ impl Checker<'_> {
         let message = format!(
             "initiator: expected serve, rival or target beside it, whose blocks it reaches by the wire, seen {seen}"
         );
+        self.push(Mistake::new(written.span(), message).help("leave it out"));
+        None
+    }
+
+    /// Whether the kernel reaches it; `None` if that is wrong.
+    pub(super) fn kernel(&mut self, low: &LowSystem, means: &Means) -> Option<bool> {
+        let Some(written) = low.kernel.as_ref().filter(|kernel| *kernel.get_ref()) else {
+            return Some(false);
+        };
+        let (expected, seen) = match means {
+            Means::Serve(serve) if serve.protocol == Protocol::Nvme => match &low.initiator {
+                None => return Some(true),
+                Some(_) => ("nothing else that reaches it", "an initiator of its own".to_owned()),
+            },
+            Means::Nfs(nfs) if !nfs.sync => return Some(true),
+            Means::Nfs(_) => (
+                "sync = false in nfs",
+                "true: of version 3 the kernel has each write durable in no other way than by waiting for it".to_owned(),
+            ),
+            Means::Serve(serve) => (
+                "a serve by nvme, or nfs",
+                format!(
+                    "one by {}, whose initiator in the kernel is in no network of the lab's",
+                    serve.protocol.word()
+                ),
+            ),
+            _ => ("a serve by nvme, or nfs", "neither".to_owned()),
+        };
+        let message = format!("kernel: expected {expected} beside it, seen {seen}");
         self.push(Mistake::new(written.span(), message).help("leave it out"));
         None
     }

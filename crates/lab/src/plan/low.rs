@@ -83,10 +83,16 @@ table! {
         disks "disks": Scalar = NUMBER,
         /// What is made on the disk and mounted, so that each trial has a file there: ext4.
         file_system "file-system": String = "ext4",
+        /// With which options it is mounted.
+        mount_options "mount-options": String = "options of mount in quotes, such as \"noatime,commit=20\"",
         /// Whether a folder by FUSE is above it, as above what comes by NFS: what that alone costs.
         fuse "fuse": bool = YES_OR_NO,
+        /// How much is read or written by one call of NFS or FUSE at most.
+        call_size "call-size": Scalar = "a size such as \"8KiB\"",
         /// Who works on that file: bench, fio or copy.
         client "client": String = "bench, fio or copy",
+        /// Whether the kernel's own initiator reaches it.
+        kernel "kernel": bool = YES_OR_NO,
         /// By whom it is reached and loaded in place of `plateway bench`: a command that takes what the lab appends.
         initiator "initiator": Many<String> = COMMAND,
         /// What holds its blocks, where the lab cannot know: ram, file, device or null.
@@ -162,6 +168,8 @@ table! {
         mtu "mtu": Scalar = NUMBER,
         /// Whether segmentation, receive and checksum offloads are on.
         offloads "offloads": bool = YES_OR_NO,
+        /// On which CPU the near end deals with what it receives: with-client or apart.
+        softirqs "softirqs": String = "with-client or apart, in quotes",
         /// How much it carries at most.
         rate "rate": Scalar = "a rate such as \"1Gbit\"",
         /// By how much each frame is late, in each direction.

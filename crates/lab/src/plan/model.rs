@@ -64,25 +64,31 @@ pub struct System {
     pub disks: u32,
     /// What is mounted on it; none where the client works on its blocks, or in a folder.
     pub mounted: Option<Mounted>,
+    /// Whether the kernel's own initiator reaches it in place of ours, and our client works on the block device that it makes.
+    pub kernel: bool,
     /// Who reaches and loads it in place of our own client: a command, to which what it is to do is appended.
     pub initiator: Option<Vec<String>>,
 }
 
 /// A file system that each trial makes on a system's disk, which is attached to the near end as a block
 /// device; the client works on a file in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
     pub kind: FileSystem,
+    /// With which options it is mounted, as `mount` takes them; empty where there are none.
+    pub options: String,
     pub client: Client,
     /// Whether the client works through a folder by FUSE above it, which does nothing else.
     pub fuse: bool,
+    /// Bytes of a call of NFS or FUSE at most, where the plan says so.
+    pub call_bytes: Option<u32>,
 }
 
 impl System {
     /// Who works on a file of it, where there is one: then there is a page cache between.
     pub fn file_client(&self) -> Option<Client> {
         let of_folder = self.means.folder().map(|folder| folder.client);
-        of_folder.or(self.mounted.map(|mounted| mounted.client))
+        of_folder.or(self.mounted.as_ref().map(|mounted| mounted.client))
     }
 }
 
@@ -290,6 +296,16 @@ impl PathKind {
     }
 }
 
+words! {
+    /// On which CPU what the near end receives is dealt with, by the kernel's softirqs, beside its client.
+    Softirqs {
+        /// On the client's, which has one.
+        WithClient = "with-client",
+        /// On another than the client's.
+        Apart = "apart",
+    }
+}
+
 /// Bytes that the MTU of a core is larger than that of the ends: L2TPv3 over UDP, the longest, needs
 /// 54 (20 of IP, 8 of UDP, 8 of its header, 4 of its sublayer, 14 of the frame inside), and a tag 4.
 pub const CORE_MORE: u32 = 64;
@@ -353,6 +369,8 @@ pub struct Path {
     pub kind: PathKind,
     pub mtu: Option<u32>,
     pub offloads: bool,
+    /// If absent, the client has all CPUs of the near end, and the first of them receives.
+    pub softirqs: Option<Softirqs>,
     /// Bits a second that it carries at most, in each direction.
     pub rate: Option<u64>,
     /// By how much each frame is late, in each direction.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::many::Files;
 use super::measure::Measure;
-use super::model::{Arrivals, Cell, Experiment, Load, Pace, Path, System};
+use super::model::{Arrivals, Cell, Experiment, Load, Pace, Path, Softirqs, System};
 use super::words::Bytes;
 
 /// "4KiB randread, depth 32, 4 jobs".
@@ -76,10 +76,19 @@ impl fmt::Display for Pace {
     }
 }
 
-/// "lan", and with offloads, which are another cell, "lan with offloads".
+/// "lan", and with what makes another cell of it "lan with offloads and softirqs apart".
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.name, if self.offloads { " with offloads" } else { "" })
+        let softirqs = self.softirqs.map(|softirqs| match softirqs {
+            Softirqs::WithClient => "softirqs on the client's CPU",
+            Softirqs::Apart => "softirqs apart",
+        });
+        let with: Vec<&str> =
+            self.offloads.then_some("offloads").into_iter().chain(softirqs).collect();
+        match with.is_empty() {
+            true => f.write_str(&self.name),
+            false => write!(f, "{} with {}", self.name, with.join(" and ")),
+        }
     }
 }
 

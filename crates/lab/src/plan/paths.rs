@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::check::{Checker, Table};
 use super::low::LowPath;
-use super::model::{AgentAt, CORE_MORE, Line, Path, PathKind};
+use super::model::{AgentAt, CORE_MORE, Line, Path, PathKind, Softirqs};
 use super::reader::Low;
 use super::words;
 use crate::mistake::{Mistake, Span};
@@ -28,11 +28,14 @@ impl Checker<'_> {
         let delay = self.scalar(&low.delay, "delay", |text| words::time(text, DELAYS));
         let loss_ppm = self.scalar(&low.loss, "loss", words::loss);
         let offloads = low.offloads.as_ref().is_some_and(|offloads| *offloads.get_ref());
+        let softirqs = low.softirqs.as_ref();
+        let softirqs = softirqs.and_then(|word| self.word(word, "softirqs", Softirqs::WORDS));
         let kind = kind.unwrap_or(Some(PathKind::Direct))?;
         let mtu = mtu.map(|mtu| mtu as u32);
         let line = self.line(low, kind);
         let is_joined = line.is_some() || kind.is_laid();
-        let path = Path { name: name?, kind, mtu, offloads, rate, delay, loss_ppm, line };
+        let name = name?;
+        let path = Path { name, kind, mtu, offloads, softirqs, rate, delay, loss_ppm, line };
         let goes_together = self.goes_together(low, &path);
         (is_named && goes_together && is_joined).then_some(path)
     }
@@ -75,7 +78,7 @@ impl Checker<'_> {
     }
 
     /// What a text says, if it can be read.
-    fn said<T>(
+    pub(super) fn said<T>(
         &mut self,
         written: &Low<String>,
         key: &str,
@@ -100,6 +103,10 @@ impl Checker<'_> {
                 );
                 self.push(Mistake::new(written.span(), message).help("leave it out"));
             }
+        }
+        if let Some(written) = &low.softirqs {
+            let message = "softirqs: expected a path that the lab lays, seen one between two machines, whose interfaces interrupt where they do";
+            self.push(Mistake::new(written.span(), message).help("leave it out"));
         }
     }
 

@@ -4,6 +4,8 @@
 //! device, or nothing; `delay:`, `burn:`, `faulty:` and `model:` stand before another URI, and what a URI of another
 //! target has below must be said. Whether two systems are a fair pair is judged in `compare`.
 
+use std::ops::RangeInclusive;
+
 use toml::Spanned;
 
 use super::axes::SIZE_MAX;
@@ -20,6 +22,9 @@ use crate::mistake::{Mistake, Span};
 
 /// By which protocols a server reaches the disk of another one beside it: AoE would need an Ethernet between them.
 const THROUGH: [(&str, Protocol); 2] = [("iscsi", Protocol::Iscsi), ("nvme", Protocol::Nvme)];
+
+/// From a page of memory to what NFS version 3 has.
+const CALLS: RangeInclusive<u64> = 4096..=1 << 20;
 
 /// Keys that say how a system comes to be there.
 const WAYS: [&str; 7] = ["disk", "serve", "rival", "target", "folder", "stream", "nfs"];
@@ -78,10 +83,12 @@ impl Checker<'_> {
         };
         declared("backing", low.backing.as_ref().map(Spanned::span));
         declared("durable", low.durable.as_ref().map(Spanned::span));
+        let flushes = low.mount_options.as_ref().is_none_or(|options| flushes(options.get_ref()));
         let durable = match below.backing {
             Some(backing) => Some(matches!(backing, Backing::File | Backing::Device)),
             None => low.durable.as_ref().map(|durable| *durable.get_ref()),
         };
+        let durable = if flushes { durable } else { Some(false) };
         // A word that is none was told already.
         let backing = below.backing.or(backing.flatten());
         if low.backing.is_some() && backing.is_none() || !low.refused.is_empty() {
@@ -89,6 +96,7 @@ impl Checker<'_> {
         }
         let (bytes, disks, mounted) = (below.bytes, self.disks(low)?, self.mounted(low)?);
         let initiator = self.initiator(low, &means)?;
+        let kernel = self.kernel(low, &means)?;
         if let Some(kind) = low.file_system.as_ref().filter(|_| backing == Some(Backing::Null)) {
             let seen = low.disk.as_ref().map_or("one that forgets it", |disk| disk.get_ref());
             let message = format!(
@@ -99,8 +107,18 @@ impl Checker<'_> {
         }
         let name = name?;
         let cached = below.cached;
-        let system =
-            System { name, means, backing, durable, cached, bytes, disks, mounted, initiator };
+        let system = System {
+            name,
+            means,
+            backing,
+            durable,
+            cached,
+            bytes,
+            disks,
+            mounted,
+            kernel,
+            initiator,
+        };
         (is_named && self.is_several(low, &system)).then_some(system)
     }
 
@@ -162,21 +180,27 @@ impl Checker<'_> {
 
     /// What is made on its disk, and who works in that; `None` if it is wrong, `Some(None)` if nothing is.
     fn mounted(&mut self, low: &LowSystem) -> Option<Option<Mounted>> {
-        if low.folder.is_some() {
-            let Some(fuse) = &low.fuse else { return Some(None) };
-            let message =
-                "fuse: expected a file-system beside it, above which it is, seen a folder";
-            self.push(Mistake::new(fuse.span(), message).help("leave it out"));
+        let of_it = [
+            ("fuse", "above which it is", low.fuse.as_ref().map(Spanned::span)),
+            ("mount-options", "which is mounted so", low.mount_options.as_ref().map(Spanned::span)),
+            ("call-size", "which calls are of", low.call_size.as_ref().map(Spanned::span)),
+        ];
+        let mut said = of_it.into_iter().filter_map(|(key, what, span)| Some((key, what, span?)));
+        if let Some((key, what, span)) = said.next()
+            && (low.folder.is_some() || low.file_system.is_none())
+        {
+            let (seen, help) = match low.folder {
+                Some(_) => ("a folder", "leave it out"),
+                None => ("none", "add file-system = \"ext4\", or leave it out"),
+            };
+            let message = format!("{key}: expected a file-system beside it, {what}, seen {seen}");
+            self.push(Mistake::new(span, message).help(help));
             return None;
         }
+        if low.folder.is_some() {
+            return Some(None);
+        }
         let Some(kind) = &low.file_system else {
-            if let Some(fuse) = &low.fuse {
-                let message =
-                    "fuse: expected a file-system beside it, above which it is, seen none";
-                let help = "add file-system = \"ext4\", or leave it out";
-                self.push(Mistake::new(fuse.span(), message).help(help));
-                return None;
-            }
             let Some(client) = &low.client else { return Some(None) };
             let message = "client: expected a folder or a file-system beside it, on whose file it works, seen none";
             let help = "add file-system = \"ext4\", or leave it out";
@@ -186,7 +210,29 @@ impl Checker<'_> {
         let kind = self.word(kind, "file-system", FileSystem::WORDS)?;
         let client = self.client(&low.client)?;
         let fuse = low.fuse.as_ref().is_some_and(|fuse| *fuse.get_ref());
-        Some(Some(Mounted { kind, client, fuse }))
+        let options = self.said(&low.mount_options, "mount-options", mount_options);
+        if low.mount_options.is_some() && options.is_none() {
+            return None;
+        }
+        let options = options.unwrap_or_default();
+        let call_bytes = self.call_bytes(low, fuse)?;
+        Some(Some(Mounted { kind, options, client, fuse, call_bytes }))
+    }
+
+    /// How much a call of NFS or FUSE has at most; `None` if it is wrong, `Some(None)` if the plan does not say.
+    fn call_bytes(&mut self, low: &LowSystem, fuse: bool) -> Option<Option<u32>> {
+        let Some(written) = &low.call_size else { return Some(None) };
+        let bytes = self.scalar(&low.call_size, "call-size", |text| {
+            let bytes = words::size(text, CALLS)?;
+            let is_whole = bytes.is_multiple_of(*CALLS.start());
+            is_whole.then_some(bytes).ok_or_else(|| "whole pages, of 4KiB".to_owned())
+        })?;
+        if low.nfs.is_none() && !fuse {
+            let message = "call-size: expected nfs or fuse = true beside it, whose calls it bounds, seen neither";
+            self.push(Mistake::new(written.span(), message).help("leave it out"));
+            return None;
+        }
+        Some(Some(bytes as u32))
     }
 
     /// What the far end exports by NFS.
@@ -421,5 +467,26 @@ mod tests {
         {
             assert_eq!(below(wrong), None, "{wrong}");
         }
+    }
+}
+
+/// Whether a file system that is mounted so has its disk flush where it is to be durable.
+fn flushes(options: &str) -> bool {
+    options.split(',').fold(true, |flushes, option| match option {
+        "barrier=0" | "nobarrier" => false,
+        "barrier" | "barrier=1" => true,
+        _ => flushes,
+    })
+}
+
+/// Options of a file system, as they are handed to `mount`.
+fn mount_options(text: &str) -> Result<String, String> {
+    let is_one = |option: &str| {
+        let is_right = |byte: u8| byte.is_ascii_alphanumeric() || b"_=.:-".contains(&byte);
+        !option.is_empty() && option.bytes().all(is_right) && !option.starts_with(['-', '='])
+    };
+    match text.split(',').all(is_one) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected options such as \"noatime,commit=20\", seen {text:?}")),
     }
 }

@@ -309,6 +309,9 @@ pub(crate) struct LabImportArgs {
     /// Have each write durable when it is answered, and nothing to commit
     #[arg(long, conflicts_with = "folder")]
     pub(crate) sync: bool,
+    /// How many bytes one call reads or writes at most: whole pages, as a kernel's client 1 MiB
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(4096..=1 << 20))]
+    pub(crate) call_bytes: u32,
     /// Keep how many calls were made in this file
     #[arg(long, value_name = "FILE")]
     pub(crate) calls: Option<PathBuf>,

@@ -23,6 +23,7 @@ mod followed;
 mod growing;
 mod image;
 mod initiator;
+mod kernel;
 mod limits;
 mod looks;
 mod machine;
@@ -50,7 +51,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lab::plan::{Experiment, Purpose, Results, Runner, TrialOutcome};
+use lab::plan::{Experiment, Purpose, Results, Runner, Softirqs, TrialOutcome};
 use lab::statistics::Stop;
 use testbed::{Abilities, Folder};
 
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &LabArgs) -> miette::Result<()> {
         LabAction::Check(args) => {
             let interrupt = Interrupt::watch()?;
             let Ready { experiment, ends, abilities, .. } = Ready::read(&args.plan, &interrupt)?;
-            let remarks = machine::remarks(&experiment, abilities.as_ref());
+            let remarks = machine::remarks(&experiment, &ends, abilities.as_ref());
             print(&(picture::outline(&experiment, &ends) + &remarks))
         }
         LabAction::Agent(args) => agent::run(args),
@@ -132,6 +133,17 @@ impl Ends {
         match cpus.split_at(cpus.len() / 2) {
             ([], all) => Ends { near: all.to_vec(), far: all.to_vec(), are_machines: false },
             (far, near) => Ends { near: near.to_vec(), far: far.to_vec(), are_machines: false },
+        }
+    }
+
+    /// Which CPUs the near end's client has over a path, and which one deals with what it receives.
+    fn near_over(&self, path: &lab::plan::Path) -> (&[usize], usize) {
+        let Ends { near, far, .. } = self;
+        let other = if near.len() > 1 { near } else { far };
+        match path.softirqs {
+            None => (near, near[0]),
+            Some(Softirqs::WithClient) => (&near[..1], near[0]),
+            Some(Softirqs::Apart) => (&near[..1], other[other.len() - 1]),
         }
     }
 

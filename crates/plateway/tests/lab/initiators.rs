@@ -83,6 +83,33 @@ fn an_initiator_that_tells_nothing_is_not_waited_for_to_the_end() {
     assert!(failures.len() == 1 && !runs("61.125"), "{why}");
 }
 
+#[test]
+fn what_a_kernel_lacks_is_told_before_anything_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = "name = \"kernel\"\nshared = true\n\
+        [[system]]\nname = \"disk\"\nserve = { protocol = \"nvme\", disk = \"ram:4MiB\" }\nkernel = true\n\
+        [[system]]\nname = \"files\"\nnfs = { disk = \"ram:48MiB\" }\nfile-system = \"ext4\"\nkernel = true\n\
+        [[path]]\nname = \"lan\"\n\
+        [[picture]]\nname = \"p\"\nsystems = [\"disk\", \"files\"]\nsize = \"1MiB\"\n";
+    fs::write(directory.path().join("a.toml"), plan).unwrap();
+    let output = lab(directory.path(), &["check", "a.toml"]).output().unwrap();
+    let why = flat(&output.stderr);
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    let lacks = [
+        (
+            "disk",
+            !Path::new("/sys/module/nvme_tcp").exists() || !Path::new("/usr/sbin/nvme").exists(),
+        ),
+        ("files", !known.lines().any(|line| line.ends_with("\tnfs"))),
+    ];
+    for (name, lacks) in lacks {
+        let is_told = why.contains(&format!("system {name}: kernel: "));
+        assert_eq!(is_told, lacks, "{name}: {why}");
+    }
+    let is_refused = lacks.iter().any(|(_, lacks)| *lacks);
+    assert!(!is_refused || output.status.code() == Some(1), "{why}");
+}
+
 /// What measures, one after the other.
 mod measured {
     use super::*;
@@ -207,6 +234,7 @@ mod measured {
             ("left", "iscsi", &["client-iscsi", "--receive", "left"]),
             ("copied", "iscsi", &["client-iscsi", "--receive", "copied"]),
             ("placed", "iscsi", &["client-iscsi", "--receive", "placed"]),
+            ("zero-copy", "iscsi", &["client-iscsi", "--send", "zero-copy"]),
             ("aoe", "aoe", &["client-aoe"]),
         ];
         let system = |(name, protocol, words): &(&str, &str, &[&str])| {
@@ -217,7 +245,8 @@ mod measured {
         };
         let plan = format!(
             "name = \"clients\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n{}[[path]]\nname = \"lan\"\n\
-             [load]\nblock-size = \"1k\"\ndepth = 1\n[[picture]]\nname = \"clients\"\nsystems = {:?}\n",
+             [load]\nblock-size = \"1k\"\ndepth = 1\n[[picture]]\nname = \"clients\"\nsystems = {:?}\n\
+             [[picture]]\nname = \"mixes\"\nsystems = [\"nvme\", \"zero-copy\"]\npattern = \"randrw=70\"\n",
             clients.iter().map(system).collect::<String>(),
             clients.map(|(name, ..)| name)
         );
@@ -227,7 +256,56 @@ mod measured {
             let client = trial["bench"]["client"].as_str().unwrap();
             client.starts_with("yardstick ") && trial["measures"]["iops"].as_f64() > Some(0.0)
         };
-        assert_eq!(trials.iter().filter(by_it).count(), clients.len(), "{kept}");
+        assert_eq!(trials.iter().filter(by_it).count(), clients.len() + 2, "{kept}");
+        let is_mixed = |trial: &&Value| trial["cell"].as_str().unwrap().contains("randrw=70");
+        let mixed: Vec<&Value> = trials.iter().filter(is_mixed).collect();
+        for trial in &mixed {
+            let measure = |name: &str| trial["measures"][name].as_f64().unwrap();
+            let share = measure("read-iops") / measure("iops");
+            assert!((0.65..0.75).contains(&share), "{share} of {trial}");
+            // Between namespaces the kernel copies all the same, and who asked for no copy says so.
+            let is_told = trial["notes"].to_string().contains("the kernel copied all the same");
+            let asked = trial["cell"].as_str().unwrap().starts_with("zero-copy");
+            assert_eq!(is_told, asked, "{trial}");
+        }
+        assert_eq!(mixed.len(), 2, "{kept}");
+    }
+
+    #[test]
+    fn softirqs_apart_from_the_client_are_on_another_cpu() {
+        // How many frames each CPU has dealt with so far.
+        let frames = || -> Vec<u64> {
+            let table = fs::read_to_string("/proc/net/softnet_stat").unwrap();
+            let first = |line: &str| u64::from_str_radix(line.split(' ').next().unwrap(), 16);
+            table.lines().map(|line| first(line).unwrap()).collect()
+        };
+        let share = |softirqs: &str| {
+            let plan = format!(
+                "name = \"apart\"\nwindow = \"100ms\"\nwarm-up = \"0\"\nshared = true\n\
+                 [[system]]\nname = \"iscsi\"\nserve = {{ protocol = \"iscsi\", disk = \"ram:4MiB\" }}\n\
+                 [[path]]\nname = \"lan\"\nsoftirqs = \"{softirqs}\"\n\
+                 [[picture]]\nname = \"softirqs\"\nsystems = [\"iscsi\"]\n"
+            );
+            let before = frames();
+            let kept = done(&plan)?;
+            let grown: Vec<u64> =
+                frames().iter().zip(before).map(|(now, then)| now - then).collect();
+            let cpu = kept["near_cpus"][0].as_u64().unwrap() as usize;
+            let trial = &kept["trials"][0];
+            // Where the near end has one CPU alone, the far end's does its work, and neither's own is known.
+            if softirqs == "apart" && kept["near_cpus"].as_array().unwrap().len() == 1 {
+                assert!(trial["near"]["cpu_us_per_op"].is_null(), "{trial}");
+            }
+            Some(grown[cpu] as f64 / grown.iter().sum::<u64>() as f64)
+        };
+        let Some([with, apart]) = share("with-client").zip(share("apart")).map(<[f64; 2]>::from)
+        else {
+            return;
+        };
+        assert!(
+            with > 0.2 && apart < 0.1,
+            "{with} of all frames with the client, {apart} apart from it"
+        );
     }
 
     #[test]

@@ -331,7 +331,7 @@ mod measured {
         let client = if fio { "\nclient = \"fio\"" } else { "" };
         let plan = system("aoe", &served("aoe"))
             + &system("nvme", &(served("nvme") + client))
-            + &system("here", "disk = \"ram:64MiB\"")
+            + &system("here", "disk = \"ram:64MiB\"\nmount-options = \"noatime,commit=20\"")
             + "[[path]]\nname = \"lan\"\n"
             + &drawn(
                 &["aoe", "nvme", "here"],
@@ -356,6 +356,9 @@ mod measured {
             let number = |key: &str| trial[key].as_f64();
             assert!(trial["measures"]["iops"].as_f64() > Some(0.0), "{trial}");
             assert_eq!(trial["file_system"]["type"], "ext4", "{trial}");
+            let options = trial["file_system"]["options"].as_str().unwrap();
+            let is_asked = options.contains("noatime") && options.contains("commit=20");
+            assert_eq!(is_asked, cell.starts_with("here"), "{trial}");
             let source = trial["file_system"]["source"].as_str().unwrap();
             assert!(source.starts_with("/dev/loop"), "{trial}");
             let is_cached = cell.ends_with("through the page cache");

@@ -279,6 +279,30 @@ fn a_file_is_asked_for_when_it_is_opened_and_committed_when_it_is_closed() {
 }
 
 #[test]
+fn no_call_has_more_than_the_plan_says_whichever_way() {
+    if !can_attach() {
+        return;
+    }
+    const BYTES: usize = 1 << 20;
+    for (more, most) in [(&[][..], BYTES), (&["--call-bytes", "8192"][..], 8192)] {
+        let shown = Shown::begin(Some(more));
+        fs::write(shown.folder().join("there"), vec![7; BYTES]).unwrap();
+        let before = shown.calls();
+        assert!(fs::read(shown.point().join("there")).unwrap() == vec![7; BYTES]);
+        let read = shown.calls() - before;
+        let before = shown.calls();
+        fs::write(shown.point().join("here"), vec![8; BYTES]).unwrap();
+        let written = shown.calls() - before;
+        assert!(fs::read(shown.folder().join("here")).unwrap() == vec![8; BYTES]);
+        let least = (BYTES / most) as u64;
+        // And some that say what is there.
+        let all = [read, written];
+        assert!(all.iter().all(|calls| (least..least + 40).contains(calls)), "{more:?}: {all:?}");
+        shown.end();
+    }
+}
+
+#[test]
 fn the_names_of_a_folder_are_asked_for_once() {
     if !can_attach() {
         return;
@@ -340,7 +364,7 @@ mod measured {
         let plan = "name = \"nfs\"\nshared = true\nwindow = \"100ms\"\nwarm-up = \"0\"\n\
         [[system]]\nname = \"iscsi\"\nserve = { protocol = \"iscsi\", disk = \"ram:48MiB\" }\nfile-system = \"ext4\"\n\
         [[system]]\nname = \"nfs\"\nnfs = { disk = \"ram:48MiB\" }\nfile-system = \"ext4\"\n\
-        [[system]]\nname = \"durable\"\nnfs = { disk = \"ram:48MiB\", sync = true }\nfile-system = \"ext4\"\n\
+        [[system]]\nname = \"durable\"\nnfs = { disk = \"ram:48MiB\", sync = true }\nfile-system = \"ext4\"\ncall-size = \"8KiB\"\n\
         [[system]]\nname = \"fuse\"\ndisk = \"ram:48MiB\"\nfile-system = \"ext4\"\nfuse = true\n\
         [[system]]\nname = \"past\"\nnfs = { disk = \"ram:48MiB\", cache = false }\nfile-system = \"ext4\"\n\
         [[path]]\nname = \"lan\"\n[load]\nsize = \"600KiB\"\n\

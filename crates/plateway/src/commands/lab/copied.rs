@@ -37,7 +37,7 @@ impl Lab<'_> {
         group: Option<&Group>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let Work { cell, way, .. } = *work;
-        let (cpus, program) = (list(&self.ends.near), super::program()?);
+        let (cpus, program) = (list(self.client_cpus(way)), super::program()?);
         let mut command = process::command_in(group, work.near(), &cpus, &program);
         let Load { block_bytes, size, sync, .. } = cell.load;
         command.args(["lab", "copy"]).arg(file.path());

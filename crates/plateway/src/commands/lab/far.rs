@@ -34,7 +34,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(20);
 const SERVE: &str = "plateway serve";
 const BEHIND: &str = "plateway serve of the disk behind it";
 
-const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:lab";
+pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:lab";
 pub(super) const TARGET_NAME: &str = "iqn.2026-11.net.plateway:lab";
 
 /// Where the far end is: a namespace of the lab's, or that of this process; its interface, its address,

@@ -100,7 +100,7 @@ impl Lab<'_> {
         files: &ScratchFolder,
         group: Option<&Group>,
     ) -> miette::Result<Command> {
-        let (cpus, program) = (list(&self.ends.near), super::program()?);
+        let (cpus, program) = (list(self.client_cpus(work.way)), super::program()?);
         let mut command = process::command_in(group, work.near(), &cpus, &program);
         command.args(["lab", "files"]).arg(files.path());
         self.of_files(&mut command, work.cell);

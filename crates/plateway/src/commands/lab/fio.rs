@@ -28,7 +28,7 @@ impl Lab<'_> {
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let Work { cell, way, home, .. } = *work;
         let output = home.join("fio");
-        let cpus = list(&self.ends.near);
+        let cpus = list(self.client_cpus(way));
         let mut command = process::command_in(group, work.near(), &cpus, Path::new("fio"));
         command.args(asked(&cell.load, file.path()));
         command.arg(format!("--output={}", output.display()));

@@ -308,7 +308,7 @@ impl Lab<'_> {
         file: &Scratch,
         group: Option<&Group>,
     ) -> miette::Result<Command> {
-        let (cpus, program) = (list(&self.ends.near), super::program()?);
+        let (cpus, program) = (list(self.client_cpus(work.way)), super::program()?);
         let mut command = process::command_in(group, work.near(), &cpus, &program);
         command.args(["bench", &uri(file), "--json", "--overwrite"]);
         if work.cell.load.cache {

@@ -107,7 +107,7 @@ impl Lab<'_> {
         let attached = Attached::start(&near, &Reached::by(uri), home, self.interrupt)?;
         mounted::make(key.kind, &attached.device, self.interrupt)?;
         let word = key.kind.word();
-        let mounted = testbed::Mounted::make(word, &attached.device, &point).map_err(tell)?;
+        let mounted = testbed::Mounted::make(word, "", &attached.device, &point).map_err(tell)?;
         let mut files = ScratchFolder::make(&point, PREFIX).map_err(tell)?;
         files.leave();
         self.make_files_of(cell, &files)?;

@@ -44,7 +44,7 @@ impl Lab<'_> {
         group: Option<&Group>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
         let output = home.join("initiator");
-        let (cpus, program) = (list(&self.ends.near), Path::new(&initiator[0]));
+        let (cpus, program) = (list(self.client_cpus(way)), Path::new(&initiator[0]));
         let mut command = process::command_in(group, way.and_then(Way::near), &cpus, program);
         command.args(&initiator[1..]).args(asked(&cell.load, &at.uri));
         command.arg("--status").arg(&output);

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use lab::papers::Need;
-use lab::plan::{Experiment, Group, Means, Measure, Mistakes, PathKind, System};
+use lab::plan::{Experiment, Group, Means, Measure, Mistakes, PathKind, Softirqs, System};
 use testbed::{Abilities, Namespace, needs};
 
 use super::Ends;
 use super::agent::{Agent, Request};
 use super::far::PREFIX;
 use super::seen::Idle;
-use super::{folder, limits, mounted, rival, road};
+use super::{folder, kernel, limits, mounted, rival, road};
 use crate::config::uri::{DiskUri, check_interface};
 
 /// An error unless all of a plan can be run here; what its paths can do here, if it has some.
@@ -25,7 +25,8 @@ pub(super) fn check(
     agent: Option<&RefCell<Agent>>,
     (file, text): (&Path, &str),
 ) -> miette::Result<Option<Abilities>> {
-    let (mut lines, abilities) = networks(experiment);
+    kernel::remove_leftovers();
+    let (mut lines, abilities) = networks(experiment, ends);
     for path in &experiment.paths {
         if let Some(line) = &path.line {
             lines.extend(interface(path, &line.near_interface, "near"));
@@ -39,6 +40,7 @@ pub(super) fn check(
     }
     lines.extend(initiators(experiment));
     lines.extend(mounted::missing(experiment));
+    lines.extend(kernel::missing(experiment));
     lines.extend(cells(experiment, ends, abilities.as_ref()));
     let mut mistakes = folder::mistakes(experiment);
     mistakes.extend(limits::mistakes(experiment));
@@ -113,7 +115,7 @@ pub(super) fn interface(path: &lab::plan::Path, name: &str, end: &str) -> Vec<St
 }
 
 /// What paths need, and what this kernel can do to frames.
-fn networks(experiment: &Experiment) -> (Vec<String>, Option<Abilities>) {
+fn networks(experiment: &Experiment, ends: &Ends) -> (Vec<String>, Option<Abilities>) {
     let mut used: Vec<usize> =
         experiment.cells().into_iter().filter_map(|cell| cell.path).collect();
     used.sort_unstable();
@@ -144,14 +146,17 @@ fn networks(experiment: &Experiment) -> (Vec<String>, Option<Abilities>) {
     };
     for cell in experiment.cells() {
         let Some(path) = cell.path.map(|at| &experiment.paths[at]) else { continue };
-        let why = impossible(path, &abilities);
+        let why = impossible(path, ends, &abilities);
         lines.extend(why.map(|why| format!("{}: {why}", experiment.cell_name(&cell))));
     }
     (lines, Some(abilities))
 }
 
 /// What of a path this kernel cannot do.
-fn impossible(path: &lab::plan::Path, abilities: &Abilities) -> Option<String> {
+fn impossible(path: &lab::plan::Path, ends: &Ends, abilities: &Abilities) -> Option<String> {
+    if path.softirqs == Some(Softirqs::Apart) && !ends.are_apart() {
+        return Some("softirqs: expected two CPUs, one for the client, seen one".to_owned());
+    }
     if path.loss_ppm.is_some()
         && let (Err(netem), Err(rules)) = (&abilities.netem, &abilities.rules)
     {
@@ -176,7 +181,11 @@ fn impossible(path: &lab::plan::Path, abilities: &Abilities) -> Option<String> {
 }
 
 /// What is known of paths before anything runs, a line each.
-pub(super) fn remarks(experiment: &Experiment, abilities: Option<&Abilities>) -> String {
+pub(super) fn remarks(
+    experiment: &Experiment,
+    ends: &Ends,
+    abilities: Option<&Abilities>,
+) -> String {
     let Some(abilities) = abilities else { return String::new() };
     let mut lines: Vec<String> = Vec::new();
     for path in experiment.cells().iter().filter_map(|cell| cell.path) {
@@ -187,7 +196,9 @@ pub(super) fn remarks(experiment: &Experiment, abilities: Option<&Abilities>) ->
         };
         let relay = road::is_relayed(path, abilities)
             .then_some("a relay of the lab's own delays on the far end's last CPU");
-        let what: Vec<&str> = relay.into_iter().chain(between).collect();
+        let receives = road::receives_at_far_end(path, ends)
+            .then_some("what the near end receives is dealt with on the far end's last CPU");
+        let what: Vec<&str> = relay.into_iter().chain(receives).chain(between).collect();
         if what.is_empty() {
             continue;
         }
@@ -292,6 +303,20 @@ fn initiators(experiment: &Experiment) -> Vec<String> {
     all.filter_map(missing).collect()
 }
 
+/// What is on the far end's CPUs here beside that end, by what a path says and this machine has.
+fn on_an_end(
+    path: &lab::plan::Path,
+    ends: &Ends,
+    abilities: Option<&Abilities>,
+) -> Option<&'static str> {
+    if abilities.is_some_and(|can| road::is_relayed(path, can)) {
+        return Some("a delay, for which a relay of the lab's own is on the far end's here");
+    }
+    road::receives_at_far_end(path, ends).then_some(
+        "softirqs apart, where the near end has one CPU, so that the far end's deals with what it receives",
+    )
+}
+
 /// What cells need, where paths are laid by what this kernel can do to frames.
 fn cells(experiment: &Experiment, ends: &Ends, abilities: Option<&Abilities>) -> Vec<String> {
     let mut lines = Vec::new();
@@ -302,11 +327,10 @@ fn cells(experiment: &Experiment, ends: &Ends, abilities: Option<&Abilities>) ->
         }
         let mut of_end = group.columns.iter().filter(|column| column.measure.is_of_an_end());
         let mut paths = group.cells.iter().filter_map(|cell| cell.path);
-        let is_relayed =
-            |at: usize| abilities.is_some_and(|can| road::is_relayed(&experiment.paths[at], can));
-        if let Some(column) = of_end.next().filter(|_| paths.any(is_relayed)) {
+        let on_them = |at: usize| on_an_end(&experiment.paths[at], ends, abilities);
+        if let Some((column, what)) = of_end.next().zip(paths.find_map(on_them)) {
             lines.push(format!(
-                "{}: {}: expected a path on which each end has its CPUs for itself, seen one with a delay, for which a relay of the lab's own is on the far end's here (compare cpu-per-op)",
+                "{}: {}: expected a path on which each end has its CPUs for itself, seen one with {what} (compare cpu-per-op)",
                 group.name,
                 column.measure.word()
             ));

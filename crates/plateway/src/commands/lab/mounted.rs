@@ -4,7 +4,8 @@
 //! ```text
 //!   blank? -> plateway attach -> mkfs -> mount -> a file, as in super::folder -> umount -> plateway detach
 //! ```
-//! Of many files all of it up to the mount may be a copy of an image ([`super::image`]).
+//! Of many files all of it up to the mount may be a copy of an image ([`super::image`]). What the kernel's own initiator has
+//! is a device already ([`super::kernel`]).
 //! The process that attaches is the initiator of the path, on the near end's CPUs and in its namespace; the
 //! device is the machine's, and what is mounted is this process's. What was written is durable in the end, or
 //! the trial failed. Where it failed already nobody waits for a disk that may be gone: the device goes with its
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::plan::{Cell, Client, Experiment, FileSystem, Files, Mounted, Nfs, TrialOutcome};
+use lab::plan::{Cell, Client, Experiment, FileSystem, Files, Means, Mounted, Nfs, TrialOutcome};
 use testbed::{DirtyLimit, Namespace, Server, load, needs, process};
 
 use super::face::{Face, Faces};
@@ -54,6 +55,9 @@ const LOST_MAX_S: u32 = 10;
 pub(super) struct Place<'p> {
     pub(super) at: &'p Reached,
     pub(super) way: Option<&'p Way<'p>>,
+    /// Whether the kernel is the initiator, or the client of NFS, and where it has the disk, the device that it is.
+    pub(super) is_by_kernel: bool,
+    pub(super) kernel: Option<&'p Path>,
     /// Where the file system is at the far end, how it is exported.
     pub(super) nfs: Option<&'p Nfs>,
     /// A folder for what the trial leaves.
@@ -64,11 +68,14 @@ pub(super) struct Place<'p> {
 pub(super) fn missing(experiment: &Experiment) -> Vec<String> {
     let mut lines = Vec::new();
     for (at, system) in experiment.systems.iter().enumerate() {
-        let Some(Mounted { kind, client, .. }) = system.mounted else { continue };
+        let Some(Mounted { kind, client, .. }) = &system.mounted else { continue };
         let told = |why: String| format!("system {}: file-system: {why}", system.name);
-        lines.extend(attach::allowed().err().map(|why| told(why.to_string())));
-        let fio = (client == Client::Fio).then_some("fio");
-        let own = programs(kind).into_iter().chain(["fincore"]).chain(fio).map(str::to_owned);
+        // What the kernel has by the wire is a device already.
+        let is_device = system.kernel && !matches!(system.means, Means::Nfs(_));
+        let refused = attach::allowed().err().filter(|_| !is_device);
+        lines.extend(refused.map(|why| told(why.to_string())));
+        let fio = (*client == Client::Fio).then_some("fio");
+        let own = programs(*kind).into_iter().chain(["fincore"]).chain(fio).map(str::to_owned);
         for program in own.chain(super::program::needed(experiment, at)) {
             lines.extend(needs(&program).err().map(|why| told(why.to_string())));
         }
@@ -95,9 +102,10 @@ impl Lab<'_> {
     pub(super) fn run_mounted(
         &self,
         cell: &Cell,
-        Mounted { kind, client, fuse }: Mounted,
+        file_system: &Mounted,
         place: &Place<'_>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
+        let Mounted { kind, client, fuse, .. } = *file_system;
         let files = cell.load.files.and_then(Files::personality);
         let image = files.map(|_| self.image(cell, kind));
         match &image {
@@ -107,15 +115,20 @@ impl Lab<'_> {
             }
             _ => self.is_to_be_written(cell, place)?,
         }
-        let attached = self.attach(place)?;
+        let attached = match place.kernel {
+            Some(_) => None,
+            None => Some(self.attach(place)?),
+        };
+        let own = attached.as_ref().map(|attached| attached.device.clone());
+        let device = place.kernel.map(Path::to_owned).or(own).expect("one of both");
         // Of what is written behind at the client: by NFS that is not the device's.
         let memory = cell.load.client_memory.filter(|_| !fuse && place.nfs.is_none());
-        let limit = memory.map(|bytes| DirtyLimit::set(&attached.device, bytes));
+        let limit = memory.map(|bytes| DirtyLimit::set(&device, bytes));
         let limit = limit.transpose().map_err(tell)?;
         if !matches!(image, Some(Ok(_))) {
-            make(kind, &attached.device, self.interrupt)?;
+            make(kind, &device, self.interrupt)?;
         }
-        let faces = Faces::new(self, place, kind, fuse, &attached.device)?;
+        let faces = Faces::new(self, place, file_system, &device)?;
         let (way, home) = (place.way, place.home);
         let work = Work { cell, place: faces.point(), client, way, home, removes: false };
         // It goes behind the device where something fails: what is to be written there fails by then, and nobody
@@ -139,7 +152,7 @@ impl Lab<'_> {
             seen.notes.push(format!("files were made anew in each trial: {why}"));
         }
         drop(limit);
-        attached.detach(self.interrupt)?;
+        attached.map_or(Ok(()), |attached| attached.detach(self.interrupt))?;
         done
     }
 
@@ -187,10 +200,10 @@ impl Lab<'_> {
     /// Attaches the disk of a trial: at the near end, where the initiator is, or, where it is exported by NFS, at the
     /// far one.
     fn attach(&self, place: &Place<'_>) -> miette::Result<Attached> {
-        let Place { at, way, nfs, home } = place;
+        let Place { at, way, nfs, home, .. } = place;
         let end = match nfs {
             Some(_) => Near { at: way.and_then(Way::far), cpus: &self.ends.far },
-            None => Near { at: way.and_then(Way::near), cpus: &self.ends.near },
+            None => Near { at: way.and_then(Way::near), cpus: self.client_cpus(*way) },
         };
         Attached::start(&end, at, home, self.interrupt)
     }
@@ -247,7 +260,7 @@ pub(super) struct Near<'n> {
 }
 
 /// Has the kernel read as far ahead as of its own disks, and as of FUSE.
-fn read_ahead(device: &Path) -> miette::Result<()> {
+pub(super) fn read_ahead(device: &Path) -> miette::Result<()> {
     let name = device.file_name().unwrap_or_default();
     let file = Path::new("/sys/block").join(name).join("queue/read_ahead_kb");
     fs::write(&file, READ_AHEAD_KIB.to_string()).map_err(|error| {

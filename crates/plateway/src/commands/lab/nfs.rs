@@ -56,7 +56,7 @@ pub(super) fn import(args: &LabImportArgs) -> miette::Result<()> {
         (None, None) => return Err(miette::miette!("expected --server or --folder, seen neither")),
     };
     let calls = fuse::Calls { of: Arc::clone(&store), file: args.calls.as_deref() };
-    let mounted = fuse::mount(store, &args.point, &source)
+    let mounted = fuse::mount(store, &args.point, &source, args.call_bytes)
         .map_err(|error| failed("mount at", &args.point, &error))?;
     fuse::wait(mounted, &interrupt, &calls).map_err(|error| failed("unmount", &args.point, &error))
 }

@@ -68,7 +68,7 @@ impl Lab<'_> {
         if !work.removes {
             folder.leave();
         }
-        let (cpus, program) = (list(&self.ends.near), super::program()?);
+        let (cpus, program) = (list(self.client_cpus(way)), super::program()?);
         let (said, sighted) = self.bounded(cell, |group| {
             let mut command = process::command_in(group, work.near(), &cpus, &program);
             command.args(["lab", "program", files.word()]).arg(folder.path());

@@ -112,6 +112,7 @@ fn systems() -> [System; 2] {
         bytes: Some(DISK_BYTES),
         disks: 1,
         mounted: None,
+        kernel: false,
         initiator: None,
     })
 }
@@ -213,7 +214,7 @@ impl Tried<'_> {
         mounted::make(KIND, device, self.interrupt)?;
         let file = point.join("file");
         lab::file_load::contents::fill(&mut bytes, 1, 0);
-        let mount = || testbed::Mounted::make(KIND.word(), device, point).map_err(tell);
+        let mount = || testbed::Mounted::make(KIND.word(), "", device, point).map_err(tell);
         let first = mount()?;
         fs::write(&file, &bytes).map_err(|error| cannot("write", &file, error))?;
         first.unmount().map_err(tell)?;

@@ -11,7 +11,7 @@
 //! and delay, each way by itself. Loss is `tc netem`'s where the kernel has it, else that of rules at
 //! the receiving interface; delay netem's, or a [relay](super::relay) in a namespace within the span
 //! holds every frame. A rate is a token bucket of the kernel's, and over MPLS the routers' own. Each
-//! end receives on its own CPUs (RPS). What runs between them is on their CPUs, too: on the near
+//! end receives on its own CPUs (RPS), the near one where the path says so on another than its client's. What runs between them is on their CPUs, too: on the near
 //! end's last the first router, on the far end's last all others.
 //!
 //! The MTU of the path is that of both ends; the core has [`CORE_MORE`] bytes more for headers. Where
@@ -26,7 +26,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path as File, PathBuf};
 use std::time::Instant;
 
-use lab::plan::{CORE_MORE, Path, PathKind};
+use lab::plan::{CORE_MORE, Path, PathKind, Softirqs};
 use testbed::interface::TokenBucket;
 use testbed::network::{Cable, End};
 use testbed::{
@@ -68,6 +68,8 @@ pub(super) struct Road {
     kind: PathKind,
     mtu: u32,
     offloads: bool,
+    /// Of the near end's client.
+    client_cpus: Vec<usize>,
     /// Interfaces where frames are lost, and how it is found out how many were.
     lossy: Vec<(&'static str, &'static str, LossOf)>,
     /// Whether frames are held against the MTU; else, why not.
@@ -108,11 +110,12 @@ impl Road {
             kind: path.kind,
             mtu: path.mtu.unwrap_or(MTU),
             offloads: path.offloads,
+            client_cpus: site.ends.near_over(path).0.to_vec(),
             lossy: Vec::new(),
             watched: site.abilities.rules.clone(),
         };
         road.lay_cables(path, site.abilities).map_err(tell)?;
-        road.set_ends(site.ends).map_err(tell)?;
+        road.set_ends(path, site.ends).map_err(tell)?;
         if is_relayed {
             road.start_relay(path, site)?;
         }
@@ -129,6 +132,11 @@ impl Road {
 
     pub(super) fn far(&self) -> &Namespace {
         self.network.at("far")
+    }
+
+    /// Where the near end's client runs.
+    pub(super) fn client_cpus(&self) -> &[usize] {
+        &self.client_cpus
     }
 
     /// Whose work in a trial over it is the trial's.
@@ -208,14 +216,14 @@ impl Road {
     }
 
     /// Addresses of both ends, on which CPUs they receive, and the look at what they receive.
-    fn set_ends(&self, ends: &Ends) -> testbed::Result<()> {
+    fn set_ends(&self, path: &Path, ends: &Ends) -> testbed::Result<()> {
         let near = if self.kind == PathKind::Nat { INNER[0] } else { NEAR_ADDRESS };
-        let all = [(near, &ends.near), (FAR_ADDRESS, &ends.far)];
-        for ((node, name), (address, cpus)) in ENDS.into_iter().zip(all) {
+        let all = [(near, ends.near_over(path).1), (FAR_ADDRESS, ends.far[0])];
+        for ((node, name), (address, cpu)) in ENDS.into_iter().zip(all) {
             let interface = self.network.at(node).interface(name);
             self.network.at(node).interface("lo").up()?;
             interface.add_address(&format!("{address}/24"))?;
-            interface.steer(cpus[0])?;
+            interface.steer(cpu)?;
             if !self.offloads && self.watched.is_ok() {
                 interface.watch(self.mtu)?;
             }
@@ -332,9 +340,16 @@ pub(super) fn is_relayed(path: &Path, abilities: &Abilities) -> bool {
     path.delay.is_some() && abilities.netem.is_err()
 }
 
-/// Whether something works between the ends, on their CPUs, so that what an end costs is not known.
-pub(super) fn is_shared(path: &Path, abilities: &Abilities) -> bool {
-    !matches!(path.kind, PathKind::Direct | PathKind::Machines) || is_relayed(path, abilities)
+/// Whether something else works on an end's CPUs: what is between the ends, or the other end. Then what one costs is not
+/// known.
+pub(super) fn is_shared(path: &Path, abilities: &Abilities, ends: &Ends) -> bool {
+    let is_bare = matches!(path.kind, PathKind::Direct | PathKind::Machines);
+    !is_bare || is_relayed(path, abilities) || receives_at_far_end(path, ends)
+}
+
+/// Whether what the near end receives is dealt with on a CPU of the far end's, since it has one alone.
+pub(super) fn receives_at_far_end(path: &Path, ends: &Ends) -> bool {
+    path.softirqs == Some(Softirqs::Apart) && !ends.near.contains(&ends.near_over(path).1)
 }
 
 /// Gives an end of the span its rate, loss and delay; how its loss is found out, if it has one.

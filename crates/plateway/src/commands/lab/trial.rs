@@ -27,6 +27,7 @@ use super::agent::Agent;
 use super::far;
 use super::folder::FileSystem;
 use super::image::Images;
+use super::kernel::Kernel;
 use super::looks::{Looks, Sighted};
 use super::mounted;
 use super::seen::{Idle, Seen};
@@ -105,15 +106,22 @@ impl Lab<'_> {
                 (Some(started), None)
             }
         };
+        let mut kernel = None;
+        if let (Means::Serve(serve), true, Some(way)) = (&system.means, system.kernel, &way) {
+            kernel = Some(Kernel::connect(self, serve, way)?);
+        }
+        let by_kernel = kernel.as_ref().map(Kernel::reached);
         let at = started.as_ref().map(|started| &started.at).or(own.as_ref());
-        let at = at.expect("a disk of its own, or one that was started");
-        let mut done = match system.mounted {
+        let at = by_kernel.as_ref().or(at).expect("a disk of its own, or one that was started");
+        let mut done = match &system.mounted {
             Some(mounted) => {
                 let nfs = match &system.means {
                     Means::Nfs(nfs) => Some(nfs),
                     _ => None,
                 };
-                let place = mounted::Place { at, way: way.as_ref(), nfs, home: &home };
+                let (way, kernel) = (way.as_ref(), kernel.as_ref().map(Kernel::device));
+                let is_by_kernel = system.kernel;
+                let place = mounted::Place { at, way, is_by_kernel, kernel, nfs, home: &home };
                 self.run_mounted(cell, mounted, &place)
             }
             None if system.means.is_stream() => self.measure_stream(cell, &at.uri, way.as_ref()),
@@ -122,6 +130,11 @@ impl Lab<'_> {
         if done.is_err() {
             // Whatever failed follows from what ended.
             way.as_ref().map_or(Ok(()), Way::is_up)?;
+        }
+        match kernel {
+            // It may never go, if what it is connected to is gone.
+            Some(kernel) if done.is_ok() => kernel.disconnect()?,
+            kernel => drop(kernel),
         }
         if let (Some(way), Ok((_, seen))) = (&way, &mut done) {
             let judged = way.judge()?;
@@ -182,7 +195,7 @@ impl Lab<'_> {
         to: &str,
         way: Option<&Way<'_>>,
     ) -> miette::Result<(TrialOutcome, Seen)> {
-        let (near, cpus) = (way.and_then(Way::near), super::list(&self.ends.near));
+        let (near, cpus) = (way.and_then(Way::near), super::list(self.client_cpus(way)));
         let program = super::program()?;
         self.bounded(cell, |group| {
             let mut command = process::command_in(group, near, &cpus, &program);
@@ -210,6 +223,11 @@ impl Lab<'_> {
         }
     }
 
+    /// The CPUs on which a client works that goes this way, or none.
+    pub(super) fn client_cpus<'s>(&'s self, way: Option<&'s Way<'_>>) -> &'s [usize] {
+        way.and_then(Way::client_cpus).unwrap_or(&self.ends.near)
+    }
+
     /// `plateway bench` at the near end, in a control group if one is named.
     pub(super) fn bench(
         &self,
@@ -219,7 +237,7 @@ impl Lab<'_> {
         group: Option<&Group>,
     ) -> miette::Result<Command> {
         let near = way.and_then(Way::near);
-        let (cpus, program) = (super::list(&self.ends.near), super::program()?);
+        let (cpus, program) = (super::list(self.client_cpus(way)), super::program()?);
         let mut command = process::command_in(group, near, &cpus, &program);
         command.args(["bench", "--json"]);
         at.tell(&mut command);

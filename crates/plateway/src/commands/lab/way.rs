@@ -7,6 +7,7 @@
 //! the agent answers.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::path::Path as File;
 
 use lab::plan::{Cell, Line, Path};
@@ -84,6 +85,22 @@ impl<'a> Way<'a> {
         match &self.kind {
             Kind::Laid(road) => Some(road.near()),
             Kind::Between(_) => None,
+        }
+    }
+
+    /// On which CPUs the near end's client runs, if the path says so.
+    pub(super) fn client_cpus(&self) -> Option<&[usize]> {
+        match &self.kind {
+            Kind::Laid(road) => Some(road.client_cpus()),
+            Kind::Between(_) => None,
+        }
+    }
+
+    /// By which address the far end is reached.
+    pub(super) fn far_address(&self) -> IpAddr {
+        match &self.kind {
+            Kind::Laid(_) => FAR_ADDRESS.into(),
+            Kind::Between(between) => between.line.far_address,
         }
     }
 

@@ -29,16 +29,15 @@ const FILE_BELIEVED: Duration = Duration::from_secs(3);
 const FOLDER_BELIEVED: Duration = Duration::from_secs(30);
 /// Calls at a time.
 const THREADS: usize = 16;
-/// Bytes of a call, as a kernel's NFS client has it at most.
-const CALL_BYTES: u32 = 1 << 20;
 /// How often it is looked whether it is to end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Mounts a store; `source` is what `findmnt` says.
+/// Mounts a store; `source` is what `findmnt` says, and no call reads or writes more than so many bytes.
 pub(super) fn mount(
     store: Arc<dyn Store>,
     point: &Path,
     source: &str,
+    call_bytes: u32,
 ) -> io::Result<BackgroundSession> {
     let mut config = Config::default();
     config.mount_options = vec![
@@ -46,12 +45,15 @@ pub(super) fn mount(
         MountOption::FSName(source.replace(',', "_")),
         MountOption::NoDev,
         MountOption::NoSuid,
+        // Of writes it is agreed on.
+        MountOption::CUSTOM(format!("max_read={call_bytes}")),
     ];
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
     let root = store.root();
     let (held, folders, folders_opened) = (Held::default(), Mutex::default(), AtomicU64::new(0));
-    fuser::spawn_mount(Face { store, root, held, folders, folders_opened }, point, &config)
+    let face = Face { store, root, call_bytes, held, folders, folders_opened };
+    fuser::spawn_mount(face, point, &config)
 }
 
 /// Waits until somebody unmounts it, or this process is to end, when it does so itself.
@@ -89,6 +91,7 @@ impl Calls<'_> {
 struct Face {
     store: Arc<dyn Store>,
     root: u64,
+    call_bytes: u32,
     held: Held,
     /// What is in folders that are open, as it was when somebody began to read them: who reads in pieces, and
     /// removes what was read, misses none.
@@ -193,7 +196,7 @@ impl Filesystem for Face {
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         // Without it calls are of 128 KiB at most.
         let _ = config.add_capabilities(InitFlags::FUSE_MAX_PAGES);
-        let _ = config.set_max_write(CALL_BYTES);
+        let _ = config.set_max_write(self.call_bytes);
         let _ = config.set_max_background(4 * THREADS as u16);
         let _ = config.set_congestion_threshold(4 * THREADS as u16);
         Ok(())
