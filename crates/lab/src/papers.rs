@@ -105,6 +105,9 @@ const PLANS: &[(&str, &str)] = &[
     ("technomages-iogen", include_str!("../../../papers/technomages-iogen.toml")),
     ("goncalves-sata", include_str!("../../../papers/goncalves-sata.toml")),
     ("sarkar-reads", include_str!("../../../papers/sarkar-reads.toml")),
+    ("sarkar-programs", include_str!("../../../papers/sarkar-programs.toml")),
+    ("sarkar-writes", include_str!("../../../papers/sarkar-writes.toml")),
+    ("sarkar-softirqs", include_str!("../../../papers/sarkar-softirqs.toml")),
 ];
 
 /// What the papers are called.
