@@ -130,6 +130,7 @@ by_kernel() {
     cat
 }
 controllers() { ls /sys/class/nvme 2>/dev/null; }
+modprobe -a loop fuse || die "no loop devices, or no FUSE"
 by_kernel >a.toml <<TOML
 [[picture]]
 name = "raw"
@@ -162,14 +163,14 @@ by_kernel >b.toml <<TOML
 name = "raw"
 systems = ["kernel"]
 TOML
-sed -i 's/window = "200ms"/window = "60s"/' b.toml
-plateway lab run b.toml >said 2>&1 &
+sed 's/window = "200ms"/window = "60s"/' b.toml >c.toml
+plateway lab run c.toml >said 2>&1 &
 killed=$!
 wait_for "a controller" sh -c '[ -n "$(ls /sys/class/nvme)" ]'
 kill -9 $killed
 wait $killed
 [ -n "$(controllers)" ] || die "nothing was left, so that nothing is tried"
-plateway lab run a.toml --overwrite >said 2>&1 || { tail -n 40 said; die "what a killed lab left is in the way"; }
+plateway lab run b.toml >said 2>&1 || { tail -n 40 said; die "what a killed lab left is in the way"; }
 [ -z "$(controllers)" ] || die "left: $(controllers)"
 ip netns list | grep -q plateway && die "left: $(ip netns list)"
 pass "what a killed lab left of the kernel's is removed by the next one"
