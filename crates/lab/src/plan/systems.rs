@@ -183,7 +183,7 @@ impl Checker<'_> {
         let of_it = [
             ("fuse", "above which it is", low.fuse.as_ref().map(Spanned::span)),
             ("mount-options", "which is mounted so", low.mount_options.as_ref().map(Spanned::span)),
-            ("call-size", "which calls are of", low.call_size.as_ref().map(Spanned::span)),
+            ("call-size", "whose calls it bounds", low.call_size.as_ref().map(Spanned::span)),
         ];
         let mut said = of_it.into_iter().filter_map(|(key, what, span)| Some((key, what, span?)));
         if let Some((key, what, span)) = said.next()
