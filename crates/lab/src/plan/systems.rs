@@ -437,6 +437,27 @@ fn has_cache(instrument: &str) -> bool {
     sizes.any(|mebibytes| mebibytes != "0")
 }
 
+/// Whether a file system that is mounted so has its disk flush where it is to be durable.
+fn flushes(options: &str) -> bool {
+    options.split(',').fold(true, |flushes, option| match option {
+        "barrier=0" | "nobarrier" => false,
+        "barrier" | "barrier=1" => true,
+        _ => flushes,
+    })
+}
+
+/// Options of a file system, as they are handed to `mount`.
+fn mount_options(text: &str) -> Result<String, String> {
+    let is_one = |option: &str| {
+        let is_right = |byte: u8| byte.is_ascii_alphanumeric() || b"_=.:-".contains(&byte);
+        !option.is_empty() && option.bytes().all(is_right) && !option.starts_with(['-', '='])
+    };
+    match text.split(',').all(is_one) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected options such as \"noatime,commit=20\", seen {text:?}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -467,26 +488,5 @@ mod tests {
         {
             assert_eq!(below(wrong), None, "{wrong}");
         }
-    }
-}
-
-/// Whether a file system that is mounted so has its disk flush where it is to be durable.
-fn flushes(options: &str) -> bool {
-    options.split(',').fold(true, |flushes, option| match option {
-        "barrier=0" | "nobarrier" => false,
-        "barrier" | "barrier=1" => true,
-        _ => flushes,
-    })
-}
-
-/// Options of a file system, as they are handed to `mount`.
-fn mount_options(text: &str) -> Result<String, String> {
-    let is_one = |option: &str| {
-        let is_right = |byte: u8| byte.is_ascii_alphanumeric() || b"_=.:-".contains(&byte);
-        !option.is_empty() && option.bytes().all(is_right) && !option.starts_with(['-', '='])
-    };
-    match text.split(',').all(is_one) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("expected options such as \"noatime,commit=20\", seen {text:?}")),
     }
 }

@@ -23,7 +23,7 @@ mod followed;
 mod growing;
 mod image;
 mod initiator;
-mod kernel;
+mod kernel_nvme;
 mod limits;
 mod looks;
 mod machine;

@@ -382,12 +382,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.came_back(id, completion, hold);
     }
 
-    /// A held back completion is due. It is told as of now: that it is late is the instrument's, and what the turn took
-    /// until here is nobody's latency.
+    /// A held back completion is due.
     pub(super) fn release_completion(&mut self, slot: Slot) {
         if let Some(HeldBack { disk, completion, due }) = self.disks.held_back.remove(slot) {
-            self.now = self.clock();
-            let late = self.now.since(due);
+            let late = self.clock().since(due);
             let known = self.disks.known_mut(disk);
             known.disk.told(late);
             known.held_back -= 1;

@@ -15,7 +15,7 @@ use super::Ends;
 use super::agent::{Agent, Request};
 use super::far::PREFIX;
 use super::seen::Idle;
-use super::{folder, kernel, limits, mounted, rival, road};
+use super::{folder, kernel_nvme, limits, mounted, rival, road};
 use crate::config::uri::{DiskUri, check_interface};
 
 /// An error unless all of a plan can be run here; what its paths can do here, if it has some.
@@ -25,7 +25,7 @@ pub(super) fn check(
     agent: Option<&RefCell<Agent>>,
     (file, text): (&Path, &str),
 ) -> miette::Result<Option<Abilities>> {
-    kernel::remove_leftovers();
+    kernel_nvme::remove_leftovers();
     let (mut lines, abilities) = networks(experiment, ends);
     for path in &experiment.paths {
         if let Some(line) = &path.line {
@@ -40,7 +40,7 @@ pub(super) fn check(
     }
     lines.extend(initiators(experiment));
     lines.extend(mounted::missing(experiment));
-    lines.extend(kernel::missing(experiment));
+    lines.extend(kernel_nvme::missing(experiment));
     lines.extend(cells(experiment, ends, abilities.as_ref()));
     let mut mistakes = folder::mistakes(experiment);
     mistakes.extend(limits::mistakes(experiment));

@@ -5,7 +5,7 @@
 //!   blank? -> plateway attach -> mkfs -> mount -> a file, as in super::folder -> umount -> plateway detach
 //! ```
 //! Of many files all of it up to the mount may be a copy of an image ([`super::image`]). What the kernel's own initiator has
-//! is a device already ([`super::kernel`]).
+//! is a device already ([`super::kernel_nvme`]).
 //! The process that attaches is the initiator of the path, on the near end's CPUs and in its namespace; the
 //! device is the machine's, and what is mounted is this process's. What was written is durable in the end, or
 //! the trial failed. Where it failed already nobody waits for a disk that may be gone: the device goes with its

@@ -27,7 +27,7 @@ use super::agent::Agent;
 use super::far;
 use super::folder::FileSystem;
 use super::image::Images;
-use super::kernel::Kernel;
+use super::kernel_nvme::Kernel;
 use super::looks::{Looks, Sighted};
 use super::mounted;
 use super::seen::{Idle, Seen};
