@@ -71,11 +71,25 @@ impl Kernel {
         let host = format!("{HOST}{}", std::process::id());
         // An earlier trial's that failed.
         clear_of(|name| name == host)?;
+        let connected = Self::try_to_connect(lab, serve, way, &host);
+        if connected.is_err() {
+            // Also where it was interrupted, or took too long: its network goes next.
+            let _ = clear_of(|name| name == host);
+        }
+        connected
+    }
+
+    fn try_to_connect(
+        lab: &Lab<'_>,
+        serve: &Serve,
+        way: &Way<'_>,
+        host: &str,
+    ) -> miette::Result<Kernel> {
         let cpus = list(lab.client_cpus(Some(way)));
         let mut command = process::command(way.near(), &cpus, Path::new(NVME));
         command.args(["connect", "--transport", "tcp", "--traddr", &way.far_address().to_string()]);
         command.args(["--trsvcid", &NVME_PORT.to_string(), "--nqn", far::SUBSYSTEM]);
-        command.args(["--hostnqn", &host]);
+        command.args(["--hostnqn", host]);
         // Of the process, as the name is: of two hosts of one name a kernel takes one alone.
         let id = format!("706c6174-6577-4179-8000-{:012x}", std::process::id());
         command.args(["--hostid", &id]);
@@ -100,7 +114,6 @@ impl Kernel {
                 return Ok(kernel);
             }
             if Instant::now() > end {
-                let _ = clear_of(|name| name == host);
                 return Err(miette::miette!(
                     "the kernel: expected a block device of namespace 1 of {}, seen none for {} s",
                     far::SUBSYSTEM,

@@ -103,8 +103,8 @@ pub(super) struct Seen {
 /// What an end's CPUs did.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct End {
-    /// Processor time an operation, in microseconds; absent where others use these CPUs, or what is
-    /// between the ends does.
+    /// Processor time an operation, in microseconds; absent where others used these CPUs, before anything ran or in a
+    /// trial of a plan that calls its machine shared, and where something else of the trial's works on them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpu_us_per_op: Option<f64>,
     /// Of all its CPUs together.
